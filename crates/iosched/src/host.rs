@@ -1,0 +1,56 @@
+//! The machine as a value: the directory under which `/sys`, `/proc`, `/dev` and `/run` are found.
+//!
+//! On a live machine that is `/`. Tests, and `iosched list --root DIR`, hand in a copied tree.
+
+use std::path::{Path, PathBuf};
+
+use crate::sysfs::Sysfs;
+
+/// A machine: live, or a copied tree of its `/sys`, `/proc`, `/dev` and `/run`.
+#[derive(Debug, Clone)]
+pub struct Host {
+    root: PathBuf,
+}
+
+impl Host {
+    /// The machine that we run on.
+    pub fn live() -> Host {
+        Host::at("/")
+    }
+
+    /// A machine whose file tree was copied to `root`.
+    pub fn at(root: impl Into<PathBuf>) -> Host {
+        Host { root: root.into() }
+    }
+
+    /// True if this is the machine that we run on, so that its devices can be opened.
+    pub fn is_live(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// The only way to `/sys`.
+    pub fn sysfs(&self) -> Sysfs {
+        Sysfs::at(self.root.join("sys"))
+    }
+
+    /// A file below `/proc`, for example `mounts`.
+    pub fn proc(&self, below: &str) -> PathBuf {
+        self.root.join("proc").join(below)
+    }
+
+    /// A file below `/dev`, for example `sda`.
+    pub fn dev(&self, below: &str) -> PathBuf {
+        self.root.join("dev").join(below)
+    }
+
+    /// A file below `/run`, for example `udev/data/b8:0`.
+    pub fn run(&self, below: &str) -> PathBuf {
+        self.root.join("run").join(below)
+    }
+
+    /// A path of the machine as we see it: `/etc/fstab` is `ROOT/etc/fstab`.
+    pub fn path(&self, absolute: &Path) -> PathBuf {
+        self.root
+            .join(absolute.strip_prefix("/").unwrap_or(absolute))
+    }
+}

@@ -1,0 +1,10 @@
+//! The library behind `iosched`: this machine, and the way from plan to report.
+//!
+//! Modules in the order data passes:
+//!
+//! - [`host`], [`sysfs`]: where the machine is read (its root can be a copied tree)
+//! - [`failure`]: what every error of this library can say of itself (hint, exit code)
+
+pub mod failure;
+pub mod host;
+pub mod sysfs;
