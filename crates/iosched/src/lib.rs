@@ -3,8 +3,10 @@
 //! Modules in the order data passes:
 //!
 //! - [`host`], [`sysfs`]: where the machine is read (its root can be a copied tree)
+//! - [`device`]: what is there, what it stands on, who uses it, what is written on it
 //! - [`failure`]: what every error of this library can say of itself (hint, exit code)
 
+pub mod device;
 pub mod failure;
 pub mod host;
 pub mod sysfs;

@@ -7,9 +7,12 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+
+use rustix::fs::{Dir, Mode, OFlags, openat};
 
 /// The `/sys` of a machine.
 #[derive(Debug, Clone)]
@@ -61,6 +64,63 @@ impl Sysfs {
         }
     }
 
+    /// The names of all block devices and partitions, unsorted, as the kernel spells them
+    /// (`class/block`, or `block` where the tree has no `class`).
+    pub fn all_devices(&self) -> io::Result<Vec<String>> {
+        let by_class = self.root.join("class/block");
+        let directory = if by_class.is_dir() {
+            by_class
+        } else {
+            self.root.join("block")
+        };
+        let mut names = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            names.push(kernel_name(&entry?.file_name().to_string_lossy()));
+        }
+        Ok(names)
+    }
+
+    /// Opens a device's directory, to read many of its attributes.
+    pub fn open_device(&self, device: &str) -> io::Result<DeviceDir> {
+        if !is_kernel_name(device) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let name = sysfs_name(device);
+        let mut path = self.root.join("class/block").join(&name);
+        let open = |path: &Path| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::open(path, flags, Mode::empty())
+        };
+        let dir = open(&path).or_else(|_| {
+            path = self.root.join("block").join(&name);
+            open(&path)
+        })?;
+        // Where it really is: `devices/…/host0/target0:0:0/0:0:0:0/block/sda`. In a reduced copy
+        // it is no link, and nothing can be learnt from where it lies.
+        let location = fs::read_link(&path).unwrap_or_default();
+        Ok(DeviceDir { dir, location })
+    }
+
+    /// The kernel name of the device with this number (`dev/block/MAJOR:MINOR`).
+    pub fn device_with_number(&self, major: u32, minor: u32) -> Option<String> {
+        let link = self.root.join(format!("dev/block/{major}:{minor}"));
+        let target = fs::read_link(link).ok()?;
+        Some(kernel_name(&target.file_name()?.to_string_lossy()))
+    }
+
+    /// The entries of a directory of the tree that belongs to no device (`fs/btrfs`), sorted; empty
+    /// where there is none.
+    pub fn entries(&self, below: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.root.join(below)) else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
+            .collect();
+        names.sort();
+        names
+    }
+
     /// True if there is such a device or partition.
     pub fn has_device(&self, device: &str) -> bool {
         is_kernel_name(device) && self.device_dir(device).exists()
@@ -90,7 +150,11 @@ impl Sysfs {
             return Err(io::Error::from_raw_os_error(5)); // EIO
         }
         let path = self.device_dir(device).join(attribute);
-        let mut file = fs::OpenOptions::new().write(true).open(path)?;
+        // The kernel ignores the truncation; in a copied tree the value must replace the old one.
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .truncate(true)
+            .open(path)?;
         file.write_all(value.as_bytes())
     }
 
@@ -105,6 +169,133 @@ impl Sysfs {
         names.sort();
         names
     }
+}
+
+/// A device's open directory. Cheaper than [`Sysfs::read`] for many attributes, and it stays the same
+/// device if the name is given to another one meanwhile (then all reads fail).
+#[derive(Debug)]
+pub struct DeviceDir {
+    dir: OwnedFd,
+    location: PathBuf,
+}
+
+impl DeviceDir {
+    /// Where the device really is below `devices/`, as the link to it says; empty in a reduced copy.
+    pub fn location(&self) -> &Path {
+        &self.location
+    }
+
+    /// An attribute's bytes; `None` where there is no such file or it cannot be read.
+    pub fn bytes(&self, attribute: &str) -> Option<Vec<u8>> {
+        self.try_bytes(attribute).ok()
+    }
+
+    /// An attribute's bytes, or why not.
+    pub fn try_bytes(&self, attribute: &str) -> io::Result<Vec<u8>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = openat(&self.dir, attribute, flags, Mode::empty())?;
+        // An attribute is at most a page. What is longer is no attribute; the start will do.
+        let mut bytes = vec![0; 4096];
+        let mut length = 0;
+        while length < bytes.len() {
+            match rustix::io::read(&file, &mut bytes[length..])? {
+                0 => break,
+                n => length += n,
+            }
+        }
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+
+    /// An attribute's text with blanks and newlines around it removed; `None` where there is no such
+    /// file, it cannot be read, or it is empty.
+    pub fn text(&self, attribute: &str) -> Option<String> {
+        let bytes = self.bytes(attribute)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// An attribute that is a number.
+    pub fn number(&self, attribute: &str) -> Option<u64> {
+        self.text(attribute)?.parse().ok()
+    }
+
+    /// An attribute that is `0` or `1`.
+    pub fn flag(&self, attribute: &str) -> Option<bool> {
+        self.number(attribute).map(|value| value != 0)
+    }
+
+    /// True if there is such a file or directory.
+    pub fn has(&self, entry: &str) -> bool {
+        rustix::fs::accessat(
+            &self.dir,
+            entry,
+            rustix::fs::Access::EXISTS,
+            rustix::fs::AtFlags::empty(),
+        )
+        .is_ok()
+    }
+
+    /// The names in a directory below (`.` is the device's own), unsorted; empty where there is none.
+    pub fn list(&self, directory: &str) -> Vec<String> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let Ok(mut dir) = openat(&self.dir, directory, flags, Mode::empty()).and_then(Dir::new)
+        else {
+            return Vec::new();
+        };
+        let mut names = Vec::new();
+        while let Some(Ok(entry)) = dir.read() {
+            let name = entry.file_name().to_string_lossy();
+            if name != "." && name != ".." {
+                names.push(name.into_owned());
+            }
+        }
+        names
+    }
+
+    /// The names of the devices in a directory of links to devices (`holders`, `slaves`), sorted.
+    pub fn devices(&self, directory: &str) -> Vec<String> {
+        let mut names: Vec<String> = self
+            .list(directory)
+            .iter()
+            .map(|name| kernel_name(name))
+            .collect();
+        names.sort_by(|a, b| natural_order(a, b));
+        names
+    }
+}
+
+/// The order in which people count: `sda2` before `sda10`, `sdb` before `sdaa`.
+///
+/// The kernel numbers disks `sda` … `sdz`, `sdaa` …: of two names that begin alike and go on in
+/// letters, the shorter one is older.
+pub fn natural_order(a: &str, b: &str) -> std::cmp::Ordering {
+    natural_key(a).cmp(&natural_key(b)).then_with(|| a.cmp(b))
+}
+
+/// A name cut into runs of letters and runs of digits; after the driver's two letters (`sd`, `vd`),
+/// and for digits, the length counts first.
+fn natural_key(name: &str) -> Vec<(&str, usize, &str)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while let Some(first) = rest.chars().next() {
+        let digits = first.is_ascii_digit();
+        let end = rest
+            .find(|c: char| c.is_ascii_digit() != digits)
+            .unwrap_or(rest.len());
+        let (part, after) = rest.split_at(end);
+        if digits {
+            let part = part.trim_start_matches('0');
+            parts.push(("", part.len(), part));
+        } else {
+            let (driver, part) =
+                part.split_at(part.char_indices().nth(2).map_or(part.len(), |(at, _)| at));
+            parts.push((driver, part.len(), part));
+        }
+        rest = after;
+    }
+    parts
 }
 
 /// The kernel's name of a device from its name in sysfs: `cciss!c0d0` is `cciss/c0d0`.
@@ -124,7 +315,9 @@ pub fn is_kernel_name(name: &str) -> bool {
         && name != ".."
         && !name.starts_with('/')
         && !name.contains('\0')
-        && !name.split('/').any(|part| part.is_empty() || part == "..")
+        && !name
+            .split(['/', '!'])
+            .any(|part| matches!(part, "" | "." | ".."))
 }
 
 #[cfg(test)]
@@ -139,10 +332,26 @@ mod tests {
 
     #[test]
     fn a_name_that_leaves_the_tree_is_no_kernel_name() {
-        for bad in ["", ".", "..", "../etc", "/etc", "a/../b", "a//b", "a/"] {
+        for bad in [
+            "", ".", "..", "../etc", "/etc", "a/../b", "a//b", "a/", "a!..!b", "..!b", "a/./b",
+        ] {
             assert!(!is_kernel_name(bad), "{bad:?}");
         }
         assert!(is_kernel_name("cciss/c0d0"));
+    }
+
+    #[test]
+    fn devices_are_ordered_as_people_count() {
+        let mut names = [
+            "sdaa", "sda10", "sdb", "sda2", "nvme10n1", "nvme9n1", "sda", "sd",
+        ];
+        names.sort_by(|a, b| natural_order(a, b));
+        assert_eq!(
+            names,
+            [
+                "nvme9n1", "nvme10n1", "sd", "sda", "sda2", "sda10", "sdb", "sdaa"
+            ]
+        );
     }
 
     #[test]
