@@ -1,0 +1,503 @@
+//! A race between arms: who leaves, who wins, when to stop. A pure fold over the table of trials.
+//!
+//! # The table
+//! For each load a list of rounds; a round has one value per arm, or nothing where the arm had left, was
+//! not run, or its trial was void. [`Race::judge`] reads the whole table from its first round, so the
+//! judgement after a resumed run is the judgement of one uninterrupted run.
+//!
+//! # The rule
+//! Let `a/b` be the true ratio of two arms in a load ("better" is up, whatever the metric), with its
+//! confidence sequence [`crate::sequence`] on the log scale.
+//!
+//! - *Surely better*: the interval of `a/b` lies above 1. *Surely within the margin*: it lies inside
+//!   `1/margin … margin`.
+//! - An arm **leaves** when a remaining arm is surely better than it, and the two are not surely within
+//!   the margin. It need not be worse by more than the margin: what is surely not the best cannot win.
+//! - An arm leaves when it surely misses a requirement. An arm that may yet miss one drives nobody out.
+//! - **Winner**: one arm remains. It is then surely better than every arm that left by comparison
+//!   (directly, or through another that left later).
+//! - **Equal**: several remain and each two of them are surely within the margin of one another. A proven
+//!   difference smaller than the margin is no victory.
+//! - **Undecided**: the budget is spent, or the chance to decide within it has become too small.
+//!
+//! A true difference `d` other than 0 ends in one of the first two as soon as half the interval is
+//! narrower than the larger of `|d|` and `margin - |d|`, which is never below half the margin: with
+//! rounds enough, the rule always ends.
+//!
+//! # What is promised
+//! Each pair's sequence has the level `(1 - confidence) / ((arms - 1) × families)`; a family is one load's
+//! objective, one requirement, or the objective over all loads. So with probability `confidence` all
+//! the sequences that involve *one given arm* hold for ever, in all families. Take the baseline: all
+//! printed ratios hold at once. Take the truly best arm: it never leaves, no other arm is named winner,
+//! and no arm is called equal that is worse by more than the margin. If several are truly best, take any
+//! of them: it can neither be beaten, nor beat the other one, so nobody is named winner.
+//! (The union is over `arms - 1` pairs, not over all of them.)
+//!
+//! Reference for races that drop the losers: O. Maron and A. Moore, *Hoeffding races* (NIPS 1993);
+//! E. Even-Dar, S. Mannor, Y. Mansour, *Action elimination and stopping conditions*, JMLR 7 (2006).
+
+mod contest;
+mod pairs;
+
+use serde::{Deserialize, Serialize};
+
+use crate::interval::Interval;
+
+/// Which direction of a metric is good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// Throughput, fairness.
+    Higher,
+    /// Latency, CPU time per I/O.
+    Lower,
+}
+
+/// How the number of rounds is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Design {
+    /// As many as the answer needs, within the budget.
+    Sequential,
+    /// The classical one: every arm in this many rounds, one look at the end.
+    FixedRounds(usize),
+}
+
+/// What has to be known before the race ends, where there are several loads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Until {
+    /// The verdict over all loads; the loads' own verdicts are as they are then.
+    Overall,
+    /// The verdict over all loads and that of each.
+    EveryLoad,
+}
+
+/// The rules of a race.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Rules {
+    /// Ratio up to which two arms count as equal: 1.02 is 2 %.
+    pub margin: f64,
+    /// Probability with which everything that is said is right.
+    pub confidence: f64,
+    /// How the number of rounds is chosen.
+    pub design: Design,
+    /// No arm leaves and nothing is decided before this many rounds.
+    pub min_rounds: usize,
+    /// After this many rounds the race ends, decided or not.
+    pub budget_rounds: usize,
+    /// The race ends early if the chance that it is decided within the budget falls below this;
+    /// 0 lets it run to the end.
+    pub hopeless: f64,
+    /// The smallest relative standard deviation of a difference that is believed: 0.001 is 0.1 %.
+    pub resolution: f64,
+    /// What has to be known before the race ends.
+    pub until: Until,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            margin: 1.02,
+            confidence: 0.95,
+            design: Design::Sequential,
+            min_rounds: 3,
+            budget_rounds: 30,
+            hopeless: 0.05,
+            resolution: 0.001, // below it, nothing that runs on a shared machine repeats itself
+            until: Until::Overall,
+        }
+    }
+}
+
+/// A race: arms, loads, everything measured so far.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Race {
+    /// How many arms started.
+    pub arms: usize,
+    /// The arm that ratios are taken to, and that stays among equals.
+    pub baseline: usize,
+    /// What was measured.
+    pub loads: Vec<Load>,
+    /// Arms that the caller took out, because they always fail.
+    pub withdrawn: Vec<usize>,
+    /// The rules.
+    pub rules: Rules,
+}
+
+/// One load's measurements.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Load {
+    /// The load's part in the verdict over all loads, relative to the others'.
+    pub weight: f64,
+    /// Which direction of the objective is good.
+    pub better: Better,
+    /// The objective: `rounds[round][arm]`.
+    pub rounds: Vec<Vec<Option<f64>>>,
+    /// What an arm must fulfil besides.
+    pub requirements: Vec<Requirement>,
+}
+
+impl Load {
+    /// A load of weight 1 without requirements.
+    pub fn new(better: Better, rounds: Vec<Vec<Option<f64>>>) -> Load {
+        Load {
+            weight: 1.0,
+            better,
+            rounds,
+            requirements: Vec::new(),
+        }
+    }
+}
+
+/// A metric that must keep a ratio to the baseline's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Requirement {
+    /// The ratio to keep.
+    pub bound: Bound,
+    /// The metric: `rounds[round][arm]`, in step with the load's.
+    pub rounds: Vec<Vec<Option<f64>>>,
+}
+
+/// One side of a ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// `throughput>=0.95`
+    AtLeast(f64),
+    /// `p99<=1.1`
+    AtMost(f64),
+}
+
+/// A race that cannot be judged: the caller's mistake, found before any judging.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum BadRace {
+    /// Nothing to compare.
+    #[error("a race needs at least two arms, not {0}")]
+    TooFewArms(usize),
+    /// Nothing to run.
+    #[error("a race needs at least one load")]
+    NoLoad,
+    /// An arm's number that does not exist.
+    #[error("there is no arm {arm} among {arms}")]
+    NoSuchArm {
+        /// The number given.
+        arm: usize,
+        /// How many there are.
+        arms: usize,
+    },
+    /// A margin below 1 or above 2.
+    #[error("the margin must be a ratio between 1 and 2, not {0}")]
+    Margin(f64),
+    /// A confidence that promises nothing, or everything.
+    #[error("the confidence must lie between 0.5 and 0.9999, not {0}")]
+    Confidence(f64),
+    /// Numbers of rounds that contradict each other.
+    #[error(
+        "at least 2 rounds are needed, and the least number ({min}) cannot exceed the budget ({budget})"
+    )]
+    Rounds {
+        /// The least number of rounds.
+        min: usize,
+        /// The greatest.
+        budget: usize,
+    },
+    /// A chance that is none.
+    #[error("the chance below which a race is hopeless must lie in [0, 1), not {0}")]
+    Hopeless(f64),
+    /// A resolution that is no standard deviation.
+    #[error("the resolution must be above 0 and below 1, not {0}")]
+    Resolution(f64),
+    /// A weight that is none.
+    #[error("the weight of load {load} must be positive, not {weight}")]
+    Weight {
+        /// Which load.
+        load: usize,
+        /// Its weight.
+        weight: f64,
+    },
+    /// A required ratio that is none.
+    #[error("a required ratio must be positive, not {0}")]
+    RequiredRatio(f64),
+    /// A round with too few or too many places.
+    #[error("round {round} of load {load} has {found} places for {arms} arms")]
+    RoundLength {
+        /// Which load.
+        load: usize,
+        /// Which round, from 0.
+        round: usize,
+        /// Its length.
+        found: usize,
+        /// The arms.
+        arms: usize,
+    },
+    /// A value without a logarithm: such a trial is void, and must not come here.
+    #[error("load {load}, round {round}, arm {arm}: {value} is not a positive number")]
+    Value {
+        /// Which load.
+        load: usize,
+        /// Which round, from 0.
+        round: usize,
+        /// Which arm.
+        arm: usize,
+        /// The value.
+        value: f64,
+    },
+}
+
+/// Where a race stands after its last round.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Standing {
+    /// Each load by itself.
+    pub loads: Vec<Contest>,
+    /// The weighted mean of the loads' log-ratios, where there are several loads.
+    pub overall: Option<Contest>,
+    /// The arms of the next round, per load; `None` when the race is over.
+    pub next: Option<Vec<Vec<usize>>>,
+}
+
+impl Standing {
+    /// The verdict that the race is about: over all loads, or that of the only load.
+    pub fn decisive(&self) -> &Contest {
+        self.overall.as_ref().unwrap_or(&self.loads[0])
+    }
+}
+
+/// One question of the race: a load's objective, or the objective over all loads.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Contest {
+    /// Rounds seen.
+    pub rounds: usize,
+    /// Direction of the metric; over all loads a ratio above 1 is always the better one.
+    pub better: Better,
+    /// One entry per arm.
+    pub arms: Vec<ArmStanding>,
+    /// The remaining arm with the best estimate.
+    pub leader: Option<usize>,
+    /// What is known.
+    pub verdict: Verdict,
+    /// Metric of `a` / metric of `b`: `pairs[a][b]`; `None` on the diagonal and before two rounds.
+    pairs: Vec<Vec<Option<Interval>>>,
+}
+
+/// An arm in a contest.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ArmStanding {
+    /// Rounds in which it was measured.
+    pub rounds: usize,
+    /// Its metric / the baseline's metric, over the rounds that both ran; exactly 1 for the baseline.
+    pub to_baseline: Option<Interval>,
+    /// In or out.
+    pub place: Place,
+}
+
+/// In or out.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// Still a candidate.
+    Remaining,
+    /// Surely worse than another one.
+    Worse {
+        /// Number of rounds after which it left.
+        after: usize,
+        /// The better one.
+        than: usize,
+        /// This arm's metric / the better one's metric, when it left.
+        ratio: Interval,
+    },
+    /// Surely missing a requirement.
+    Disqualified {
+        /// Number of rounds after which it left.
+        after: usize,
+        /// Which of the load's requirements (over all loads: counted through).
+        requirement: usize,
+    },
+    /// Taken out by the caller.
+    Withdrawn,
+}
+
+/// What is known.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// More rounds, please.
+    Open,
+    /// One arm is surely better than every other.
+    Winner {
+        /// Which.
+        arm: usize,
+    },
+    /// These arms are surely within the margin of one another, and every other arm is worse.
+    Equal {
+        /// Which.
+        arms: Vec<usize>,
+        /// Largest ratio between two of them that is still possible.
+        within: f64,
+    },
+    /// Not told apart.
+    Undecided {
+        /// Which.
+        arms: Vec<usize>,
+        /// Largest ratio between two of them that is still possible; infinite if nothing is known.
+        within: f64,
+        /// Rounds, from the first, that a decision would take if the estimates are right; `None` if
+        /// beyond a million.
+        rounds_needed: Option<usize>,
+        /// Why it ends.
+        because: Stopped,
+    },
+    /// All other arms were withdrawn by the caller: there is nothing to compare with.
+    Alone {
+        /// Which.
+        arm: usize,
+    },
+    /// No arm is left.
+    Nobody,
+}
+
+/// Why a race ends undecided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stopped {
+    /// All rounds are spent.
+    Budget,
+    /// The chance to decide within the budget has become too small.
+    Hopeless,
+}
+
+impl Contest {
+    /// Metric of `a` / metric of `b`, valid at any time; `None` before two common rounds.
+    pub fn ratio(&self, a: usize, b: usize) -> Option<Interval> {
+        self.pairs[a][b]
+    }
+
+    /// The arms that are still candidates.
+    pub fn remaining(&self) -> impl Iterator<Item = usize> + '_ {
+        self.arms
+            .iter()
+            .enumerate()
+            .filter(|(_, arm)| arm.place == Place::Remaining)
+            .map(|(index, _)| index)
+    }
+
+    /// The arm to use: the winner; among equal or undecided arms the baseline if it is one of them,
+    /// otherwise the one of least `cost`, otherwise the one with the best estimate.
+    ///
+    /// `cost` is CPU time per I/O, or whatever breaks a tie; arms without one come last.
+    pub fn choice(&self, baseline: usize, cost: &[Option<f64>]) -> Option<usize> {
+        let candidates = match &self.verdict {
+            Verdict::Winner { arm } | Verdict::Alone { arm } => return Some(*arm),
+            Verdict::Nobody => return None,
+            Verdict::Equal { arms, .. } | Verdict::Undecided { arms, .. } => arms.clone(),
+            Verdict::Open => self.remaining().collect(),
+        };
+        if candidates.contains(&baseline) {
+            return Some(baseline);
+        }
+        let cost_of = |arm: usize| cost.get(arm).copied().flatten();
+        candidates
+            .iter()
+            .copied()
+            .filter(|&arm| cost_of(arm).is_some())
+            .min_by(|&a, &b| {
+                let (a, b) = (cost_of(a).unwrap_or(0.0), cost_of(b).unwrap_or(0.0));
+                a.total_cmp(&b)
+            })
+            .or(self.leader)
+    }
+}
+
+impl Race {
+    /// Where the race stands.
+    pub fn judge(&self) -> Result<Standing, BadRace> {
+        self.check()?;
+        Ok(contest::judge(self))
+    }
+
+    fn check(&self) -> Result<(), BadRace> {
+        self.rules.check()?;
+        if self.arms < 2 {
+            return Err(BadRace::TooFewArms(self.arms));
+        }
+        if self.loads.is_empty() {
+            return Err(BadRace::NoLoad);
+        }
+        for &arm in self.withdrawn.iter().chain([&self.baseline]) {
+            if arm >= self.arms {
+                let arms = self.arms;
+                return Err(BadRace::NoSuchArm { arm, arms });
+            }
+        }
+        for (load, entry) in self.loads.iter().enumerate() {
+            if !(entry.weight > 0.0 && entry.weight.is_finite()) {
+                let weight = entry.weight;
+                return Err(BadRace::Weight { load, weight });
+            }
+            self.check_rounds(load, &entry.rounds)?;
+            for requirement in &entry.requirements {
+                let (Bound::AtLeast(ratio) | Bound::AtMost(ratio)) = requirement.bound;
+                if !(ratio > 0.0 && ratio.is_finite()) {
+                    return Err(BadRace::RequiredRatio(ratio));
+                }
+                self.check_rounds(load, &requirement.rounds)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_rounds(&self, load: usize, rounds: &[Vec<Option<f64>>]) -> Result<(), BadRace> {
+        for (round, values) in rounds.iter().enumerate() {
+            if values.len() != self.arms {
+                return Err(BadRace::RoundLength {
+                    load,
+                    round,
+                    found: values.len(),
+                    arms: self.arms,
+                });
+            }
+            for (arm, value) in values.iter().enumerate() {
+                if let Some(value) = *value
+                    && !(value > 0.0 && value.is_finite())
+                {
+                    return Err(BadRace::Value {
+                        load,
+                        round,
+                        arm,
+                        value,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Rules {
+    /// Are these rules that a race can be held by?
+    pub fn check(&self) -> Result<(), BadRace> {
+        if !(1.0..=2.0).contains(&self.margin) {
+            return Err(BadRace::Margin(self.margin));
+        }
+        if !(0.5..=0.9999).contains(&self.confidence) {
+            return Err(BadRace::Confidence(self.confidence));
+        }
+        let (min, budget) = match self.design {
+            Design::Sequential => (self.min_rounds, self.budget_rounds),
+            Design::FixedRounds(rounds) => (rounds, rounds),
+        };
+        if min < 2 || min > budget {
+            return Err(BadRace::Rounds { min, budget });
+        }
+        if !(0.0..1.0).contains(&self.hopeless) {
+            return Err(BadRace::Hopeless(self.hopeless));
+        }
+        if !(self.resolution > 0.0 && self.resolution < 1.0) {
+            return Err(BadRace::Resolution(self.resolution));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

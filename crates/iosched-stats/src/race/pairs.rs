@@ -1,0 +1,199 @@
+//! Differences between the arms of a table, pair by pair, and their intervals.
+//!
+//! The unit of evidence is the difference of two arms' logarithms within one round: what the machine
+//! does to the whole round cancels. Each pair has its own mean; its standard deviation is estimated
+//! twice, from the pair alone and from all pairs together, and the two are joined as
+//! [`Pairs::half_width`] says.
+
+use crate::distribution::student_t_quantile;
+use crate::interval::Interval;
+use crate::sequence;
+
+/// How sure an interval has to be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Precision {
+    /// The probability, per pair, with which its intervals may be wrong at any time.
+    pub(super) level: f64,
+    /// The smallest standard deviation of a difference that we believe, on the log scale.
+    pub(super) resolution: f64,
+    /// True if the intervals must hold however often one looks; false for one look.
+    pub(super) anytime: bool,
+}
+
+/// Running sums over the rounds seen so far.
+#[derive(Debug, Clone)]
+pub(super) struct Pairs {
+    arms: usize,
+    sums: Vec<Sums>,
+    rounds_of: Vec<usize>,
+    rounds: usize,
+}
+
+/// Welford's running mean and sum of squares.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    n: usize,
+    mean: f64,
+    squares: f64,
+}
+
+/// What all pairs together say about the noise of one difference.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pooled {
+    variance: f64,
+    df: f64,
+}
+
+impl Pairs {
+    pub(super) fn new(arms: usize) -> Pairs {
+        Pairs {
+            arms,
+            sums: vec![Sums::default(); arms * arms],
+            rounds_of: vec![0; arms],
+            rounds: 0,
+        }
+    }
+
+    /// Takes in one round: a logarithm per arm, or nothing where the arm did not run.
+    pub(super) fn add(&mut self, round: &[Option<f64>]) {
+        assert_eq!(round.len(), self.arms, "a round has a place for every arm");
+        let present = round.iter().flatten().count();
+        if present < 2 {
+            return;
+        }
+        self.rounds += 1;
+        for (a, value_a) in round.iter().enumerate() {
+            let Some(value_a) = value_a else { continue };
+            self.rounds_of[a] += 1;
+            for (b, value_b) in round.iter().enumerate().skip(a + 1) {
+                let Some(value_b) = value_b else { continue };
+                self.sums[a * self.arms + b].add(value_a - value_b);
+            }
+        }
+    }
+
+    /// Rounds in which both arms ran.
+    pub(super) fn rounds(&self, a: usize, b: usize) -> usize {
+        self.sums(a, b).n
+    }
+
+    /// The mean of `a - b`, if they ever ran in the same round.
+    pub(super) fn mean(&self, a: usize, b: usize) -> Option<f64> {
+        let sums = self.sums(a, b);
+        let sign = if a < b { 1.0 } else { -1.0 };
+        (sums.n > 0).then_some(sign * sums.mean)
+    }
+
+    /// The interval of `a - b`; `None` before two common rounds.
+    pub(super) fn interval(
+        &self,
+        a: usize,
+        b: usize,
+        pooled: Pooled,
+        precision: Precision,
+    ) -> Option<Interval> {
+        let mean = self.mean(a, b)?;
+        let rounds = self.rounds(a, b);
+        (rounds >= 2).then(|| {
+            let half_width = self.half_width(a, b, pooled, precision, rounds);
+            Interval::around(mean, half_width)
+        })
+    }
+
+    /// Half the width that the interval of `a - b` has after `rounds` rounds with the noise seen so
+    /// far; `rounds` beyond those seen make a forecast.
+    ///
+    /// The pair's own standard deviation is always honest but little known in the first rounds; the
+    /// one of all pairs is known much better, and honest if the arms are about equally noisy. The
+    /// narrower of two intervals is taken:
+    ///
+    /// - own standard deviation, own degrees of freedom;
+    /// - the larger of own and pooled standard deviation; pooled degrees of freedom as long as the
+    ///   pair is not noisier than the pool, falling to its own as its variance exceeds the pool's.
+    ///
+    /// That this keeps its promise is checked by simulation, also with arms of very different noise
+    /// (`iosched calibrate`, `docs/statistics.md`).
+    pub(super) fn half_width(
+        &self,
+        a: usize,
+        b: usize,
+        pooled: Pooled,
+        precision: Precision,
+        rounds: usize,
+    ) -> f64 {
+        let sums = self.sums(a, b);
+        let floor = precision.resolution.powi(2);
+        let own_variance = sums.variance().max(floor);
+        let own_df = (rounds - 1) as f64;
+        let width = |variance: f64, df: f64| {
+            let critical = if precision.anytime {
+                sequence::critical_t_with(rounds, df, precision.level)
+            } else {
+                student_t_quantile(1.0 - precision.level / 2.0, df)
+            };
+            critical * (variance / rounds as f64).sqrt()
+        };
+        let own = width(own_variance, own_df);
+        if !precision.anytime {
+            return own;
+        }
+        let pooled_variance = (POOL_CAUTION * pooled.variance).max(floor);
+        let pooled_df = pooled.df * own_df / (sums.n - 1).max(1) as f64;
+        let excess = (own_variance / pooled_variance).max(1.0);
+        let df = own_df + (pooled_df - own_df).max(0.0) / excess.powi(POOL_RETREAT);
+        own.min(width(own_variance.max(pooled_variance), df))
+    }
+
+    /// The standard deviation of one difference between `a` and `b`, as used for forecasts.
+    pub(super) fn sd(&self, a: usize, b: usize, precision: Precision) -> f64 {
+        self.sums(a, b).variance().sqrt().max(precision.resolution)
+    }
+
+    /// The noise of a difference, over all pairs: the mean of their variances, weighted by their
+    /// degrees of freedom. In a complete table this is twice the residual mean square of the two-way
+    /// analysis of variance (rounds and arms), and has its degrees of freedom.
+    pub(super) fn pooled(&self) -> Pooled {
+        let (mut squares, mut weights) = (0.0, 0.0);
+        for sums in self.sums.iter().filter(|sums| sums.n >= 2) {
+            squares += sums.squares;
+            weights += (sums.n - 1) as f64;
+        }
+        let values: usize = self.rounds_of.iter().map(|n| n.saturating_sub(1)).sum();
+        Pooled {
+            variance: if weights > 0.0 {
+                squares / weights
+            } else {
+                0.0
+            },
+            df: (values as f64 - self.rounds.saturating_sub(1) as f64).max(0.0),
+        }
+    }
+
+    fn sums(&self, a: usize, b: usize) -> &Sums {
+        assert_ne!(a, b, "an arm does not differ from itself");
+        &self.sums[a.min(b) * self.arms + a.max(b)]
+    }
+}
+
+/// Degrees of freedom fall with this power of (own variance / pooled variance), from the pool's to
+/// the pair's own.
+const POOL_RETREAT: i32 = 4;
+
+/// The pool's variance is taken this much larger than it is, against arms of unequal noise.
+const POOL_CAUTION: f64 = 1.5;
+
+impl Sums {
+    fn add(&mut self, value: f64) {
+        self.n += 1;
+        let before = value - self.mean;
+        self.mean += before / self.n as f64;
+        self.squares += before * (value - self.mean);
+    }
+
+    fn variance(&self) -> f64 {
+        if self.n < 2 {
+            return 0.0;
+        }
+        self.squares / (self.n - 1) as f64
+    }
+}

@@ -1,0 +1,324 @@
+//! What a race does with tables small enough to see through.
+
+use super::*;
+
+/// A table of rounds with small, different deviations, so that no variance is zero.
+fn rounds(levels: &[f64], count: usize) -> Vec<Vec<Option<f64>>> {
+    const WIGGLE: [f64; 7] = [0.0, 0.011, -0.007, 0.004, -0.012, 0.009, -0.003];
+    (0..count)
+        .map(|round| {
+            let drift = 1.0 + 0.05 * round as f64;
+            let value = |(arm, level): (usize, &f64)| {
+                let wiggle = WIGGLE[(round * 3 + arm * 5 + round * arm) % WIGGLE.len()];
+                Some(level * drift * (1.0 + wiggle))
+            };
+            levels.iter().enumerate().map(value).collect()
+        })
+        .collect()
+}
+
+fn race(loads: Vec<Load>) -> Race {
+    Race {
+        arms: loads[0].rounds.first().map_or(2, Vec::len),
+        baseline: 0,
+        loads,
+        withdrawn: Vec::new(),
+        rules: Rules::default(),
+    }
+}
+
+fn one_load(levels: &[f64], count: usize) -> Race {
+    let mut race = race(vec![Load::new(Better::Higher, rounds(levels, count))]);
+    race.arms = levels.len();
+    race
+}
+
+fn verdict(race: &Race) -> Verdict {
+    race.judge().unwrap().decisive().verdict.clone()
+}
+
+#[test]
+fn nothing_is_said_before_the_least_number_of_rounds() {
+    for count in 0..3 {
+        let race = one_load(&[100.0, 300.0], count);
+        let standing = race.judge().unwrap();
+        assert_eq!(standing.decisive().verdict, Verdict::Open);
+        assert_eq!(standing.next, Some(vec![vec![0, 1]]));
+    }
+}
+
+#[test]
+fn a_clear_winner_is_named_and_the_ratio_is_said_in_the_metric() {
+    let standing = one_load(&[100.0, 160.0, 90.0], 5).judge().unwrap();
+    let contest = standing.decisive();
+    assert_eq!(contest.verdict, Verdict::Winner { arm: 1 });
+    assert_eq!(standing.next, None);
+    let ratio = contest.arms[1].to_baseline.unwrap();
+    assert!(ratio.contains(1.6), "{ratio:?}");
+    assert!(ratio.lower > 1.5 && ratio.upper < 1.7, "{ratio:?}");
+    let Place::Worse { than, ratio, .. } = contest.arms[2].place else {
+        panic!("{:?}", contest.arms[2]);
+    };
+    assert_eq!(than, 1);
+    assert!(ratio.contains(90.0 / 160.0), "{ratio:?}");
+}
+
+#[test]
+fn lower_is_better_turns_the_race_round_but_not_the_ratios() {
+    let mut race = one_load(&[100.0, 160.0], 5);
+    race.loads[0].better = Better::Lower;
+    let standing = race.judge().unwrap();
+    assert_eq!(standing.decisive().verdict, Verdict::Winner { arm: 0 });
+    assert!(standing.decisive().ratio(1, 0).unwrap().contains(1.6));
+    assert!(standing.decisive().ratio(0, 1).unwrap().contains(1.0 / 1.6));
+}
+
+#[test]
+fn drift_that_all_arms_share_does_not_widen_the_intervals() {
+    // rounds() drifts by 5 % a round; the deviations of the arms are about 1 %.
+    let contest = one_load(&[100.0, 100.0], 12).judge().unwrap();
+    let ratio = contest.decisive().arms[1].to_baseline.unwrap();
+    assert!(ratio.upper / ratio.lower < 1.04, "{ratio:?}");
+}
+
+#[test]
+fn equal_arms_are_proven_equal_when_the_noise_permits() {
+    let race = one_load(&[100.0, 100.0, 70.0], 30);
+    match verdict(&race) {
+        Verdict::Equal { arms, within } => {
+            assert_eq!(arms, [0, 1]);
+            assert!(within <= 1.02);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn constant_data_are_proven_equal_and_not_proven_different_by_rounding() {
+    let same = vec![vec![Some(500.0), Some(500.0)]; 4];
+    let race_same = race(vec![Load::new(Better::Higher, same)]);
+    assert!(matches!(verdict(&race_same), Verdict::Equal { .. }));
+    let rounded = vec![vec![Some(500.0), Some(500.1)]; 4];
+    let race_rounded = race(vec![Load::new(Better::Higher, rounded)]);
+    assert!(matches!(verdict(&race_rounded), Verdict::Equal { .. }));
+}
+
+#[test]
+fn a_spent_budget_is_undecided_with_its_bound_and_the_rounds_it_would_take() {
+    let mut race = one_load(&[100.0, 100.6], 4);
+    race.rules.budget_rounds = 4;
+    race.rules.margin = 1.001;
+    match verdict(&race) {
+        Verdict::Undecided {
+            arms,
+            within,
+            rounds_needed,
+            because,
+        } => {
+            assert_eq!(arms, [0, 1]);
+            assert!(within > 1.005 && within < 1.5, "{within}");
+            assert!(rounds_needed.unwrap() > 4);
+            assert_eq!(because, Stopped::Budget);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_hopeless_race_stops_before_its_budget_unless_told_not_to() {
+    let noisy = |round: usize| {
+        let swing = if round.is_multiple_of(2) { 1.3 } else { 0.77 };
+        vec![Some(100.0), Some(100.0 * swing)]
+    };
+    let table = (0..12).map(noisy).collect();
+    let mut race = race(vec![Load::new(Better::Higher, table)]);
+    assert!(matches!(
+        verdict(&race),
+        Verdict::Undecided {
+            because: Stopped::Hopeless,
+            ..
+        }
+    ));
+    race.rules.hopeless = 0.0;
+    assert_eq!(verdict(&race), Verdict::Open);
+}
+
+#[test]
+fn a_resumed_run_is_judged_as_an_uninterrupted_one() {
+    // The fold has no state but the table: half the table and then the rest is the table.
+    let whole = one_load(&[100.0, 108.0, 95.0], 9);
+    let mut resumed = whole.clone();
+    let rest = resumed.loads[0].rounds.split_off(4);
+    resumed.judge().unwrap();
+    resumed.loads[0].rounds.extend(rest);
+    assert_eq!(resumed.judge(), whole.judge());
+}
+
+#[test]
+fn an_arm_that_left_stays_out_and_keeps_its_reason() {
+    let mut race = one_load(&[100.0, 160.0, 90.0, 158.0], 6);
+    for round in &mut race.loads[0].rounds[4..] {
+        round[2] = None;
+    }
+    let standing = race.judge().unwrap();
+    let contest = standing.decisive();
+    assert!(matches!(contest.arms[2].place, Place::Worse { after, .. } if after <= 4));
+    assert_eq!(contest.arms[2].rounds, 4);
+}
+
+#[test]
+fn a_withdrawn_arm_neither_wins_nor_drives_out() {
+    let mut race = one_load(&[100.0, 101.0, 300.0], 4);
+    race.withdrawn = vec![2];
+    let standing = race.judge().unwrap();
+    let contest = standing.decisive();
+    assert_eq!(contest.arms[2].place, Place::Withdrawn);
+    assert_eq!(contest.arms[0].place, Place::Remaining);
+    assert_eq!(standing.next, Some(vec![vec![0, 1]]));
+    race.withdrawn = vec![1, 2];
+    assert_eq!(verdict(&race), Verdict::Alone { arm: 0 });
+    race.withdrawn = vec![0, 1, 2];
+    assert_eq!(verdict(&race), Verdict::Nobody);
+}
+
+#[test]
+fn void_trials_are_gaps_not_values() {
+    let mut race = one_load(&[100.0, 160.0], 7);
+    race.loads[0].rounds[1][0] = None;
+    race.loads[0].rounds[3][1] = None;
+    let standing = race.judge().unwrap();
+    assert_eq!(standing.decisive().verdict, Verdict::Winner { arm: 1 });
+    assert_eq!(standing.decisive().arms[0].rounds, 6);
+}
+
+#[test]
+fn an_arm_that_misses_a_requirement_cannot_win() {
+    let mut race = one_load(&[100.0, 160.0, 120.0], 6);
+    race.loads[0].requirements.push(Requirement {
+        bound: Bound::AtMost(1.1),
+        rounds: rounds(&[5.0, 9.0, 5.1], 6),
+    });
+    let standing = race.judge().unwrap();
+    let contest = standing.decisive();
+    assert!(matches!(
+        contest.arms[1].place,
+        Place::Disqualified { requirement: 0, .. }
+    ));
+    assert_eq!(contest.verdict, Verdict::Winner { arm: 2 });
+}
+
+#[test]
+fn while_a_requirement_is_unsettled_nobody_is_driven_out_by_it_and_the_baseline_runs() {
+    let mut race = one_load(&[100.0, 160.0, 200.0], 4);
+    race.loads[0].requirements.push(Requirement {
+        bound: Bound::AtMost(1.1),
+        rounds: rounds(&[5.0, 5.0, 5.5], 4), // arm 2 sits on the bound
+    });
+    let standing = race.judge().unwrap();
+    let contest = standing.decisive();
+    assert_eq!(contest.verdict, Verdict::Open);
+    assert_eq!(contest.arms[1].place, Place::Remaining);
+    assert!(matches!(
+        contest.arms[0].place,
+        Place::Worse { than: 1, .. }
+    ));
+    assert_eq!(standing.next, Some(vec![vec![0, 1, 2]]));
+}
+
+#[test]
+fn several_loads_have_their_own_verdicts_and_one_over_all() {
+    let first = Load::new(Better::Higher, rounds(&[100.0, 160.0], 5));
+    let second = Load::new(Better::Lower, rounds(&[10.0, 12.0], 5));
+    let mut race = race(vec![first, second]);
+    let standing = race.judge().unwrap();
+    assert_eq!(standing.loads[0].verdict, Verdict::Winner { arm: 1 });
+    assert_eq!(standing.loads[1].verdict, Verdict::Winner { arm: 0 });
+    let overall = standing.overall.as_ref().unwrap();
+    assert_eq!(overall.verdict, Verdict::Winner { arm: 1 });
+    // The square root of 1.6 / 1.2, as both weigh the same.
+    let ratio = overall.ratio(1, 0).unwrap();
+    assert!(ratio.contains((1.6_f64 / 1.2).sqrt()), "{ratio:?}");
+    race.loads[1].weight = 9.0;
+    assert_eq!(verdict(&race), Verdict::Winner { arm: 0 });
+}
+
+#[test]
+fn until_every_load_goes_on_while_one_load_is_open() {
+    let first = Load::new(Better::Higher, rounds(&[100.0, 300.0], 5));
+    let second = Load::new(Better::Higher, rounds(&[100.0, 101.5], 5));
+    let mut race = race(vec![first, second]);
+    race.rules.hopeless = 0.0;
+    let standing = race.judge().unwrap();
+    assert_eq!(standing.loads[1].verdict, Verdict::Open);
+    assert_eq!(standing.next, None);
+    race.rules.until = Until::EveryLoad;
+    let standing = race.judge().unwrap();
+    assert_eq!(standing.next, Some(vec![vec![], vec![0, 1]]));
+}
+
+#[test]
+fn a_fixed_design_looks_once_at_its_end() {
+    let mut race = one_load(&[100.0, 160.0], 4);
+    race.rules.design = Design::FixedRounds(5);
+    assert_eq!(verdict(&race), Verdict::Open);
+    race.loads[0].rounds = rounds(&[100.0, 160.0], 5);
+    assert_eq!(verdict(&race), Verdict::Winner { arm: 1 });
+}
+
+#[test]
+fn the_baseline_stays_among_equals_and_otherwise_the_cheapest() {
+    let race = one_load(&[70.0, 100.0, 100.0], 30);
+    let standing = race.judge().unwrap();
+    let contest = standing.decisive();
+    assert!(matches!(&contest.verdict, Verdict::Equal { arms, .. } if arms == &[1, 2]));
+    assert_eq!(contest.choice(1, &[None; 3]), Some(1));
+    assert_eq!(
+        contest.choice(0, &[Some(1.0), Some(9.0), Some(8.0)]),
+        Some(2)
+    );
+    assert_eq!(contest.choice(0, &[Some(1.0), Some(9.0), None]), Some(1));
+    assert_eq!(contest.choice(0, &[None; 3]), contest.leader);
+}
+
+#[test]
+fn what_cannot_be_judged_is_refused_by_name() {
+    let good = one_load(&[100.0, 160.0], 3);
+    let bad = |change: &dyn Fn(&mut Race)| {
+        let mut race = good.clone();
+        change(&mut race);
+        race.judge().unwrap_err()
+    };
+    assert_eq!(bad(&|race| race.rules.margin = 0.98), BadRace::Margin(0.98));
+    assert!(matches!(
+        bad(&|race| race.rules.margin = f64::NAN),
+        BadRace::Margin(_)
+    ));
+    assert_eq!(
+        bad(&|race| race.rules.confidence = 1.0),
+        BadRace::Confidence(1.0)
+    );
+    assert_eq!(
+        bad(&|race| race.rules.budget_rounds = 2),
+        BadRace::Rounds { min: 3, budget: 2 }
+    );
+    assert_eq!(bad(&|race| race.loads.clear()), BadRace::NoLoad);
+    assert_eq!(
+        bad(&|race| race.baseline = 2),
+        BadRace::NoSuchArm { arm: 2, arms: 2 }
+    );
+    for value in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let error = bad(&|race| race.loads[0].rounds[2][1] = Some(value));
+        assert!(
+            matches!(
+                error,
+                BadRace::Value {
+                    load: 0,
+                    round: 2,
+                    arm: 1,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+}
