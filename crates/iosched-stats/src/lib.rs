@@ -2,14 +2,24 @@
 //!
 //! Modules in the order data passes:
 //!
+//! - [`histogram`]: percentiles of a trial, from its merged histograms
+//! - [`steady`]: has a series of rounds reached its steady state?
 //! - [`interval`]: an estimate with its interval; the classical one for a number of rounds fixed before
 //! - [`sequence`]: intervals that stay valid however often one looks
 //! - [`race`]: who leaves, who wins, when to stop
-//! - [`distribution`]: Student's t and the normal distribution
+//! - [`summary`]: the robust view beside it
+//! - [`fairness`], [`points`]: Jain's index; the tables that people know
+//! - [`distribution`], [`chance`]: Student's t and the normal distribution; random numbers from a seed
 
+pub mod chance;
 pub mod distribution;
+pub mod fairness;
+pub mod histogram;
 pub mod interval;
+pub mod points;
 pub mod race;
 pub mod sequence;
+pub mod steady;
+pub mod summary;
 
 pub use interval::Interval;
