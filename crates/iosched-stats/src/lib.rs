@@ -11,6 +11,7 @@
 //! - [`fairness`], [`points`]: Jain's index; the tables that people know
 //! - [`distribution`], [`chance`]: Student's t and the normal distribution; random numbers from a seed
 
+pub mod calibrate;
 pub mod chance;
 pub mod distribution;
 pub mod fairness;

@@ -1,0 +1,390 @@
+//! Does the race keep its promises? Whole races over simulated trials, and the ways of others beside it.
+//!
+//! A [`Case`] says what is true (how many arms, which differences) and what the noise is like; a
+//! [`Method`] turns trials into a claim; [`run`] repeats both and counts how often the claim was right.
+//! Every run is a function of (case, method, seed, number of the run). Nothing here is used to decide
+//! about a real disk.
+
+use serde::Serialize;
+
+use crate::chance::Chance;
+use crate::interval::student_t;
+use crate::points;
+use crate::race::{Better, Load, Place, Race, Rules, Standing, Verdict};
+
+/// What is true of the arms.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Truth {
+    /// A/A: all the same.
+    AllEqual,
+    /// One arm is this ratio better than all others, which are the same: the hardest field to beat.
+    OneBetter(f64),
+    /// Two arms are the same, and this ratio better than all others: the hardest field in which
+    /// nobody may be named.
+    TwoBetter(f64),
+}
+
+/// How trials deviate, on the log scale. All are scaled by the case's noise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Noise {
+    /// Independent and normal.
+    Normal,
+    /// Student's t with 3 degrees of freedom, scaled to the same standard deviation.
+    HeavyTailed,
+    /// Normal, and every tenth trial slower by the exponential of 5 times a half-normal: a
+    /// log-normal contamination on one side.
+    Contaminated,
+    /// Normal, and the machine slows down by 1 % per trial and wanders: a random walk whose step has a
+    /// fifth of the noise.
+    Drifting,
+    /// First-order autoregressive, coefficient 0.5, from trial to trial whatever arm runs: a machine
+    /// with moods.
+    Autocorrelated,
+    /// First-order autoregressive, coefficient 0.5, from round to round within each arm: an arm with
+    /// moods. Breaks the assumption of independent rounds.
+    ArmAutocorrelated,
+    /// Normal; the last arm is three times as noisy as the others.
+    Unequal,
+    /// Normal; the last arm is ten times as noisy as the others.
+    VeryUnequal,
+}
+
+/// What is true, and how much is hidden by noise.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Case {
+    /// How many arms.
+    pub arms: usize,
+    /// What is true of them.
+    pub truth: Truth,
+    /// The kind of noise.
+    pub noise: Noise,
+    /// Standard deviation of the logarithm of a trial: 0.05 is 5 %.
+    pub size: f64,
+}
+
+/// A way from trials to a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// This crate's race.
+    Race(Rules),
+    /// One run of each arm; the best is the winner.
+    OneRun,
+    /// Points by place over this many runs; most points win, ties name nobody.
+    Points(usize),
+    /// This many rounds; the arm with the best mean wins if the t interval of its ratio to the
+    /// baseline (or, if it is the baseline, to the second) excludes 1. No correction for several arms.
+    PlainT(usize),
+}
+
+/// What a method said in the runs of a case.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tally {
+    /// Runs made.
+    pub runs: usize,
+    /// Named a winner that is the only best arm.
+    pub right_winner: usize,
+    /// Named a winner that is not, or that is only one of several best ones.
+    pub false_winner: usize,
+    /// Called arms equal, and the best one is among them with none worse by more than the margin.
+    pub right_equal: usize,
+    /// Called arms equal that are not.
+    pub false_equal: usize,
+    /// Ended without an answer.
+    pub undecided: usize,
+    /// Said, at any time, an interval of a ratio to the baseline that does not hold the truth.
+    pub wrong_interval: usize,
+    /// Let the best arm go, or all of the best, or any of them because of one worse or equal.
+    pub lost_best: usize,
+    /// Rounds of each run, in ascending order.
+    pub rounds: Vec<usize>,
+    /// Trials over all runs.
+    pub trials: usize,
+}
+
+impl Tally {
+    /// A share of all runs.
+    pub fn rate(&self, count: usize) -> f64 {
+        count as f64 / self.runs as f64
+    }
+
+    /// The rate of runs that ended as they should: the only best arm named, or, where no arm is the
+    /// only best, nobody named and nobody called equal who is not.
+    pub fn correct(&self, truth: Truth) -> f64 {
+        match truth {
+            Truth::OneBetter(_) => self.rate(self.right_winner),
+            Truth::AllEqual | Truth::TwoBetter(_) => {
+                self.rate(self.runs - self.false_winner - self.false_equal)
+            }
+        }
+    }
+
+    /// The number of rounds that this share of the runs did not exceed.
+    pub fn rounds_at(&self, share: f64) -> usize {
+        let rank = (0..self.rounds.len())
+            .find(|&index| (index + 1) as f64 >= share * self.rounds.len() as f64);
+        rank.map_or(0, |index| self.rounds[index])
+    }
+
+    /// Trials of a run, on average.
+    pub fn mean_trials(&self) -> f64 {
+        self.trials as f64 / self.runs as f64
+    }
+}
+
+/// Runs a method on a case, `runs` times.
+pub fn run(case: Case, method: Method, runs: usize, seed: u64) -> Tally {
+    let mut tally = Tally {
+        runs,
+        right_winner: 0,
+        false_winner: 0,
+        right_equal: 0,
+        false_equal: 0,
+        undecided: 0,
+        wrong_interval: 0,
+        lost_best: 0,
+        rounds: Vec::with_capacity(runs),
+        trials: 0,
+    };
+    for number in 0..runs {
+        let mut machine = Machine::new(case, seed, number as u64);
+        let outcome = match method {
+            Method::Race(rules) => machine.race(rules),
+            Method::OneRun => machine.points(1),
+            Method::Points(rounds) => machine.points(rounds),
+            Method::PlainT(rounds) => machine.plain_t(rounds),
+        };
+        machine.count(&outcome, &mut tally);
+    }
+    tally.rounds.sort_unstable();
+    tally
+}
+
+/// What one run said.
+#[derive(Debug, Clone, Default)]
+struct Outcome {
+    winner: Option<usize>,
+    equal: Vec<usize>,
+    rounds: usize,
+    wrong_interval: bool,
+    lost_best: bool,
+    margin: f64,
+}
+
+/// A simulated machine: it has true levels, moods, and a past.
+struct Machine {
+    case: Case,
+    chance: Chance,
+    levels: Vec<f64>,
+    trials: usize,
+    walk: f64,
+    mood: f64,
+    arm_moods: Vec<Option<f64>>,
+}
+
+/// The arm that ratios are taken to.
+const BASELINE: usize = 0;
+
+/// Coefficient of the autoregressive noises.
+const PERSISTENCE: f64 = 0.5;
+
+impl Machine {
+    fn new(case: Case, seed: u64, run: u64) -> Machine {
+        let mut chance = Chance::new(seed, run);
+        let mut levels = vec![0.0; case.arms];
+        // Who is best is drawn, so that no method profits from the arms' numbers.
+        let best = chance.below(case.arms);
+        match case.truth {
+            Truth::AllEqual => {}
+            Truth::OneBetter(ratio) => levels[best] = ratio.ln(),
+            Truth::TwoBetter(ratio) => {
+                levels[best] = ratio.ln();
+                levels[(best + 1) % case.arms] = ratio.ln();
+            }
+        }
+        let mood = chance.normal();
+        Machine {
+            case,
+            chance,
+            levels,
+            trials: 0,
+            walk: 0.0,
+            mood,
+            arm_moods: vec![None; case.arms],
+        }
+    }
+
+    /// The truly best arms.
+    fn best(&self) -> Vec<usize> {
+        let most = self.levels.iter().copied().fold(f64::MIN, f64::max);
+        (0..self.levels.len())
+            .filter(|&arm| self.levels[arm] >= most)
+            .collect()
+    }
+
+    /// One round of these arms, in random order.
+    fn round(&mut self, arms: &[usize]) -> Vec<Option<f64>> {
+        let mut order = arms.to_vec();
+        self.chance.shuffle(&mut order);
+        let mut values = vec![None; self.case.arms];
+        for arm in order {
+            values[arm] = Some((self.levels[arm] + self.deviation(arm)).exp());
+            self.trials += 1;
+        }
+        values
+    }
+
+    fn all(&mut self, rounds: usize) -> Vec<Vec<Option<f64>>> {
+        let everybody: Vec<usize> = (0..self.case.arms).collect();
+        (0..rounds).map(|_| self.round(&everybody)).collect()
+    }
+
+    fn deviation(&mut self, arm: usize) -> f64 {
+        let size = self.case.size;
+        let z = self.chance.normal();
+        let last = arm + 1 == self.case.arms;
+        let persist = |before: f64, z: f64| {
+            PERSISTENCE * before + (1.0 - PERSISTENCE * PERSISTENCE).sqrt() * z
+        };
+        match self.case.noise {
+            Noise::Normal => size * z,
+            Noise::HeavyTailed => {
+                let squares: f64 = (0..3).map(|_| self.chance.normal().powi(2)).sum();
+                size * z / squares.sqrt() // t3 has variance 3; z / sqrt(squares / 3) / sqrt(3)
+            }
+            Noise::Contaminated => {
+                let slow = self.chance.uniform() < 0.1;
+                let by = 5.0 * self.chance.normal().abs();
+                size * (z - if slow { by } else { 0.0 })
+            }
+            Noise::Drifting => {
+                self.walk += 0.2 * size * self.chance.normal();
+                size * z + self.walk - 0.01 * self.trials as f64
+            }
+            Noise::Autocorrelated => {
+                self.mood = persist(self.mood, z);
+                size * self.mood
+            }
+            Noise::ArmAutocorrelated => {
+                let mood = self.arm_moods[arm].map_or(z, |before| persist(before, z));
+                self.arm_moods[arm] = Some(mood);
+                size * mood
+            }
+            Noise::Unequal => size * z * if last { 3.0 } else { 1.0 },
+            Noise::VeryUnequal => size * z * if last { 10.0 } else { 1.0 },
+        }
+    }
+
+    /// The race, round by round as a tune runs it.
+    fn race(&mut self, rules: Rules) -> Outcome {
+        let mut race = Race {
+            arms: self.case.arms,
+            baseline: BASELINE,
+            loads: vec![Load::new(Better::Higher, Vec::new())],
+            withdrawn: Vec::new(),
+            rules,
+        };
+        let mut outcome = Outcome {
+            margin: rules.margin.ln(),
+            ..Outcome::default()
+        };
+        let mut arms: Vec<usize> = (0..self.case.arms).collect();
+        loop {
+            let round = self.round(&arms);
+            race.loads[0].rounds.push(round);
+            let standing = race.judge().expect("simulated trials are positive");
+            self.watch(&standing, &mut outcome);
+            let Some(next) = standing.next else {
+                outcome.rounds = race.loads[0].rounds.len();
+                match &standing.loads[0].verdict {
+                    Verdict::Winner { arm } => outcome.winner = Some(*arm),
+                    Verdict::Equal { arms, .. } => outcome.equal.clone_from(arms),
+                    _ => {}
+                }
+                return outcome;
+            };
+            arms.clone_from(&next[0]);
+        }
+    }
+
+    /// Notes whether what the race says in passing is true.
+    fn watch(&self, standing: &Standing, outcome: &mut Outcome) {
+        let contest = &standing.loads[0];
+        for (arm, level) in self.levels.iter().enumerate() {
+            if arm == BASELINE {
+                continue;
+            }
+            let truth = (level - self.levels[BASELINE]).exp();
+            if let Some(ratio) = contest.ratio(arm, BASELINE) {
+                outcome.wrong_interval |= !ratio.contains(truth);
+            }
+        }
+        outcome.lost_best |= self
+            .best()
+            .iter()
+            .any(|&best| matches!(contest.arms[best].place, Place::Worse { .. }));
+    }
+
+    /// Points by place; with one run, the best of it.
+    fn points(&mut self, rounds: usize) -> Outcome {
+        let sums = points::sums(&self.all(rounds), Better::Higher);
+        let winner = match points::leaders(&sums)[..] {
+            [only] => Some(only),
+            _ => None,
+        };
+        Outcome {
+            winner,
+            rounds,
+            ..Outcome::default()
+        }
+    }
+
+    /// Uncorrected t intervals after a fixed number of rounds.
+    fn plain_t(&mut self, rounds: usize) -> Outcome {
+        let logs: Vec<Vec<f64>> = self
+            .all(rounds)
+            .iter()
+            .map(|round| round.iter().flatten().map(|value| value.ln()).collect())
+            .collect();
+        let mean = |arm: usize| logs.iter().map(|round| round[arm]).sum::<f64>();
+        let mut order: Vec<usize> = (0..self.case.arms).collect();
+        order.sort_by(|&a, &b| mean(b).total_cmp(&mean(a)));
+        let best = order[0];
+        let rival = if best == BASELINE { order[1] } else { BASELINE };
+        let leads: Vec<f64> = logs
+            .iter()
+            .map(|round| round[best] - round[rival])
+            .collect();
+        let named = student_t(&leads, 0.95).is_some_and(|interval| interval.lower > 0.0);
+        Outcome {
+            winner: named.then_some(best),
+            rounds,
+            ..Outcome::default()
+        }
+    }
+
+    fn count(&self, outcome: &Outcome, tally: &mut Tally) {
+        let best = self.best();
+        let most = self.levels[best[0]];
+        let equal_enough = |&arm: &usize| most - self.levels[arm] <= outcome.margin;
+        if let Some(winner) = outcome.winner {
+            if best == [winner] {
+                tally.right_winner += 1;
+            } else {
+                tally.false_winner += 1;
+            }
+        } else if outcome.equal.is_empty() {
+            tally.undecided += 1;
+        } else if outcome.equal.iter().all(equal_enough) {
+            tally.right_equal += 1;
+        } else {
+            tally.false_equal += 1;
+        }
+        tally.wrong_interval += usize::from(outcome.wrong_interval);
+        tally.lost_best += usize::from(outcome.lost_best);
+        tally.rounds.push(outcome.rounds);
+        tally.trials += self.trials;
+    }
+}
