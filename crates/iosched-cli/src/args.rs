@@ -26,4 +26,6 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show every block device, its stack, and the schedulers it offers
     List(crate::commands::list::ListArgs),
+    /// Make a disk model a block device, and take it away again
+    Emulate(crate::commands::emulate::EmulateArgs),
 }

@@ -1,5 +1,6 @@
 //! One file per command: its arguments, the call into the library, and what it prints.
 
+pub(crate) mod emulate;
 pub(crate) mod list;
 
 use iosched::failure::Failure;
@@ -14,5 +15,6 @@ pub(crate) type Outcome = Result<u8, Box<dyn Failure>>;
 pub(crate) fn run(cli: Cli, output: &Output) -> Outcome {
     match cli.command {
         Command::List(args) => list::run(&args, output),
+        Command::Emulate(args) => emulate::run(&args, output),
     }
 }

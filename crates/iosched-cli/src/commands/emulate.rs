@@ -1,0 +1,383 @@
+//! `iosched emulate`: disk models as block devices: make, list, compare with the model, remove.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use iosched::emulate::spec::{STATE_DIR, Spec, parse_order, parse_size};
+use iosched::emulate::{self, Check, Condition, EmulateError, EmulatedDisk, Spread, Status, User};
+use iosched::failure::exit;
+use iosched_sim::disk::{DriveQueue, models};
+use iosched_sim::units::{Bytes, Nanos};
+use serde_json::json;
+
+use super::Outcome;
+use crate::output::Output;
+
+/// Arguments of `iosched emulate`.
+#[derive(Debug, Args)]
+pub(crate) struct EmulateArgs {
+    #[command(subcommand)]
+    command: EmulateCommand,
+
+    /// Where running disks have their directories
+    #[arg(long, global = true, hide = true, default_value = STATE_DIR)]
+    state_dir: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum EmulateCommand {
+    /// Make a disk and print its device
+    Create(Box<CreateArgs>),
+    /// Show emulated disks, and what killed servers have left
+    List,
+    /// Show the disk models that there are
+    Models,
+    /// Take a disk away; refused while it is used
+    Remove(RemoveArgs),
+    /// Compare the time of single random reads with what the model says
+    Check(CheckArgs),
+    /// Be the disk whose directory this is
+    #[command(hide = true)]
+    Serve { dir: PathBuf },
+}
+
+/// Arguments of `iosched emulate create`.
+#[derive(Debug, Args)]
+struct CreateArgs {
+    /// Disk model: see `iosched emulate models`
+    model: String,
+
+    /// Size, for example 512M, 32G, 4T; default: the model's. Only what is written takes space
+    #[arg(long, value_parser = parse_size)]
+    size: Option<Bytes>,
+
+    /// How many commands the drive takes at once; default: the model's
+    #[arg(long, value_name = "N")]
+    queue_depth: Option<usize>,
+
+    /// Order inside the drive (NCQ): fifo or shortest-access-first
+    #[arg(long, value_parser = parse_order)]
+    order: Option<DriveQueue>,
+
+    /// Volatile write cache: on or off
+    #[arg(long, value_name = "on|off", value_parser = parse_switch)]
+    write_cache: Option<bool>,
+
+    /// Directory for the data; default: /dev/shm if there is memory to spare, else /var/tmp
+    #[arg(long, value_name = "DIR")]
+    backing_dir: Option<PathBuf>,
+
+    /// Tell the kernel that it rotates; default: the truth about the model
+    #[arg(long, overrides_with = "no_rotational")]
+    rotational: bool,
+
+    /// Tell the kernel that it does not rotate
+    #[arg(long)]
+    no_rotational: bool,
+
+    /// Where the model's chance comes from
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    /// Remove the disk when this process ends
+    #[arg(long, value_name = "PID")]
+    owner_pid: Option<i32>,
+}
+
+/// Arguments of `iosched emulate remove`.
+#[derive(Debug, Args)]
+struct RemoveArgs {
+    /// Disks to remove, by device or id
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    disks: Vec<String>,
+
+    /// Remove all emulated disks, and what killed servers have left
+    #[arg(long)]
+    all: bool,
+
+    /// Also from under those who use it: file systems are unmounted, others get I/O errors
+    #[arg(long)]
+    force: bool,
+}
+
+/// Arguments of `iosched emulate check`.
+#[derive(Debug, Args)]
+struct CheckArgs {
+    /// Disk to check, by device or id
+    disk: String,
+
+    /// How many reads
+    #[arg(long, default_value_t = 2000, value_name = "N")]
+    reads: usize,
+
+    /// Where the positions come from
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+fn parse_switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("`{text}` is neither `on` nor `off`")),
+    }
+}
+
+/// Runs `iosched emulate`.
+pub(crate) fn run(args: &EmulateArgs, output: &Output) -> Outcome {
+    let state_dir = &args.state_dir;
+    let done = match &args.command {
+        EmulateCommand::Create(create) => make(create, state_dir, output),
+        EmulateCommand::List => {
+            show(&emulate::list_in(state_dir), output);
+            Ok(())
+        }
+        EmulateCommand::Models => {
+            show_models(output);
+            Ok(())
+        }
+        EmulateCommand::Remove(remove) => take_away(remove, state_dir, output),
+        EmulateCommand::Check(check) => compare(check, state_dir, output),
+        EmulateCommand::Serve { dir } => return Ok(emulate::serve(dir)),
+    };
+    done.map(|()| exit::OK)
+        .map_err(|failure| Box::new(failure) as _)
+}
+
+fn make(args: &CreateArgs, state_dir: &Path, output: &Output) -> Result<(), EmulateError> {
+    let server = std::env::current_exe().map_err(|source| EmulateError::Start {
+        server: PathBuf::from("iosched"),
+        source,
+    })?;
+    let mut spec = Spec::new(&args.model, server);
+    spec.size = args.size;
+    spec.queue_depth = args.queue_depth;
+    spec.order = args.order;
+    spec.write_cache = args.write_cache;
+    spec.backing_dir.clone_from(&args.backing_dir);
+    spec.rotational = match (args.rotational, args.no_rotational) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    };
+    spec.seed = args.seed;
+    spec.owner_pid = args.owner_pid;
+    state_dir.clone_into(&mut spec.state_dir);
+    let disk = EmulatedDisk::create(&spec)?;
+    let status = disk.status();
+    if output.is_json() {
+        output.json(&status);
+    } else {
+        output.text(&format!("/dev/{}", disk.device()));
+        output.note(&describe(&status));
+    }
+    Ok(())
+}
+
+/// One line about a new disk, for people.
+fn describe(status: &Status) -> String {
+    let where_to = match (&status.backing_dir, status.backing_in_memory) {
+        (Some(dir), Some(true)) => format!("data in memory ({})", dir.display()),
+        (Some(dir), _) => format!("data in {}", dir.display()),
+        (None, _) => "no data".to_owned(),
+    };
+    format!(
+        "{}: {}, queue depth {}, {where_to}; remove it with `iosched emulate remove {}`",
+        status.id,
+        size_of(status),
+        status.queue_depth.unwrap_or(0),
+        status.id
+    )
+}
+
+fn size_of(status: &Status) -> String {
+    status
+        .size_bytes
+        .map_or("?".to_owned(), |size| Bytes::new(size).to_string())
+}
+
+fn show(disks: &[Status], output: &Output) {
+    if output.is_json() {
+        return output.json(&disks);
+    }
+    if disks.is_empty() {
+        return output.note("no emulated disks; `iosched emulate create MODEL` makes one");
+    }
+    let mut rows = vec![["ID", "DEVICE", "SIZE", "STORED", "DEPTH", "STATE"].map(str::to_owned)];
+    for disk in disks {
+        let device = disk
+            .device
+            .as_ref()
+            .map_or("-".to_owned(), |name| format!("/dev/{name}"));
+        let stored = disk
+            .stored_bytes
+            .map_or("-".to_owned(), |stored| Bytes::new(stored).to_string());
+        let depth = disk
+            .queue_depth
+            .map_or("-".to_owned(), |depth| depth.to_string());
+        let state = match disk.condition {
+            Condition::Running if disk.users.is_empty() => "running".to_owned(),
+            Condition::Running => format!("running, {}", join(&disk.users)),
+            Condition::Starting => "starting".to_owned(),
+            Condition::Remains => format!("remains: {}", disk.remains.join(", ")),
+        };
+        rows.push([disk.id.clone(), device, size_of(disk), stored, depth, state]);
+    }
+    output.text(&table(&rows));
+    if disks
+        .iter()
+        .any(|disk| disk.condition == Condition::Remains)
+    {
+        output.note(
+            "remains are of disks whose server is gone; `iosched emulate remove --all` clears them",
+        );
+    }
+}
+
+fn show_models(output: &Output) {
+    if output.is_json() {
+        let models: Vec<_> = models()
+            .iter()
+            .map(|model| {
+                json!({
+                    "name": model.name,
+                    "summary": model.summary,
+                    "rotational": model.rotational,
+                    "size_bytes": model.capacity.as_u64(),
+                    "queue_depth": model.queue_depth,
+                    "write_cache": model.write_cache,
+                })
+            })
+            .collect();
+        return output.json(&models);
+    }
+    let mut rows = vec![["MODEL", "SIZE", "DEPTH", "WRITE CACHE", "WHAT"].map(str::to_owned)];
+    for model in models() {
+        rows.push([
+            model.name.to_owned(),
+            model.capacity.to_string(),
+            model.queue_depth.to_string(),
+            if model.write_cache { "on" } else { "none" }.to_owned(),
+            model.summary.to_owned(),
+        ]);
+    }
+    output.text(&table(&rows));
+}
+
+fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(), EmulateError> {
+    let mut removed = Vec::new();
+    let mut left = Vec::new();
+    if args.all {
+        let (cleared, users) = emulate::remove_remains_in(state_dir)?;
+        removed.extend(cleared);
+        left.extend(users);
+        for disk in emulate::list_in(state_dir) {
+            if disk.condition != Condition::Remains {
+                let (id, users) = emulate::remove(state_dir, &disk.id, args.force)?;
+                removed.push(id);
+                left.extend(users);
+            }
+        }
+    }
+    for disk in &args.disks {
+        let (id, users) = emulate::remove(state_dir, disk, args.force)?;
+        removed.push(id);
+        left.extend(users);
+    }
+    if output.is_json() {
+        output.json(&json!({ "removed": removed, "still_open": left }));
+    } else {
+        if removed.is_empty() {
+            output.note("no emulated disks: nothing to remove");
+        }
+        for id in &removed {
+            output.note(&format!("{id} removed"));
+        }
+    }
+    if !left.is_empty() {
+        output.note(&format!(
+            "{}: it gets errors from now on, and the loop device goes when it is closed and \
+             `iosched emulate remove --all` is run again",
+            join(&left)
+        ));
+    }
+    Ok(())
+}
+
+fn join(users: &[User]) -> String {
+    let names: Vec<String> = users.iter().map(User::to_string).collect();
+    names.join(", ")
+}
+
+fn compare(args: &CheckArgs, state_dir: &Path, output: &Output) -> Result<(), EmulateError> {
+    let check = emulate::check(state_dir, &args.disk, args.reads, args.seed)?;
+    if output.is_json() {
+        output.json(&check);
+    } else {
+        output.text(&report(&check));
+    }
+    Ok(())
+}
+
+fn report(check: &Check) -> String {
+    let mut text = format!(
+        "{} (/dev/{}): {} random reads of 4 KiB at depth 1, scheduler {}\n",
+        check.id, check.device, check.reads, check.scheduler
+    );
+    let micros = |ns: i64| format!("{:.1}", ns as f64 / 1e3);
+    let row = |name: &str, spread: &Spread| {
+        let numbers = [spread.min, spread.p50, spread.p99, spread.max].map(micros);
+        let [min, p50, p99, max] = numbers;
+        [name.to_owned(), min, p50, p99, max]
+    };
+    let rows = [
+        ["µs", "min", "median", "p99", "max"].map(str::to_owned),
+        row("modelled", &check.modelled_ns),
+        row("measured", &check.measured_ns),
+        row("measured - modelled", &check.difference_ns),
+        row("answered late by", &check.late_ns),
+    ];
+    text.push_str(&table(&rows));
+    let path = Nanos::new(check.path_ns);
+    let _ = writeln!(text, "taken off for the way to the model and back: {path}");
+    text
+}
+
+/// Columns that line up; the last one is as long as it is.
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (width, cell) in widths.iter().zip(row) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_also_beside_characters_of_several_bytes() {
+        let rows = [["µs", "x"], ["long", "y"]].map(|row| row.map(str::to_owned));
+        assert_eq!(table(&rows), "µs    x\nlong  y\n");
+    }
+
+    #[test]
+    fn a_switch_is_on_or_off() {
+        assert_eq!(parse_switch("on"), Ok(true));
+        assert_eq!(parse_switch("off"), Ok(false));
+        assert!(parse_switch("yes").is_err());
+    }
+}

@@ -1,0 +1,653 @@
+//! Emulated disks on the real kernel: made, used in every way that a disk is used, broken, removed.
+//!
+//! Each test has a state directory of its own, and takes down whatever is left in it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const IOSCHED: &str = env!("CARGO_BIN_EXE_iosched");
+
+/// A state directory, and a mount point beside it.
+struct Lab {
+    dir: tempfile::TempDir,
+}
+
+impl Lab {
+    /// `None`, with a word about it, where this machine cannot run the test.
+    fn new(test: &str, tools: &[&str]) -> Option<Lab> {
+        let mut lacking: Vec<String> = iosched::emulate::missing(&iosched::host::Host::live())
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let absent = tools.iter().filter(|tool| !is_installed(tool));
+        lacking.extend(absent.map(ToString::to_string));
+        if !lacking.is_empty() {
+            eprintln!("SKIPPED {test}: needs {}", lacking.join(", "));
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("mnt")).unwrap();
+        Some(Lab { dir })
+    }
+
+    fn state_dir(&self) -> PathBuf {
+        self.dir.path().join("emulated")
+    }
+
+    fn mount_point(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    /// `iosched emulate ...` with our state directory.
+    fn emulate(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(IOSCHED);
+        command.arg("emulate").args(args);
+        command
+            .arg("--state-dir")
+            .arg(self.state_dir())
+            .output()
+            .unwrap()
+    }
+
+    /// Makes a disk and returns its device.
+    fn create(&self, args: &[&str]) -> String {
+        let output = self.emulate(&[&["create"], args].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let device = stdout(&output);
+        assert!(
+            device.starts_with("/dev/loop") && device.ends_with('\n'),
+            "{device:?}"
+        );
+        device.trim_end().to_owned()
+    }
+
+    fn remove(&self, args: &[&str]) {
+        let output = self.emulate(&[&["remove"], args].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+
+    fn list(&self) -> Vec<Value> {
+        let output = self.emulate(&["list", "--json"]);
+        let disks: Value = serde_json::from_slice(&output.stdout).unwrap();
+        disks.as_array().unwrap().clone()
+    }
+
+    /// The one disk that there is.
+    fn only_disk(&self) -> Value {
+        let disks = self.list();
+        assert_eq!(disks.len(), 1, "{disks:?}");
+        disks[0].clone()
+    }
+
+    fn server_pid(&self) -> String {
+        self.only_disk()["server_pid"].as_i64().unwrap().to_string()
+    }
+
+    fn kill_server(&self) {
+        run("kill", &["-KILL", &self.server_pid()]);
+        wait_for("the server's end", || {
+            self.only_disk()["condition"] == "remains"
+        });
+    }
+
+    /// The disk's own account of what it served.
+    fn served(&self) -> Vec<Served> {
+        let id = self.only_disk()["id"].as_str().unwrap().to_owned();
+        let path = self.state_dir().join(id).join("mount/served.csv");
+        let text = fs::read_to_string(path).unwrap();
+        text.lines().skip(1).map(Served::parse).collect()
+    }
+
+    /// Asserts that nothing of any disk is left: no loop device, no mount, no directory, no process.
+    fn assert_clean(&self) {
+        let state_dir = self.state_dir();
+        let state_dir = state_dir.to_str().unwrap();
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        assert!(!mounts.contains(state_dir), "{mounts}");
+        for device in fs::read_dir("/sys/block").unwrap().flatten() {
+            let file = fs::read_to_string(device.path().join("loop/backing_file"));
+            assert!(
+                !file.is_ok_and(|file| file.contains(state_dir)),
+                "{device:?}"
+            );
+        }
+        let left: Vec<_> = fs::read_dir(state_dir)
+            .map(Iterator::collect)
+            .unwrap_or_default();
+        assert!(left.is_empty(), "{left:?}");
+        for process in fs::read_dir("/proc").unwrap().flatten() {
+            let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let command = String::from_utf8_lossy(&command).into_owned();
+            assert!(!command.contains(state_dir), "{process:?}: {command}");
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let mut unmount = Command::new("umount");
+        let _ = unmount.arg("-l").arg(self.mount_point()).output();
+        self.emulate(&["remove", "--all", "--force"]);
+    }
+}
+
+/// A line of `served.csv`.
+#[derive(Debug)]
+struct Served {
+    op: String,
+    start: u64,
+    sectors: u64,
+    arrived: u64,
+    completed: u64,
+}
+
+impl Served {
+    fn parse(line: &str) -> Served {
+        let fields: Vec<&str> = line.split(',').collect();
+        let number = |at: usize| fields[at].parse().unwrap();
+        Served {
+            op: fields[0].to_owned(),
+            start: number(1),
+            sectors: number(2),
+            arrived: number(3),
+            completed: number(5),
+        }
+    }
+}
+
+fn is_installed(tool: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut dirs = path.split(':').chain(["/usr/sbin", "/sbin"]);
+    dirs.any(|dir| Path::new(dir).join(tool).is_file())
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs a tool that has to succeed.
+fn run(tool: &str, args: &[&str]) {
+    let output = Command::new(tool).args(args).output().unwrap();
+    let said = stdout(&output) + &stderr(&output);
+    assert!(output.status.success(), "{tool} {args:?}: {said}");
+}
+
+fn attribute(device: &str, file: &str) -> String {
+    let path = device.replace("/dev/", "/sys/block/");
+    fs::read_to_string(Path::new(&path).join(file))
+        .unwrap()
+        .trim()
+        .to_owned()
+}
+
+fn stored(disk: &Value) -> u64 {
+    disk["stored_bytes"].as_u64().unwrap()
+}
+
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_disk_is_made_listed_and_removed() {
+    let Some(lab) = Lab::new("made_listed_removed", &[]) else {
+        return;
+    };
+    let device = lab.create(&[
+        "ssd-sata",
+        "--size",
+        "64M",
+        "--queue-depth",
+        "8",
+        "--rotational",
+    ]);
+    let disk = lab.only_disk();
+    assert_eq!(disk["condition"], "running");
+    assert_eq!(disk["device"], device[5..]);
+    assert_eq!(disk["size_bytes"], 64 << 20);
+    assert_eq!(disk["queue_depth"], 8);
+    assert_eq!(attribute(&device, "size"), "131072");
+    assert_eq!(attribute(&device, "queue/rotational"), "1");
+    let text = stdout(&lab.emulate(&["list"]));
+    assert!(
+        text.contains("ssd-sata-1") && text.contains(&device),
+        "{text}"
+    );
+    lab.remove(&[&device]);
+    lab.assert_clean();
+    lab.remove(&["--all"]); // again: nothing to do
+}
+
+#[test]
+fn the_model_has_as_many_requests_at_once_as_it_has_tags_whatever_the_scheduler_holds() {
+    let Some(lab) = Lab::new("driver_depth", &["fio"]) else {
+        return;
+    };
+    let device = lab.create(&["hdd-7200", "--size", "64M", "--queue-depth", "5"]);
+    let tags = format!("/sys/kernel/debug/block/{}/hctx0/tags", &device[5..]);
+    if let Ok(tags) = fs::read_to_string(tags) {
+        assert!(tags.contains("depth=5\n"), "{tags}");
+    }
+    let scheduler = format!("/sys/block/{}/queue/scheduler", &device[5..]);
+    fs::write(&scheduler, "mq-deadline").unwrap();
+    assert!(
+        attribute(&device, "queue/nr_requests")
+            .parse::<u32>()
+            .unwrap()
+            > 5
+    );
+    let filename = format!("--filename={device}");
+    let common = ["--name=deep", &filename, "--rw=randread", "--direct=1"];
+    let deep = ["--ioengine=libaio", "--iodepth=32", "--number_ios=150"];
+    run("fio", &[&common[..], &deep].concat());
+    let mut edges = Vec::new();
+    for served in lab.served() {
+        edges.push((served.completed, -1));
+        edges.push((served.arrived, 1));
+    }
+    edges.sort_unstable(); // an end goes before a beginning at the same time
+    let mut at_once = 0;
+    let counts = edges.iter().map(|(_, step)| {
+        at_once += step;
+        at_once
+    });
+    assert_eq!(counts.max(), Some(5));
+}
+
+#[test]
+fn data_are_kept_on_the_whole_disk() {
+    let Some(lab) = Lab::new("fio_verify", &["fio"]) else {
+        return;
+    };
+    let device = lab.create(&["ssd-sata", "--size", "64M"]);
+    let filename = format!("--filename={device}");
+    let common = [
+        "--name=verify",
+        &filename,
+        "--rw=randwrite",
+        "--direct=1",
+        "--ioengine=libaio",
+        "--iodepth=16",
+        "--bsrange=4k-128k",
+        "--size=64M",
+        "--randseed=1",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+    ];
+    // Written and verified, and verified once more by another process.
+    run("fio", &[&common[..], &["--do_verify=1"]].concat());
+    assert_eq!(stored(&lab.only_disk()), 64 << 20);
+    run("fio", &[&common[..], &["--verify_only=1"]].concat());
+}
+
+#[test]
+fn what_was_never_written_reads_as_zeros_to_the_last_byte() {
+    let Some(lab) = Lab::new("zeros", &[]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "8M"]);
+    let data = fs::read(&device).unwrap();
+    assert_eq!(data.len(), 8 << 20);
+    assert!(data.iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn file_systems_live_on_it() {
+    let tools = ["mkfs.ext4", "fsck.ext4", "mkfs.xfs", "xfs_repair", "mount"];
+    let Some(lab) = Lab::new("file_systems", &tools) else {
+        return;
+    };
+    let device = lab.create(&["ssd-sata", "--size", "512M"]);
+    let mount_point = lab.mount_point();
+    let at = mount_point.to_str().unwrap();
+    let contents: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    for (make, check) in [
+        (["mkfs.ext4", "-q", "-F"], ["fsck.ext4", "-f", "-n"]),
+        (["mkfs.xfs", "-q", "-f"], ["xfs_repair", "-n", "-v"]),
+    ] {
+        run(make[0], &[make[1], make[2], &device]);
+        run("mount", &[&device, at]);
+        fs::create_dir(mount_point.join("some")).unwrap();
+        let mut file = fs::File::create(mount_point.join("some/file")).unwrap();
+        file.write_all(&contents).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        run("umount", &[at]);
+        run(check[0], &[check[1], check[2], &device]);
+        run("mount", &[&device, at]); // an empty page cache
+        assert!(
+            fs::read(mount_point.join("some/file")).unwrap() == contents,
+            "{make:?}"
+        );
+        run("umount", &[at]);
+    }
+    let served = lab.served();
+    assert!(
+        served.iter().any(|served| served.op == "flush"),
+        "journals flush"
+    );
+    assert!(
+        served.iter().any(|served| served.op == "discard"),
+        "mkfs discards"
+    );
+}
+
+#[test]
+fn a_flush_reaches_the_model_and_a_block_request_is_one_command() {
+    let Some(lab) = Lab::new("flush", &["dd"]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "16M"]);
+    assert_eq!(attribute(&device, "queue/max_sectors_kb"), "1024");
+    // 512 KiB are at most 128 pages: a loop device takes no more pieces of memory in one request.
+    let (to, from) = (format!("of={device}"), format!("if={device}"));
+    let write = ["if=/dev/zero", &to, "bs=512k", "seek=4", "count=1"];
+    run(
+        "dd",
+        &[&write[..], &["oflag=direct", "conv=notrunc,fsync"]].concat(),
+    );
+    run(
+        "dd",
+        &[
+            &from,
+            "of=/dev/null",
+            "bs=512k",
+            "skip=4",
+            "count=1",
+            "iflag=direct",
+        ],
+    );
+    let served = lab.served();
+    let last: Vec<_> = served
+        .iter()
+        .map(|served| (served.op.as_str(), served.start, served.sectors))
+        .collect();
+    let wanted = [("write", 4096, 1024), ("flush", 0, 0), ("read", 4096, 1024)];
+    assert!(last.windows(3).any(|three| three == wanted), "{last:?}");
+}
+
+#[test]
+fn discarded_data_give_their_space_back() {
+    let Some(lab) = Lab::new("discard", &["blkdiscard"]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "32M"]);
+    let mut file = fs::OpenOptions::new().write(true).open(&device).unwrap();
+    file.write_all(&vec![7; 16 << 20]).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert!(stored(&lab.only_disk()) >= 16 << 20);
+    run(
+        "blkdiscard",
+        &["--offset", "0", "--length", "8388608", &device],
+    );
+    let half = stored(&lab.only_disk());
+    assert!(half <= (8 << 20) + 65536, "{half}");
+    let mut data = [1; 4096];
+    fs::File::open(&device)
+        .unwrap()
+        .read_exact(&mut data)
+        .unwrap();
+    assert_eq!(data, [0; 4096]);
+    run("blkdiscard", &[&device]);
+    assert_eq!(stored(&lab.only_disk()), 0);
+}
+
+#[test]
+fn two_disks_do_not_know_of_each_other() {
+    let Some(lab) = Lab::new("two", &[]) else {
+        return;
+    };
+    let devices = [(); 2].map(|()| lab.create(&["null", "--size", "8M"]));
+    for (device, byte) in devices.iter().zip(1_u8..) {
+        let mut file = fs::OpenOptions::new().write(true).open(device).unwrap();
+        file.write_all(&vec![byte; 8 << 20]).unwrap();
+    }
+    for (device, byte) in devices.iter().zip(1_u8..) {
+        let data = fs::read(device).unwrap();
+        assert!(data.iter().all(|&found| found == byte), "{device}");
+    }
+    lab.remove(&[&devices[0]]);
+    assert_eq!(lab.only_disk()["device"], devices[1][5..]);
+    lab.remove(&[&devices[1]]);
+    lab.assert_clean();
+}
+
+#[test]
+fn a_mounted_disk_is_removed_only_by_force() {
+    let Some(lab) = Lab::new("mounted", &["mkfs.ext4", "mount"]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "32M"]);
+    let mount_point = lab.mount_point();
+    let at = mount_point.to_str().unwrap();
+    run("mkfs.ext4", &["-q", &device]);
+    run("mount", &[&device, at]);
+    let refused = lab.emulate(&["remove", &device]);
+    assert_eq!(refused.status.code(), Some(9), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains(&format!("is mounted at {at}")),
+        "{}",
+        stderr(&refused)
+    );
+    fs::write(mount_point.join("still"), "works").unwrap();
+    lab.remove(&["--force", &device]);
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(at), "{mounts}");
+    lab.assert_clean();
+}
+
+#[test]
+fn an_open_disk_is_removed_only_by_force_and_its_device_goes_when_it_is_closed() {
+    let Some(lab) = Lab::new("open", &[]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "8M"]);
+    let file = fs::File::open(&device).unwrap();
+    let refused = lab.emulate(&["remove", &device]);
+    assert_eq!(refused.status.code(), Some(9), "{}", stderr(&refused));
+    let pid = format!("(pid {})", std::process::id());
+    assert!(stderr(&refused).contains(&pid), "{}", stderr(&refused));
+    lab.remove(&["--force", &device]);
+    let mut block = [0; 512];
+    assert!(
+        file.read_exact_at(&mut block, 1 << 20).is_err(),
+        "the plug was pulled"
+    );
+    assert_eq!(lab.only_disk()["condition"], "remains");
+    drop(file);
+    lab.remove(&["--all"]);
+    lab.assert_clean();
+}
+
+/// A process that reads a device with direct I/O until it fails.
+fn reader(device: &str) -> Child {
+    let mut command = Command::new("dd");
+    command.args([
+        &format!("if={device}"),
+        "of=/dev/null",
+        "bs=4k",
+        "iflag=direct",
+    ]);
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_killed_server_fails_its_requests_and_its_remains_are_cleared() {
+    let Some(lab) = Lab::new("killed", &["dd"]) else {
+        return;
+    };
+    let device = lab.create(&["fixed", "--size", "256M"]); // 1 ms for each read: a minute and more
+    let mut reader = reader(&device);
+    wait_for("reads", || lab.served().len() > 10);
+    lab.kill_server();
+    wait_for("the reader's end", || reader.try_wait().unwrap().is_some());
+    assert!(!reader.wait().unwrap().success());
+    assert!(fs::read(&device).is_err(), "later requests fail as well");
+    let disk = lab.only_disk();
+    assert_eq!(disk["condition"], "remains");
+    let remains = disk["remains"].to_string();
+    for part in ["loop device", "mount", "directory"] {
+        assert!(remains.contains(part), "{remains}");
+    }
+    lab.remove(&["--all"]);
+    lab.assert_clean();
+}
+
+#[test]
+fn a_mounted_disk_whose_server_was_killed_is_cleared() {
+    let Some(lab) = Lab::new("killed_mounted", &["mkfs.ext4", "mount"]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "32M"]);
+    let mount_point = lab.mount_point();
+    run("mkfs.ext4", &["-q", &device]);
+    run("mount", &[&device, mount_point.to_str().unwrap()]);
+    fs::write(mount_point.join("dirty"), vec![1; 1 << 20]).unwrap();
+    lab.kill_server();
+    lab.remove(&["--all"]);
+    lab.assert_clean();
+}
+
+#[test]
+fn a_terminated_server_takes_everything_down_itself() {
+    let Some(lab) = Lab::new("terminated", &[]) else {
+        return;
+    };
+    lab.create(&["null", "--size", "8M"]);
+    let pid = lab.server_pid();
+    run("kill", &["-TERM", &pid]);
+    wait_for("the server's end", || lab.list().is_empty());
+    wait_for("the process' end", || {
+        !Path::new("/proc").join(&pid).exists()
+    });
+    lab.assert_clean();
+}
+
+#[test]
+fn a_disk_ends_with_its_owner() {
+    let Some(lab) = Lab::new("owner", &["sleep"]) else {
+        return;
+    };
+    let mut owner = Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = owner.id().to_string();
+    lab.create(&["null", "--size", "8M", "--owner-pid", &pid]);
+    assert_eq!(lab.only_disk()["owner_pid"], owner.id());
+    owner.kill().unwrap(); // SIGKILL
+    owner.wait().unwrap();
+    wait_for("the disk's end", || lab.list().is_empty());
+    // The owner is gone already: no disk, and a reason.
+    let output = lab.emulate(&["create", "null", "--size", "8M", "--owner-pid", &pid]);
+    assert!(!output.status.success());
+    assert!(
+        stderr(&output).contains("cannot watch the owner"),
+        "{}",
+        stderr(&output)
+    );
+    lab.assert_clean();
+}
+
+#[test]
+fn no_read_is_faster_than_the_model_but_for_the_way_to_it() {
+    let Some(lab) = Lab::new("check", &[]) else {
+        return;
+    };
+    lab.create(&["hdd-7200", "--size", "1G"]);
+    let id = lab.only_disk()["id"].as_str().unwrap().to_owned();
+    let output = lab.emulate(&["check", &id, "--reads", "60", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let check: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(check["reads"], 60);
+    let path = check["path_ns"].as_i64().unwrap();
+    assert!(
+        check["difference_ns"]["min"].as_i64().unwrap() >= -path,
+        "{check}"
+    );
+    assert!(check["late_ns"]["min"].as_i64().unwrap() >= 0, "{check}");
+    let modelled = check["modelled_ns"]["p50"].as_i64().unwrap();
+    assert!(modelled > 1_000_000, "an arm takes milliseconds: {check}");
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_with_one_clear_error() {
+    let Some(lab) = Lab::new("refusals", &[]) else {
+        return;
+    };
+    let no_dir = "cannot make a data file in /no/such/dir";
+    for (args, code, message) in [
+        (&["floppy"][..], 2, "no disk model is called `floppy`"),
+        (&["null", "--size", "12Q"], 2, "is no size"),
+        (&["null", "--size", "1"], 2, "null cannot be"),
+        (&["null", "--queue-depth", "0"], 2, "queue depth"),
+        (
+            &["null", "--write-cache", "maybe"],
+            2,
+            "neither `on` nor `off`",
+        ),
+        (&["hdd-7200", "--order", "random"], 2, "is no order"),
+        (&["null", "--backing-dir", "/no/such/dir"], 1, no_dir),
+    ] {
+        let output = lab.emulate(&[&["create"], args].concat());
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains(message),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+        assert_eq!(stdout(&output), "");
+    }
+    let output = lab.emulate(&["remove", "/dev/loop4711"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        stderr(&output).contains("no emulated disk /dev/loop4711"),
+        "{}",
+        stderr(&output)
+    );
+    lab.assert_clean();
+}
+
+#[test]
+fn without_root_it_says_that_root_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = dir.path().join("iosched");
+    fs::copy(IOSCHED, &binary).unwrap();
+    let mut command = Command::new(&binary);
+    command.args(["emulate", "create", "null"]).current_dir("/");
+    let missing = iosched::emulate::missing(&iosched::host::Host::live());
+    if missing != [iosched::emulate::Missing::Root] {
+        command.uid(65534).gid(65534); // we are root: become nobody
+    }
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(8), "{}", stderr(&output));
+    assert!(stderr(&output).contains("need root"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("hint: run it as root"),
+        "{}",
+        stderr(&output)
+    );
+}

@@ -1,0 +1,230 @@
+//! The disk model with the requests that wait for it: what arrived, what is done by now.
+//!
+//! Knows no clock and no data. It carries a token per command (in the server: the FUSE reply) from
+//! [`Engine::submit`] to [`Engine::advance`], and lets the model do each thing at the time the model
+//! has for it: the caller may be late, the disk is not.
+
+use std::collections::BTreeMap;
+
+use iosched_sim::disk::{Command, Completion, DiskModel, DiskOp};
+use iosched_sim::units::{Sector, Sectors, Time};
+
+/// A model and the commands in it, each with a token of the caller.
+pub(super) struct Engine<T> {
+    model: Box<dyn DiskModel>,
+    in_flight: BTreeMap<u64, InFlight<T>>,
+    next_tag: u64,
+    latest: Time,
+    completions: Vec<Completion>,
+}
+
+struct InFlight<T> {
+    job: Job,
+    arrived: Time,
+    token: T,
+}
+
+/// What a command asks of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Job {
+    pub(super) op: DiskOp,
+    pub(super) start: Sector,
+    pub(super) length: Sectors,
+}
+
+/// A command that the model has completed.
+#[derive(Debug)]
+pub(super) struct Finished<T> {
+    pub(super) job: Job,
+    pub(super) arrived: Time,
+    pub(super) started: Time,
+    pub(super) completed: Time,
+    pub(super) token: T,
+}
+
+impl<T> Engine<T> {
+    pub(super) fn new(model: Box<dyn DiskModel>) -> Engine<T> {
+        Engine {
+            model,
+            in_flight: BTreeMap::new(),
+            next_tag: 0,
+            latest: Time::ZERO,
+            completions: Vec::new(),
+        }
+    }
+
+    /// Hands the model a command that arrived at `at`; what was due before it is done first and
+    /// appended to `finished`. An arrival in the model's past counts as one at the model's present.
+    pub(super) fn submit(&mut self, at: Time, job: Job, token: T, finished: &mut Vec<Finished<T>>) {
+        self.advance(at, finished);
+        let arrived = at.max(self.latest);
+        self.latest = arrived;
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.model.submit(
+            arrived,
+            Command {
+                tag,
+                op: job.op,
+                start: job.start,
+                length: job.length,
+                fua: false, // a loop device takes no FUA: the kernel sends a flush instead
+            },
+        );
+        let in_flight = InFlight {
+            job,
+            arrived,
+            token,
+        };
+        self.in_flight.insert(tag, in_flight);
+    }
+
+    /// Does what is due up to `now`, event by event, and appends what completed.
+    ///
+    /// The model is never told a time later than its own events, so that a command which arrived
+    /// before `now` but is submitted after this call still arrives when it did.
+    pub(super) fn advance(&mut self, now: Time, finished: &mut Vec<Finished<T>>) {
+        while let Some(event) = self.model.next_event().filter(|&event| event <= now) {
+            let event = event.max(self.latest);
+            self.latest = event;
+            self.model.advance(event, &mut self.completions);
+            assert!(
+                self.model.next_event().is_none_or(|next| next > event),
+                "the model stays at its event of {event}"
+            );
+            for done in self.completions.drain(..) {
+                let Some(command) = self.in_flight.remove(&done.tag) else {
+                    panic!("tag {} completed, but is not in flight", done.tag);
+                };
+                finished.push(Finished {
+                    job: command.job,
+                    arrived: command.arrived,
+                    started: done.started,
+                    completed: done.time,
+                    token: command.token,
+                });
+            }
+        }
+    }
+
+    /// When [`Engine::advance`] has something to do.
+    pub(super) fn next_event(&self) -> Option<Time> {
+        self.model.next_event()
+    }
+
+    /// Commands submitted and not completed.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iosched_sim::units::Nanos;
+
+    use super::*;
+
+    /// One command after the other, each for a millisecond.
+    struct OneByOne {
+        free_at: Time,
+        queue: Vec<Completion>,
+    }
+
+    impl DiskModel for OneByOne {
+        fn capacity(&self) -> Sectors {
+            Sectors::new(1 << 20)
+        }
+        fn queue_depth(&self) -> usize {
+            8
+        }
+        fn submit(&mut self, now: Time, command: Command) {
+            let started = self.free_at.max(now);
+            self.free_at = started + Nanos::from_millis(1);
+            self.queue.push(Completion {
+                tag: command.tag,
+                started,
+                time: self.free_at,
+            });
+        }
+        fn next_event(&self) -> Option<Time> {
+            self.queue.first().map(|first| first.time)
+        }
+        fn advance(&mut self, now: Time, completed: &mut Vec<Completion>) {
+            while self.queue.first().is_some_and(|first| first.time <= now) {
+                completed.push(self.queue.remove(0));
+            }
+        }
+    }
+
+    fn engine() -> Engine<&'static str> {
+        Engine::new(Box::new(OneByOne {
+            free_at: Time::ZERO,
+            queue: Vec::new(),
+        }))
+    }
+
+    fn read() -> Job {
+        Job {
+            op: DiskOp::Read,
+            start: Sector::ZERO,
+            length: Sectors::new(8),
+        }
+    }
+
+    fn millis(ms: u64) -> Time {
+        Time::ZERO + Nanos::from_millis(ms)
+    }
+
+    #[test]
+    fn a_late_caller_does_not_slow_the_disk() {
+        let mut engine = engine();
+        let mut finished = Vec::new();
+        for name in ["first", "second", "third"] {
+            engine.submit(millis(0), read(), name, &mut finished);
+        }
+        engine.advance(millis(50), &mut finished); // should have come at 1, 2 and 3 ms
+        let times: Vec<_> = finished.iter().map(|f| (f.token, f.completed)).collect();
+        assert_eq!(
+            times,
+            [
+                ("first", millis(1)),
+                ("second", millis(2)),
+                ("third", millis(3))
+            ]
+        );
+        assert_eq!(engine.in_flight(), 0);
+    }
+
+    #[test]
+    fn what_arrived_before_a_late_wake_up_still_arrives_when_it_did() {
+        let mut engine = engine();
+        let mut finished = Vec::new();
+        engine.submit(millis(0), read(), "first", &mut finished);
+        engine.advance(millis(9), &mut finished);
+        engine.submit(millis(4), read(), "second", &mut finished); // handled late
+        engine.advance(millis(9), &mut finished);
+        assert_eq!(finished[1].arrived, millis(4));
+        assert_eq!(finished[1].completed, millis(5));
+    }
+
+    #[test]
+    fn an_arrival_in_the_models_past_counts_as_one_now() {
+        let mut engine = engine();
+        let mut finished = Vec::new();
+        engine.submit(millis(7), read(), "first", &mut finished);
+        engine.submit(millis(3), read(), "second", &mut finished);
+        engine.advance(millis(20), &mut finished);
+        assert_eq!(finished[1].arrived, millis(7));
+        assert_eq!(finished[1].completed, millis(9));
+    }
+
+    #[test]
+    fn submitting_delivers_what_was_due_before() {
+        let mut engine = engine();
+        let mut finished = Vec::new();
+        engine.submit(millis(0), read(), "first", &mut finished);
+        engine.submit(millis(5), read(), "second", &mut finished);
+        assert_eq!(finished.len(), 1);
+        assert_eq!(engine.next_event(), Some(millis(6)));
+    }
+}

@@ -1,0 +1,201 @@
+//! What can go wrong with emulated disks.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use iosched_sim::disk::ModelError;
+
+use super::usage::User;
+use crate::failure::{Failure, exit};
+
+/// Something that emulated disks need and this machine does not give.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Missing {
+    /// We are not root.
+    Root,
+    /// `/dev/fuse` is not there or cannot be opened.
+    Fuse {
+        /// Why.
+        why: String,
+    },
+    /// `/dev/loop-control` is not there or cannot be opened.
+    LoopControl {
+        /// Why.
+        why: String,
+    },
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Missing::Root => write!(f, "emulated disks need root, and this is not root"),
+            Missing::Fuse { why } => write!(f, "emulated disks need /dev/fuse: {why}"),
+            Missing::LoopControl { why } => {
+                write!(f, "emulated disks need /dev/loop-control: {why}")
+            }
+        }
+    }
+}
+
+impl Missing {
+    /// How to get it.
+    pub fn hint(&self) -> String {
+        match self {
+            Missing::Root => "run it as root, for example with `sudo`".to_owned(),
+            Missing::Fuse { .. } => "run `modprobe fuse`; in a container, start it with \
+                 `--device /dev/fuse --privileged`"
+                .to_owned(),
+            Missing::LoopControl { .. } => "run `modprobe loop`; in a container, start it with \
+                 `--privileged`"
+                .to_owned(),
+        }
+    }
+}
+
+/// Why an emulated disk cannot be made, found or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulateError {
+    /// The machine lacks something.
+    #[error("{0}")]
+    Missing(Missing),
+    /// The model cannot be built as asked.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A file or directory of ours cannot be used.
+    #[error("cannot {action} {}", path.display())]
+    File {
+        /// What we wanted to do, a verb.
+        action: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The server cannot be started.
+    #[error("cannot start the server of the emulated disk, {}", server.display())]
+    Start {
+        /// Its executable.
+        server: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The server could not set the disk up, and said why.
+    #[error("{message}")]
+    Server {
+        /// What the server says.
+        message: String,
+        /// Its hint.
+        hint: Option<String>,
+        /// Its exit code.
+        exit_code: u8,
+    },
+    /// The server ended without a word.
+    #[error("the server of the emulated disk {id} ended while it set the disk up")]
+    Ended {
+        /// The disk.
+        id: String,
+        /// The last lines of its log.
+        log: String,
+    },
+    /// The server did not get ready in time.
+    #[error("the emulated disk {id} was not ready after {} s", after.as_secs())]
+    NotReady {
+        /// The disk.
+        id: String,
+        /// How long we waited.
+        after: Duration,
+    },
+    /// There is no such emulated disk.
+    #[error("there is no emulated disk {name}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The disk is in use.
+    #[error("cannot remove {device}: {}", list(users))]
+    InUse {
+        /// Its device.
+        device: String,
+        /// By whom.
+        users: Vec<User>,
+    },
+    /// The server does not react.
+    #[error("the server of {id} (pid {pid}) does not end")]
+    Stuck {
+        /// The disk.
+        id: String,
+        /// The server.
+        pid: i32,
+    },
+    /// A step of setting up or taking down failed.
+    #[error("cannot {step}")]
+    Step {
+        /// What, as a verb with its object.
+        step: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A check read what it should not have.
+    #[error("cannot check {device}: {why}")]
+    Check {
+        /// Its device.
+        device: String,
+        /// Why.
+        why: String,
+    },
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}
+
+fn list(users: &[User]) -> String {
+    let names: Vec<String> = users.iter().map(User::to_string).collect();
+    names.join(", ")
+}
+
+impl Failure for EmulateError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            EmulateError::Missing(missing) => Some(missing.hint()),
+            EmulateError::Model(ModelError::Unknown { .. }) => {
+                Some("`iosched emulate models` describes them".to_owned())
+            }
+            EmulateError::Server { hint, .. } => hint.clone(),
+            EmulateError::Ended { log, .. } if !log.is_empty() => {
+                Some(format!("its log ends:\n{log}"))
+            }
+            EmulateError::Unknown { known, .. } if known.is_empty() => {
+                Some("there are none; `iosched emulate create MODEL` makes one".to_owned())
+            }
+            EmulateError::Unknown { known, .. } => Some(format!("there are: {}", known.join(", "))),
+            EmulateError::InUse { .. } => Some(
+                "end that first, or take the disk away from under it with `--force`".to_owned(),
+            ),
+            EmulateError::Step { source, .. } if is_refusal(source) => Some(
+                "root is not enough where the system takes rights from it: in a container, start \
+                 it with `--privileged`"
+                    .to_owned(),
+            ),
+            EmulateError::Stuck { .. } => Some("`--force` kills it".to_owned()),
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            EmulateError::Missing(Missing::Root) => exit::NOT_PERMITTED,
+            EmulateError::Missing(_) => exit::MISSING,
+            EmulateError::Model(_) => exit::USAGE,
+            EmulateError::Server { exit_code, .. } => *exit_code,
+            EmulateError::Unknown { .. } => exit::NO_SUCH_DEVICE,
+            EmulateError::InUse { .. } => exit::BUSY,
+            EmulateError::Step { source, .. } if is_refusal(source) => exit::NOT_PERMITTED,
+            _ => exit::FAILURE,
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Loop devices: making one over a file, finding what it stands on, taking it away.
+//!
+//! A device is always added under a number that was free and removed again, so that nothing of what
+//! is set on its queue outlives it, and no device that was there before is touched.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
+
+use crate::host::Host;
+
+const LOOP_CLR_FD: Opcode = 0x4C01;
+const LOOP_CONFIGURE: Opcode = 0x4C0A;
+const LOOP_CTL_ADD: Opcode = 0x4C80;
+const LOOP_CTL_REMOVE: Opcode = 0x4C81;
+
+const LO_FLAGS_PARTSCAN: u32 = 8;
+const LO_FLAGS_DIRECT_IO: u32 = 16;
+
+/// `struct loop_info64` of the kernel's interface.
+#[repr(C)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    real_device: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; 64],
+    crypt_name: [u8; 64],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config` of the kernel's interface.
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo,
+    reserved: [u64; 8],
+}
+
+/// An ioctl whose argument is a number and whose result is a number.
+struct Numbered<const OPCODE: Opcode>(usize);
+
+// SAFETY: the two ioctls of /dev/loop-control that this is used with take a plain number where
+// others take a pointer, write nothing to memory, and return a number.
+unsafe impl<const OPCODE: Opcode> Ioctl for Numbered<OPCODE> {
+    type Output = i32;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        OPCODE
+    }
+
+    fn as_ptr(&mut self) -> *mut std::ffi::c_void {
+        std::ptr::without_provenance_mut(self.0)
+    }
+
+    unsafe fn output_from_ptr(
+        output: IoctlOutput,
+        _: *mut std::ffi::c_void,
+    ) -> rustix::io::Result<i32> {
+        Ok(output)
+    }
+}
+
+/// A loop device that we added. Dropping it leaves it in place: it is to outlive us if we crash, so
+/// that `list` can show it.
+#[derive(Debug)]
+pub(super) struct LoopDevice {
+    number: u32,
+    file: File,
+}
+
+impl LoopDevice {
+    /// Adds a loop device under a free number and puts it over `file` with direct I/O.
+    pub(super) fn attach(host: &Host, file: &File) -> io::Result<LoopDevice> {
+        let control = open_control(host)?;
+        let mut number = first_unused(host);
+        loop {
+            match add(control.as_fd(), number) {
+                Ok(()) => {}
+                Err(Errno::EXIST) => {
+                    number += 1;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            match configure(host, number, file) {
+                Ok(device) => return Ok(device),
+                // Somebody took it between the two calls: leave it to him.
+                Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                    number += 1;
+                }
+                Err(error) => {
+                    let _ = remove(control.as_fd(), number);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Its kernel name.
+    pub(super) fn name(&self) -> String {
+        name(self.number)
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Keeps udev from looking at the device (and setting its scheduler) until the guard is closed.
+    pub(super) fn hold_off_udev(self) -> io::Result<File> {
+        rustix::fs::flock(&self.file, rustix::fs::FlockOperation::LockExclusive)?;
+        Ok(self.file)
+    }
+}
+
+/// The kernel name of a loop device.
+pub(super) fn name(number: u32) -> String {
+    format!("loop{number}")
+}
+
+/// The file that a loop device stands on, as the kernel tells it; `None` if it stands on none.
+pub(super) fn backing_file(host: &Host, device: &str) -> Option<PathBuf> {
+    let path = host.sysfs().read_if_present(device, "loop/backing_file")?;
+    Some(PathBuf::from(path.trim_end_matches(" (deleted)")))
+}
+
+/// Loop devices that stand on a file below `dir`.
+pub(super) fn standing_on(host: &Host, dir: &Path) -> Vec<String> {
+    let devices = host.sysfs().block_devices().unwrap_or_default();
+    let loops = devices
+        .into_iter()
+        .filter(|device| device.starts_with("loop"));
+    loops
+        .filter(|device| backing_file(host, device).is_some_and(|file| file.starts_with(dir)))
+        .collect()
+}
+
+/// Detaches a loop device from its file. A device that is still open is detached when its last user
+/// closes it: then this returns false, after `patience`.
+pub(super) fn detach(host: &Host, device: &str, patience: Duration) -> io::Result<bool> {
+    let file = match OpenOptions::new().read(true).open(host.dev(device)) {
+        Ok(file) => file,
+        // Nothing attached, or gone altogether.
+        Err(error) if is_gone(&error) => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    detach_open(&file)?;
+    drop(file);
+    Ok(wait_until(patience, || {
+        backing_file(host, device).is_none()
+    }))
+}
+
+/// [`detach`] through a descriptor that is already open, for instance exclusively.
+pub(super) fn detach_open(file: &File) -> io::Result<()> {
+    // SAFETY: LOOP_CLR_FD takes no argument and writes nothing to memory.
+    let result = unsafe { ioctl(file, rustix::ioctl::NoArg::<LOOP_CLR_FD>::new()) };
+    match result {
+        Ok(()) | Err(Errno::NXIO) => Ok(()), // ENXIO: nothing attached
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes a detached loop device with all that was set on it. False if somebody still has it open
+/// after `patience`.
+pub(super) fn remove_device(host: &Host, number: u32, patience: Duration) -> io::Result<bool> {
+    let control = open_control(host)?;
+    let mut last = Ok(true);
+    wait_until(patience, || {
+        last = match remove(control.as_fd(), number) {
+            Ok(()) | Err(Errno::NODEV) => Ok(true), // ENODEV: there is none
+            Err(Errno::BUSY) => Ok(false),
+            Err(error) => Err(error.into()),
+        };
+        !matches!(last, Ok(false))
+    });
+    last
+}
+
+/// Opens a device so that nobody else can mount it or hold it; fails with EBUSY where one has.
+pub(super) fn open_exclusively(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or(0);
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+fn open_control(host: &Host) -> io::Result<File> {
+    let path = host.dev("loop-control");
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+fn first_unused(host: &Host) -> u32 {
+    let devices = host.sysfs().block_devices().unwrap_or_default();
+    let numbers = devices
+        .iter()
+        .filter_map(|name| name.strip_prefix("loop")?.parse::<u32>().ok());
+    numbers.max().map_or(0, |last| last + 1)
+}
+
+fn add(control: BorrowedFd<'_>, number: u32) -> Result<(), Errno> {
+    // SAFETY: see `Numbered`.
+    unsafe { ioctl(control, Numbered::<LOOP_CTL_ADD>(number as usize)) }.map(drop)
+}
+
+fn remove(control: BorrowedFd<'_>, number: u32) -> Result<(), Errno> {
+    // SAFETY: see `Numbered`.
+    unsafe { ioctl(control, Numbered::<LOOP_CTL_REMOVE>(number as usize)) }.map(drop)
+}
+
+fn configure(host: &Host, number: u32, file: &File) -> io::Result<LoopDevice> {
+    let path = host.dev(&name(number));
+    // devtmpfs makes the node before the ioctl returns; a static /dev never does.
+    let device = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("cannot open {}: {error}", path.display()),
+            )
+        })?;
+    let config = LoopConfig {
+        fd: u32::try_from(file.as_raw_fd()).expect("descriptors are not negative"),
+        block_size: 0, // the kernel's choice: 512
+        info: LoopInfo {
+            device: 0,
+            inode: 0,
+            real_device: 0,
+            offset: 0,
+            size_limit: 0,
+            number: 0,
+            encrypt_type: 0,
+            encrypt_key_size: 0,
+            flags: LO_FLAGS_DIRECT_IO | LO_FLAGS_PARTSCAN,
+            file_name: [0; 64],
+            crypt_name: [0; 64],
+            encrypt_key: [0; 32],
+            init: [0; 2],
+        },
+        reserved: [0; 8],
+    };
+    // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, which `LoopConfig` is, field by field.
+    unsafe { ioctl(&device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }?;
+    Ok(LoopDevice {
+        number,
+        file: device,
+    })
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(Errno::NXIO.raw_os_error())
+        || error.raw_os_error() == Some(Errno::NODEV.raw_os_error())
+}
+
+fn wait_until(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        if condition() {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structures_have_the_sizes_of_the_kernels_interface() {
+        assert_eq!(size_of::<LoopInfo>(), 232);
+        assert_eq!(size_of::<LoopConfig>(), 304);
+    }
+
+    #[test]
+    fn devices_are_found_by_the_directory_of_their_file() {
+        let root = tempfile::tempdir().unwrap();
+        for (device, file) in [
+            ("loop0", Some("/run/iosched/emulated/null-1/mount/disk")),
+            ("loop1", Some("/run/iosched/emulated-not/disk")),
+            ("loop2", None),
+            ("sda", None),
+        ] {
+            let dir = root.path().join("sys/block").join(device).join("loop");
+            std::fs::create_dir_all(&dir).unwrap();
+            if let Some(file) = file {
+                std::fs::write(dir.join("backing_file"), format!("{file} (deleted)\n")).unwrap();
+            }
+        }
+        let host = Host::at(root.path());
+        assert_eq!(
+            standing_on(&host, Path::new("/run/iosched/emulated")),
+            ["loop0"]
+        );
+        assert_eq!(first_unused(&host), 3);
+    }
+}

@@ -1,0 +1,510 @@
+//! Emulated disks: a disk model as a block device under the kernel's own schedulers.
+//!
+//! ```text
+//!  fio, ext4, a database
+//!  the kernel's block layer, with the scheduler that is to be measured
+//!  /dev/loopN       a loop device with direct I/O; its driver takes as many requests as the model
+//!  disk             a file in a FUSE mount of our own
+//!  the server       a process of ours: answers a request when the model says that it is done
+//! ```
+//!
+//! Modules in the order data passes: [`spec`] (what is wanted), `place` (the disk's directory and
+//! its lock), `server` (the process), `filesystem` (FUSE and the clock), `engine` (the model with
+//! what waits for it), `backing` (the data), `loop_device`, `usage` and `take_down` (the way back),
+//! `check` and `ledger` (is it as the model says?).
+
+mod backing;
+mod check;
+mod engine;
+mod error;
+mod filesystem;
+mod ledger;
+mod loop_device;
+mod place;
+mod server;
+pub mod spec;
+mod take_down;
+mod usage;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use iosched_sim::disk;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::Serialize;
+
+pub use self::check::{Check, Spread};
+pub use self::error::{EmulateError, Missing};
+use self::place::{Place, State};
+use self::server::FirstWord;
+pub use self::server::serve;
+pub use self::spec::Spec;
+pub use self::usage::User;
+use crate::host::Host;
+
+/// How long a server may take to set its disk up.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a server may take to end: its file systems are unmounted and written back meanwhile.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What this machine lacks for emulated disks; empty if nothing.
+pub fn missing(host: &Host) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    if !rustix::process::geteuid().is_root() {
+        missing.push(Missing::Root);
+        return missing; // the devices cannot be tried then
+    }
+    if let Some(why) = unusable(&host.dev("fuse")) {
+        missing.push(Missing::Fuse { why });
+    }
+    if let Some(why) = unusable(&host.dev("loop-control")) {
+        missing.push(Missing::LoopControl { why });
+    }
+    missing
+}
+
+/// Why a device node cannot be opened; opening one also loads its module.
+fn unusable(path: &Path) -> Option<String> {
+    let opened = OpenOptions::new().read(true).write(true).open(path);
+    opened.err().map(|error| error.to_string())
+}
+
+/// A running emulated disk.
+///
+/// It lives in a process of its own and goes on when this value is dropped.
+#[derive(Debug)]
+pub struct EmulatedDisk {
+    place: Place,
+    device: String,
+    server: Child,
+}
+
+impl EmulatedDisk {
+    /// Starts a server and waits until the disk is there.
+    pub fn create(spec: &Spec) -> Result<EmulatedDisk, EmulateError> {
+        let host = Host::live();
+        if let Some(missing) = missing(&host).into_iter().next() {
+            return Err(EmulateError::Missing(missing));
+        }
+        disk::build(&spec.model, &spec.model_options())?;
+        let (place, lock) = Place::claim(spec)?;
+        match start(spec, &place, lock) {
+            Ok((state, server)) => Ok(EmulatedDisk {
+                device: loop_device::name(state.loop_number),
+                place,
+                server,
+            }),
+            Err(failure) => {
+                // The server is gone: clear what it may have left.
+                let _ = take_down::take_down(&host, &place);
+                Err(failure)
+            }
+        }
+    }
+
+    /// Its kernel name, for example `loop3`.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Its name among emulated disks, for example `hdd-7200-1`.
+    pub fn id(&self) -> &str {
+        self.place.id()
+    }
+
+    /// Its directory, which has the mount and the server's log.
+    pub fn dir(&self) -> &Path {
+        self.place.dir()
+    }
+
+    /// What it is now.
+    pub fn status(&self) -> Status {
+        Status::of(&Host::live(), &self.place)
+    }
+
+    /// Takes the disk away. Refused while somebody uses it, unless by `force`; then those who still
+    /// have it open, and get errors from now on, are returned.
+    pub fn remove(mut self, force: bool) -> Result<Vec<User>, EmulateError> {
+        let host = Host::live();
+        let left = remove_place(&host, &self.place, force)?;
+        let _ = self.server.wait();
+        Ok(left)
+    }
+}
+
+/// Starts the server and waits for its first word. On an error the server has ended.
+fn start(spec: &Spec, place: &Place, lock: File) -> Result<(State, Child), EmulateError> {
+    let failed = |source| EmulateError::Start {
+        server: spec.server.clone(),
+        source,
+    };
+    let log = place.create_log().map_err(|source| EmulateError::File {
+        action: "make a log in",
+        path: place.dir().to_owned(),
+        source,
+    })?;
+    let mut server = Command::new(&spec.server)
+        .args(["emulate", "serve"])
+        .arg(place.dir())
+        .stdin(Stdio::from(lock)) // the lock goes over to the server with it
+        .stdout(Stdio::piped())
+        .stderr(Stdio::from(log))
+        .spawn()
+        .map_err(failed)?;
+    let word = first_word(&mut server);
+    let failure = match word {
+        Ok(Some(FirstWord::Ready)) => match place.state() {
+            Some(state) => return Ok((state, server)),
+            None => ended(place),
+        },
+        Ok(Some(FirstWord::Failed {
+            message,
+            hint,
+            exit_code,
+        })) => EmulateError::Server {
+            message,
+            hint,
+            exit_code,
+        },
+        Ok(None) => ended(place),
+        Err(TimedOut) => EmulateError::NotReady {
+            id: place.id().to_owned(),
+            after: SETUP_TIMEOUT,
+        },
+    };
+    if matches!(failure, EmulateError::NotReady { .. }) {
+        let _ = server.kill();
+    }
+    let _ = server.wait();
+    Err(failure)
+}
+
+fn ended(place: &Place) -> EmulateError {
+    EmulateError::Ended {
+        id: place.id().to_owned(),
+        log: place.log_tail(),
+    }
+}
+
+struct TimedOut;
+
+/// The server's line; `None` if it ended without one, or with one that is not understood.
+fn first_word(server: &mut Child) -> Result<Option<FirstWord>, TimedOut> {
+    let Some(mut stdout) = server.stdout.take() else {
+        return Ok(None);
+    };
+    let deadline = Instant::now() + SETUP_TIMEOUT;
+    let mut text = Vec::new();
+    loop {
+        if !wait_readable(&stdout, deadline) {
+            return Err(TimedOut);
+        }
+        let mut buffer = [0; 4096];
+        let length = stdout.read(&mut buffer).unwrap_or(0);
+        text.extend_from_slice(&buffer[..length]);
+        if length == 0 || text.ends_with(b"\n") {
+            return Ok(serde_json::from_slice(&text).ok());
+        }
+    }
+}
+
+/// An emulated disk as `iosched emulate list` shows it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    /// Its name, for example `hdd-7200-1`.
+    pub id: String,
+    /// Running, starting, or what a killed server left.
+    pub condition: Condition,
+    /// Its model.
+    pub model: Option<String>,
+    /// Kernel name of its loop device.
+    pub device: Option<String>,
+    /// Its size.
+    pub size_bytes: Option<u64>,
+    /// The model's queue depth.
+    pub queue_depth: Option<usize>,
+    /// Requests that the loop driver gives to the model at once.
+    pub driver_depth: Option<u32>,
+    /// What the kernel believes it to be.
+    pub rotational: Option<bool>,
+    /// The directory that its data are in.
+    pub backing_dir: Option<PathBuf>,
+    /// True if that is memory.
+    pub backing_in_memory: Option<bool>,
+    /// Space that its data take.
+    pub stored_bytes: Option<u64>,
+    /// Time that a request is under way to the model and back; taken off.
+    pub path_ns: Option<u64>,
+    /// The process that serves it.
+    pub server_pid: Option<i32>,
+    /// The process that it ends with.
+    pub owner_pid: Option<i32>,
+    /// Who uses it.
+    pub users: Vec<User>,
+    /// What is there of a disk whose server is gone.
+    pub remains: Vec<String>,
+}
+
+/// Whether an emulated disk works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Condition {
+    /// It does.
+    Running,
+    /// It is being set up (or taken down).
+    Starting,
+    /// Its server is gone, parts of it are still there.
+    Remains,
+}
+
+impl Status {
+    fn of(host: &Host, place: &Place) -> Status {
+        let spec = place.spec();
+        let state = place.state();
+        let is_alive = place.is_alive();
+        let device = state
+            .as_ref()
+            .map(|state| loop_device::name(state.loop_number));
+        let condition = match (is_alive, &state) {
+            (true, Some(_)) => Condition::Running,
+            (true, None) => Condition::Starting,
+            (false, _) => Condition::Remains,
+        };
+        let running = state.as_ref().filter(|_| condition == Condition::Running);
+        let stored = running.and_then(|state| {
+            use std::os::unix::fs::MetadataExt;
+            let metadata = fs::metadata(server::backing_path(state)).ok()?;
+            Some(metadata.blocks() * 512)
+        });
+        let users = running
+            .zip(device.as_deref())
+            .map(|(state, device)| usage::users(host, device, &[own_pid(), state.server_pid]));
+        let remains = match condition {
+            Condition::Remains => take_down::remains(host, place),
+            _ => Vec::new(),
+        };
+        Status {
+            id: place.id().to_owned(),
+            condition,
+            model: spec.as_ref().map(|spec| spec.model.clone()),
+            owner_pid: spec.as_ref().and_then(|spec| spec.owner_pid),
+            device,
+            size_bytes: state.as_ref().map(|state| state.size_bytes),
+            queue_depth: state.as_ref().map(|state| state.queue_depth),
+            driver_depth: state.as_ref().map(|state| state.driver_depth),
+            rotational: state.as_ref().map(|state| state.rotational),
+            backing_in_memory: state.as_ref().map(|state| state.backing_in_memory),
+            path_ns: state.as_ref().map(|state| state.path_ns),
+            server_pid: running.map(|state| state.server_pid),
+            backing_dir: state.map(|state| state.backing_dir),
+            stored_bytes: stored,
+            users: users.unwrap_or_default(),
+            remains,
+        }
+    }
+}
+
+/// All emulated disks of this machine, and what is left of some.
+pub fn list() -> Vec<Status> {
+    list_in(Path::new(spec::STATE_DIR))
+}
+
+/// [`list`] for another directory than the usual one.
+pub fn list_in(state_dir: &Path) -> Vec<Status> {
+    let host = Host::live();
+    let places = Place::all(state_dir);
+    places
+        .iter()
+        .map(|place| Status::of(&host, place))
+        .collect()
+}
+
+/// Takes away the disk that is called `name`: a device (`/dev/loop3`, `loop3`) or an id. Returns its
+/// id, and who still has its device open (by `force`).
+pub fn remove(
+    state_dir: &Path,
+    name: &str,
+    force: bool,
+) -> Result<(String, Vec<User>), EmulateError> {
+    let place = find(state_dir, name)?;
+    let left = remove_place(&Host::live(), &place, force)?;
+    Ok((place.id().to_owned(), left))
+}
+
+/// Clears what servers that were killed have left; running disks stay. Returns what was cleared, and
+/// who still has a device open that therefore could not be cleared altogether.
+pub fn remove_remains() -> Result<(Vec<String>, Vec<User>), EmulateError> {
+    remove_remains_in(Path::new(spec::STATE_DIR))
+}
+
+/// [`remove_remains`] for another directory than the usual one.
+pub fn remove_remains_in(state_dir: &Path) -> Result<(Vec<String>, Vec<User>), EmulateError> {
+    let host = Host::live();
+    let mut cleared = Vec::new();
+    let mut left = Vec::new();
+    for place in Place::all(state_dir) {
+        if !place.is_alive() {
+            left.extend(take_down::take_down(&host, &place)?);
+            cleared.push(place.id().to_owned());
+        }
+    }
+    place::delete_unfinished(state_dir).map_err(|source| EmulateError::File {
+        action: "tidy up",
+        path: state_dir.to_owned(),
+        source,
+    })?;
+    Ok((cleared, left))
+}
+
+/// Compares single random reads of a running disk with what its model says.
+pub fn check(state_dir: &Path, name: &str, reads: usize, seed: u64) -> Result<Check, EmulateError> {
+    let host = Host::live();
+    let place = find(state_dir, name)?;
+    let state = place.state().filter(|_| place.is_alive());
+    let Some(state) = state else {
+        return Err(EmulateError::Check {
+            device: name.to_owned(),
+            why: "its server is gone".to_owned(),
+        });
+    };
+    let device = loop_device::name(state.loop_number);
+    check::check(&host, &place, &device, state.path_ns, reads, seed)
+}
+
+fn find(state_dir: &Path, name: &str) -> Result<Place, EmulateError> {
+    let places = Place::all(state_dir);
+    let device_of = |place: &Place| Some(loop_device::name(place.state()?.loop_number));
+    let wanted = name.strip_prefix("/dev/").unwrap_or(name);
+    let is_it = |place: &&Place| place.id() == name || device_of(place).as_deref() == Some(wanted);
+    // A running disk goes before the remains of one that had the same device.
+    let alive = places.iter().filter(|place| place.is_alive()).find(is_it);
+    alive
+        .or_else(|| places.iter().find(is_it))
+        .cloned()
+        .ok_or_else(|| EmulateError::Unknown {
+            name: name.to_owned(),
+            known: places
+                .iter()
+                .map(|place| match device_of(place) {
+                    Some(device) => format!("{} (/dev/{device})", place.id()),
+                    None => place.id().to_owned(),
+                })
+                .collect(),
+        })
+}
+
+/// The rule of removing: what is used stays unless by force; a running disk's server is told to end,
+/// and killed only by force; what it leaves is cleared.
+fn remove_place(host: &Host, place: &Place, force: bool) -> Result<Vec<User>, EmulateError> {
+    if place.is_alive() {
+        let state = wait_for_state(place)?;
+        if !force {
+            refuse_if_used(host, &state)?;
+        }
+        let has_ended = end_server(place, &state, Signal::TERM)
+            || (force && end_server(place, &state, Signal::KILL));
+        if !has_ended {
+            return Err(EmulateError::Stuck {
+                id: place.id().to_owned(),
+                pid: state.server_pid,
+            });
+        }
+    }
+    take_down::take_down(host, place)
+}
+
+/// The state of a disk that may just be starting.
+fn wait_for_state(place: &Place) -> Result<State, EmulateError> {
+    let deadline = Instant::now() + SETUP_TIMEOUT;
+    loop {
+        if let Some(state) = place.state() {
+            return Ok(state);
+        }
+        if !place.is_alive() || Instant::now() > deadline {
+            return Err(EmulateError::NotReady {
+                id: place.id().to_owned(),
+                after: SETUP_TIMEOUT,
+            });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Refuses while somebody uses the disk. If nobody does, it is detached under an exclusive hold, so
+/// that nobody can begin to in between.
+fn refuse_if_used(host: &Host, state: &State) -> Result<(), EmulateError> {
+    const PASSING: Duration = Duration::from_secs(2);
+    let device = loop_device::name(state.loop_number);
+    let deadline = Instant::now() + PASSING;
+    let in_use = |users| EmulateError::InUse {
+        device: format!("/dev/{device}"),
+        users,
+    };
+    loop {
+        let users = usage::users(host, &device, &[own_pid(), state.server_pid]);
+        if users.is_empty() {
+            break;
+        }
+        if !users.iter().all(User::is_passing) || Instant::now() > deadline {
+            return Err(in_use(users));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    match loop_device::open_exclusively(&host.dev(&device)) {
+        Ok(file) => loop_device::detach_open(&file).map_err(|source| EmulateError::Step {
+            step: format!("detach {device}"),
+            source,
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
+            Err(in_use(vec![User::Exclusive {
+                device: device.clone(),
+            }]))
+        }
+        Err(_) => Ok(()), // not there, or nothing attached: nothing to refuse
+    }
+}
+
+/// Sends the server a signal and waits for its end. False if it lives on.
+fn end_server(place: &Place, state: &State, signal: Signal) -> bool {
+    let deadline = Instant::now() + END_TIMEOUT;
+    let pid = Pid::from_raw(state.server_pid);
+    let handle = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    if let Some(handle) = handle
+        && place::started(state.server_pid) == Some(state.server_started)
+    {
+        let _ = pidfd_send_signal(&handle, signal); // it may just have ended by itself
+        return wait_readable(&handle, deadline);
+    }
+    while place.is_alive() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// Waits until a descriptor has something to say (a process: that it has ended). False if it has not
+/// until `deadline`.
+fn wait_readable(descriptor: impl AsFd, deadline: Instant) -> bool {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).expect("less than a minute is a time");
+        let mut waiting = [PollFd::new(&descriptor, PollFlags::IN)];
+        match poll(&mut waiting, Some(&timeout)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(_) => {} // interrupted
+        }
+    }
+}
+
+fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).expect("process numbers are small")
+}

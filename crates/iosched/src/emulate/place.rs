@@ -1,0 +1,294 @@
+//! The directory of one emulated disk below `/run/iosched/emulated`: what it is, and whether its
+//! server lives.
+//!
+//! ```text
+//! hdd-7200-1/
+//!   spec.json    what was asked for; locked as long as the server lives
+//!   state.json   what was made of it; there once the disk is ready
+//!   server.log   what the server has to say
+//!   mount/       the FUSE file system: disk, served.csv
+//! ```
+//!
+//! The lock (flock) is what tells a running disk from the remains of one: the kernel drops it with
+//! the process, however that ends, and no process number has to be trusted.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use serde::{Deserialize, Serialize};
+
+use super::error::EmulateError;
+use super::spec::Spec;
+
+/// Directories that are not yet complete begin with this.
+const UNFINISHED: &str = ".new-";
+
+const SPEC: &str = "spec.json";
+const STATE: &str = "state.json";
+const LOG: &str = "server.log";
+const MOUNT: &str = "mount";
+
+/// The directory of one emulated disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    dir: PathBuf,
+    id: String,
+}
+
+/// What became of a [`Spec`]: written by the server once the disk is ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct State {
+    pub(super) version: u32,
+    pub(super) loop_number: u32,
+    pub(super) size_bytes: u64,
+    pub(super) queue_depth: usize,
+    pub(super) driver_depth: u32,
+    pub(super) max_request_bytes: u64,
+    pub(super) rotational: bool,
+    pub(super) backing_dir: PathBuf,
+    pub(super) backing_in_memory: bool,
+    /// The data file's descriptor in the server: the file has no name.
+    pub(super) backing_fd: i32,
+    /// Time that a request is under way to the model and back, which is taken off.
+    pub(super) path_ns: u64,
+    pub(super) server_pid: i32,
+    /// In clock ticks since boot, so that a recycled number is not taken for the server.
+    pub(super) server_started: u64,
+}
+
+impl State {
+    pub(super) const VERSION: u32 = 1;
+}
+
+impl Place {
+    /// Makes a directory for a new disk and locks it. The lock lasts as long as the returned file,
+    /// which has the specification in it, or a copy of its descriptor is open.
+    pub(super) fn claim(spec: &Spec) -> Result<(Place, File), EmulateError> {
+        let state_dir = &spec.state_dir;
+        let failed = |action, path: &Path| {
+            let path = path.to_owned();
+            move |source| EmulateError::File {
+                action,
+                path,
+                source,
+            }
+        };
+        let mut private = DirBuilder::new();
+        private.recursive(true).mode(0o700);
+        private
+            .create(state_dir)
+            .map_err(failed("make", state_dir))?;
+        let unfinished = tempfile::Builder::new()
+            .prefix(UNFINISHED)
+            .tempdir_in(state_dir);
+        let unfinished = unfinished.map_err(failed("make a directory in", state_dir))?;
+        let write = || -> io::Result<File> {
+            let mut file = create_new(&unfinished.path().join(SPEC))?;
+            flock(&file, FlockOperation::LockExclusive)?;
+            serde_json::to_writer(&file, spec)?;
+            file.rewind()?;
+            DirBuilder::new()
+                .mode(0o700)
+                .create(unfinished.path().join(MOUNT))?;
+            Ok(file)
+        };
+        let file = write().map_err(failed("prepare", unfinished.path()))?;
+        for number in 1.. {
+            let place = Place::new(state_dir, &format!("{}-{number}", spec.model));
+            let from = unfinished.path();
+            match renameat_with(CWD, from, CWD, &place.dir, RenameFlags::NOREPLACE) {
+                Ok(()) => {
+                    let _ = unfinished.keep(); // it has a new name
+                    return Ok((place, file));
+                }
+                Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(failed("make", &place.dir)(error.into())),
+            }
+        }
+        unreachable!("numbers do not end")
+    }
+
+    fn new(state_dir: &Path, id: &str) -> Place {
+        Place {
+            dir: state_dir.join(id),
+            id: id.to_owned(),
+        }
+    }
+
+    /// The place whose directory is `dir`.
+    pub(super) fn at(dir: &Path) -> Option<Place> {
+        let id = dir.file_name()?.to_str()?;
+        Some(Place {
+            dir: dir.to_owned(),
+            id: id.to_owned(),
+        })
+    }
+
+    /// All places below `state_dir`, sorted by name; a disk that is being made is not among them.
+    pub(super) fn all(state_dir: &Path) -> Vec<Place> {
+        let Ok(entries) = fs::read_dir(state_dir) else {
+            return Vec::new();
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut ids: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+        ids.sort();
+        ids.iter().map(|id| Place::new(state_dir, id)).collect()
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(super) fn mount_point(&self) -> PathBuf {
+        self.dir.join(MOUNT)
+    }
+
+    /// True while the server, or whoever is starting it, lives.
+    pub(super) fn is_alive(&self) -> bool {
+        let Ok(file) = File::open(self.dir.join(SPEC)) else {
+            return false;
+        };
+        // The test's own lock goes with `file`.
+        flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+    }
+
+    pub(super) fn spec(&self) -> Option<Spec> {
+        let text = fs::read_to_string(self.dir.join(SPEC)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    pub(super) fn state(&self) -> Option<State> {
+        let text = fs::read_to_string(self.dir.join(STATE)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Writes the state so that nobody ever reads half of it.
+    pub(super) fn write_state(&self, state: &State) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.dir)?;
+        serde_json::to_writer_pretty(&file, state)?;
+        file.flush()?;
+        file.persist(self.dir.join(STATE))?;
+        Ok(())
+    }
+
+    /// The file for the server's standard error.
+    pub(super) fn create_log(&self) -> io::Result<File> {
+        create_new(&self.dir.join(LOG))
+    }
+
+    /// The last lines of the server's log.
+    pub(super) fn log_tail(&self) -> String {
+        let text = fs::read_to_string(self.dir.join(LOG)).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+
+    /// Deletes the directory. It has to be unmounted: nothing is followed down.
+    pub(super) fn delete(&self) -> io::Result<()> {
+        for file in [STATE, LOG, SPEC] {
+            absent_is_fine(fs::remove_file(self.dir.join(file)))?;
+        }
+        absent_is_fine(fs::remove_dir(self.dir.join(MOUNT)))?;
+        absent_is_fine(fs::remove_dir(&self.dir))
+    }
+}
+
+/// Deletes directories of disks whose maker died before they had a name.
+pub(super) fn delete_unfinished(state_dir: &Path) -> io::Result<()> {
+    let Ok(entries) = fs::read_dir(state_dir) else {
+        return Ok(());
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if !name.to_string_lossy().starts_with(UNFINISHED) {
+            continue;
+        }
+        let place = Place {
+            dir: entry.path(),
+            id: name.to_string_lossy().into_owned(),
+        };
+        // One that is being made right now is locked, or a moment old.
+        let age = entry.metadata().and_then(|meta| meta.modified()).ok();
+        let is_old = age
+            .and_then(|at| at.elapsed().ok())
+            .is_some_and(|age| age.as_secs() > 10);
+        if is_old && !place.is_alive() {
+            place.delete()?;
+        }
+    }
+    Ok(())
+}
+
+/// When a process started, in clock ticks since boot; `None` if there is none.
+pub(super) fn started(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command's name may have spaces and brackets in it: count from the last bracket.
+    let (_, after) = stat.rsplit_once(')')?;
+    after.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn create_new(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+}
+
+fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(state_dir: &Path) -> Spec {
+        let mut spec = Spec::new("null", "/bin/true");
+        spec.state_dir = state_dir.to_owned();
+        spec
+    }
+
+    #[test]
+    fn a_place_lives_as_long_as_its_lock_is_held() {
+        let dir = tempfile::tempdir().unwrap();
+        let (place, lock) = Place::claim(&spec(dir.path())).unwrap();
+        assert!(place.is_alive());
+        let copy = lock.try_clone().unwrap();
+        drop(lock);
+        assert!(place.is_alive(), "the server has a copy");
+        drop(copy);
+        assert!(!place.is_alive());
+    }
+
+    #[test]
+    fn every_disk_has_a_place_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, _lock) = Place::claim(&spec(dir.path())).unwrap();
+        let (second, _lock) = Place::claim(&spec(dir.path())).unwrap();
+        assert_eq!((first.id(), second.id()), ("null-1", "null-2"));
+        assert_eq!(Place::all(dir.path()), [first.clone(), second]);
+        assert_eq!(first.spec(), Some(spec(dir.path())));
+        first.delete().unwrap();
+        assert_eq!(Place::all(dir.path()).len(), 1);
+    }
+
+    #[test]
+    fn a_process_has_a_start_time_and_a_number_without_process_has_none() {
+        let ours = i32::try_from(std::process::id()).unwrap();
+        assert!(started(ours).is_some());
+        assert_eq!(started(-1), None);
+    }
+}

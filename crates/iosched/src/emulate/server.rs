@@ -1,0 +1,439 @@
+//! The process that is the emulated disk.
+//!
+//! Started by [`EmulatedDisk::create`](super::EmulatedDisk::create) as `iosched emulate serve DIR`.
+//! It gets its specification, which is locked for as long as it lives, as standard input, and says
+//! one line on standard output: that it is ready, or why it is not. Then it serves until it is told
+//! to end (SIGTERM, SIGINT), its owner ends, or the mount is taken away; and takes everything down
+//! that it set up.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use iosched_sim::disk;
+use iosched_sim::units::{Bytes, Nanos};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid};
+use serde::{Deserialize, Serialize};
+
+use super::backing::{self, Backing};
+use super::check::{self, DirectReader};
+use super::error::EmulateError;
+use super::filesystem::{self, DISK_FILE, Disk, log};
+use super::loop_device::LoopDevice;
+use super::place::{self, Place, State};
+use super::spec::Spec;
+use super::take_down::take_down;
+use crate::failure::{Failure, exit};
+use crate::host::Host;
+
+/// The least depth that the kernel accepts for a driver's queue.
+const MIN_DRIVER_DEPTH: u32 = 4;
+
+/// More than this is not the way to the model, but a machine that is busy with other things.
+const LONGEST_PATH: Nanos = Nanos::from_micros(250);
+
+/// What the server says to its maker, as one line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FirstWord {
+    /// The disk is there.
+    Ready,
+    /// It is not.
+    Failed {
+        message: String,
+        hint: Option<String>,
+        exit_code: u8,
+    },
+}
+
+/// Serves the disk whose directory is `dir`; returns when it has ended. For `iosched emulate serve`
+/// alone: it takes over the whole process, its standard streams and its signals.
+pub fn serve(dir: &Path) -> u8 {
+    let host = Host::live();
+    let Some(place) = Place::at(dir) else {
+        log(format_args!("{} is no place for a disk", dir.display()));
+        return exit::USAGE;
+    };
+    // Nothing that goes wrong in one thread may leave requests without an answer: the process ends,
+    // and with it the FUSE connection, so that the kernel fails them.
+    std::panic::set_hook(Box::new(|panic| {
+        log(format_args!("{panic}"));
+        std::process::abort();
+    }));
+    let outcome = set_up(&host, &place);
+    let code = match outcome {
+        Ok(until) => {
+            tell(&FirstWord::Ready);
+            let why = until.wait();
+            log(format_args!("ending: {why}"));
+            exit::OK
+        }
+        Err(failure) => {
+            let source = std::error::Error::source(&failure);
+            let cause = source.map_or(String::new(), |cause| format!(": {cause}"));
+            log(format_args!("{failure}{cause}"));
+            tell(&FirstWord::Failed {
+                message: format!("{failure}{cause}"),
+                hint: failure.hint(),
+                exit_code: failure.exit_code(),
+            });
+            failure.exit_code()
+        }
+    };
+    match take_down(&host, &place) {
+        Ok(left) => {
+            for user in left {
+                log(format_args!("left behind: {user}"));
+            }
+            code
+        }
+        Err(failure) => {
+            log(format_args!("cannot take everything down: {failure}"));
+            exit::FAILURE
+        }
+    }
+}
+
+/// Says the first word, then lets go of the terminal's end of the pipe.
+fn tell(word: &FirstWord) {
+    let mut line = serde_json::to_vec(word).expect("our own types serialise");
+    line.push(b'\n');
+    let mut stdout = io::stdout();
+    let _ = stdout.write_all(&line).and_then(|()| stdout.flush());
+    if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(null);
+    }
+}
+
+/// Makes the disk, from its model up to the queue of its loop device.
+fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
+    // Signals first: from here on we take down what we set up.
+    let mut until = Until::new().map_err(step("listen to signals"))?;
+    let mut text = String::new();
+    io::stdin()
+        .read_to_string(&mut text)
+        .map_err(step("read the specification"))?;
+    let spec: Spec = serde_json::from_str(&text)
+        .map_err(io::Error::from)
+        .map_err(step("understand the specification"))?;
+    if let Some(owner) = spec.owner_pid {
+        until.watch_owner(owner).map_err(step("watch the owner"))?;
+    }
+    detach_from_terminal();
+    protect_from_memory_pressure();
+
+    let model = disk::build(&spec.model, &spec.model_options())?;
+    let size = model.capacity().to_bytes();
+    let queue_depth = model.queue_depth();
+    let backing_dir = spec
+        .backing_dir
+        .clone()
+        .unwrap_or_else(|| backing::default_dir(host, size));
+    let backing = Backing::create(&backing_dir, size).map_err(|source| EmulateError::File {
+        action: "make a data file in",
+        path: backing_dir.clone(),
+        source,
+    })?;
+    let backing_fd = backing.raw_fd();
+    let disk = Disk::new(model, backing).map_err(step("make a timer"))?;
+    let disk = Arc::new(disk);
+
+    let mount_point = place.mount_point();
+    let ended = until.session_end().map_err(step("make a pipe"))?;
+    let max_request = filesystem::serve(disk.clone(), place.id(), &mount_point, ended)
+        .map_err(step(&format!("mount FUSE on {}", mount_point.display())))?;
+
+    let file = open_directly(&mount_point.join(DISK_FILE))
+        .map_err(step("open the disk's file for direct I/O"))?;
+    let device = LoopDevice::attach(host, &file).map_err(step("attach a loop device"))?;
+    drop(file); // the loop device has it now
+    let (name, loop_number) = (device.name(), device.number());
+    let udev_waits = device
+        .hold_off_udev()
+        .map_err(step(&format!("lock {name}")))?;
+    let driver_depth = set_driver_depth(host, &name, queue_depth)?;
+    set_max_request(host, &name, max_request)?;
+    let rotational = set_rotational(host, &name, &spec);
+    let path = measure_path(host, &name, &disk, &spec)?;
+    let model = disk::build(&spec.model, &spec.model_options())?;
+    disk.replace_model(model, path);
+    drop(udev_waits);
+
+    let server_pid = i32::try_from(std::process::id()).expect("process numbers are small");
+    let state = State {
+        version: State::VERSION,
+        loop_number,
+        size_bytes: disk.size().as_u64(),
+        queue_depth,
+        driver_depth,
+        max_request_bytes: max_request.as_u64(),
+        rotational,
+        backing_in_memory: backing::is_tmpfs(&backing_dir),
+        backing_dir,
+        backing_fd,
+        path_ns: path.as_nanos(),
+        server_pid,
+        server_started: place::started(server_pid).unwrap_or(0),
+    };
+    place
+        .write_state(&state)
+        .map_err(|source| EmulateError::File {
+            action: "write the state in",
+            path: place.dir().to_owned(),
+            source,
+        })?;
+    log(format_args!("ready: {} as {name}, {state:?}", spec.model));
+    Ok(until)
+}
+
+/// Gives the loop driver as many tags as the model has: set while `none` is active, it stays when a
+/// scheduler comes (which gets a deeper queue of its own). Returns what the kernel made of it.
+fn set_driver_depth(host: &Host, device: &str, queue_depth: usize) -> Result<u32, EmulateError> {
+    let sysfs = host.sysfs();
+    let failed = |file: &str| {
+        let file = file.to_owned();
+        move |source| EmulateError::Step {
+            step: format!("set {file} of {device}"),
+            source,
+        }
+    };
+    let (scheduler, requests) = ("queue/scheduler", "queue/nr_requests");
+    sysfs
+        .write(device, scheduler, "none")
+        .map_err(failed(scheduler))?;
+    let most: u32 = sysfs
+        .read(device, requests)
+        .and_then(|text| text.parse().map_err(io::Error::other))
+        .map_err(failed(requests))?;
+    let wanted = u32::try_from(queue_depth).unwrap_or(u32::MAX);
+    let depth = wanted.clamp(MIN_DRIVER_DEPTH, most.max(MIN_DRIVER_DEPTH));
+    sysfs
+        .write(device, requests, &depth.to_string())
+        .map_err(failed(requests))?;
+    let taken = sysfs.read(device, requests).map_err(failed(requests))?;
+    if taken != depth.to_string() {
+        let why = format!("wrote {depth}, read back {taken}");
+        return Err(failed(requests)(io::Error::other(why)));
+    }
+    if depth != wanted {
+        log(format_args!(
+            "the model has a queue depth of {wanted}, the loop driver takes {depth}"
+        ));
+    }
+    Ok(depth)
+}
+
+/// One block request is to be one FUSE request.
+fn set_max_request(host: &Host, device: &str, max: Bytes) -> Result<(), EmulateError> {
+    let file = "queue/max_sectors_kb";
+    let kib = max.as_u64() / 1024;
+    let most: u64 = host
+        .sysfs()
+        .read(device, "queue/max_hw_sectors_kb")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(kib);
+    let kib = kib.min(most).to_string();
+    let written = host.sysfs().write(device, file, &kib);
+    written.map_err(step(&format!("set {file} of {device} to {kib}")))
+}
+
+/// Tells the kernel what the model is, as a real drive does; returns what the kernel says then.
+fn set_rotational(host: &Host, device: &str, spec: &Spec) -> bool {
+    let model = disk::models().iter().find(|model| model.name == spec.model);
+    let wanted = spec
+        .rotational
+        .or(model.map(|model| model.rotational))
+        .unwrap_or(false);
+    let file = "queue/rotational";
+    if let Err(error) = host
+        .sysfs()
+        .write(device, file, if wanted { "1" } else { "0" })
+    {
+        log(format_args!("cannot set {file} of {device}: {error}"));
+    }
+    host.sysfs().read_if_present(device, file).as_deref() == Some("1")
+}
+
+/// How long a request is under way to the model and back: what single random reads take longer than
+/// the model says. Measured with the model itself, because a processor that slept for milliseconds
+/// wakes up more slowly than one that slept for microseconds. The lower quartile, and no more than
+/// [`LONGEST_PATH`]: what other programs do meanwhile only ever makes it longer, and a disk that is
+/// credited with too much would beat its model.
+fn measure_path(
+    host: &Host,
+    device: &str,
+    disk: &Disk,
+    spec: &Spec,
+) -> Result<Nanos, EmulateError> {
+    const MOST_READS: usize = 256;
+    const FEWEST_READS: usize = 24;
+    const LONG_ENOUGH: Nanos = Nanos::from_millis(300);
+    let reader = DirectReader::open(&host.dev(device)).map_err(step(&format!("open {device}")))?;
+    let blocks = disk.size().as_u64() / check::READ_SIZE.as_u64();
+    let begin = filesystem::monotonic();
+    let mut reads = Vec::new();
+    for position in check::random_blocks(blocks, spec.seed).take(MOST_READS) {
+        reads.push(
+            reader
+                .timed_read(position)
+                .map_err(step(&format!("read {device}")))?,
+        );
+        let taken = filesystem::monotonic().saturating_sub(begin);
+        if reads.len() >= FEWEST_READS && taken > LONG_ENOUGH {
+            break;
+        }
+    }
+    let Some(pairs) = check::pair(&reads, &disk.served()) else {
+        log(format_args!(
+            "others read {device} meanwhile: its path is not measured"
+        ));
+        return Ok(Nanos::ZERO);
+    };
+    let mut extra: Vec<Nanos> = pairs
+        .iter()
+        .map(|pair| pair.measured.saturating_sub(pair.served.modelled()))
+        .collect();
+    extra.sort_unstable();
+    Ok(extra[extra.len() / 4].min(LONGEST_PATH))
+}
+
+fn open_directly(path: &Path) -> io::Result<File> {
+    let direct = i32::try_from(OFlags::DIRECT.bits()).expect("flags are small");
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(direct)
+        .open(path)
+}
+
+/// A session of our own, so that no hang-up and no Ctrl-C meant for others reaches us.
+fn detach_from_terminal() {
+    if let Err(error) = setsid() {
+        log(format_args!("no session of our own: {error}"));
+    }
+    let _ = std::env::set_current_dir("/");
+}
+
+/// A disk that waits for memory while the kernel waits for the disk to free memory is a deadlock:
+/// allocations of ours must not start I/O, and our own memory must not be swapped to ourselves.
+fn protect_from_memory_pressure() {
+    use rustix::mm::{MlockAllFlags, mlockall};
+    // All threads are made after this and inherit it.
+    if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
+        log(format_args!("cannot become an I/O flusher: {error}"));
+    }
+    if let Err(error) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
+        log(format_args!("cannot lock memory: {error}"));
+    }
+    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "-1000") {
+        log(format_args!("cannot keep the OOM killer away: {error}"));
+    }
+}
+
+/// The clock's thread goes before everything else: what it does is short, and late is wrong.
+pub(super) fn run_clock_in_real_time() {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: 0 is the calling thread; the pointer is to a structure that lives through the call.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
+    if result != 0 {
+        let error = io::Error::last_os_error();
+        log(format_args!(
+            "the clock gets no real-time priority: {error}"
+        ));
+        prefer_this_thread();
+    }
+}
+
+/// Goes before other threads, as do the threads that this one makes.
+pub(super) fn prefer_this_thread() {
+    // None is the calling thread on Linux.
+    if let Err(error) = rustix::process::setpriority_process(None, -20) {
+        log(format_args!("no higher priority: {error}"));
+    }
+}
+
+/// What the server waits for while its threads serve.
+struct Until {
+    signals: UnixStream,
+    session: Option<UnixStream>,
+    owner: Option<OwnedFd>,
+}
+
+impl Until {
+    fn new() -> io::Result<Until> {
+        let (signals, writer) = UnixStream::pair()?;
+        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+            signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
+        }
+        Ok(Until {
+            signals,
+            session: None,
+            owner: None,
+        })
+    }
+
+    /// End with this process. One that has ended already is noticed at once.
+    fn watch_owner(&mut self, pid: i32) -> io::Result<()> {
+        let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("0 is no process"))?;
+        self.owner = Some(pidfd_open(pid, PidfdFlags::empty())?);
+        Ok(())
+    }
+
+    /// What the FUSE session is to call when it ends.
+    fn session_end(&mut self) -> io::Result<impl FnOnce(io::Result<()>) + Send + 'static> {
+        let (reader, writer) = UnixStream::pair()?;
+        self.session = Some(reader);
+        Ok(move |result: io::Result<()>| {
+            if let Err(error) = result {
+                log(format_args!("FUSE: {error}"));
+            }
+            drop(writer);
+        })
+    }
+
+    /// Sleeps until it is time to end, and says why.
+    fn wait(&self) -> &'static str {
+        let mut causes = vec![(PollFd::new(&self.signals, PollFlags::IN), "told to")];
+        if let Some(session) = &self.session {
+            causes.push((PollFd::new(session, PollFlags::IN), "the mount is gone"));
+        }
+        if let Some(owner) = &self.owner {
+            causes.push((PollFd::new(owner, PollFlags::IN), "the owner has ended"));
+        }
+        let (mut descriptors, words): (Vec<_>, Vec<_>) = causes.into_iter().unzip();
+        loop {
+            match poll(&mut descriptors, None) {
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => panic!("cannot wait: {error}"),
+            }
+            let happened = descriptors.iter().position(|fd| !fd.revents().is_empty());
+            if let Some(word) = happened.and_then(|position| words.get(position)) {
+                return word;
+            }
+        }
+    }
+}
+
+fn step<E: Into<io::Error>>(step: &str) -> impl FnOnce(E) -> EmulateError {
+    let step = step.to_owned();
+    move |error| EmulateError::Step {
+        step,
+        source: error.into(),
+    }
+}
+
+/// The data file of a running disk, seen from outside: it has no name of its own.
+pub(super) fn backing_path(state: &State) -> PathBuf {
+    PathBuf::from(format!(
+        "/proc/{}/fd/{}",
+        state.server_pid, state.backing_fd
+    ))
+}

@@ -1,0 +1,198 @@
+//! What an emulated disk is to be: the wish of the user, and how it reaches the server.
+
+use std::path::{Path, PathBuf};
+
+use iosched_sim::disk::{DriveQueue, ModelOptions};
+use iosched_sim::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Where running emulated disks have their directories unless told otherwise.
+pub const STATE_DIR: &str = "/run/iosched/emulated";
+
+/// An emulated disk to be made.
+///
+/// The server is a process of its own: `server` is an executable that answers to
+/// `emulate serve` as `iosched` does, usually the one that is running.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Name of the disk model.
+    pub model: String,
+    /// Another size than the model's.
+    #[serde(with = "bytes")]
+    pub size: Option<Bytes>,
+    /// Another queue depth than the model's.
+    pub queue_depth: Option<usize>,
+    /// Another order inside the drive than the model's.
+    #[serde(with = "order")]
+    pub order: Option<DriveQueue>,
+    /// Write cache on or off.
+    pub write_cache: Option<bool>,
+    /// What `queue/rotational` is to say, if not what the model is.
+    pub rotational: Option<bool>,
+    /// Where the model's chance comes from.
+    pub seed: u64,
+    /// Directory for the data; default: memory if there is enough of it.
+    pub backing_dir: Option<PathBuf>,
+    /// The disk goes when this process ends.
+    pub owner_pid: Option<i32>,
+    /// The executable that becomes the server.
+    pub server: PathBuf,
+    /// Where the disk's own directory is made.
+    pub state_dir: PathBuf,
+}
+
+impl Spec {
+    /// A disk as the model describes it, served by `server`.
+    pub fn new(model: impl Into<String>, server: impl Into<PathBuf>) -> Spec {
+        Spec {
+            model: model.into(),
+            size: None,
+            queue_depth: None,
+            order: None,
+            write_cache: None,
+            rotational: None,
+            seed: 0,
+            backing_dir: None,
+            owner_pid: None,
+            server: server.into(),
+            state_dir: Path::new(STATE_DIR).to_owned(),
+        }
+    }
+
+    pub(super) fn model_options(&self) -> ModelOptions {
+        ModelOptions {
+            size: self.size,
+            queue_depth: self.queue_depth,
+            order: self.order,
+            write_cache: self.write_cache,
+            seed: self.seed,
+        }
+    }
+}
+
+/// Reads a size as people write it: `512M`, `32G`, `4T`, `1536k`, or bytes. Powers of 1024.
+pub fn parse_size(text: &str) -> Result<Bytes, String> {
+    let why = || format!("`{text}` is no size: write a number with K, M, G or T, for example 32G");
+    let trimmed = text.trim();
+    let digits = trimmed.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = trimmed[digits.len()..].to_ascii_lowercase();
+    let shift = match unit.as_str() {
+        "" | "b" => 0,
+        "k" | "kib" => 10,
+        "m" | "mib" => 20,
+        "g" | "gib" => 30,
+        "t" | "tib" => 40,
+        _ => return Err(why()),
+    };
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(why());
+    }
+    let number: u64 = digits.parse().map_err(|_| why())?;
+    let bytes = number.checked_mul(1 << shift).filter(|&bytes| bytes > 0);
+    bytes.map(Bytes::new).ok_or_else(why)
+}
+
+/// The name of an order inside the drive.
+pub fn order_name(order: DriveQueue) -> &'static str {
+    match order {
+        DriveQueue::Fifo => "fifo",
+        DriveQueue::ShortestAccessFirst => "shortest-access-first",
+    }
+}
+
+/// The order inside the drive that has this name.
+pub fn parse_order(name: &str) -> Result<DriveQueue, String> {
+    let known = [DriveQueue::Fifo, DriveQueue::ShortestAccessFirst];
+    let found = known.into_iter().find(|&order| order_name(order) == name);
+    found.ok_or_else(|| format!("`{name}` is no order: there are fifo and shortest-access-first"))
+}
+
+/// `Option<Bytes>` as a number.
+mod bytes {
+    use iosched_sim::units::Bytes;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde calls it so")]
+    pub(super) fn serialize<S: Serializer>(
+        size: &Option<Bytes>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        size.map(Bytes::as_u64).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Bytes>, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map(Bytes::new))
+    }
+}
+
+/// `Option<DriveQueue>` as its name.
+mod order {
+    use iosched_sim::disk::DriveQueue;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{order_name, parse_order};
+
+    #[expect(
+        clippy::ref_option,
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde calls it so"
+    )]
+    pub(super) fn serialize<S: Serializer>(
+        order: &Option<DriveQueue>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        order.map(order_name).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<DriveQueue>, D::Error> {
+        let name: Option<String> = Option::deserialize(deserializer)?;
+        name.map(|name| parse_order(&name).map_err(serde::de::Error::custom))
+            .transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        assert_eq!(parse_size("32G"), Ok(Bytes::from_gib(32)));
+        assert_eq!(parse_size("512M"), Ok(Bytes::from_mib(512)));
+        assert_eq!(parse_size("4T"), Ok(Bytes::from_gib(4096)));
+        assert_eq!(parse_size("64KiB"), Ok(Bytes::from_kib(64)));
+        assert_eq!(parse_size("4096"), Ok(Bytes::from_kib(4)));
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for bad in [
+            "",
+            "G",
+            "-1G",
+            "1.5G",
+            "0",
+            "32X",
+            "99999999999T",
+            "1 G",
+            "٣G",
+        ] {
+            assert!(parse_size(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_spec_reaches_the_server_as_it_was() {
+        let mut spec = Spec::new("hdd-7200", "/usr/bin/iosched");
+        spec.size = Some(Bytes::from_gib(1));
+        spec.order = Some(DriveQueue::Fifo);
+        spec.write_cache = Some(false);
+        spec.owner_pid = Some(17);
+        let text = serde_json::to_string(&spec).unwrap();
+        assert_eq!(serde_json::from_str::<Spec>(&text).unwrap(), spec);
+    }
+}

@@ -1,0 +1,127 @@
+//! Taking an emulated disk apart: by its server when it ends, and by `remove` when that is gone.
+//!
+//! Every step can be repeated, and finds its things by itself rather than trusting the record: loop
+//! devices by the file that they stand on, the mount in the kernel's table.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::error::EmulateError;
+use super::filesystem::DISK_FILE;
+use super::loop_device;
+use super::place::Place;
+use super::usage::{self, User};
+use crate::host::Host;
+
+/// Takes the disk apart, whoever uses it. What still uses its device afterwards is returned: the
+/// device and the directory stay until that has ended, and a later call clears them.
+pub(super) fn take_down(host: &Host, place: &Place) -> Result<Vec<User>, EmulateError> {
+    let recorded = place
+        .state()
+        .map(|state| loop_device::name(state.loop_number));
+    let devices = devices(host, place, recorded.as_deref());
+    for device in &devices {
+        // File systems first: while the server lives they can still be written back.
+        for at in usage::mount_points(host, device) {
+            unmount(&at, UnmountFlags::DETACH)
+                .map_err(step(format!("unmount {}", at.display())))?;
+        }
+        let detached = loop_device::detach(host, device, patience(host, device));
+        detached.map_err(step(format!("detach {device}")))?;
+    }
+    let mount_point = place.mount_point();
+    while is_mount_point(&mount_point) {
+        let what = format!("unmount {}", mount_point.display());
+        unmount(&mount_point, UnmountFlags::DETACH).map_err(step(what))?;
+    }
+    let mut left = Vec::new();
+    for device in &devices {
+        let number = device
+            .strip_prefix("loop")
+            .and_then(|number| number.parse().ok());
+        let Some(number) = number else { continue };
+        let removed = loop_device::remove_device(host, number, patience(host, device));
+        if !removed.map_err(step(format!("remove {device}")))? {
+            let users = usage::users(host, device, &[]);
+            let unknown = User::Exclusive {
+                device: device.clone(),
+            };
+            left.extend(if users.is_empty() {
+                vec![unknown]
+            } else {
+                users
+            });
+        }
+    }
+    if left.is_empty() {
+        place.delete().map_err(|source| EmulateError::File {
+            action: "delete",
+            path: place.dir().to_owned(),
+            source,
+        })?;
+    }
+    Ok(left)
+}
+
+/// How long the kernel, or a rule of udev that looks at the device, may hold it up. Whoever else has
+/// it open is not waited for.
+fn patience(host: &Host, device: &str) -> Duration {
+    let is_held = usage::users(host, device, &[])
+        .iter()
+        .any(|user| !user.is_passing());
+    Duration::from_millis(if is_held { 20 } else { 3000 })
+}
+
+/// The loop devices that belong to a disk: those that stand on its file, and the recorded one if it
+/// stands on none (detached, not yet removed) or on the file of a mount that is already gone.
+fn devices(host: &Host, place: &Place, recorded: Option<&str>) -> Vec<String> {
+    let mut devices = loop_device::standing_on(host, &place.mount_point());
+    if let Some(device) = recorded.filter(|device| host.sysfs().has_device(device)) {
+        let file = loop_device::backing_file(host, device);
+        let orphan = Path::new("/").join(DISK_FILE);
+        let is_ours = file.is_none_or(|file| file == orphan);
+        if is_ours && !devices.iter().any(|known| known == device) {
+            devices.push(device.to_owned());
+        }
+    }
+    devices
+}
+
+/// True if something is mounted on this directory: it is on another device than the one above it, or
+/// it belongs to a FUSE server that is gone.
+fn is_mount_point(dir: &Path) -> bool {
+    let device_of = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev());
+    match (device_of(dir), dir.parent().map(device_of)) {
+        (Ok(own), Some(Ok(above))) => own != above,
+        (Err(error), _) => error.kind() == io::ErrorKind::NotConnected,
+        _ => false,
+    }
+}
+
+/// What is left of a disk whose server is gone, in words.
+pub(super) fn remains(host: &Host, place: &Place) -> Vec<String> {
+    let recorded = place
+        .state()
+        .map(|state| loop_device::name(state.loop_number));
+    let mut remains: Vec<String> = devices(host, place, recorded.as_deref())
+        .into_iter()
+        .map(|device| format!("loop device {device}"))
+        .collect();
+    let mount_point = place.mount_point();
+    if is_mount_point(&mount_point) {
+        remains.push(format!("mount {}", mount_point.display()));
+    }
+    remains.push(format!("directory {}", place.dir().display()));
+    remains
+}
+
+fn step<E: Into<io::Error>>(step: String) -> impl FnOnce(E) -> EmulateError {
+    move |error| EmulateError::Step {
+        step,
+        source: error.into(),
+    }
+}
