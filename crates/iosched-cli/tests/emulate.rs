@@ -288,6 +288,7 @@ fn data_are_kept_on_the_whole_disk() {
         "--randseed=1",
         "--verify=crc32c",
         "--verify_fatal=1",
+        "--verify_state_save=0", // no file in the working directory
     ];
     // Written and verified, and verified once more by another process.
     run("fio", &[&common[..], &["--do_verify=1"]].concat());
