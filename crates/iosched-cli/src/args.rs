@@ -28,4 +28,6 @@ pub(crate) enum Command {
     List(crate::commands::list::ListArgs),
     /// Make a disk model a block device, and take it away again
     Emulate(crate::commands::emulate::EmulateArgs),
+    /// Follow recordings of a kernel's scheduler with ours, and count where they agree
+    Conform(crate::commands::conform::ConformArgs),
 }

@@ -5,8 +5,19 @@
 //!
 //! - [`units`]: points and lengths of time and of disk
 //! - [`random`]: streams of chance from the run's seed
+//! - [`request`]: bios and requests
+//! - [`elevator`]: merging, and what else the block layer does around a scheduler
+//! - [`scheduler`]: noop, deadline, cfq
 //! - [`disk`]: disk models: what a drive does with commands, and when it is done
+//! - [`trace`]: recordings of block traffic
+//! - [`conform`]: follows a recording of a kernel's scheduler and counts where ours agrees
 
+pub mod conform;
 pub mod disk;
+pub mod elevator;
+mod list;
 pub mod random;
+pub mod request;
+pub mod scheduler;
+pub mod trace;
 pub mod units;

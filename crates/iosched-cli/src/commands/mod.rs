@@ -1,5 +1,6 @@
 //! One file per command: its arguments, the call into the library, and what it prints.
 
+pub(crate) mod conform;
 pub(crate) mod emulate;
 pub(crate) mod list;
 
@@ -16,5 +17,6 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Outcome {
     match cli.command {
         Command::List(args) => list::run(&args, output),
         Command::Emulate(args) => emulate::run(&args, output),
+        Command::Conform(args) => conform::run(&args, output),
     }
 }

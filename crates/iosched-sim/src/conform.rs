@@ -1,0 +1,517 @@
+//! Follows a recording of a kernel's scheduler, and counts where ours decides the same.
+//!
+//! Our scheduler is given the recorded inserts, merges and completions at their times. Whenever the
+//! recording shows that the driver took a request, ours is asked; where it names another one, that
+//! is a disagreement, and the recorded one is handed out, so that the next decision is again made
+//! from the recording's state. Asks that gave nothing leave no line but may change state: they are
+//! made wherever the kernel runs the queue (after an unplug, an insert without plug, a completion, a
+//! timer, a worker's turn) and the device has room; if ours then has a request where the kernel held
+//! back, that is an *eager* moment.
+//!
+//! The driver of these recordings looks at one request more than the device takes: at queue depth N
+//! up to N + 1 requests stand between issue and completion, and while the additional one is held the
+//! scheduler is not asked. Left out: recordings of the multi-queue block layer.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::elevator::{Merge, MergeLimits, Merger};
+use crate::request::{Bio, IoPriority, Op, ProcessId, Request, RequestId, Requests};
+use crate::scheduler::Scheduler;
+use crate::trace::kernel::{Action, Event, Line, Reader, Remark, TraceError};
+use crate::units::{Nanos, Sector, Sectors, Time};
+
+/// A request that is issued later than this after the queue could have been run was not issued by
+/// that run: it had another cause (a timer), whose time we know.
+const SAME_RUN: Nanos = Nanos::from_micros(200);
+
+/// Disagreements that are kept in words.
+const KEPT: usize = 20;
+
+/// Where ours decided otherwise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Disagreement {
+    /// Time in the recording, in microseconds.
+    pub time_us: f64,
+    /// What was recorded.
+    pub recorded: String,
+    /// What ours wanted.
+    pub ours: String,
+    /// The state from which ours decided.
+    pub why: String,
+}
+
+/// What came out.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    /// Requests that the recorded scheduler gave out.
+    pub decisions: u64,
+    /// Those that ours gave out too.
+    pub agreed: u64,
+    /// Moments where ours would have given out a request and the recorded one held back.
+    pub eager: u64,
+    /// Bios that were merged and ours would not have been, or otherwise.
+    pub merge_mismatches: u64,
+    /// Events that do not fit what went before (completions of unknown requests and the like).
+    pub unexplained: u64,
+    /// The first disagreements.
+    pub first_disagreements: Vec<Disagreement>,
+}
+
+impl Report {
+    /// Share of decisions on which ours agreed; 1 if there was none.
+    pub fn agreement(&self) -> f64 {
+        if self.decisions == 0 {
+            1.0
+        } else {
+            self.agreed as f64 / self.decisions as f64
+        }
+    }
+}
+
+/// A worker as the recording describes it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Worker {
+    priority: IoPriority,
+    buffered: bool,
+}
+
+/// Where a bio would go by our rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    /// Into a request that its process still holds back.
+    Plug(Merge),
+    /// Into one that stands in the scheduler.
+    Queue(Merge),
+    /// Into one of its own.
+    New,
+}
+
+/// Follows one recording. Feed it lines, then [`Follower::finish`].
+pub struct Follower {
+    reader: Reader,
+    scheduler: Box<dyn Scheduler>,
+    merger: Merger,
+    requests: Requests,
+    queue_depth: usize,
+    workers: BTreeMap<ProcessId, Worker>,
+    exits: VecDeque<(Time, ProcessId)>,
+    /// Processes that hold their requests back.
+    plugged: BTreeSet<ProcessId>,
+    /// Requests allocated and not yet inserted, oldest first.
+    allocated: BTreeMap<ProcessId, Vec<RequestId>>,
+    /// Bios that were queued last, and what we expect of them.
+    queued: BTreeMap<ProcessId, (Bio, Expected)>,
+    /// Requests that the driver has.
+    issued: Vec<RequestId>,
+    /// Commands between issue and completion, also those that do not pass the scheduler.
+    outstanding: usize,
+    /// The event before the one that was read last: it is judged by what follows.
+    pending: Option<Event>,
+    report: Report,
+}
+
+impl Follower {
+    /// A follower of a recording made on a device with this queue depth.
+    pub fn new(scheduler: Box<dyn Scheduler>, limits: MergeLimits, queue_depth: usize) -> Follower {
+        Follower {
+            reader: Reader::default(),
+            scheduler,
+            merger: Merger::new(limits),
+            requests: Requests::default(),
+            queue_depth,
+            workers: BTreeMap::new(),
+            exits: VecDeque::new(),
+            plugged: BTreeSet::new(),
+            allocated: BTreeMap::new(),
+            queued: BTreeMap::new(),
+            issued: Vec::new(),
+            outstanding: 0,
+            pending: None,
+            report: Report::default(),
+        }
+    }
+
+    /// Reads a line.
+    pub fn line(&mut self, text: &str) -> Result<(), TraceError> {
+        match self.reader.read(text)? {
+            None | Some(Line::Remark(Remark::Other)) => {}
+            Some(Line::Remark(Remark::Worker {
+                process,
+                priority,
+                buffered,
+            })) => {
+                self.workers.insert(process, Worker { priority, buffered });
+            }
+            Some(Line::Remark(Remark::Exit { process, time })) => {
+                let after = self.exits.partition_point(|&(known, _)| known <= time);
+                self.exits.insert(after, (time, process));
+            }
+            Some(Line::Event(event)) => {
+                if let Some(pending) = self.pending.take() {
+                    self.follow(&pending, Some(&event));
+                }
+                self.pending = Some(event);
+            }
+        }
+        Ok(())
+    }
+
+    /// The recording has ended.
+    pub fn finish(mut self) -> Report {
+        if let Some(pending) = self.pending.take() {
+            self.follow(&pending, None);
+        }
+        self.report
+    }
+
+    // ---- one event -----------------------------------------------------------------------
+
+    fn follow(&mut self, event: &Event, next: Option<&Event>) {
+        self.pass_time(event);
+        let now = event.time;
+        match (event.action, event.op) {
+            (Action::Queued, Some(op)) => self.queued(now, event, op),
+            (Action::Allocated, Some(op)) => self.allocated(now, event, op),
+            (Action::BackMerged | Action::FrontMerged, Some(op)) => self.merged(now, event, op),
+            (Action::Plugged, _) => {
+                self.plugged.insert(event.process);
+            }
+            (Action::Unplugged, _) => {
+                self.plugged.remove(&event.process);
+                self.run(now, next);
+            }
+            (Action::Inserted, Some(op)) if self.inserted(now, event, op) => self.run(now, next),
+            (Action::Issued, op) => {
+                match op {
+                    Some(op) => self.issued(now, event, op),
+                    None => self.outstanding += 1,
+                }
+                self.run(now, next);
+            }
+            (Action::Completed, op) => {
+                self.completed(now, event, op);
+                self.run(now, next);
+                if self.scheduler.take_kick() {
+                    self.run(now, next);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What our scheduler's timer and the ends of processes do before this event.
+    fn pass_time(&mut self, event: &Event) {
+        loop {
+            let timer = self
+                .scheduler
+                .next_timer()
+                .filter(|&time| time <= event.time);
+            let exit = self
+                .exits
+                .front()
+                .copied()
+                .filter(|&(time, _)| time <= event.time);
+            let now = match (timer, exit) {
+                (None, None) => return,
+                (Some(timer), None) => timer,
+                (Some(timer), Some((exit, _))) if timer <= exit => timer,
+                (_, Some((exit, process))) => {
+                    self.exits.pop_front();
+                    self.scheduler.process_exited(exit, &self.requests, process);
+                    self.worker_runs(exit, event);
+                    continue;
+                }
+            };
+            self.scheduler.timer(now, &self.requests);
+            self.worker_runs(now, event);
+        }
+    }
+
+    fn worker_runs(&mut self, now: Time, next: &Event) {
+        if self.scheduler.take_kick() {
+            self.run(now, Some(next));
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.outstanding <= self.queue_depth
+    }
+
+    /// The kernel runs the queue. If the next event is an issue, it is what this run gave out, and
+    /// is judged when its turn comes; otherwise this run gave nothing.
+    fn run(&mut self, now: Time, next: Option<&Event>) {
+        if !self.has_room() {
+            return;
+        }
+        let answered = next.is_some_and(|next| {
+            next.action == Action::Issued && next.op.is_some() && next.time - now < SAME_RUN
+        });
+        if answered {
+            return;
+        }
+        let before = self.scheduler.duplicate();
+        if self.scheduler.dispatch(now, &self.requests).is_some() {
+            self.report.eager += 1;
+            self.scheduler = before;
+        }
+    }
+
+    // ---- bios ----------------------------------------------------------------------------
+
+    fn bio(&self, event: &Event, op: Op) -> Bio {
+        let worker = self
+            .workers
+            .get(&event.process)
+            .copied()
+            .unwrap_or_default();
+        let waited_write = op.is_write() && event.sync;
+        Bio {
+            op,
+            start: event.start,
+            length: event.length,
+            sync: event.sync,
+            // Not in the recording: direct writes may be followed by more, those of fsync may not.
+            noidle: waited_write && (worker.buffered || event.comm == "sync"),
+            prio: event.meta && op == Op::Read, // what file systems mark so
+            process: event.process,
+            priority: worker.priority,
+        }
+    }
+
+    fn queued(&mut self, _now: Time, event: &Event, op: Op) {
+        let bio = self.bio(event, op);
+        let expected = self.expect(&bio);
+        self.queued.insert(event.process, (bio, expected));
+    }
+
+    fn expect(&mut self, bio: &Bio) -> Expected {
+        if let Some(merge) = self.plug_partner(bio) {
+            return Expected::Plug(merge);
+        }
+        match self
+            .merger
+            .find(&self.requests, self.scheduler.as_ref(), bio)
+        {
+            Some(merge @ (Merge::Back(id) | Merge::Front(id)))
+                if self.merger.fits(&mut self.requests, id, bio) =>
+            {
+                Expected::Queue(merge)
+            }
+            _ => Expected::New,
+        }
+    }
+
+    /// A request held back by the same process that the bio continues or precedes: newest first.
+    fn plug_partner(&self, bio: &Bio) -> Option<Merge> {
+        let held = self.allocated.get(&bio.process)?;
+        let max = self.merger.limits().max_sectors;
+        let fitting = held.iter().rev().filter(|&&id| {
+            self.requests[id].op == bio.op && self.requests[id].length + bio.length <= max
+        });
+        fitting.copied().find_map(|id| {
+            let request = &self.requests[id];
+            if request.end() == bio.start {
+                Some(Merge::Back(id))
+            } else if bio.end() == request.start {
+                Some(Merge::Front(id))
+            } else {
+                None
+            }
+        })
+    }
+
+    /// The bio that this process queued last, if it is the one that the event is about.
+    fn take_queued(&mut self, event: &Event, op: Op) -> (Bio, Expected) {
+        match self.queued.remove(&event.process) {
+            Some((bio, expected)) if bio.start == event.start => (bio, expected),
+            _ => (self.bio(event, op), Expected::New),
+        }
+    }
+
+    fn allocated(&mut self, now: Time, event: &Event, op: Op) {
+        let (bio, expected) = self.take_queued(event, op);
+        if expected != Expected::New {
+            self.report.merge_mismatches += 1;
+        }
+        let bio = Bio {
+            length: event.length,
+            ..bio
+        };
+        let id = self.requests.add(Request::new(&bio, now));
+        self.scheduler.prepare(now, &self.requests, id);
+        self.allocated.entry(event.process).or_default().push(id);
+    }
+
+    fn merged(&mut self, now: Time, event: &Event, op: Op) {
+        let (bio, expected) = self.take_queued(event, op);
+        let back = event.action == Action::BackMerged;
+        let fits_kind = |merge: Merge| matches!(merge, Merge::Back(_)) == back;
+        if let Some(merge) = self.plug_partner(&bio).filter(|&merge| fits_kind(merge)) {
+            let (Merge::Back(id) | Merge::Front(id)) = merge;
+            let request = &mut self.requests[id];
+            request.length += bio.length;
+            if !back {
+                request.start = bio.start;
+            }
+            request.priority = request.priority.min(bio.priority);
+            return;
+        }
+        let merge = match expected {
+            Expected::Queue(merge) if fits_kind(merge) => Some(merge),
+            _ => {
+                self.report.merge_mismatches += 1;
+                self.touching(&bio, back)
+            }
+        };
+        if let Some(merge) = merge {
+            let Follower {
+                merger,
+                requests,
+                scheduler,
+                ..
+            } = self;
+            merger.merge(now, requests, scheduler.as_mut(), merge, &bio);
+        }
+    }
+
+    /// A request in the scheduler that the recording may have merged the bio with.
+    fn touching(&self, bio: &Bio, back: bool) -> Option<Merge> {
+        let mut alike = self
+            .merger
+            .all()
+            .filter(|&id| self.requests[id].op == bio.op);
+        if back {
+            alike
+                .find(|&id| self.requests[id].end() == bio.start)
+                .map(Merge::Back)
+        } else {
+            alike
+                .find(|&id| self.requests[id].start == bio.end())
+                .map(Merge::Front)
+        }
+    }
+
+    // ---- requests ------------------------------------------------------------------------
+
+    /// True if the queue is run now.
+    fn inserted(&mut self, now: Time, event: &Event, op: Op) -> bool {
+        let from_plug = self.plugged.contains(&event.process);
+        let held = self.allocated.entry(event.process).or_default();
+        let place = held
+            .iter()
+            .position(|&id| self.requests[id].start == event.start);
+        let id = if let Some(place) = place {
+            held.remove(place)
+        } else {
+            // Its allocation was not seen.
+            self.report.unexplained += 1;
+            let id = self.requests.add(Request::new(&self.bio(event, op), now));
+            self.scheduler.prepare(now, &self.requests, id);
+            id
+        };
+        self.requests[id].length = event.length;
+        let Follower {
+            merger,
+            requests,
+            scheduler,
+            ..
+        } = self;
+        let mut absorbed = Vec::new();
+        let at_once = merger.insert(
+            now,
+            requests,
+            scheduler.as_mut(),
+            id,
+            from_plug,
+            &mut absorbed,
+        );
+        at_once || !from_plug
+    }
+
+    fn issued(&mut self, now: Time, event: &Event, op: Op) {
+        self.outstanding += 1;
+        self.report.decisions += 1;
+        let recorded = self
+            .merger
+            .covering(&self.requests, op, event.start, event.length);
+        let recorded = recorded.or_else(|| {
+            let starting = |&id: &RequestId| {
+                self.requests[id].start == event.start && self.requests[id].op == op
+            };
+            self.merger.all().find(starting)
+        });
+        let before = self.scheduler.duplicate();
+        let ours = self.scheduler.dispatch(now, &self.requests);
+        let same = |id: RequestId| {
+            let request = &self.requests[id];
+            request.op == op && request.start == event.start && request.length == event.length
+        };
+        let agreed = ours.is_some_and(same);
+        if agreed {
+            self.report.agreed += 1;
+        } else {
+            self.scheduler = before;
+            self.disagree(now, event, ours);
+        }
+        let Some(id) = recorded.filter(|_| !agreed).or(ours.filter(|_| agreed)) else {
+            self.report.unexplained += 1;
+            return;
+        };
+        if !agreed {
+            self.scheduler.dispatch_recorded(now, &self.requests, id);
+        }
+        self.merger.dispatched(&self.requests, id);
+        self.scheduler.activate(now, &self.requests, id);
+        self.issued.push(id);
+    }
+
+    fn disagree(&mut self, now: Time, event: &Event, ours: Option<RequestId>) {
+        if self.report.first_disagreements.len() >= KEPT {
+            return;
+        }
+        let describe = |start: Sector, length: Sectors, write: bool, process: ProcessId| {
+            let kind = if write { "write" } else { "read" };
+            let (start, length) = (start.as_u64(), length.as_u64());
+            format!("{kind} {start} + {length} of process {}", process.0)
+        };
+        let owner = self
+            .merger
+            .all()
+            .find(|&id| self.requests[id].start == event.start);
+        let owner = owner.map_or(event.process, |id| self.requests[id].process);
+        let write = event.op.is_some_and(Op::is_write);
+        let disagreement = Disagreement {
+            time_us: self.reader.recorded_micros(now),
+            recorded: describe(event.start, event.length, write, owner),
+            ours: ours.map_or("nothing yet".to_owned(), |id| {
+                let request = &self.requests[id];
+                describe(
+                    request.start,
+                    request.length,
+                    request.op.is_write(),
+                    request.process,
+                )
+            }),
+            why: self.scheduler.explain(now),
+        };
+        self.report.first_disagreements.push(disagreement);
+    }
+
+    fn completed(&mut self, now: Time, event: &Event, op: Option<Op>) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        if op.is_none() {
+            return;
+        }
+        let at = self
+            .issued
+            .iter()
+            .position(|&id| self.requests[id].start == event.start);
+        let Some(at) = at else {
+            self.report.unexplained += 1;
+            return;
+        };
+        let id = self.issued.remove(at);
+        self.scheduler.completed(now, &self.requests, id);
+        self.requests.remove(id);
+    }
+}

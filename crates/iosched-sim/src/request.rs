@@ -1,0 +1,202 @@
+//! What is submitted (a bio), and what stands in a queue (a request).
+//!
+//! Follows Linux 4.19's single-queue block layer: which operations are synchronous, which merge,
+//! what an I/O priority is.
+
+use crate::units::{Sector, Sectors, Time};
+
+/// What a bio or a request does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Gives sectors back.
+    Discard,
+}
+
+impl Op {
+    /// The data direction as queues count it: discards go with writes.
+    pub fn is_write(self) -> bool {
+        !matches!(self, Op::Read)
+    }
+}
+
+/// Who submitted: a process with its own I/O context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ProcessId(pub u32);
+
+/// Scheduling class of an I/O priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum PriorityClass {
+    /// Real time: before all others.
+    RealTime,
+    /// Best effort: what everyone is in.
+    #[default]
+    BestEffort,
+    /// Idle: when nobody else wants the disk.
+    Idle,
+}
+
+/// An I/O priority as `ionice` sets it. `None` class is best effort at the level that the nice value
+/// gives, which the caller works out ([`IoPriority::default`] is nice 0).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IoPriority {
+    /// The class.
+    pub class: PriorityClass,
+    /// 0 (first) to 7 (last) within the class.
+    pub level: u8,
+}
+
+impl Default for IoPriority {
+    fn default() -> IoPriority {
+        IoPriority {
+            class: PriorityClass::BestEffort,
+            level: 4,
+        }
+    }
+}
+
+/// One submission, before merging.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bio {
+    /// What it does.
+    pub op: Op,
+    /// First sector.
+    pub start: Sector,
+    /// How many sectors.
+    pub length: Sectors,
+    /// Someone waits for it: reads, and writes with the flag (direct I/O, fsync).
+    pub sync: bool,
+    /// A synchronous write after which no other is to be waited for (fsync's, not direct I/O's).
+    pub noidle: bool,
+    /// Metadata or otherwise urgent (`REQ_PRIO`).
+    pub prio: bool,
+    /// Who submits.
+    pub process: ProcessId,
+    /// With which priority.
+    pub priority: IoPriority,
+}
+
+impl Bio {
+    /// The position after the last sector.
+    pub fn end(&self) -> Sector {
+        self.start + self.length
+    }
+}
+
+/// What stands in a scheduler's queue: one or more bios that are contiguous on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the kernel's flags, one by one"
+)]
+pub struct Request {
+    /// What it does.
+    pub op: Op,
+    /// First sector.
+    pub start: Sector,
+    /// How many sectors.
+    pub length: Sectors,
+    /// Someone waits for it.
+    pub sync: bool,
+    /// See [`Bio::noidle`].
+    pub noidle: bool,
+    /// See [`Bio::prio`].
+    pub prio: bool,
+    /// Who opened it.
+    pub process: ProcessId,
+    /// The best priority of its bios.
+    pub priority: IoPriority,
+    /// When it was allocated (the earliest of those merged).
+    pub allocated: Time,
+    /// Reached a size limit: takes no more.
+    pub unmergeable: bool,
+}
+
+impl Request {
+    /// A request that holds this bio.
+    pub fn new(bio: &Bio, now: Time) -> Request {
+        Request {
+            op: bio.op,
+            start: bio.start,
+            length: bio.length,
+            sync: bio.sync,
+            noidle: bio.noidle,
+            prio: bio.prio,
+            process: bio.process,
+            priority: bio.priority,
+            allocated: now,
+            unmergeable: false,
+        }
+    }
+
+    /// The position after the last sector.
+    pub fn end(&self) -> Sector {
+        self.start + self.length
+    }
+}
+
+/// Names a request in [`Requests`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(u32);
+
+impl RequestId {
+    /// Its place in tables that run beside [`Requests`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// All requests that exist, from allocation to completion. Places are used again.
+#[derive(Debug, Clone, Default)]
+pub struct Requests {
+    slots: Vec<Option<Request>>,
+    free: Vec<RequestId>,
+}
+
+impl Requests {
+    /// Adds a request.
+    pub fn add(&mut self, request: Request) -> RequestId {
+        if let Some(id) = self.free.pop() {
+            self.slots[id.index()] = Some(request);
+            return id;
+        }
+        let id = RequestId(u32::try_from(self.slots.len()).expect("less than 2^32 requests"));
+        self.slots.push(Some(request));
+        id
+    }
+
+    /// Frees a request's place.
+    pub fn remove(&mut self, id: RequestId) -> Request {
+        let request = self.slots[id.index()]
+            .take()
+            .expect("a request is freed once");
+        self.free.push(id);
+        request
+    }
+
+    /// How many exist.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl std::ops::Index<RequestId> for Requests {
+    type Output = Request;
+    fn index(&self, id: RequestId) -> &Request {
+        self.slots[id.index()].as_ref().expect("the request exists")
+    }
+}
+
+impl std::ops::IndexMut<RequestId> for Requests {
+    fn index_mut(&mut self, id: RequestId) -> &mut Request {
+        self.slots[id.index()].as_mut().expect("the request exists")
+    }
+}

@@ -1,0 +1,77 @@
+//! noop: first come, first served, with merging.
+//!
+//! Follows `block/noop-iosched.c` (Linux 4.19). The kernel sorts lightly against requests that still
+//! stand in the dispatch list; as that list takes the next request only when it is empty, there is
+//! nothing to sort against, and it is left out.
+
+use super::{Scheduler, SchedulerInfo};
+use crate::list::{Links, List};
+use crate::request::{RequestId, Requests};
+use crate::units::Time;
+
+/// How it is listed.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "noop",
+    summary: "first come, first served, with merging",
+    tunables: &[],
+    initial: &[],
+    uses_ticks: false,
+};
+
+/// See the [module's page](self).
+#[derive(Debug, Clone, Default)]
+pub struct Noop {
+    fifo: List,
+    links: Links,
+}
+
+impl Scheduler for Noop {
+    fn name(&self) -> &'static str {
+        "noop"
+    }
+
+    fn insert(&mut self, _now: Time, _requests: &Requests, id: RequestId) -> bool {
+        self.fifo.push_back(&mut self.links, id);
+        false
+    }
+
+    fn dispatch(&mut self, _now: Time, _requests: &Requests) -> Option<RequestId> {
+        let id = self.fifo.first()?;
+        self.fifo.remove(&mut self.links, id);
+        Some(id)
+    }
+
+    fn dispatch_recorded(&mut self, _now: Time, _requests: &Requests, id: RequestId) {
+        self.fifo.remove(&mut self.links, id);
+    }
+
+    fn former(&self, _requests: &Requests, id: RequestId) -> Option<RequestId> {
+        self.links.previous(id)
+    }
+
+    fn latter(&self, _requests: &Requests, id: RequestId) -> Option<RequestId> {
+        self.links.next(id)
+    }
+
+    fn requests_merged(
+        &mut self,
+        _now: Time,
+        _requests: &Requests,
+        _survivor: RequestId,
+        victim: RequestId,
+    ) {
+        self.fifo.remove(&mut self.links, victim);
+    }
+
+    fn has_work(&self) -> bool {
+        self.fifo.first().is_some()
+    }
+
+    fn explain(&self, _now: Time) -> String {
+        "takes the oldest request".to_owned()
+    }
+
+    fn duplicate(&self) -> Box<dyn Scheduler> {
+        Box::new(self.clone())
+    }
+}

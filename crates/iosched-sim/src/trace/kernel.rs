@@ -1,0 +1,434 @@
+//! Recordings of a kernel's scheduler: one event per line, as blktrace names them.
+//!
+//! `time_us action rwbs sector nsectors pid comm owner`, separated by blanks; times in microseconds
+//! with decimals, from the first bio, negative before it. Lines that begin with `#` describe the
+//! workers (`# worker pid=… ioprio=class/level buf=0|1 …`), say when a process ended as the scheduler
+//! sees it (`# exit pid=… time_us=…`), or are for people. Left out: columns after the eighth.
+
+use crate::request::{IoPriority, Op, PriorityClass, ProcessId};
+use crate::units::{Nanos, Sector, Sectors, Time};
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Q: a bio was queued.
+    Queued,
+    /// G: a request was allocated.
+    Allocated,
+    /// P: a process holds its requests back.
+    Plugged,
+    /// U, UT: and lets them go.
+    Unplugged,
+    /// I: a request entered the scheduler.
+    Inserted,
+    /// M: a bio continued a request.
+    BackMerged,
+    /// F: a bio was put before a request.
+    FrontMerged,
+    /// D: the driver took a request.
+    Issued,
+    /// C: the disk was done.
+    Completed,
+    /// Anything else (X, RM, …).
+    Other,
+}
+
+/// One event of a recording.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// When. Recordings begin some time after their clock, see [`Reader::new`].
+    pub time: Time,
+    /// What.
+    pub action: Action,
+    /// What the request does; `None` for commands that do not pass the scheduler.
+    pub op: Option<Op>,
+    /// Someone waits for it.
+    pub sync: bool,
+    /// Metadata.
+    pub meta: bool,
+    /// First sector.
+    pub start: Sector,
+    /// How many sectors.
+    pub length: Sectors,
+    /// The process in whose context it happened.
+    pub process: ProcessId,
+    /// Its name.
+    pub comm: String,
+}
+
+/// What a `#` line says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remark {
+    /// A worker of the recorded load.
+    Worker {
+        /// Its process.
+        process: ProcessId,
+        /// Its priority.
+        priority: IoPriority,
+        /// Its writes go through the page cache.
+        buffered: bool,
+    },
+    /// A process ended.
+    Exit {
+        /// Which.
+        process: ProcessId,
+        /// When.
+        time: Time,
+    },
+    /// For people.
+    Other,
+}
+
+/// A line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    /// An event.
+    Event(Event),
+    /// Something said about the recording.
+    Remark(Remark),
+}
+
+/// Why a line cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TraceError {
+    /// Too few columns.
+    #[error(
+        "line {line}: {columns} columns where at least 6 are needed (time action rwbs sector nsectors pid)"
+    )]
+    TooShort {
+        /// Number of the line, from 1.
+        line: u64,
+        /// How many there are.
+        columns: usize,
+    },
+    /// A column is not what it should be.
+    #[error("line {line}: {what} `{text}` is no {expected}")]
+    BadColumn {
+        /// Number of the line, from 1.
+        line: u64,
+        /// Which column.
+        what: &'static str,
+        /// What stands there.
+        text: String,
+        /// What should.
+        expected: &'static str,
+    },
+    /// Time ran backwards.
+    #[error("line {line}: its time is before that of the line before")]
+    Backwards {
+        /// Number of the line, from 1.
+        line: u64,
+    },
+}
+
+/// Reads lines one after the other.
+#[derive(Debug, Clone)]
+pub struct Reader {
+    /// Where the recording's time zero lies on our clock.
+    zero: Nanos,
+    line: u64,
+    last: Time,
+}
+
+impl Default for Reader {
+    fn default() -> Reader {
+        Reader::new(Nanos::from_secs(1000))
+    }
+}
+
+impl Reader {
+    /// A reader that puts the recording's time zero at `zero` on our clock, so that what happened
+    /// before it has a time too.
+    pub fn new(zero: Nanos) -> Reader {
+        Reader {
+            zero,
+            line: 0,
+            last: Time::ZERO,
+        }
+    }
+
+    /// Lines read.
+    pub fn lines(&self) -> u64 {
+        self.line
+    }
+
+    /// Our time in the recording's microseconds.
+    pub fn recorded_micros(&self, time: Time) -> f64 {
+        (time.as_nanos() as f64 - self.zero.as_nanos() as f64) / 1e3
+    }
+
+    /// The event or remark of the next line; `None` for an empty one.
+    pub fn read(&mut self, text: &str) -> Result<Option<Line>, TraceError> {
+        self.line += 1;
+        let text = text.trim_end();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if let Some(remark) = text.strip_prefix('#') {
+            return self.remark(remark).map(|remark| Some(Line::Remark(remark)));
+        }
+        let event = self.event(text)?;
+        if event.time < self.last {
+            return Err(TraceError::Backwards { line: self.line });
+        }
+        self.last = event.time;
+        Ok(Some(Line::Event(event)))
+    }
+
+    fn bad(&self, what: &'static str, text: &str, expected: &'static str) -> TraceError {
+        let text = text.chars().take(40).collect();
+        TraceError::BadColumn {
+            line: self.line,
+            what,
+            text,
+            expected,
+        }
+    }
+
+    /// Microseconds with decimals, exactly.
+    fn time(&self, text: &str) -> Result<Time, TraceError> {
+        let bad = || self.bad("time", text, "number of microseconds");
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (micros, decimals) = digits.split_once('.').unwrap_or((digits, ""));
+        let number = |text: &str| -> Option<u64> {
+            text.bytes()
+                .all(|byte| byte.is_ascii_digit())
+                .then(|| text.parse().ok())
+                .flatten()
+        };
+        let decimals = decimals.get(..decimals.len().min(3)).ok_or_else(bad)?;
+        let micros = number(micros).ok_or_else(bad)?;
+        let mut nanos = if decimals.is_empty() {
+            0
+        } else {
+            number(decimals).ok_or_else(bad)?
+        };
+        for _ in decimals.len()..3 {
+            nanos *= 10;
+        }
+        let total = micros
+            .checked_mul(1000)
+            .and_then(|total| total.checked_add(nanos));
+        let total = total.ok_or_else(bad)?;
+        let zero = self.zero.as_nanos();
+        let time = if negative {
+            zero.checked_sub(total)
+        } else {
+            zero.checked_add(total)
+        };
+        time.map(Time::from_nanos).ok_or_else(bad)
+    }
+
+    fn event(&self, text: &str) -> Result<Event, TraceError> {
+        let mut columns = text.split_ascii_whitespace();
+        let mut found = [""; 6];
+        for (index, place) in found.iter_mut().enumerate() {
+            *place = columns.next().ok_or(TraceError::TooShort {
+                line: self.line,
+                columns: index,
+            })?;
+        }
+        let [time, action, rwbs, sector, length, pid] = found;
+        let number = |what, text: &str| -> Result<u64, TraceError> {
+            match text {
+                "-" => Ok(0),
+                text => text.parse().map_err(|_| self.bad(what, text, "number")),
+            }
+        };
+        let op = match rwbs.trim_start_matches('F').bytes().next() {
+            Some(b'R') => Some(Op::Read),
+            Some(b'W') => Some(Op::Write),
+            Some(b'D') => Some(Op::Discard),
+            Some(b'N') | None => None,
+            Some(_) => return Err(self.bad("rwbs", rwbs, "kind of request")),
+        };
+        let start = number("sector", sector)?;
+        let length = number("nsectors", length)?;
+        if start
+            .checked_add(length)
+            .is_none_or(|end| end > u64::MAX / 1024)
+        {
+            return Err(self.bad("sector", sector, "position on a disk"));
+        }
+        let process = pid.parse().map_err(|_| self.bad("pid", pid, "process"))?;
+        let after_op = rwbs.get(1..).unwrap_or("");
+        Ok(Event {
+            time: self.time(time)?,
+            action: match action {
+                "Q" => Action::Queued,
+                "G" => Action::Allocated,
+                "P" => Action::Plugged,
+                "U" | "UT" => Action::Unplugged,
+                "I" => Action::Inserted,
+                "M" => Action::BackMerged,
+                "F" => Action::FrontMerged,
+                "D" => Action::Issued,
+                "C" => Action::Completed,
+                _ => Action::Other,
+            },
+            sync: op == Some(Op::Read) || after_op.contains(['S', 'F']),
+            meta: after_op.contains('M'),
+            op,
+            start: Sector::new(start),
+            length: Sectors::new(length),
+            process: ProcessId(process),
+            comm: columns.next().unwrap_or("-").to_owned(),
+        })
+    }
+
+    fn remark(&self, text: &str) -> Result<Remark, TraceError> {
+        let mut words = text.split_ascii_whitespace();
+        let kind = words.next().unwrap_or("");
+        let field = |name: &str| {
+            text.split_ascii_whitespace()
+                .filter_map(|word| word.split_once('='))
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value)
+        };
+        let process = || -> Result<ProcessId, TraceError> {
+            let pid = field("pid").unwrap_or("");
+            pid.parse()
+                .map(ProcessId)
+                .map_err(|_| self.bad("pid", pid, "process"))
+        };
+        Ok(match kind {
+            "worker" => Remark::Worker {
+                process: process()?,
+                priority: field("ioprio").map_or(Ok(IoPriority::default()), |text| {
+                    priority(text).ok_or_else(|| self.bad("ioprio", text, "priority"))
+                })?,
+                buffered: field("buf").is_some_and(|buffered| buffered != "0"),
+            },
+            "exit" => {
+                let time = field("time_us").unwrap_or("");
+                Remark::Exit {
+                    process: process()?,
+                    time: self.time(time)?,
+                }
+            }
+            _ => Remark::Other,
+        })
+    }
+}
+
+/// `class/level`; class 0 takes its level from the nice value, which is 0 here.
+fn priority(text: &str) -> Option<IoPriority> {
+    let (class, level) = text.split_once('/')?;
+    let level = level.parse().ok().filter(|&level| level < 8)?;
+    Some(match class {
+        "0" => IoPriority::default(),
+        "1" => IoPriority {
+            class: PriorityClass::RealTime,
+            level,
+        },
+        "2" => IoPriority {
+            class: PriorityClass::BestEffort,
+            level,
+        },
+        "3" => IoPriority {
+            class: PriorityClass::Idle,
+            level: 7,
+        },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_read_to_the_nanosecond() {
+        let mut reader = Reader::new(Nanos::from_secs(1));
+        let line = reader.read("117.927 I WS 2135184 8 257 rw rw").unwrap();
+        let Some(Line::Event(event)) = line else {
+            panic!("{line:?}")
+        };
+        assert_eq!(event.time, Time::from_nanos(1_000_117_927));
+        assert_eq!(
+            (event.action, event.op, event.sync),
+            (Action::Inserted, Some(Op::Write), true)
+        );
+        assert_eq!(
+            (event.start, event.length),
+            (Sector::new(2_135_184), Sectors::new(8))
+        );
+        assert_eq!((event.process, event.comm.as_str()), (ProcessId(257), "rw"));
+        let early = Reader::new(Nanos::from_secs(1)).read("-50448.1 G N - 0 20 kworker/0:1 -");
+        let Some(Line::Event(early)) = early.unwrap() else {
+            panic!()
+        };
+        assert_eq!(early.time, Time::from_nanos(1_000_000_000 - 50_448_100));
+        assert_eq!(early.op, None);
+    }
+
+    #[test]
+    fn remarks_name_workers_and_exits() {
+        let mut reader = Reader::new(Nanos::ZERO);
+        let worker = reader
+            .read("# worker name=be0 pid=288 op=r ioprio=2/0 buf=1 | x=1")
+            .unwrap();
+        let priority = IoPriority {
+            class: PriorityClass::BestEffort,
+            level: 0,
+        };
+        let process = ProcessId(288);
+        let expected = Remark::Worker {
+            process,
+            priority,
+            buffered: true,
+        };
+        assert_eq!(worker, Some(Line::Remark(expected)));
+        let exit = reader
+            .read("# exit pid=230 time_us=3000840.740 (end)")
+            .unwrap();
+        let time = Time::from_nanos(3_000_840_740);
+        let expected = Remark::Exit {
+            process: ProcessId(230),
+            time,
+        };
+        assert_eq!(exit, Some(Line::Remark(expected)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_with_its_line() {
+        let mut reader = Reader::default();
+        assert_eq!(reader.read("").unwrap(), None);
+        let error = |reader: &mut Reader, text: &str| reader.read(text).unwrap_err().to_string();
+        assert_eq!(
+            error(&mut reader, "1.0 Q R"),
+            "line 2: 3 columns where at least 6 are needed (time action rwbs sector nsectors pid)"
+        );
+        let message = error(&mut reader, "x Q R 1 8 1 a a");
+        assert_eq!(message, "line 3: time `x` is no number of microseconds");
+        assert_eq!(
+            error(&mut reader, "1 Q R -8 8 1"),
+            "line 4: sector `-8` is no number"
+        );
+        reader.read("2 Q R 8 8 1").unwrap();
+        let message = error(&mut reader, "1 Q R 8 8 1");
+        assert_eq!(
+            message,
+            "line 6: its time is before that of the line before"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in ".{0,80}") {
+            let _ = Reader::default().read(&text);
+        }
+
+        #[test]
+        fn no_columns_make_the_reader_panic(
+            columns in prop::collection::vec("[-0-9.QGIDCRWSN#=/]{0,25}", 0..9)
+        ) {
+            let _ = Reader::default().read(&columns.join(" "));
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Text files line by line; gzip is recognised by its first bytes. Memory does not grow with the
+//! file, nor with a line: one longer than 64 KiB is an error.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::failure::{Failure, exit};
+
+/// Longest line that a text of ours has.
+const LONGEST_LINE: u64 = 64 << 10;
+
+/// Why a text file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be opened.
+    #[error("cannot open {}: {source}", path.display())]
+    Open {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Reading failed, or the compressed data are damaged.
+    #[error("cannot read {} after line {line}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Lines read before.
+        line: u64,
+        /// What the system or the decompressor said.
+        source: io::Error,
+    },
+    /// It is no text of the kind that we read.
+    #[error("{}, line {line}: {what}", path.display())]
+    NotText {
+        /// Which file.
+        path: PathBuf,
+        /// Number of the line.
+        line: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+impl Failure for FileError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            FileError::NotText { what, .. } if what.contains("Zstandard") => {
+                Some("decompress it first: `zstd -d FILE`".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            FileError::Open { .. } => exit::NO_SUCH_DEVICE,
+            FileError::Read { .. } => exit::FAILURE,
+            FileError::NotText { .. } => exit::USAGE,
+        }
+    }
+}
+
+/// Lines of a file.
+pub struct Lines {
+    path: PathBuf,
+    reader: Box<dyn BufRead>,
+    buffer: Vec<u8>,
+    line: u64,
+}
+
+impl Lines {
+    /// Opens a file.
+    pub fn open(path: &Path) -> Result<Lines, FileError> {
+        let failed = |source| FileError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::open(path).map_err(failed)?;
+        let mut reader = BufReader::with_capacity(1 << 16, file);
+        let head = reader.fill_buf().map_err(failed)?;
+        let gzip = head.starts_with(&[0x1f, 0x8b]);
+        if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            let what = "this is Zstandard data, which is not read";
+            return Err(FileError::NotText {
+                path: path.to_owned(),
+                line: 1,
+                what,
+            });
+        }
+        let reader: Box<dyn BufRead> = if gzip {
+            Box::new(BufReader::with_capacity(
+                1 << 16,
+                MultiGzDecoder::new(reader),
+            ))
+        } else {
+            Box::new(reader)
+        };
+        Ok(Lines {
+            path: path.to_owned(),
+            reader,
+            buffer: Vec::new(),
+            line: 0,
+        })
+    }
+
+    /// Which file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The next line without its end; `None` after the last.
+    pub fn next_line(&mut self) -> Result<Option<&str>, FileError> {
+        self.buffer.clear();
+        let mut limited = self.reader.by_ref().take(LONGEST_LINE);
+        let read = limited.read_until(b'\n', &mut self.buffer);
+        let read = read.map_err(|source| FileError::Read {
+            path: self.path.clone(),
+            line: self.line,
+            source,
+        })?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.line += 1;
+        let not_text = |what| FileError::NotText {
+            path: self.path.clone(),
+            line: self.line,
+            what,
+        };
+        if read as u64 == LONGEST_LINE {
+            return Err(not_text("longer than 64 KiB: this is no trace"));
+        }
+        let text = std::str::from_utf8(&self.buffer).map_err(|_| not_text("no UTF-8 text"))?;
+        Ok(Some(text.trim_end_matches(['\n', '\r'])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn read_all(path: &Path) -> Result<Vec<String>, FileError> {
+        let mut lines = Lines::open(path)?;
+        let mut all = Vec::new();
+        while let Some(line) = lines.next_line()? {
+            all.push(line.to_owned());
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn plain_and_compressed_files_read_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let (plain, packed) = (dir.path().join("a"), dir.path().join("b"));
+        std::fs::write(&plain, "one\ntwo\r\n\nlast").unwrap();
+        let mut encoder = GzEncoder::new(File::create(&packed).unwrap(), Compression::fast());
+        encoder.write_all(b"one\ntwo\r\n\nlast").unwrap();
+        encoder.finish().unwrap();
+        assert_eq!(read_all(&plain).unwrap(), ["one", "two", "", "last"]);
+        assert_eq!(read_all(&packed).unwrap(), ["one", "two", "", "last"]);
+    }
+
+    #[test]
+    fn damage_is_an_error_with_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t");
+        std::fs::write(&path, [b"ok\n".to_vec(), vec![b'x'; 70_000]].concat()).unwrap();
+        let message = read_all(&path).unwrap_err().to_string();
+        assert!(
+            message.ends_with("t, line 2: longer than 64 KiB: this is no trace"),
+            "{message}"
+        );
+        std::fs::write(&path, b"\x1f\x8b\x08 this is not gzip").unwrap();
+        let message = read_all(&path).unwrap_err().to_string();
+        assert!(message.contains("after line 0"), "{message}");
+        std::fs::write(&path, b"\x28\xb5\x2f\xfd....").unwrap();
+        assert!(
+            read_all(&path)
+                .unwrap_err()
+                .hint()
+                .unwrap()
+                .contains("zstd -d")
+        );
+        let missing = read_all(&dir.path().join("none")).unwrap_err();
+        assert_eq!(missing.exit_code(), exit::NO_SUCH_DEVICE);
+    }
+}

@@ -1,0 +1,247 @@
+//! A simulated scheduler with its settings: what the command line says, over what a recording's file
+//! of tunables says, over the kernel's defaults.
+
+use std::path::{Path, PathBuf};
+
+use iosched_sim::elevator::MergeLimits;
+use iosched_sim::scheduler::{self, Kernel, SchedulerError, SchedulerSpec, Settings};
+use iosched_sim::units::Bytes;
+
+use super::file::{FileError, Lines};
+use crate::failure::{Failure, exit};
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The scheduler, a tunable or a value.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+    /// The file of tunables cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A value in the file of tunables is no number.
+    #[error("{}: {name} is `{value}`, which is no number", path.display())]
+    Value {
+        /// Which file.
+        path: PathBuf,
+        /// Which tunable.
+        name: String,
+        /// What stands there.
+        value: String,
+    },
+    /// HZ of a kernel that nobody builds.
+    #[error("a kernel cannot have {hz} ticks per second: it has 100, 250, 300 or 1000")]
+    Hz {
+        /// What was asked for.
+        hz: u32,
+    },
+}
+
+impl Failure for SettingsError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SettingsError::File(file) => file.hint(),
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            SettingsError::Scheduler(error) => match error {
+                SchedulerError::Unknown { .. } => exit::NOT_OFFERED,
+                SchedulerError::Syntax { .. } => exit::USAGE,
+                _ => exit::BAD_TUNABLE,
+            },
+            SettingsError::File(file) => file.exit_code(),
+            SettingsError::Value { .. } | SettingsError::Hz { .. } => exit::USAGE,
+        }
+    }
+}
+
+/// What is wanted.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// `name[:tunable=value,…]`.
+    pub scheduler: String,
+    /// A file of lines `path: value`, as `tunables.txt` beside recordings.
+    pub tunables: Option<PathBuf>,
+    /// Ticks per second, if not 1000.
+    pub hz: Option<u32>,
+    /// The device is not rotational, whatever the file says.
+    pub non_rotational: bool,
+    /// Commands that the device takes, whatever the file says.
+    pub queue_depth: Option<usize>,
+    /// State that the scheduler begins with: `name=value,…`.
+    pub initial: Option<String>,
+}
+
+/// Settings, checked: a scheduler can be made from them as often as needed.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    /// The scheduler with all that is set.
+    pub spec: SchedulerSpec,
+    /// HZ and rotational.
+    pub kernel: Kernel,
+    /// State to begin with.
+    pub initial: Settings,
+    /// Limits of merging.
+    pub limits: MergeLimits,
+    /// Commands that the device takes.
+    pub queue_depth: usize,
+}
+
+impl Checked {
+    /// Looks at everything that is wanted.
+    pub fn new(wanted: &Wanted) -> Result<Checked, SettingsError> {
+        let mut spec = SchedulerSpec::parse(&wanted.scheduler)?;
+        let info = scheduler::info(&spec.name)?;
+        let mut kernel = Kernel::default();
+        let mut limits = MergeLimits::default();
+        let mut queue_depth = 1;
+        if let Some(path) = &wanted.tunables {
+            let file = QueueFile::read(path)?;
+            if let Some(kib) = file.number("queue/max_sectors_kb")? {
+                limits.max_sectors = Bytes::from_kib(kib.unsigned_abs().max(4)).to_sectors();
+            }
+            if let Some(rotational) = file.number("queue/rotational")? {
+                kernel.rotational = rotational != 0;
+            }
+            if let Some(depth) = file.number("device/queue_depth")? {
+                queue_depth = usize::try_from(depth).unwrap_or(1).max(1);
+            }
+            let mut from_file = Vec::new();
+            for tunable in info.tunables {
+                let overridden = spec.tunables.iter().any(|(name, _)| {
+                    name.trim_end_matches("_us") == tunable.name.trim_end_matches("_us")
+                });
+                if let Some(value) = file.number(&format!("iosched/{}", tunable.name))?
+                    && !overridden
+                {
+                    from_file.push((tunable.name.to_owned(), value));
+                }
+            }
+            spec.tunables.splice(0..0, from_file);
+        }
+        if wanted.non_rotational {
+            kernel.rotational = false;
+        }
+        if let Some(hz) = wanted.hz {
+            if ![100, 250, 300, 1000].contains(&hz) {
+                return Err(SettingsError::Hz { hz });
+            }
+            kernel.hz = hz;
+        }
+        let initial = scheduler::parse_settings(wanted.initial.as_deref().unwrap_or(""))?;
+        scheduler::build(&spec, &kernel, &initial)?; // tells what is wrong, if anything
+        let queue_depth = wanted.queue_depth.unwrap_or(queue_depth).max(1);
+        Ok(Checked {
+            spec,
+            kernel,
+            initial,
+            limits,
+            queue_depth,
+        })
+    }
+
+    /// A fresh scheduler.
+    pub fn build(&self) -> Box<dyn scheduler::Scheduler> {
+        let built = scheduler::build(&self.spec, &self.kernel, &self.initial);
+        built.expect("checked when the settings were")
+    }
+}
+
+/// The lines `path: value` of a recording's file.
+#[derive(Debug)]
+struct QueueFile {
+    path: PathBuf,
+    values: Vec<(String, String)>,
+}
+
+impl QueueFile {
+    fn read(path: &Path) -> Result<QueueFile, FileError> {
+        let mut lines = Lines::open(path)?;
+        let mut values = Vec::new();
+        while let Some(line) = lines.next_line()? {
+            if let Some((name, value)) = line.split_once(':') {
+                values.push((name.trim().to_owned(), value.trim().to_owned()));
+            }
+        }
+        Ok(QueueFile {
+            path: path.to_owned(),
+            values,
+        })
+    }
+
+    /// The value of the line whose path ends like this.
+    fn number(&self, name: &str) -> Result<Option<i64>, SettingsError> {
+        let ends = |path: &str| path == name || path.ends_with(&format!("/{name}"));
+        let Some((_, value)) = self.values.iter().find(|(path, _)| ends(path)) else {
+            return Ok(None);
+        };
+        let failed = |_| SettingsError::Value {
+            path: self.path.clone(),
+            name: name.to_owned(),
+            value: value.clone(),
+        };
+        value.parse().map(Some).map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(scheduler: &str) -> Wanted {
+        Wanted {
+            scheduler: scheduler.to_owned(),
+            ..Wanted::default()
+        }
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_file_and_the_file_before_the_defaults() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tunables.txt");
+        let text = "/sys/block/sda/queue/max_sectors_kb: 512\n/sys/block/sda/queue/rotational: 0\n\
+                    /sys/block/sda/queue/iosched/slice_idle: 5\n\
+                    /sys/block/sda/queue/iosched/slice_idle_us: 5000\n\
+                    /sys/block/sda/queue/iosched/quantum: 4\ndevice/queue_depth: 4\n";
+        std::fs::write(&path, text).unwrap();
+        let with_file = Wanted {
+            tunables: Some(path),
+            ..wanted("cfq:slice_idle=3")
+        };
+        let checked = Checked::new(&with_file).unwrap();
+        let tunables = [("quantum".to_owned(), 4), ("slice_idle".to_owned(), 3)];
+        assert_eq!(checked.spec.tunables, tunables);
+        assert_eq!(checked.queue_depth, 4);
+        assert!(!checked.kernel.rotational);
+        assert_eq!(checked.limits.max_sectors.as_u64(), 1024);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let message = |scheduler: &str| Checked::new(&wanted(scheduler)).unwrap_err().to_string();
+        assert_eq!(
+            message("bfg"),
+            "no scheduler is called `bfg` here; there are: noop, deadline, cfq"
+        );
+        assert_eq!(message("noop:x=1"), "noop has no tunable `x`; it has: none");
+        assert_eq!(
+            message("deadline:front_merges=2"),
+            "deadline: front_merges cannot be 2: it can be 0 to 1"
+        );
+        let text = "`fifo_batch` is not of the form tunable=value with a whole number";
+        assert_eq!(message("deadline:fifo_batch"), text);
+        let hz = Wanted {
+            hz: Some(7),
+            ..wanted("noop")
+        };
+        assert!(
+            Checked::new(&hz)
+                .unwrap_err()
+                .to_string()
+                .contains("cannot have 7 ticks")
+        );
+    }
+}
