@@ -48,6 +48,13 @@ impl Host {
         self.root.join("run").join(below)
     }
 
+    /// Major and minor version of its kernel: `(6, 12)`.
+    pub fn kernel_version(&self) -> Option<(u32, u32)> {
+        let release = std::fs::read_to_string(self.proc("sys/kernel/osrelease")).ok()?;
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    }
+
     /// A path of the machine as we see it: `/etc/fstab` is `ROOT/etc/fstab`.
     pub fn path(&self, absolute: &Path) -> PathBuf {
         self.root

@@ -271,31 +271,31 @@ impl DeviceDir {
 /// The kernel numbers disks `sda` … `sdz`, `sdaa` …: of two names that begin alike and go on in
 /// letters, the shorter one is older.
 pub fn natural_order(a: &str, b: &str) -> std::cmp::Ordering {
-    natural_key(a).cmp(&natural_key(b)).then_with(|| a.cmp(b))
+    natural_parts(a)
+        .cmp(natural_parts(b))
+        .then_with(|| a.cmp(b))
 }
 
 /// A name cut into runs of letters and runs of digits; after the driver's two letters (`sd`, `vd`),
 /// and for digits, the length counts first.
-fn natural_key(name: &str) -> Vec<(&str, usize, &str)> {
-    let mut parts = Vec::new();
+fn natural_parts(name: &str) -> impl Iterator<Item = (&str, usize, &str)> {
     let mut rest = name;
-    while let Some(first) = rest.chars().next() {
-        let digits = first.is_ascii_digit();
+    std::iter::from_fn(move || {
+        let digits = rest.chars().next()?.is_ascii_digit();
         let end = rest
             .find(|c: char| c.is_ascii_digit() != digits)
             .unwrap_or(rest.len());
         let (part, after) = rest.split_at(end);
-        if digits {
-            let part = part.trim_start_matches('0');
-            parts.push(("", part.len(), part));
-        } else {
-            let (driver, part) =
-                part.split_at(part.char_indices().nth(2).map_or(part.len(), |(at, _)| at));
-            parts.push((driver, part.len(), part));
-        }
         rest = after;
-    }
-    parts
+        Some(if digits {
+            let part = part.trim_start_matches('0');
+            ("", part.len(), part)
+        } else {
+            let driver = part.char_indices().nth(2).map_or(part.len(), |(at, _)| at);
+            let (driver, part) = part.split_at(driver);
+            (driver, part.len(), part)
+        })
+    })
 }
 
 /// The kernel's name of a device from its name in sysfs: `cciss!c0d0` is `cciss/c0d0`.

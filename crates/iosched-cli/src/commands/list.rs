@@ -1,6 +1,21 @@
 //! `iosched list`: every block device, its stack, and the schedulers it offers.
+//!
+//! The tree grows as data do: a disk, then what stands on it. What stands on several devices (md, a
+//! volume group) is shown in full below the first of them and named below the others.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
 
 use clap::Args;
+use iosched::device::{
+    Attribute, Device, Inventory, Kind, NoChoice, Role, Schedulers, Target, Transport, User,
+    attributes,
+};
+use iosched::failure::{Failure, exit};
+use iosched::host::Host;
+use serde::Serialize;
+use thiserror::Error;
 
 use super::Outcome;
 use crate::output::Output;
@@ -8,11 +23,540 @@ use crate::output::Output;
 /// Arguments of `iosched list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Devices to show (default: all)
+    /// Devices to show, with what they stand on and what stands on them (default: all): a kernel
+    /// name, a node or a link to one, a directory or file
+    #[arg(value_name = "DEVICE")]
     pub(crate) devices: Vec<String>,
+
+    /// Show every queue and scheduler setting with its unit, and the kernel's default where it differs
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+
+    /// Show unused devices without size, too (loop0 … loop7)
+    #[arg(short, long)]
+    pub(crate) all: bool,
+
+    /// Read a copied tree (DIR/sys, DIR/proc, DIR/dev, DIR/run) instead of this machine
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
 }
 
 /// Runs `iosched list`.
-pub(crate) fn run(_args: &ListArgs, _output: &Output) -> Outcome {
-    Ok(iosched::failure::exit::OK)
+pub(crate) fn run(args: &ListArgs, output: &Output) -> Outcome {
+    let host = args.root.as_ref().map_or_else(Host::live, Host::at);
+    let inventory = Inventory::read(&host).map_err(|source| -> Box<dyn Failure> {
+        Box::new(ListError {
+            root: args.root.clone(),
+            source,
+        })
+    })?;
+    let shown = choose(args, &host, &inventory)?;
+    if output.is_json() {
+        output.json(&listing(args, &host, &inventory, &shown));
+        return Ok(exit::OK);
+    }
+    output.text(&table(args, &host, &inventory, &shown, output.width()));
+    if shown.hidden > 0 {
+        let s = if shown.hidden == 1 { "" } else { "s" };
+        output.note(&format!(
+            "{} unused device{s} without size not shown (--all shows them)",
+            shown.hidden
+        ));
+    }
+    Ok(exit::OK)
+}
+
+/// The devices cannot be listed.
+#[derive(Debug, Error)]
+#[error(
+    "cannot list the block devices in {}/sys: {source}",
+    root.as_ref().map_or(String::new(), |root| root.display().to_string())
+)]
+struct ListError {
+    root: Option<PathBuf>,
+    source: io::Error,
+}
+
+impl Failure for ListError {
+    fn hint(&self) -> Option<String> {
+        Some(match &self.root {
+            Some(_) => "--root takes a directory with a copy of /sys, /proc, /dev and /run".into(),
+            None => "is sysfs mounted? `mount -t sysfs sysfs /sys`".into(),
+        })
+    }
+
+    fn exit_code(&self) -> u8 {
+        if self.root.is_some() {
+            exit::USAGE
+        } else {
+            exit::FAILURE
+        }
+    }
+}
+
+/// Which devices to show.
+struct Shown<'a> {
+    /// Those from which trees grow.
+    roots: Vec<&'a Device>,
+    /// All that may appear; `None` is every device.
+    names: Option<HashSet<&'a str>>,
+    /// How many were left out because nobody uses them.
+    hidden: usize,
+}
+
+/// Named devices with all below and above them; or all devices except those that nobody uses.
+fn choose<'a>(
+    args: &ListArgs,
+    host: &Host,
+    inventory: &'a Inventory,
+) -> Result<Shown<'a>, Box<dyn Failure>> {
+    if args.devices.is_empty() {
+        let mut hidden = 0;
+        let roots = inventory
+            .devices
+            .iter()
+            .filter(|device| is_root(inventory, device))
+            .filter(|device| {
+                let hide = !args.all && is_unused(device);
+                hidden += usize::from(hide);
+                !hide
+            })
+            .collect();
+        return Ok(Shown {
+            roots,
+            names: None,
+            hidden,
+        });
+    }
+    let mut names = HashSet::new();
+    for target in &args.devices {
+        let target =
+            Target::find(host, target).map_err(|error| -> Box<dyn Failure> { Box::new(error) })?;
+        for device in target.devices() {
+            // It vanished since: nothing to show of it.
+            let Some(device) = inventory.get(&device.name) else {
+                continue;
+            };
+            names.extend(
+                inventory
+                    .stack(device)
+                    .into_iter()
+                    .map(|(device, _)| device.name.as_str()),
+            );
+            names.extend(
+                inventory
+                    .above(device)
+                    .into_iter()
+                    .map(|device| device.name.as_str()),
+            );
+        }
+    }
+    let roots = inventory
+        .devices
+        .iter()
+        .filter(|device| is_root(inventory, device) && names.contains(device.name.as_str()))
+        .collect();
+    Ok(Shown {
+        roots,
+        names: Some(names),
+        hidden: 0,
+    })
+}
+
+/// A device that stands on no other that is there.
+fn is_root(inventory: &Inventory, device: &Device) -> bool {
+    !device
+        .disk
+        .iter()
+        .chain(&device.slaves)
+        .any(|below| inventory.get(below).is_some())
+}
+
+/// A device that the kernel made ahead of its use.
+fn is_unused(device: &Device) -> bool {
+    device.size_bytes == 0
+        && device.backing_file.is_none()
+        && device.holders.is_empty()
+        && matches!(device.kind, Kind::Loop | Kind::Network | Kind::Zram)
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Listing<'a> {
+    /// Of this format; a new number only when a field changes its meaning or goes.
+    schema: u32,
+    devices: Vec<Listed<'a>>,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    device: &'a Device,
+    /// What it has to do with scheduling itself.
+    role: Role,
+    /// The devices whose scheduler matters for it.
+    scheduled_by: Vec<&'a str>,
+    /// Mounts and swap on the device itself; those above it are with the devices above it.
+    users: &'a [User],
+    /// Every queue and scheduler setting, with `--verbose`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attributes: Option<Vec<Attribute>>,
+}
+
+fn listing<'a>(
+    args: &ListArgs,
+    host: &Host,
+    inventory: &'a Inventory,
+    shown: &Shown<'a>,
+) -> Listing<'a> {
+    let devices = inventory
+        .devices
+        .iter()
+        .filter(|device| match &shown.names {
+            Some(names) => names.contains(device.name.as_str()),
+            None => args.all || !is_unused(device),
+        })
+        .map(|device| Listed {
+            device,
+            role: inventory.role(device),
+            scheduled_by: scheduled_by(inventory, device),
+            users: inventory.usage.direct(&device.name),
+            attributes: args.verbose.then(|| attributes(host, device)),
+        })
+        .collect();
+    Listing { schema: 1, devices }
+}
+
+fn scheduled_by<'a>(inventory: &'a Inventory, device: &'a Device) -> Vec<&'a str> {
+    inventory
+        .stack(device)
+        .into_iter()
+        .filter(|(_, role)| *role == Role::Schedules)
+        .map(|(device, _)| device.name.as_str())
+        .collect()
+}
+
+/// A line of the table.
+struct Row<'a> {
+    device: &'a Device,
+    /// Lines of the tree and the name.
+    name: String,
+    /// Lines of the tree below the name.
+    below: String,
+    /// Something stands on it, and is shown below it.
+    carries: bool,
+    /// Shown in full elsewhere.
+    again: bool,
+}
+
+/// The longest name of a setting: `queue/iosched/prio_aging_expire`.
+const DETAIL_WIDTH: usize = 31;
+
+/// The devices in the order of the tree, each in full once.
+fn rows<'a>(inventory: &'a Inventory, shown: &Shown<'a>) -> Vec<Row<'a>> {
+    let visible = |device: &Device| match &shown.names {
+        Some(names) => names.contains(device.name.as_str()),
+        None => true,
+    };
+    let mut rows = Vec::new();
+    let mut seen = HashSet::new();
+    // Still to be shown, the next one last: the device, the lines before its name, and those before
+    // what stands on it.
+    let mut waiting: Vec<(&Device, String, String)> = shown
+        .roots
+        .iter()
+        .rev()
+        .map(|&root| (root, String::new(), String::new()))
+        .collect();
+    while let Some((device, before, below)) = waiting.pop() {
+        let again = !seen.insert(device.name.as_str());
+        let mut carries = false;
+        if !again {
+            let above: Vec<&Device> = inventory
+                .directly_above(device)
+                .into_iter()
+                .filter(|device| visible(device))
+                .collect();
+            carries = !above.is_empty();
+            for (at, child) in above.iter().enumerate().rev() {
+                let (branch, trunk) = if at + 1 == above.len() {
+                    ("└─", "  ")
+                } else {
+                    ("├─", "│ ")
+                };
+                waiting.push((child, format!("{below}{branch}"), format!("{below}{trunk}")));
+            }
+        }
+        rows.push(Row {
+            device,
+            name: format!("{before}{}", device.name),
+            below,
+            carries,
+            again,
+        });
+    }
+    rows
+}
+
+fn table(
+    args: &ListArgs,
+    host: &Host,
+    inventory: &Inventory,
+    shown: &Shown<'_>,
+    width: usize,
+) -> String {
+    let rows = rows(inventory, shown);
+    let column = |cell: &dyn Fn(&Row) -> usize, least: usize, most: usize| {
+        rows.iter().map(cell).max().unwrap_or(0).clamp(least, most)
+    };
+    let names = column(&|row| row.name.chars().count(), 6, 32);
+    let schedulers = column(&|row| chosen(row.device).len(), 9, 36);
+    let queue = column(&|row| queues(row.device).len(), 6, 10);
+
+    let mut lines = vec![cut(
+        &format!(
+            "{:names$}  {:>6}  {:schedulers$}  ROT  {:queue$}  WHAT",
+            "DEVICE", "SIZE", "SCHEDULER", "QUEUES"
+        ),
+        width,
+    )];
+    for row in &rows {
+        let device = row.device;
+        let start = format!("{:names$}  {:>6}", row.name, size(device.size_bytes));
+        if row.again {
+            lines.push(cut(&format!("{start}  (shown above)"), width));
+            continue;
+        }
+        let what = what(inventory, device);
+        let line = if device.schedulers.choice().is_some() {
+            let rotational = match device.rotational {
+                Some(true) => "yes",
+                Some(false) => "no",
+                None => "?",
+            };
+            format!(
+                "{start}  {:schedulers$}  {rotational:3}  {:queue$}  {what}",
+                chosen(device),
+                queues(device),
+            )
+        } else {
+            format!("{start}  {what}")
+        };
+        lines.push(cut(&line, width));
+        if args.verbose {
+            // Details are there to be read to the end: they are not cut.
+            let trunk = if row.carries { "│ " } else { "  " };
+            for (name, value) in details(host, inventory, device) {
+                lines.push(format!(
+                    "{}{trunk}  {name:DETAIL_WIDTH$}  {value}",
+                    row.below
+                ));
+            }
+        }
+    }
+    lines.join("\n")
+}
+
+/// Offered schedulers with the active one in brackets; empty where there is nothing to choose.
+fn chosen(device: &Device) -> String {
+    device
+        .schedulers
+        .choice()
+        .map_or(String::new(), ToString::to_string)
+}
+
+/// Hardware queues and the requests that each takes: `8x1023`.
+fn queues(device: &Device) -> String {
+    match (device.hardware_queues, device.queue_depth) {
+        (Some(queues), Some(depth)) => format!("{queues}x{depth}"),
+        (Some(queues), None) => format!("{queues}"),
+        (None, Some(depth)) => format!("?x{depth}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// What a device is, why it has no scheduler if it has none, and who uses it: the most important first.
+fn what(inventory: &Inventory, device: &Device) -> String {
+    let mut parts = Vec::new();
+    let role = inventory.role(device);
+    if role == Role::PathOfMultipath {
+        let above: Vec<&str> = device
+            .holders
+            .iter()
+            .filter_map(|holder| inventory.get(holder))
+            .map(|holder| holder.alias.as_deref().unwrap_or(&holder.name))
+            .collect();
+        parts.push(format!("path of {}: leave at none", above.join(", ")));
+    }
+    if let Schedulers::Nothing(reason) = &device.schedulers {
+        parts.extend(why_nothing(device, reason, role));
+    }
+    parts.extend(uses(inventory, device));
+    if device.schedulers.choice().is_some() {
+        parts.push(product(device));
+    }
+    parts.join("; ")
+}
+
+/// What a device without a choice is, and why it has none. A partition needs no words: it stands
+/// below its disk.
+fn why_nothing(device: &Device, reason: &NoChoice, role: Role) -> Option<String> {
+    let is = match &device.alias {
+        Some(alias) => format!("{} {alias}", device.kind),
+        None if device.kind == Kind::Disk => product(device),
+        None => device.kind.to_string(),
+    };
+    let why = match reason {
+        NoChoice::Partition { .. } => return None,
+        _ if role == Role::PassesOn => "scheduled below".to_owned(),
+        NoChoice::NoFile => "no request queue to schedule".to_owned(),
+        NoChoice::NotConfigurable => "no scheduler can be configured".to_owned(),
+        other => other.to_string(),
+    };
+    Some(format!("{is}: {why}"))
+}
+
+/// Transport, then maker and model.
+fn product(device: &Device) -> String {
+    let mut words = Vec::new();
+    if device.transport != Transport::Virtual {
+        words.push(device.transport.to_string());
+    }
+    if let Some(zoned) = &device.zoned {
+        words.push(format!("zoned {zoned}"));
+    }
+    match (&device.backing_file, &device.kind, &device.alias) {
+        (Some(file), ..) => words.push(format!("loop {}", file.display())),
+        (None, Kind::Disk, _) => {}
+        (None, kind, Some(alias)) => words.push(format!("{kind} {alias}")),
+        (None, kind, None) => words.push(kind.to_string()),
+    }
+    // ATA is the maker of every SATA disk: the library that speaks to it fills that in.
+    words.extend(device.vendor.clone().filter(|vendor| vendor != "ATA"));
+    words.extend(device.model.clone());
+    words.join(" ")
+}
+
+/// Mounts and swap on the device itself, and loop devices that it has the file of.
+fn uses(inventory: &Inventory, device: &Device) -> Vec<String> {
+    let mut uses: Vec<String> = inventory
+        .usage
+        .direct(&device.name)
+        .iter()
+        .map(|user| match user {
+            User::Mount {
+                mount_point,
+                fs_type,
+                ..
+            } => format!("{} ({fs_type})", mount_point.display()),
+            User::Swap { file: None, .. } => "swap".to_owned(),
+            User::Swap {
+                file: Some(file), ..
+            } => format!("swap file {}", file.display()),
+        })
+        .collect();
+    let loops = inventory.usage.loops(&device.name);
+    if !loops.is_empty() {
+        uses.push(format!("under {}", loops.join(", ")));
+    }
+    uses
+}
+
+/// What `--verbose` says below a device: names and values.
+fn details(host: &Host, inventory: &Inventory, device: &Device) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    let mut named = |name: &str, value: &Option<String>| {
+        if let Some(value) = value {
+            lines.push((name.to_owned(), value.clone()));
+        }
+    };
+    named("model", &device.model);
+    named("vendor", &device.vendor);
+    named("serial", &device.serial);
+    named("wwn", &device.wwn);
+    let file = device.backing_file.as_ref();
+    named("backing file", &file.map(|file| file.display().to_string()));
+    let stack = inventory.stack(device);
+    if stack.len() > 1 {
+        let below: Vec<&str> = stack[1..]
+            .iter()
+            .map(|(device, _)| device.name.as_str())
+            .collect();
+        named("stands on", &Some(below.join(", ")));
+        let scheduled_by = scheduled_by(inventory, device);
+        named(
+            "scheduled by",
+            &(!scheduled_by.is_empty()).then(|| scheduled_by.join(", ")),
+        );
+    }
+    for using in uses(inventory, device) {
+        named("used as", &Some(using));
+    }
+    for attribute in attributes(host, device) {
+        let text = match (&attribute.value, &attribute.error) {
+            (Some(value), _) => {
+                let unit = attribute.unit.unwrap_or("");
+                let default = match attribute.default.filter(|_| attribute.differs) {
+                    Some(default) => format!("(default {default})"),
+                    None => String::new(),
+                };
+                let words = [value.as_str(), unit, &default];
+                words
+                    .into_iter()
+                    .filter(|word| !word.is_empty())
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            }
+            (None, Some(error)) => format!("cannot be read: {error}"),
+            (None, None) => continue,
+        };
+        lines.push((attribute.path, text));
+    }
+    lines
+}
+
+/// `931.5G`: powers of 1024, at most six characters below 10 EiB.
+fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "K", "M", "G", "T", "P", "E"] {
+        // What would round up to 1024.0 belongs to the next unit.
+        if value < 1023.95 || unit == "E" {
+            let text = format!("{value:.1}");
+            return format!("{}{unit}", text.strip_suffix(".0").unwrap_or(&text));
+        }
+        value /= 1024.0;
+    }
+    unreachable!("the last unit takes all")
+}
+
+/// Cuts a line to a width, with a mark that something is missing.
+fn cut(line: &str, width: usize) -> String {
+    let line = line.trim_end();
+    if line.chars().count() <= width {
+        return line.to_owned();
+    }
+    let kept: String = line.chars().take(width.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_in_powers_of_1024_with_one_digit_after_the_point() {
+        assert_eq!(size(0), "0B");
+        assert_eq!(size(512), "512B");
+        assert_eq!(size(1 << 20), "1M");
+        assert_eq!(size(1_000_204_886_016), "931.5G");
+        assert_eq!(size((1 << 40) - 1), "1T");
+        assert_eq!(size(u64::MAX), "16E");
+    }
+
+    #[test]
+    fn a_line_that_was_cut_says_so() {
+        assert_eq!(cut("12345   ", 5), "12345");
+        assert_eq!(cut("123456", 5), "1234…");
+        assert_eq!(cut("123 56", 5), "123…");
+    }
 }

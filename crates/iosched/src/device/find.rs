@@ -47,8 +47,12 @@ impl Target {
     pub fn find(host: &Host, target: &str) -> Result<Target, DeviceError> {
         let is_path = target.starts_with(['/', '.']);
         let names_file = || {
-            std::fs::metadata(host.path(Path::new(target)))
-                .is_ok_and(|meta| meta.is_dir() || meta.is_file())
+            if host.is_live() {
+                std::fs::metadata(target).is_ok_and(|meta| meta.is_dir() || meta.is_file())
+            } else {
+                // A copy has the mounts, but not the files.
+                target.starts_with('/') && !target.starts_with("/dev/")
+            }
         };
         if is_path && names_file() {
             return find_file_system(host, Path::new(target)).map(Target::FileSystem);

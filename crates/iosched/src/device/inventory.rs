@@ -1,21 +1,27 @@
 //! All block devices of a machine at once, in time that grows with their number and no faster.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
 
-use serde::Serialize;
-
+use super::stack::{self, Role, Source};
+use super::users::{MountTable, devices_below_file, names_above};
 use super::{Device, Usage};
 use crate::host::Host;
-use crate::sysfs::natural_order;
+use crate::sysfs::{Sysfs, natural_order};
 
 /// All devices of a machine and their uses.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Inventory {
     /// Every device and partition, in the order people count.
     pub devices: Vec<Device>,
     /// Who uses each.
-    #[serde(skip)]
     pub usage: Usage,
+    by_name: HashMap<String, usize>,
+    /// What the file of each loop device lies on.
+    below_file: HashMap<PathBuf, Vec<String>>,
 }
 
 impl Inventory {
@@ -24,13 +30,117 @@ impl Inventory {
         let sysfs = host.sysfs();
         let mut names = sysfs.all_devices()?;
         names.sort_by(|a, b| natural_order(a, b));
-        let devices = names
+        let devices = read_all(host, &sysfs, &names);
+        let mounts = MountTable::read(host).unwrap_or_default();
+        let usage = Usage::of(host, &mounts, &devices);
+        let below_file = devices
             .iter()
-            .filter_map(|name| Device::read_with(host, &sysfs, name).ok())
+            .filter_map(|device| device.backing_file.clone())
+            .map(|file| {
+                let below = devices_below_file(host, &mounts, &file);
+                (file, below)
+            })
+            .collect();
+        let by_name = devices
+            .iter()
+            .enumerate()
+            .map(|(at, device)| (device.name.clone(), at))
             .collect();
         Ok(Inventory {
             devices,
-            usage: Usage::read(host),
+            usage,
+            by_name,
+            below_file,
         })
+    }
+
+    /// A device by its kernel name.
+    pub fn get(&self, name: &str) -> Option<&Device> {
+        self.by_name.get(name).map(|&at| &self.devices[at])
+    }
+
+    /// What a device stands directly on: its disk, its members, what its file lies on.
+    pub fn below(&self, device: &Device) -> Vec<String> {
+        stack::below(self, device)
+    }
+
+    /// What stands directly on a device: its partitions, then its holders.
+    pub fn directly_above(&self, device: &Device) -> Vec<&Device> {
+        device
+            .partitions
+            .iter()
+            .chain(&device.holders)
+            .filter_map(|name| self.get(name))
+            .collect()
+    }
+
+    /// The device and everything that stands on it, loop devices too, each once, nearest first.
+    pub fn above(&self, device: &Device) -> Vec<&Device> {
+        names_above(self, device, &self.usage)
+            .iter()
+            .filter_map(|name| self.get(name))
+            .collect()
+    }
+
+    /// The device and all below it with their roles, from the top down; what is missing is left out.
+    pub fn stack<'a>(&'a self, device: &'a Device) -> Vec<(&'a Device, Role)> {
+        stack::walk(self, Cow::Borrowed(device))
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|(device, _, role)| match device {
+                Cow::Borrowed(device) => Some((device, role)),
+                Cow::Owned(_) => None,
+            })
+            .collect()
+    }
+
+    /// What a device itself has to do with scheduling.
+    pub fn role(&self, device: &Device) -> Role {
+        stack::role(
+            device,
+            stack::is_path_of_multipath(self, device),
+            !self.below(device).is_empty(),
+        )
+    }
+}
+
+/// Reads devices on several processors: with thousands, most of the time goes into the kernel opening
+/// small files.
+fn read_all(host: &Host, sysfs: &Sysfs, names: &[String]) -> Vec<Device> {
+    const WORTH_A_THREAD: usize = 250; // some 10 ms of reading
+    let threads = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(names.len().div_ceil(WORTH_A_THREAD))
+        .max(1);
+    let read = |names: &[String]| -> Vec<Device> {
+        names
+            .iter()
+            .filter_map(|name| Device::read_with(host, sysfs, name).ok())
+            .collect()
+    };
+    if threads == 1 {
+        return read(names);
+    }
+    thread::scope(|scope| {
+        let parts: Vec<_> = names
+            .chunks(names.len().div_ceil(threads))
+            .map(|part| scope.spawn(move || read(part)))
+            .collect();
+        parts
+            .into_iter()
+            .flat_map(|part| part.join().expect("reading a device does not panic"))
+            .collect()
+    })
+}
+
+impl Source for Inventory {
+    fn device(&self, name: &str) -> io::Result<Cow<'_, Device>> {
+        self.get(name)
+            .map(Cow::Borrowed)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn below_file(&self, file: &Path) -> Vec<String> {
+        self.below_file.get(file).cloned().unwrap_or_default()
     }
 }

@@ -8,11 +8,13 @@
 //! - [`users()`](users::users): the mounts and swap that depend on a device, through the whole stack upwards
 //! - [`content()`](content::content): what is written on a device (file systems, members of arrays, tables)
 //! - [`refusals()`](refusals::refusals): every reason not to write to it
+//! - [`attributes()`](attributes::attributes): every tunable and queue file, with unit and default
 //! - [`Inventory`]: all devices at once, in one pass, for `iosched list`
 //!
 //! A [`Device`] is read from sysfs once and is a value from then on. Nothing here writes, and a tree with
 //! missing, unreadable or odd files gives values that are absent, never a panic.
 
+mod attributes;
 mod content;
 mod find;
 mod inventory;
@@ -26,6 +28,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 
+pub use self::attributes::{Attribute, attributes};
 pub use self::content::{Signature, SignatureClass, content};
 pub use self::find::{BadName, DeviceError, FileSystem, Target, find, find_file_system};
 pub use self::inventory::Inventory;
@@ -79,7 +82,7 @@ pub struct Device {
     pub disk: Option<String>,
     /// Its partitions.
     pub partitions: Vec<String>,
-    /// Devices that stand on it.
+    /// Devices that stand on it: md, LVM, crypt, multipath, bcache, an NVMe head on its path.
     pub holders: Vec<String>,
     /// Devices that it stands on.
     pub slaves: Vec<String>,
@@ -249,9 +252,9 @@ impl Device {
                 .then(|| dir.number("queue/nr_requests"))
                 .flatten()
                 .and_then(|requests| u32::try_from(requests).ok()),
-            holders: dir.devices("holders"),
+            holders: holders(&dir, &kind),
             slaves: if whole {
-                dir.devices("slaves")
+                slaves(&dir, &kind, &name)
             } else {
                 Vec::new()
             },
@@ -424,6 +427,38 @@ fn nvme_head_of(name: &str) -> Option<String> {
         .iter()
         .all(|part| is_number(part))
         .then(|| format!("nvme{subsystem}n{namespace}"))
+}
+
+/// What stands directly on a device. The kernel links all but the head on an NVMe path.
+fn holders(dir: &DeviceDir, kind: &Kind) -> Vec<String> {
+    let mut holders = dir.devices("holders");
+    if let Kind::NvmePath { head } = kind {
+        holders.push(head.clone());
+    }
+    holders
+}
+
+/// What a device stands directly on. The kernel links all but the paths of an NVMe head: those are
+/// `nvme0c1n1` for each controller 1 of the subsystem of `nvme0n1`.
+fn slaves(dir: &DeviceDir, kind: &Kind, name: &str) -> Vec<String> {
+    let mut slaves = dir.devices("slaves");
+    let numbers = name
+        .strip_prefix("nvme")
+        .and_then(|rest| rest.split_once('n'));
+    if let (Kind::NvmeHead, Some((subsystem, namespace))) = (kind, numbers) {
+        for entry in dir.list("device") {
+            if let Some(controller) = entry.strip_prefix("nvme")
+                && is_number(controller)
+            {
+                let path = format!("nvme{subsystem}c{controller}n{namespace}");
+                if dir.has(&format!("device/{entry}/{path}")) {
+                    slaves.push(path);
+                }
+            }
+        }
+        slaves.sort_by(|a, b| natural_order(a, b));
+    }
+    slaves
 }
 
 /// True for a device that hangs from an NVMe subsystem, not from one controller.

@@ -8,8 +8,11 @@
 //! | NVMe head and its paths | nowhere: `none` |
 //! | loop | itself, and the disk that holds its file |
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::io;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -44,26 +47,16 @@ pub enum Role {
 
 /// The device and all below it, each once, from the top down.
 pub fn stack(host: &Host, device: &Device) -> io::Result<Vec<Layer>> {
-    let mut mounts = None;
-    let mut layers: Vec<Layer> = Vec::new();
-    let mut seen: HashSet<String> = HashSet::from([device.name.clone()]);
-    let mut waiting = vec![(device.clone(), 0)]; // still to be looked at, the next one last
-    while let Some((device, depth)) = waiting.pop() {
-        let below = below(host, &device, &mut mounts);
-        let is_path = is_path_of_multipath(host, &device);
-        let role = role(&device, is_path, !below.is_empty());
-        for name in below.into_iter().rev() {
-            if seen.insert(name.clone()) {
-                waiting.push((Device::read(host, &name)?, depth + 1));
-            }
-        }
-        layers.push(Layer {
-            device,
+    let source = LiveSource::new(host);
+    let layers = walk(&source, Cow::Borrowed(device))?;
+    Ok(layers
+        .into_iter()
+        .map(|(device, depth, role)| Layer {
+            device: device.into_owned(),
             depth,
             role,
-        });
-    }
-    Ok(layers)
+        })
+        .collect())
 }
 
 /// The devices whose scheduler matters for this one; empty where there is nothing to choose.
@@ -75,8 +68,68 @@ pub fn schedulable_disks(host: &Host, device: &Device) -> io::Result<Vec<Device>
         .collect())
 }
 
+/// Where the walk down gets devices from: sysfs, or an [`Inventory`](super::Inventory) of it.
+pub(super) trait Source {
+    fn device(&self, name: &str) -> io::Result<Cow<'_, Device>>;
+    /// The kernel names of the devices that the file of a loop device lies on.
+    fn below_file(&self, file: &Path) -> Vec<String>;
+}
+
+/// Reads a device when the walk comes to it.
+pub(super) struct LiveSource<'a> {
+    host: &'a Host,
+    mounts: OnceCell<MountTable>,
+}
+
+impl LiveSource<'_> {
+    pub(super) fn new(host: &Host) -> LiveSource<'_> {
+        LiveSource {
+            host,
+            mounts: OnceCell::new(),
+        }
+    }
+}
+
+impl Source for LiveSource<'_> {
+    fn device(&self, name: &str) -> io::Result<Cow<'_, Device>> {
+        Device::read(self.host, name).map(Cow::Owned)
+    }
+
+    fn below_file(&self, file: &Path) -> Vec<String> {
+        let mounts = self
+            .mounts
+            .get_or_init(|| MountTable::read(self.host).unwrap_or_default());
+        devices_below_file(self.host, mounts, file)
+    }
+}
+
+/// The walk down: a device, how deep it lies, its role.
+pub(super) fn walk<'a>(
+    source: &'a impl Source,
+    device: Cow<'a, Device>,
+) -> io::Result<Vec<(Cow<'a, Device>, usize, Role)>> {
+    let mut layers = Vec::new();
+    let mut seen: HashSet<String> = HashSet::from([device.name.clone()]);
+    let mut waiting = vec![(device, 0)]; // still to be looked at, the next one last
+    while let Some((device, depth)) = waiting.pop() {
+        let below = below(source, &device);
+        let role = role(
+            &device,
+            is_path_of_multipath(source, &device),
+            !below.is_empty(),
+        );
+        for name in below.into_iter().rev() {
+            if seen.insert(name.clone()) {
+                waiting.push((source.device(&name)?, depth + 1));
+            }
+        }
+        layers.push((device, depth, role));
+    }
+    Ok(layers)
+}
+
 /// The table at the top of this file.
-fn role(device: &Device, is_path: bool, has_below: bool) -> Role {
+pub(super) fn role(device: &Device, is_path: bool, has_below: bool) -> Role {
     match device.kind {
         Kind::NvmePath { .. } | Kind::NvmeHead => Role::NothingToChoose,
         Kind::Partition => Role::PassesOn,
@@ -88,44 +141,20 @@ fn role(device: &Device, is_path: bool, has_below: bool) -> Role {
 }
 
 /// The kernel names of what a device stands on.
-fn below(host: &Host, device: &Device, mounts: &mut Option<MountTable>) -> Vec<String> {
+pub(super) fn below(source: &impl Source, device: &Device) -> Vec<String> {
     if let Some(disk) = &device.disk {
         return vec![disk.clone()];
     }
     if let Some(file) = &device.backing_file {
-        let mounts = mounts.get_or_insert_with(|| MountTable::read(host).unwrap_or_default());
-        return devices_below_file(host, mounts, file);
-    }
-    if device.kind == Kind::NvmeHead {
-        return nvme_paths(host, &device.name);
+        return source.below_file(file);
     }
     device.slaves.clone()
 }
 
-/// The paths of an NVMe head: `nvme0c1n1` for each controller 1 of the subsystem of `nvme0n1`.
-fn nvme_paths(host: &Host, head: &str) -> Vec<String> {
-    let Some((subsystem, namespace)) = head
-        .strip_prefix("nvme")
-        .and_then(|numbers| numbers.split_once('n'))
-    else {
-        return Vec::new();
-    };
-    let sysfs = host.sysfs();
-    sysfs
-        .list(head, "device")
-        .iter()
-        .filter_map(|entry| {
-            let controller = entry.strip_prefix("nvme")?;
-            let path = format!("nvme{subsystem}c{controller}n{namespace}");
-            (super::is_number(controller) && sysfs.has_device(&path)).then_some(path)
-        })
-        .collect()
-}
-
 /// True if a multipath device that schedules itself stands directly on this one.
-fn is_path_of_multipath(host: &Host, device: &Device) -> bool {
+pub(super) fn is_path_of_multipath(source: &impl Source, device: &Device) -> bool {
     device.holders.iter().any(|holder| {
-        Device::read(host, holder).is_ok_and(|holder| {
+        source.device(holder).is_ok_and(|holder| {
             holder.kind == Kind::Multipath && holder.schedulers.choice().is_some()
         })
     })

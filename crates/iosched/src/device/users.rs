@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::find::name_of_node;
+use super::stack::{LiveSource, Source};
 use super::{Device, DeviceNumber};
 use crate::host::Host;
 use crate::sysfs::natural_order;
@@ -109,7 +110,20 @@ pub struct Usage {
 impl Usage {
     /// Reads mounts, swap and loop devices. What cannot be read has no users.
     pub fn read(host: &Host) -> Usage {
+        let sysfs = host.sysfs();
+        let loops: Vec<Device> = sysfs
+            .block_devices()
+            .unwrap_or_default()
+            .iter()
+            .filter(|name| name.starts_with("loop"))
+            .filter_map(|name| Device::read_with(host, &sysfs, name).ok())
+            .collect();
         let mounts = MountTable::read(host).unwrap_or_default();
+        Usage::of(host, &mounts, &loops)
+    }
+
+    /// From mounts and devices that were read already.
+    pub(super) fn of(host: &Host, mounts: &MountTable, devices: &[Device]) -> Usage {
         let mut usage = Usage::default();
         let mut seen = HashSet::new();
         for mount in &mounts.mounts {
@@ -142,14 +156,11 @@ impl Usage {
                 }
             }
         }
-        let sysfs = host.sysfs();
-        for name in sysfs.block_devices().unwrap_or_default() {
-            if !name.starts_with("loop") {
-                continue;
-            }
-            if let Some(file) = sysfs.read_if_present(&name, "loop/backing_file") {
-                for device in devices_below_file(host, &mounts, Path::new(&file)) {
-                    usage.loops.entry(device).or_default().push(name.clone());
+        for device in devices {
+            if let Some(file) = &device.backing_file {
+                for below in devices_below_file(host, mounts, file) {
+                    let loops = usage.loops.entry(below).or_default();
+                    loops.push(device.name.clone());
                 }
             }
         }
@@ -168,17 +179,16 @@ impl Usage {
 
     /// What depends on this device: itself, its partitions, and all that stands on them.
     pub fn above(&self, host: &Host, device: &Device) -> Vec<User> {
-        let mut users = Vec::new();
-        for name in names_above(host, device, self) {
-            users.extend_from_slice(self.direct(&name));
-        }
-        users
+        names_above(&LiveSource::new(host), device, self)
+            .iter()
+            .flat_map(|name| self.direct(name))
+            .cloned()
+            .collect()
     }
 }
 
 /// The device itself and everything that stands on it, each once, nearest first.
-pub(super) fn names_above(host: &Host, device: &Device, usage: &Usage) -> Vec<String> {
-    let sysfs = host.sysfs();
+pub(super) fn names_above(source: &impl Source, device: &Device, usage: &Usage) -> Vec<String> {
     let mut names = vec![device.name.clone()];
     let mut seen: HashSet<String> = names.iter().cloned().collect();
     let mut next = 0;
@@ -186,10 +196,8 @@ pub(super) fn names_above(host: &Host, device: &Device, usage: &Usage) -> Vec<St
         let name = names[next].clone();
         next += 1;
         let mut above: Vec<String> = usage.loops(&name).to_vec();
-        if name == device.name {
-            above.extend(device.partitions.iter().chain(&device.holders).cloned());
-        } else if let Ok(found) = Device::read_with(host, &sysfs, &name) {
-            above.extend(found.partitions.into_iter().chain(found.holders));
+        if let Ok(found) = source.device(&name) {
+            above.extend(found.partitions.iter().chain(&found.holders).cloned());
         }
         above.sort_by(|a, b| natural_order(a, b));
         names.extend(above.into_iter().filter(|name| seen.insert(name.clone())));

@@ -1,0 +1,249 @@
+//! Every file below `queue/` and `queue/iosched/`: its value, its unit, and the kernel's default where
+//! that is known.
+//!
+//! The files are listed, not assumed: they come and go with scheduler and kernel. A default depends
+//! on the scheduler, and for times that old code keeps in timer ticks on how many of these the
+//! kernel has in a second: what any usual kernel would show counts as the default.
+
+use serde::Serialize;
+
+use super::Device;
+use crate::host::Host;
+
+/// A file below `queue/`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Attribute {
+    /// Its path below the device: `queue/iosched/read_expire`.
+    pub path: String,
+    /// Its text; absent if it cannot be read.
+    pub value: Option<String>,
+    /// Why it cannot be read (`wbt_lat_usec` answers EINVAL where no throttling is attached).
+    pub error: Option<String>,
+    /// The unit of the value, where it has one.
+    pub unit: Option<&'static str>,
+    /// The kernel's default, where it is known.
+    pub default: Option<String>,
+    /// True if the default is known and the value differs from it.
+    pub differs: bool,
+}
+
+/// Reads every file below `queue/` and `queue/iosched/` of a device; none for a partition.
+pub fn attributes(host: &Host, device: &Device) -> Vec<Attribute> {
+    let Ok(dir) = host.sysfs().open_device(&device.name) else {
+        return Vec::new();
+    };
+    let context = Context {
+        device,
+        kernel: host.kernel_version(),
+        hardware_depth: dir.number("mq/0/nr_tags"),
+        nr_requests: dir.number("queue/nr_requests"),
+    };
+    let mut attributes = Vec::new();
+    for directory in ["queue", "queue/iosched"] {
+        let mut files = dir.list(directory);
+        files.sort();
+        for file in files {
+            let path = format!("{directory}/{file}");
+            let (value, error) = match dir.try_bytes(&path) {
+                Ok(bytes) => (
+                    Some(String::from_utf8_lossy(&bytes).trim().to_owned()),
+                    None,
+                ),
+                Err(error) if error.raw_os_error() == Some(IS_A_DIRECTORY) => continue,
+                Err(error) => (None, Some(error.to_string())),
+            };
+            let known = if directory == "queue" {
+                context.of_queue(&file)
+            } else {
+                context.of_scheduler(&file)
+            };
+            let differs = value
+                .as_ref()
+                .is_some_and(|value| !known.defaults.is_empty() && !known.defaults.contains(value));
+            attributes.push(Attribute {
+                path,
+                value,
+                error,
+                unit: known.unit,
+                default: known.defaults.into_iter().next(),
+                differs,
+            });
+        }
+    }
+    attributes
+}
+
+const IS_A_DIRECTORY: i32 = 21; // EISDIR
+
+/// What is known of a file: its unit, and the values that count as its default, the usual one first.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Known {
+    unit: Option<&'static str>,
+    defaults: Vec<String>,
+}
+
+impl Known {
+    fn none() -> Known {
+        Known::default()
+    }
+
+    fn unit(unit: &'static str) -> Known {
+        Known {
+            unit: Some(unit),
+            defaults: Vec::new(),
+        }
+    }
+
+    fn value(default: u64) -> Known {
+        Known {
+            unit: None,
+            defaults: vec![default.to_string()],
+        }
+    }
+
+    fn with_unit(self, unit: &'static str) -> Known {
+        Known {
+            unit: Some(unit),
+            ..self
+        }
+    }
+
+    /// A time that the kernel keeps in ticks, as a fraction of a second, shown in milliseconds.
+    fn ticks(divisor: u64) -> Known {
+        let mut defaults = vec![(1000 / divisor).to_string()];
+        for per_second in [1000, 300, 250, 100] {
+            let shown = (per_second / divisor * 1000 / per_second).to_string();
+            if !defaults.contains(&shown) {
+                defaults.push(shown);
+            }
+        }
+        Known {
+            unit: Some("ms"),
+            defaults,
+        }
+    }
+}
+
+/// What defaults depend on.
+struct Context<'a> {
+    device: &'a Device,
+    kernel: Option<(u32, u32)>,
+    hardware_depth: Option<u64>,
+    nr_requests: Option<u64>,
+}
+
+impl Context<'_> {
+    fn kernel_before(&self, version: (u32, u32)) -> bool {
+        self.kernel.is_some_and(|kernel| kernel < version)
+    }
+
+    /// Files of the queue itself.
+    fn of_queue(&self, file: &str) -> Known {
+        match file {
+            "nr_requests" => self.default_requests().with_unit("requests"),
+            "async_depth" => self.default_async_depth(),
+            "read_ahead_kb" if self.kernel_before((6, 17)) => Known::value(128).with_unit("KiB"),
+            "iostats" | "rq_affinity" => Known::value(1),
+            "nomerges" => Known::value(0),
+            "wbt_lat_usec" => self.default_write_back_throttling().with_unit("us"),
+            "io_timeout" => Known::unit("ms"),
+            _ if file.ends_with("_kb") => Known::unit("KiB"),
+            _ if file.ends_with("_bytes")
+                || file.ends_with("_size")
+                || file.ends_with("_granularity") =>
+            {
+                Known::unit("bytes")
+            }
+            "chunk_sectors" => Known::unit("sectors"),
+            "dma_alignment" | "virt_boundary_mask" => Known::unit("mask"),
+            _ => Known::none(),
+        }
+    }
+
+    /// `none` holds what the hardware takes; a scheduler twice that, of at most 128. The legacy path
+    /// holds 128.
+    fn default_requests(&self) -> Known {
+        match (self.device.schedulers.active(), self.hardware_depth) {
+            (Some("none"), Some(depth)) => Known::value(depth),
+            (Some("noop" | "deadline" | "cfq"), None) => Known::value(128),
+            (Some(_), Some(depth)) => Known::value(2 * depth.min(128)),
+            _ => Known::none(),
+        }
+    }
+
+    /// As many as the scheduler holds; older kernels three quarters of these.
+    fn default_async_depth(&self) -> Known {
+        let Some(requests) = self.nr_requests else {
+            return Known::unit("requests");
+        };
+        Known {
+            unit: Some("requests"),
+            defaults: vec![requests.to_string(), (requests * 3 / 4).to_string()],
+        }
+    }
+
+    /// bfq turns it off. It can be built without, and drivers can have it off: 0 is no surprise.
+    fn default_write_back_throttling(&self) -> Known {
+        if self.device.schedulers.active() == Some("bfq") {
+            return Known::value(0);
+        }
+        let usual = match self.device.rotational {
+            Some(true) => "75000",
+            Some(false) => "2000",
+            None => return Known::none(),
+        };
+        Known {
+            unit: None,
+            defaults: vec![usual.to_owned()],
+        }
+    }
+
+    /// Tunables of the active scheduler.
+    fn of_scheduler(&self, file: &str) -> Known {
+        match self.device.schedulers.active() {
+            Some("mq-deadline" | "deadline") => match file {
+                "read_expire" => Known::value(500).with_unit("ms"),
+                "write_expire" => Known::value(5000).with_unit("ms"),
+                "prio_aging_expire" => Known::value(10_000).with_unit("ms"),
+                "writes_starved" => Known::value(2).with_unit("batches"),
+                "fifo_batch" => Known::value(16).with_unit("requests"),
+                "front_merges" => Known::value(1),
+                "async_depth" => self.default_async_depth(),
+                _ => Known::none(),
+            },
+            Some("kyber") => match file {
+                "read_lat_nsec" => Known::value(2_000_000).with_unit("ns"),
+                "write_lat_nsec" => Known::value(10_000_000).with_unit("ns"),
+                _ => Known::none(),
+            },
+            Some("bfq") => match file {
+                "fifo_expire_sync" => Known::value(125).with_unit("ms"),
+                "fifo_expire_async" => Known::value(250).with_unit("ms"),
+                "back_seek_max" => Known::value(16_384).with_unit("KiB"),
+                "back_seek_penalty" => Known::value(2),
+                "slice_idle" => Known::value(8).with_unit("ms"),
+                "slice_idle_us" => Known::value(8000).with_unit("us"),
+                "max_budget" => Known::value(0).with_unit("sectors"),
+                "timeout_sync" => Known::ticks(8),
+                "strict_guarantees" => Known::value(0),
+                "low_latency" => Known::value(1),
+                _ => Known::none(),
+            },
+            Some("cfq") => match file {
+                "quantum" => Known::value(8).with_unit("requests"),
+                "fifo_expire_sync" => Known::ticks(8),
+                "fifo_expire_async" => Known::ticks(4),
+                "back_seek_max" => Known::value(16_384).with_unit("KiB"),
+                "back_seek_penalty" => Known::value(2),
+                "slice_sync" => Known::value(100).with_unit("ms"),
+                "slice_async" => Known::value(40).with_unit("ms"),
+                "slice_async_rq" => Known::value(2).with_unit("requests"),
+                "slice_idle" | "group_idle" => Known::ticks(125),
+                "low_latency" => Known::value(1),
+                "target_latency" => Known::value(300).with_unit("ms"),
+                _ => Known::none(),
+            },
+            _ => Known::none(),
+        }
+    }
+}
