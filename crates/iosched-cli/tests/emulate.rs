@@ -1,6 +1,11 @@
 //! Emulated disks on the real kernel: made, used in every way that a disk is used, broken, removed.
 //!
 //! Each test has a state directory of its own, and takes down whatever is left in it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test may panic, and says what it lacked"
+)]
 
 use std::fs;
 use std::io::{Read, Write};

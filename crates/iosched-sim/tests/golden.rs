@@ -4,6 +4,7 @@
 //! command; `hdd1`: a formula of size and distance), HZ 1000, `max_sectors_kb` 512, cgroup scheduling
 //! not compiled in. For cfq, the state that it had from the workloads before is given where it
 //! matters.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::{BufRead, BufReader};
 

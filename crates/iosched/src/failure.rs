@@ -34,6 +34,8 @@ pub mod exit {
     pub const LOAD_FAILED: u8 = 13;
     /// The device vanished while it was measured.
     pub const VANISHED: u8 = 14;
+    /// The kernel or the device does not support the switch (EOPNOTSUPP).
+    pub const NOT_SUPPORTED: u8 = 15;
     /// Interrupted by a signal: everything was put back.
     pub const INTERRUPTED: u8 = 130;
 }

@@ -3,14 +3,40 @@
 //! Modules in the order data passes:
 //!
 //! - [`host`], [`sysfs`]: where the machine is read (its root can be a copied tree)
+//! - [`failure`]: what every error of this library can say of itself (hint, exit code)
 //! - [`device`]: what is there, what it stands on, who uses it, what is written on it
 //! - [`emulate`]: disk models as block devices
 //! - [`simulate`]: schedulers and disks in virtual time, with files and threads around them
-//! - [`failure`]: what every error of this library can say of itself (hint, exit code)
+//! - [`plan`]: arms × loads × rounds on a target, checked, nothing touched
+//! - [`objective`], [`load`]: what decides, and what a trial runs
+//! - [`switch`], [`journal`], [`lock`], [`process`]: changing the machine so that it can be put back
+//! - [`set`]: an arm on every disk below a device, all or none
+//! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
+//! - [`measure`], [`trial`], [`facts`], [`record`]: what was measured, kept on disk
+//! - [`analysis`], [`report`]: from the record to the answer, and to text
 
+pub mod analysis;
 pub mod device;
 pub mod emulate;
+pub mod event;
+pub mod facts;
 pub mod failure;
+#[cfg(test)]
+mod fixture;
 pub mod host;
+pub mod journal;
+pub mod load;
+pub mod lock;
+pub mod measure;
+pub mod objective;
+pub mod plan;
+pub mod process;
+pub mod record;
+pub mod report;
+pub mod run;
+pub mod schedule;
+pub mod set;
 pub mod simulate;
+pub mod switch;
 pub mod sysfs;
+pub mod trial;

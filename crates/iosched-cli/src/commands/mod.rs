@@ -1,10 +1,16 @@
 //! One file per command: its arguments, the call into the library, and what it prints.
 
+pub(crate) mod completions;
 pub(crate) mod conform;
 pub(crate) mod emulate;
 pub(crate) mod list;
+pub(crate) mod report;
+pub(crate) mod restore;
+pub(crate) mod set;
+pub(crate) mod tune;
 
 use iosched::failure::Failure;
+use iosched::process::Stop;
 
 use crate::args::{Cli, Command};
 use crate::output::Output;
@@ -16,7 +22,30 @@ pub(crate) type Outcome = Result<u8, Box<dyn Failure>>;
 pub(crate) fn run(cli: Cli, output: &Output) -> Outcome {
     match cli.command {
         Command::List(args) => list::run(&args, output),
+        Command::Set(args) => set::run(&args, output),
+        Command::Tune(args) => tune::run(&args, output),
+        Command::Report(args) => report::run(&args, output),
         Command::Emulate(args) => emulate::run(&args, output),
         Command::Conform(args) => conform::run(&args, output),
+        Command::Restore(args) => restore::run(&args, output),
+        Command::Completions(args) => completions::run(&args, output),
+        Command::RevertAfter(args) => set::revert_after(&args),
+    }
+}
+
+/// Any error of the library, as a command returns it.
+pub(crate) fn boxed<F: Failure + 'static>(failure: F) -> Box<dyn Failure> {
+    Box::new(failure)
+}
+
+/// Makes Ctrl-C, SIGTERM and SIGHUP ask for a stop; a second Ctrl-C within it is ignored, because
+/// putting things back must not be interrupted.
+pub(crate) fn stop_on_signals(stop: &Stop) {
+    for signal in [
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGHUP,
+    ] {
+        signal_hook::flag::register(signal, stop.flag()).expect("these signals can be caught");
     }
 }

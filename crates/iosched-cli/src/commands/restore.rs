@@ -1,0 +1,121 @@
+//! `iosched restore`: put back what an interrupted run left.
+
+use clap::Args;
+use iosched::emulate;
+use iosched::failure::exit;
+use iosched::host::Host;
+use iosched::journal::{self, Undone};
+use serde::Serialize;
+
+use super::Outcome;
+use crate::output::Output;
+
+/// Arguments of `iosched restore`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Run it after a crash, a SIGKILL or a power failure: it puts back the scheduler and every queue
+setting that an interrupted `tune` or `set --for` changed, removes its test files, and clears
+what dead emulated disks left. Runs that are still alive are left alone, unless they only wait to
+put something back (`set --for`): those do it now.")]
+pub(crate) struct RestoreArgs {}
+
+#[derive(Serialize)]
+struct Report {
+    runs: Vec<RunReport>,
+    emulated_disks_cleared: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct RunReport {
+    command: String,
+    pid: u32,
+    still_running: bool,
+    undone: Vec<Undone>,
+}
+
+/// Runs `iosched restore`.
+pub(crate) fn run(_args: &RestoreArgs, output: &Output) -> Outcome {
+    let host = Host::live();
+    let runs: Vec<RunReport> = journal::leftovers(&host)
+        .into_iter()
+        .map(|leftover| {
+            let mut undone = Vec::new();
+            let mut still_running = leftover.is_alive;
+            if leftover.is_alive && leftover.is_waiting_to_revert(&host) {
+                still_running = !leftover.end_owner(&host);
+            }
+            if !still_running {
+                undone = leftover.undo(&host);
+            }
+            RunReport {
+                command: leftover.entry.command.clone(),
+                pid: leftover.entry.owner.pid,
+                still_running,
+                undone,
+            }
+        })
+        .collect();
+    let emulated_disks_cleared =
+        emulate::remove_remains().map_or(Vec::new(), |(cleared, _)| cleared);
+    let is_settled = runs
+        .iter()
+        .flat_map(|run| &run.undone)
+        .all(Undone::is_settled);
+    let report = Report {
+        runs,
+        emulated_disks_cleared,
+    };
+    if output.is_json() {
+        output.json(&report);
+    } else {
+        print(&report, output);
+    }
+    Ok(if is_settled { exit::OK } else { exit::FAILURE })
+}
+
+fn print(report: &Report, output: &Output) {
+    if report.runs.is_empty() && report.emulated_disks_cleared.is_empty() {
+        output.text("nothing to restore: no run left anything");
+    }
+    for run in &report.runs {
+        if run.still_running {
+            output.text(&format!(
+                "pid {} still runs, left alone: {}",
+                run.pid, run.command
+            ));
+            continue;
+        }
+        output.text(&format!("left by pid {}: {}", run.pid, run.command));
+        for undone in &run.undone {
+            output.text(&format!("  {}", describe(undone)));
+        }
+        if run.undone.is_empty() {
+            output.text("  nothing was left to put back");
+        }
+    }
+    for id in &report.emulated_disks_cleared {
+        output.text(&format!("cleared what the emulated disk {id} left"));
+    }
+}
+
+/// What became of one thing, in words.
+pub(crate) fn describe(undone: &Undone) -> String {
+    match undone {
+        Undone::Restored { device, scheduler } => {
+            format!("{device}: as before ({scheduler}), every setting read back")
+        }
+        Undone::RestoredExcept { device, adjusted } => {
+            let except: Vec<String> = adjusted
+                .iter()
+                .map(|a| format!("{} is {}, was {}", a.tunable, a.got, a.asked))
+                .collect();
+            format!("{device}: as before but for {}", except.join("; "))
+        }
+        Undone::Gone { device } => format!("{device}: gone, nothing to put back"),
+        Undone::Rebooted { device } => {
+            format!("{device}: the machine was booted since, the kernel set it up anew")
+        }
+        Undone::Failed { thing, cause } => format!("{thing}: not put back: {cause}"),
+        Undone::Removed { directory } => format!("removed {}", directory.display()),
+    }
+}

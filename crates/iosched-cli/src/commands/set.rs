@@ -1,0 +1,200 @@
+//! `iosched set`: switch now, with read-back; for a while only, if asked.
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use iosched::failure::{Failure, exit};
+use iosched::host::Host;
+use iosched::journal::{Journal, Owner};
+use iosched::process::Stop;
+use iosched::set::{Change, revert_file};
+use iosched::switch::Arm;
+use serde::Serialize;
+
+use super::{Outcome, boxed};
+use crate::args::Span;
+use crate::output::Output;
+
+/// Arguments of `iosched set`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  iosched set sda bfq                      until the next reboot
+  iosched set sda mq-deadline fifo_batch=1 nr_requests=64
+  iosched set /dev/md0 none                on every member disk of the array
+  iosched set sda kyber --for 10m          and back by itself, whatever happens to this terminal
+  iosched set sda deadline                 old names are understood: mq-deadline
+
+Everything is read back; what the kernel took otherwise than asked is said. If one of several
+disks refuses, all are put back. To make it last over a reboot is another command's work.")]
+pub(crate) struct SetArgs {
+    /// Device, partition, array or volume: sda, /dev/disk/by-id/..., md0
+    device: String,
+
+    /// Scheduler: one of those that `iosched list` shows, or noop, deadline, cfq
+    scheduler: String,
+
+    /// Tunables of the scheduler or of the queue, set in the order that the kernel needs
+    #[arg(value_name = "TUNABLE=VALUE")]
+    tunables: Vec<String>,
+
+    /// Put everything back after this time (90s, 10m, 2h), even if the terminal dies
+    #[arg(long = "for", value_name = "DURATION")]
+    for_how_long: Option<Span>,
+
+    /// Say what would be written, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Arguments of the process that puts things back later.
+#[derive(Debug, Args)]
+pub(crate) struct RevertArgs {
+    journal: PathBuf,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct Report {
+    dry_run: bool,
+    disks: Vec<DiskReport>,
+    notes: Vec<String>,
+    reverts_after_s: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct DiskReport {
+    device: String,
+    before: iosched::switch::QueueState,
+    asked: Arm,
+    after: Option<iosched::switch::QueueState>,
+    adjusted: Vec<iosched::switch::Adjusted>,
+}
+
+/// Runs `iosched set`.
+pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
+    let host = Host::live();
+    let words = args.tunables.iter().map(String::as_str);
+    let arm = Arm::new(&args.scheduler, words).map_err(boxed)?;
+    let change = Change::plan(&host, &args.device, &arm).map_err(boxed)?;
+    let mut report = Report {
+        dry_run: args.dry_run,
+        disks: change
+            .disks
+            .iter()
+            .map(|(device, before, asked)| DiskReport {
+                device: device.clone(),
+                before: before.clone(),
+                asked: asked.clone(),
+                after: None,
+                adjusted: Vec::new(),
+            })
+            .collect(),
+        notes: change.notes.clone(),
+        reverts_after_s: args.for_how_long.map(|span| span.0.as_secs_f64()),
+    };
+    if !args.dry_run {
+        let made = change.make(&host).map_err(boxed)?;
+        for (disk, (_, entered)) in report.disks.iter_mut().zip(made.disks) {
+            disk.after = Some(entered.state);
+            disk.adjusted = entered.adjusted;
+        }
+        match args.for_how_long {
+            Some(span) => revert_later(&host, made.journal, span.0).map_err(boxed)?,
+            None => made.journal.keep_changes(),
+        }
+    }
+    print(&report, output);
+    Ok(exit::OK)
+}
+
+fn print(report: &Report, output: &Output) {
+    if output.is_json() {
+        output.json(report);
+        return;
+    }
+    for note in &report.notes {
+        output.note(&format!("note: {note}"));
+    }
+    for disk in &report.disks {
+        let before = &disk.before.scheduler;
+        let asked = &disk.asked;
+        match &disk.after {
+            None => output.text(&format!(
+                "{}: {before} -> {asked} (not written)",
+                disk.device
+            )),
+            Some(after) => {
+                output.text(&format!("{}: {before} -> {}", disk.device, after.scheduler));
+                for (tunable, asked) in &disk.asked.tunables {
+                    match disk
+                        .adjusted
+                        .iter()
+                        .find(|adjusted| adjusted.tunable == *tunable)
+                    {
+                        Some(adjusted) => output.text(&format!(
+                            "  {tunable}={} (the kernel's choice; {asked} was asked)",
+                            adjusted.got
+                        )),
+                        None => output.text(&format!("  {tunable}={asked}")),
+                    }
+                }
+            }
+        }
+    }
+    if let Some(seconds) = report.reverts_after_s.filter(|_| !report.dry_run) {
+        output.text(&format!(
+            "back as before in {seconds} s, or at once with `iosched restore`"
+        ));
+    }
+}
+
+/// Why nobody would put it back.
+#[derive(Debug, thiserror::Error)]
+enum RevertError {
+    #[error("cannot start the process that puts it back; it was put back at once")]
+    Start(#[source] std::io::Error),
+    #[error(transparent)]
+    Journal(#[from] iosched::journal::JournalError),
+}
+
+impl Failure for RevertError {}
+
+/// Leaves the journal to a process of its own session, which outlives this terminal.
+fn revert_later(host: &Host, journal: Journal, after: Duration) -> Result<(), RevertError> {
+    let executable = std::env::current_exe().map_err(RevertError::Start)?;
+    let mut command = Command::new(executable);
+    command
+        .arg("revert-after")
+        .arg(journal.path())
+        .arg(after.as_secs_f64().to_string())
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    // SAFETY: setsid is async-signal-safe, and nothing is allocated between fork and exec.
+    unsafe {
+        command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?));
+    }
+    let child = command.spawn().map_err(RevertError::Start)?;
+    let owner = Owner::of_pid(host, child.id())
+        .ok_or_else(|| RevertError::Start(std::io::Error::other("it ended at once")))?;
+    Ok(journal.hand_over(owner)?)
+}
+
+/// The process that waits and puts things back; SIGTERM means now.
+pub(crate) fn revert_after(args: &RevertArgs) -> Outcome {
+    let stop = Stop::new();
+    super::stop_on_signals(&stop);
+    let deadline = Instant::now() + Duration::from_secs_f64(args.seconds.max(0.0));
+    while Instant::now() < deadline && !stop.is_wanted() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        std::thread::sleep(left.min(Duration::from_millis(100)));
+    }
+    let undone = revert_file(&Host::live(), &args.journal);
+    let is_settled = undone.iter().all(iosched::journal::Undone::is_settled);
+    Ok(if is_settled { exit::OK } else { exit::FAILURE })
+}

@@ -1,0 +1,546 @@
+//! `iosched tune`: the main job. Measure every scheduler under a load, in rounds of random order,
+//! until the answer is known; print it with intervals; leave the machine as it was.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use iosched::analysis::Analysis;
+use iosched::emulate::spec::Spec;
+use iosched::emulate::{self, Condition, EmulatedDisk};
+use iosched::event::Observer;
+use iosched::facts::MachineFacts;
+use iosched::failure::{Failure, exit};
+use iosched::host::Host;
+use iosched::load::builtin::BUILT_IN;
+use iosched::load::fio;
+use iosched::objective::Objective;
+use iosched::plan::{DEFAULT_MAX_ROUNDS, Plan, Requirement, Rules, Target, Wanted};
+use iosched::process::Stop;
+use iosched::record::{self, Entry, Header, Recorder};
+use iosched::report;
+use iosched::run::{self, RunOptions};
+use iosched::set::{self, Change};
+
+use super::{Outcome, boxed, stop_on_signals};
+use crate::args::{Margin, Size, Span};
+use crate::output::Output;
+use crate::progress::{JsonLines, Progress};
+
+/// The disk that is made where no target is named.
+const DEFAULT_MODEL: &str = "hdd-7200";
+
+/// Run time of a trial on an emulated disk, which has no cache to warm and no garbage to collect.
+const EMULATED_RUNTIME: Duration = Duration::from_secs(3);
+
+/// Time after which a run on an emulated disk of our own begins no further round.
+const EMULATED_BUDGET: Duration = Duration::from_secs(180);
+
+/// Arguments of `iosched tune`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  iosched tune                             on an emulated disk, made and removed: see how it works
+  iosched tune /srv/data                   with files of our own below /srv/data, removed afterwards
+  iosched tune sda --load random-read      read-only, on the raw device
+  iosched tune /srv/data --load mixed --load my.fio:2 --arms none,bfq,mq-deadline:fifo_batch=1
+  iosched tune sda --objective p99 --require throughput>=0.95 --budget 30m --apply
+  iosched tune --resume iosched-results/20261121-101500-data
+
+Each round runs every arm once in random order; arms are compared by the ratio to the baseline
+(the scheduler that was active) within a round. The run stops when the answer is known, or when the
+budget is spent. Nothing on a raw device is ever written without --destroy-data.")]
+pub(crate) struct TuneArgs {
+    /// Device, directory or file to measure on; none: an emulated hdd-7200
+    target: Option<String>,
+
+    /// Built-in load (see --help) or fio job file, with an optional weight; repeatable
+    #[arg(long = "load", value_name = "LOAD[:WEIGHT]", help = load_help())]
+    loads: Vec<String>,
+
+    /// What to compare: scheduler or scheduler:tunable=value,...; repeatable or with commas [default: all offered]
+    #[arg(long, value_name = "ARMS")]
+    arms: Vec<String>,
+
+    /// The arm to compare with [default: the active one, as it is tuned now]
+    #[arg(long, value_name = "ARM")]
+    baseline: Option<String>,
+
+    /// What decides: throughput, iops, mean, p50, p99, p999, read-mean, read-p99, fairness, cpu [default: the load's own]
+    #[arg(long, value_parser = parse_objective)]
+    objective: Option<Objective>,
+
+    /// What an arm must keep of the baseline to be allowed to win: throughput>=0.95; repeatable
+    #[arg(long = "require", value_name = "METRIC>=RATIO", value_parser = parse_requirement)]
+    requirements: Vec<Requirement>,
+
+    /// Difference that you do not care about
+    #[arg(long, default_value = "2%")]
+    margin: Margin,
+
+    /// Probability with which all intervals of a load hold together
+    #[arg(long, default_value_t = 0.95)]
+    confidence: f64,
+
+    /// Rounds at the most
+    #[arg(long, default_value_t = DEFAULT_MAX_ROUNDS)]
+    rounds: u32,
+
+    /// Exactly so many rounds of all arms, with classical t intervals, instead of stopping when known
+    #[arg(long, value_name = "N", conflicts_with = "rounds")]
+    fixed_rounds: Option<u32>,
+
+    /// Time after which no further round is begun (10m, 2h) [default: none; 3m on the emulated disk]
+    #[arg(long, value_name = "DURATION")]
+    budget: Option<Span>,
+
+    /// Run time of each trial [default: the job file's, or 10s; 3s on the emulated disk]
+    #[arg(long, value_name = "DURATION")]
+    runtime: Option<Span>,
+
+    /// Time at the start of each trial that does not count [default: none]
+    #[arg(long, value_name = "DURATION")]
+    ramp: Option<Span>,
+
+    /// Time after which a load that hangs is killed [default: twice its run time and 30s]
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Span>,
+
+    /// Source of all chance: the same seed gives the same orders and offsets [default: random]
+    #[arg(long)]
+    seed: Option<u64>,
+
+    /// Size of each worker's test file, where the target is a directory
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    file_size: Size,
+
+    /// Switch to the winner when there is one (until the next reboot)
+    #[arg(long)]
+    apply: bool,
+
+    /// Directory for the record [default: iosched-results/TIME-TARGET]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Go on with an interrupted run
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "loads", "arms", "out", "seed"])]
+    resume: Option<PathBuf>,
+
+    /// Print the plan and its time, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Allow loads that write to the raw device; name the device again if it holds something
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ""
+    )]
+    destroy_data: Option<String>,
+}
+
+fn load_help() -> String {
+    let loads: Vec<String> = BUILT_IN
+        .iter()
+        .map(|load| format!("{} ({})", load.name, load.summary))
+        .collect();
+    format!(
+        "Load to run, repeatable: a fio job file, or a built-in one: {} [default: random-read]",
+        loads.join("; ")
+    )
+}
+
+fn parse_objective(text: &str) -> Result<Objective, String> {
+    Objective::from_name(text).ok_or_else(|| {
+        let names: Vec<_> = Objective::ALL
+            .iter()
+            .map(|objective| objective.name())
+            .collect();
+        format!("known are {}", names.join(", "))
+    })
+}
+
+fn parse_requirement(text: &str) -> Result<Requirement, String> {
+    let (metric, ratio) = text
+        .split_once(">=")
+        .ok_or("write it as throughput>=0.95")?;
+    let at_least: f64 = ratio
+        .trim()
+        .parse()
+        .map_err(|_| "the ratio is a number such as 0.95")?;
+    if !(at_least > 0.0 && at_least <= 2.0) {
+        return Err("the ratio must be above 0 and at most 2".into());
+    }
+    Ok(Requirement {
+        objective: parse_objective(metric.trim())?,
+        at_least,
+    })
+}
+
+/// Splits `none,bfq:low_latency=0,slice_idle=0` into arms: a piece with `=` and no `:` still
+/// belongs to the arm before it.
+fn split_arms(texts: &[String]) -> Vec<String> {
+    let mut arms: Vec<String> = Vec::new();
+    for text in texts {
+        let mut is_first = true;
+        for piece in text.split(',') {
+            match arms.last_mut() {
+                Some(arm) if !is_first && piece.contains('=') && !piece.contains(':') => {
+                    arm.push(',');
+                    arm.push_str(piece);
+                }
+                _ => arms.push(piece.to_owned()),
+            }
+            is_first = false;
+        }
+    }
+    arms
+}
+
+/// Something that `tune` cannot do here.
+#[derive(Debug, thiserror::Error)]
+enum TuneError {
+    #[error("this machine cannot measure: {}", missing.join("; "))]
+    Missing {
+        missing: Vec<String>,
+        hints: Vec<String>,
+    },
+    #[error("the record in {} is complete: it ended because {why}", directory.display())]
+    Complete {
+        directory: PathBuf,
+        why: &'static str,
+    },
+    #[error("the record in {} is of another machine or kernel: {difference}", directory.display())]
+    OtherMachine {
+        directory: PathBuf,
+        difference: String,
+    },
+}
+
+impl Failure for TuneError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            TuneError::Missing { hints, .. } => hints.join("; "),
+            TuneError::Complete { directory, .. } => {
+                format!("see it with: iosched report {}", directory.display())
+            }
+            TuneError::OtherMachine { .. } => {
+                "its trials cannot be continued here: start a new run".into()
+            }
+        })
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            TuneError::Missing { .. } => exit::MISSING,
+            TuneError::Complete { .. } | TuneError::OtherMachine { .. } => exit::BAD_RECORD,
+        }
+    }
+}
+
+/// Runs `iosched tune`.
+pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
+    let stop = Stop::new();
+    stop_on_signals(&stop);
+    let host = Host::live();
+    if let Some(directory) = &args.resume {
+        return resume(args, directory, &host, &stop, output);
+    }
+    if let Some(out) = &args.out {
+        record::check_new(out).map_err(boxed)?;
+    }
+    let disk = match &args.target {
+        Some(_) => None,
+        None if args.dry_run => None,
+        None => Some(make_disk(&host, DEFAULT_MODEL, output)?),
+    };
+    let outcome = start(args, disk.as_ref(), &host, &stop, output);
+    end_disk(disk, output);
+    outcome
+}
+
+/// A new run: plan, then measure unless the plan alone was asked for.
+fn start(
+    args: &TuneArgs,
+    disk: Option<&EmulatedDisk>,
+    host: &Host,
+    stop: &Stop,
+    output: &Output,
+) -> Outcome {
+    let wanted = wanted(args, disk, host);
+    let mut plan = Plan::new(&wanted, host).map_err(boxed)?;
+    plan.emulated = args.target.is_none().then(|| DEFAULT_MODEL.to_owned());
+    if args.dry_run {
+        if output.is_json() {
+            output.json(&plan);
+        } else {
+            output.text(&report::text::plan(&plan));
+        }
+        return Ok(exit::OK);
+    }
+    let fio_version = fio::version().map_err(boxed)?;
+    settle(host, &plan, output)?;
+    let now = run::unix_time();
+    let machine = MachineFacts::read(host, &plan.disks, Some(fio_version));
+    let directory = args.out.clone().unwrap_or_else(|| {
+        let name = args.target.as_deref().unwrap_or(DEFAULT_MODEL);
+        Path::new("iosched-results").join(run::record_name(Path::new(name), now))
+    });
+    let command = std::env::args().collect();
+    let header = Header::new(command, now, machine, plan);
+    let recorder = Recorder::create(&directory, header).map_err(boxed)?;
+    measure(args, recorder, disk, host, stop, output)
+}
+
+/// Goes on with a record.
+fn resume(args: &TuneArgs, directory: &Path, host: &Host, stop: &Stop, output: &Output) -> Outcome {
+    let mut recorder = Recorder::resume(directory).map_err(boxed)?;
+    let header = &recorder.record().header;
+    if let Some(why) = recorder.record().stop_reason() {
+        let directory = directory.to_owned();
+        return Err(boxed(TuneError::Complete {
+            directory,
+            why: report::text::stop_reason(why),
+        }));
+    }
+    let model = header.plan.emulated.clone();
+    let disk = match &model {
+        Some(model) => Some(make_disk(host, model, output)?),
+        None => None,
+    };
+    if let Some(disk) = &disk {
+        recorder.move_to_disk(disk.device());
+    }
+    let now = MachineFacts::read(host, &recorder.record().header.plan.disks, None);
+    if let Some(difference) = now.difference_that_matters(&recorder.record().header.machine) {
+        end_disk(disk, output);
+        let directory = directory.to_owned();
+        return Err(boxed(TuneError::OtherMachine {
+            directory,
+            difference,
+        }));
+    }
+    let plan = recorder.record().header.plan.clone();
+    let outcome = settle(host, &plan, output)
+        .and_then(|()| {
+            recorder
+                .append(Entry::Resumed {
+                    at_unix_s: run::unix_time(),
+                })
+                .map_err(boxed)
+        })
+        .and_then(|()| measure(args, recorder, disk.as_ref(), host, stop, output));
+    end_disk(disk, output);
+    outcome
+}
+
+/// Runs the plan, prints the answer, applies it if asked.
+fn measure(
+    args: &TuneArgs,
+    mut recorder: Recorder,
+    disk: Option<&EmulatedDisk>,
+    host: &Host,
+    stop: &Stop,
+    output: &Output,
+) -> Outcome {
+    let health = || {
+        let is_running = disk.is_none_or(|disk| disk.status().condition == Condition::Running);
+        (!is_running).then(|| "the emulated disk's server has ended".to_owned())
+    };
+    let options = RunOptions {
+        trial_limit: args.timeout.map(|span| span.0),
+        health: &health,
+    };
+    let mut progress = Progress::new(&recorder.record().header.plan);
+    let mut lines = JsonLines::new();
+    let observer: &mut dyn Observer = if output.is_json() {
+        &mut lines
+    } else {
+        &mut progress
+    };
+    let ended = run::run(host, &mut recorder, &options, stop, observer);
+    progress.finish();
+    let record = recorder.record();
+    if let Err(error) = ended {
+        if !output.is_json() && record.trials().count() > 0 {
+            output.text(&report::text::record(
+                record,
+                &Analysis::of(record),
+                output.width(),
+            ));
+        }
+        return Err(boxed(error));
+    }
+    let analysis = Analysis::of(record);
+    if !output.is_json() {
+        output.text(&report::text::record(record, &analysis, output.width()));
+        output.text(&format!("record: {}", recorder.directory().display()));
+    }
+    if args.apply {
+        apply(&record.header.plan, &analysis, host, output)?;
+    }
+    Ok(exit::OK)
+}
+
+/// Switches every disk to the winner.
+fn apply(
+    plan: &Plan,
+    analysis: &Analysis,
+    host: &Host,
+    output: &Output,
+) -> Result<(), Box<dyn Failure>> {
+    if plan.emulated.is_some() {
+        output.note("nothing to apply: the disk was an emulated one");
+        return Ok(());
+    }
+    let Some(arm) = analysis.choice else {
+        output.note("not applied: there is no single answer over all loads");
+        return Ok(());
+    };
+    if Some(arm) == plan.active {
+        output.note(&format!("{} stays: it was active", plan.arm_label(arm)));
+        return Ok(());
+    }
+    for disk in &plan.disks {
+        let change = Change::plan(host, disk, &plan.arms[arm]).map_err(boxed)?;
+        change.make(host).map_err(boxed)?.journal.keep_changes();
+        output.note(&format!(
+            "{disk}: {} is active until the next reboot",
+            plan.arm_label(arm)
+        ));
+    }
+    Ok(())
+}
+
+fn wanted(args: &TuneArgs, disk: Option<&EmulatedDisk>, host: &Host) -> Wanted {
+    let is_emulated = args.target.is_none();
+    let target = match (&args.target, disk) {
+        (Some(target), _) => target.clone(),
+        (None, Some(disk)) => disk.device().to_owned(),
+        // A dry run makes no disk: any loop device shows what the kernel offers.
+        (None, None) => any_loop_device(host),
+    };
+    let loads = if args.loads.is_empty() {
+        vec!["random-read".into()]
+    } else {
+        args.loads.clone()
+    };
+    Wanted {
+        target,
+        is_our_own: is_emulated,
+        loads,
+        arms: split_arms(&args.arms),
+        baseline: args.baseline.clone(),
+        objective: args.objective,
+        runtime: args
+            .runtime
+            .map(|span| span.0)
+            .or(is_emulated.then_some(EMULATED_RUNTIME)),
+        ramp: args.ramp.map_or(Duration::ZERO, |span| span.0),
+        rules: Rules {
+            margin: args.margin.0,
+            confidence: args.confidence,
+            fixed_rounds: args.fixed_rounds,
+            max_rounds: args.rounds,
+            time_budget_s: args
+                .budget
+                .map(|span| span.0)
+                .or(is_emulated.then_some(EMULATED_BUDGET))
+                .map(|budget| budget.as_secs_f64()),
+            requirements: args.requirements.clone(),
+        },
+        seed: args.seed.unwrap_or_else(run::random_seed),
+        file_size: args.file_size.0,
+        destroy_data: args
+            .destroy_data
+            .clone()
+            .map(|device| (!device.is_empty()).then_some(device)),
+    }
+}
+
+fn any_loop_device(host: &Host) -> String {
+    let devices = host.sysfs().block_devices().unwrap_or_default();
+    devices
+        .into_iter()
+        .find(|device| device.starts_with("loop"))
+        .unwrap_or_else(|| "loop0".into())
+}
+
+/// Makes the emulated disk, which goes when we do, whatever happens to us.
+fn make_disk(host: &Host, model: &str, output: &Output) -> Result<EmulatedDisk, Box<dyn Failure>> {
+    let missing = emulate::missing(host);
+    if !missing.is_empty() {
+        return Err(boxed(TuneError::Missing {
+            missing: missing.iter().map(ToString::to_string).collect(),
+            hints: missing.iter().map(emulate::Missing::hint).collect(),
+        }));
+    }
+    fio::version().map_err(boxed)?;
+    let server = std::env::current_exe().unwrap_or_else(|_| "iosched".into());
+    let mut spec = Spec::new(model, server);
+    spec.owner_pid = i32::try_from(std::process::id()).ok();
+    let disk = EmulatedDisk::create(&spec).map_err(boxed)?;
+    if !output.is_json() {
+        output.note(&format!(
+            "No target given: measuring an emulated {model} as /dev/{}, which is removed afterwards.",
+            disk.device()
+        ));
+    }
+    Ok(disk)
+}
+
+fn end_disk(disk: Option<EmulatedDisk>, output: &Output) {
+    if let Some(disk) = disk
+        && let Err(error) = disk.remove(true)
+    {
+        output.note(&format!("note: {error}"));
+    }
+}
+
+/// What an earlier run left of these disks is put back before the baseline is read.
+fn settle(host: &Host, plan: &Plan, output: &Output) -> Result<(), Box<dyn Failure>> {
+    for leftover in set::settle(host, &plan.disks).map_err(boxed)? {
+        output.note(&format!(
+            "note: put back what an interrupted run left: {}",
+            leftover.entry.command
+        ));
+    }
+    if let Target::Directory { device, .. } = &plan.target
+        && !output.is_json()
+    {
+        output.note(&format!(
+            "Measuring on {device}; test files are removed afterwards."
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_split_arms_and_their_tunables_stay_with_them() {
+        let split = |text: &str| split_arms(&[text.to_owned()]);
+        assert_eq!(split("none,bfq"), ["none", "bfq"]);
+        assert_eq!(
+            split("none,bfq:low_latency=0,slice_idle=0,kyber"),
+            ["none", "bfq:low_latency=0,slice_idle=0", "kyber"]
+        );
+        assert_eq!(
+            split("bfq:a=1,mq-deadline:b=2"),
+            ["bfq:a=1", "mq-deadline:b=2"]
+        );
+    }
+
+    #[test]
+    fn a_requirement_is_a_metric_and_a_ratio() {
+        let requirement = parse_requirement("throughput>=0.95").unwrap();
+        assert_eq!(requirement.objective, Objective::Throughput);
+        assert!(parse_requirement("speed>=1").is_err());
+        assert!(parse_requirement("p99>=-1").is_err());
+        assert!(parse_requirement("p99").is_err());
+    }
+}

@@ -1,0 +1,152 @@
+//! What a run says while it works: a bar with the time left on a terminal, lines in a log, JSON
+//! lines for a program.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iosched::event::{Event, Observer};
+use iosched::plan::Plan;
+use iosched::report::text;
+
+use crate::commands::restore::describe;
+
+/// For people, on standard error.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    is_terminal: bool,
+    plan: Plan,
+    trial: String,
+    expected_s: f64,
+    at_most_s: f64,
+}
+
+impl Progress {
+    /// Nothing is drawn before the run starts.
+    pub(crate) fn new(plan: &Plan) -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(100), ProgressDrawTarget::hidden());
+        let style = ProgressStyle::with_template("{bar:20} {msg}").expect("the template is right");
+        bar.set_style(style.progress_chars("=> "));
+        Progress {
+            bar,
+            is_terminal: std::io::stderr().is_terminal(),
+            plan: plan.clone(),
+            trial: String::new(),
+            expected_s: 0.0,
+            at_most_s: 0.0,
+        }
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn say(&self, line: &str) {
+        let mut stderr = std::io::stderr();
+        self.bar.suspend(|| {
+            // A closed standard error is no reason to stop measuring.
+            let _ = writeln!(stderr, "{line}");
+        });
+    }
+}
+
+impl Observer for Progress {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Started {
+                plan,
+                directory,
+                trials_done,
+            } => {
+                self.say(&text::plan_in_short(plan));
+                if *trials_done > 0 {
+                    self.say(&format!(
+                        "going on after {trials_done} trials in {}",
+                        directory.display()
+                    ));
+                }
+                if self.is_terminal {
+                    self.bar.set_draw_target(ProgressDrawTarget::stderr());
+                }
+            }
+            Event::Preparing { what } => self.say(what),
+            Event::Adjusted { arm, adjusted } => self.say(&format!("note: {arm}: {adjusted}")),
+            Event::TrialStarted {
+                arm,
+                load,
+                round,
+                expected_s,
+                at_most_s,
+            } => {
+                self.trial = format!("round {round}, {load}, {arm}");
+                self.expected_s = expected_s.max(0.1);
+                self.at_most_s = *at_most_s;
+            }
+            Event::Tick { elapsed_s } => {
+                let share = (elapsed_s / self.expected_s).min(1.0) * 100.0;
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a percentage"
+                )]
+                self.bar.set_position(share as u64);
+                let left = Duration::from_secs_f64((self.at_most_s - elapsed_s).max(0.0));
+                self.bar
+                    .set_message(format!("{}; at most {} left", self.trial, text::span(left)));
+            }
+            Event::TrialEnded { .. } | Event::Finished { .. } => {}
+            Event::TrialVoid {
+                arm,
+                load,
+                trial,
+                is_repeated,
+            } => {
+                let then = if *is_repeated { "; it is repeated" } else { "" };
+                self.say(&format!(
+                    "void trial ({load}, {arm}): {}{then}",
+                    trial.reason
+                ));
+            }
+            Event::ArmLeft { arm, load, reason } => {
+                self.say(&format!("{arm} leaves {load}: {reason}"));
+            }
+            Event::Estimate { analysis } => {
+                self.say(&text::estimate(&self.plan, analysis));
+            }
+            Event::Restored { undone } => {
+                self.bar.finish_and_clear();
+                for one in *undone {
+                    self.say(&describe(one));
+                }
+            }
+        }
+    }
+}
+
+/// For programs: one JSON object per event on standard output.
+pub(crate) struct JsonLines {
+    broken: bool,
+}
+
+impl JsonLines {
+    /// Writes nothing yet.
+    pub(crate) fn new() -> JsonLines {
+        JsonLines { broken: false }
+    }
+}
+
+impl Observer for JsonLines {
+    fn event(&mut self, event: &Event<'_>) {
+        if self.broken || matches!(event, Event::Tick { .. }) {
+            return;
+        }
+        let mut stdout = std::io::stdout().lock();
+        let written = serde_json::to_writer(&mut stdout, event)
+            .map_err(std::io::Error::from)
+            .and_then(|()| stdout.write_all(b"\n"))
+            .and_then(|()| stdout.flush());
+        // Who closed the pipe does not want to know more; the record is kept all the same.
+        self.broken = written.is_err();
+    }
+}

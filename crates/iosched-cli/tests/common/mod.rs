@@ -1,0 +1,214 @@
+//! What the tests of several commands share: real loop devices, their whole queue state, and the
+//! command itself.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// True if we are root and there are loop devices; says what lacks otherwise.
+pub(crate) fn can_use_loop_devices() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        eprintln!("SKIPPED: needs root");
+    } else if !Path::new("/dev/loop-control").exists() {
+        eprintln!("SKIPPED: needs loop devices (/dev/loop-control)");
+        return false;
+    }
+    is_root
+}
+
+/// True if emulated disks can be made, too.
+pub(crate) fn can_emulate() -> bool {
+    if !can_use_loop_devices() {
+        return false;
+    }
+    if !Path::new("/dev/fuse").exists() {
+        eprintln!("SKIPPED: needs FUSE (/dev/fuse)");
+        return false;
+    }
+    true
+}
+
+/// True if fio is installed; says so otherwise.
+pub(crate) fn has_fio() -> bool {
+    let found = Command::new("fio").arg("--version").output().is_ok();
+    if !found {
+        eprintln!("SKIPPED: needs fio");
+    }
+    found
+}
+
+/// A loop device over a sparse file in memory, removed when dropped.
+pub(crate) struct LoopDevice {
+    /// `loop3`.
+    pub name: String,
+    /// Keeps the file.
+    file: tempfile::NamedTempFile,
+}
+
+impl LoopDevice {
+    /// Makes one of this size.
+    pub(crate) fn new(bytes: u64) -> LoopDevice {
+        let file = tempfile::Builder::new()
+            .prefix("iosched-test-")
+            .tempfile_in("/dev/shm")
+            .expect("a file in memory");
+        file.as_file().set_len(bytes).expect("room for nothing");
+        let output = run(
+            "losetup",
+            &["--find", "--show", "--direct-io=on", path_of(&file)],
+        );
+        let device = String::from_utf8(output.stdout).expect("a path");
+        let name = device.trim().trim_start_matches("/dev/").to_owned();
+        assert!(name.starts_with("loop"), "losetup printed {device:?}");
+        let disk = LoopDevice { name, file };
+        disk.reset();
+        disk
+    }
+
+    /// A loop device keeps its queue's settings from one file to the next.
+    fn reset(&self) {
+        for (file, value) in [
+            ("scheduler", "none"),
+            ("nr_requests", "128"),
+            ("read_ahead_kb", "128"),
+        ] {
+            let _ = fs::write(format!("/sys/block/{}/queue/{file}", self.name), value);
+        }
+    }
+
+    /// `/dev/loop3`.
+    pub(crate) fn path(&self) -> PathBuf {
+        Path::new("/dev").join(&self.name)
+    }
+
+    /// The file behind it.
+    pub(crate) fn file(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Writes a file of its queue.
+    pub(crate) fn write(&self, file: &str, value: &str) {
+        let path = format!("/sys/block/{}/queue/{file}", self.name);
+        fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
+    /// Reads a file of its queue.
+    pub(crate) fn read(&self, file: &str) -> String {
+        let path = format!("/sys/block/{}/queue/{file}", self.name);
+        fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{path}: {error}"))
+            .trim()
+            .to_owned()
+    }
+
+    /// The scheduler in brackets.
+    pub(crate) fn scheduler(&self) -> String {
+        let text = self.read("scheduler");
+        let active = text.split(['[', ']']).nth(1).expect("one is active");
+        active.to_owned()
+    }
+
+    /// Every readable file of its queue.
+    pub(crate) fn whole_queue(&self) -> BTreeMap<String, String> {
+        whole_queue(&self.name)
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        self.reset();
+        let _ = Command::new("losetup")
+            .arg("--detach")
+            .arg(self.path())
+            .output();
+    }
+}
+
+fn path_of(file: &tempfile::NamedTempFile) -> &str {
+    file.path().to_str().expect("our own name")
+}
+
+/// Every readable file of a queue, those of the scheduler included.
+pub(crate) fn whole_queue(device: &str) -> BTreeMap<String, String> {
+    let root = PathBuf::from(format!("/sys/block/{device}/queue"));
+    let mut files = BTreeMap::new();
+    for directory in [root.clone(), root.join("iosched")] {
+        let Ok(entries) = fs::read_dir(&directory) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if let Ok(text) = fs::read_to_string(&path) {
+                let name = path
+                    .strip_prefix(&root)
+                    .expect("below it")
+                    .display()
+                    .to_string();
+                files.insert(name, text.trim().to_owned());
+            }
+        }
+    }
+    files
+}
+
+/// The command under test.
+pub(crate) fn iosched() -> assert_cmd::Command {
+    let mut command = assert_cmd::Command::new(assert_cmd::cargo::cargo_bin!("iosched"));
+    command.env("NO_COLOR", "1").env("COLUMNS", "80");
+    command
+}
+
+/// The same for `std`, to be started and signalled.
+pub(crate) fn iosched_process() -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("iosched"));
+    command.env("NO_COLOR", "1").env("COLUMNS", "80");
+    command
+}
+
+/// Runs a program that must succeed.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Output {
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// Pids of the processes whose command line contains `text`, zombies not counted.
+pub(crate) fn processes_with(text: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        if command.contains(text) && pid != std::process::id() {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Waits until something is so, at the most this long; false if it never was.
+pub(crate) fn wait_until(seconds: u64, mut is_so: impl FnMut() -> bool) -> bool {
+    for _ in 0..seconds * 20 {
+        if is_so() {
+            return true;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    is_so()
+}

@@ -1,0 +1,337 @@
+//! From the record to the answer: pure, from the record alone, the same whenever it is asked.
+
+use iosched_stats::histogram::Histogram;
+use iosched_stats::race::{Contest, Standing, Verdict};
+use iosched_stats::{Interval, sequence};
+use serde::Serialize;
+
+use crate::objective::Objective;
+use crate::plan::Plan;
+use crate::record::{Record, StopReason};
+use crate::schedule;
+use crate::trial::{Flow, JobResult, Slot, Trial, latency_histogram};
+
+/// The smallest relative standard deviation of a difference that is believed, as in the race.
+const RESOLUTION: f64 = 0.001;
+
+/// Everything worked out from a record.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Analysis {
+    /// Labels of the arms.
+    pub arms: Vec<String>,
+    /// Index of the arm that ratios are taken to.
+    pub baseline: usize,
+    /// Rounds that are complete.
+    pub rounds: u32,
+    /// Trials that count.
+    pub trials: usize,
+    /// Trials that do not.
+    pub void_trials: usize,
+    /// Each load by itself.
+    pub loads: Vec<LoadAnalysis>,
+    /// Over all loads, where there are several.
+    pub overall: Option<Contest>,
+    /// Index of the arm to use, if there is one answer.
+    pub choice: Option<usize>,
+    /// Why the run ended; none while it has not.
+    pub stop: Option<StopReason>,
+    /// How the choice compares with the baseline in what does not decide, where that is surely
+    /// different: the price of the choice, or what comes with it for free.
+    pub side_effects: Vec<SideEffect>,
+    /// Time in which no load ran and nothing was prepared, as a share of the whole.
+    pub harness_share: f64,
+}
+
+/// A surely different metric that does not decide.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SideEffect {
+    /// Index of the load.
+    pub load: usize,
+    /// The metric.
+    pub objective: Objective,
+    /// The choice's / the baseline's, valid at any time.
+    pub ratio: Interval,
+}
+
+/// One load.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LoadAnalysis {
+    /// Its name.
+    pub name: String,
+    /// What decides.
+    pub objective: Objective,
+    /// Ratios with their intervals, and the verdict.
+    pub contest: Contest,
+    /// Each arm's own numbers.
+    pub arms: Vec<ArmSummary>,
+}
+
+/// An arm's own numbers under one load, over all its trials.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ArmSummary {
+    /// Trials that count.
+    pub trials: usize,
+    /// Why it left, if it could not be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<String>,
+    /// The objective, geometric mean over trials (what the ratios compare).
+    pub objective: Option<f64>,
+    /// Bytes per second, mean.
+    pub throughput_bytes_per_s: Option<f64>,
+    /// I/Os per second, mean.
+    pub iops: Option<f64>,
+    /// Latency percentiles over all I/Os of all its trials, ns.
+    pub latency_p50_ns: Option<f64>,
+    /// 99th percentile.
+    pub latency_p99_ns: Option<f64>,
+    /// 99.9th percentile.
+    pub latency_p999_ns: Option<f64>,
+    /// 99th percentile of the reads alone.
+    pub read_latency_p99_ns: Option<f64>,
+    /// The disk's mean time per read, queue time and service time together (iostat's `r_await`), ns.
+    pub read_await_ns: Option<f64>,
+    /// The disk's mean time per write (iostat's `w_await`), ns.
+    pub write_await_ns: Option<f64>,
+    /// Mean queue length (iostat's `aqu-sz`).
+    pub average_queue_length: Option<f64>,
+    /// CPU time of the whole machine per I/O, mean, ns.
+    pub cpu_ns_per_io: Option<f64>,
+    /// Jain's index over the load's workers, mean.
+    pub fairness: Option<f64>,
+    /// Name and share of the bytes of each worker, in the order of the job file.
+    pub workers: Vec<WorkerShare>,
+}
+
+/// A worker's part of what an arm moved.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WorkerShare {
+    /// The section of the job file.
+    pub name: String,
+    /// Bytes per second, mean over trials.
+    pub bytes_per_s: f64,
+}
+
+impl Analysis {
+    /// Works it out.
+    pub fn of(record: &Record) -> Analysis {
+        let plan = &record.header.plan;
+        let (rounds, Standing { loads, overall, .. }) = schedule::standing_now(plan, record);
+        let loads: Vec<LoadAnalysis> = loads
+            .into_iter()
+            .enumerate()
+            .map(|(load, contest)| LoadAnalysis {
+                name: plan.loads[load].name.clone(),
+                objective: plan.loads[load].objective,
+                arms: (0..plan.arms.len())
+                    .map(|arm| summarise(plan, record, load, arm))
+                    .collect(),
+                contest,
+            })
+            .collect();
+        let costs = cpu_costs(&loads, plan.arms.len());
+        let decisive = overall.as_ref().unwrap_or(&loads[0].contest);
+        let choice = choose(decisive, plan.baseline, &costs);
+        Analysis {
+            side_effects: choice
+                .filter(|&choice| choice != plan.baseline)
+                .map_or_else(Vec::new, |choice| side_effects(plan, record, choice)),
+            arms: (0..plan.arms.len())
+                .map(|arm| plan.arm_label(arm))
+                .collect(),
+            baseline: plan.baseline,
+            rounds,
+            trials: record.trials().count(),
+            void_trials: record.void_trials().count(),
+            choice,
+            loads,
+            overall,
+            stop: record.stop_reason(),
+            harness_share: harness_share(record),
+        }
+    }
+
+    /// The verdict that the run was about: over all loads, or that of the only one.
+    pub fn decisive(&self) -> &Contest {
+        self.overall.as_ref().unwrap_or(&self.loads[0].contest)
+    }
+}
+
+/// The arm to use, where the verdict allows to name one: the winner; among equals the baseline,
+/// otherwise the one of least CPU time per I/O. What is undecided has none.
+fn choose(contest: &Contest, baseline: usize, costs: &[Option<f64>]) -> Option<usize> {
+    match contest.verdict {
+        Verdict::Winner { .. } | Verdict::Equal { .. } => contest.choice(baseline, costs),
+        _ => None,
+    }
+}
+
+/// CPU time per I/O of each arm, summed over loads; none where one load has none.
+fn cpu_costs(loads: &[LoadAnalysis], arms: usize) -> Vec<Option<f64>> {
+    (0..arms)
+        .map(|arm| loads.iter().map(|load| load.arms[arm].cpu_ns_per_io).sum())
+        .collect()
+}
+
+/// What the choice changes besides the objective, as far as it is sure.
+fn side_effects(plan: &Plan, record: &Record, choice: usize) -> Vec<SideEffect> {
+    let watched = [Objective::Throughput, Objective::P99, Objective::Cpu];
+    let questions = (plan.loads.len() * watched.len()) as f64;
+    let level = (1.0 - plan.rules.confidence) / questions;
+    let margin = plan.rules.margin.ln();
+    (0..plan.loads.len())
+        .flat_map(|load| watched.map(|objective| (load, objective)))
+        .filter(|&(load, objective)| plan.loads[load].objective != objective)
+        .filter_map(|(load, objective)| {
+            let logs = log_ratios(record, load, objective, choice, plan.baseline);
+            let log_ratio = sequence::interval(&logs, level, RESOLUTION)?;
+            let is_sure = log_ratio.lower > margin || log_ratio.upper < -margin;
+            is_sure.then(|| SideEffect {
+                load,
+                objective,
+                ratio: log_ratio.exp(),
+            })
+        })
+        .collect()
+}
+
+/// Log-ratios of a metric between two arms within each round that both ran.
+fn log_ratios(record: &Record, load: usize, objective: Objective, a: usize, b: usize) -> Vec<f64> {
+    let value = |round, arm| objective.of(&record.trial(Slot { load, round, arm })?.metrics);
+    let rounds = record
+        .trials()
+        .map(|trial| trial.slot.round + 1)
+        .max()
+        .unwrap_or(0);
+    (0..rounds)
+        .filter_map(|round| Some((value(round, a)? / value(round, b)?).ln()))
+        .filter(|log| log.is_finite())
+        .collect()
+}
+
+fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -> ArmSummary {
+    let trials: Vec<&Trial> = record
+        .trials()
+        .filter(|trial| trial.slot.load == load && trial.slot.arm == arm)
+        .collect();
+    let objective = plan.loads[load].objective;
+    let all = latencies(&trials, JobResult::flows);
+    let reads = latencies(&trials, |job| job.read.iter().collect());
+    ArmSummary {
+        trials: trials.len(),
+        left: record.arm_left(arm).map(str::to_owned),
+        objective: geometric_mean(trials.iter().filter_map(|t| objective.of(&t.metrics))),
+        throughput_bytes_per_s: mean(&trials, |t| Some(t.metrics.throughput_bytes_per_s)),
+        iops: mean(&trials, |t| Some(t.metrics.iops)),
+        latency_p50_ns: percentile(&all, 50.0),
+        latency_p99_ns: percentile(&all, 99.0),
+        latency_p999_ns: percentile(&all, 99.9),
+        read_latency_p99_ns: percentile(&reads, 99.0),
+        read_await_ns: mean(&trials, |t| t.measured.read_await_ns),
+        write_await_ns: mean(&trials, |t| t.measured.write_await_ns),
+        average_queue_length: mean(&trials, |t| Some(t.measured.average_queue_length)),
+        cpu_ns_per_io: mean(&trials, |t| t.metrics.cpu_ns_per_io),
+        fairness: mean(&trials, |t| t.metrics.fairness),
+        workers: workers(&trials),
+    }
+}
+
+/// The latencies of all trials.
+fn latencies(trials: &[&Trial], flows: impl Fn(&JobResult) -> Vec<&Flow>) -> Histogram {
+    let jobs = trials.iter().flat_map(|trial| &trial.jobs);
+    latency_histogram(&jobs.flat_map(flows).collect::<Vec<_>>())
+}
+
+fn percentile(histogram: &Histogram, percent: f64) -> Option<f64> {
+    histogram.percentile(percent).map(|ns| ns as f64)
+}
+
+fn mean(trials: &[&Trial], number: impl Fn(&Trial) -> Option<f64>) -> Option<f64> {
+    let numbers: Vec<f64> = trials.iter().filter_map(|trial| number(trial)).collect();
+    (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64)
+}
+
+fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let logs: Vec<f64> = values.map(f64::ln).collect();
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
+fn workers(trials: &[&Trial]) -> Vec<WorkerShare> {
+    let Some(first) = trials.first() else {
+        return Vec::new();
+    };
+    (0..first.jobs.len())
+        .map(|worker| WorkerShare {
+            name: first.jobs[worker].name.clone(),
+            bytes_per_s: mean(trials, |trial| {
+                Some(
+                    trial
+                        .jobs
+                        .get(worker)?
+                        .flows()
+                        .iter()
+                        .map(|flow| flow.bytes_per_s)
+                        .sum(),
+                )
+            })
+            .unwrap_or(0.0),
+        })
+        .collect()
+}
+
+fn harness_share(record: &Record) -> f64 {
+    let total: f64 = record
+        .trials()
+        .map(|trial| trial.phases.total().as_secs_f64())
+        .sum();
+    let harness: f64 = record
+        .trials()
+        .map(|trial| trial.phases.harness_ns as f64 / 1e9)
+        .sum();
+    if total > 0.0 { harness / total } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{plan, record, trial};
+    use crate::schedule::{Next, next};
+
+    /// A whole run whose arms are this much faster than the first, with a little noise.
+    fn run(factors: &[f64]) -> Analysis {
+        let plan = plan(factors.len());
+        let mut record = record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = ((slot.round as usize * 7 + slot.arm * 3) % 5) as f64 * 0.002;
+            record
+                .entries
+                .push(trial(slot, 1e6 * factors[slot.arm] * (1.0 + noise)));
+        }
+        Analysis::of(&record)
+    }
+
+    #[test]
+    fn the_best_arm_is_chosen_and_its_ratio_stated() {
+        let analysis = run(&[1.0, 1.5, 0.7]);
+        assert_eq!(analysis.choice, Some(1));
+        let ratio = analysis.loads[0].contest.ratio(1, 0).unwrap();
+        assert!(
+            ratio.lower < 1.5 && ratio.upper > 1.5 && ratio.lower > 1.4,
+            "{ratio:?}"
+        );
+    }
+
+    #[test]
+    fn among_equals_the_baseline_stays() {
+        let analysis = run(&[1.0, 1.0005, 0.5]);
+        assert!(matches!(analysis.decisive().verdict, Verdict::Equal { .. }));
+        assert_eq!(analysis.choice, Some(0));
+    }
+
+    #[test]
+    fn percentiles_come_from_the_counts_of_all_trials() {
+        let analysis = run(&[1.0, 2.0]);
+        let arm = &analysis.loads[0].arms[0];
+        assert!(arm.latency_p50_ns.unwrap() <= 1e6 * 1.01);
+        assert!(arm.latency_p999_ns.unwrap() > 1.5e6);
+    }
+}

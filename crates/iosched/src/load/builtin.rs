@@ -1,0 +1,70 @@
+//! The built-in loads: job files with a name, each with the metric that decides it.
+
+use crate::objective::Objective;
+
+/// A load that comes with the program.
+#[derive(Debug, Clone, Copy)]
+pub struct BuiltIn {
+    /// What the user types.
+    pub name: &'static str,
+    /// One line for `--help` and the report.
+    pub summary: &'static str,
+    /// The fio job file.
+    pub text: &'static str,
+    /// What decides where the user does not say: the number that this load is about.
+    pub objective: Objective,
+}
+
+/// All of them, the default first.
+pub const BUILT_IN: &[BuiltIn] = &[
+    BuiltIn {
+        name: "random-read",
+        summary: "random 4 KiB reads, 32 in flight",
+        text: include_str!("../../loads/random-read.fio"),
+        objective: Objective::Throughput,
+    },
+    BuiltIn {
+        name: "random-write",
+        summary: "random 4 KiB writes past the page cache, 32 in flight",
+        text: include_str!("../../loads/random-write.fio"),
+        objective: Objective::Throughput,
+    },
+    BuiltIn {
+        name: "mixed",
+        summary: "random 4 KiB reads and writes, 70 : 30, 32 in flight",
+        text: include_str!("../../loads/mixed.fio"),
+        objective: Objective::Throughput,
+    },
+    BuiltIn {
+        name: "sequential-read",
+        summary: "two sequential 128 KiB readers far apart",
+        text: include_str!("../../loads/sequential-read.fio"),
+        objective: Objective::Throughput,
+    },
+    BuiltIn {
+        name: "readers-vs-writer",
+        summary: "a stream writer against four random readers; decided by the readers' p99",
+        text: include_str!("../../loads/readers-vs-writer.fio"),
+        objective: Objective::ReadP99,
+    },
+];
+
+/// The built-in load of this name.
+pub fn find(name: &str) -> Option<&'static BuiltIn> {
+    BUILT_IN.iter().find(|load| load.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::fio_job::JobFile;
+
+    #[test]
+    fn every_built_in_load_passes_our_own_check() {
+        for load in BUILT_IN {
+            let file = JobFile::parse(load.name, load.text).unwrap();
+            let reads_only = ["random-read", "sequential-read"].contains(&load.name);
+            assert_eq!(!file.writes(), reads_only, "{}", load.name);
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Runs fio on a composed job file and reads what it measured.
+//!
+//! Follows the JSON+ output of fio 3.33 (HOWTO, "Interpreting the output"); older 3.x have the same
+//! fields. Latencies are fio's completion latencies (`clat_ns`), kept as histogram bins so that
+//! percentiles of several jobs are merged from counts and never averaged.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::Command;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::failure::{Failure, exit};
+use crate::process::{self, ChildError, Stop};
+use crate::trial::{Flow, JobResult};
+
+/// Time that fio may take beyond the load's own duration: start, layout of nothing, result.
+const ALLOWANCE: Duration = Duration::from_secs(30);
+
+/// Why fio gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum FioError {
+    /// fio is not there, hung, or we were interrupted.
+    #[error(transparent)]
+    Child(#[from] ChildError),
+    /// fio ended with an error.
+    #[error("fio failed with {status}: {message}")]
+    Failed {
+        /// How it ended.
+        status: String,
+        /// The last lines it wrote.
+        message: String,
+    },
+    /// fio's output is not what we know.
+    #[error("cannot read fio's result: {cause}")]
+    Unreadable {
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// The job file could not be handed over.
+    #[error("cannot hand the job file to fio")]
+    JobFile(#[source] std::io::Error),
+}
+
+impl Failure for FioError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            FioError::Child(ChildError::Missing { .. }) => Some(
+                "install it: apt install fio (Debian, Ubuntu), dnf install fio (Fedora, RHEL)"
+                    .into(),
+            ),
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            FioError::Child(ChildError::Missing { .. }) => exit::MISSING,
+            FioError::Child(ChildError::Stopped) => exit::INTERRUPTED,
+            _ => exit::LOAD_FAILED,
+        }
+    }
+}
+
+/// fio's version, for example `fio-3.33`.
+pub fn version() -> Result<String, FioError> {
+    let mut command = Command::new("fio");
+    command.arg("--version");
+    let finished = process::run(command, Duration::from_secs(30), &Stop::new(), &mut |_| {})?;
+    Ok(finished.stdout.trim().to_owned())
+}
+
+/// Runs a composed job file for about `duration`; killed if it takes 30 s more than twice that.
+///
+/// `read_only` hands fio its own guard against writes, beside our check of the job file.
+pub fn run(
+    job_file: &str,
+    duration: Duration,
+    read_only: bool,
+    limit: Option<Duration>,
+    stop: &Stop,
+    tick: &mut dyn FnMut(Duration),
+) -> Result<Vec<JobResult>, FioError> {
+    let mut file = tempfile::NamedTempFile::with_suffix(".fio").map_err(FioError::JobFile)?;
+    file.write_all(job_file.as_bytes())
+        .map_err(FioError::JobFile)?;
+    let mut command = Command::new("fio");
+    command.arg("--output-format=json+").arg("--eta=never");
+    if read_only {
+        command.arg("--readonly");
+    }
+    command.arg(file.path());
+    // fio leaves state files of `verify` in the working directory.
+    command.current_dir(std::env::temp_dir());
+    let limit = limit.unwrap_or(duration * 2 + ALLOWANCE);
+    let finished = process::run(command, limit, stop, tick)?;
+    if !finished.status.success() {
+        return Err(FioError::Failed {
+            status: process::describe(finished.status),
+            message: last_lines(&finished.stderr, &finished.stdout),
+        });
+    }
+    read_result(&finished.stdout)
+}
+
+/// The few lines that say what went wrong: standard error, or what stands before the JSON.
+fn last_lines(stderr: &str, stdout: &str) -> String {
+    let before_json = stdout.split("\n{").next().unwrap_or_default();
+    let text = if stderr.trim().is_empty() {
+        before_json
+    } else {
+        stderr
+    };
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect();
+    let tail = &lines[lines.len().saturating_sub(3)..];
+    if tail.is_empty() {
+        "it said nothing".into()
+    } else {
+        tail.join("; ")
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct FioOutput {
+    jobs: Vec<FioJob>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FioJob {
+    jobname: String,
+    error: i64,
+    read: FioFlow,
+    write: FioFlow,
+    trim: Option<FioFlow>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FioFlow {
+    io_bytes: u64,
+    bw_bytes: f64,
+    iops: f64,
+    total_ios: u64,
+    clat_ns: FioLatency,
+}
+
+#[derive(Debug, Deserialize)]
+struct FioLatency {
+    mean: f64,
+    max: f64,
+    #[serde(default)]
+    bins: BTreeMap<String, u64>,
+}
+
+/// Reads fio's JSON+, before which it may have printed notes.
+fn read_result(stdout: &str) -> Result<Vec<JobResult>, FioError> {
+    let unreadable = |cause: String| FioError::Unreadable { cause };
+    let start = if stdout.starts_with('{') {
+        0
+    } else {
+        stdout
+            .find("\n{")
+            .ok_or_else(|| unreadable("there is no JSON in it".into()))?
+            + 1
+    };
+    let output: FioOutput =
+        serde_json::from_str(&stdout[start..]).map_err(|error| unreadable(error.to_string()))?;
+    if output.jobs.is_empty() {
+        return Err(unreadable("it names no job".into()));
+    }
+    output.jobs.into_iter().map(job_result).collect()
+}
+
+fn job_result(job: FioJob) -> Result<JobResult, FioError> {
+    if job.error != 0 {
+        let raw = i32::try_from(job.error).unwrap_or(5);
+        return Err(FioError::Failed {
+            status: format!("error {raw} in job {}", job.jobname),
+            message: std::io::Error::from_raw_os_error(raw).to_string(),
+        });
+    }
+    Ok(JobResult {
+        name: job.jobname,
+        read: flow(&job.read)?,
+        write: flow(&job.write)?,
+        trim: job.trim.as_ref().map(flow).transpose()?.flatten(),
+    })
+}
+
+fn flow(flow: &FioFlow) -> Result<Option<Flow>, FioError> {
+    if flow.total_ios == 0 {
+        return Ok(None);
+    }
+    let mut bins = flow
+        .clat_ns
+        .bins
+        .iter()
+        .map(|(ns, &count)| Ok((ns.parse()?, count)))
+        .collect::<Result<Vec<(u64, u64)>, std::num::ParseIntError>>()
+        .map_err(|_| FioError::Unreadable {
+            cause: "a latency bin is not a number".into(),
+        })?;
+    bins.sort_unstable();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "fio prints a whole number of nanoseconds here"
+    )]
+    let latency_max_ns = flow.clat_ns.max as u64;
+    Ok(Some(Flow {
+        ios: flow.total_ios,
+        bytes: flow.io_bytes,
+        bytes_per_s: flow.bw_bytes,
+        iops: flow.iops,
+        latency_mean_ns: flow.clat_ns.mean,
+        latency_max_ns,
+        latency_bins: bins,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = r#"note: both iodepth >= 1 and synchronous I/O engine are selected
+{"fio version":"fio-3.33","jobs":[{"jobname":"a","error":0,
+ "read":{"io_bytes":8192,"bw_bytes":4096,"iops":1.0,"total_ios":2,
+   "clat_ns":{"min":10,"max":2000,"mean":1005.0,"N":2,"bins":{"2000":1,"10":1}}},
+ "write":{"io_bytes":0,"bw_bytes":0,"iops":0.0,"total_ios":0,
+   "clat_ns":{"min":0,"max":0,"mean":0.0,"N":0}}}]}"#;
+
+    #[test]
+    fn notes_before_the_json_are_passed_over_and_bins_are_sorted() {
+        let jobs = read_result(OUTPUT).unwrap();
+        let read = jobs[0].read.as_ref().unwrap();
+        assert_eq!(read.latency_bins, vec![(10, 1), (2000, 1)]);
+        assert_eq!(read.ios, 2);
+        assert!(
+            jobs[0].write.is_none(),
+            "a direction without I/O is no flow"
+        );
+    }
+
+    #[test]
+    fn a_job_that_ended_with_an_error_is_an_error() {
+        let error = read_result(&OUTPUT.replace("\"error\":0", "\"error\":5")).unwrap_err();
+        assert!(error.to_string().contains("Input/output error"), "{error}");
+    }
+
+    #[test]
+    fn output_without_json_is_unreadable() {
+        assert!(matches!(
+            read_result("fio: nothing"),
+            Err(FioError::Unreadable { .. })
+        ));
+    }
+}

@@ -1,0 +1,120 @@
+//! One run per disk: an exclusive `flock` on the whole-disk node while it is measured.
+//!
+//! The same lock keeps udev from re-reading the disk, and so from running its rules again (which
+//! would reset the scheduler in the middle of a trial), each time a writer closes it: udev leaves a
+//! locked disk alone (systemd, "Locking Block Device Access").
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::failure::{Failure, exit};
+use crate::host::Host;
+
+/// udev holds the lock itself for a moment while it probes a disk: so long do we wait for it.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A locked device: released when dropped, and by the kernel when we die.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Why a device could not be locked.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Somebody else holds it.
+    #[error("{device} is in use by another run{}", by(holder.as_ref()))]
+    Held {
+        /// Kernel name.
+        device: String,
+        /// Pid and command, where `/proc/locks` tells.
+        holder: Option<(u32, String)>,
+    },
+    /// It cannot be opened.
+    #[error("cannot open /dev/{device}")]
+    Open {
+        /// Kernel name.
+        device: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn by(holder: Option<&(u32, String)>) -> String {
+    holder.map_or(String::new(), |(pid, command)| {
+        format!(": pid {pid} ({command})")
+    })
+}
+
+impl Failure for LockError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            LockError::Held { .. } => Some(
+                "two experiments on one disk would disturb each other: wait for the other".into(),
+            ),
+            LockError::Open { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("run it as root".into())
+            }
+            LockError::Open { .. } => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            LockError::Held { .. } => exit::BUSY,
+            LockError::Open { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => exit::NOT_PERMITTED,
+                io::ErrorKind::NotFound => exit::NO_SUCH_DEVICE,
+                _ => exit::FAILURE,
+            },
+        }
+    }
+}
+
+/// Locks a whole disk by its kernel name.
+pub fn lock(host: &Host, device: &str) -> Result<Lock, LockError> {
+    let path = host.dev(device);
+    let file = File::open(path).map_err(|source| LockError::Open {
+        device: device.into(),
+        source,
+    })?;
+    let deadline = Instant::now() + PATIENCE;
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() > deadline {
+            return Err(LockError::Held {
+                device: device.into(),
+                holder: holder(host, &file),
+            });
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(Lock { _file: file })
+}
+
+/// Who holds a `flock` on this file, by `/proc/locks`.
+fn holder(host: &Host, file: &File) -> Option<(u32, String)> {
+    let metadata = file.metadata().ok()?;
+    let dev = metadata.dev();
+    let ours = format!(
+        "{:02x}:{:02x}:{}",
+        rustix::fs::major(dev),
+        rustix::fs::minor(dev),
+        metadata.ino()
+    );
+    let locks = std::fs::read_to_string(host.proc("locks")).ok()?;
+    let pid: u32 = locks
+        .lines()
+        .filter(|line| !line.contains("->") && line.contains("FLOCK"))
+        .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>())
+        .find(|fields| fields.get(5) == Some(&ours.as_str()))?
+        .get(4)?
+        .parse()
+        .ok()?;
+    let command = std::fs::read_to_string(host.proc(&format!("{pid}/comm"))).ok()?;
+    Some((pid, command.trim().to_owned()))
+}

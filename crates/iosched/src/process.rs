@@ -1,0 +1,297 @@
+//! Child processes that cannot outlive us, hang for ever, or fill a disk with their output.
+//!
+//! A child gets a process group of its own, so that all it starts can be ended with it, dies with
+//! us (`PR_SET_PDEATHSIG`), is waited for through a pidfd with a time limit, and is ended when
+//! [`Stop`] is asked for. Its output goes to memory files: a full disk does not stop it.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, set_parent_process_death_signal,
+};
+
+/// How often a waiting loop looks at [`Stop`] and tells its observer that time passes.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long a child may take to die after SIGTERM before it gets SIGKILL.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Whether the user wants us to stop: set by a signal handler, read by every loop that waits.
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    wanted: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// Nobody wants us to stop.
+    pub fn new() -> Stop {
+        Stop::default()
+    }
+
+    /// The flag itself, for a signal handler to set.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.wanted)
+    }
+
+    /// Asks every waiting loop to stop.
+    pub fn ask(&self) {
+        self.wanted.store(true, Ordering::SeqCst);
+    }
+
+    /// True once somebody asked.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst)
+    }
+}
+
+/// What a child left when it ended by itself.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// All it wrote to standard output.
+    pub stdout: String,
+    /// All it wrote to standard error.
+    pub stderr: String,
+    /// From start to end.
+    pub elapsed: Duration,
+}
+
+/// Why a child gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ChildError {
+    /// There is no such program on PATH.
+    #[error("{program} is not installed")]
+    Missing {
+        /// Its name.
+        program: String,
+    },
+    /// It could not be started or waited for.
+    #[error("cannot run {program}")]
+    Start {
+        /// Its name.
+        program: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// It ran longer than it may, and was ended.
+    #[error("{program} did not end within {} s and was killed", limit.as_secs_f64())]
+    TimedOut {
+        /// Its name.
+        program: String,
+        /// What it was given.
+        limit: Duration,
+    },
+    /// We were asked to stop, and ended it.
+    #[error("interrupted")]
+    Stopped,
+}
+
+/// Runs a child to its end. `tick` is called about ten times a second with the time passed.
+///
+/// The child dies when the *thread* that called this dies: call it from a thread that lives as
+/// long as the run.
+pub fn run(
+    mut command: Command,
+    limit: Duration,
+    stop: &Stop,
+    tick: &mut dyn FnMut(Duration),
+) -> Result<Finished, ChildError> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let start_error = |source| ChildError::Start {
+        program: program.clone(),
+        source,
+    };
+    let mut stdout = memory_file("stdout").map_err(start_error)?;
+    let mut stderr = memory_file("stderr").map_err(start_error)?;
+    command
+        .stdin(Stdio::null())
+        .stdout(stdout.try_clone().map_err(start_error)?)
+        .stderr(stderr.try_clone().map_err(start_error)?)
+        .process_group(0);
+    die_with_us(&mut command);
+    let started = Instant::now();
+    let mut child = command.spawn().map_err(|source| {
+        if source.kind() == io::ErrorKind::NotFound {
+            ChildError::Missing {
+                program: program.clone(),
+            }
+        } else {
+            start_error(source)
+        }
+    })?;
+    let outcome = wait(&mut child, started, limit, stop, tick);
+    // Whatever it started besides (and left in its group) ends with it.
+    end_group(&child, Signal::KILL);
+    let status = match outcome {
+        Ok(Some(status)) => status,
+        Ok(None) if stop.is_wanted() => return Err(ChildError::Stopped),
+        Ok(None) => return Err(ChildError::TimedOut { program, limit }),
+        Err(source) => return Err(start_error(source)),
+    };
+    Ok(Finished {
+        status,
+        stdout: read_back(&mut stdout).map_err(start_error)?,
+        stderr: read_back(&mut stderr).map_err(start_error)?,
+        elapsed: started.elapsed(),
+    })
+}
+
+/// How a child ended, in words: `exit code 3`, `signal 9`.
+pub fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "unknown status".into(),
+    }
+}
+
+/// Makes the child of `command` get SIGKILL when the thread that starts it dies.
+pub fn die_with_us(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    // SAFETY: between fork and exec only async-signal-safe system calls are made (prctl, getppid),
+    // and nothing is allocated.
+    unsafe {
+        command.pre_exec(move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The parent may have died before the request above was in force.
+            if rustix::process::getppid() == Some(parent) {
+                Ok(())
+            } else {
+                Err(io::Error::from_raw_os_error(3)) // ESRCH
+            }
+        });
+    }
+}
+
+/// Waits for the end; `None` if the limit or a wish to stop came first (the child is dead then).
+fn wait(
+    child: &mut Child,
+    started: Instant,
+    limit: Duration,
+    stop: &Stop,
+    tick: &mut dyn FnMut(Duration),
+) -> io::Result<Option<ExitStatus>> {
+    let pid = pid_of(child);
+    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+    loop {
+        let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+        match poll(&mut fds, Some(&timespec(TICK))) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return child.wait().map(Some),
+            Err(error) => return Err(error.into()),
+        }
+        let elapsed = started.elapsed();
+        if stop.is_wanted() || elapsed > limit {
+            end_group(child, Signal::TERM);
+            let deadline = Instant::now() + GRACE;
+            while Instant::now() < deadline && child.try_wait()?.is_none() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            end_group(child, Signal::KILL);
+            child.wait()?;
+            return Ok(None);
+        }
+        tick(elapsed);
+    }
+}
+
+fn end_group(child: &Child, signal: Signal) {
+    // ESRCH (all of the group ended already) is what we hope for.
+    let _ = kill_process_group(pid_of(child), signal);
+}
+
+fn pid_of(child: &Child) -> Pid {
+    let raw = i32::try_from(child.id()).expect("the kernel's pids fit");
+    Pid::from_raw(raw).expect("a child's pid is not 0")
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
+
+fn memory_file(name: &str) -> io::Result<File> {
+    Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
+}
+
+fn read_back(file: &mut File) -> io::Result<String> {
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    fn run_for(script: &str, limit: Duration) -> Result<Finished, ChildError> {
+        run(sh(script), limit, &Stop::new(), &mut |_| {})
+    }
+
+    #[test]
+    fn output_and_status_come_back() {
+        let finished = run_for("echo out; echo err >&2; exit 3", Duration::from_secs(60)).unwrap();
+        assert_eq!(finished.stdout, "out\n");
+        assert_eq!(finished.stderr, "err\n");
+        assert_eq!(describe(finished.status), "exit code 3");
+    }
+
+    #[test]
+    fn a_child_that_hangs_is_killed_with_all_it_started() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let script = format!("sleep 1000 & echo $! > {}; wait", file.path().display());
+        let error = run_for(&script, Duration::from_millis(500)).unwrap_err();
+        assert!(matches!(error, ChildError::TimedOut { .. }), "{error}");
+        let grandchild: i32 = std::fs::read_to_string(file.path())
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    }
+
+    #[test]
+    fn a_wish_to_stop_ends_it() {
+        let stop = Stop::new();
+        let error = run(
+            sh("sleep 1000"),
+            Duration::from_secs(600),
+            &stop.clone(),
+            &mut |_| {
+                stop.ask();
+            },
+        )
+        .unwrap_err();
+        assert!(matches!(error, ChildError::Stopped), "{error}");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let command = Command::new("iosched-no-such-program");
+        let error = run(command, Duration::from_secs(1), &Stop::new(), &mut |_| {}).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "iosched-no-such-program is not installed"
+        );
+    }
+}

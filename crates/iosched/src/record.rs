@@ -1,0 +1,446 @@
+//! The record: everything measured, in a directory, saved after every trial.
+//!
+//! `record.jsonl` has one JSON object per line: first the [`Header`] (format version, machine,
+//! plan), then an [`Entry`] per trial or event, appended and synced as they happen. A record that
+//! ends in the middle of a line (power failure, full disk) is good up to the line before.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::facts::MachineFacts;
+use crate::failure::{Failure, exit};
+use crate::plan::Plan;
+use crate::trial::{Slot, Trial, VoidTrial};
+
+/// The version of the format that this program writes. Newer ones are refused, older ones read.
+pub const SCHEMA: u32 = 1;
+
+/// What [`Header::kind`] says.
+const KIND: &str = "iosched-record";
+
+/// The file in the directory.
+const FILE: &str = "record.jsonl";
+
+/// The first line of a record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// `iosched-record`.
+    pub kind: String,
+    /// [`SCHEMA`] of the program that wrote it.
+    pub schema: u32,
+    /// Version of the program that wrote it.
+    pub program: String,
+    /// The command, as it can be repeated.
+    pub command: Vec<String>,
+    /// Seconds since 1970.
+    pub created_unix_s: f64,
+    /// The machine and the disks before anything was changed.
+    pub machine: MachineFacts,
+    /// What was to be measured.
+    pub plan: Plan,
+}
+
+/// A line after the first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum Entry {
+    /// A trial that counts.
+    Trial(Box<Trial>),
+    /// A trial that does not, and why.
+    Void(VoidTrial),
+    /// An arm cannot be measured and leaves the run.
+    ArmLeft {
+        /// Index of the load under which it failed.
+        load: usize,
+        /// Index of the arm.
+        arm: usize,
+        /// Why, in words.
+        reason: String,
+    },
+    /// The run went on after it had been interrupted.
+    Resumed {
+        /// Seconds since 1970.
+        at_unix_s: f64,
+    },
+    /// The run came to its end (decided, or out of budget).
+    Finished {
+        /// Seconds since 1970.
+        at_unix_s: f64,
+        /// Why it stopped.
+        stop: StopReason,
+    },
+}
+
+/// Why a run came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StopReason {
+    /// Every load has its answer.
+    Decided,
+    /// The budget of rounds is spent.
+    RoundsSpent,
+    /// The budget of time is spent.
+    TimeSpent,
+    /// A decision within the budget has become too unlikely to go on.
+    Hopeless,
+}
+
+/// A record in memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The first line.
+    pub header: Header,
+    /// The lines after it.
+    pub entries: Vec<Entry>,
+}
+
+/// Why a record cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The directory for a new record has something in it.
+    #[error("the results directory {} is not empty", path.display())]
+    NotEmpty {
+        /// As given.
+        path: PathBuf,
+    },
+    /// It is a file, or a symbolic link.
+    #[error("the results directory {} is not a directory", path.display())]
+    NotADirectory {
+        /// As given.
+        path: PathBuf,
+    },
+    /// There is no record.
+    #[error("{} holds no record", path.display())]
+    NotARecord {
+        /// As given.
+        path: PathBuf,
+    },
+    /// It was written by a newer program.
+    #[error("{} has record schema {found}; this iosched knows up to {SCHEMA}", path.display())]
+    Newer {
+        /// As given.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// A line cannot be understood.
+    #[error("{}:{line}: not a line of a record: {cause}", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// No room (ENOSPC or EDQUOT).
+    #[error("the results directory {} is full: the trials so far are saved, the last is not", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Anything else.
+    #[error("cannot access {}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Failure for RecordError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            RecordError::NotEmpty { .. } => {
+                "name a new directory with --out, or go on with --resume DIR".into()
+            }
+            RecordError::NotADirectory { .. } => "name a new directory with --out".into(),
+            RecordError::NotARecord { .. } => {
+                "a record is the directory that `iosched tune` wrote (it has record.jsonl)".into()
+            }
+            RecordError::Newer { .. } => {
+                "read it with the version that wrote it, or a newer one".into()
+            }
+            RecordError::Full { path } => format!(
+                "make room, then go on with: iosched tune --resume {}",
+                path.parent().unwrap_or(path).display()
+            ),
+            RecordError::Corrupt { .. } | RecordError::Io { .. } => return None,
+        })
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            RecordError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                exit::NOT_PERMITTED
+            }
+            _ => exit::BAD_RECORD,
+        }
+    }
+}
+
+impl Record {
+    /// Reads the record in a directory.
+    pub fn load(directory: &Path) -> Result<Record, RecordError> {
+        let path = directory.join(FILE);
+        let text = fs::read_to_string(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => RecordError::NotARecord {
+                path: directory.into(),
+            },
+            _ => RecordError::Io {
+                path: path.clone(),
+                source,
+            },
+        })?;
+        Record::parse(&path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Record, RecordError> {
+        let corrupt = |line: usize, cause: String| RecordError::Corrupt {
+            path: path.into(),
+            line,
+            cause,
+        };
+        // What stands after the last newline was cut off while it was written.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let mut lines = whole.lines().enumerate();
+        let (_, first) = lines
+            .next()
+            .ok_or_else(|| RecordError::NotARecord { path: path.into() })?;
+        check_schema(path, first)?;
+        let header = serde_json::from_str(first).map_err(|error| corrupt(1, error.to_string()))?;
+        let entries = lines
+            .map(|(index, line)| {
+                serde_json::from_str(line).map_err(|error| corrupt(index + 1, error.to_string()))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Record { header, entries })
+    }
+
+    /// The trials that count, in the order they ran.
+    pub fn trials(&self) -> impl Iterator<Item = &Trial> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Trial(trial) => Some(trial.as_ref()),
+            _ => None,
+        })
+    }
+
+    /// The trials that do not count.
+    pub fn void_trials(&self) -> impl Iterator<Item = &VoidTrial> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Void(void) => Some(void),
+            _ => None,
+        })
+    }
+
+    /// The trial of this slot, if it ran and counts.
+    pub fn trial(&self, slot: Slot) -> Option<&Trial> {
+        self.trials().find(|trial| trial.slot == slot)
+    }
+
+    /// Why an arm left the run, if it did.
+    pub fn arm_left(&self, wanted: usize) -> Option<&str> {
+        self.entries.iter().find_map(|entry| match entry {
+            Entry::ArmLeft { arm, reason, .. } if *arm == wanted => Some(reason.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Why the run ended; `None` if it was interrupted.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Finished { stop, .. } => Some(*stop),
+            _ => None,
+        })
+    }
+}
+
+/// The version is looked at before anything else: a newer format may differ in all the rest.
+fn check_schema(path: &Path, first: &str) -> Result<(), RecordError> {
+    #[derive(Deserialize)]
+    struct Version {
+        kind: String,
+        schema: u32,
+    }
+    match serde_json::from_str::<Version>(first) {
+        Ok(version) if version.kind != KIND => Err(RecordError::NotARecord { path: path.into() }),
+        Ok(version) if version.schema > SCHEMA => Err(RecordError::Newer {
+            path: path.into(),
+            found: version.schema,
+        }),
+        Ok(_) => Ok(()),
+        Err(_) => Err(RecordError::NotARecord { path: path.into() }),
+    }
+}
+
+/// A record in memory and on disk, growing together.
+#[derive(Debug)]
+pub struct Recorder {
+    record: Record,
+    directory: PathBuf,
+    file: File,
+}
+
+impl Header {
+    /// A header of this program's version.
+    pub fn new(
+        command: Vec<String>,
+        created_unix_s: f64,
+        machine: MachineFacts,
+        plan: Plan,
+    ) -> Header {
+        Header {
+            kind: KIND.into(),
+            schema: SCHEMA,
+            program: env!("CARGO_PKG_VERSION").into(),
+            command,
+            created_unix_s,
+            machine,
+            plan,
+        }
+    }
+}
+
+/// Checks that a directory can take a new record, without making anything.
+pub fn check_new(directory: &Path) -> Result<(), RecordError> {
+    let metadata = match fs::symlink_metadata(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => {
+            return Err(RecordError::Io {
+                path: directory.into(),
+                source,
+            });
+        }
+        Ok(metadata) => metadata,
+    };
+    if !metadata.is_dir() {
+        return Err(RecordError::NotADirectory {
+            path: directory.into(),
+        });
+    }
+    let mut entries = fs::read_dir(directory).map_err(|source| RecordError::Io {
+        path: directory.into(),
+        source,
+    })?;
+    if entries.next().is_some() {
+        return Err(RecordError::NotEmpty {
+            path: directory.into(),
+        });
+    }
+    Ok(())
+}
+
+impl Recorder {
+    /// Starts a record in a new or empty directory.
+    pub fn create(directory: &Path, header: Header) -> Result<Recorder, RecordError> {
+        check_new(directory)?;
+        let path = directory.join(FILE);
+        let failed = |source| write_error(&path, source);
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(directory)
+            .map_err(failed)?;
+        let file = OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .custom_flags(NOFOLLOW)
+            .open(&path)
+            .map_err(failed)?;
+        let mut recorder = Recorder {
+            record: Record {
+                header,
+                entries: Vec::new(),
+            },
+            directory: directory.into(),
+            file,
+        };
+        recorder.write_line(&recorder.record.header.clone())?;
+        Ok(recorder)
+    }
+
+    /// Goes on with a record: the half line that a crash may have left is cut off.
+    pub fn resume(directory: &Path) -> Result<Recorder, RecordError> {
+        let record = Record::load(directory)?;
+        let path = directory.join(FILE);
+        let failed = |source| write_error(&path, source);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(NOFOLLOW)
+            .open(&path)
+            .map_err(failed)?;
+        let text = fs::read(&path).map_err(failed)?;
+        let whole = text
+            .iter()
+            .rposition(|&byte| byte == b'\n')
+            .map_or(0, |end| end + 1);
+        file.set_len(whole as u64).map_err(failed)?;
+        file.seek(SeekFrom::End(0)).map_err(failed)?;
+        Ok(Recorder {
+            record,
+            directory: directory.into(),
+            file,
+        })
+    }
+
+    /// Appends an entry, on disk before it returns.
+    pub fn append(&mut self, entry: Entry) -> Result<(), RecordError> {
+        self.write_line(&entry)?;
+        self.record.entries.push(entry);
+        Ok(())
+    }
+
+    /// What was recorded so far.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Says that the emulated disk of a resumed run has another name now.
+    pub fn move_to_disk(&mut self, device: &str) {
+        self.record.header.plan.move_to_disk(device);
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn write_line<T: Serialize>(&mut self, value: &T) -> Result<(), RecordError> {
+        let path = self.directory.join(FILE);
+        let mut line = serde_json::to_vec(value).map_err(|error| RecordError::Io {
+            path: path.clone(),
+            source: io::Error::other(error),
+        })?;
+        line.push(b'\n');
+        self.file
+            .write_all(&line)
+            .and_then(|()| self.file.sync_data())
+            .map_err(|source| write_error(&path, source))
+    }
+}
+
+/// `O_NOFOLLOW`: as root we never write through a link that somebody laid.
+const NOFOLLOW: i32 = {
+    #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
+    let flag = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+    flag
+};
+
+fn write_error(path: &Path, source: io::Error) -> RecordError {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            RecordError::Full { path: path.into() }
+        }
+        _ => RecordError::Io {
+            path: path.into(),
+            source,
+        },
+    }
+}

@@ -1,0 +1,131 @@
+//! Columns that line up.
+
+/// Which side of its column a cell leans to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table: heads, then rows of as many cells.
+#[derive(Debug, Clone)]
+pub struct Table {
+    columns: Vec<(String, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns.
+    pub fn new<const N: usize>(columns: [(&str, Align); N]) -> Table {
+        Table {
+            columns: columns.map(|(head, align)| (head.to_owned(), align)).into(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Appends a row.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.push(cells.into());
+    }
+
+    /// Appends a column; only before the first row.
+    pub fn column(&mut self, head: &str, align: Align) {
+        assert!(
+            self.rows.is_empty(),
+            "a column after {} rows",
+            self.rows.len()
+        );
+        self.columns.push((head.to_owned(), align));
+    }
+
+    /// Appends a row of as many cells as there are columns.
+    pub fn push(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
+        self.rows.push(cells);
+    }
+
+    /// The table as text. Columns from the right are left out until it fits into `width`; the
+    /// first two always stay. Empty columns are left out, too.
+    pub fn render(&self, width: usize) -> String {
+        let mut shown: Vec<usize> = (0..self.columns.len())
+            .filter(|&column| column < 2 || self.rows.iter().any(|row| !row[column].is_empty()))
+            .collect();
+        while shown.len() > 2 && self.width_of(&shown) > width {
+            shown.pop();
+        }
+        let heads: Vec<String> = self.columns.iter().map(|(head, _)| head.clone()).collect();
+        std::iter::once(&heads)
+            .chain(&self.rows)
+            .map(|row| self.line(row, &shown) + "\n")
+            .collect()
+    }
+
+    fn line(&self, row: &[String], shown: &[usize]) -> String {
+        let cells: Vec<String> = shown
+            .iter()
+            .map(|&column| {
+                let padding = " ".repeat(self.column_width(column) - chars(&row[column]));
+                match self.columns[column].1 {
+                    Align::Left => format!("{}{padding}", row[column]),
+                    Align::Right => format!("{padding}{}", row[column]),
+                }
+            })
+            .collect();
+        cells.join("  ").trim_end().to_owned()
+    }
+
+    fn width_of(&self, shown: &[usize]) -> usize {
+        shown
+            .iter()
+            .map(|&column| self.column_width(column) + 2)
+            .sum::<usize>()
+            - 2
+    }
+
+    fn column_width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().map(|row| chars(&row[column]));
+        cells
+            .chain([chars(&self.columns[column].0)])
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+fn chars(text: &str) -> usize {
+    text.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new([
+            ("arm", Align::Left),
+            ("MB/s", Align::Right),
+            ("p99", Align::Right),
+        ]);
+        table.row(["none".into(), "1.5".into(), "20".into()]);
+        table.row(["mq-deadline".into(), "12.25".into(), "3".into()]);
+        table
+    }
+
+    #[test]
+    fn numbers_lean_right_and_words_left() {
+        assert_eq!(
+            table().render(80),
+            "arm           MB/s  p99\nnone           1.5   20\nmq-deadline  12.25    3\n"
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_out_from_the_right() {
+        assert!(!table().render(20).contains("p99"));
+        assert!(
+            table().render(5).contains("MB/s"),
+            "the first two always stay"
+        );
+    }
+}

@@ -1,0 +1,302 @@
+//! `iosched set`: an arm on every disk that matters for a device, all of them or none.
+//!
+//! Decide ([`Change::plan`]), then do ([`Change::make`]). Until the last disk has taken the arm the
+//! journal holds the state before, and an error, a signal or a crash puts it back.
+
+use std::path::Path;
+
+use crate::device::{self, Device, DeviceError, Kind, Role};
+use crate::failure::{Failure, exit};
+use crate::host::Host;
+use crate::journal::{self, Journal, JournalError, Leftover};
+use crate::lock::{self, LockError};
+use crate::plan::{PlanError, disks_below};
+use crate::switch::{self, Arm, Entered, QueueState, SwitchError};
+
+/// What will be set where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Each disk with its state now and the arm that it will get.
+    pub disks: Vec<(String, QueueState, Arm)>,
+    /// What the user should know: old names, other layers.
+    pub notes: Vec<String>,
+}
+
+/// Why it was not set. Nothing is changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum SetError {
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The arm, or the kernel's answer.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
+    /// Its stack cannot be walked.
+    #[error(transparent)]
+    Stack(#[from] PlanError),
+    /// Being measured.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// No journal, no change.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Another command has yet to put it back.
+    #[error("{device} is to be put back by another command: pid {pid} ({command})")]
+    Pending {
+        /// Kernel name.
+        device: String,
+        /// Who.
+        pid: u32,
+        /// Its command.
+        command: String,
+    },
+    /// A path below a multipath device.
+    #[error("{device} is one path of a multipath disk, and stays at none")]
+    PathOfMultipath {
+        /// Kernel name.
+        device: String,
+        /// The devices on top of it.
+        holders: Vec<String>,
+    },
+    /// Sequential zones need their order kept.
+    #[error(
+        "{device} is zoned ({model}), and on Linux {kernel} only mq-deadline keeps its writes in order"
+    )]
+    Zoned {
+        /// Kernel name.
+        device: String,
+        /// `host-managed` or `host-aware`.
+        model: String,
+        /// `uname -r`.
+        kernel: String,
+    },
+}
+
+impl Failure for SetError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SetError::Device(error) => error.hint(),
+            SetError::Switch(error) => error.hint(),
+            SetError::Stack(error) => error.hint(),
+            SetError::Lock(error) => error.hint(),
+            SetError::Journal(error) => error.hint(),
+            SetError::Pending { pid, .. } => Some(format!(
+                "wait for it, or end it now and have it put back: kill {pid}"
+            )),
+            SetError::PathOfMultipath { holders, .. } => Some(format!(
+                "set it on the multipath device: {}",
+                holders.join(", ")
+            )),
+            SetError::Zoned { .. } => {
+                Some("leave it at mq-deadline, or use Linux 6.10 or later".into())
+            }
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            SetError::Device(error) => error.exit_code(),
+            SetError::Switch(error) => error.exit_code(),
+            SetError::Stack(error) => error.exit_code(),
+            SetError::Lock(error) => error.exit_code(),
+            SetError::Journal(error) => error.exit_code(),
+            SetError::Pending { .. } => exit::BUSY,
+            SetError::PathOfMultipath { .. } => exit::NOTHING_TO_CHOOSE,
+            SetError::Zoned { .. } => exit::UNSAFE,
+        }
+    }
+}
+
+/// What was done.
+#[derive(Debug)]
+pub struct Made {
+    /// Each disk and what came of it.
+    pub disks: Vec<(String, Entered)>,
+    /// The states before, to be kept, put back, or handed over.
+    pub journal: Journal,
+}
+
+impl Change {
+    /// Finds the disks below a device and what each will really get.
+    pub fn plan(host: &Host, target: &str, wanted: &Arm) -> Result<Change, SetError> {
+        let device = device::find(host, target)?;
+        let names = disks_below(host, &device)?;
+        if names.is_empty() {
+            return Err(nothing_below(host, &device));
+        }
+        let mut notes = Vec::new();
+        if names != [device.name.clone()] {
+            notes.push(format!(
+                "{} stands on {}: set there",
+                device.name,
+                names.join(", ")
+            ));
+        }
+        if device.kind == Kind::Loop {
+            notes.push(format!(
+                "the disk that holds the file of {} has a scheduler of its own, which stays",
+                device.name
+            ));
+        }
+        let sysfs = host.sysfs();
+        let kernel = kernel_release();
+        let mut disks = Vec::new();
+        for name in names {
+            let scheduler = switch::resolve(&sysfs, &name, &wanted.scheduler)?;
+            if scheduler != wanted.scheduler {
+                let note = format!(
+                    "{} is an old name: {scheduler} has taken its place",
+                    wanted.scheduler
+                );
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
+            check_zones(host, &name, &scheduler, &kernel)?;
+            let state = QueueState::read(&sysfs, &name)?;
+            disks.push((
+                name,
+                state,
+                Arm {
+                    scheduler,
+                    tunables: wanted.tunables.clone(),
+                },
+            ));
+        }
+        Ok(Change { disks, notes })
+    }
+
+    /// Sets every disk and reads it back; after an error all are as before.
+    pub fn make(&self, host: &Host) -> Result<Made, SetError> {
+        let names: Vec<String> = self.disks.iter().map(|(name, ..)| name.clone()).collect();
+        let _locks = names
+            .iter()
+            .map(|name| lock::lock(host, name))
+            .collect::<Result<Vec<_>, _>>()?;
+        settle(host, &names)?;
+        let journal = Journal::open(host, &names, Vec::new())?;
+        let disks = self
+            .disks
+            .iter()
+            .map(|(name, _, arm)| Ok((name.clone(), switch::set(&host.sysfs(), name, arm, None)?)))
+            .collect::<Result<Vec<_>, SwitchError>>()?;
+        Ok(Made { disks, journal })
+    }
+}
+
+/// Puts back what dead runs left of these disks; a live one that will put them back is an error.
+pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Leftover>, SetError> {
+    let mut settled = Vec::new();
+    for leftover in journal::leftovers(host) {
+        let Some(disk) = leftover
+            .entry
+            .disks
+            .iter()
+            .find(|disk| disks.contains(&disk.device))
+        else {
+            continue;
+        };
+        if leftover.is_alive {
+            return Err(SetError::Pending {
+                device: disk.device.clone(),
+                pid: leftover.entry.owner.pid,
+                command: leftover.entry.command.clone(),
+            });
+        }
+        leftover.undo(host);
+        settled.push(leftover);
+    }
+    Ok(settled)
+}
+
+fn nothing_below(host: &Host, device: &Device) -> SetError {
+    let role = device::stack(host, device)
+        .ok()
+        .and_then(|layers| layers.first().map(|layer| layer.role));
+    if role == Some(Role::PathOfMultipath) {
+        return SetError::PathOfMultipath {
+            device: device.name.clone(),
+            holders: device.holders.clone(),
+        };
+    }
+    SetError::Switch(SwitchError::NothingToChoose {
+        device: device.name.clone(),
+        reason: device.schedulers.to_string(),
+    })
+}
+
+/// From 4.16 to 6.9 the schedulers other than mq-deadline did not keep the order of writes that
+/// sequential zones need (since 6.10 the block layer does it itself).
+fn check_zones(host: &Host, device: &str, scheduler: &str, kernel: &str) -> Result<(), SetError> {
+    let zoned = host.sysfs().read_if_present(device, "queue/zoned");
+    let Some(model) = zoned.filter(|model| model.starts_with("host-")) else {
+        return Ok(());
+    };
+    let version = kernel_version(kernel);
+    if scheduler != "mq-deadline" && ((4, 16)..(6, 10)).contains(&version) {
+        return Err(SetError::Zoned {
+            device: device.into(),
+            model,
+            kernel: kernel.into(),
+        });
+    }
+    Ok(())
+}
+
+fn kernel_release() -> String {
+    rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// `6.12.3-amd64` is (6, 12).
+fn kernel_version(release: &str) -> (u32, u32) {
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// The journal file that a detached process puts back later: waits, then undoes it.
+pub fn revert_file(host: &Host, path: &Path) -> Vec<journal::Undone> {
+    journal::leftovers(host)
+        .into_iter()
+        .find(|leftover| leftover.path == path)
+        .map(|leftover| leftover.undo(host))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_major_and_minor() {
+        assert_eq!(kernel_version("6.12.3-amd64"), (6, 12));
+        assert_eq!(kernel_version("4.4.0-31-generic"), (4, 4));
+        assert_eq!(kernel_version("odd"), (0, 0));
+    }
+
+    fn zoned_disk(dir: &Path) -> Host {
+        std::fs::create_dir_all(dir.join("sys/block/sda/queue")).unwrap();
+        std::fs::write(dir.join("sys/block/sda/queue/zoned"), "host-managed\n").unwrap();
+        Host::at(dir)
+    }
+
+    #[test]
+    fn sequential_zones_stay_with_mq_deadline_from_4_16_to_6_9() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = zoned_disk(dir.path());
+        for (kernel, scheduler, is_refused) in [
+            ("4.15.0", "none", false),
+            ("4.16.0", "none", true),
+            ("6.9.12", "bfq", true),
+            ("6.9.12", "mq-deadline", false),
+            ("6.10.0", "bfq", false),
+        ] {
+            let result = check_zones(&host, "sda", scheduler, kernel);
+            assert_eq!(result.is_err(), is_refused, "{kernel} {scheduler}");
+        }
+    }
+}
