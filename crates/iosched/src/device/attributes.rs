@@ -112,7 +112,8 @@ impl Known {
     fn ticks(divisor: u64) -> Known {
         let mut defaults = vec![(1000 / divisor).to_string()];
         for per_second in [1000, 300, 250, 100] {
-            let shown = (per_second / divisor * 1000 / per_second).to_string();
+            let ticks = (per_second / divisor).max(1); // never none at all
+            let shown = (ticks * 1000 / per_second).to_string();
             if !defaults.contains(&shown) {
                 defaults.push(shown);
             }
@@ -244,6 +245,68 @@ impl Context<'_> {
                 _ => Known::none(),
             },
             _ => Known::none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{LoopDevice, MACHINES, machine};
+    use super::super::{Inventory, find};
+    use super::*;
+
+    #[test]
+    fn times_kept_in_ticks_have_a_default_for_every_usual_tick() {
+        assert_eq!(Known::ticks(8).defaults, ["125", "123", "124", "120"]);
+        assert_eq!(Known::ticks(125).defaults, ["8", "6", "10"]);
+    }
+
+    #[test]
+    fn what_the_copied_machines_changed_and_nothing_else_differs_from_the_default() {
+        let mut differing = Vec::new();
+        for name in MACHINES {
+            let host = machine(name);
+            for device in &Inventory::read(&host).unwrap().devices {
+                for attribute in attributes(&host, device) {
+                    if attribute.differs {
+                        differing.push(format!("{name} {} {}", device.name, attribute.path));
+                    }
+                }
+            }
+        }
+        assert_eq!(
+            differing,
+            [
+                "workstation sda queue/nr_requests",
+                "workstation sda queue/iosched/fifo_batch",
+                "legacy-4.4 sda queue/iosched/slice_idle",
+            ]
+        );
+    }
+
+    #[test]
+    fn this_kernels_own_defaults_are_those_of_our_table() {
+        let Some(device) = LoopDevice::new(64) else {
+            return;
+        };
+        let host = Host::live();
+        let offered = find(&host, &device.name).unwrap().schedulers;
+        for scheduler in offered.offered() {
+            host.sysfs()
+                .write(&device.name, "queue/scheduler", scheduler)
+                .unwrap();
+            let device = find(&host, &device.name).unwrap();
+            assert_eq!(device.schedulers.active(), Some(scheduler.as_str()));
+            for attribute in attributes(&host, &device) {
+                assert!(
+                    !attribute.differs || attribute.path == "queue/wbt_lat_usec",
+                    "{scheduler}: {attribute:?}"
+                );
+                let known = ["none", "mq-deadline", "kyber", "bfq"].contains(&scheduler.as_str());
+                if known && attribute.path.starts_with("queue/iosched/") {
+                    assert!(attribute.default.is_some(), "{scheduler}: {attribute:?}");
+                }
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ mod inventory;
 mod refusals;
 mod schedulers;
 mod stack;
+#[cfg(test)]
+mod testing;
 mod users;
 
 use std::fmt;
@@ -687,6 +689,103 @@ mod tests {
         assert_eq!(vpd_serial(b"\0\x80\0\x08AB12"), None);
         assert_eq!(vpd_serial(b"\0\x80"), None);
         assert_eq!(vpd_serial(b"\0\x80\0\x02  "), None);
+    }
+
+    #[test]
+    fn odd_files_where_attributes_should_be_give_values_that_are_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        let sda = dir.path().join("sys/block/sda");
+        let write = |file: &str, bytes: &[u8]| {
+            let file = sda.join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, bytes).unwrap();
+        };
+        write("dev", b"eight:zero");
+        write("size", b"-1");
+        write("ro", b"");
+        write("queue/scheduler", b"\xff\xfe [bfq");
+        write("queue/nr_requests", b"99999999999999999999");
+        write("device/model", b"\xff\0 \n");
+        write("mq/x/nr_tags", b"1");
+        std::fs::create_dir_all(sda.join("queue/rotational")).unwrap();
+        // Opens, and cannot be read: as wbt_lat_usec where no throttling is attached.
+        std::os::unix::fs::symlink("/proc/self/mem", sda.join("queue/wbt_lat_usec")).unwrap();
+        std::os::unix::fs::symlink("nowhere", sda.join("queue/zoned")).unwrap();
+        let host = Host::at(dir.path());
+        let device = find(&host, "sda").unwrap();
+        assert_eq!(device.number, DeviceNumber::default());
+        assert_eq!(device.size_bytes, 0);
+        assert_eq!(device.rotational, None);
+        assert_eq!(device.nr_requests, None);
+        assert_eq!(device.zoned, None);
+        assert!(matches!(
+            device.schedulers,
+            Schedulers::Nothing(NoChoice::NotUnderstood { .. })
+        ));
+        let attributes = attributes(&host, &device);
+        let of = |path: &str| attributes.iter().find(|attribute| attribute.path == path);
+        assert!(of("queue/rotational").is_none(), "a directory");
+        assert!(of("queue/wbt_lat_usec").unwrap().error.is_some());
+        assert!(of("queue/zoned").unwrap().error.is_some());
+        assert_eq!(users(&host, &device), []);
+        assert_eq!(refusals(&host, &device), []);
+        assert_eq!(Inventory::read(&host).unwrap().devices, [device]);
+    }
+
+    #[test]
+    fn a_tree_that_goes_in_circles_is_walked_once() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, other) in [("dm-0", "dm-1"), ("dm-1", "dm-0"), ("dm-2", "dm-2")] {
+            let dm = dir.path().join("sys/block").join(name);
+            for links in ["slaves", "holders"] {
+                std::fs::create_dir_all(dm.join(links)).unwrap();
+                std::fs::write(dm.join(links).join(other), "").unwrap();
+            }
+        }
+        let host = Host::at(dir.path());
+        for (name, layers) in [("dm-0", 2), ("dm-2", 1)] {
+            let device = find(&host, name).unwrap();
+            assert_eq!(stack(&host, &device).unwrap().len(), layers);
+            assert_eq!(users(&host, &device), []);
+        }
+    }
+
+    #[test]
+    fn a_link_in_dev_that_points_at_itself_is_no_device() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("dev/mapper")).unwrap();
+        std::os::unix::fs::symlink("loop", dir.path().join("dev/mapper/loop")).unwrap();
+        assert!(matches!(
+            find(&Host::at(dir.path()), "/dev/mapper/loop"),
+            Err(DeviceError::NoSuch { .. })
+        ));
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_target_makes_the_search_panic(target in "[a-z0-9/.!\\PC ]{0,12}|\\PC*") {
+            let host = testing::machine("workstation");
+            let _ = Target::find(&host, &target);
+        }
+
+        #[test]
+        fn no_table_makes_the_parsers_of_mounts_and_swap_panic(
+            text in proptest::collection::vec(
+                proptest::prop_oneof![
+                    proptest::prelude::any::<u8>(),
+                    proptest::sample::select(b" \\0123456789:-/\n".to_vec()),
+                ],
+                0..300,
+            ),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+            std::fs::write(dir.path().join("proc/self/mountinfo"), &text).unwrap();
+            std::fs::write(dir.path().join("proc/swaps"), &text).unwrap();
+            Usage::read(&Host::at(dir.path()));
+        }
     }
 
     #[test]

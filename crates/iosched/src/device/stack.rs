@@ -159,3 +159,84 @@ pub(super) fn is_path_of_multipath(source: &impl Source, device: &Device) -> boo
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MACHINES, machine};
+    use super::super::{Inventory, find};
+    use super::*;
+
+    #[test]
+    fn the_disks_whose_scheduler_matters_are_found_below_every_kind_of_layer() {
+        for (name, device, expected) in [
+            ("workstation", "sda", &["sda"][..]),
+            ("workstation", "nvme0n1p2", &["nvme0n1"]),
+            ("md-raid", "md0", &["sda", "sdb"]),
+            ("md-raid", "md1p1", &["sda", "sdb", "sdc", "sdd"]),
+            ("lvm-on-crypt", "dm-1", &["nvme0n1"]),
+            ("cciss", "dm-1", &["cciss/c0d0", "cciss/c0d1"]),
+            ("dm-multipath", "dm-0", &["dm-0"]),
+            ("dm-multipath", "dm-2", &["dm-0"]), // a partition of a multipath device
+            ("dm-multipath", "dm-3", &["dm-1"]), // LVM on another
+            ("dm-multipath", "sda", &[]),        // a path stays at none
+            ("nvme-multipath", "nvme0n1", &[]),
+            ("nvme-multipath", "nvme0n1p1", &[]),
+            ("nvme-multipath", "nvme0c0n1", &[]),
+            ("virtual-machine", "loop0", &["loop0", "vda"]), // on a file
+            ("virtual-machine", "loop1", &["loop1", "vdb"]), // on a disk
+            ("virtual-machine", "zram0", &[]),
+            ("zoned", "sdb", &["sdb"]),
+            ("legacy-4.4", "sda5", &["sda"]),
+            ("legacy-4.4", "xvdf", &[]),
+        ] {
+            let host = machine(name);
+            let device = find(&host, device).unwrap();
+            let disks: Vec<String> = schedulable_disks(&host, &device)
+                .unwrap()
+                .into_iter()
+                .map(|disk| disk.name)
+                .collect();
+            assert_eq!(disks, expected, "{} of {name}", device.name);
+        }
+    }
+
+    #[test]
+    fn the_paths_below_a_multipath_device_are_named_as_such() {
+        let host = machine("dm-multipath");
+        let layers: Vec<(String, usize, Role)> = stack(&host, &find(&host, "dm-2").unwrap())
+            .unwrap()
+            .into_iter()
+            .map(|layer| (layer.device.name, layer.depth, layer.role))
+            .collect();
+        assert_eq!(
+            layers,
+            [
+                ("dm-2".to_owned(), 0, Role::PassesOn),
+                ("dm-0".to_owned(), 1, Role::Schedules),
+                ("sda".to_owned(), 2, Role::PathOfMultipath),
+                ("sdc".to_owned(), 2, Role::PathOfMultipath),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_inventory_walks_as_sysfs_does() {
+        for name in MACHINES {
+            let host = machine(name);
+            let inventory = Inventory::read(&host).unwrap();
+            for device in &inventory.devices {
+                let read: Vec<(Device, Role)> = stack(&host, device)
+                    .unwrap()
+                    .into_iter()
+                    .map(|layer| (layer.device, layer.role))
+                    .collect();
+                let known: Vec<(Device, Role)> = inventory
+                    .stack(device)
+                    .into_iter()
+                    .map(|(device, role)| (device.clone(), role))
+                    .collect();
+                assert_eq!(read, known, "{} of {name}", device.name);
+            }
+        }
+    }
+}

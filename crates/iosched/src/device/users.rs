@@ -344,3 +344,96 @@ fn unescape(text: &[u8]) -> PathBuf {
     }
     std::ffi::OsString::from_vec(out).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::machine;
+    use super::super::{find, find_file_system};
+    use super::*;
+
+    fn users_of(name: &str, device: &str) -> Vec<String> {
+        let host = machine(name);
+        let device = find(&host, device).unwrap();
+        users(&host, &device)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn mounts_and_swap_are_found_through_the_whole_stack_above() {
+        assert_eq!(
+            users_of("lvm-on-crypt", "nvme0n1"),
+            [
+                "nvme0n1p1 (vfat) is mounted on /boot/efi",
+                "nvme0n1p2 (ext4) is mounted on /boot",
+                "dm-1 (ext4) is mounted on /",
+                "dm-2 is swap",
+                "dm-3 (ext4) is mounted on /home",
+                "dm-3 (ext4) is mounted on /var/lib/containers",
+            ]
+        );
+        assert_eq!(
+            users_of("md-raid", "sdd"),
+            ["md1p1 (xfs) is mounted on /srv"]
+        );
+        assert_eq!(
+            users_of("dm-multipath", "sdc"),
+            ["dm-2 (xfs) is mounted on /var/lib/mysql"]
+        );
+        assert_eq!(
+            users_of("nvme-multipath", "nvme0c1n1"),
+            ["nvme0n1p1 (xfs) is mounted on /srv"]
+        );
+        assert_eq!(users_of("md-raid", "md127"), [""; 0]);
+    }
+
+    #[test]
+    fn a_loop_device_mounted_from_a_file_uses_the_disk_below_the_file() {
+        assert_eq!(
+            users_of("virtual-machine", "vda"),
+            [
+                "vda1 (ext4) is mounted on /",
+                "loop0 (squashfs) is mounted on /snap/core22/1748",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_file_system_over_several_devices_uses_all_of_them() {
+        assert_eq!(
+            users_of("workstation", "sdb"),
+            ["sdb1 (btrfs) is mounted on /home"]
+        );
+        let host = machine("workstation");
+        let home = find_file_system(&host, Path::new("/home/anna")).unwrap();
+        let devices: Vec<&str> = home.devices.iter().map(|d| d.name.as_str()).collect();
+        assert_eq!(devices, ["sda1", "sdb1"]);
+    }
+
+    #[test]
+    fn a_swap_file_with_a_blank_in_its_name_uses_the_disk_it_lies_on() {
+        assert_eq!(
+            users_of("workstation", "nvme0n1p2"),
+            [
+                "nvme0n1p2 (ext4) is mounted on /",
+                "nvme0n1p2 has the swap file /var/swap file",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_partition_is_not_used_by_what_is_on_its_neighbour() {
+        assert_eq!(
+            users_of("lvm-on-crypt", "nvme0n1p1"),
+            ["nvme0n1p1 (vfat) is mounted on /boot/efi"]
+        );
+    }
+
+    #[test]
+    fn escapes_of_the_kernel_are_undone_and_half_ones_are_left() {
+        assert_eq!(unescape(br"/a\040b\134"), Path::new(r"/a b\"));
+        assert_eq!(unescape(br"/a\04"), Path::new(r"/a\04"));
+        assert_eq!(unescape(br"/a\999"), Path::new(r"/a\999"));
+    }
+}

@@ -1,0 +1,144 @@
+//! What the tests of this module share: copied machines, and loop devices that go away by themselves.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::NamedTempFile;
+
+use crate::host::Host;
+
+/// Directories below `tests/machines`.
+pub(super) const MACHINES: [&str; 9] = [
+    "workstation",
+    "virtual-machine",
+    "md-raid",
+    "lvm-on-crypt",
+    "dm-multipath",
+    "nvme-multipath",
+    "cciss",
+    "zoned",
+    "legacy-4.4",
+];
+
+/// One of [`MACHINES`].
+pub(super) fn machine(name: &str) -> Host {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
+    Host::at(root.join(name))
+}
+
+/// Runs a system tool; `None`, and a line that says so, where it is not installed.
+pub(super) fn tool(package: &str, command: &[&str]) -> Option<Output> {
+    let output = Command::new(command[0])
+        .args(&command[1..])
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .output();
+    match output {
+        Ok(output) => Some(output),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("SKIPPED: needs package {package} for `{}`", command[0]);
+            None
+        }
+        Err(error) => panic!("{command:?}: {error}"),
+    }
+}
+
+/// Like [`tool`], and it must succeed. False if it is not installed.
+pub(super) fn succeeds(package: &str, command: &[&str]) -> bool {
+    let Some(output) = tool(package, command) else {
+        return false;
+    };
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    true
+}
+
+/// A loop device on a sparse file, detached in the end.
+#[derive(Debug)]
+pub(super) struct LoopDevice {
+    pub(super) name: String,
+    pub(super) node: PathBuf,
+    /// Kept so that it is there as long as the device.
+    _file: NamedTempFile,
+}
+
+impl LoopDevice {
+    /// `None`, and a line that says why, where loop devices cannot be made.
+    pub(super) fn new(mebibytes: u64) -> Option<LoopDevice> {
+        let file = NamedTempFile::new().unwrap();
+        file.as_file().set_len(mebibytes << 20).unwrap();
+        LoopDevice::on(file, &[])
+    }
+
+    /// On a file, with more options of `losetup`.
+    pub(super) fn on(file: NamedTempFile, options: &[&str]) -> Option<LoopDevice> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
+            eprintln!("SKIPPED: needs root and /dev/loop-control");
+            return None;
+        }
+        let mut command = vec!["losetup", "--find", "--show", "--partscan"];
+        command.extend(options);
+        command.push(file.path().to_str().unwrap());
+        // Another test may take the free device between finding and attaching it.
+        for _ in 0..20 {
+            let output = tool("mount", &command)?;
+            if output.status.success() {
+                let node = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+                let name = node.file_name().unwrap().to_str().unwrap().to_owned();
+                return Some(LoopDevice {
+                    name,
+                    node,
+                    _file: file,
+                });
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        panic!("no loop device after 20 attempts: {command:?}");
+    }
+
+    pub(super) fn path(&self) -> &str {
+        self.node.to_str().unwrap()
+    }
+
+    /// Waits until the node of a partition is there.
+    pub(super) fn partition(&self, number: u32) -> PathBuf {
+        let node = PathBuf::from(format!("{}p{number}", self.path()));
+        for _ in 0..100 {
+            if File::open(&node).is_ok() {
+                return node;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        panic!("{} does not appear", node.display());
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = tool("mount", &["losetup", "--detach", self.path()]);
+    }
+}
+
+/// A mount that is undone in the end.
+#[derive(Debug)]
+pub(super) struct Mounted {
+    pub(super) point: tempfile::TempDir,
+}
+
+impl Mounted {
+    pub(super) fn new(node: &Path) -> Mounted {
+        let point = tempfile::tempdir().unwrap();
+        let paths = [node.to_str().unwrap(), point.path().to_str().unwrap()];
+        assert!(succeeds("mount", &["mount", paths[0], paths[1]]));
+        Mounted { point }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = tool("mount", &["umount", self.point.path().to_str().unwrap()]);
+    }
+}
