@@ -502,18 +502,124 @@ fn longer_names(host: &Host, start: &str) -> Vec<String> {
     names
 }
 
-/// Letters to insert, delete or exchange to make one name of the other.
+/// Letters to insert, delete, exchange or swap with their neighbour to make one name of the other.
 fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, &to) in b.iter().enumerate() {
-            let exchanged = diagonal + usize::from(from != to);
-            diagonal = row[j + 1];
-            row[j + 1] = exchanged.min(row[j] + 1).min(diagonal + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    // The distances of the last two beginnings of `a` to every beginning of `b`.
+    let (mut before, mut last) = (Vec::new(), (0..=b.len()).collect::<Vec<usize>>());
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let exchanged = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut distance = exchanged.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                distance = distance.min(before[j - 2] + 1);
+            }
+            row.push(distance);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::machine;
+    use super::*;
+
+    #[test]
+    fn what_is_there_and_is_no_block_device_is_called_what_it_is() {
+        let host = Host::live();
+        for (path, expected) in [
+            ("/dev/null", "character device"),
+            ("/proc", "directory"),
+            ("/proc/self/stat", "file"),
+        ] {
+            let error = find(&host, path).unwrap_err();
+            assert!(
+                matches!(&error, DeviceError::NotBlock { what, .. } if *what == expected),
+                "{error}"
+            );
+            assert_eq!(error.exit_code(), exit::NO_SUCH_DEVICE);
+            assert!(error.hint().is_some());
         }
     }
-    row[b.len()]
+
+    #[test]
+    fn a_path_that_does_not_exist_is_not_guessed_at() {
+        let host = Host::live();
+        for path in [
+            "/dev/no-such-disk",
+            "/dev/null/x",
+            "/no/such/dir",
+            "./no-such",
+        ] {
+            let error = Target::find(&host, path).unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    DeviceError::NoSuch { .. } | DeviceError::NoSuchPath { .. }
+                ),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_directory_without_a_device_says_what_it_is_on() {
+        let error = Target::find(&Host::live(), "/proc/self").unwrap_err();
+        assert!(
+            matches!(&error, DeviceError::NoBlockDevice { fs_type, .. } if fs_type == "proc"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_node_that_no_driver_stands_behind_is_not_taken_for_a_missing_file() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: needs root for mknod");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let node = dir.path().join("stale");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &node,
+            rustix::fs::FileType::BlockDevice,
+            rustix::fs::Mode::RUSR,
+            rustix::fs::makedev(4000, 7),
+        )
+        .unwrap();
+        let error = find(&Host::live(), node.to_str().unwrap()).unwrap_err();
+        let expected = DeviceNumber {
+            major: 4000,
+            minor: 7,
+        };
+        assert!(
+            matches!(error, DeviceError::NoDriver { number, .. } if number == expected),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn near_names_are_suggested_and_far_ones_are_not() {
+        let host = machine("workstation");
+        assert_eq!(near_names(&host, "sad"), ["sda"]);
+        assert_eq!(near_names(&host, "sd"), ["sda", "sdb", "sdc"]);
+        assert_eq!(near_names(&host, "/dev/nvme0n1p3")[0], "nvme0n1p1");
+        assert_eq!(near_names(&host, "potato"), [""; 0]);
+        assert_eq!(
+            longer_names(&host, "nvme0"),
+            ["nvme0n1", "nvme0n1p1", "nvme0n1p2"]
+        );
+    }
+
+    #[test]
+    fn the_distance_of_names_counts_letters() {
+        assert_eq!(edit_distance("sda", "sda"), 0);
+        assert_eq!(edit_distance("sda", "sdb1"), 2);
+        assert_eq!(edit_distance("sad", "sda"), 1);
+        assert_eq!(edit_distance("", "sda"), 3);
+        assert_eq!(edit_distance("nvme0n1", "nvme1n1"), 1);
+    }
 }

@@ -301,26 +301,27 @@ fn identify(device: &mut Device, host: &Host, dir: &DeviceDir, has_parent: bool,
     if !has_parent {
         return;
     }
-    device.model = dir.text("device/model").or_else(|| {
-        // An SD card's model is its name.
-        (device.transport == Transport::Mmc)
-            .then(|| dir.text("device/name"))
+    let parent = dir.list("device");
+    let parents = |file: &str| {
+        parent
+            .iter()
+            .any(|entry| entry == file)
+            .then(|| dir.text(&format!("device/{file}")))
             .flatten()
-    });
-    device.vendor = dir
-        .text("device/vendor")
-        .filter(|vendor| !vendor.starts_with("0x")); // virtio's is a PCI number
-    if device.wwn.is_none() {
-        device.wwn = dir.text("device/wwid");
+    };
+    device.model = parents("model");
+    if device.model.is_none() && device.transport == Transport::Mmc {
+        device.model = parents("name"); // an SD card's model is its name
     }
-    if device.serial.is_none() {
-        device.serial = dir
-            .text("device/serial") // NVMe, MMC
-            .or_else(|| {
-                dir.bytes("device/vpd_pg80")
-                    .and_then(|page| vpd_serial(&page))
-            });
-    }
+    // virtio's vendor is a PCI number.
+    device.vendor = parents("vendor").filter(|vendor| !vendor.starts_with("0x"));
+    device.wwn = device.wwn.take().or_else(|| parents("wwid"));
+    // NVMe and MMC have a file for it, SCSI a page.
+    device.serial = device
+        .serial
+        .take()
+        .or_else(|| parents("serial"))
+        .or_else(|| vpd_serial(&dir.bytes("device/vpd_pg80")?));
     if device.serial.is_none() || device.wwn.is_none() {
         let DeviceNumber { major, minor } = device.number;
         let Ok(record) = std::fs::read(host.run(&format!("udev/data/b{major}:{minor}"))) else {
