@@ -1,10 +1,10 @@
 //! Emulated disks on the real kernel: made, used in every way that a disk is used, broken, removed.
 //!
 //! Each test has a state directory of its own, and takes down whatever is left in it.
-#![allow(
+#![expect(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "a test may panic, and says what it lacked"
+    reason = "a test fails by panicking, and says what it lacks"
 )]
 
 use std::fs;

@@ -4,9 +4,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use iosched::emulate::spec::{STATE_DIR, Spec, parse_order, parse_size};
-use iosched::emulate::{self, Check, Condition, EmulateError, EmulatedDisk, Spread, Status, User};
+use iosched::emulate::spec::{STATE_DIR, Spec, order_name, parse_order, parse_size};
+use iosched::emulate::{
+    self, Check, Condition, EmulateError, EmulatedDisk, Missing, Spread, Status, User,
+};
 use iosched::failure::exit;
+use iosched::host::Host;
 use iosched_sim::disk::{DriveQueue, models};
 use iosched_sim::units::{Bytes, Nanos};
 use serde_json::json;
@@ -127,6 +130,14 @@ fn parse_switch(text: &str) -> Result<bool, String> {
 /// Runs `iosched emulate`.
 pub(crate) fn run(args: &EmulateArgs, output: &Output) -> Outcome {
     let state_dir = &args.state_dir;
+    let needs_root = !matches!(
+        args.command,
+        EmulateCommand::Models | EmulateCommand::Serve { .. }
+    );
+    let lacks_root = emulate::missing(&Host::live()).contains(&Missing::Root);
+    if needs_root && lacks_root {
+        return Err(Box::new(EmulateError::Missing(Missing::Root)));
+    }
     let done = match &args.command {
         EmulateCommand::Create(create) => make(create, state_dir, output),
         EmulateCommand::List => {
@@ -246,7 +257,10 @@ fn show_models(output: &Output) {
                     "rotational": model.rotational,
                     "size_bytes": model.capacity.as_u64(),
                     "queue_depth": model.queue_depth,
+                    "order": model.order.map(order_name),
                     "write_cache": model.write_cache,
+                    "sources": model.sources,
+                    "leaves_out": model.leaves_out,
                 })
             })
             .collect();

@@ -227,4 +227,51 @@ mod tests {
         assert_eq!(finished.len(), 1);
         assert_eq!(engine.next_event(), Some(millis(6)));
     }
+
+    /// What all commands complete at, if the caller looks at every event, or only now and then.
+    fn completions(model: &str, arrivals: &[(u64, u64, bool)], looks_at_events: bool) -> Vec<Time> {
+        let options = iosched_sim::disk::ModelOptions {
+            size: Some(iosched_sim::units::Bytes::from_gib(1)),
+            ..Default::default()
+        };
+        let mut engine = Engine::new(iosched_sim::disk::build(model, &options).unwrap());
+        let mut finished = Vec::new();
+        let mut at = Time::ZERO;
+        for (token, &(pause_us, block, is_read)) in arrivals.iter().enumerate() {
+            at += Nanos::from_micros(pause_us);
+            while looks_at_events && let Some(event) = engine.next_event().filter(|&e| e <= at) {
+                engine.advance(event, &mut finished);
+            }
+            let op = if is_read { DiskOp::Read } else { DiskOp::Write };
+            let job = Job {
+                op,
+                start: Sector::new(block * 8),
+                length: Sectors::new(8),
+            };
+            engine.submit(at, job, token, &mut finished);
+        }
+        engine.advance(Time::MAX, &mut finished);
+        assert_eq!(engine.in_flight(), 0, "everything submitted completes");
+        let mut times = vec![Time::ZERO; arrivals.len()];
+        for done in finished {
+            assert_eq!(times[done.token], Time::ZERO, "nothing completes twice");
+            assert!(done.arrived <= done.started && done.started <= done.completed);
+            times[done.token] = done.completed;
+        }
+        times
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn every_model_keeps_its_times_however_rarely_it_is_looked_at(
+            arrivals in proptest::collection::vec((1..20_000_u64, 0..262_144_u64, proptest::prelude::any::<bool>()), 1..60),
+        ) {
+            for model in iosched_sim::disk::models() {
+                let often = completions(model.name, &arrivals, true);
+                proptest::prop_assert_eq!(&often, &completions(model.name, &arrivals, false), "{}", model.name);
+            }
+        }
+    }
 }

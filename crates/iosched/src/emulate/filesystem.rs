@@ -150,8 +150,8 @@ impl Disk {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
-            while monotonic().as_nanos() < self.next_event.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
+            if !self.pass_time_awake() {
+                continue; // the event is gone, the timer is set to the next
             }
             let mut finished = Vec::new();
             let mut core = self.lock();
@@ -159,6 +159,21 @@ impl Disk {
             self.step(&mut core, &mut finished);
             drop(core);
             self.answer(finished, &mut buffer);
+        }
+    }
+
+    /// Waits awake for an event that is near; false if the next one is far.
+    fn pass_time_awake(&self) -> bool {
+        loop {
+            let next = self.next_event.load(Ordering::Relaxed);
+            let left = next.saturating_sub(monotonic().as_nanos());
+            if left == 0 {
+                return true;
+            }
+            if left > WAKE_EARLY.as_nanos() {
+                return false;
+            }
+            std::hint::spin_loop();
         }
     }
 
