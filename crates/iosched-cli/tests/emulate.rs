@@ -642,18 +642,44 @@ fn without_root_it_says_that_root_is_missing() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let binary = dir.path().join("iosched");
     fs::copy(IOSCHED, &binary).unwrap();
-    let mut command = Command::new(&binary);
-    command.args(["emulate", "create", "null"]).current_dir("/");
     let missing = iosched::emulate::missing(&iosched::host::Host::live());
-    if missing != [iosched::emulate::Missing::Root] {
-        command.uid(65534).gid(65534); // we are root: become nobody
+    let are_root = missing != [iosched::emulate::Missing::Root];
+    let as_nobody = |args: &[&str]| {
+        let mut command = Command::new(&binary);
+        command.arg("emulate").args(args).current_dir("/");
+        if are_root {
+            command.uid(65534).gid(65534);
+        }
+        command.output().unwrap()
+    };
+    let refused = [
+        &["create", "null"][..],
+        &["list"],
+        &["remove", "--all"],
+        &["check", "null-1"],
+    ];
+    for args in refused {
+        let output = as_nobody(args);
+        assert_eq!(
+            output.status.code(),
+            Some(8),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+        assert!(stderr(&output).contains("need root"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("hint: run it as root"),
+            "{}",
+            stderr(&output)
+        );
     }
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(8), "{}", stderr(&output));
-    assert!(stderr(&output).contains("need root"), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("hint: run it as root"),
-        "{}",
-        stderr(&output)
-    );
+    let models = as_nobody(&["models"]);
+    assert!(models.status.success(), "the models are no secret");
+    for model in ["hdd-7200", "hdd-5400", "hdd-15k", "ssd-sata", "null"] {
+        assert!(
+            stdout(&models).contains(&format!("\n{model} ")),
+            "{}",
+            stdout(&models)
+        );
+    }
 }

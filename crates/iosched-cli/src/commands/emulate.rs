@@ -193,11 +193,18 @@ fn describe(status: &Status) -> String {
         (Some(dir), _) => format!("data in {}", dir.display()),
         (None, _) => "no data".to_owned(),
     };
+    let depth = status.queue_depth.unwrap_or(0);
+    let driver_depth = status.driver_depth.map_or(depth, |depth| depth as usize);
+    // The kernel takes neither fewer than 4 nor more than the loop driver's own depth.
+    let differs = if driver_depth == depth {
+        String::new()
+    } else {
+        format!(" (the kernel hands it {driver_depth} at once)")
+    };
     format!(
-        "{}: {}, queue depth {}, {where_to}; remove it with `iosched emulate remove {}`",
+        "{}: {}, queue depth {depth}{differs}, {where_to}; remove it with `iosched emulate remove {}`",
         status.id,
         size_of(status),
-        status.queue_depth.unwrap_or(0),
         status.id
     )
 }

@@ -255,7 +255,15 @@ fn configure(host: &Host, number: u32, file: &File) -> io::Result<LoopDevice> {
         reserved: [0; 8],
     };
     // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, which `LoopConfig` is, field by field.
-    unsafe { ioctl(&device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }?;
+    let result = unsafe { ioctl(&device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) };
+    match result {
+        Ok(()) => {}
+        Err(error @ (Errno::INVAL | Errno::NOTTY)) => {
+            let why = format!("{error}: it takes Linux 5.8 or later (LOOP_CONFIGURE)");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        Err(error) => return Err(error.into()),
+    }
     Ok(LoopDevice {
         number,
         file: device,
