@@ -1,5 +1,7 @@
 //! From the record to the answer: pure, from the record alone, the same whenever it is asked.
 
+use std::collections::BTreeMap;
+
 use iosched_stats::histogram::Histogram;
 use iosched_stats::race::{Contest, Standing, Verdict};
 use iosched_stats::{Interval, sequence};
@@ -38,6 +40,9 @@ pub struct Analysis {
     /// How the choice compares with the baseline in what does not decide, where that is surely
     /// different: the price of the choice, or what comes with it for free.
     pub side_effects: Vec<SideEffect>,
+    /// Settings of the queue that are not the same under all arms, because a switch of scheduler
+    /// changes them too.
+    pub confounds: Vec<Confound>,
     /// Time in which no load ran and nothing was prepared, as a share of the whole.
     pub harness_share: f64,
 }
@@ -51,6 +56,15 @@ pub struct SideEffect {
     pub objective: Objective,
     /// The choice's / the baseline's, valid at any time.
     pub ratio: Interval,
+}
+
+/// A setting of the queue that came with the arms.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Confound {
+    /// The file below `queue/`.
+    pub setting: String,
+    /// Its value under each arm that was measured: (arm, value).
+    pub values: Vec<(usize, String)>,
 }
 
 /// One load.
@@ -146,6 +160,7 @@ impl Analysis {
             loads,
             overall,
             stop: record.stop_reason(),
+            confounds: confounds(plan, record),
             harness_share: harness_share(record),
         }
     }
@@ -169,6 +184,39 @@ fn choose(contest: &Contest, baseline: usize, costs: &[Option<f64>]) -> Option<u
 fn cpu_costs(loads: &[LoadAnalysis], arms: usize) -> Vec<Option<f64>> {
     (0..arms)
         .map(|arm| loads.iter().map(|load| load.arms[arm].cpu_ns_per_io).sum())
+        .collect()
+}
+
+/// The settings beside the tunables that differ between arms, by the first trial of each.
+fn confounds(plan: &Plan, record: &Record) -> Vec<Confound> {
+    let mut values: BTreeMap<String, Vec<(usize, String)>> = BTreeMap::new();
+    for arm in 0..plan.arms.len() {
+        let first = record.trials().find(|trial| trial.slot.arm == arm);
+        let Some(state) = first.and_then(|trial| trial.states.first()) else {
+            continue;
+        };
+        let depth = state
+            .nr_requests
+            .iter()
+            .map(|value| ("nr_requests".to_owned(), value.clone()));
+        let settings = state
+            .settings
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()));
+        for (name, value) in depth.chain(settings) {
+            let is_asked = plan.arms[arm]
+                .tunables
+                .iter()
+                .any(|(asked, _)| *asked == name);
+            if !is_asked {
+                values.entry(name).or_default().push((arm, value));
+            }
+        }
+    }
+    values
+        .into_iter()
+        .filter(|(_, values)| values.iter().any(|(_, value)| *value != values[0].1))
+        .map(|(setting, values)| Confound { setting, values })
         .collect()
 }
 

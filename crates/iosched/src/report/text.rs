@@ -7,7 +7,7 @@ use iosched_stats::Interval;
 use iosched_stats::race::{ArmStanding, Better, Contest, Place, Verdict};
 
 use super::table::{Align, Table};
-use crate::analysis::{Analysis, ArmSummary, LoadAnalysis, SideEffect};
+use crate::analysis::{Analysis, ArmSummary, Confound, LoadAnalysis, SideEffect};
 use crate::objective::Objective;
 use crate::plan::{Plan, Target};
 use crate::record::{Record, StopReason};
@@ -52,10 +52,40 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
             count(analysis.void_trials, "trial")
         );
     }
+    for confound in &analysis.confounds {
+        text += &fold(&confound_sentence(analysis, confound), width);
+    }
+    if plan.emulated.is_some() {
+        text += "CPU time includes that of the emulated disk's server.\n";
+    }
     if analysis.stop.is_none() {
         text += "The run was interrupted: this is what is known so far.\n";
     }
     text
+}
+
+/// `nr_requests came with the arms: 32 with none; 256 with mq-deadline and bfq.`
+fn confound_sentence(analysis: &Analysis, confound: &Confound) -> String {
+    let mut values: Vec<&str> = confound
+        .values
+        .iter()
+        .map(|(_, value)| value.as_str())
+        .collect();
+    values.sort_unstable();
+    values.dedup();
+    let parts: Vec<String> = values
+        .into_iter()
+        .map(|value| {
+            let with = confound.values.iter().filter(|(_, other)| other == value);
+            let arms = with.map(|&(arm, _)| analysis.arms[arm].as_str());
+            format!("{value} with {}", enumerate(arms))
+        })
+        .collect();
+    format!(
+        "{} came with the arms: {}.",
+        confound.setting,
+        parts.join("; ")
+    )
 }
 
 /// Breaks the lines that are too long between words; what follows is indented. Lines of tables are
