@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{completions, conform, emulate, list, report, restore, set, tune};
+use crate::commands::{calibrate, completions, conform, emulate, list, report, restore, set, tune};
 
 /// Which I/O scheduler should each disk of this machine use? Measure, decide, apply, undo.
 #[derive(Debug, Parser)]
@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Emulate(emulate::EmulateArgs),
     /// Follow recordings of a kernel's scheduler with ours, and count where they agree
     Conform(conform::ConformArgs),
+    /// Check by simulation that the answers of tune keep what they promise
+    Calibrate(calibrate::CalibrateArgs),
     /// Print a completion script for your shell
     Completions(completions::CompletionsArgs),
     #[command(hide = true)]

@@ -14,8 +14,10 @@
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
 //! - [`measure`], [`trial`], [`facts`], [`record`]: what was measured, kept on disk
 //! - [`analysis`], [`report`]: from the record to the answer, and to text
+//! - [`calibrate`]: do the answers keep what they promise? Whole tunes over simulated trials
 
 pub mod analysis;
+pub mod calibrate;
 pub mod device;
 pub mod emulate;
 pub mod event;

@@ -1,5 +1,6 @@
 //! One file per command: its arguments, the call into the library, and what it prints.
 
+pub(crate) mod calibrate;
 pub(crate) mod completions;
 pub(crate) mod conform;
 pub(crate) mod emulate;
@@ -21,6 +22,7 @@ pub(crate) type Outcome = Result<u8, Box<dyn Failure>>;
 /// Runs the command that was asked for.
 pub(crate) fn run(cli: Cli, output: &Output) -> Outcome {
     match cli.command {
+        Command::Calibrate(args) => Ok(calibrate::run(&args, output)),
         Command::List(args) => list::run(&args, output),
         Command::Set(args) => set::run(&args, output),
         Command::Tune(args) => tune::run(&args, output),

@@ -103,7 +103,7 @@ impl Default for Rules {
             design: Design::Sequential,
             min_rounds: 3,
             budget_rounds: 30,
-            hopeless: 0.05,
+            hopeless: 0.08, // most hopeless races end after nine rounds; see docs/statistics.md
             resolution: 0.001, // below it, nothing that runs on a shared machine repeats itself
             until: Until::Overall,
         }

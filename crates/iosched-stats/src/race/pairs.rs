@@ -108,11 +108,12 @@ impl Pairs {
     /// narrower of two intervals is taken:
     ///
     /// - own standard deviation, own degrees of freedom;
-    /// - the larger of own and pooled standard deviation; pooled degrees of freedom as long as the
-    ///   pair is not noisier than the pool, falling to its own as its variance exceeds the pool's.
+    /// - the larger of own and pooled standard deviation; pooled degrees of freedom (at most
+    ///   [`POOL_LIMIT`] times the own ones) as long as the pair is not noisier than the pool, falling
+    ///   to its own as its variance exceeds the pool's.
     ///
-    /// That this keeps its promise is checked by simulation, also with arms of very different noise
-    /// (`iosched calibrate`, `docs/statistics.md`).
+    /// The first alone keeps its promise by theorem. That the two together keep it, also with arms of
+    /// very different noise, is shown by simulation (`iosched calibrate`, `docs/statistics.md`).
     pub(super) fn half_width(
         &self,
         a: usize,
@@ -137,8 +138,8 @@ impl Pairs {
         if !precision.anytime {
             return own;
         }
-        let pooled_variance = (POOL_CAUTION * pooled.variance).max(floor);
-        let pooled_df = pooled.df * own_df / (sums.n - 1).max(1) as f64;
+        let pooled_variance = pooled.variance.max(floor);
+        let pooled_df = (pooled.df * own_df / (sums.n - 1).max(1) as f64).min(POOL_LIMIT * own_df);
         let excess = (own_variance / pooled_variance).max(1.0);
         let df = own_df + (pooled_df - own_df).max(0.0) / excess.powi(POOL_RETREAT);
         own.min(width(own_variance.max(pooled_variance), df))
@@ -175,12 +176,13 @@ impl Pairs {
     }
 }
 
+/// The pool is trusted with at most this many times the degrees of freedom of the pair itself: with
+/// more, many quiet arms would vouch for a noisy one.
+const POOL_LIMIT: f64 = 3.0;
+
 /// Degrees of freedom fall with this power of (own variance / pooled variance), from the pool's to
 /// the pair's own.
-const POOL_RETREAT: i32 = 4;
-
-/// The pool's variance is taken this much larger than it is, against arms of unequal noise.
-const POOL_CAUTION: f64 = 1.5;
+const POOL_RETREAT: i32 = 2;
 
 impl Sums {
     fn add(&mut self, value: f64) {

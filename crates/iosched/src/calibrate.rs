@@ -1,0 +1,462 @@
+//! Calibration: whole tunes over simulated trials, to see whether the verdicts keep what they promise.
+//!
+//! The simulation and the methods are [`iosched_stats::calibrate`]; here are the cases that the promises
+//! are about, the threads, and the search for the fixed design that would do as well.
+//!
+//! - *Nobody to name*: arms that are all the same, and two best ones among worse; in every kind of
+//!   noise. A winner named here is false.
+//! - *The mix*: four arms of which one is better by 0, 3, 10, 30 %, in normal noise of 2, 5, 10 %. Rounds
+//!   and trials that it takes to find it.
+//! - *The fixed design*: all arms in a number of rounds chosen before, paired t intervals corrected over
+//!   arms. Its number is the smallest that is correct as often as the race in every case of the mix.
+
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use iosched_stats::calibrate::{Case, Method, Noise, Rates, Truth, run};
+pub use iosched_stats::race::Rules;
+
+use iosched_stats::race::Design;
+use serde::Serialize;
+
+/// What to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Runs of each method in each case.
+    pub runs: NonZeroUsize,
+    /// All chance comes from it.
+    pub seed: u64,
+    /// The rules that are put to the test.
+    pub rules: Rules,
+    /// Worker threads.
+    pub threads: NonZeroUsize,
+}
+
+/// The result.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Calibration {
+    /// Runs of each method in each case.
+    pub runs: usize,
+    /// All chance came from it.
+    pub seed: u64,
+    /// The rules that were put to the test.
+    pub rules: Rules,
+    /// Cases in which nobody may be named.
+    pub nobody: Vec<Row>,
+    /// Cases of the mix.
+    pub mix: Vec<Row>,
+    /// The fixed design that does as well as the race; `None` if no number of rounds up to
+    /// [`MOST_FIXED_ROUNDS`] does.
+    pub fixed: Option<Fixed>,
+}
+
+/// One case under every method.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Row {
+    /// What is true.
+    pub case: Case,
+    /// The race.
+    pub race: Rates,
+    /// One run of each arm, the best wins.
+    pub one_run: Rates,
+    /// Points by place over three runs.
+    pub points: Rates,
+    /// Five rounds, t intervals, no correction.
+    pub plain_t: Rates,
+}
+
+/// The fixed design that is correct as often as the race in every case of the mix.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Fixed {
+    /// Its rounds.
+    pub rounds: usize,
+    /// Its trials in each run.
+    pub trials: usize,
+    /// What it does in the cases of the mix.
+    pub rates: Vec<Rates>,
+    /// Trials of the race, on average over the mix.
+    pub race_trials: f64,
+    /// `race_trials / trials`.
+    pub ratio: f64,
+}
+
+/// The search for a fixed design ends here.
+pub const MOST_FIXED_ROUNDS: usize = 120;
+
+/// A rate above this counts as this, so that the fixed design need not reach the last run in a
+/// thousand.
+const AS_GOOD_AS_ALWAYS: f64 = 0.99;
+
+/// Noise of the cases in which nobody may be named.
+const NULL_SIZE: f64 = 0.05;
+
+/// How far it is: steps done, steps in all. The number of steps grows when the search for the fixed
+/// design begins.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
+/// Runs the calibration.
+pub fn calibrate(settings: &Settings, progress: Progress<'_>) -> Calibration {
+    let nobody = nobody_to_name();
+    let mix = mix();
+    let cases: Vec<Case> = nobody.iter().chain(&mix).copied().collect();
+    let jobs: Vec<(Case, Method)> = cases
+        .iter()
+        .flat_map(|&case| methods(settings.rules).map(|method| (case, method)))
+        .collect();
+    let rates = run_all(settings, &jobs, progress);
+    let mut rows: Vec<Row> = cases
+        .iter()
+        .zip(rates.chunks_exact(METHODS))
+        .map(|(&case, rates)| Row {
+            case,
+            race: rates[0],
+            one_run: rates[1],
+            points: rates[2],
+            plain_t: rates[3],
+        })
+        .collect();
+    let mix_rows = rows.split_off(nobody.len());
+    let fixed = fixed_design(settings, &mix_rows, progress);
+    Calibration {
+        runs: settings.runs.get(),
+        seed: settings.seed,
+        rules: settings.rules,
+        nobody: rows,
+        mix: mix_rows,
+        fixed,
+    }
+}
+
+const METHODS: usize = 4;
+
+fn methods(rules: Rules) -> [Method; METHODS] {
+    [
+        Method::Race(rules),
+        Method::OneRun,
+        Method::Points(3),
+        Method::PlainT(5),
+    ]
+}
+
+fn nobody_to_name() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for noise in Noise::ALL {
+        for (arms, truth) in [
+            (2, Truth::AllEqual),
+            (4, Truth::AllEqual),
+            (8, Truth::AllEqual),
+            (4, Truth::TwoBetter(1.3)),
+            (8, Truth::TwoBetter(1.3)),
+        ] {
+            cases.push(Case {
+                arms,
+                truth,
+                noise,
+                size: NULL_SIZE,
+            });
+        }
+    }
+    cases
+}
+
+fn mix() -> Vec<Case> {
+    let truths = [
+        Truth::AllEqual,
+        Truth::OneBetter(1.03),
+        Truth::OneBetter(1.10),
+        Truth::OneBetter(1.30),
+    ];
+    let mut cases = Vec::new();
+    for truth in truths {
+        for size in [0.02, 0.05, 0.10] {
+            cases.push(Case {
+                arms: 4,
+                truth,
+                noise: Noise::Normal,
+                size,
+            });
+        }
+    }
+    cases
+}
+
+/// The smallest number of rounds at which the fixed design is correct as often as the race. More
+/// rounds never make it worse, so halving finds it.
+fn fixed_design(settings: &Settings, mix: &[Row], progress: Progress<'_>) -> Option<Fixed> {
+    let attempt = |rounds: usize| -> Option<Vec<Rates>> {
+        let rules = Rules {
+            design: Design::FixedRounds(rounds),
+            ..settings.rules
+        };
+        let jobs: Vec<_> = mix
+            .iter()
+            .map(|row| (row.case, Method::Race(rules)))
+            .collect();
+        let rates = run_all(settings, &jobs, progress);
+        let good = |(row, fixed): (&Row, &Rates)| match row.case.truth {
+            Truth::OneBetter(_) => fixed.correct >= row.race.correct.min(AS_GOOD_AS_ALWAYS),
+            Truth::AllEqual | Truth::TwoBetter(_) => {
+                fixed.false_winner <= 1.0 - settings.rules.confidence
+            }
+        };
+        mix.iter().zip(&rates).all(good).then_some(rates)
+    };
+    let (mut below, mut above) = (1, MOST_FIXED_ROUNDS);
+    let mut best = attempt(above)?;
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        if let Some(rates) = attempt(middle) {
+            (above, best) = (middle, rates);
+        } else {
+            below = middle;
+        }
+    }
+    let trials = above * mix[0].case.arms;
+    let race_trials = mix.iter().map(|row| row.race.mean_trials).sum::<f64>() / mix.len() as f64;
+    Some(Fixed {
+        rounds: above,
+        trials,
+        rates: best,
+        race_trials,
+        ratio: race_trials / trials as f64,
+    })
+}
+
+/// Runs the jobs on the worker threads; the results are in the jobs' order, and do not depend on the
+/// number of threads.
+fn run_all(settings: &Settings, jobs: &[(Case, Method)], progress: Progress<'_>) -> Vec<Rates> {
+    let next = AtomicUsize::new(0);
+    let done = AtomicUsize::new(0);
+    let results: Mutex<Vec<Option<Rates>>> = Mutex::new(vec![None; jobs.len()]);
+    std::thread::scope(|scope| {
+        for _ in 0..settings.threads.get().min(jobs.len()) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&(case, method)) = jobs.get(index) else {
+                        return;
+                    };
+                    let tally = run(case, method, settings.runs.get(), settings.seed);
+                    results.lock().expect("no worker panics while it holds it")[index] =
+                        Some(tally.rates(case.truth));
+                    progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
+                }
+            });
+        }
+    });
+    let results = results.into_inner().expect("all workers have ended");
+    results
+        .into_iter()
+        .map(|rates| rates.expect("every job was run"))
+        .collect()
+}
+
+impl Calibration {
+    /// The tables, as text of at most 80 columns.
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "{} runs of each method in each case, seed {}. Rates in percent of the runs.\n\n",
+            self.runs, self.seed
+        );
+        self.nobody_table(&mut text);
+        self.mix_table(&mut text);
+        self.fixed_paragraph(&mut text);
+        text
+    }
+
+    fn nobody_table(&self, text: &mut String) {
+        text.push_str(
+            "False winners, where nobody may be named: arms all the same (=), or two best\n\
+             ones 30 % above the rest (2). Trial noise 5 %. \"wrong interval\": a ratio to the\n\
+             baseline that iosched printed in any round did not hold the truth.\n\n",
+        );
+        let _ = writeln!(
+            text,
+            "{:<26} {:>6} {:>8} {:>7} {:>7} {:>8} {:>9}",
+            "", "", "", "1 run", "points,", "5 rounds", "wrong"
+        );
+        let _ = writeln!(
+            text,
+            "{:<26} {:>6} {:>8} {:>7} {:>7} {:>8} {:>9}",
+            "noise", "arms", "iosched", "each", "3 runs", "plain t", "interval"
+        );
+        for row in &self.nobody {
+            let mark = match row.case.truth {
+                Truth::TwoBetter(_) => "2",
+                Truth::AllEqual | Truth::OneBetter(_) => "=",
+            };
+            let _ = writeln!(
+                text,
+                "{:<26} {:>4} {} {:>8} {:>7} {:>7} {:>8} {:>9}",
+                name(row.case.noise),
+                row.case.arms,
+                mark,
+                percent(row.race.false_winner),
+                percent(row.one_run.false_winner),
+                percent(row.points.false_winner),
+                percent(row.plain_t.false_winner),
+                percent(row.race.wrong_interval),
+            );
+        }
+    }
+
+    fn mix_table(&self, text: &mut String) {
+        text.push_str(
+            "\nThe mix: four arms, one of them better; normal noise. Right: the only best arm\n\
+             is named (in the first three rows: nobody is). False: another one is.\n\n",
+        );
+        let _ = writeln!(
+            text,
+            "{:<12} {:^29} {:^11} {:^11} {:^11}",
+            "", "iosched", "1 run each", "points, 3", "5 r plain t"
+        );
+        let _ = writeln!(
+            text,
+            "{:>5} {:>6} {:>5} {:>5} {:>6} {:>4} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5} {:>5}",
+            "diff.",
+            "noise",
+            "right",
+            "false",
+            "rounds",
+            "90 %",
+            "trial",
+            "right",
+            "false",
+            "right",
+            "false",
+            "right",
+            "false"
+        );
+        for row in &self.mix {
+            let difference = match row.case.truth {
+                Truth::OneBetter(ratio) | Truth::TwoBetter(ratio) => 100.0 * (ratio - 1.0),
+                Truth::AllEqual => 0.0,
+            };
+            let _ = write!(
+                text,
+                "{:>3.0} % {:>4.0} % {:>5} {:>5} {:>6} {:>4} {:>5.1}",
+                difference,
+                100.0 * row.case.size,
+                percent(row.race.correct),
+                percent(row.race.false_winner),
+                row.race.rounds_median,
+                row.race.rounds_p90,
+                row.race.mean_trials,
+            );
+            for rates in [&row.one_run, &row.points, &row.plain_t] {
+                let _ = write!(
+                    text,
+                    " {:>5} {:>5}",
+                    percent(rates.correct),
+                    percent(rates.false_winner)
+                );
+            }
+            text.push('\n');
+        }
+    }
+
+    fn fixed_paragraph(&self, text: &mut String) {
+        match &self.fixed {
+            Some(fixed) => {
+                let _ = write!(
+                    text,
+                    "\nA fixed design (all arms in all rounds, paired t intervals corrected over arms)\n\
+                     is right as often in every case of the mix from {} rounds on: {} trials.\n\
+                     iosched takes {:.1} trials on average over the mix: {:.2} of them.\n",
+                    fixed.rounds, fixed.trials, fixed.race_trials, fixed.ratio
+                );
+            }
+            None => {
+                let _ = write!(
+                    text,
+                    "\nNo fixed design of up to {MOST_FIXED_ROUNDS} rounds is right as often in every case.\n"
+                );
+            }
+        }
+    }
+}
+
+fn percent(rate: f64) -> String {
+    format!("{:.1}", 100.0 * rate)
+}
+
+fn name(noise: Noise) -> &'static str {
+    match noise {
+        Noise::Normal => "normal",
+        Noise::HeavyTailed => "heavy tails (t, 3 df)",
+        Noise::Contaminated => "1 of 10 trials far slower",
+        Noise::Drifting => "drifting machine",
+        Noise::Autocorrelated => "moody machine, AR(1) 0.5",
+        Noise::ArmAutocorrelated => "moody arms, AR(1) 0.5",
+        Noise::Unequal => "one arm 3 x as noisy",
+        Noise::VeryUnequal => "one arm 10 x as noisy",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(threads: usize) -> Settings {
+        Settings {
+            runs: NonZeroUsize::new(2).unwrap(),
+            seed: 5,
+            rules: Rules::default(),
+            threads: NonZeroUsize::new(threads).unwrap(),
+        }
+    }
+
+    #[test]
+    fn the_result_does_not_depend_on_the_number_of_threads() {
+        let jobs: Vec<_> = mix()
+            .into_iter()
+            .take(6)
+            .map(|case| (case, Method::Race(Rules::default())))
+            .collect();
+        let one = run_all(&settings(1), &jobs, &|_, _| {});
+        let three = run_all(&settings(3), &jobs, &|_, _| {});
+        assert_eq!(one, three);
+    }
+
+    #[test]
+    fn every_job_is_reported_as_progress() {
+        let jobs: Vec<_> = mix()
+            .into_iter()
+            .map(|case| (case, Method::OneRun))
+            .collect();
+        let seen = Mutex::new(Vec::new());
+        run_all(&settings(2), &jobs, &|done, all| {
+            seen.lock().unwrap().push((done, all));
+        });
+        let mut seen = seen.into_inner().unwrap();
+        seen.sort_unstable();
+        let expected: Vec<_> = (1..=jobs.len()).map(|done| (done, jobs.len())).collect();
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn the_text_has_a_line_per_case_and_keeps_to_eighty_columns() {
+        let calibration = calibrate(&settings(2), &|_, _| {});
+        let text = calibration.to_text();
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert_eq!(text.matches("moody arms").count(), 5);
+        assert!(text.lines().count() > calibration.nobody.len() + calibration.mix.len());
+    }
+
+    #[test]
+    fn the_cases_are_those_that_the_promises_are_about() {
+        assert_eq!(mix().len(), 12);
+        let nobody = nobody_to_name();
+        for noise in Noise::ALL {
+            for arms in [2, 4, 8] {
+                assert!(nobody.iter().any(|case| {
+                    case.noise == noise && case.arms == arms && case.truth == Truth::AllEqual
+                }));
+            }
+        }
+    }
+}
