@@ -249,8 +249,8 @@ struct Row<'a> {
     again: bool,
 }
 
-/// The longest name of a setting: `queue/iosched/prio_aging_expire`.
-const DETAIL_WIDTH: usize = 31;
+/// The longest name of a setting: `queue/write_zeroes_unmap_max_hw_bytes`.
+const DETAIL_WIDTH: usize = 37;
 
 /// The devices in the order of the tree, each in full once.
 fn rows<'a>(inventory: &'a Inventory, shown: &Shown<'a>) -> Vec<Row<'a>> {

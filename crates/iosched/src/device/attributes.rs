@@ -37,6 +37,7 @@ pub fn attributes(host: &Host, device: &Device) -> Vec<Attribute> {
         kernel: host.kernel_version(),
         hardware_depth: dir.number("mq/0/nr_tags"),
         nr_requests: dir.number("queue/nr_requests"),
+        best_size: dir.number("queue/optimal_io_size"),
     };
     let mut attributes = Vec::new();
     for directory in ["queue", "queue/iosched"] {
@@ -131,21 +132,20 @@ struct Context<'a> {
     kernel: Option<(u32, u32)>,
     hardware_depth: Option<u64>,
     nr_requests: Option<u64>,
+    /// `queue/optimal_io_size` in bytes; 0 where the disk names none.
+    best_size: Option<u64>,
 }
 
 impl Context<'_> {
-    fn kernel_before(&self, version: (u32, u32)) -> bool {
-        self.kernel.is_some_and(|kernel| kernel < version)
-    }
-
     /// Files of the queue itself.
     fn of_queue(&self, file: &str) -> Known {
         match file {
             "nr_requests" => self.default_requests().with_unit("requests"),
             "async_depth" => self.default_async_depth(),
-            "read_ahead_kb" if self.kernel_before((6, 17)) => Known::value(128).with_unit("KiB"),
-            "iostats" | "rq_affinity" => Known::value(1),
-            "nomerges" => Known::value(0),
+            "read_ahead_kb" => self.default_read_ahead().with_unit("KiB"),
+            // What stands on other disks sets these after them.
+            "iostats" | "rq_affinity" if self.schedules() => Known::value(1),
+            "nomerges" if self.schedules() => Known::value(0),
             "wbt_lat_usec" => self.default_write_back_throttling().with_unit("us"),
             "io_timeout" => Known::unit("ms"),
             _ if file.ends_with("_kb") => Known::unit("KiB"),
@@ -172,6 +172,28 @@ impl Context<'_> {
         }
     }
 
+    /// True for a disk with a queue of requests, false for md, LVM, crypt and their like.
+    fn schedules(&self) -> bool {
+        self.device.schedulers.choice().is_some()
+    }
+
+    /// 128 KiB, or twice what the disk calls its best size if that is more (the kernel's rule of the
+    /// 5.x and 6.x series up to 6.16; a newer one starts from the largest request).
+    fn default_read_ahead(&self) -> Known {
+        let is_known = self.kernel.is_some_and(|kernel| kernel < (6, 17));
+        if !self.schedules() || !is_known {
+            return Known::none();
+        }
+        let mut known = Known::value(128);
+        known.defaults.extend(
+            self.best_size
+                .map(|bytes| 2 * bytes / 1024)
+                .filter(|&twice| twice > 128)
+                .map(|twice| twice.to_string()),
+        );
+        known
+    }
+
     /// As many as the scheduler holds; older kernels three quarters of these.
     fn default_async_depth(&self) -> Known {
         let Some(requests) = self.nr_requests else {
@@ -183,19 +205,14 @@ impl Context<'_> {
         }
     }
 
-    /// bfq turns it off. It can be built without, and drivers can have it off: 0 is no surprise.
+    /// By what the disk says of itself; bfq turns it off. The legacy path has it only where it was
+    /// built in on purpose.
     fn default_write_back_throttling(&self) -> Known {
-        if self.device.schedulers.active() == Some("bfq") {
-            return Known::value(0);
-        }
-        let usual = match self.device.rotational {
-            Some(true) => "75000",
-            Some(false) => "2000",
-            None => return Known::none(),
-        };
-        Known {
-            unit: None,
-            defaults: vec![usual.to_owned()],
+        match (self.device.schedulers.active(), self.device.rotational) {
+            (Some("bfq"), _) => Known::value(0),
+            (None | Some("noop" | "deadline" | "cfq"), _) | (_, None) => Known::none(),
+            (_, Some(true)) => Known::value(75_000),
+            (_, Some(false)) => Known::value(2000),
         }
     }
 
@@ -259,6 +276,25 @@ mod tests {
     fn times_kept_in_ticks_have_a_default_for_every_usual_tick() {
         assert_eq!(Known::ticks(8).defaults, ["125", "123", "124", "120"]);
         assert_eq!(Known::ticks(125).defaults, ["8", "6", "10"]);
+    }
+
+    #[test]
+    fn read_ahead_follows_the_disks_best_size_and_is_unknown_on_new_kernels() {
+        let device = find(&machine("workstation"), "sda").unwrap();
+        let defaults = |kernel, best_size| {
+            let context = Context {
+                device: &device,
+                kernel,
+                hardware_depth: Some(32),
+                nr_requests: Some(64),
+                best_size,
+            };
+            context.of_queue("read_ahead_kb").defaults
+        };
+        assert_eq!(defaults(Some((6, 12)), Some(0)), ["128"]);
+        assert_eq!(defaults(Some((6, 12)), Some(1 << 20)), ["128", "2048"]);
+        assert_eq!(defaults(Some((6, 17)), Some(0)), [""; 0]);
+        assert_eq!(defaults(None, None), [""; 0]);
     }
 
     #[test]

@@ -797,6 +797,9 @@ mod tests {
             return;
         };
         for name in names {
+            if name.starts_with("loop") {
+                continue; // other tests attach and detach these meanwhile
+            }
             let device = Device::read(&host, &name).unwrap();
             assert_eq!(device.name, name);
             assert_eq!(find(&host, &name).unwrap(), device);

@@ -15,13 +15,14 @@
 
 use std::fmt;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
 use super::users::{Usage, User};
-use super::{Device, Signature, content};
+use super::{Device, DeviceNumber, Signature, content};
 use crate::host::Host;
 
 /// A reason not to write to a device.
@@ -175,6 +176,13 @@ fn written_or_busy(host: &Host, device: &Device) -> Vec<Refusal> {
         node: node.clone(),
         error: error.to_string(),
     };
+    let is_it = std::fs::metadata(&node)
+        .is_ok_and(|meta| DeviceNumber::of_raw(meta.rdev()) == device.number);
+    if !is_it {
+        return vec![not_looked_at(&io::Error::other(
+            "it is missing, or the node of another device",
+        ))];
+    }
     let mut found = Vec::new();
     match open_exclusively(&node) {
         Ok(()) => {}
@@ -211,9 +219,20 @@ mod tests {
     use super::super::{find, find_file_system, users};
     use super::*;
 
+    /// The refusals of a live device. A child that another test is just starting holds all our
+    /// descriptors for an instant, the exclusive ones too: only what stays busy is busy.
     fn of(path: &Path) -> Vec<Refusal> {
         let host = Host::live();
-        refusals(&host, &find(&host, path.to_str().unwrap()).unwrap())
+        let device = find(&host, path.to_str().unwrap()).unwrap();
+        let mut found = refusals(&host, &device);
+        for _ in 0..5 {
+            if !found.iter().any(|r| matches!(r, Refusal::Busy { .. })) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            found = refusals(&host, &device);
+        }
+        found
     }
 
     fn signatures(refusals: &[Refusal]) -> Vec<&str> {
@@ -241,6 +260,8 @@ mod tests {
 
     #[test]
     fn every_kind_of_member_and_file_system_is_refused_by_node_and_by_link() {
+        // bcache is not among them: where udev runs it would take the disk over. The probe's own tests
+        // have it, on a file.
         let key = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(key.path(), "secret").unwrap();
         let key = key.path().to_str().unwrap();
@@ -250,7 +271,6 @@ mod tests {
             ("btrfs-progs", "mkfs.btrfs -q -f", "btrfs"),
             ("util-linux", "mkswap", "swap"),
             ("lvm2", "pvcreate -q -y -ff", "LVM2_member"),
-            ("bcache-tools", "make-bcache -B", "bcache"),
             ("gdisk", "sgdisk -o", "gpt"),
             ("parted", "parted -s DISK mklabel msdos", "dos"),
             (
@@ -411,12 +431,26 @@ mod tests {
         let Some(disk) = LoopDevice::new(16) else {
             return;
         };
-        let flags = OFlags::RDONLY | OFlags::EXCL;
+        let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
         let held = rustix::fs::open(&disk.node, flags, Mode::empty()).unwrap();
         let name = disk.name.clone();
         assert_eq!(of(&disk.node), [Refusal::Busy { device: name }]);
         drop(held);
         assert_eq!(of(&disk.node), []);
+    }
+
+    #[test]
+    fn a_disk_whose_node_is_not_its_own_is_not_looked_at() {
+        let (Some(one), Some(two)) = (LoopDevice::new(1), LoopDevice::new(1)) else {
+            return;
+        };
+        let host = Host::live();
+        let mut device = find(&host, one.path()).unwrap();
+        device.number = find(&host, two.path()).unwrap().number;
+        assert!(matches!(
+            refusals(&host, &device)[..],
+            [Refusal::NotLookedAt { .. }]
+        ));
     }
 
     #[test]
