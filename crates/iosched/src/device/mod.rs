@@ -712,6 +712,8 @@ mod tests {
         // Opens, and cannot be read: as wbt_lat_usec where no throttling is attached.
         std::os::unix::fs::symlink("/proc/self/mem", sda.join("queue/wbt_lat_usec")).unwrap();
         std::os::unix::fs::symlink("nowhere", sda.join("queue/zoned")).unwrap();
+        std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        std::fs::write(dir.path().join("proc/self/mountinfo"), b"\xff - \n").unwrap();
         let host = Host::at(dir.path());
         let device = find(&host, "sda").unwrap();
         assert_eq!(device.number, DeviceNumber::default());

@@ -11,6 +11,7 @@
 //! | opened exclusively | the device and its partitions |
 //! | read-only | the device; for a partition also its whole disk |
 //!
+//! What cannot be looked at is a reason by itself: nothing is taken for harmless because it is unknown.
 //! Mounts in other namespaces and ZFS pools leave no trace in sysfs: the exclusive open finds them.
 
 use std::fmt;
@@ -64,10 +65,10 @@ pub enum Refusal {
         /// It or its whole disk.
         device: String,
     },
-    /// It could not be looked at, so nothing is known of what is on it.
+    /// Something could not be looked at, so nothing is known of what it would say.
     NotLookedAt {
-        /// The node.
-        node: PathBuf,
+        /// The node, or a table of the kernel's.
+        path: PathBuf,
         /// Why.
         error: String,
     },
@@ -92,8 +93,8 @@ impl fmt::Display for Refusal {
                 write!(f, "{device} is opened exclusively by another program")
             }
             Refusal::ReadOnly { device } => write!(f, "{device} is read-only"),
-            Refusal::NotLookedAt { node, error } => {
-                write!(f, "{} cannot be looked at: {error}", node.display())
+            Refusal::NotLookedAt { path, error } => {
+                write!(f, "{} cannot be looked at: {error}", path.display())
             }
         }
     }
@@ -107,6 +108,19 @@ pub fn refusals(host: &Host, device: &Device) -> Vec<Refusal> {
         .into_iter()
         .map(Refusal::Used)
         .collect();
+
+    // Without these tables we would see no mount and no swap, and think that there is none. A
+    // kernel without swap has no table of it.
+    for (table, may_lack) in [("self/mountinfo", false), ("swaps", true)] {
+        if let Err(error) = std::fs::read(host.proc(table))
+            && !(may_lack && error.kind() == io::ErrorKind::NotFound)
+        {
+            refusals.push(Refusal::NotLookedAt {
+                path: host.proc(table),
+                error: error.to_string(),
+            });
+        }
+    }
 
     // Writing to a partition hurts who uses the whole disk, too, but not its other partitions.
     let disk = device
@@ -173,7 +187,7 @@ fn written_or_busy(host: &Host, device: &Device) -> Vec<Refusal> {
     }
     let node = device.node();
     let not_looked_at = |error: &io::Error| Refusal::NotLookedAt {
-        node: node.clone(),
+        path: node.clone(),
         error: error.to_string(),
     };
     let is_it = std::fs::metadata(&node)
@@ -437,6 +451,18 @@ mod tests {
         assert_eq!(of(&disk.node), [Refusal::Busy { device: name }]);
         drop(held);
         assert_eq!(of(&disk.node), []);
+    }
+
+    #[test]
+    fn a_machine_whose_mounts_cannot_be_read_is_not_taken_for_one_without_mounts() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("sys/block/sda")).unwrap();
+        let host = Host::at(dir.path());
+        let device = find(&host, "sda").unwrap();
+        assert!(matches!(
+            refusals(&host, &device)[..],
+            [Refusal::NotLookedAt { .. }]
+        ));
     }
 
     #[test]
