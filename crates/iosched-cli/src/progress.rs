@@ -71,6 +71,22 @@ impl Observer for Progress {
                 }
             }
             Event::Preparing { what } => self.say(what),
+            Event::SteadyRun {
+                load,
+                throughput_bytes_per_s,
+                is_steady,
+            } => {
+                let runs = throughput_bytes_per_s.len();
+                let last = throughput_bytes_per_s.last().copied().unwrap_or(0.0) / 1e6;
+                let so = if *is_steady {
+                    "steady"
+                } else {
+                    "not steady yet"
+                };
+                self.say(&format!(
+                    "{load}: run {runs} before measuring, {last:.3} MB/s: {so}"
+                ));
+            }
             Event::Adjusted { arm, adjusted } => self.say(&format!("note: {arm}: {adjusted}")),
             Event::TrialStarted {
                 arm,

@@ -10,6 +10,7 @@ mod common;
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -213,6 +214,39 @@ fn a_load_that_writes_is_refused_on_a_raw_device_until_allowed_in_so_many_words(
 
     let (code, _, stderr) = tune(&disk.name, &dir.path().join("5"), &twice);
     assert_eq!(code, 0, "{stderr}");
+}
+
+#[test]
+fn flash_is_filled_and_writes_are_run_until_steady_before_they_are_measured() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    let disk = LoopDevice::new(32 * MIB);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let more = ["--load", "random-write", "--destroy-data", "--precondition"];
+    let (code, stdout, stderr) = tune(&disk.name, &out, &more);
+    assert_eq!(code, 0, "{stderr}");
+    let stored = fs::metadata(disk.file()).unwrap().blocks() * 512;
+    assert!(stored >= 32 * MIB, "the whole device was written: {stored}");
+    let text = fs::read_to_string(out.join("record.jsonl")).unwrap();
+    assert!(text.contains(&format!(
+        "\"type\":\"preconditioned\",\"bytes\":{}",
+        64 * MIB
+    )));
+    let steady = text
+        .lines()
+        .find(|line| line.contains("\"type\":\"steady\""))
+        .unwrap();
+    let steady: serde_json::Value = serde_json::from_str(steady).unwrap();
+    let runs = steady["throughput_bytes_per_s"].as_array().unwrap().len();
+    assert!((5..=25).contains(&runs), "{runs}");
+    assert_eq!(
+        steady["window"].is_null(),
+        runs == 25 && stdout.contains("not steady")
+    );
+    let (code, _, stderr) = tune("/dev/shm", &dir.path().join("2"), &["--precondition"]);
+    assert_ne!(code, 0, "a directory cannot be filled: {stderr}");
 }
 
 #[test]

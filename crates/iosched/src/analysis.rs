@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use iosched_stats::histogram::Histogram;
 use iosched_stats::race::{Contest, Standing, Verdict};
+use iosched_stats::summary::{self, Summary};
 use iosched_stats::{Interval, sequence};
 use serde::Serialize;
 
@@ -90,6 +91,8 @@ pub struct ArmSummary {
     pub left: Option<String>,
     /// The objective, geometric mean over trials (what the ratios compare).
     pub objective: Option<f64>,
+    /// The ratios to the baseline round by round, seen robustly; none for the baseline itself.
+    pub robust: Option<Summary>,
     /// Bytes per second, mean.
     pub throughput_bytes_per_s: Option<f64>,
     /// I/Os per second, mean.
@@ -268,6 +271,7 @@ fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -> ArmSummar
         trials: trials.len(),
         left: record.arm_left(arm).map(str::to_owned),
         objective: geometric_mean(trials.iter().filter_map(|t| objective.of(&t.metrics))),
+        robust: robust(plan, record, load, arm),
         throughput_bytes_per_s: mean(&trials, |t| Some(t.metrics.throughput_bytes_per_s)),
         iops: mean(&trials, |t| Some(t.metrics.iops)),
         latency_p50_ns: percentile(&all, 50.0),
@@ -281,6 +285,16 @@ fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -> ArmSummar
         fairness: mean(&trials, |t| t.metrics.fairness),
         workers: workers(&trials),
     }
+}
+
+/// The ratios of an arm to the baseline, where outliers weigh little.
+fn robust(plan: &Plan, record: &Record, load: usize, arm: usize) -> Option<Summary> {
+    if arm == plan.baseline {
+        return None;
+    }
+    let logs = log_ratios(record, load, plan.loads[load].objective, arm, plan.baseline);
+    let ratios: Vec<f64> = logs.into_iter().map(f64::exp).collect();
+    summary::summarize(&ratios, plan.rules.confidence, plan.seed)
 }
 
 /// The latencies of all trials.

@@ -27,6 +27,15 @@ pub enum Event<'a> {
         /// What, in words.
         what: &'a str,
     },
+    /// A load was run once more to see whether it is steady.
+    SteadyRun {
+        /// Name of the load.
+        load: &'a str,
+        /// Bytes per second of each run so far.
+        throughput_bytes_per_s: &'a [f64],
+        /// True if the last of them make a steady window.
+        is_steady: bool,
+    },
     /// The kernel took a value otherwise than an arm wants it.
     Adjusted {
         /// Label of the arm.

@@ -28,10 +28,12 @@ pub(crate) fn plan(arms: usize) -> Plan {
             objective: Objective::Throughput,
             job_file: "[random-read]\nrw=randread\n".into(),
             runtime_s: Some(10.0),
+            wait_until_steady: false,
         }],
         rules: Rules::default(),
         seed: 1,
         ramp_s: 0.0,
+        precondition: false,
     }
 }
 

@@ -51,9 +51,25 @@ pub struct Wanted {
     pub seed: u64,
     /// Size of each test file in a directory, bytes.
     pub file_size: u64,
+    /// Whether trials wait until writes have become steady.
+    pub steady: Steady,
+    /// Fill the whole raw device twice before anything else.
+    pub precondition: bool,
     /// `None`: nothing on a raw device may be written. `Some(None)`: it may, if it holds nothing.
     /// `Some(Some(device))`: it may although it holds something, if this names it again.
     pub destroy_data: Option<Option<String>>,
+}
+
+/// Whether trials wait until writes have become steady.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Steady {
+    /// For loads that write to a disk that is not of our own making.
+    #[default]
+    Auto,
+    /// For all loads.
+    On,
+    /// Never.
+    Off,
 }
 
 /// How to decide, and when to give up.
@@ -120,6 +136,9 @@ pub struct Plan {
     pub seed: u64,
     /// Time at the start of each trial that does not count, s.
     pub ramp_s: f64,
+    /// Fill the whole raw device twice before anything else.
+    #[serde(default)]
+    pub precondition: bool,
 }
 
 /// What is measured.
@@ -166,6 +185,9 @@ pub struct Load {
     pub job_file: String,
     /// Run time of a trial, s; `None` leaves it to the job file.
     pub runtime_s: Option<f64>,
+    /// Its trials wait until it has become steady.
+    #[serde(default)]
+    pub wait_until_steady: bool,
 }
 
 /// Why there is no plan.
@@ -235,6 +257,12 @@ pub enum PlanError {
         /// The target.
         path: PathBuf,
     },
+    /// Only a raw device can be filled.
+    #[error("--precondition fills a whole device, and {target} is none")]
+    NothingToFill {
+        /// The target.
+        target: String,
+    },
     /// The test files do not fit.
     #[error("no room in {}: test files need {needed} MiB, {free} MiB are free", path.display())]
     NoRoom {
@@ -303,6 +331,9 @@ impl Failure for PlanError {
             PlanError::WritesToFile { .. } => {
                 Some("name the directory: the load then makes files of its own".into())
             }
+            PlanError::NothingToFill { .. } => {
+                Some("name the raw device, and allow it with --destroy-data".into())
+            }
             PlanError::NoRoom { .. } => Some("make the files smaller with --file-size".into()),
             _ => None,
         }
@@ -344,6 +375,7 @@ impl Plan {
             rules: wanted.rules.clone(),
             seed: wanted.seed,
             ramp_s: wanted.ramp.as_secs_f64(),
+            precondition: wanted.precondition,
         })
     }
 
@@ -552,6 +584,11 @@ fn read_load(wanted: &Wanted, text: &str) -> Result<Load, PlanError> {
         name: shown,
         weight,
         objective: wanted.objective.unwrap_or(objective),
+        wait_until_steady: match wanted.steady {
+            Steady::Auto => parsed.writes() && !wanted.is_our_own,
+            Steady::On => true,
+            Steady::Off => false,
+        },
         job_file,
         runtime_s: runtime.map(|runtime| runtime.as_secs_f64()),
     })
@@ -613,11 +650,15 @@ fn check_target(
     found: &Found,
     loads: &[Load],
 ) -> Result<Target, PlanError> {
-    let writer = loads.iter().find(|load| load.parsed().writes());
+    let writer = loads
+        .iter()
+        .find(|load| load.parsed().writes())
+        .map(|load| load.name.as_str())
+        .or(wanted.precondition.then_some("--precondition"));
     match found {
         Found::Device(device) => {
             if let Some(load) = writer {
-                check_may_write(wanted, host, device, &load.name)?;
+                check_may_write(wanted, host, device, load)?;
             }
             Ok(Target::Device {
                 path: host.dev(&device.name),
@@ -625,6 +666,9 @@ fn check_target(
                 writes: writer.is_some(),
             })
         }
+        Found::FileSystem(_) if wanted.precondition => Err(PlanError::NothingToFill {
+            target: wanted.target.clone(),
+        }),
         Found::FileSystem(file_system) => {
             let device = file_system.devices[0].name.clone();
             let path = file_system.path.clone();
@@ -637,7 +681,7 @@ fn check_target(
                 })
             } else if let Some(load) = writer {
                 Err(PlanError::WritesToFile {
-                    load: load.name.clone(),
+                    load: load.to_owned(),
                     path,
                 })
             } else {

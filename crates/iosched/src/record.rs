@@ -61,6 +61,22 @@ pub enum Entry {
         /// Why, in words.
         reason: String,
     },
+    /// The whole device was filled before the first trial.
+    Preconditioned {
+        /// Bytes written.
+        bytes: u64,
+        /// How long it took, s.
+        elapsed_s: f64,
+    },
+    /// A load was run until it was steady, or too often; these runs count for nothing else.
+    Steady {
+        /// Index of the load.
+        load: usize,
+        /// Bytes per second of each run.
+        throughput_bytes_per_s: Vec<f64>,
+        /// The window that was steady; none if none was.
+        window: Option<SteadyWindow>,
+    },
     /// The run went on after it had been interrupted.
     Resumed {
         /// Seconds since 1970.
@@ -73,6 +89,15 @@ pub enum Entry {
         /// Why it stopped.
         stop: StopReason,
     },
+}
+
+/// A window that keeps the limits of [`iosched_stats::steady`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SteadyWindow {
+    /// (largest - smallest) / mean.
+    pub excursion: f64,
+    /// Change of the fitted line over the window / mean.
+    pub slope: f64,
 }
 
 /// Why a run came to its end.

@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use iosched_stats::steady;
 use rand::Rng;
 
 use crate::analysis::Analysis;
@@ -19,18 +20,27 @@ use crate::failure::{Failure, exit};
 use crate::host::Host;
 use crate::journal::{Journal, JournalError, Undone};
 use crate::load::fio::{self, FioError};
-use crate::load::fio_job::Place;
+use crate::load::fio_job::{JobFile, Place, TrialSettings};
 use crate::lock::{self, Lock, LockError};
 use crate::measure::Counters;
 use crate::plan::{Plan, Target};
 use crate::process::{ChildError, Stop};
-use crate::record::{Entry, RecordError, Recorder, StopReason};
+use crate::record::{Entry, RecordError, Recorder, SteadyWindow, StopReason};
 use crate::schedule::{self, Next};
 use crate::switch::{self, QueueState, SwitchError};
-use crate::trial::{Metrics, Phases, Slot, Trial, VoidReason, VoidTrial};
+use crate::trial::{JobResult, Metrics, Phases, Slot, Trial, VoidReason, VoidTrial};
 
 /// How often a void trial is repeated before its arm leaves the load.
 pub const MOST_VOID: usize = 3;
+
+/// Runs of a load after which it is measured although it is not steady (SNIA: 25 rounds).
+pub const MOST_STEADY_RUNS: usize = 25;
+
+/// Writing test files or a whole device takes at the most this long: a large slow disk, twice.
+const LONGEST_PREPARATION: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The job that fills a device twice.
+const PRECONDITION: &str = "[precondition]\nrw=write\nbs=128k\niodepth=32\nloops=2\n";
 
 /// What a run may be told besides its plan.
 pub struct RunOptions<'a> {
@@ -303,6 +313,8 @@ impl Runner<'_> {
     fn all_trials(&mut self) -> Result<StopReason, RunError> {
         self.lay_out_files()?;
         self.rehearse()?;
+        self.precondition()?;
+        self.wait_until_steady()?;
         self.mark = Instant::now();
         loop {
             match schedule::next(self.plan, self.recorder.record()) {
@@ -334,8 +346,7 @@ impl Runner<'_> {
         for load in 0..self.plan.loads.len() {
             let settings = self.plan.trial_settings(load, 0, self.place.clone());
             let job_file = self.plan.loads[load].parsed().compose_layout(&settings);
-            // Even a slow disk writes 1 MiB/s.
-            let limit = Some(Duration::from_secs(24 * 3600));
+            let limit = Some(LONGEST_PREPARATION);
             fio::run(
                 &job_file,
                 Duration::ZERO,
@@ -344,6 +355,85 @@ impl Runner<'_> {
                 self.stop,
                 &mut |_| {},
             )?;
+        }
+        Ok(())
+    }
+
+    /// Fills the whole device twice, sequentially, as the SNIA's Performance Test Specification
+    /// (2.0.1, purge left out) does before it measures flash.
+    fn precondition(&mut self) -> Result<(), RunError> {
+        let was_done = |entry: &Entry| matches!(entry, Entry::Preconditioned { .. });
+        if !self.plan.precondition || self.recorder.record().entries.iter().any(was_done) {
+            return Ok(());
+        }
+        self.observer.event(&Event::Preparing {
+            what: "filling the whole device twice (--precondition)",
+        });
+        let fill = JobFile::parse("precondition", PRECONDITION).expect("our own job file");
+        let settings = TrialSettings {
+            runtime: None,
+            ramp: None,
+            ..self.plan.trial_settings(0, 0, self.place.clone())
+        };
+        let begun = Instant::now();
+        let jobs = fio::run(
+            &fill.compose(&settings),
+            Duration::ZERO,
+            false,
+            Some(LONGEST_PREPARATION),
+            self.stop,
+            &mut |_| {},
+        )?;
+        let written = jobs.iter().filter_map(|job| job.write.as_ref());
+        self.recorder.append(Entry::Preconditioned {
+            bytes: written.map(|flow| flow.bytes).sum(),
+            elapsed_s: begun.elapsed().as_secs_f64(),
+        })?;
+        Ok(())
+    }
+
+    /// Runs each load that asks for it, under the baseline, until five runs in a row are steady by
+    /// the SNIA's rule, or [`MOST_STEADY_RUNS`] have passed. Again after an interruption: a rest
+    /// lets flash recover.
+    fn wait_until_steady(&mut self) -> Result<(), RunError> {
+        let rule = steady::Rule::default();
+        for load in 0..self.plan.loads.len() {
+            if !self.plan.loads[load].wait_until_steady {
+                continue;
+            }
+            self.enter(self.plan.baseline)?;
+            let mut throughput = Vec::new();
+            let mut window = None;
+            while window.is_none() && throughput.len() < MOST_STEADY_RUNS {
+                self.check_stop()?;
+                let round = u32::MAX - u32::try_from(throughput.len()).unwrap_or(0);
+                let slot = Slot {
+                    load,
+                    round,
+                    arm: self.plan.baseline,
+                };
+                let jobs = self.run_load(slot)?;
+                let flows = jobs.iter().flat_map(JobResult::flows);
+                throughput.push(flows.map(|flow| flow.bytes_per_s).sum::<f64>());
+                window = throughput
+                    .len()
+                    .checked_sub(rule.rounds)
+                    .and_then(|first| rule.window(&throughput, first))
+                    .filter(|window| rule.holds(window));
+                self.observer.event(&Event::SteadyRun {
+                    load: &self.plan.loads[load].name,
+                    throughput_bytes_per_s: &throughput,
+                    is_steady: window.is_some(),
+                });
+            }
+            self.recorder.append(Entry::Steady {
+                load,
+                throughput_bytes_per_s: throughput,
+                window: window.map(|window| SteadyWindow {
+                    excursion: window.excursion,
+                    slope: window.slope,
+                }),
+            })?;
         }
         Ok(())
     }
@@ -554,7 +644,7 @@ impl Runner<'_> {
             .collect()
     }
 
-    fn run_load(&mut self, slot: Slot) -> Result<Vec<crate::trial::JobResult>, FioError> {
+    fn run_load(&mut self, slot: Slot) -> Result<Vec<JobResult>, FioError> {
         let load = self.plan.loads[slot.load].parsed();
         let settings = self
             .plan

@@ -15,7 +15,7 @@ use iosched::host::Host;
 use iosched::load::builtin::BUILT_IN;
 use iosched::load::fio;
 use iosched::objective::Objective;
-use iosched::plan::{DEFAULT_MAX_ROUNDS, Plan, Requirement, Rules, Target, Wanted};
+use iosched::plan::{DEFAULT_MAX_ROUNDS, Plan, Requirement, Rules, Steady, Target, Wanted};
 use iosched::process::Stop;
 use iosched::record::{self, Entry, Header, Recorder};
 use iosched::report;
@@ -114,6 +114,15 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     file_size: Size,
 
+    /// Run a load before it is measured until it is steady (SNIA: five runs within 20 %, slope
+    /// within 10 %): auto is for loads that write
+    #[arg(long, value_name = "auto|on|off", default_value = "auto", value_parser = parse_steady)]
+    steady: Steady,
+
+    /// Fill the whole raw device twice first, as flash needs it (with --destroy-data)
+    #[arg(long)]
+    precondition: bool,
+
     /// Switch to the winner when there is one (until the next reboot)
     #[arg(long)]
     apply: bool,
@@ -160,6 +169,15 @@ fn parse_objective(text: &str) -> Result<Objective, String> {
             .collect();
         format!("known are {}", names.join(", "))
     })
+}
+
+fn parse_steady(text: &str) -> Result<Steady, String> {
+    match text {
+        "auto" => Ok(Steady::Auto),
+        "on" => Ok(Steady::On),
+        "off" => Ok(Steady::Off),
+        _ => Err("auto, on or off".into()),
+    }
 }
 
 fn parse_requirement(text: &str) -> Result<Requirement, String> {
@@ -453,6 +471,8 @@ fn wanted(args: &TuneArgs, disk: Option<&EmulatedDisk>, host: &Host) -> Wanted {
         },
         seed: args.seed.unwrap_or_else(run::random_seed),
         file_size: args.file_size.0,
+        steady: args.steady,
+        precondition: args.precondition,
         destroy_data: args
             .destroy_data
             .clone()

@@ -10,7 +10,7 @@ use super::table::{Align, Table};
 use crate::analysis::{Analysis, ArmSummary, Confound, LoadAnalysis, SideEffect};
 use crate::objective::Objective;
 use crate::plan::{Plan, Target};
-use crate::record::{Record, StopReason};
+use crate::record::{Entry, Record, StopReason};
 
 /// The answer: per load a table and a sentence, then over all loads.
 pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
@@ -39,6 +39,9 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
             width,
         );
     }
+    for load in &analysis.loads {
+        text += &fold(&robust(analysis, load), width);
+    }
     if let Some(overall) = &analysis.overall {
         text += &fold(&verdict(analysis, overall, "over all loads", plan), width);
     }
@@ -52,6 +55,9 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
             count(analysis.void_trials, "trial")
         );
     }
+    for line in preparation(record) {
+        text += &fold(&line, width);
+    }
     for confound in &analysis.confounds {
         text += &fold(&confound_sentence(analysis, confound), width);
     }
@@ -62,6 +68,45 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
         text += "The run was interrupted: this is what is known so far.\n";
     }
     text
+}
+
+/// What was done before the first trial, and what that says.
+fn preparation(record: &Record) -> Vec<String> {
+    let plan = &record.header.plan;
+    let mut lines = Vec::new();
+    if plan.ramp_s > 0.0 {
+        lines.push(format!(
+            "The first {} s of each trial were cut.",
+            plan.ramp_s
+        ));
+    }
+    for entry in &record.entries {
+        match entry {
+            Entry::Preconditioned { bytes, elapsed_s } => lines.push(format!(
+                "The device was filled first: {:.0} MB in {}.",
+                *bytes as f64 / 1e6,
+                span(Duration::from_secs_f64(*elapsed_s))
+            )),
+            Entry::Steady {
+                load,
+                throughput_bytes_per_s,
+                window,
+            } => {
+                let name = &plan.loads[*load].name;
+                let runs = count(throughput_bytes_per_s.len(), "run");
+                lines.push(match window {
+                    Some(window) => format!(
+                        "{name} was steady after {runs}: excursion {}, slope {}.",
+                        percent(window.excursion),
+                        percent(window.slope)
+                    ),
+                    None => format!("{name} was not steady after {runs}: the disk may drift."),
+                });
+            }
+            _ => {}
+        }
+    }
+    lines
 }
 
 /// `nr_requests came with the arms: 32 with none; 256 with mq-deadline and bfq.`
@@ -105,11 +150,31 @@ fn fold(sentence: &str, width: usize) -> String {
         text += word;
         column += length;
     }
-    text + "\n"
+    if text.is_empty() { text } else { text + "\n" }
 }
 
 fn in_load(load: &LoadAnalysis) -> String {
     format!("in {}", load.name)
+}
+
+/// `Median of the rounds' ratios in random-read: bfq 1.60 (1.58-1.62), kyber 1.00.`
+fn robust(analysis: &Analysis, load: &LoadAnalysis) -> String {
+    let arms = load.arms.iter().enumerate().filter_map(|(arm, summary)| {
+        let robust = summary.robust?;
+        let interval = robust.median_interval.map_or(String::new(), |interval| {
+            format!(" ({}-{})", number(interval.lower), number(interval.upper))
+        });
+        Some(format!(
+            "{} {}{interval}",
+            analysis.arms[arm],
+            number(robust.median)
+        ))
+    });
+    let medians = enumerate_plain(arms);
+    if medians.is_empty() {
+        return String::new();
+    }
+    format!("Median of the rounds' ratios in {}: {medians}.", load.name)
 }
 
 /// `loop0 (emulated hdd-7200)`, `/srv/data (sda)`.
