@@ -7,7 +7,7 @@
 //! - [`interval`]: an estimate with its interval; the classical one for a number of rounds fixed before
 //! - [`sequence`]: intervals that stay valid however often one looks
 //! - [`race`]: who leaves, who wins, when to stop
-//! - [`summary`]: the robust view beside it
+//! - [`summary`], [`remarks`]: the robust view beside it; what looks odd
 //! - [`fairness`], [`points`]: Jain's index; the tables that people know
 //! - [`distribution`], [`chance`]: Student's t and the normal distribution; random numbers from a seed
 
@@ -19,6 +19,7 @@ pub mod histogram;
 pub mod interval;
 pub mod points;
 pub mod race;
+pub mod remarks;
 pub mod sequence;
 pub mod steady;
 pub mod summary;

@@ -1,0 +1,618 @@
+//! What looks odd in a load's table of trials. Remarks only: no value is ever removed because of them.
+//!
+//! The table (logarithms) is taken apart into a level per round, a level per arm, and what is left of
+//! each trial, by least squares. Outliers are found one after the other, the farthest first, by its
+//! residual studentised without itself (R. D. Cook, S. Weisberg, *Residuals and Influence in Regression*,
+//! 1982), and set aside for the rest of this module's work, so that one does not hide the next.
+//!
+//! What all arms share in a round (drift, a cold start) is harmless, because the race compares within
+//! rounds; it is said so that nobody is surprised. What an arm does by itself over the rounds breaks the
+//! assumption that rounds repeat each other, and [`Remark::weakens`] the verdict.
+//!
+//! Each threshold is set so that a table of independent normal noise gives a remark of its kind in about
+//! one of a hundred tunes (the tests count). Trends: H. B. Mann, *Nonparametric tests against trend*
+//! (1945), M. G. Kendall; their size: P. K. Sen (1968), H. Theil (1950). Left out: tests of normality,
+//! which are mute when rounds are few and loud when they do not matter.
+
+use serde::Serialize;
+
+use crate::distribution::{normal_cdf, normal_quantile, student_t_quantile};
+use crate::interval::Moments;
+use crate::summary::median;
+
+/// Something that looks odd.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Remark {
+    /// One trial is far from what its arm and its round make one expect.
+    Outlier {
+        /// Which arm.
+        arm: usize,
+        /// Which round, from 0.
+        round: usize,
+        /// The trial / what its arm's and its round's other trials make one expect.
+        ratio: f64,
+    },
+    /// The first round lies apart from all others, for all arms alike: a cold start, a credit of
+    /// bursts. Harmless to the ratios; one warm-up trial would take it away.
+    FirstRound {
+        /// Level of the first round / mean level of the others.
+        ratio: f64,
+    },
+    /// The machine becomes slower or faster over the rounds, for all arms alike. Harmless to the
+    /// ratios.
+    SharedTrend {
+        /// Change from one round to the next, as a ratio.
+        per_round: f64,
+    },
+    /// An arm becomes slower or faster than the others over the rounds: its ratio depends on when one
+    /// stops.
+    OwnTrend {
+        /// Which arm.
+        arm: usize,
+        /// Change from one round to the next, as a ratio.
+        per_round: f64,
+    },
+    /// An arm's trials remember the one before: rounds are not independent, intervals are too narrow.
+    Autocorrelated {
+        /// Which arm.
+        arm: usize,
+        /// Correlation of a round with the next.
+        coefficient: f64,
+    },
+    /// An arm's trials fall into two groups, as if it had two states.
+    TwoGroups {
+        /// Which arm.
+        arm: usize,
+        /// Level of the lower group, relative to the arm's median.
+        low: f64,
+        /// Level of the higher group, relative to the arm's median.
+        high: f64,
+        /// Share of the trials in the higher group.
+        high_share: f64,
+    },
+    /// An arm is much noisier than the others.
+    Noisy {
+        /// Which arm.
+        arm: usize,
+        /// Its noise / the median noise of the others.
+        times: f64,
+    },
+}
+
+impl Remark {
+    /// True if the race's intervals may be too narrow where this is so.
+    pub fn weakens(&self) -> bool {
+        matches!(
+            self,
+            Remark::OwnTrend { .. } | Remark::Autocorrelated { .. } | Remark::TwoGroups { .. }
+        )
+    }
+}
+
+/// Looks at `rounds[round][arm]` of one load, positive values of one metric.
+pub fn remarks(rounds: &[Vec<Option<f64>>]) -> Vec<Remark> {
+    let fit = Fit::of(rounds);
+    let mut remarks = fit.outliers();
+    remarks.extend(fit.first_round());
+    remarks.extend(fit.shared_trend());
+    remarks.extend(fit.of_arms());
+    remarks.extend(fit.noisy_arms());
+    remarks
+}
+
+/// Fewest rounds for a remark on single values.
+const FEW: usize = 5;
+
+/// Fewest rounds for a remark on their order.
+const SOME: usize = 8;
+
+/// Fewest rounds for a remark on groups.
+const MANY: usize = 12;
+
+/// Nothing smaller is worth a remark: 2 %.
+const WORTH: f64 = 0.02;
+
+/// Probability of a remark where there is nothing to remark, per table and kind.
+const FALSE_ALARM: f64 = 0.01;
+
+/// Noise this many times the others' is remarked on.
+const MUCH_NOISIER: f64 = 3.0;
+
+/// At most one of this many values is taken for an outlier: more are not out of the ordinary.
+const ORDINARY: usize = 8;
+
+/// A table taken apart: `log value = round level + arm level + residual`, over the rounds in which at
+/// least two arms ran.
+struct Fit {
+    arms: usize,
+    logs: Vec<Vec<Option<f64>>>,
+    residuals: Vec<Vec<Option<f64>>>,
+    round_levels: Vec<f64>,
+    /// Where each round stood in the table.
+    places: Vec<usize>,
+    /// (round, arm) of the values that took no part in the levels.
+    outliers: Vec<(usize, usize)>,
+}
+
+impl Fit {
+    fn of(rounds: &[Vec<Option<f64>>]) -> Fit {
+        let (places, logs): (Vec<usize>, Vec<Vec<Option<f64>>>) = rounds
+            .iter()
+            .enumerate()
+            .filter(|(_, round)| round.iter().flatten().count() >= 2)
+            .map(|(place, round)| {
+                let log = |value: &Option<f64>| value.map(f64::ln);
+                (place, round.iter().map(log).collect())
+            })
+            .unzip();
+        let mut fit = Fit {
+            arms: logs.iter().map(Vec::len).max().unwrap_or(0),
+            residuals: logs.clone(),
+            round_levels: vec![0.0; logs.len()],
+            logs,
+            places,
+            outliers: Vec::new(),
+        };
+        fit.adjust();
+        while let Some(outlier) = fit.farthest() {
+            fit.outliers.push(outlier);
+            fit.adjust();
+        }
+        fit
+    }
+
+    /// Least squares by sweeping rows and columns in turn; a dozen sweeps settle a table of any size
+    /// that a tune makes.
+    fn adjust(&mut self) {
+        let mut arm_levels = vec![0.0; self.arms];
+        self.round_levels.fill(0.0);
+        for _ in 0..12 {
+            for (round, level) in self.round_levels.iter_mut().enumerate() {
+                let left = self.logs[round].iter().zip(&arm_levels).enumerate();
+                let left = left.filter(|&(arm, _)| !self.outliers.contains(&(round, arm)));
+                *level = mean(left.filter_map(|(_, (log, arm))| Some((*log)? - arm)));
+            }
+            for (arm, level) in arm_levels.iter_mut().enumerate() {
+                let left = self.logs.iter().zip(&self.round_levels).enumerate();
+                let left = left.filter(|&(round, _)| !self.outliers.contains(&(round, arm)));
+                *level = mean(left.filter_map(|(_, (logs, round))| Some(logs[arm]? - round)));
+            }
+        }
+        for (round, (logs, residuals)) in self.logs.iter().zip(&mut self.residuals).enumerate() {
+            for (arm, (log, residual)) in logs.iter().zip(residuals).enumerate() {
+                *residual = log.map(|log| log - self.round_levels[round] - arm_levels[arm]);
+            }
+        }
+    }
+
+    /// The value farthest out, if chance does not explain it.
+    fn farthest(&self) -> Option<(usize, usize)> {
+        if self.logs.len() < FEW {
+            return None;
+        }
+        let values = self.logs.iter().flatten().flatten().count() - self.outliers.len();
+        let levels = self.logs.len() + self.arms - 1;
+        if values < levels + 3 || values < ORDINARY * self.outliers.len() {
+            return None;
+        }
+        let df = (values - levels) as f64;
+        let mut squares = 0.0;
+        let mut farthest: Option<(f64, usize, usize)> = None;
+        for (round, residuals) in self.residuals.iter().enumerate() {
+            for (arm, residual) in residuals.iter().enumerate() {
+                let Some(residual) = *residual else { continue };
+                if self.outliers.contains(&(round, arm)) {
+                    continue;
+                }
+                squares += residual * residual;
+                // Of two arms each mirrors the other: the one that left its own level is out.
+                let mirrored =
+                    self.arms == 2 && self.stray(round, arm) < self.stray(round, 1 - arm);
+                if !mirrored && farthest.is_none_or(|(most, ..)| residual.abs() > most) {
+                    farthest = Some((residual.abs(), round, arm));
+                }
+            }
+        }
+        let (residual, round, arm) = farthest?;
+        // Each residual has the share df / values of the noise's variance, on average.
+        let own = residual * residual * values as f64 / df;
+        let others = (squares - own).max(0.0) / (df - 1.0);
+        let limit = student_t_quantile(1.0 - FALSE_ALARM / (2 * values) as f64, df - 1.0);
+        let deviation = residual * values as f64 / df;
+        (own > limit * limit * others && deviation > WORTH).then_some((round, arm))
+    }
+
+    /// How far a trial is from the median of its arm's trials, whatever its round.
+    fn stray(&self, round: usize, arm: usize) -> f64 {
+        let column: Vec<f64> = self.logs.iter().filter_map(|logs| logs[arm]).collect();
+        self.logs[round][arm].map_or(0.0, |log| (log - median(&column)).abs())
+    }
+
+    /// An arm in the order of the rounds, without outliers: its distance to the middle one of the
+    /// others. The median, and not the round's level, so that one odd arm does not make the others odd.
+    fn series(&self, arm: usize) -> Vec<f64> {
+        let mut series = Vec::with_capacity(self.residuals.len());
+        for (round, residuals) in self.residuals.iter().enumerate() {
+            let kept = |other: usize| {
+                let residual = residuals[other]?;
+                (!self.outliers.contains(&(round, other))).then_some(residual)
+            };
+            let others: Vec<f64> = (0..self.arms)
+                .filter(|&other| other != arm)
+                .filter_map(kept)
+                .collect();
+            if let Some(own) = kept(arm)
+                && !others.is_empty()
+            {
+                series.push(own - median(&others));
+            }
+        }
+        series
+    }
+
+    /// The arms that can be looked at by themselves. Of two arms each mirrors the other, so that one
+    /// speaks for both.
+    fn own_arms(&self) -> std::ops::Range<usize> {
+        if self.arms == 2 { 1..2 } else { 0..self.arms }
+    }
+
+    fn outliers(&self) -> Vec<Remark> {
+        let mut outliers = self.outliers.clone();
+        outliers.sort_unstable();
+        outliers
+            .into_iter()
+            .map(|(round, arm)| Remark::Outlier {
+                arm,
+                round: self.places[round],
+                ratio: self.residuals[round][arm].unwrap_or(0.0).exp(),
+            })
+            .collect()
+    }
+
+    fn first_round(&self) -> Option<Remark> {
+        let (first, others) = self.round_levels.split_first()?;
+        if others.len() + 1 < FEW || self.places[0] != 0 {
+            return None;
+        }
+        let others = Moments::of(others)?;
+        let away = first - others.mean;
+        // Outside the prediction interval for one more round like the others.
+        let spread = others.sd * (1.0 + 1.0 / others.n as f64).sqrt();
+        let limit = student_t_quantile(1.0 - FALSE_ALARM / 2.0, others.df());
+        (away.abs() > limit * spread && away.abs() > WORTH)
+            .then(|| Remark::FirstRound { ratio: away.exp() })
+    }
+
+    fn shared_trend(&self) -> Option<Remark> {
+        let slope = trend(&self.round_levels, FALSE_ALARM)?;
+        let whole = slope * (self.round_levels.len() - 1) as f64;
+        (whole.abs() > WORTH).then(|| Remark::SharedTrend {
+            per_round: slope.exp(),
+        })
+    }
+
+    /// Remarks on the order and the grouping of each arm's own values.
+    fn of_arms(&self) -> Vec<Remark> {
+        let arms = self.own_arms();
+        let false_alarm = FALSE_ALARM / arms.len().max(1) as f64;
+        let mut remarks = Vec::new();
+        for arm in arms {
+            let series = self.series(arm);
+            if let Some(slope) = trend(&series, false_alarm) {
+                remarks.push(Remark::OwnTrend {
+                    arm,
+                    per_round: slope.exp(),
+                });
+            } else if let Some(coefficient) = autocorrelation(&series, false_alarm) {
+                remarks.push(Remark::Autocorrelated { arm, coefficient });
+            }
+            if let Some((low, high, high_share)) = two_groups(&series)
+                && high - low > WORTH
+            {
+                remarks.push(Remark::TwoGroups {
+                    arm,
+                    low: low.exp(),
+                    high: high.exp(),
+                    high_share,
+                });
+            }
+        }
+        remarks
+    }
+
+    fn noisy_arms(&self) -> Vec<Remark> {
+        if self.arms < 3 {
+            return Vec::new(); // of two, nobody can say which one it is
+        }
+        let noise: Vec<Option<f64>> = (0..self.arms)
+            .map(|arm| Moments::of(&self.series(arm)).filter(|series| series.n >= SOME))
+            .map(|series| series.map(|series| series.sd))
+            .collect();
+        let mut remarks = Vec::new();
+        for (arm, own) in noise.iter().enumerate() {
+            let others: Vec<f64> = (0..self.arms)
+                .filter(|&other| other != arm)
+                .filter_map(|other| noise[other])
+                .collect();
+            if let Some(own) = *own
+                && others.len() >= 2
+                && own > MUCH_NOISIER * median(&others)
+                && own > WORTH
+            {
+                remarks.push(Remark::Noisy {
+                    arm,
+                    times: own / median(&others),
+                });
+            }
+        }
+        remarks
+    }
+}
+
+/// The mean; 0 of nothing, which a level of an absent arm may be.
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    if count > 0.0 { sum / count } else { 0.0 }
+}
+
+/// The slope per step (Theil and Sen) if Mann and Kendall's test finds a trend.
+fn trend(series: &[f64], false_alarm: f64) -> Option<f64> {
+    let n = series.len();
+    if n < SOME {
+        return None;
+    }
+    let (mut score, mut slopes) = (0.0, Vec::with_capacity(n * (n - 1) / 2));
+    for (i, before) in series.iter().enumerate() {
+        for (j, after) in series.iter().enumerate().skip(i + 1) {
+            let change = after - before;
+            score += if change > 0.0 {
+                1.0
+            } else if change < 0.0 {
+                -1.0
+            } else {
+                0.0
+            };
+            slopes.push(change / (j - i) as f64);
+        }
+    }
+    (mann_kendall(score, n) < false_alarm).then(|| median(&slopes))
+}
+
+/// Two-sided probability of a score of concordant minus discordant pairs, without ties, by the normal
+/// approximation with continuity correction.
+fn mann_kendall(score: f64, n: usize) -> f64 {
+    let n = n as f64;
+    let variance = n * (n - 1.0) * (2.0 * n + 5.0) / 18.0;
+    let z = (score.abs() - 1.0).max(0.0) / variance.sqrt();
+    2.0 * normal_cdf(-z)
+}
+
+/// The correlation of neighbours if it is more than chance makes.
+///
+/// For independent values it is about normal with mean `-1/n` and variance `1/n` (Bartlett 1946).
+fn autocorrelation(series: &[f64], false_alarm: f64) -> Option<f64> {
+    let n = series.len();
+    if n < SOME {
+        return None;
+    }
+    let mean = mean(series.iter().copied());
+    let squares: f64 = series.iter().map(|value| (value - mean).powi(2)).sum();
+    if squares <= 0.0 {
+        return None;
+    }
+    let products: f64 = series
+        .windows(2)
+        .map(|pair| (pair[0] - mean) * (pair[1] - mean))
+        .sum();
+    let coefficient = products / squares;
+    let n = n as f64;
+    let limit = -1.0 / n + normal_quantile(1.0 - false_alarm) / n.sqrt();
+    (coefficient > limit).then_some(coefficient)
+}
+
+/// The two groups that explain most of the variance, if they explain more than normal noise lets any
+/// two groups do: their means and the share of the higher one.
+///
+/// The limit is the 99.9th percentile for normal noise, from 40 000 simulated series per length
+/// (0.925 for 12 values, 0.869 for 20, 0.789 for 50), as a formula. A group has at least a fifth of the
+/// values: fewer are outliers.
+fn two_groups(series: &[f64]) -> Option<(f64, f64, f64)> {
+    let n = series.len();
+    if n < MANY {
+        return None;
+    }
+    let mut ordered = series.to_vec();
+    ordered.sort_by(f64::total_cmp);
+    let mean = |part: &[f64]| mean(part.iter().copied());
+    let whole = mean(&ordered);
+    let total: f64 = ordered.iter().map(|value| (value - whole).powi(2)).sum();
+    let least = n.div_ceil(5);
+    let mut best: Option<(f64, usize)> = None;
+    for cut in least..=n - least {
+        let (low, high) = ordered.split_at(cut);
+        let between = (low.len() * high.len()) as f64 / n as f64 * (mean(high) - mean(low)).powi(2);
+        if best.is_none_or(|(most, _)| between > most) {
+            best = Some((between, cut));
+        }
+    }
+    let (between, cut) = best?;
+    let limit = 0.64 + 1.05 / (n as f64).sqrt();
+    (total > 0.0 && between / total > limit).then(|| {
+        let (low, high) = ordered.split_at(cut);
+        (mean(low), mean(high), high.len() as f64 / n as f64)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::Chance;
+
+    /// A table of normal noise of 3 %, changed by `log(arm, round, z)`.
+    fn table(
+        arms: usize,
+        rounds: usize,
+        seed: u64,
+        mut log: impl FnMut(usize, usize, f64) -> f64,
+    ) -> Vec<Vec<Option<f64>>> {
+        let mut chance = Chance::new(seed, 0);
+        (0..rounds)
+            .map(|round| {
+                (0..arms)
+                    .map(|arm| Some((5.0 + log(arm, round, 0.03 * chance.normal())).exp()))
+                    .collect()
+            })
+            .collect()
+    }
+
+    /// In how many of `tables` a remark of this kind is made.
+    fn count(
+        tables: u64,
+        make: impl Fn(u64) -> Vec<Vec<Option<f64>>>,
+        kind: impl Fn(&Remark) -> bool,
+    ) -> usize {
+        (0..tables)
+            .filter(|&seed| remarks(&make(seed)).iter().any(&kind))
+            .count()
+    }
+
+    #[test]
+    fn plain_noise_is_hardly_ever_remarked_on() {
+        for (arms, rounds) in [(2, 30), (4, 5), (4, 10), (4, 30), (8, 12)] {
+            let any = count(200, |seed| table(arms, rounds, seed, |_, _, z| z), |_| true);
+            assert!(any <= 14, "{any} of 200 with {arms} arms, {rounds} rounds");
+        }
+    }
+
+    #[test]
+    fn a_single_slow_trial_is_found_and_named() {
+        for arms in [2, 4] {
+            let slow = table(arms, 12, 3, |arm, round, z| {
+                if (arm, round) == (1, 7) { z - 0.7 } else { z }
+            });
+            let found = remarks(&slow);
+            assert_eq!(found.len(), 1, "{found:?}");
+            let Remark::Outlier { arm, round, ratio } = found[0] else {
+                panic!("{found:?}");
+            };
+            assert_eq!((arm, round), (1, 7));
+            assert!((ratio.ln() + 0.7).abs() < 0.2, "{ratio}");
+        }
+    }
+
+    #[test]
+    fn a_cold_first_round_is_said_once_and_not_as_outliers() {
+        let cold = table(4, 10, 1, |_, round, z| if round == 0 { z - 0.5 } else { z });
+        let found = remarks(&cold);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(matches!(found[0], Remark::FirstRound { ratio } if (ratio.ln() + 0.5).abs() < 0.1));
+        assert!(!found[0].weakens());
+    }
+
+    #[test]
+    fn a_drift_of_the_machine_is_harmless_and_that_of_an_arm_is_not() {
+        let shared = table(4, 14, 2, |_, round, z| z - 0.02 * round as f64);
+        let found = remarks(&shared);
+        assert!(
+            matches!(found[..], [Remark::SharedTrend { per_round }] if (per_round.ln() + 0.02).abs() < 0.005),
+            "{found:?}"
+        );
+        let own = table(
+            4,
+            14,
+            2,
+            |arm, round, z| {
+                if arm == 2 { z + 0.02 * round as f64 } else { z }
+            },
+        );
+        let found = remarks(&own);
+        let named = |remark: &Remark| matches!(remark, Remark::OwnTrend { arm: 2, .. });
+        assert!(found.iter().any(named), "{found:?}");
+        assert!(found.iter().find(|remark| named(remark)).unwrap().weakens());
+    }
+
+    #[test]
+    fn two_states_of_an_arm_are_found() {
+        let two = table(4, 24, 5, |arm, round, z| {
+            if arm == 3 && (round * 7) % 5 < 2 {
+                z - 0.4
+            } else {
+                z
+            }
+        });
+        let found = remarks(&two);
+        let groups = found.iter().find_map(|remark| match *remark {
+            Remark::TwoGroups {
+                arm,
+                low,
+                high,
+                high_share,
+            } => Some((arm, high / low, high_share)),
+            _ => None,
+        });
+        let (arm, ratio, share) = groups.expect("two groups");
+        assert_eq!(arm, 3);
+        assert!((ratio.ln() - 0.4).abs() < 0.1, "{ratio}");
+        assert!((0.5..0.7).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn an_arm_with_memory_is_found_in_a_long_tune() {
+        let moody = |seed| {
+            let mut mood = 0.0;
+            table(4, 30, seed, move |arm, _, z| {
+                if arm == 1 {
+                    mood = 0.8 * mood + 2.0 * z;
+                    mood
+                } else {
+                    z
+                }
+            })
+        };
+        let named = |remark: &Remark| {
+            matches!(
+                remark,
+                Remark::Autocorrelated { arm: 1, .. } | Remark::OwnTrend { arm: 1, .. }
+            )
+        };
+        let found = count(50, moody, named);
+        assert!(found >= 35, "{found} of 50");
+    }
+
+    #[test]
+    fn a_noisy_arm_is_named() {
+        let noisy = table(4, 16, 8, |arm, _, z| if arm == 0 { 6.0 * z } else { z });
+        assert!(
+            remarks(&noisy)
+                .iter()
+                .any(|remark| matches!(remark, Remark::Noisy { arm: 0, .. }))
+        );
+    }
+
+    #[test]
+    fn tables_with_gaps_and_constant_tables_are_no_trouble() {
+        assert_eq!(remarks(&[]), []);
+        assert_eq!(remarks(&vec![vec![Some(5.0), Some(5.0)]; 20]), []);
+        let mut gaps = table(3, 15, 4, |_, _, z| z);
+        for round in &mut gaps[6..] {
+            round[2] = None;
+        }
+        gaps[3] = vec![None, Some(140.0), None];
+        assert_eq!(remarks(&gaps), []);
+    }
+
+    // scipy.stats.kendalltau(range(10), [1, 3, 2, 4, 6, 5, 8, 7, 9, 10], method='asymptotic') has no
+    // continuity correction: score 39, variance 125, p = 4.86e-4. With it (as R's Kendall::MannKendall
+    // does): 2 * norm.sf(38 / 125 ** .5) = 6.7676e-04.
+    #[test]
+    fn mann_and_kendall_s_probability_agrees_with_scipy() {
+        let p = mann_kendall(39.0, 10);
+        assert!((p - PROBABILITY).abs() < 1e-9, "{p}");
+        let series = [1.0, 3.0, 2.0, 4.0, 6.0, 5.0, 8.0, 7.0, 9.0, 10.0];
+        // scipy.stats.theilslopes(series)[0] = 1.0
+        assert_eq!(trend(&series, 0.01), Some(1.0));
+        assert_eq!(trend(&series, 1e-6), None);
+    }
+    const PROBABILITY: f64 = 6.767_641_801_21e-4;
+}
