@@ -1,13 +1,8 @@
 //! The one place that writes to the terminal: text or JSON, colour only where it is wanted.
 //!
 //! Results go to standard output, everything else (progress, notes, errors) to standard error.
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this module is where the command prints"
-)]
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 use iosched::failure::Failure;
 use serde::Serialize;
@@ -16,21 +11,19 @@ use serde::Serialize;
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     json: bool,
-    color: bool,
     width: usize,
 }
 
 impl Output {
     /// Looks at the terminal and `NO_COLOR`.
     pub(crate) fn new(json: bool) -> Output {
-        let color = std::io::stdout().is_terminal()
-            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let width = std::env::var("COLUMNS")
             .ok()
             .and_then(|columns| columns.parse().ok())
+            .or_else(terminal_width)
             .filter(|&columns: &usize| columns >= 40)
             .unwrap_or(80);
-        Output { json, color, width }
+        Output { json, width }
     }
 
     /// True if `--json` was given: standard output is for machines.
@@ -45,26 +38,32 @@ impl Output {
 
     /// A result in text.
     pub(crate) fn text(&self, text: &str) {
-        if text.ends_with('\n') {
-            print!("{text}");
-        } else {
-            println!("{text}");
+        let color = may_color(&std::io::stdout());
+        for line in text.trim_end_matches('\n').split('\n') {
+            // What the user came for stands out.
+            let code = if line.starts_with("Answer: ") {
+                "1"
+            } else {
+                ""
+            };
+            let line = paint(line, code, color && !code.is_empty());
+            write(&mut std::io::stdout(), &format!("{line}\n"));
         }
     }
 
     /// A result as JSON, pretty on a terminal and in one line in a pipe.
     pub(crate) fn json<T: Serialize>(&self, value: &T) {
-        let text = if self.color {
+        let text = if std::io::stdout().is_terminal() {
             serde_json::to_string_pretty(value)
         } else {
             serde_json::to_string(value)
         };
-        println!("{}", text.expect("our own types serialise"));
+        self.text(&text.expect("our own types serialise"));
     }
 
     /// A remark beside the result, on standard error.
     pub(crate) fn note(&self, text: &str) {
-        eprintln!("{text}");
+        write(&mut std::io::stderr(), &format!("{text}\n"));
     }
 
     /// An error with its hint, on standard error; with `--json` as a JSON object there.
@@ -75,17 +74,46 @@ impl Output {
                 "hint": failure.hint(),
                 "exit_code": failure.exit_code(),
             });
-            eprintln!("{value}");
+            self.note(&value.to_string());
             return;
         }
-        eprintln!("error: {failure}");
+        let color = may_color(&std::io::stderr());
+        let mut lines = vec![format!("{} {failure}", paint("error:", "1;31", color))];
         let mut cause = failure.source();
         while let Some(inner) = cause {
-            eprintln!("  because: {inner}");
+            lines.push(format!("  because: {inner}"));
             cause = inner.source();
         }
         if let Some(hint) = failure.hint() {
-            eprintln!("hint: {hint}");
+            lines.push(format!("{} {hint}", paint("hint:", "1;36", color)));
         }
+        self.note(&lines.join("\n"));
     }
+}
+
+/// Colour is for terminals, and not for those who set `NO_COLOR` (no-color.org).
+fn may_color(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Text in a colour (an SGR code), if wanted.
+fn paint(text: &str, code: &str, wanted: bool) -> String {
+    if wanted {
+        format!("\x1b[{code}m{text}\x1b[0m")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Who closed the pipe (`| head`) does not want to know more: that is no error.
+fn write(stream: &mut dyn Write, text: &str) {
+    let _ = stream
+        .write_all(text.as_bytes())
+        .and_then(|()| stream.flush());
+}
+
+/// Columns of the terminal on standard output, if it is one.
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
