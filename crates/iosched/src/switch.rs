@@ -113,7 +113,7 @@ pub enum SwitchError {
         cause: &'static str,
     },
     /// The device has no configurable scheduler.
-    #[error("{device} has no scheduler to choose: {reason}")]
+    #[error("{device} has no scheduler to choose: {}", reason.trim_start_matches("no scheduler: "))]
     NothingToChoose {
         /// Kernel name.
         device: String,
@@ -259,6 +259,9 @@ impl Failure for SwitchError {
             }),
             SwitchError::NotPermitted { .. } => {
                 Some("run it as root, and outside a container that mounts /sys read-only".into())
+            }
+            SwitchError::NothingToChoose { .. } => {
+                Some("`iosched list` shows which devices have one".into())
             }
             SwitchError::Busy { .. } => Some("try again in a moment".into()),
             SwitchError::NotTaken { .. } => {

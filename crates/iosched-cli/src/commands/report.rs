@@ -15,12 +15,13 @@ use crate::output::Output;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  iosched report iosched-results/20261121-101500-sda         the tables and the verdict
-  iosched report DIR --csv > trials.csv                      one row per trial, for your own analysis
-  iosched report DIR --json | jq .loads[0].contest.verdict   everything that was worked out
+  iosched report iosched-results/20261121-101500-sda   tables and verdict
+  iosched report DIR --csv > trials.csv                one row per trial
+  iosched report DIR --json | jq .loads[0].contest.verdict
+  iosched report DIR --points --normalised             tables that people know
 
-Without --points and --normalised only the verdict with its intervals is printed: those two tables
-are what people know from articles, and they tell less.")]
+The points and the normalised table stand in many articles. They have no
+intervals and tell less than the verdict above them.")]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch of the command line"

@@ -13,10 +13,11 @@ use crate::output::Output;
 /// Arguments of `iosched restore`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Run it after a crash, a SIGKILL or a power failure: it puts back the scheduler and every queue
-setting that an interrupted `tune` or `set --for` changed, removes its test files, and clears
-what dead emulated disks left. Runs that are still alive are left alone, unless they only wait to
-put something back (`set --for`): those do it now.")]
+Run it after a crash, a SIGKILL or a power failure. It puts back the scheduler
+and every queue setting that an interrupted `tune` or `set --for` changed,
+removes its test files, and clears what dead emulated disks left. Runs that are
+alive are left alone, but for those that only wait to put something back
+(`set --for`): they do it now.")]
 pub(crate) struct RestoreArgs {}
 
 #[derive(Serialize)]

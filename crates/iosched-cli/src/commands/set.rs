@@ -22,14 +22,14 @@ use crate::output::Output;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  iosched set sda bfq                      until the next reboot
+  iosched set sda bfq                   until the next reboot
   iosched set sda mq-deadline fifo_batch=1 nr_requests=64
-  iosched set /dev/md0 none                on every member disk of the array
-  iosched set sda kyber --for 10m          and back by itself, whatever happens to this terminal
-  iosched set sda deadline                 old names are understood: mq-deadline
+  iosched set /dev/md0 none             on every member disk of the array
+  iosched set sda kyber --for 10m       and back by itself, come what may
+  iosched set sda deadline              old names are understood: mq-deadline
 
-Everything is read back; what the kernel took otherwise than asked is said. If one of several
-disks refuses, all are put back. To make it last over a reboot is another command's work.")]
+Everything is read back; what the kernel took otherwise than asked is said. If
+one of several disks refuses, all are put back.")]
 pub(crate) struct SetArgs {
     /// Device, partition, array or volume: sda, /dev/disk/by-id/..., md0
     device: String,

@@ -40,16 +40,18 @@ const EMULATED_BUDGET: Duration = Duration::from_secs(180);
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  iosched tune                             on an emulated disk, made and removed: see how it works
-  iosched tune /srv/data                   with files of our own below /srv/data, removed afterwards
-  iosched tune sda --load random-read      read-only, on the raw device
-  iosched tune /srv/data --load mixed --load my.fio:2 --arms none,bfq,mq-deadline:fifo_batch=1
-  iosched tune sda --objective p99 --require throughput>=0.95 --budget 30m --apply
+  iosched tune                          on an emulated disk: see how it works
+  iosched tune /srv/data                own files there, removed afterwards
+  iosched tune sda                      the raw device, only read
+  iosched tune /srv/data --load mixed --load my.fio:2 --apply
+  iosched tune sda --arms none,bfq,mq-deadline:fifo_batch=1
+  iosched tune sda --objective p99 --require 'throughput>=0.95' --budget 30m
   iosched tune --resume iosched-results/20261121-101500-data
 
-Each round runs every arm once in random order; arms are compared by the ratio to the baseline
-(the scheduler that was active) within a round. The run stops when the answer is known, or when the
-budget is spent. Nothing on a raw device is ever written without --destroy-data.")]
+Each round runs every arm once, in random order; arms are compared by their
+ratio to the baseline (the scheduler that was active) within a round. The run
+stops when the answer is known, or when its budget is spent. Nothing on a raw
+device is ever written without --destroy-data.")]
 pub(crate) struct TuneArgs {
     /// Device, directory or file to measure on; none: an emulated hdd-7200
     target: Option<String>,
@@ -71,7 +73,7 @@ pub(crate) struct TuneArgs {
     objective: Option<Objective>,
 
     /// What an arm must keep of the baseline to be allowed to win: throughput>=0.95; repeatable
-    #[arg(long = "require", value_name = "METRIC>=RATIO", value_parser = parse_requirement)]
+    #[arg(long = "require", value_name = "REQUIREMENT", value_parser = parse_requirement)]
     requirements: Vec<Requirement>,
 
     /// Difference that you do not care about
@@ -450,7 +452,10 @@ fn wanted(args: &TuneArgs, disk: Option<&EmulatedDisk>, host: &Host) -> Wanted {
         is_our_own: is_emulated,
         loads,
         arms: split_arms(&args.arms),
-        baseline: args.baseline.clone(),
+        baseline: args.baseline.clone().or_else(|| {
+            // A disk that is yet to be made begins with none.
+            (is_emulated && disk.is_none()).then(|| "none".to_owned())
+        }),
         objective: args.objective,
         runtime: args
             .runtime
