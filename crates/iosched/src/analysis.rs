@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use iosched_stats::histogram::Histogram;
 use iosched_stats::race::{Contest, Standing, Verdict};
+use iosched_stats::remarks::{self, Remark};
 use iosched_stats::summary::{self, Summary};
 use iosched_stats::{Interval, sequence};
 use serde::Serialize;
@@ -79,6 +80,8 @@ pub struct LoadAnalysis {
     pub contest: Contest,
     /// Each arm's own numbers.
     pub arms: Vec<ArmSummary>,
+    /// What looks odd in its trials; none of them was left out because of it.
+    pub remarks: Vec<Remark>,
 }
 
 /// An arm's own numbers under one load, over all its trials.
@@ -142,6 +145,7 @@ impl Analysis {
                 arms: (0..plan.arms.len())
                     .map(|arm| summarise(plan, record, load, arm))
                     .collect(),
+                remarks: remarks::remarks(&schedule::objective_table(plan, record, load, rounds)),
                 contest,
             })
             .collect();

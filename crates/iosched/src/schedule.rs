@@ -120,9 +120,7 @@ fn race(plan: &Plan, record: &Record, rounds: u32) -> Race {
         .map(|(index, load)| Load {
             weight: load.weight,
             better: better(load.objective.higher_is_better()),
-            rounds: table(record, index, rounds, arms, |trial| {
-                load.objective.of(&trial.metrics)
-            }),
+            rounds: objective_table(plan, record, index, rounds),
             requirements: plan
                 .rules
                 .requirements
@@ -176,6 +174,19 @@ fn rules(plan: &Plan) -> Rules {
         budget_rounds,
         ..defaults
     }
+}
+
+/// `rounds[round][arm]` of what decides a load.
+pub fn objective_table(
+    plan: &Plan,
+    record: &Record,
+    load: usize,
+    rounds: u32,
+) -> Vec<Vec<Option<f64>>> {
+    let objective = plan.loads[load].objective;
+    table(record, load, rounds, plan.arms.len(), |trial| {
+        objective.of(&trial.metrics)
+    })
 }
 
 /// `rounds[round][arm]` of one metric of one load.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use iosched_stats::Interval;
 use iosched_stats::race::{ArmStanding, Better, Contest, Place, Verdict};
+use iosched_stats::remarks::Remark;
 
 use super::table::{Align, Table};
 use crate::analysis::{Analysis, ArmSummary, Confound, LoadAnalysis, SideEffect};
@@ -41,6 +42,9 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
     }
     for load in &analysis.loads {
         text += &fold(&robust(analysis, load), width);
+        for remark in &load.remarks {
+            text += &fold(&remark_sentence(analysis, load, remark), width);
+        }
     }
     if let Some(overall) = &analysis.overall {
         text += &fold(&verdict(analysis, overall, "over all loads", plan), width);
@@ -175,6 +179,68 @@ fn robust(analysis: &Analysis, load: &LoadAnalysis) -> String {
         return String::new();
     }
     format!("Median of the rounds' ratios in {}: {medians}.", load.name)
+}
+
+/// What looks odd, and whether it matters.
+fn remark_sentence(analysis: &Analysis, load: &LoadAnalysis, remark: &Remark) -> String {
+    let name = |arm: usize| analysis.arms[arm].as_str();
+    let per_round = |ratio: f64| {
+        let word = if ratio > 1.0 { "more" } else { "less" };
+        format!("{} {word} per round", percent((ratio - 1.0).abs()))
+    };
+    let what = match *remark {
+        Remark::Outlier { arm, round, ratio } => format!(
+            "the trial of {} in round {} is {} of what is expected",
+            name(arm),
+            round + 1,
+            percent(ratio)
+        ),
+        Remark::FirstRound { ratio } => format!(
+            "the first round lies at {} of the others for all arms (harmless: arms are compared \
+             within rounds)",
+            percent(ratio)
+        ),
+        Remark::SharedTrend { per_round: ratio } => format!(
+            "all arms drift alike, {} (harmless: arms are compared within rounds)",
+            per_round(ratio)
+        ),
+        Remark::OwnTrend {
+            arm,
+            per_round: ratio,
+        } => {
+            format!("{} drifts by itself, {}", name(arm), per_round(ratio))
+        }
+        Remark::Autocorrelated { arm, coefficient } => format!(
+            "the trials of {} remember the one before (correlation {})",
+            name(arm),
+            number(coefficient)
+        ),
+        Remark::TwoGroups {
+            arm,
+            low,
+            high,
+            high_share,
+        } => format!(
+            "the trials of {} fall into two groups, at {} and {} of its median ({} in the higher)",
+            name(arm),
+            percent(low),
+            percent(high),
+            percent(high_share)
+        ),
+        Remark::Noisy { arm, times } => {
+            format!(
+                "{} is {} times as noisy as the others",
+                name(arm),
+                number(times)
+            )
+        }
+    };
+    let weight = if remark.weakens() {
+        "; the interval may be too narrow"
+    } else {
+        ""
+    };
+    format!("Remark on {}: {what}{weight}.", load.name)
 }
 
 /// `loop0 (emulated hdd-7200)`, `/srv/data (sda)`.
