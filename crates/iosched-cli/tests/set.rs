@@ -157,3 +157,73 @@ fn bad_input_gets_one_clear_error_and_its_exit_code() {
     }
     assert_eq!(disk.scheduler(), "none");
 }
+
+#[test]
+fn whichever_write_the_kernel_refuses_the_disk_ends_as_it_began() {
+    use iosched::host::Host;
+    use iosched::set::Change;
+    use iosched::switch::Arm;
+
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    disk.write("scheduler", "mq-deadline");
+    disk.write("iosched/fifo_batch", "7");
+    disk.write("nr_requests", "72");
+    let before = disk.whole_queue();
+    let arm = Arm::new(
+        "bfq",
+        [
+            "nr_requests=32",
+            "low_latency=0",
+            "slice_idle=0",
+            "read_ahead_kb=64",
+        ],
+    );
+    let arm = arm.unwrap();
+    let mut failures = 0;
+    loop {
+        let host = Host::live().failing_write(failures + 1);
+        let change = Change::plan(&host, &disk.name, &arm).unwrap();
+        let error = match change.make(&host) {
+            Ok(made) => break made.journal.keep_changes(),
+            Err(error) => error,
+        };
+        failures += 1;
+        assert_eq!(
+            disk.whole_queue(),
+            before,
+            "write {failures} failed: {error}"
+        );
+    }
+    assert_eq!(
+        failures, 5,
+        "the scheduler and four settings are five writes"
+    );
+    assert_eq!(disk.read("iosched/low_latency"), "0");
+}
+
+#[test]
+fn a_partition_is_set_on_its_whole_disk() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let node = disk.path();
+    common::run("sgdisk", &["--new=1:2048:8191", node.to_str().unwrap()]);
+    // Many kernels read no partition tables of loop devices by themselves.
+    common::run("partx", &["--add", node.to_str().unwrap()]);
+    let partition = format!("{}p1", disk.name);
+    let (code, stdout, stderr) = set(&[&partition, "kyber"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(
+        stderr.contains(&format!("{partition} stands on {}", disk.name)),
+        "{stderr}"
+    );
+    assert!(
+        stdout.contains(&format!("{}: none -> kyber", disk.name)),
+        "{stdout}"
+    );
+    assert_eq!(disk.scheduler(), "kyber");
+}

@@ -800,3 +800,38 @@ fn copy_for_everybody() -> tempfile::TempDir {
     .unwrap();
     dir
 }
+
+#[test]
+fn the_winner_on_an_emulated_hard_disk_is_found_and_applied() {
+    if !can_emulate() || !has_fio() {
+        return;
+    }
+    let output = iosched()
+        .args(["emulate", "create", "hdd-7200"])
+        .output()
+        .unwrap();
+    let device = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    let dir = tempfile::tempdir().unwrap();
+    let output = iosched()
+        .args([
+            "tune",
+            &device,
+            "--arms",
+            "none,mq-deadline",
+            "--runtime",
+            "1500ms",
+            "--apply",
+        ])
+        .arg("--out")
+        .arg(dir.path().join("r"))
+        .output()
+        .unwrap();
+    let queue = whole_queue(device.trim_start_matches("/dev/"));
+    iosched()
+        .args(["emulate", "remove", &device])
+        .assert()
+        .success();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.contains("Answer: use mq-deadline."), "{stdout}");
+    assert!(queue["scheduler"].contains("[mq-deadline]"), "{queue:?}");
+}

@@ -10,6 +10,7 @@ use crate::sysfs::Sysfs;
 #[derive(Debug, Clone)]
 pub struct Host {
     root: PathBuf,
+    sysfs: Sysfs,
 }
 
 impl Host {
@@ -20,7 +21,18 @@ impl Host {
 
     /// A machine whose file tree was copied to `root`.
     pub fn at(root: impl Into<PathBuf>) -> Host {
-        Host { root: root.into() }
+        let root = root.into();
+        Host {
+            sysfs: Sysfs::at(root.join("sys")),
+            root,
+        }
+    }
+
+    /// The same machine, whose `n`-th write to `/sys` from now fails with EIO. For tests.
+    #[must_use]
+    pub fn failing_write(mut self, n: u32) -> Host {
+        self.sysfs = self.sysfs.failing_write(n);
+        self
     }
 
     /// True if this is the machine that we run on, so that its devices can be opened.
@@ -30,7 +42,7 @@ impl Host {
 
     /// The only way to `/sys`.
     pub fn sysfs(&self) -> Sysfs {
-        Sysfs::at(self.root.join("sys"))
+        self.sysfs.clone()
     }
 
     /// A file below `/proc`, for example `mounts`.

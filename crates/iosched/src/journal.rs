@@ -10,6 +10,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use rand::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, exit};
@@ -199,7 +200,8 @@ impl Journal {
             disks,
             directories,
         };
-        let name = format!("{}-{}.json", entry.owner.pid, entry.owner.start_ticks);
+        let chance = rand::rng().next_u32();
+        let name = format!("{}-{chance:08x}.json", entry.owner.pid);
         let journal = Journal {
             host: host.clone(),
             path: directory(host).join(name),
@@ -330,10 +332,7 @@ impl Entry {
     /// Puts every disk back and removes the directories.
     pub fn undo(&self, host: &Host) -> Vec<Undone> {
         let same_boot = self.boot_id == boot_id(host);
-        let disks = self
-            .disks
-            .iter()
-            .map(|disk| disk.undo(&host.sysfs(), same_boot));
+        let disks = self.disks.iter().map(|disk| disk.undo(host, same_boot));
         let directories = self
             .directories
             .iter()
@@ -343,15 +342,21 @@ impl Entry {
 }
 
 impl SavedDisk {
-    fn undo(&self, sysfs: &Sysfs, same_boot: bool) -> Undone {
+    /// True if that very disk is there, not a later one of the same name.
+    pub fn is_still_there(&self, host: &Host) -> bool {
+        let sysfs = host.sysfs();
+        sysfs.has_device(&self.device) && Identity::read(&sysfs, &self.device) == self.identity
+    }
+
+    fn undo(&self, host: &Host, same_boot: bool) -> Undone {
         let device = self.device.clone();
         if !same_boot {
             return Undone::Rebooted { device };
         }
-        if !sysfs.has_device(&device) || Identity::read(sysfs, &device) != self.identity {
+        if !self.is_still_there(host) {
             return Undone::Gone { device };
         }
-        match self.state.restore(sysfs, &device) {
+        match self.state.restore(&host.sysfs(), &device) {
             Ok(adjusted) if adjusted.is_empty() => Undone::Restored {
                 device,
                 scheduler: self.state.scheduler.clone(),

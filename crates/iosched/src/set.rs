@@ -67,7 +67,7 @@ pub enum SetError {
         device: String,
         /// `host-managed` or `host-aware`.
         model: String,
-        /// `uname -r`.
+        /// Its version.
         kernel: String,
     },
 }
@@ -139,7 +139,6 @@ impl Change {
             ));
         }
         let sysfs = host.sysfs();
-        let kernel = kernel_release();
         let mut disks = Vec::new();
         for name in names {
             let scheduler = switch::resolve(&sysfs, &name, &wanted.scheduler)?;
@@ -152,7 +151,7 @@ impl Change {
                     notes.push(note);
                 }
             }
-            check_zones(host, &name, &scheduler, &kernel)?;
+            check_zones(host, &name, &scheduler)?;
             let state = QueueState::read(&sysfs, &name)?;
             disks.push((
                 name,
@@ -188,14 +187,12 @@ impl Change {
 pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Leftover>, SetError> {
     let mut settled = Vec::new();
     for leftover in journal::leftovers(host) {
-        let Some(disk) = leftover
+        let ours = leftover
             .entry
             .disks
             .iter()
-            .find(|disk| disks.contains(&disk.device))
-        else {
-            continue;
-        };
+            .find(|disk| disks.contains(&disk.device) && disk.is_still_there(host));
+        let Some(disk) = ours else { continue };
         if leftover.is_alive {
             return Err(SetError::Pending {
                 device: disk.device.clone(),
@@ -227,35 +224,22 @@ fn nothing_below(host: &Host, device: &Device) -> SetError {
 
 /// From 4.16 to 6.9 the schedulers other than mq-deadline did not keep the order of writes that
 /// sequential zones need (since 6.10 the block layer does it itself).
-fn check_zones(host: &Host, device: &str, scheduler: &str, kernel: &str) -> Result<(), SetError> {
+fn check_zones(host: &Host, device: &str, scheduler: &str) -> Result<(), SetError> {
     let zoned = host.sysfs().read_if_present(device, "queue/zoned");
     let Some(model) = zoned.filter(|model| model.starts_with("host-")) else {
         return Ok(());
     };
-    let version = kernel_version(kernel);
-    if scheduler != "mq-deadline" && ((4, 16)..(6, 10)).contains(&version) {
+    let Some((major, minor)) = host.kernel_version() else {
+        return Ok(());
+    };
+    if scheduler != "mq-deadline" && ((4, 16)..(6, 10)).contains(&(major, minor)) {
         return Err(SetError::Zoned {
             device: device.into(),
             model,
-            kernel: kernel.into(),
+            kernel: format!("{major}.{minor}"),
         });
     }
     Ok(())
-}
-
-fn kernel_release() -> String {
-    rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned()
-}
-
-/// `6.12.3-amd64` is (6, 12).
-fn kernel_version(release: &str) -> (u32, u32) {
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|n| n.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 /// The journal file that a detached process puts back later: waits, then undoes it.
@@ -271,16 +255,10 @@ pub fn revert_file(host: &Host, path: &Path) -> Vec<journal::Undone> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_release_is_major_and_minor() {
-        assert_eq!(kernel_version("6.12.3-amd64"), (6, 12));
-        assert_eq!(kernel_version("4.4.0-31-generic"), (4, 4));
-        assert_eq!(kernel_version("odd"), (0, 0));
-    }
-
     fn zoned_disk(dir: &Path) -> Host {
         std::fs::create_dir_all(dir.join("sys/block/sda/queue")).unwrap();
         std::fs::write(dir.join("sys/block/sda/queue/zoned"), "host-managed\n").unwrap();
+        std::fs::create_dir_all(dir.join("proc/sys/kernel")).unwrap();
         Host::at(dir)
     }
 
@@ -295,7 +273,8 @@ mod tests {
             ("6.9.12", "mq-deadline", false),
             ("6.10.0", "bfq", false),
         ] {
-            let result = check_zones(&host, "sda", scheduler, kernel);
+            std::fs::write(host.proc("sys/kernel/osrelease"), format!("{kernel}\n")).unwrap();
+            let result = check_zones(&host, "sda", scheduler);
             assert_eq!(result.is_err(), is_refused, "{kernel} {scheduler}");
         }
     }

@@ -120,6 +120,11 @@ impl LoopDevice {
 impl Drop for LoopDevice {
     fn drop(&mut self) {
         self.reset();
+        // A kernel that reads no partition table does not drop the partitions either.
+        let _ = Command::new("partx")
+            .arg("--delete")
+            .arg(self.path())
+            .output();
         let _ = Command::new("losetup")
             .arg("--detach")
             .arg(self.path())
