@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{calibrate, completions, conform, emulate, list, report, restore, set, tune};
+use crate::commands::{
+    calibrate, completions, conform, emulate, list, report, restore, set, simulate, tune,
+};
 
 /// Which I/O scheduler should each disk of this machine use? Measure, decide, apply, undo.
 #[derive(Debug, Parser)]
@@ -42,6 +44,8 @@ pub(crate) enum Command {
     Restore(restore::RestoreArgs),
     /// Make a disk model a block device, and take it away again
     Emulate(emulate::EmulateArgs),
+    /// Run a load under schedulers on a disk model, in virtual time
+    Simulate(simulate::SimulateArgs),
     /// Follow recordings of a kernel's scheduler with ours, and count where they agree
     Conform(conform::ConformArgs),
     /// Check by simulation that the answers of tune keep what they promise

@@ -9,15 +9,20 @@
 //! - [`elevator`]: merging, and what else the block layer does around a scheduler
 //! - [`scheduler`]: noop, deadline, cfq
 //! - [`disk`]: disk models: what a drive does with commands, and when it is done
+//! - [`workload`]: loads as fio job files describe them
+//! - [`simulate`]: a load, a scheduler and a disk in virtual time; [`histogram`] counts latencies
 //! - [`trace`]: recordings of block traffic
 //! - [`conform`]: follows a recording of a kernel's scheduler and counts where ours agrees
 
 pub mod conform;
 pub mod disk;
 pub mod elevator;
+pub mod histogram;
 mod list;
 pub mod random;
 pub mod request;
 pub mod scheduler;
+pub mod simulate;
 pub mod trace;
 pub mod units;
+pub mod workload;

@@ -10,9 +10,12 @@ use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
 use iosched_sim::conform::{Follower, Report};
+use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, parse_settings};
-use iosched_sim::units::Sectors;
+use iosched_sim::simulate::{self, HostTimes, Setup};
+use iosched_sim::units::{Nanos, Sectors};
+use iosched_sim::workload::recorded::Recorded;
 
 fn follow(compressed: &[u8], scheduler: &str, initial: &str) -> Report {
     let spec = SchedulerSpec::parse(scheduler).unwrap();
@@ -126,4 +129,93 @@ fn following_from_an_unknown_state_still_agrees_on_nearly_all() {
     let recording = include_bytes!("golden/cfq-hdd1-d_mixed_aio.txt.gz");
     let report = follow(recording, "cfq", "");
     assert!(report.agreement() > 0.998, "{}", report.agreement());
+}
+
+/// MB/s of each process of a recording, with its accesses in closed loops.
+fn simulated_rates(
+    compressed: &[u8],
+    scheduler: &str,
+    disk: &str,
+    secs: u64,
+) -> Vec<(String, f64)> {
+    let mut recorded = Recorded::default();
+    for line in BufReader::new(GzDecoder::new(compressed)).lines() {
+        recorded.line(&line.unwrap()).unwrap();
+    }
+    let spec = SchedulerSpec::parse(scheduler).unwrap();
+    let initial = if scheduler == "cfq" { "average=3" } else { "" };
+    let initial = parse_settings(initial).unwrap();
+    let setup = Setup {
+        scheduler: build(&spec, &Kernel::default(), &initial).unwrap(),
+        disk: disk::build(disk, &ModelOptions::default()).unwrap(),
+        jobs: recorded.jobs(),
+        queue_depth: 1,
+        nr_requests: 128,
+        limits: MergeLimits {
+            max_sectors: Sectors::new(1024),
+            merging: Merging::Full,
+        },
+        host: HostTimes::default(),
+        seed: 1,
+        until: Nanos::from_secs(secs),
+    };
+    let outcome = simulate::run(setup, &mut ());
+    let rate = |process: &simulate::ProcessOutcome| {
+        let rate = process.bytes.as_u64() as f64 / process.elapsed.as_secs_f64() / 1e6;
+        (process.name.clone(), rate)
+    };
+    outcome.processes.iter().map(rate).collect()
+}
+
+/// Compares with what the recording kernel gave each process, to 5 %.
+#[track_caller]
+fn assert_shares(rates: &[(String, f64)], table: &[(&str, f64)]) {
+    for (name, expected) in table {
+        let (_, rate) = rates.iter().find(|(found, _)| found == name).unwrap();
+        // The table gives two decimals.
+        let error = (rate - expected).abs() - 0.005;
+        assert!(
+            error / expected < 0.05,
+            "{name}: {rate} MB/s, recorded {expected}"
+        );
+    }
+}
+
+#[test]
+fn noop_gives_the_recorded_accesses_their_recorded_shares() {
+    let recording = include_bytes!("golden/noop-hdd1-d_mixed_aio.txt.gz");
+    let rates = simulated_rates(recording, "noop", "formula", 10);
+    assert_shares(
+        &rates,
+        &[("rr", 0.01), ("rw", 0.41), ("sr", 0.21), ("sw", 6.52)],
+    );
+}
+
+#[test]
+fn deadline_gives_the_recorded_accesses_their_recorded_shares() {
+    let recording = include_bytes!("golden/deadline-fix1-d_mixed_aio.txt.gz");
+    let rates = simulated_rates(recording, "deadline", "fixed", 3);
+    assert_shares(
+        &rates,
+        &[("rr", 0.27), ("rw", 2.66), ("sr", 4.35), ("sw", 111.11)],
+    );
+    let recording = include_bytes!("golden/deadline-hdd1-d_mixed_aio.txt.gz");
+    let rates = simulated_rates(recording, "deadline", "formula", 10);
+    assert_shares(
+        &rates,
+        &[("rr", 0.04), ("rw", 0.44), ("sr", 0.67), ("sw", 14.28)],
+    );
+}
+
+#[test]
+fn cfq_gives_the_recorded_accesses_their_recorded_shares() {
+    let recording = include_bytes!("golden/cfq-hdd1-d_mixed_aio.txt.gz");
+    let rates = simulated_rates(recording, "cfq", "formula", 10);
+    assert_shares(
+        &rates,
+        &[("rr", 0.11), ("rw", 0.18), ("sr", 17.91), ("sw", 24.02)],
+    );
+    let recording = include_bytes!("golden/cfq-fix1-e1_prio_seq.txt.gz");
+    let rates = simulated_rates(recording, "cfq", "fixed", 3);
+    assert_shares(&rates, &[("be0", 34.55), ("be4", 20.18), ("be7", 8.74)]);
 }

@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use iosched::failure::{Failure, exit};
+use iosched::failure::exit;
 use iosched::simulate::conform::{self, Conformance};
 use iosched::simulate::settings::{Checked, Wanted};
 
-use super::Outcome;
+use super::{Outcome, boxed};
 use crate::output::Output;
 
 /// Arguments of `iosched conform`.
@@ -63,10 +63,6 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         }
     }
     Ok(exit::OK)
-}
-
-fn boxed<F: Failure + 'static>(failure: F) -> Box<dyn Failure> {
-    Box::new(failure)
 }
 
 /// The recording's figures, and the first disagreements in words.

@@ -8,6 +8,7 @@ pub(crate) mod list;
 pub(crate) mod report;
 pub(crate) mod restore;
 pub(crate) mod set;
+pub(crate) mod simulate;
 pub(crate) mod tune;
 
 use iosched::failure::Failure;
@@ -28,6 +29,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Outcome {
         Command::Tune(args) => tune::run(&args, output),
         Command::Report(args) => report::run(&args, output),
         Command::Emulate(args) => emulate::run(&args, output),
+        Command::Simulate(args) => simulate::run(&args, output),
         Command::Conform(args) => conform::run(&args, output),
         Command::Restore(args) => restore::run(&args, output),
         Command::Completions(args) => completions::run(&args, output),

@@ -6,6 +6,7 @@
 //! sees it (`# exit pid=… time_us=…`), or are for people. Left out: columns after the eighth.
 
 use crate::request::{IoPriority, Op, PriorityClass, ProcessId};
+use crate::simulate::Happening;
 use crate::units::{Nanos, Sector, Sectors, Time};
 
 /// What happened.
@@ -86,6 +87,51 @@ pub enum Line {
     Event(Event),
     /// Something said about the recording.
     Remark(Remark),
+}
+
+/// Writes an event as a line that [`Reader`] reads: `zero` is where the recording's time begins.
+pub fn write_line(
+    out: &mut impl std::fmt::Write,
+    zero: Time,
+    happening: &Happening,
+) -> std::fmt::Result {
+    let nanos = happening.time.saturating_since(zero).as_nanos();
+    let action = match happening.action {
+        Action::Queued => "Q",
+        Action::Allocated => "G",
+        Action::Plugged => "P",
+        Action::Unplugged => "U",
+        Action::Inserted => "I",
+        Action::BackMerged => "M",
+        Action::FrontMerged => "F",
+        Action::Issued => "D",
+        Action::Completed => "C",
+        Action::Other => "X",
+    };
+    let Happening {
+        start,
+        length,
+        process,
+        owner,
+        ..
+    } = happening;
+    let rwbs = match happening.op {
+        None => "N",
+        Some(Op::Read) => "R",
+        Some(Op::Write) => "WS",
+        Some(Op::Discard) => "D",
+    };
+    let (micros, rest, start) = (nanos / 1000, nanos % 1000, start.as_u64());
+    write!(
+        out,
+        "{micros}.{rest:03} {action} {rwbs} {start} {} {}",
+        length.as_u64(),
+        process.0
+    )?;
+    // The fields of a line are separated by blanks.
+    let name = |c: char| if c.is_whitespace() { '_' } else { c };
+    let owner: String = owner.chars().map(name).collect();
+    writeln!(out, " {owner} {owner}")
 }
 
 /// Why a line cannot be read.

@@ -3,8 +3,10 @@
 //!
 //! - [`file`]: text files line by line, compressed or not
 //! - [`settings`]: a scheduler with its tunables, from the command line and from a recording's file
+//! - [`run`]: loads over disk models, several schedulers side by side
 //! - [`conform`]: recordings of a kernel's scheduler, followed by ours
 
 pub mod conform;
 pub mod file;
+pub mod run;
 pub mod settings;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use iosched_sim::elevator::MergeLimits;
+use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::scheduler::{self, Kernel, SchedulerError, SchedulerSpec, Settings};
 use iosched_sim::units::Bytes;
 
@@ -58,6 +58,10 @@ impl Failure for SettingsError {
     }
 }
 
+/// `max_sectors_kb` of the queues on which this project's recordings were made, which have it in
+/// their file of tunables: taken where no such file is given.
+const RECORDED_MAX_KIB: u64 = 512;
+
 /// What is wanted.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
@@ -96,7 +100,11 @@ impl Checked {
         let mut spec = SchedulerSpec::parse(&wanted.scheduler)?;
         let info = scheduler::info(&spec.name)?;
         let mut kernel = Kernel::default();
-        let mut limits = MergeLimits::default();
+        let max_sectors = Bytes::from_kib(RECORDED_MAX_KIB).to_sectors();
+        let mut limits = MergeLimits {
+            max_sectors,
+            merging: Merging::Full,
+        };
         let mut queue_depth = 1;
         if let Some(path) = &wanted.tunables {
             let file = QueueFile::read(path)?;

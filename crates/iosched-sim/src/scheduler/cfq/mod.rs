@@ -353,6 +353,12 @@ fn span(nanos: Nanos) -> i64 {
     nanos.as_nanos() as i64
 }
 
+/// `length * part / whole`, where the product may be too long for 64 bits.
+fn share_of(length: i64, part: i64, whole: i64) -> i64 {
+    let share = i128::from(length) * i128::from(part) / i128::from(whole);
+    i64::try_from(share).unwrap_or(i64::MAX / 4)
+}
+
 impl Cfq {
     pub(super) fn new(values: &Values, kernel: &Kernel, initial: &Values) -> Cfq {
         let start = Time::ZERO;
@@ -855,8 +861,8 @@ impl Cfq {
         if expected <= group_slice {
             return slice;
         }
-        let low = (2 * span(self.tunables.slice_idle) * slice / sync_slice).min(slice);
-        (slice * group_slice / expected).max(low)
+        let low = share_of(2 * span(self.tunables.slice_idle), slice, sync_slice).min(slice);
+        share_of(slice, group_slice, expected).max(low)
     }
 
     fn set_slice(&mut self, now: Time, id: QueueId) {
@@ -1059,7 +1065,8 @@ impl Cfq {
             let of = |class| self.group.tree(TreeId(class, Type::Async)).len() as i64;
             let all_async = of(PriorityClass::RealTime) + of(PriorityClass::BestEffort);
             slice = slice.min(target * all_async / (self.busy_queues as i64).max(1));
-            slice = slice * span(self.tunables.slice[0]) / span(self.tunables.slice[1]);
+            let [asynchronous, synchronous] = self.tunables.slice.map(span);
+            slice = share_of(slice, asynchronous, synchronous);
         } else {
             slice = slice.max(2 * span(self.tunables.slice_idle));
         }

@@ -1,0 +1,195 @@
+//! `iosched simulate`: a load under several schedulers on a disk model, in virtual time.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use iosched::failure::exit;
+use iosched::simulate::run::{self, Load, Plan, RunResult, Share, Simulated, Wanted};
+use iosched_sim::disk::ModelOptions;
+use iosched_sim::units::{Bytes, Nanos};
+
+use super::{Outcome, boxed};
+use crate::output::Output;
+
+/// Arguments of `iosched simulate`.
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// Disk model (see `iosched emulate list` or docs/disk-models.md)
+    #[arg(long, default_value = "hdd-7200", value_name = "MODEL")]
+    disk: String,
+
+    /// Size of the disk in GiB (default: the model's)
+    #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..))]
+    size: Option<u64>,
+
+    /// Scheduler with tunables; give it several times to compare [default: noop, deadline, cfq]
+    #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…]")]
+    scheduler: Vec<String>,
+
+    /// Load: one of the built-in ones (see `iosched tune --help`), or a fio job file
+    #[arg(
+        long,
+        value_name = "NAME|FILE",
+        default_value = "random-read",
+        conflicts_with = "trace"
+    )]
+    load: String,
+
+    /// Load: the processes of a recording with their accesses and pauses
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// State that the scheduler begins with (cfq: average, last-position)
+    #[arg(long, value_name = "NAME=VALUE,…")]
+    initial: Option<String>,
+
+    /// Commands that the driver gives the disk at a time (default: as many as the disk takes)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65536))]
+    queue_depth: Option<u64>,
+
+    /// Order in which the drive serves the commands that it holds: fifo or shortest
+    #[arg(long, value_name = "ORDER", value_parser = ["fifo", "shortest"])]
+    drive_order: Option<String>,
+
+    /// The drive's write cache: on or off
+    #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
+    write_cache: Option<String>,
+
+    /// Requests of each kind that may wait (`queue/nr_requests`)
+    #[arg(long, default_value_t = 128, value_name = "N")]
+    nr_requests: usize,
+
+    /// Longest request in KiB (`queue/max_sectors_kb`)
+    #[arg(long, default_value_t = 1280, value_name = "KIB",
+          value_parser = clap::value_parser!(u64).range(4..=1 << 20))]
+    max_sectors_kb: u64,
+
+    /// Ticks per second of the simulated kernel
+    #[arg(long, default_value_t = 1000, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(100..=1000))]
+    hz: u32,
+
+    /// Same seed, same run
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+
+    /// End after this many simulated seconds, if the load has not ended before
+    #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
+    until: f64,
+
+    /// Print lines of comma-separated values
+    #[arg(long, conflicts_with = "events")]
+    csv: bool,
+
+    /// Write every event into this new file, in the form that `iosched conform` reads
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+}
+
+/// Runs `iosched simulate`.
+pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
+    let plan = Plan::new(wanted(args)).map_err(boxed)?;
+    let simulated = plan.run().map_err(boxed)?;
+    if output.is_json() {
+        output.json(&simulated);
+    } else if args.csv {
+        output.text(&run::csv(&simulated));
+    } else {
+        output.text(&table(&simulated));
+    }
+    Ok(exit::OK)
+}
+
+fn wanted(args: &SimulateArgs) -> Wanted {
+    let all = || ["noop", "deadline", "cfq"].map(str::to_owned).to_vec();
+    let schedulers = if args.scheduler.is_empty() {
+        all()
+    } else {
+        args.scheduler.clone()
+    };
+    Wanted {
+        disk: args.disk.clone(),
+        options: ModelOptions {
+            size: args.size.map(|gib| Bytes::from_gib(gib.min(1 << 30))),
+            queue_depth: None,
+            order: args.drive_order.as_deref().and_then(run::drive_queue),
+            write_cache: args.write_cache.as_deref().map(|cache| cache == "on"),
+            seed: args.seed,
+        },
+        schedulers,
+        load: match &args.trace {
+            Some(trace) => Load::Recording(trace.clone()),
+            None => Load::named(&args.load),
+        },
+        initial: args.initial.clone(),
+        queue_depth: args
+            .queue_depth
+            .and_then(|depth| usize::try_from(depth).ok()),
+        nr_requests: args.nr_requests,
+        max_sectors: Bytes::from_kib(args.max_sectors_kb),
+        hz: args.hz,
+        seed: args.seed,
+        until: Nanos::from_millis_f64(args.until.clamp(0.0, 1e9) * 1e3),
+        events: args.events.clone(),
+    }
+}
+
+/// One block per scheduler, one line per process.
+fn table(simulated: &Simulated) -> String {
+    let mut text = format!(
+        "{} of {}, queue depth {}, load {}\n",
+        simulated.disk,
+        Bytes::new(simulated.disk_bytes),
+        simulated.queue_depth,
+        simulated.load
+    );
+    for run in &simulated.runs {
+        text.push('\n');
+        block(&mut text, run);
+    }
+    text
+}
+
+fn block(text: &mut String, run: &RunResult) {
+    let _ = writeln!(
+        text,
+        "{:<16} {:>9} {:>9} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        run.scheduler, "MB/s", "IOPS", "mean ms", "p50", "p99", "p99.9", "max", "queue ms"
+    );
+    let several = run.processes.len() > 1;
+    let shares = run.processes.iter().chain(several.then_some(&run.total));
+    for share in shares {
+        line(text, share);
+    }
+    let elapsed = run.elapsed_ns as f64 / 1e9;
+    let idle = run.disk_idle_ns as f64 / run.elapsed_ns.max(1) as f64;
+    let speed = elapsed / (run.wall_ns as f64 / 1e9).max(1e-9);
+    let _ = writeln!(
+        text,
+        "  {} commands, mean seek {:.0} sectors, {:.1} % sequential, disk idle {:.1} %, fairness {:.2}; {elapsed:.1} s simulated, {speed:.0} times as fast as real",
+        run.commands,
+        run.mean_seek_sectors,
+        run.sequential_share * 100.0,
+        idle * 100.0,
+        run.fairness,
+    );
+}
+
+fn line(text: &mut String, share: &Share) {
+    let ms = |nanos: u64| nanos as f64 / 1e6;
+    let latency = share.latency;
+    let _ = writeln!(
+        text,
+        "  {:<14} {:>9.2} {:>9.0} {:>10.3} {:>10.3} {:>10.3} {:>10.3} {:>10.3} {:>10.3}",
+        share.name,
+        share.bytes_per_second / 1e6,
+        share.iops,
+        ms(latency.mean_ns),
+        ms(latency.p50_ns),
+        ms(latency.p99_ns),
+        ms(latency.p999_ns),
+        ms(latency.max_ns),
+        ms(share.queue_time.mean_ns),
+    );
+}

@@ -1,0 +1,158 @@
+//! `iosched simulate` and `iosched conform` as a user calls them.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+fn iosched(arguments: &[&str]) -> std::process::Output {
+    Command::cargo_bin("iosched")
+        .unwrap()
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn load(dir: &tempfile::TempDir, jobs: &str) -> String {
+    let path = dir.path().join("load.fio");
+    std::fs::write(&path, jobs).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn schedulers_are_compared_and_cfq_streams_where_the_others_seek() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = load(
+        &dir,
+        "[global]\nrw=read\nbs=64k\n[front]\n[back]\noffset=50%\n",
+    );
+    let output = iosched(&[
+        "simulate", "--json", "--disk", "formula", "--until", "3", "--load", &load,
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rate = |index: usize| {
+        result["runs"][index]["total"]["bytes_per_second"]
+            .as_f64()
+            .unwrap()
+    };
+    assert_eq!(result["runs"][2]["scheduler"], "cfq");
+    assert!(rate(2) > 3.0 * rate(0), "{result}");
+    assert!(
+        result["runs"][0]["processes"][1]["latency"]["p99_ns"]
+            .as_u64()
+            .unwrap()
+            > 0
+    );
+}
+
+#[test]
+fn the_events_of_a_run_are_followed_to_the_last_decision() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = load(
+        &dir,
+        "[w]\nrw=randwrite\niodepth=32\n[r]\nrw=randread\nnumjobs=2\n",
+    );
+    let events = dir.path().join("events").display().to_string();
+    let simulate = [
+        "simulate",
+        "--disk",
+        "fixed",
+        "--scheduler",
+        "deadline",
+        "--until",
+        "2",
+        "--load",
+        &load,
+        "--events",
+        &events,
+        "--max-sectors-kb",
+        "512",
+    ];
+    let output = iosched(&simulate);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = iosched(&["conform", "--json", "--scheduler", "deadline", &events]);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["agreement"], 1.0, "{result}");
+    assert!(result["decisions"].as_u64().unwrap() > 1_000);
+    for key in [
+        "trace",
+        "scheduler",
+        "agreed",
+        "eager",
+        "merge_mismatches",
+        "first_disagreements",
+    ] {
+        assert!(!result[key].is_null(), "{key} is missing");
+    }
+    let output = iosched(&["conform", "--scheduler", "noop", &events]);
+    let words = text(&output.stdout);
+    assert!(
+        words.contains("noop agrees on") && words.contains("takes the oldest"),
+        "{words}"
+    );
+    // A second run does not write over the first one's events.
+    let output = iosched(&simulate);
+    assert!(
+        text(&output.stderr).contains("cannot write"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_its_reason_and_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = load(&dir, "[a]\nrw=read\nverify=md5\n");
+    let fails = |arguments: &[&str], code: i32, message: &str| {
+        let output = iosched(arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
+        assert_eq!(stderr.matches("error:").count(), 1, "{stderr}");
+    };
+    fails(
+        &["simulate", "--load", &load],
+        2,
+        "line 3: `verify` is not simulated",
+    );
+    fails(
+        &["simulate", "--load", "/nonexistent"],
+        3,
+        "cannot open /nonexistent",
+    );
+    fails(
+        &["simulate", "--load", &load, "--disk", "x"],
+        2,
+        "no disk model is called `x`",
+    );
+    fails(
+        &["simulate", "--load", &load, "--scheduler", "x"],
+        5,
+        "no scheduler is called `x`",
+    );
+    let quantum = ["simulate", "--load", &load, "--scheduler", "cfq:quantum=0"];
+    fails(
+        &quantum,
+        6,
+        "cfq: quantum cannot be 0: it can be 1 to 4294967295",
+    );
+    fails(
+        &["conform", "--scheduler", "noop", &load],
+        2,
+        "line 1: 1 columns where at least 6",
+    );
+    let empty = dir.path().join("empty").display().to_string();
+    std::fs::write(&empty, "# nothing\n").unwrap();
+    fails(
+        &["conform", "--scheduler", "noop", &empty],
+        2,
+        "holds no decision of a scheduler",
+    );
+}

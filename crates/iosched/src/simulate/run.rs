@@ -1,0 +1,597 @@
+//! A load over a disk model under several schedulers: each a run of its own, side by side.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use iosched_sim::disk::{self, DriveQueue, ModelError, ModelOptions};
+use iosched_sim::elevator::{MergeLimits, Merging};
+use iosched_sim::histogram::Histogram;
+use iosched_sim::request::{PriorityClass, ProcessId};
+use iosched_sim::scheduler::{
+    Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
+};
+use iosched_sim::simulate::{self, Happening, HostTimes, Latencies, Observer, Outcome, Setup};
+use iosched_sim::trace::kernel::{TraceError, write_line};
+use iosched_sim::units::{Bytes, Nanos, Sector, Sectors, Time};
+use iosched_sim::workload::Job;
+use iosched_sim::workload::fio_job::{self, JobError};
+use iosched_sim::workload::recorded::Recorded;
+use serde::Serialize;
+
+use super::file::{FileError, Lines};
+use crate::failure::{Failure, exit};
+use crate::load::builtin::{self, BuiltIn};
+
+/// What the processes do.
+#[derive(Debug, Clone)]
+pub enum Load {
+    /// One that comes with the program.
+    BuiltIn(&'static BuiltIn),
+    /// As a fio job file says.
+    Job(PathBuf),
+    /// As they did in a recording, each access waiting for the one before it.
+    Recording(PathBuf),
+}
+
+impl Load {
+    /// The built-in load of this name, or else the job file.
+    pub fn named(name: &str) -> Load {
+        builtin::find(name).map_or_else(|| Load::Job(PathBuf::from(name)), Load::BuiltIn)
+    }
+
+    /// What the user calls it.
+    pub fn name(&self) -> String {
+        match self {
+            Load::BuiltIn(load) => load.name.to_owned(),
+            Load::Job(path) | Load::Recording(path) => path.display().to_string(),
+        }
+    }
+
+    /// The processes, on a disk of this size.
+    fn jobs(&self, capacity: Sectors) -> Result<Vec<Job>, SimulateError> {
+        let parse = |text: &str| {
+            let failed = |source| SimulateError::Load {
+                name: self.name(),
+                source,
+            };
+            fio_job::parse(text, capacity).map_err(failed)
+        };
+        match self {
+            Load::BuiltIn(load) => parse(load.text),
+            Load::Job(path) => {
+                let mut lines = Lines::open(path)?;
+                let mut text = String::new();
+                while let Some(line) = lines.next_line()? {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+                parse(&text)
+            }
+            Load::Recording(path) => recorded_jobs(path, capacity),
+        }
+    }
+}
+
+fn recorded_jobs(path: &Path, capacity: Sectors) -> Result<Vec<Job>, SimulateError> {
+    let path = path.to_owned();
+    let mut lines = Lines::open(&path)?;
+    let mut recorded = Recorded::default();
+    while let Some(line) = lines.next_line()? {
+        if let Err(source) = recorded.line(line) {
+            return Err(SimulateError::Recording { path, source });
+        }
+    }
+    let end = recorded.end() - Sector::ZERO;
+    if end > capacity {
+        let (end, disk) = (end.to_bytes(), capacity.to_bytes());
+        return Err(SimulateError::DiskTooSmall { path, end, disk });
+    }
+    let jobs = recorded.jobs();
+    if jobs.is_empty() {
+        Err(SimulateError::EmptyRecording { path })
+    } else {
+        Ok(jobs)
+    }
+}
+
+/// What is to be simulated.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Name of the disk model.
+    pub disk: String,
+    /// Departures of the disk from its model.
+    pub options: ModelOptions,
+    /// `name[:tunable=value,…]`, each a run.
+    pub schedulers: Vec<String>,
+    /// What the processes do.
+    pub load: Load,
+    /// State that the schedulers begin with: `name=value,…`.
+    pub initial: Option<String>,
+    /// Commands that the driver gives the disk at a time; else as many as the disk takes.
+    pub queue_depth: Option<usize>,
+    /// Requests of each kind that may exist.
+    pub nr_requests: usize,
+    /// Longest request.
+    pub max_sectors: Bytes,
+    /// Ticks per second.
+    pub hz: u32,
+    /// Where chance comes from.
+    pub seed: u64,
+    /// The run ends here at the latest.
+    pub until: Nanos,
+    /// Write what happens into this file (one scheduler only).
+    pub events: Option<PathBuf>,
+}
+
+/// Why it cannot be simulated.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulateError {
+    /// The disk.
+    #[error(transparent)]
+    Disk(#[from] ModelError),
+    /// A scheduler.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+    /// The file of the load.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The load.
+    #[error("{name}: {source}")]
+    Load {
+        /// The job file.
+        name: String,
+        /// What is wrong with it.
+        source: JobError,
+    },
+    /// A line of the recording.
+    #[error("{}, {source}", path.display())]
+    Recording {
+        /// The recording.
+        path: PathBuf,
+        /// What is wrong with the line.
+        source: TraceError,
+    },
+    /// The recording has no accesses.
+    #[error("{} holds no access: no line of it is a bio (Q)", path.display())]
+    EmptyRecording {
+        /// The recording.
+        path: PathBuf,
+    },
+    /// The recording reaches beyond the disk.
+    #[error("{} reaches to {end}, and the disk ends at {disk}", path.display())]
+    DiskTooSmall {
+        /// The recording.
+        path: PathBuf,
+        /// The end of its last access.
+        end: Bytes,
+        /// How large the disk is.
+        disk: Bytes,
+    },
+    /// Events of several runs would get mixed.
+    #[error("events can be written of one scheduler at a time, and there are {count}")]
+    EventsOfSeveral {
+        /// How many there are.
+        count: usize,
+    },
+    /// The file of events cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Events {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Failure for SimulateError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SimulateError::Load {
+                source: JobError::Unsupported { .. },
+                ..
+            } => Some(
+                "remove it if it does not matter; docs/simulation.md lists what is simulated"
+                    .to_owned(),
+            ),
+            SimulateError::File(file) => file.hint(),
+            SimulateError::EventsOfSeveral { .. } => {
+                Some("give one --scheduler together with --events".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            SimulateError::Scheduler(error) => match error {
+                SchedulerError::Unknown { .. } => exit::NOT_OFFERED,
+                SchedulerError::Syntax { .. } => exit::USAGE,
+                _ => exit::BAD_TUNABLE,
+            },
+            SimulateError::File(file) => file.exit_code(),
+            SimulateError::Events { .. } => exit::FAILURE,
+            _ => exit::USAGE,
+        }
+    }
+}
+
+/// A distribution of times.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Times {
+    /// Mean.
+    pub mean_ns: u64,
+    /// Half are at most this.
+    pub p50_ns: u64,
+    /// 99 of 100 are at most this.
+    pub p99_ns: u64,
+    /// 999 of 1000 are at most this.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl From<&Histogram> for Times {
+    fn from(histogram: &Histogram) -> Times {
+        Times {
+            mean_ns: histogram.mean().as_nanos(),
+            p50_ns: histogram.percentile(0.5).as_nanos(),
+            p99_ns: histogram.percentile(0.99).as_nanos(),
+            p999_ns: histogram.percentile(0.999).as_nanos(),
+            max_ns: histogram.max().as_nanos(),
+        }
+    }
+}
+
+/// What a process got, or all of them together.
+#[derive(Debug, Clone, Serialize)]
+pub struct Share {
+    /// The process.
+    pub name: String,
+    /// Accesses completed.
+    pub accesses: u64,
+    /// Accesses per second.
+    pub iops: f64,
+    /// Data per second.
+    pub bytes_per_second: f64,
+    /// From submission to completion.
+    pub latency: Times,
+    /// From submission until the driver took the request.
+    pub queue_time: Times,
+    /// From there to completion.
+    pub service_time: Times,
+}
+
+impl Share {
+    fn new(name: &str, bytes: Bytes, elapsed: Nanos, latencies: &Latencies) -> Share {
+        let seconds = elapsed.as_secs_f64();
+        let rate = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
+        let accesses = latencies.total.count();
+        Share {
+            name: name.to_owned(),
+            accesses,
+            iops: rate(accesses as f64),
+            bytes_per_second: rate(bytes.as_u64() as f64),
+            latency: Times::from(&latencies.total),
+            queue_time: Times::from(&latencies.queue),
+            service_time: Times::from(&latencies.service),
+        }
+    }
+}
+
+/// One scheduler's run.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunResult {
+    /// The scheduler with its tunables, as asked for.
+    pub scheduler: String,
+    /// All processes together.
+    pub total: Share,
+    /// Each process.
+    pub processes: Vec<Share>,
+    /// Commands that the disk got (merged accesses are one).
+    pub commands: u64,
+    /// Mean distance between the end of a command and the beginning of the next.
+    pub mean_seek_sectors: f64,
+    /// Share of commands that began where the one before ended.
+    pub sequential_share: f64,
+    /// Time in which the disk had nothing to do.
+    pub disk_idle_ns: u64,
+    /// Jain's index of the processes' data rates.
+    pub fairness: f64,
+    /// From the first submission to the last completion.
+    pub elapsed_ns: u64,
+    /// What the run took on this machine.
+    pub wall_ns: u64,
+}
+
+impl RunResult {
+    fn new(scheduler: &str, outcome: &Outcome, wall: std::time::Duration) -> RunResult {
+        let bytes = outcome.processes.iter().map(|process| process.bytes).sum();
+        let total = Share::new("all", bytes, outcome.elapsed, &outcome.latencies());
+        let processes = outcome.processes.iter().map(|process| {
+            Share::new(
+                &process.name,
+                process.bytes,
+                process.elapsed,
+                &process.latencies,
+            )
+        });
+        let moves = outcome.commands.saturating_sub(1).max(1) as f64;
+        RunResult {
+            scheduler: scheduler.to_owned(),
+            processes: processes.collect(),
+            total,
+            commands: outcome.commands,
+            mean_seek_sectors: outcome.seek_sectors as f64 / moves,
+            sequential_share: outcome.contiguous as f64 / moves,
+            disk_idle_ns: outcome.disk_idle.as_nanos(),
+            fairness: outcome.fairness(),
+            elapsed_ns: outcome.elapsed.as_nanos(),
+            wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// What was simulated, and what came out.
+#[derive(Debug, Clone, Serialize)]
+pub struct Simulated {
+    /// The disk model.
+    pub disk: String,
+    /// Its size.
+    pub disk_bytes: u64,
+    /// Commands that the driver gave it at a time.
+    pub queue_depth: usize,
+    /// The load.
+    pub load: String,
+    /// Where chance came from.
+    pub seed: u64,
+    /// Scheduler by scheduler, as asked for.
+    pub runs: Vec<RunResult>,
+}
+
+/// A simulation, checked: nothing has run yet.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    wanted: Wanted,
+    specs: Vec<SchedulerSpec>,
+    initial: Settings,
+    jobs: Vec<Job>,
+    kernel: Kernel,
+    capacity: Bytes,
+    queue_depth: usize,
+}
+
+impl Plan {
+    /// Checks everything that is wanted.
+    pub fn new(wanted: Wanted) -> Result<Plan, SimulateError> {
+        let model = disk::build(&wanted.disk, &wanted.options)?;
+        let info = disk::models().iter().find(|info| info.name == wanted.disk);
+        let rotational = info.is_none_or(|info| info.rotational);
+        let kernel = Kernel {
+            hz: wanted.hz,
+            rotational,
+            ..Kernel::default()
+        };
+        let initial = parse_settings(wanted.initial.as_deref().unwrap_or(""))?;
+        let mut specs = Vec::new();
+        for text in &wanted.schedulers {
+            let spec = SchedulerSpec::parse(text)?;
+            build(&spec, &kernel, &initial)?; // tells what is wrong, if anything
+            specs.push(spec);
+        }
+        if wanted.events.is_some() && specs.len() > 1 {
+            return Err(SimulateError::EventsOfSeveral { count: specs.len() });
+        }
+        let jobs = wanted.load.jobs(model.capacity())?;
+        Ok(Plan {
+            specs,
+            initial,
+            jobs,
+            kernel,
+            capacity: model.capacity().to_bytes(),
+            queue_depth: wanted.queue_depth.unwrap_or(model.queue_depth()).max(1),
+            wanted,
+        })
+    }
+
+    /// Runs every scheduler, as many at a time as there are processors.
+    pub fn run(&self) -> Result<Simulated, SimulateError> {
+        let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let next = AtomicUsize::new(0);
+        let results = Mutex::new(vec![None; self.specs.len()]);
+        let failure = Mutex::new(None);
+        std::thread::scope(|scope| {
+            for _ in 0..workers.min(self.specs.len()) {
+                scope.spawn(|| {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        if index >= self.specs.len() {
+                            return;
+                        }
+                        match self.run_one(index) {
+                            Ok(result) => {
+                                results.lock().expect("no thread panics with it")[index] =
+                                    Some(result);
+                            }
+                            Err(error) => {
+                                *failure.lock().expect("no thread panics with it") = Some(error);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        if let Some(error) = failure.into_inner().expect("all threads have ended") {
+            return Err(error);
+        }
+        let runs = results.into_inner().expect("all threads have ended");
+        Ok(Simulated {
+            disk: self.wanted.disk.clone(),
+            disk_bytes: self.capacity.as_u64(),
+            queue_depth: self.queue_depth,
+            load: self.wanted.load.name(),
+            seed: self.wanted.seed,
+            runs: runs.into_iter().flatten().collect(),
+        })
+    }
+
+    fn run_one(&self, index: usize) -> Result<RunResult, SimulateError> {
+        let wanted = &self.wanted;
+        let setup = Setup {
+            scheduler: build(&self.specs[index], &self.kernel, &self.initial)?,
+            disk: disk::build(&wanted.disk, &wanted.options)?,
+            jobs: self.jobs.clone(),
+            queue_depth: self.queue_depth,
+            nr_requests: wanted.nr_requests,
+            limits: MergeLimits {
+                max_sectors: wanted.max_sectors.to_sectors(),
+                merging: Merging::Full,
+            },
+            host: HostTimes::default(),
+            seed: wanted.seed,
+            until: wanted.until,
+        };
+        let began = Instant::now();
+        let outcome = match &wanted.events {
+            None => simulate::run(setup, &mut ()),
+            Some(path) => self.run_with_events(setup, path, &wanted.schedulers[index])?,
+        };
+        Ok(RunResult::new(
+            &wanted.schedulers[index],
+            &outcome,
+            began.elapsed(),
+        ))
+    }
+
+    fn run_with_events(
+        &self,
+        setup: Setup,
+        path: &Path,
+        scheduler: &str,
+    ) -> Result<Outcome, SimulateError> {
+        let failed = |source| SimulateError::Events {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::options()
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .map_err(failed)?;
+        let mut writer = EventWriter::new(BufWriter::new(file));
+        let head = format!(
+            "# simulated: scheduler={scheduler} disk={} queue_depth={} seed={}\n",
+            self.wanted.disk, self.queue_depth, self.wanted.seed
+        );
+        writer.write(&head);
+        for (index, job) in setup.jobs.iter().enumerate() {
+            let class = match job.priority.class {
+                PriorityClass::RealTime => 1,
+                PriorityClass::BestEffort => 2,
+                PriorityClass::Idle => 3,
+            };
+            let (name, level) = (
+                job.name.replace(char::is_whitespace, "_"),
+                job.priority.level,
+            );
+            let pid = 1000 + index;
+            writer.write(&format!(
+                "# worker name={name} pid={pid} ioprio={class}/{level} buf=0\n"
+            ));
+        }
+        let outcome = simulate::run(setup, &mut writer);
+        writer.finish().map_err(failed)?;
+        Ok(outcome)
+    }
+}
+
+/// Writes what happens in the form that `iosched conform` reads; remembers the first failure.
+struct EventWriter<W: Write> {
+    out: W,
+    line: String,
+    failure: Option<io::Error>,
+}
+
+impl<W: Write> EventWriter<W> {
+    fn new(out: W) -> EventWriter<W> {
+        EventWriter {
+            out,
+            line: String::new(),
+            failure: None,
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        if self.failure.is_none() {
+            self.failure = self.out.write_all(text.as_bytes()).err();
+        }
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => self.out.flush(),
+        }
+    }
+}
+
+impl<W: Write> Observer for EventWriter<W> {
+    fn happened(&mut self, happening: &Happening) {
+        let mut line = std::mem::take(&mut self.line);
+        line.clear();
+        write_line(&mut line, Time::ZERO, happening).expect("strings take all text");
+        self.write(&line);
+        self.line = line;
+    }
+
+    fn exited(&mut self, time: Time, process: ProcessId, _name: &str) {
+        let micros = time.as_nanos() as f64 / 1e3;
+        self.write(&format!("# exit pid={} time_us={micros:.3}\n", process.0));
+    }
+}
+
+/// Reads the order inside a drive from its name on the command line.
+pub fn drive_queue(text: &str) -> Option<DriveQueue> {
+    match text {
+        "fifo" => Some(DriveQueue::Fifo),
+        "shortest" => Some(DriveQueue::ShortestAccessFirst),
+        _ => None,
+    }
+}
+
+/// One line per process and scheduler, for spreadsheets.
+pub fn csv(simulated: &Simulated) -> String {
+    let mut text = "disk,load,scheduler,process,accesses,iops,bytes_per_second,latency_mean_ns,\
+                    latency_p50_ns,latency_p99_ns,latency_p999_ns,latency_max_ns,queue_mean_ns,\
+                    service_mean_ns\n"
+        .to_owned();
+    for run in &simulated.runs {
+        for share in std::iter::once(&run.total).chain(&run.processes) {
+            let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+            let latency = share.latency;
+            let _ = writeln!(
+                text,
+                "{},{},{},{},{},{:.1},{:.0},{},{},{},{},{},{},{}",
+                simulated.disk,
+                quoted(&simulated.load),
+                quoted(&run.scheduler),
+                quoted(&share.name),
+                share.accesses,
+                share.iops,
+                share.bytes_per_second,
+                latency.mean_ns,
+                latency.p50_ns,
+                latency.p99_ns,
+                latency.p999_ns,
+                latency.max_ns,
+                share.queue_time.mean_ns,
+                share.service_time.mean_ns,
+            );
+        }
+    }
+    text
+}
