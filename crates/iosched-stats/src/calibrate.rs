@@ -91,6 +91,9 @@ pub enum Method {
     /// This many rounds; the arm with the best mean wins if the t interval of its ratio to the
     /// baseline (or, if it is the baseline, to the second) excludes 1. No correction for several arms.
     PlainT(usize),
+    /// The same, but looked at after every round from the third to this one, and stopped at the first
+    /// interval that pleases.
+    PeekingT(usize),
 }
 
 /// What a method said in the runs of a case.
@@ -198,7 +201,8 @@ pub fn run(case: Case, method: Method, runs: usize, seed: u64) -> Tally {
             Method::Race(rules) => machine.race(rules),
             Method::OneRun => machine.points(1),
             Method::Points(rounds) => machine.points(rounds),
-            Method::PlainT(rounds) => machine.plain_t(rounds),
+            Method::PlainT(rounds) => machine.plain_t(rounds, rounds),
+            Method::PeekingT(rounds) => machine.plain_t(3, rounds),
         };
         machine.count(&outcome, &mut tally);
     }
@@ -387,16 +391,32 @@ impl Machine {
         }
     }
 
-    /// Uncorrected t intervals after a fixed number of rounds.
-    fn plain_t(&mut self, rounds: usize) -> Outcome {
-        let logs: Vec<Vec<f64>> = self
-            .all(rounds)
-            .iter()
-            .map(|round| round.iter().flatten().map(|value| value.ln()).collect())
-            .collect();
-        let mean = |arm: usize| logs.iter().map(|round| round[arm]).sum::<f64>();
-        let mut order: Vec<usize> = (0..self.case.arms).collect();
-        order.sort_by(|&a, &b| mean(b).total_cmp(&mean(a)));
+    /// Uncorrected t intervals, looked at after each round from the first look to the last one.
+    fn plain_t(&mut self, first_look: usize, last_look: usize) -> Outcome {
+        let everybody: Vec<usize> = (0..self.case.arms).collect();
+        let mut logs: Vec<Vec<f64>> = Vec::with_capacity(last_look);
+        loop {
+            let round = self.round(&everybody);
+            logs.push(round.iter().flatten().map(|value| value.ln()).collect());
+            let rounds = logs.len();
+            if rounds < first_look {
+                continue;
+            }
+            let winner = Self::winner_by_plain_t(&logs);
+            if winner.is_some() || rounds >= last_look {
+                return Outcome {
+                    winner,
+                    rounds,
+                    ..Outcome::default()
+                };
+            }
+        }
+    }
+
+    fn winner_by_plain_t(logs: &[Vec<f64>]) -> Option<usize> {
+        let sum = |arm: usize| logs.iter().map(|round| round[arm]).sum::<f64>();
+        let mut order: Vec<usize> = (0..logs[0].len()).collect();
+        order.sort_by(|&a, &b| sum(b).total_cmp(&sum(a)));
         let best = order[0];
         let rival = if best == BASELINE { order[1] } else { BASELINE };
         let leads: Vec<f64> = logs
@@ -404,11 +424,7 @@ impl Machine {
             .map(|round| round[best] - round[rival])
             .collect();
         let named = student_t(&leads, 0.95).is_some_and(|interval| interval.lower > 0.0);
-        Outcome {
-            winner: named.then_some(best),
-            rounds,
-            ..Outcome::default()
-        }
+        named.then_some(best)
     }
 
     fn count(&self, outcome: &Outcome, tally: &mut Tally) {
@@ -503,6 +519,11 @@ mod tests {
         assert!(points.false_winner > 0.6, "{points:?}");
         let plain = run(equal, Method::PlainT(5), 400, 1).rates(equal.truth);
         assert!(plain.false_winner > 0.05, "{plain:?}");
+        let peeking = run(equal, Method::PeekingT(30), 400, 1).rates(equal.truth);
+        assert!(
+            peeking.false_winner > 2.0 * plain.false_winner,
+            "{peeking:?}"
+        );
     }
 
     #[test]

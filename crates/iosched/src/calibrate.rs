@@ -7,6 +7,8 @@
 //!   noise. A winner named here is false.
 //! - *The mix*: four arms of which one is better by 0, 3, 10, 30 %, in normal noise of 2, 5, 10 %. Rounds
 //!   and trials that it takes to find it.
+//! - *Looking on*: arms that are all the same, looked at after every round; by t intervals for as many
+//!   rounds as a tune may take, and by the race for [`LOOKING_ROUNDS`].
 //! - *The fixed design*: all arms in a number of rounds chosen before, paired t intervals corrected over
 //!   arms. Its number is the smallest that is correct as often as the race in every case of the mix.
 
@@ -47,6 +49,8 @@ pub struct Calibration {
     pub nobody: Vec<Row>,
     /// Cases of the mix.
     pub mix: Vec<Row>,
+    /// Looked at after every round.
+    pub looking: Vec<Looking>,
     /// The fixed design that does as well as the race; `None` if no number of rounds up to
     /// [`MOST_FIXED_ROUNDS`] does.
     pub fixed: Option<Fixed>,
@@ -66,6 +70,21 @@ pub struct Row {
     /// Five rounds, t intervals, no correction.
     pub plain_t: Rates,
 }
+
+/// Arms that are all the same, looked at after every round.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Looking {
+    /// How many arms.
+    pub arms: usize,
+    /// The race, over [`LOOKING_ROUNDS`] rounds and never hopeless.
+    pub race: Rates,
+    /// 95 % t intervals over as many rounds as a tune may take, stopped at the first that names
+    /// somebody.
+    pub peeking_t: Rates,
+}
+
+/// How long the race is looked at where nobody may be named.
+pub const LOOKING_ROUNDS: usize = 200;
 
 /// The fixed design that is correct as often as the race in every case of the mix.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -118,6 +137,7 @@ pub fn calibrate(settings: &Settings, progress: Progress<'_>) -> Calibration {
         })
         .collect();
     let mix_rows = rows.split_off(nobody.len());
+    let looking = looking(settings, progress);
     let fixed = fixed_design(settings, &mix_rows, progress);
     Calibration {
         runs: settings.runs.get(),
@@ -125,6 +145,7 @@ pub fn calibrate(settings: &Settings, progress: Progress<'_>) -> Calibration {
         rules: settings.rules,
         nobody: rows,
         mix: mix_rows,
+        looking,
         fixed,
     }
 }
@@ -180,6 +201,38 @@ fn mix() -> Vec<Case> {
         }
     }
     cases
+}
+
+fn looking(settings: &Settings, progress: Progress<'_>) -> Vec<Looking> {
+    let endless = Rules {
+        budget_rounds: LOOKING_ROUNDS,
+        hopeless: 0.0,
+        margin: 1.0, // nobody is called equal, so only a false winner ends it early
+        ..settings.rules
+    };
+    let arms = [2, 4, 8];
+    let jobs: Vec<(Case, Method)> = arms
+        .iter()
+        .flat_map(|&arms| {
+            let case = Case {
+                arms,
+                truth: Truth::AllEqual,
+                noise: Noise::Normal,
+                size: NULL_SIZE,
+            };
+            let peeking = Method::PeekingT(settings.rules.budget_rounds);
+            [(case, Method::Race(endless)), (case, peeking)]
+        })
+        .collect();
+    let rates = run_all(settings, &jobs, progress);
+    arms.iter()
+        .zip(rates.chunks_exact(2))
+        .map(|(&arms, rates)| Looking {
+            arms,
+            race: rates[0],
+            peeking_t: rates[1],
+        })
+        .collect()
 }
 
 /// The smallest number of rounds at which the fixed design is correct as often as the race. More
@@ -261,6 +314,7 @@ impl Calibration {
             self.runs, self.seed
         );
         self.nobody_table(&mut text);
+        self.looking_table(&mut text);
         self.mix_table(&mut text);
         self.fixed_paragraph(&mut text);
         text
@@ -298,6 +352,25 @@ impl Calibration {
                 percent(row.points.false_winner),
                 percent(row.plain_t.false_winner),
                 percent(row.race.wrong_interval),
+            );
+        }
+    }
+
+    fn looking_table(&self, text: &mut String) {
+        let _ = write!(
+            text,
+            "\nFalse winners when one looks after every round and stops at the first; arms all\n\
+             the same, normal noise. t: uncorrected intervals for {} rounds. iosched: for\n\
+             {LOOKING_ROUNDS} rounds, whatever its budget.\n\n{:>4} {:>8} {:>8}\n",
+            self.rules.budget_rounds, "arms", "iosched", "t"
+        );
+        for looking in &self.looking {
+            let _ = writeln!(
+                text,
+                "{:>4} {:>8} {:>8}",
+                looking.arms,
+                percent(looking.race.false_winner),
+                percent(looking.peeking_t.false_winner)
             );
         }
     }
