@@ -127,6 +127,8 @@ enum Gate {
 /// The gates after each number of rounds: `after[rounds][arm]`.
 struct Gates {
     after: Vec<Vec<Gate>>,
+    /// How many requirements stand behind them.
+    requirements: usize,
 }
 
 impl Gates {
@@ -138,18 +140,25 @@ impl Gates {
         self.at(usize::MAX, arm)
     }
 
-    /// An arm must fulfil the requirements of all loads.
+    /// An arm must fulfil the requirements of all loads; they are counted through.
     fn all_of(loads: &[Gates], rounds: usize, arms: usize) -> Gates {
         let join = |rounds: usize, arm: usize| {
-            loads
-                .iter()
-                .map(|gates| gates.at(rounds, arm))
-                .fold(Gate::Open, Gate::and)
+            let mut before = 0;
+            let mut joined = Gate::Open;
+            for gates in loads {
+                joined = joined.and(match gates.at(rounds, arm) {
+                    Gate::Closed(which) => Gate::Closed(before + which),
+                    gate => gate,
+                });
+                before += gates.requirements;
+            }
+            joined
         };
         Gates {
             after: (0..=rounds)
                 .map(|rounds| (0..arms).map(|arm| join(rounds, arm)).collect())
                 .collect(),
+            requirements: loads.iter().map(|gates| gates.requirements).sum(),
         }
     }
 }
@@ -225,7 +234,10 @@ impl Referee<'_> {
                 }
             }
         }
-        Gates { after }
+        Gates {
+            after,
+            requirements: requirements.len(),
+        }
     }
 
     fn contest(&self, merits: &[Vec<Option<f64>>], better: Better, gates: &Gates) -> Contest {

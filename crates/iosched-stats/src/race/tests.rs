@@ -208,6 +208,29 @@ fn an_arm_that_misses_a_requirement_cannot_win() {
 }
 
 #[test]
+fn over_all_loads_requirements_are_counted_through() {
+    let mut first = Load::new(Better::Higher, rounds(&[100.0, 160.0], 6));
+    first.requirements.push(Requirement {
+        bound: Bound::AtMost(1.1),
+        rounds: rounds(&[5.0, 5.0], 6),
+    });
+    let mut second = Load::new(Better::Higher, rounds(&[100.0, 160.0], 6));
+    second.requirements.push(Requirement {
+        bound: Bound::AtLeast(0.9),
+        rounds: rounds(&[5.0, 3.0], 6),
+    });
+    let standing = race(vec![first, second]).judge().unwrap();
+    let missed = |contest: &Contest| match contest.arms[1].place {
+        Place::Disqualified { requirement, .. } => Some(requirement),
+        _ => None,
+    };
+    assert_eq!(missed(&standing.loads[0]), None);
+    assert_eq!(missed(&standing.loads[1]), Some(0));
+    assert_eq!(missed(standing.overall.as_ref().unwrap()), Some(1));
+    assert_eq!(standing.decisive().verdict, Verdict::Winner { arm: 0 });
+}
+
+#[test]
 fn while_a_requirement_is_unsettled_nobody_is_driven_out_by_it_and_the_baseline_runs() {
     let mut race = one_load(&[100.0, 160.0, 200.0], 4);
     race.loads[0].requirements.push(Requirement {
