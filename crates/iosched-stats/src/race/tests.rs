@@ -345,3 +345,107 @@ fn what_cannot_be_judged_is_refused_by_name() {
         );
     }
 }
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Up to a dozen rounds of three arms; some trials void.
+    fn tables() -> impl Strategy<Value = Vec<Vec<Option<f64>>>> {
+        let trial = prop_oneof![
+            9 => (50.0f64..200.0).prop_map(Some),
+            1 => Just(None),
+        ];
+        prop::collection::vec(prop::collection::vec(trial, 3), 1..12)
+    }
+
+    fn judged(rounds: Vec<Vec<Option<f64>>>, better: Better, baseline: usize) -> Contest {
+        let mut race = race(vec![Load::new(better, rounds)]);
+        race.baseline = baseline;
+        race.judge().unwrap().loads.remove(0)
+    }
+
+    fn close(a: Option<Interval>, b: Option<Interval>) -> bool {
+        let same = |x: f64, y: f64| x.to_bits() == y.to_bits(); // 0 and infinity
+        let near = |x: f64, y: f64| same(x, y) || (x / y - 1.0).abs() < 1e-6;
+        match (a, b) {
+            (Some(a), Some(b)) => {
+                near(a.estimate, b.estimate) && near(a.lower, b.lower) && near(a.upper, b.upper)
+            }
+            (a, b) => a == b,
+        }
+    }
+
+    fn in_or_out(contest: &Contest, arm: usize) -> bool {
+        contest.arms[arm].place == Place::Remaining
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_round_shares_and_the_unit_of_the_metric_change_nothing(
+            table in tables(), unit in 0.001f64..1000.0, drift in -0.3f64..0.3,
+        ) {
+            let mut scaled = table.clone();
+            for (round, values) in scaled.iter_mut().enumerate() {
+                let factor = unit * (drift * round as f64).exp();
+                values.iter_mut().flatten().for_each(|value| *value *= factor);
+            }
+            let (before, after) = (
+                judged(table, Better::Higher, 0),
+                judged(scaled, Better::Higher, 0),
+            );
+            for arm in 0..3 {
+                prop_assert!(close(before.arms[arm].to_baseline, after.arms[arm].to_baseline));
+                prop_assert_eq!(in_or_out(&before, arm), in_or_out(&after, arm));
+            }
+        }
+
+        #[test]
+        fn the_arms_numbers_do_not_matter(table in tables()) {
+            let turned: Vec<Vec<Option<f64>>> = table
+                .iter()
+                .map(|round| vec![round[2], round[0], round[1]])
+                .collect();
+            let (before, after) = (
+                judged(table, Better::Higher, 0),
+                judged(turned, Better::Higher, 1),
+            );
+            for arm in 0..3 {
+                let now = (arm + 1) % 3;
+                prop_assert!(close(before.arms[arm].to_baseline, after.arms[now].to_baseline));
+                prop_assert_eq!(in_or_out(&before, arm), in_or_out(&after, now));
+            }
+        }
+
+        #[test]
+        fn the_reciprocal_of_a_metric_gives_the_reciprocal_ratios_and_the_same_places(table in tables()) {
+            let reciprocal: Vec<Vec<Option<f64>>> = table
+                .iter()
+                .map(|round| round.iter().map(|value| value.map(f64::recip)).collect())
+                .collect();
+            let (higher, lower) = (
+                judged(table, Better::Higher, 0),
+                judged(reciprocal, Better::Lower, 0),
+            );
+            for a in 0..3 {
+                prop_assert_eq!(in_or_out(&higher, a), in_or_out(&lower, a));
+                for b in (0..3).filter(|&b| b != a) {
+                    prop_assert!(close(higher.ratio(a, b), lower.ratio(b, a)));
+                }
+            }
+        }
+
+        #[test]
+        fn somebody_remains_and_who_left_was_surely_worse_then(table in tables()) {
+            let contest = judged(table, Better::Higher, 0);
+            prop_assert!(contest.remaining().count() >= 1);
+            for arm in &contest.arms {
+                if let Place::Worse { after, than, ratio } = arm.place {
+                    prop_assert!(ratio.upper < 1.0 && after >= 3);
+                    prop_assert!(than < 3);
+                }
+            }
+        }
+    }
+}
