@@ -310,10 +310,11 @@ impl Fit {
             if let Some((low, high, high_share)) = two_groups(&series)
                 && high - low > WORTH
             {
+                let middle = median(&series);
                 remarks.push(Remark::TwoGroups {
                     arm,
-                    low: low.exp(),
-                    high: high.exp(),
+                    low: (low - middle).exp(),
+                    high: (high - middle).exp(),
                     high_share,
                 });
             }
