@@ -190,7 +190,7 @@ pub enum BadRace {
     #[error("the margin must be a ratio between 1 and 2, not {0}")]
     Margin(f64),
     /// A confidence that promises nothing, or everything.
-    #[error("the confidence must lie between 0.5 and 0.9999, not {0}")]
+    #[error("the confidence must be at least 0.5 and below 1, not {0}")]
     Confidence(f64),
     /// Numbers of rounds that contradict each other.
     #[error(
@@ -479,7 +479,7 @@ impl Rules {
         if !(1.0..=2.0).contains(&self.margin) {
             return Err(BadRace::Margin(self.margin));
         }
-        if !(0.5..=0.9999).contains(&self.confidence) {
+        if !(0.5..1.0).contains(&self.confidence) {
             return Err(BadRace::Confidence(self.confidence));
         }
         let (min, budget) = match self.design {

@@ -304,6 +304,35 @@ fn the_baseline_stays_among_equals_and_otherwise_the_cheapest() {
 }
 
 #[test]
+fn an_extreme_confidence_is_judged_and_only_takes_longer() {
+    let mut race = one_load(&[100.0, 160.0], 12);
+    race.rules.confidence = 1.0 - 1e-8;
+    let ratio = race.judge().unwrap().decisive().ratio(1, 0).unwrap();
+    assert!(ratio.is_bounded() && ratio.contains(1.6), "{ratio:?}");
+    race.rules.confidence = 0.5;
+    let narrower = race.judge().unwrap().decisive().ratio(1, 0).unwrap();
+    assert!(narrower.upper / narrower.lower < ratio.upper / ratio.lower);
+}
+
+/// A disk where two arms are far ahead and not told apart: the baseline is out, and must not be what
+/// is used because nobody won.
+#[test]
+fn an_undecided_race_does_not_choose_a_baseline_that_was_beaten() {
+    let mut race = one_load(&[100.0, 160.0, 160.9], 5);
+    race.rules.budget_rounds = 5;
+    race.rules.margin = 1.001;
+    let standing = race.judge().unwrap();
+    let contest = standing.decisive();
+    assert!(matches!(&contest.verdict, Verdict::Undecided { arms, .. } if arms == &[1, 2]));
+    assert!(matches!(contest.arms[0].place, Place::Worse { .. }));
+    assert_eq!(
+        contest.choice(0, &[Some(1.0), Some(3.0), Some(2.0)]),
+        Some(2)
+    );
+    assert_eq!(contest.choice(0, &[None; 3]), contest.leader);
+}
+
+#[test]
 fn what_cannot_be_judged_is_refused_by_name() {
     let good = one_load(&[100.0, 160.0], 3);
     let bad = |change: &dyn Fn(&mut Race)| {
