@@ -314,6 +314,51 @@ fn a_record_that_was_cut_off_is_resumed_and_ends_the_same() {
 }
 
 #[test]
+fn a_run_whose_rounds_were_spent_goes_on_with_more() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    let disk = LoopDevice::new(64 * MIB);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    // The same arm twice cannot be told apart in two rounds.
+    let output = iosched()
+        .args([
+            "tune",
+            &disk.name,
+            "--arms",
+            "none,none",
+            "--rounds",
+            "2",
+            "--runtime",
+            "200ms",
+        ])
+        .arg("--out")
+        .arg(&out)
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        stdout.contains("It stopped because its rounds are spent"),
+        "{stdout}"
+    );
+    assert!(stdout.contains("keep none (it was active)"), "{stdout}");
+    let resume = |more: &[&str]| {
+        let output = iosched()
+            .args(["tune", "--resume"])
+            .arg(&out)
+            .args(more)
+            .output()
+            .unwrap();
+        output.status.code().unwrap()
+    };
+    assert_eq!(resume(&[]), 12, "nothing is left of its budget");
+    assert_eq!(resume(&["--rounds", "3"]), 0);
+    let text = fs::read_to_string(out.join("record.jsonl")).unwrap();
+    assert_eq!(text.matches("\"type\":\"trial\"").count(), 6);
+}
+
+#[test]
 fn a_trial_whose_scheduler_was_changed_by_another_is_void_and_repeated() {
     if !can_use_loop_devices() || !has_fio() {
         return;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use iosched_stats::histogram::Histogram;
-use iosched_stats::race::{Contest, Standing, Verdict};
+use iosched_stats::race::{Contest, Place, Standing, Verdict};
 use iosched_stats::remarks::{self, Remark};
 use iosched_stats::summary::{self, Summary};
 use iosched_stats::{Interval, sequence};
@@ -135,7 +135,7 @@ impl Analysis {
     /// Works it out.
     pub fn of(record: &Record) -> Analysis {
         let plan = &record.header.plan;
-        let (rounds, Standing { loads, overall, .. }) = schedule::standing_now(plan, record);
+        let (rounds, Standing { loads, overall, .. }) = schedule::standing_to_report(plan, record);
         let loads: Vec<LoadAnalysis> = loads
             .into_iter()
             .enumerate()
@@ -179,12 +179,18 @@ impl Analysis {
 }
 
 /// The arm to use, where the verdict allows to name one: the winner; among equals the baseline,
-/// otherwise the one of least CPU time per I/O. What is undecided has none.
+/// otherwise the one of least CPU time per I/O. What is undecided has none, unless the baseline
+/// itself has lost: then any of those that remain is better than to stay.
 fn choose(contest: &Contest, baseline: usize, costs: &[Option<f64>]) -> Option<usize> {
     match contest.verdict {
         Verdict::Winner { .. } | Verdict::Equal { .. } => contest.choice(baseline, costs),
+        Verdict::Undecided { .. } if has_lost(contest, baseline) => contest.choice(baseline, costs),
         _ => None,
     }
+}
+
+fn has_lost(contest: &Contest, arm: usize) -> bool {
+    matches!(contest.arms[arm].place, Place::Worse { .. })
 }
 
 /// CPU time per I/O of each arm, summed over loads; none where one load has none.
@@ -230,7 +236,8 @@ fn confounds(plan: &Plan, record: &Record) -> Vec<Confound> {
 /// What the choice changes besides the objective, as far as it is sure.
 fn side_effects(plan: &Plan, record: &Record, choice: usize) -> Vec<SideEffect> {
     let watched = [Objective::Throughput, Objective::P99, Objective::Cpu];
-    let questions = (plan.loads.len() * watched.len()) as f64;
+    // Which arm is asked about was chosen by the same data: all of them might have been.
+    let questions = (plan.loads.len() * watched.len() * (plan.arms.len() - 1)) as f64;
     let level = (1.0 - plan.rules.confidence) / questions;
     let margin = plan.rules.margin.ln();
     (0..plan.loads.len())
@@ -360,6 +367,7 @@ fn harness_share(record: &Record) -> f64 {
 mod tests {
     use super::*;
     use crate::fixture::{plan, record, trial};
+    use crate::plan::Rules;
     use crate::schedule::{Next, next};
 
     /// A whole run whose arms are this much faster than the first, with a little noise.
@@ -383,6 +391,35 @@ mod tests {
         assert!(
             ratio.lower < 1.5 && ratio.upper > 1.5 && ratio.lower > 1.4,
             "{ratio:?}"
+        );
+    }
+
+    #[test]
+    fn a_baseline_that_has_lost_is_not_kept_because_the_others_are_not_told_apart() {
+        let plan = Plan {
+            rules: Rules {
+                max_rounds: 4,
+                ..Rules::default()
+            },
+            ..plan(3)
+        };
+        let mut record = record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = [0.0, 0.06, 0.02, 0.05, 0.01][(slot.round as usize + slot.arm * 2) % 5];
+            let factor = [1.0, 2.0, 2.02][slot.arm];
+            record
+                .entries
+                .push(trial(slot, 1e6 * factor * (1.0 + noise)));
+        }
+        let analysis = Analysis::of(&record);
+        assert!(matches!(
+            analysis.decisive().verdict,
+            Verdict::Undecided { .. }
+        ));
+        assert!(
+            matches!(analysis.choice, Some(1 | 2)),
+            "{:?}",
+            analysis.choice
         );
     }
 

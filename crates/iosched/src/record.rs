@@ -81,6 +81,12 @@ pub enum Entry {
     Resumed {
         /// Seconds since 1970.
         at_unix_s: f64,
+        /// Rounds at the most from now on, if they were changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_rounds: Option<u32>,
+        /// Budget of time from now on, if it was changed, s.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        time_budget_s: Option<f64>,
     },
     /// The run came to its end (decided, or out of budget).
     Finished {
@@ -244,8 +250,30 @@ impl Record {
             .map(|(index, line)| {
                 serde_json::from_str(line).map_err(|error| corrupt(index + 1, error.to_string()))
             })
-            .collect::<Result<_, _>>()?;
-        Ok(Record { header, entries })
+            .collect::<Result<Vec<Entry>, _>>()?;
+        let mut record = Record {
+            header,
+            entries: Vec::new(),
+        };
+        for entry in entries {
+            record.push(entry);
+        }
+        Ok(record)
+    }
+
+    /// Takes an entry in. A run that goes on with a larger budget has a plan with that budget.
+    pub(crate) fn push(&mut self, entry: Entry) {
+        if let Entry::Resumed {
+            max_rounds,
+            time_budget_s,
+            ..
+        } = &entry
+        {
+            let rules = &mut self.header.plan.rules;
+            rules.max_rounds = max_rounds.unwrap_or(rules.max_rounds);
+            rules.time_budget_s = time_budget_s.or(rules.time_budget_s);
+        }
+        self.entries.push(entry);
     }
 
     /// The trials that count, in the order they ran.
@@ -279,10 +307,10 @@ impl Record {
 
     /// Why the run ended; `None` if it was interrupted.
     pub fn stop_reason(&self) -> Option<StopReason> {
-        self.entries.iter().rev().find_map(|entry| match entry {
-            Entry::Finished { stop, .. } => Some(*stop),
+        match self.entries.last() {
+            Some(Entry::Finished { stop, .. }) => Some(*stop),
             _ => None,
-        })
+        }
     }
 }
 
@@ -418,7 +446,7 @@ impl Recorder {
     /// Appends an entry, on disk before it returns.
     pub fn append(&mut self, entry: Entry) -> Result<(), RecordError> {
         self.write_line(&entry)?;
-        self.record.entries.push(entry);
+        self.record.push(entry);
         Ok(())
     }
 

@@ -65,6 +65,20 @@ pub fn standing_now(plan: &Plan, record: &Record) -> (u32, Standing) {
     }
 }
 
+/// Where the race stands for a reader of the record: when time ran out, what is not decided is
+/// undecided, with its bound.
+pub fn standing_to_report(plan: &Plan, record: &Record) -> (u32, Standing) {
+    let (rounds, standing) = standing_now(plan, record);
+    if record.stop_reason() != Some(StopReason::TimeSpent) {
+        return (rounds, standing);
+    }
+    let mut race = race(plan, record, rounds);
+    race.rules.budget_rounds = rounds as usize;
+    race.rules.min_rounds = race.rules.min_rounds.min(rounds as usize);
+    let standing = race.judge().expect("the same race with another budget");
+    (rounds, standing)
+}
+
 /// True if the round of this slot has no trial left to run.
 pub fn is_round_complete(plan: &Plan, record: &Record, slot: Slot) -> bool {
     match next(plan, record) {

@@ -17,7 +17,7 @@ use iosched::load::fio;
 use iosched::objective::Objective;
 use iosched::plan::{DEFAULT_MAX_ROUNDS, Plan, Requirement, Rules, Steady, Target, Wanted};
 use iosched::process::Stop;
-use iosched::record::{self, Entry, Header, Recorder};
+use iosched::record::{self, Entry, Header, Recorder, StopReason};
 use iosched::report;
 use iosched::run::{self, RunOptions};
 use iosched::set::{self, Change};
@@ -84,9 +84,9 @@ pub(crate) struct TuneArgs {
     #[arg(long, default_value_t = 0.95)]
     confidence: f64,
 
-    /// Rounds at the most
-    #[arg(long, default_value_t = DEFAULT_MAX_ROUNDS)]
-    rounds: u32,
+    /// Rounds at the most [default: 30]
+    #[arg(long)]
+    rounds: Option<u32>,
 
     /// Exactly so many rounds of all arms, with classical t intervals, instead of stopping when known
     #[arg(long, value_name = "N", conflicts_with = "rounds")]
@@ -133,7 +133,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Go on with an interrupted run
+    /// Go on with an interrupted run, or with one whose budget was spent (give a larger one)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "loads", "arms", "out", "seed"])]
     resume: Option<PathBuf>,
 
@@ -318,7 +318,13 @@ fn start(
 fn resume(args: &TuneArgs, directory: &Path, host: &Host, stop: &Stop, output: &Output) -> Outcome {
     let mut recorder = Recorder::resume(directory).map_err(boxed)?;
     let header = &recorder.record().header;
-    if let Some(why) = recorder.record().stop_reason() {
+    let has_more = args.rounds.is_some() || args.budget.is_some();
+    let may_go_on = |stop| has_more && stop != StopReason::Decided;
+    if let Some(why) = recorder
+        .record()
+        .stop_reason()
+        .filter(|&stop| !may_go_on(stop))
+    {
         let directory = directory.to_owned();
         return Err(boxed(TuneError::Complete {
             directory,
@@ -348,6 +354,8 @@ fn resume(args: &TuneArgs, directory: &Path, host: &Host, stop: &Stop, output: &
             recorder
                 .append(Entry::Resumed {
                     at_unix_s: run::unix_time(),
+                    max_rounds: args.rounds,
+                    time_budget_s: args.budget.map(|span| span.0.as_secs_f64()),
                 })
                 .map_err(boxed)
         })
@@ -466,7 +474,7 @@ fn wanted(args: &TuneArgs, disk: Option<&EmulatedDisk>, host: &Host) -> Wanted {
             margin: args.margin.0,
             confidence: args.confidence,
             fixed_rounds: args.fixed_rounds,
-            max_rounds: args.rounds,
+            max_rounds: args.rounds.unwrap_or(DEFAULT_MAX_ROUNDS),
             time_budget_s: args
                 .budget
                 .map(|span| span.0)

@@ -39,12 +39,13 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
             &verdict(analysis, &load.contest, &in_load(load), plan),
             width,
         );
-    }
-    for load in &analysis.loads {
         text += &fold(&robust(analysis, load), width);
         for remark in &load.remarks {
             text += &fold(&remark_sentence(analysis, load, remark), width);
         }
+    }
+    if analysis.overall.is_some() {
+        text += "\n";
     }
     if let Some(overall) = &analysis.overall {
         text += &fold(&verdict(analysis, overall, "over all loads", plan), width);
@@ -67,6 +68,13 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
     }
     if plan.emulated.is_some() {
         text += "CPU time includes that of the emulated disk's server.\n";
+    }
+    if let Some(stop) = analysis.stop.filter(|&stop| stop != StopReason::Decided) {
+        let line = format!(
+            "It stopped because {}; it goes on with --resume and a larger --budget or --rounds.",
+            stop_reason(stop)
+        );
+        text += &fold(&line, width);
     }
     if analysis.stop.is_none() {
         text += "The run was interrupted: this is what is known so far.\n";
@@ -443,7 +451,7 @@ fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) -> 
             ..
         } => {
             let bound = if *within < 2.0 {
-                format!("the difference is at most {}", percent(within - 1.0))
+                format!("the difference is at most {}", percent_up(within - 1.0))
             } else {
                 "it may still be more than twofold".into()
             };
@@ -508,12 +516,15 @@ fn choice(analysis: &Analysis, plan: &Plan) -> String {
         Some(choice) => {
             let why = match analysis.decisive().verdict {
                 Verdict::Equal { .. } => ": of the equals, it takes the least CPU time per I/O",
+                Verdict::Undecided { .. } => {
+                    ": it is not told apart from the others that remain, but the baseline has lost"
+                }
                 _ => "",
             };
             format!("Answer: use {}{why}.\n", analysis.arms[choice])
         }
         None => format!(
-            "Answer: none is proven better; {}{active} stays.\n",
+            "Answer: no arm is proven better; keep {}{active}.\n",
             analysis.arms[baseline]
         ),
     };
@@ -671,6 +682,11 @@ pub fn percent(share: f64) -> String {
     format!("{rounded} %")
 }
 
+/// A bound, rounded away from what it bounds: `4.1 %` for 0.0401.
+fn percent_up(share: f64) -> String {
+    percent((share * 1000.0).ceil() / 1000.0)
+}
+
 /// A ratio with three significant digits: `1.62`, `0.954`, `12.3`.
 pub fn number(value: f64) -> String {
     match value.abs() {
@@ -758,6 +774,7 @@ mod tests {
         assert_eq!(number(123.4), "123");
         assert_eq!(percent(0.95), "95 %");
         assert_eq!(percent(0.041), "4.1 %");
+        assert_eq!(percent_up(0.0401), "4.1 %");
         assert_eq!(span(Duration::from_secs(200)), "3 min 20 s");
         assert_eq!(span(Duration::from_millis(1500)), "1.5 s");
     }
