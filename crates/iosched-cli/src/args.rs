@@ -1,8 +1,5 @@
-//! What can be asked on the command line. Each command's own arguments stand in its file below
-//! `commands/`; here are the commands themselves and the types that several of them read.
-
-use std::str::FromStr;
-use std::time::Duration;
+//! What can be asked on the command line: the commands. Each one's own arguments stand in its file
+//! below `commands/`, the types of their values in [`crate::values`].
 
 use clap::{Parser, Subcommand};
 
@@ -69,89 +66,6 @@ Exit codes:
   7  the kernel did not take it       15  the device does not support the switch
                                      130  interrupted (everything was put back)";
 
-/// A length of time: `90`, `90s`, `10m`, `1.5h`, `500ms`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Span(pub(crate) Duration);
-
-impl FromStr for Span {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Span, String> {
-        let (number, unit) = split_unit(text);
-        let seconds_each = match unit {
-            "" | "s" => 1.0,
-            "ms" => 1e-3,
-            "m" | "min" => 60.0,
-            "h" => 3600.0,
-            "d" => 86400.0,
-            _ => return Err(format!("{unit:?} is no unit of time: use ms, s, m, h or d")),
-        };
-        let seconds = number
-            .parse::<f64>()
-            .map_err(|_| "a time looks like 90s, 10m or 2h".to_owned())?
-            * seconds_each;
-        if !(seconds > 0.0 && seconds < 1e9) {
-            return Err("a time must be above 0 and below 30 years".into());
-        }
-        Ok(Span(Duration::from_secs_f64(seconds)))
-    }
-}
-
-/// A number of bytes: `512M`, `32G`, `4T`, `1048576`; powers of 1024.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Size(pub(crate) u64);
-
-impl FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Size, String> {
-        let (number, unit) = split_unit(text);
-        let shift = match unit
-            .to_ascii_uppercase()
-            .trim_end_matches("IB")
-            .trim_end_matches('B')
-        {
-            "" => 0,
-            "K" => 10,
-            "M" => 20,
-            "G" => 30,
-            "T" => 40,
-            _ => return Err(format!("{unit:?} is no unit of size: use K, M, G or T")),
-        };
-        let number: u64 = number
-            .parse()
-            .map_err(|_| "a size looks like 512M or 32G".to_owned())?;
-        number
-            .checked_mul(1 << shift)
-            .filter(|&bytes| bytes > 0)
-            .map(Size)
-            .ok_or_else(|| "a size must be above 0 and fit in 64 bits".into())
-    }
-}
-
-/// A percentage or ratio of differences: `2%`, `2`, or `1.02`, as the ratio 1.02.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Margin(pub(crate) f64);
-
-impl FromStr for Margin {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Margin, String> {
-        let number = text.strip_suffix('%').unwrap_or(text).trim();
-        let percent: f64 = number
-            .parse()
-            .map_err(|_| "a margin looks like 2%".to_owned())?;
-        Ok(Margin(1.0 + percent / 100.0))
-    }
-}
-
-fn split_unit(text: &str) -> (&str, &str) {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    (&text[..end], text[end..].trim())
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -161,19 +75,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn times_sizes_and_margins_are_read() {
-        assert_eq!("10m".parse(), Ok(Span(Duration::from_secs(600))));
-        assert_eq!("500ms".parse(), Ok(Span(Duration::from_millis(500))));
-        assert_eq!("90".parse(), Ok(Span(Duration::from_secs(90))));
-        assert!("ten".parse::<Span>().is_err() && "0".parse::<Span>().is_err());
-        assert!("-1s".parse::<Span>().is_err() && "nan".parse::<Span>().is_err());
-        assert_eq!("32G".parse(), Ok(Size(32 << 30)));
-        assert_eq!("1MiB".parse(), Ok(Size(1 << 20)));
-        assert!("0".parse::<Size>().is_err() && "99999999T".parse::<Size>().is_err());
-        assert_eq!("2%".parse(), Ok(Margin(1.02)));
-        assert_eq!("0.5".parse(), Ok(Margin(1.005)));
     }
 }

@@ -1,11 +1,10 @@
 //! `iosched completions`: a script that completes commands and options in a shell.
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use iosched::failure::exit;
 
 use super::Outcome;
-use crate::args::Cli;
 use crate::output::Output;
 
 /// Arguments of `iosched completions`.
@@ -20,10 +19,10 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Runs `iosched completions`.
-pub(crate) fn run(args: &CompletionsArgs, output: &Output) -> Outcome {
+/// Runs `iosched completions` for this command line.
+pub(crate) fn run(args: &CompletionsArgs, mut command: Command, output: &Output) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "iosched", &mut script);
+    clap_complete::generate(args.shell, &mut command, "iosched", &mut script);
     output.text(&String::from_utf8_lossy(&script));
     Ok(exit::OK)
 }

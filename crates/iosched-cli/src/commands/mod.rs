@@ -11,6 +11,7 @@ pub(crate) mod set;
 pub(crate) mod simulate;
 pub(crate) mod tune;
 
+use clap::CommandFactory;
 use iosched::failure::Failure;
 use iosched::process::Stop;
 
@@ -32,7 +33,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Outcome {
         Command::Simulate(args) => simulate::run(&args, output),
         Command::Conform(args) => conform::run(&args, output),
         Command::Restore(args) => restore::run(&args, output),
-        Command::Completions(args) => completions::run(&args, output),
+        Command::Completions(args) => completions::run(&args, Cli::command(), output),
         Command::RevertAfter(args) => set::revert_after(&args),
     }
 }

@@ -15,8 +15,8 @@ use iosched::switch::Arm;
 use serde::Serialize;
 
 use super::{Outcome, boxed};
-use crate::args::Span;
 use crate::output::Output;
+use crate::values::Span;
 
 /// Arguments of `iosched set`.
 #[derive(Debug, Args)]

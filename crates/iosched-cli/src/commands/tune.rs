@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use iosched::analysis::Analysis;
-use iosched::emulate::spec::Spec;
+use iosched::emulate::spec::{Spec, parse_size};
 use iosched::emulate::{self, Condition, EmulatedDisk};
 use iosched::event::Observer;
 use iosched::facts::MachineFacts;
@@ -21,11 +21,13 @@ use iosched::record::{self, Entry, Header, Recorder, StopReason};
 use iosched::report;
 use iosched::run::{self, RunOptions};
 use iosched::set::{self, Change};
+use iosched_sim::units::Bytes;
 
 use super::{Outcome, boxed, stop_on_signals};
-use crate::args::{Margin, Size, Span};
+
 use crate::output::Output;
 use crate::progress::{JsonLines, Progress};
+use crate::values::{Margin, Span};
 
 /// The disk that is made where no target is named.
 const DEFAULT_MODEL: &str = "hdd-7200";
@@ -113,8 +115,8 @@ pub(crate) struct TuneArgs {
     seed: Option<u64>,
 
     /// Size of each worker's test file, where the target is a directory
-    #[arg(long, value_name = "SIZE", default_value = "1G")]
-    file_size: Size,
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    file_size: Bytes,
 
     /// Run a load before it is measured until it is steady (SNIA: five runs within 20 %, slope
     /// within 10 %): auto is for loads that write
@@ -483,7 +485,7 @@ fn wanted(args: &TuneArgs, disk: Option<&EmulatedDisk>, host: &Host) -> Wanted {
             requirements: args.requirements.clone(),
         },
         seed: args.seed.unwrap_or_else(run::random_seed),
-        file_size: args.file_size.0,
+        file_size: args.file_size.as_u64(),
         steady: args.steady,
         precondition: args.precondition,
         destroy_data: args

@@ -14,8 +14,9 @@ use rustix::fs::OFlags;
 use serde::Serialize;
 
 use super::error::EmulateError;
-use super::filesystem::{self, SERVED_FILE};
+use super::filesystem::SERVED_FILE;
 use super::ledger::{self, Served};
+use super::log::monotonic;
 use super::place::Place;
 use crate::host::Host;
 
@@ -193,10 +194,10 @@ impl DirectReader {
 
     pub(super) fn timed_read(&self, position: Sector) -> io::Result<TimedRead> {
         let mut buffer = self.buffer.borrow_mut();
-        let begin = filesystem::monotonic();
+        let begin = monotonic();
         self.file
             .read_exact_at(&mut buffer.0, position.as_u64() * SECTOR_BYTES)?;
-        let taken = filesystem::monotonic().saturating_sub(begin);
+        let taken = monotonic().saturating_sub(begin);
         Ok(TimedRead { position, taken })
     }
 }

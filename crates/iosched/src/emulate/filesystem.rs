@@ -10,9 +10,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fmt::Arguments;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,13 +28,14 @@ use iosched_sim::disk::{DiskModel, DiskOp};
 use iosched_sim::units::{Bytes, Nanos, SECTOR_BYTES, Sector, Sectors, Time};
 use rustix::mount::{MountFlags, mount};
 use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
-    timerfd_create, timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
 };
 
 use super::backing::Backing;
 use super::engine::{Engine, Finished, Job};
 use super::ledger::{self, Ledger, Served};
+use super::log::{log, monotonic};
 
 /// Name of the disk's data file in the mount.
 pub(super) const DISK_FILE: &str = "disk";
@@ -315,25 +315,12 @@ impl Default for EarlyRising {
     }
 }
 
-/// The machine's monotonic clock.
-pub(super) fn monotonic() -> Nanos {
-    let now = clock_gettime(ClockId::Monotonic);
-    #[expect(clippy::cast_sign_loss, reason = "this clock starts at zero")]
-    Nanos::new(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
-}
-
 #[expect(clippy::cast_possible_wrap, reason = "292 years fit")]
 fn timespec(at: Nanos) -> Timespec {
     Timespec {
         tv_sec: (at.as_nanos() / 1_000_000_000) as i64,
         tv_nsec: (at.as_nanos() % 1_000_000_000) as i64,
     }
-}
-
-/// A line in the server's log (its standard error).
-pub(super) fn log(line: Arguments<'_>) {
-    let seconds = monotonic().as_secs_f64();
-    let _ = writeln!(io::stderr(), "[{seconds:12.3}] {line}");
 }
 
 /// The file system around a [`Disk`].
@@ -380,12 +367,12 @@ pub(super) fn serve(
     let session = Session::from_fd(filesystem, device, SessionACL::Owner, config)?;
     let threads = std::thread::Builder::new();
     threads.name("fuse".to_owned()).spawn(move || {
-        super::server::prefer_this_thread();
+        super::priority::prefer_this_thread();
         ended(session.run());
     })?;
     let threads = std::thread::Builder::new();
     threads.name("clock".to_owned()).spawn(move || {
-        super::server::run_clock_in_real_time();
+        super::priority::run_clock_in_real_time();
         if let Err(error) = disk.keep_time() {
             panic!("the disk's clock stopped: {error}");
         }

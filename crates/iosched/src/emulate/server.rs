@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 use super::backing::{self, Backing};
 use super::check::{self, DirectReader};
 use super::error::EmulateError;
-use super::filesystem::{self, DISK_FILE, Disk, log};
+use super::filesystem::{self, DISK_FILE, Disk};
+use super::log::{log, monotonic};
 use super::loop_device::LoopDevice;
 use super::place::{self, Place, State};
 use super::spec::Spec;
@@ -277,7 +278,7 @@ fn measure_path(
     const LONG_ENOUGH: Nanos = Nanos::from_millis(300);
     let reader = DirectReader::open(&host.dev(device)).map_err(step(&format!("open {device}")))?;
     let blocks = disk.size().as_u64() / check::READ_SIZE.as_u64();
-    let begin = filesystem::monotonic();
+    let begin = monotonic();
     let mut reads = Vec::new();
     for position in check::random_blocks(blocks, spec.seed).take(MOST_READS) {
         reads.push(
@@ -285,7 +286,7 @@ fn measure_path(
                 .timed_read(position)
                 .map_err(step(&format!("read {device}")))?,
         );
-        let taken = filesystem::monotonic().saturating_sub(begin);
+        let taken = monotonic().saturating_sub(begin);
         if reads.len() >= FEWEST_READS && taken > LONG_ENOUGH {
             break;
         }
@@ -334,28 +335,6 @@ fn protect_from_memory_pressure() {
     }
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "-1000") {
         log(format_args!("cannot keep the OOM killer away: {error}"));
-    }
-}
-
-/// The clock's thread goes before everything else: what it does is short, and late is wrong.
-pub(super) fn run_clock_in_real_time() {
-    let priority = libc::sched_param { sched_priority: 1 };
-    // SAFETY: 0 is the calling thread; the pointer is to a structure that lives through the call.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
-    if result != 0 {
-        let error = io::Error::last_os_error();
-        log(format_args!(
-            "the clock gets no real-time priority: {error}"
-        ));
-        prefer_this_thread();
-    }
-}
-
-/// Goes before other threads, as do the threads that this one makes.
-pub(super) fn prefer_this_thread() {
-    // None is the calling thread on Linux.
-    if let Err(error) = rustix::process::setpriority_process(None, -20) {
-        log(format_args!("no higher priority: {error}"));
     }
 }
 

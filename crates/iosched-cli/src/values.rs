@@ -1,0 +1,72 @@
+//! What options take as values: times and margins. (Sizes are read by
+//! [`iosched::emulate::spec::parse_size`].)
+
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A length of time: `90`, `90s`, `10m`, `1.5h`, `500ms`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Span, String> {
+        let (number, unit) = split_unit(text);
+        let seconds_each = match unit {
+            "" | "s" => 1.0,
+            "ms" => 1e-3,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            "d" => 86400.0,
+            _ => return Err(format!("{unit:?} is no unit of time: use ms, s, m, h or d")),
+        };
+        let seconds = number
+            .parse::<f64>()
+            .map_err(|_| "a time looks like 90s, 10m or 2h".to_owned())?
+            * seconds_each;
+        if !(seconds > 0.0 && seconds < 1e9) {
+            return Err("a time must be above 0 and below 30 years".into());
+        }
+        Ok(Span(Duration::from_secs_f64(seconds)))
+    }
+}
+
+/// A percentage or ratio of differences: `2%`, `2`, or `1.02`, as the ratio 1.02.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Margin(pub(crate) f64);
+
+impl FromStr for Margin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Margin, String> {
+        let number = text.strip_suffix('%').unwrap_or(text).trim();
+        let percent: f64 = number
+            .parse()
+            .map_err(|_| "a margin looks like 2%".to_owned())?;
+        Ok(Margin(1.0 + percent / 100.0))
+    }
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    (&text[..end], text[end..].trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_margins_are_read() {
+        assert_eq!("10m".parse(), Ok(Span(Duration::from_secs(600))));
+        assert_eq!("500ms".parse(), Ok(Span(Duration::from_millis(500))));
+        assert_eq!("90".parse(), Ok(Span(Duration::from_secs(90))));
+        assert!("ten".parse::<Span>().is_err() && "0".parse::<Span>().is_err());
+        assert!("-1s".parse::<Span>().is_err() && "nan".parse::<Span>().is_err());
+        assert_eq!("2%".parse(), Ok(Margin(1.02)));
+        assert_eq!("0.5".parse(), Ok(Margin(1.005)));
+    }
+}
