@@ -687,14 +687,15 @@ fn percent_up(share: f64) -> String {
     percent((share * 1000.0).ceil() / 1000.0)
 }
 
-/// A ratio with three significant digits: `1.62`, `0.954`, `12.3`.
+/// A ratio with three significant digits: `1.62`, `0.954`, `12.3`; near 1 with one more.
 pub fn number(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => "∞".into(),
         a if a >= 1000.0 => ">1000".into(),
         a if a >= 100.0 => format!("{value:.0}"),
         a if a >= 10.0 => format!("{value:.1}"),
-        a if a >= 1.0 => format!("{value:.2}"),
+        a if a >= 1.1 => format!("{value:.2}"),
+        // Near 1 the third decimal says whether the interval excludes it.
         a if a < 0.001 => "<0.001".into(),
         _ => format!("{value:.3}"),
     }
@@ -766,6 +767,8 @@ fn enumerate_plain(names: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::{self, Next};
+    use crate::{fixture, record::Entry};
 
     #[test]
     fn numbers_have_three_digits_that_mean_something() {
@@ -784,6 +787,50 @@ mod tests {
         let folded = fold("one two three four five", 10);
         assert_eq!(folded, "one two\n  three\n  four\n  five\n");
         assert_eq!(fold("short", 80), "short\n");
+    }
+
+    /// A whole run on numbers made of nothing: these arms' factors, a little noise.
+    fn whole_report(factors: &[f64], max_rounds: u32) -> String {
+        let mut plan = fixture::plan(factors.len());
+        plan.rules.max_rounds = max_rounds;
+        let mut record = fixture::record(&plan);
+        loop {
+            match schedule::next(&plan, &record) {
+                Next::Trial(slot) => {
+                    let noise = ((slot.round as usize * 7 + slot.arm * 3) % 5) as f64 * 0.004;
+                    let throughput = 4.096e6 * factors[slot.arm] * (1.0 + noise);
+                    record.entries.push(fixture::trial(slot, throughput));
+                }
+                Next::Done(stop) => {
+                    record.entries.push(Entry::Finished {
+                        at_unix_s: 0.0,
+                        stop,
+                    });
+                    break;
+                }
+            }
+        }
+        super::record(&record, &Analysis::of(&record), 80)
+    }
+
+    #[test]
+    fn a_winner_is_told_with_its_ratio_and_interval() {
+        insta::assert_snapshot!(whole_report(&[1.0, 1.5, 0.98], 30));
+    }
+
+    #[test]
+    fn equals_are_told_as_no_difference_and_the_active_one_is_kept() {
+        insta::assert_snapshot!(whole_report(&[1.0, 1.001], 30));
+    }
+
+    #[test]
+    fn the_active_one_is_left_for_equals_that_are_surely_better() {
+        insta::assert_snapshot!(whole_report(&[1.0, 1.018, 1.021], 30));
+    }
+
+    #[test]
+    fn what_is_not_told_apart_is_told_with_its_bound() {
+        insta::assert_snapshot!(whole_report(&[1.0, 1.018, 1.021], 4));
     }
 
     #[test]
