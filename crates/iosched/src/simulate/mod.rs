@@ -1,7 +1,7 @@
 //! What simulation needs of this machine: files read, several runs side by side. The simulation
 //! itself is in `iosched-sim`, which knows neither.
 //!
-//! - [`file`]: text files line by line, compressed or not
+//! - [`mod@file`]: text files line by line, compressed or not
 //! - [`settings`]: a scheduler with its tunables, from the command line and from a recording's file
 //! - [`run`]: loads over disk models, several schedulers side by side
 //! - [`conform`]: recordings of a kernel's scheduler, followed by ours

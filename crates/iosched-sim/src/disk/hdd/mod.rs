@@ -9,7 +9,7 @@
 //! has the arm for itself until what was acknowledged before it is on the medium.
 //!
 //! The angle of the platter is a function of time alone, positions are computed from the layout
-//! ([`geometry`]), moves from the seek curve ([`seek`]).
+//! (`geometry`), moves from the seek curve (`seek`).
 //!
 //! Left out: retries, reallocated sectors, thermal recalibration, servo misses; reading a track from
 //! the middle of the request (zero-latency access); commands that partly lie in the buffer count as
