@@ -140,7 +140,7 @@ fn job() -> impl Strategy<Value = Job> {
                     rate_iops,
                     priority: IoPriority { class, level: 4 },
                     delay: Nanos::from_millis(delay),
-                    amount: Some(Bytes::new(60 * 512 * read.max(write))),
+                    amount: Some(Bytes::new(60 * 512 * read.min(write))),
                     runtime: None,
                     group: 0,
                     listed: None,

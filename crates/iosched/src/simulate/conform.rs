@@ -167,3 +167,78 @@ fn follow_once(path: &Path, settings: &Checked) -> Result<Conformance, ConformEr
     }
     Ok(Conformance::new(path, settings, &report))
 }
+
+#[cfg(test)]
+mod tests {
+    use iosched_sim::disk::{self, ModelOptions};
+    use iosched_sim::request::ProcessId;
+    use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
+    use iosched_sim::simulate::{Happening, HostTimes, Observer, Setup, run};
+    use iosched_sim::trace::kernel::write_line;
+    use iosched_sim::units::Time;
+    use iosched_sim::workload::fio_job;
+
+    use super::super::settings::Wanted;
+    use super::*;
+
+    struct Recorder(String);
+
+    impl Observer for Recorder {
+        fn happened(&mut self, happening: &Happening) {
+            write_line(&mut self.0, Time::ZERO, happening).unwrap();
+        }
+
+        fn exited(&mut self, _time: Time, _process: ProcessId, _name: &str) {}
+    }
+
+    #[test]
+    fn where_ticks_began_in_a_recording_is_found() {
+        // Requests expire soon and often, in a kernel whose ticks begin 370 µs after ours.
+        let scheduler = "deadline:read_expire=90,write_expire=260,fifo_batch=4";
+        let phase = Nanos::from_micros(630);
+        let kernel = Kernel {
+            tick_phase: phase,
+            ..Kernel::default()
+        };
+        let disk = disk::build("formula", &ModelOptions::default()).unwrap();
+        let load = "[r]\nrw=randread\niodepth=8\n[w]\nrw=randwrite\niodepth=16\n";
+        let settings = Checked::new(&Wanted {
+            scheduler: scheduler.to_owned(),
+            ..Wanted::default()
+        });
+        let settings = settings.unwrap();
+        let spec = SchedulerSpec::parse(scheduler).unwrap();
+        let setup = Setup {
+            scheduler: build(&spec, &kernel, &Vec::new()).unwrap(),
+            jobs: fio_job::parse(load, disk.capacity()).unwrap(),
+            disk,
+            queue_depth: 1,
+            nr_requests: 128,
+            limits: settings.limits,
+            host: HostTimes::default(),
+            seed: 3,
+            until: Nanos::from_secs(60),
+        };
+        let mut recorder = Recorder(String::new());
+        run(setup, &mut recorder);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("recording");
+        std::fs::write(&path, recorder.0).unwrap();
+        let at_our_ticks = follow_once(&path, &settings).unwrap();
+        assert!(
+            at_our_ticks.agreed < at_our_ticks.decisions,
+            "the phase must matter"
+        );
+        let found = follow(&path, &settings).unwrap();
+        assert_eq!(
+            found.agreed, found.decisions,
+            "at {} µs",
+            found.tick_phase_us
+        );
+        assert!(
+            (found.tick_phase_us - 630.0).abs() < 100.0,
+            "{} µs",
+            found.tick_phase_us
+        );
+    }
+}
