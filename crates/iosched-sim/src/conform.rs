@@ -396,12 +396,8 @@ impl Follower {
     /// True if the queue is run now.
     fn inserted(&mut self, now: Time, event: &Event, op: Op) -> bool {
         let from_plug = self.plugged.contains(&event.process);
-        let held = self.allocated.entry(event.process).or_default();
-        let place = held
-            .iter()
-            .position(|&id| self.requests[id].start == event.start);
-        let id = if let Some(place) = place {
-            held.remove(place)
+        let id = if let Some(id) = self.take_allocated(event, op) {
+            id
         } else {
             // Its allocation was not seen.
             self.report.unexplained += 1;
@@ -426,6 +422,23 @@ impl Follower {
             &mut absorbed,
         );
         at_once || !from_plug
+    }
+
+    /// The request that was allocated for what is now inserted, by the same process or (a flush by
+    /// another) by any.
+    fn take_allocated(&mut self, event: &Event, op: Op) -> Option<RequestId> {
+        let requests = &self.requests;
+        let is_it = |id: &RequestId| requests[*id].start == event.start && requests[*id].op == op;
+        let holds = |held: &Vec<RequestId>| held.iter().any(is_it);
+        let own = self.allocated.get(&event.process).is_some_and(holds);
+        let process = if own {
+            event.process
+        } else {
+            *self.allocated.iter().find(|(_, held)| holds(held))?.0
+        };
+        let held = self.allocated.get_mut(&process)?;
+        let place = held.iter().position(is_it)?;
+        Some(held.remove(place))
     }
 
     fn issued(&mut self, now: Time, event: &Event, op: Op) {
@@ -502,10 +515,10 @@ impl Follower {
         if op.is_none() {
             return;
         }
-        let at = self
-            .issued
-            .iter()
-            .position(|&id| self.requests[id].start == event.start);
+        let at = self.issued.iter().position(|&id| {
+            let request = &self.requests[id];
+            request.start == event.start && Some(request.op) == op
+        });
         let Some(at) = at else {
             self.report.unexplained += 1;
             return;

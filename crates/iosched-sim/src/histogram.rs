@@ -6,23 +6,13 @@ use crate::units::Nanos;
 const STEPS: u64 = 64;
 
 /// Lengths of time, counted.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Histogram {
+    /// By step, as far as the longest needs: memory stays within 30 KiB.
     counts: Vec<u64>,
     total: u64,
     sum: u128,
     max: u64,
-}
-
-impl Default for Histogram {
-    fn default() -> Histogram {
-        Histogram {
-            counts: vec![0; 64 * 60],
-            total: 0,
-            sum: 0,
-            max: 0,
-        }
-    }
 }
 
 /// The step that a value falls in.
@@ -50,7 +40,11 @@ impl Histogram {
     /// Counts one.
     pub fn add(&mut self, value: Nanos) {
         let value = value.as_nanos();
-        self.counts[step(value)] += 1;
+        let step = step(value);
+        if step >= self.counts.len() {
+            self.counts.resize(step + 1, 0);
+        }
+        self.counts[step] += 1;
         self.total += 1;
         self.sum += u128::from(value);
         self.max = self.max.max(value);
@@ -58,6 +52,9 @@ impl Histogram {
 
     /// Counts all of another one too.
     pub fn merge(&mut self, other: &Histogram) {
+        if self.counts.len() < other.counts.len() {
+            self.counts.resize(other.counts.len(), 0);
+        }
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
         }

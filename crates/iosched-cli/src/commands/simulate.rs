@@ -44,7 +44,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "NAME=VALUE,…")]
     initial: Option<String>,
 
-    /// Commands that the driver gives the disk at a time (default: as many as the disk takes)
+    /// Commands that the disk takes at a time (default: as its model)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65536))]
     queue_depth: Option<u64>,
 

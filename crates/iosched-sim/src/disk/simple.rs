@@ -41,10 +41,12 @@ pub const HDD1: ServiceTime = ServiceTime::Formula {
 /// The disk `fix1` of the recordings.
 pub const FIX1: ServiceTime = ServiceTime::Fixed(Nanos::from_millis(1));
 
-/// `queue_depth` servers with one rule; each takes the next command at the door.
+/// Servers with one rule; each takes the next command at the door. With [`ServiceTime::Formula`] there
+/// is one, because there is one place where the last command ended; else as many as the depth.
 #[derive(Debug)]
 pub struct SimpleDisk {
     capacity: Sectors,
+    queue_depth: usize,
     rule: ServiceTime,
     door: Door,
     tray: Tray,
@@ -55,14 +57,19 @@ pub struct SimpleDisk {
 }
 
 impl SimpleDisk {
-    /// A disk of this size where up to `queue_depth` commands are served at a time.
+    /// A disk of this size that takes up to `queue_depth` commands at a time.
     pub fn new(capacity: Sectors, rule: ServiceTime, queue_depth: usize) -> SimpleDisk {
+        let servers = match rule {
+            ServiceTime::Formula { .. } => 1,
+            ServiceTime::Zero | ServiceTime::Fixed(_) => queue_depth,
+        };
         SimpleDisk {
             capacity,
+            queue_depth,
             rule,
-            door: Door::new(queue_depth),
+            door: Door::new(servers),
             tray: Tray::default(),
-            in_service: Vec::with_capacity(queue_depth.min(1024)),
+            in_service: Vec::with_capacity(servers.min(1024)),
             last_end: Sector::ZERO,
             now: Time::ZERO,
         }
@@ -133,7 +140,7 @@ impl DiskModel for SimpleDisk {
     }
 
     fn queue_depth(&self) -> usize {
-        self.door.depth()
+        self.queue_depth
     }
 
     fn submit(&mut self, now: Time, command: Command) {

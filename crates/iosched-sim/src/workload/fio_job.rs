@@ -79,7 +79,7 @@ pub enum JobError {
 }
 
 /// Most processes in a load.
-const MAX_PROCESSES: u64 = 65_536;
+const MAX_PROCESSES: u64 = 10_000;
 
 /// A size in the file: bytes, or a share of the disk.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -112,7 +112,7 @@ pub struct Wanted {
     pub load: Load,
     /// State that the schedulers begin with: `name=value,…`.
     pub initial: Option<String>,
-    /// Commands that the driver gives the disk at a time; else as many as the disk takes.
+    /// Commands that the disk takes at a time, if not as many as its model.
     pub queue_depth: Option<usize>,
     /// Requests of each kind that may exist.
     pub nr_requests: usize,
@@ -368,6 +368,8 @@ pub struct Plan {
 impl Plan {
     /// Checks everything that is wanted.
     pub fn new(wanted: Wanted) -> Result<Plan, SimulateError> {
+        let mut wanted = wanted;
+        wanted.options.queue_depth = wanted.queue_depth.or(wanted.options.queue_depth);
         let model = disk::build(&wanted.disk, &wanted.options)?;
         let info = disk::models().iter().find(|info| info.name == wanted.disk);
         let rotational = info.is_none_or(|info| info.rotational);
@@ -393,7 +395,7 @@ impl Plan {
             jobs,
             kernel,
             capacity: model.capacity().to_bytes(),
-            queue_depth: wanted.queue_depth.unwrap_or(model.queue_depth()).max(1),
+            queue_depth: model.queue_depth(),
             wanted,
         })
     }
