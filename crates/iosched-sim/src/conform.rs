@@ -24,6 +24,9 @@ use crate::units::{Nanos, Sector, Sectors, Time};
 /// that run: it had another cause (a timer), whose time we know.
 const SAME_RUN: Nanos = Nanos::from_micros(200);
 
+/// A worker that is asked to run the queue does it this much later.
+const WORKER: Nanos = Nanos::from_micros(16);
+
 /// Disagreements that are kept in words.
 const KEPT: usize = 20;
 
@@ -95,6 +98,8 @@ pub struct Follower {
     queue_depth: usize,
     workers: BTreeMap<ProcessId, Worker>,
     exits: VecDeque<(Time, ProcessId)>,
+    /// When a worker runs the queue.
+    worker: Option<Time>,
     /// Processes that hold their requests back.
     plugged: BTreeSet<ProcessId>,
     /// Requests allocated and not yet inserted, oldest first.
@@ -121,6 +126,7 @@ impl Follower {
             queue_depth,
             workers: BTreeMap::new(),
             exits: VecDeque::new(),
+            worker: None,
             plugged: BTreeSet::new(),
             allocated: BTreeMap::new(),
             queued: BTreeMap::new(),
@@ -180,6 +186,10 @@ impl Follower {
                 self.plugged.remove(&event.process);
                 self.run(now, next);
             }
+            (Action::UnpluggedLater, _) => {
+                self.plugged.remove(&event.process);
+                self.call_worker(now);
+            }
             (Action::Inserted, Some(op)) if self.inserted(now, event, op) => self.run(now, next),
             (Action::Issued, op) => {
                 match op {
@@ -191,46 +201,43 @@ impl Follower {
             (Action::Completed, op) => {
                 self.completed(now, event, op);
                 self.run(now, next);
-                if self.scheduler.take_kick() {
-                    self.run(now, next);
-                }
+                self.heed_kick(now);
             }
             _ => {}
         }
     }
 
-    /// What our scheduler's timer and the ends of processes do before this event.
+    /// What our scheduler's timer, workers and the ends of processes do before this event.
     fn pass_time(&mut self, event: &Event) {
         loop {
-            let timer = self
-                .scheduler
-                .next_timer()
-                .filter(|&time| time <= event.time);
-            let exit = self
-                .exits
-                .front()
-                .copied()
-                .filter(|&(time, _)| time <= event.time);
-            let now = match (timer, exit) {
-                (None, None) => return,
-                (Some(timer), None) => timer,
-                (Some(timer), Some((exit, _))) if timer <= exit => timer,
-                (_, Some((exit, process))) => {
-                    self.exits.pop_front();
-                    self.scheduler.process_exited(exit, &self.requests, process);
-                    self.worker_runs(exit, event);
-                    continue;
-                }
+            let timer = self.scheduler.next_timer();
+            let exit = self.exits.front().map(|&(time, _)| time);
+            let first = [timer, exit, self.worker].into_iter().flatten().min();
+            let Some(now) = first.filter(|&first| first <= event.time) else {
+                return;
             };
-            self.scheduler.timer(now, &self.requests);
-            self.worker_runs(now, event);
+            if timer == Some(now) {
+                self.scheduler.timer(now, &self.requests);
+                self.heed_kick(now);
+            } else if exit == Some(now) {
+                let (_, process) = self.exits.pop_front().expect("it was looked at");
+                self.scheduler.process_exited(now, &self.requests, process);
+                self.heed_kick(now);
+            } else {
+                self.worker = None;
+                self.run(now, Some(event));
+            }
         }
     }
 
-    fn worker_runs(&mut self, now: Time, next: &Event) {
+    fn heed_kick(&mut self, now: Time) {
         if self.scheduler.take_kick() {
-            self.run(now, Some(next));
+            self.call_worker(now);
         }
+    }
+
+    fn call_worker(&mut self, now: Time) {
+        self.worker.get_or_insert(now + WORKER);
     }
 
     fn has_room(&self) -> bool {
@@ -301,23 +308,9 @@ impl Follower {
         }
     }
 
-    /// A request held back by the same process that the bio continues or precedes: newest first.
-    fn plug_partner(&self, bio: &Bio) -> Option<Merge> {
+    fn plug_partner(&mut self, bio: &Bio) -> Option<Merge> {
         let held = self.allocated.get(&bio.process)?;
-        let max = self.merger.limits().max_sectors;
-        let fitting = held.iter().rev().filter(|&&id| {
-            self.requests[id].op == bio.op && self.requests[id].length + bio.length <= max
-        });
-        fitting.copied().find_map(|id| {
-            let request = &self.requests[id];
-            if request.end() == bio.start {
-                Some(Merge::Back(id))
-            } else if bio.end() == request.start {
-                Some(Merge::Front(id))
-            } else {
-                None
-            }
-        })
+        self.merger.find_held(&mut self.requests, held, bio)
     }
 
     /// The bio that this process queued last, if it is the one that the event is about.

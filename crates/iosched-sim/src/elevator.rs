@@ -118,12 +118,38 @@ impl Merger {
         }
     }
 
-    /// The request with this end that came here last.
-    fn ending_at(&self, end: Sector) -> Option<RequestId> {
-        self.by_end
-            .range((end, 0)..=(end, u64::MAX))
-            .next_back()
+    /// The request with this end that came here last and takes more.
+    fn ending_at(&self, requests: &Requests, end: Sector) -> Option<RequestId> {
+        let ending = self.by_end.range((end, 0)..=(end, u64::MAX)).rev();
+        ending
             .map(|(_, &id)| id)
+            .find(|&id| !requests[id].unmergeable)
+    }
+
+    /// Where this bio would go among the requests that its process holds back, newest first. One
+    /// that it touches and that has no room takes no more from now on.
+    pub fn find_held(
+        &self,
+        requests: &mut Requests,
+        held: &[RequestId],
+        bio: &Bio,
+    ) -> Option<Merge> {
+        for &id in held.iter().rev() {
+            let request = &mut requests[id];
+            let back = request.end() == bio.start;
+            if !alike(request, bio) || !(back || bio.end() == request.start) {
+                continue;
+            }
+            if request.length + bio.length <= self.limits.max_sectors {
+                return Some(if back {
+                    Merge::Back(id)
+                } else {
+                    Merge::Front(id)
+                });
+            }
+            request.unmergeable = true;
+        }
+        None
     }
 
     /// The requests in the scheduler, by their ends.
@@ -165,7 +191,10 @@ impl Merger {
         if self.limits.merging == Merging::LastOnly {
             return None;
         }
-        if let Some(back) = self.ending_at(bio.start).filter(|&back| allowed(back)) {
+        if let Some(back) = self
+            .ending_at(requests, bio.start)
+            .filter(|&back| allowed(back))
+        {
             return Some(Merge::Back(back));
         }
         scheduler
@@ -296,7 +325,9 @@ impl Merger {
             return false;
         }
         self.note_end(requests, id);
-        self.last.get_or_insert(id);
+        if !requests[id].unmergeable {
+            self.last.get_or_insert(id);
+        }
         scheduler.insert(now, requests, id)
     }
 
@@ -324,7 +355,7 @@ impl Merger {
         if self.limits.merging == Merging::LastOnly {
             return false;
         }
-        let Some(mut survivor) = self.ending_at(requests[id].start) else {
+        let Some(mut survivor) = self.ending_at(requests, requests[id].start) else {
             return false;
         };
         if !self.can_join(requests, scheduler, survivor, id) {
@@ -335,7 +366,7 @@ impl Merger {
             survivor,
             victim: id,
         });
-        while let Some(before) = self.ending_at(requests[survivor].start) {
+        while let Some(before) = self.ending_at(requests, requests[survivor].start) {
             let end = requests[before].end();
             match self.join(now, requests, scheduler, before, survivor, end) {
                 None => break,

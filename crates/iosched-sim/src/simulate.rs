@@ -630,24 +630,8 @@ impl Simulation<'_> {
     }
 
     fn merge_in_plug(&mut self, now: Time, index: usize, bio: &Bio, flight: usize) -> bool {
-        let max = self.merger.limits().max_sectors;
-        let found = self.workers[index]
-            .plug
-            .iter()
-            .rev()
-            .copied()
-            .find_map(|id| {
-                let request = &self.requests[id];
-                if request.op != bio.op || request.length + bio.length > max {
-                    None
-                } else if request.end() == bio.start {
-                    Some(Merge::Back(id))
-                } else if bio.end() == request.start {
-                    Some(Merge::Front(id))
-                } else {
-                    None
-                }
-            });
+        let held = &self.workers[index].plug;
+        let found = self.merger.find_held(&mut self.requests, held, bio);
         let Some(merge) = found else {
             return false;
         };

@@ -18,8 +18,10 @@ pub enum Action {
     Allocated,
     /// P: a process holds its requests back.
     Plugged,
-    /// U, UT: and lets them go.
+    /// U: and lets them go.
     Unplugged,
+    /// UT: it let them go because it fell asleep; a worker runs the queue.
+    UnpluggedLater,
     /// I: a request entered the scheduler.
     Inserted,
     /// M: a bio continued a request.
@@ -30,7 +32,7 @@ pub enum Action {
     Issued,
     /// C: the disk was done.
     Completed,
-    /// Anything else (X, RM, …).
+    /// Anything else (A, RM, …).
     Other,
 }
 
@@ -106,7 +108,8 @@ pub fn write_line(
         Action::FrontMerged => "F",
         Action::Issued => "D",
         Action::Completed => "C",
-        Action::Other => "X",
+        Action::UnpluggedLater => "UT",
+        Action::Other => "A",
     };
     let Happening {
         start,
@@ -158,6 +161,14 @@ pub enum TraceError {
         text: String,
         /// What should.
         expected: &'static str,
+    },
+    /// A recording of the multi-queue block layer.
+    #[error(
+        "line {line}: an event X: this is a recording of the multi-queue block layer, which is not followed yet"
+    )]
+    MultiQueue {
+        /// Number of the line, from 1.
+        line: u64,
     },
     /// Time ran backwards.
     #[error("line {line}: its time is before that of the line before")]
@@ -288,7 +299,7 @@ impl Reader {
             Some(b'R') => Some(Op::Read),
             Some(b'W') => Some(Op::Write),
             Some(b'D') => Some(Op::Discard),
-            Some(b'N') | None => None,
+            Some(b'N' | b'-') | None => None,
             Some(_) => return Err(self.bad("rwbs", rwbs, "kind of request")),
         };
         let start = number("sector", sector)?;
@@ -307,12 +318,14 @@ impl Reader {
                 "Q" => Action::Queued,
                 "G" => Action::Allocated,
                 "P" => Action::Plugged,
-                "U" | "UT" => Action::Unplugged,
+                "U" => Action::Unplugged,
+                "UT" => Action::UnpluggedLater,
                 "I" => Action::Inserted,
                 "M" => Action::BackMerged,
                 "F" => Action::FrontMerged,
                 "D" => Action::Issued,
                 "C" => Action::Completed,
+                "X" => return Err(TraceError::MultiQueue { line: self.line }),
                 _ => Action::Other,
             },
             sync: op == Some(Op::Read) || after_op.contains(['S', 'F']),

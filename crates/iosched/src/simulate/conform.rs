@@ -19,12 +19,12 @@ pub enum ConformError {
     #[error(transparent)]
     File(#[from] FileError),
     /// A line of it.
-    #[error("{}, {source}", path.display())]
+    #[error("{}, {cause}", path.display())]
     Line {
         /// Which file.
         path: PathBuf,
         /// What is wrong with the line.
-        source: TraceError,
+        cause: TraceError,
     },
     /// There is no decision in it.
     #[error("{} holds no decision of a scheduler: no line of it is an issue (D)", path.display())]
@@ -38,6 +38,10 @@ impl Failure for ConformError {
     fn hint(&self) -> Option<String> {
         match self {
             ConformError::File(file) => file.hint(),
+            ConformError::Line {
+                cause: TraceError::MultiQueue { .. },
+                ..
+            } => None,
             _ => Some(
                 "a recording has lines `time_us action rwbs sector nsectors pid comm owner`"
                     .to_owned(),
@@ -154,9 +158,9 @@ fn follow_once(path: &Path, settings: &Checked) -> Result<Conformance, ConformEr
     let mut lines = Lines::open(path)?;
     while let Some(line) = lines.next_line()? {
         let read = follower.line(line);
-        read.map_err(|source| ConformError::Line {
+        read.map_err(|cause| ConformError::Line {
             path: path.to_owned(),
-            source,
+            cause,
         })?;
     }
     let report = follower.finish();

@@ -16,22 +16,22 @@ const LONGEST_LINE: u64 = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be opened.
-    #[error("cannot open {}: {source}", path.display())]
+    #[error("cannot open {}: {cause}", path.display())]
     Open {
         /// Which file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Reading failed, or the compressed data are damaged.
-    #[error("cannot read {} after line {line}: {source}", path.display())]
+    #[error("cannot read {} after line {line}: {cause}", path.display())]
     Read {
         /// Which file.
         path: PathBuf,
         /// Lines read before.
         line: u64,
         /// What the system or the decompressor said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// It is no text of the kind that we read.
     #[error("{}, line {line}: {what}", path.display())]
@@ -75,9 +75,9 @@ pub struct Lines {
 impl Lines {
     /// Opens a file.
     pub fn open(path: &Path) -> Result<Lines, FileError> {
-        let failed = |source| FileError::Open {
+        let failed = |cause| FileError::Open {
             path: path.to_owned(),
-            source,
+            cause,
         };
         let file = File::open(path).map_err(failed)?;
         let mut reader = BufReader::with_capacity(1 << 16, file);
@@ -117,10 +117,10 @@ impl Lines {
         self.buffer.clear();
         let mut limited = self.reader.by_ref().take(LONGEST_LINE);
         let read = limited.read_until(b'\n', &mut self.buffer);
-        let read = read.map_err(|source| FileError::Read {
+        let read = read.map_err(|cause| FileError::Read {
             path: self.path.clone(),
             line: self.line,
-            source,
+            cause,
         })?;
         if read == 0 {
             return Ok(None);

@@ -55,9 +55,9 @@ impl Load {
     /// The processes, on a disk of this size.
     fn jobs(&self, capacity: Sectors) -> Result<Vec<Job>, SimulateError> {
         let parse = |text: &str| {
-            let failed = |source| SimulateError::Load {
+            let failed = |cause| SimulateError::Load {
                 name: self.name(),
-                source,
+                cause,
             };
             fio_job::parse(text, capacity).map_err(failed)
         };
@@ -82,8 +82,8 @@ fn recorded_jobs(path: &Path, capacity: Sectors) -> Result<Vec<Job>, SimulateErr
     let mut lines = Lines::open(&path)?;
     let mut recorded = Recorded::default();
     while let Some(line) = lines.next_line()? {
-        if let Err(source) = recorded.line(line) {
-            return Err(SimulateError::Recording { path, source });
+        if let Err(cause) = recorded.line(line) {
+            return Err(SimulateError::Recording { path, cause });
         }
     }
     let end = recorded.end() - Sector::ZERO;
@@ -141,20 +141,20 @@ pub enum SimulateError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The load.
-    #[error("{name}: {source}")]
+    #[error("{name}: {cause}")]
     Load {
         /// The job file.
         name: String,
         /// What is wrong with it.
-        source: JobError,
+        cause: JobError,
     },
     /// A line of the recording.
-    #[error("{}, {source}", path.display())]
+    #[error("{}, {cause}", path.display())]
     Recording {
         /// The recording.
         path: PathBuf,
         /// What is wrong with the line.
-        source: TraceError,
+        cause: TraceError,
     },
     /// The recording has no accesses.
     #[error("{} holds no access: no line of it is a bio (Q)", path.display())]
@@ -179,12 +179,12 @@ pub enum SimulateError {
         count: usize,
     },
     /// The file of events cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {cause}", path.display())]
     Events {
         /// Which file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -192,7 +192,7 @@ impl Failure for SimulateError {
     fn hint(&self) -> Option<String> {
         match self {
             SimulateError::Load {
-                source: JobError::Unsupported { .. },
+                cause: JobError::Unsupported { .. },
                 ..
             } => Some(
                 "remove it if it does not matter; docs/simulation.md lists what is simulated"
@@ -475,9 +475,9 @@ impl Plan {
         path: &Path,
         scheduler: &str,
     ) -> Result<Outcome, SimulateError> {
-        let failed = |source| SimulateError::Events {
+        let failed = |cause| SimulateError::Events {
             path: path.to_owned(),
-            source,
+            cause,
         };
         let file = File::options()
             .write(true)
