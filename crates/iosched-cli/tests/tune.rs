@@ -173,6 +173,25 @@ fn a_directory_is_measured_with_files_of_our_own_which_are_removed() {
 }
 
 #[test]
+fn a_load_can_have_the_rights_of_another_user() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    let disk = LoopDevice::new(64 * MIB);
+    let dir = tempfile::tempdir().unwrap();
+    let (code, _, stderr) = tune(&disk.name, &dir.path().join("1"), &["--user", "nobody"]);
+    assert_eq!(code, 13, "nobody may not open the device: {stderr}");
+    assert!(stderr.contains("Permission denied"), "{stderr}");
+    let target = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
+    let (code, _, stderr) = tune(
+        target.path().to_str().unwrap(),
+        &dir.path().join("2"),
+        &["--user", "no-such-user"],
+    );
+    assert_eq!(code, 2, "{stderr}");
+}
+
+#[test]
 fn a_load_that_writes_is_refused_on_a_raw_device_until_allowed_in_so_many_words() {
     if !can_use_loop_devices() || !has_fio() {
         return;
@@ -661,6 +680,56 @@ fn fio_missing_and_fio_hanging_are_said_so() {
     assert!(stderr.contains("was killed"), "{stderr}");
     assert_eq!(disk.whole_queue(), before);
     assert!(processes_with(fake.to_str().unwrap()).is_empty());
+}
+
+#[test]
+fn an_arm_that_always_fails_leaves_with_its_error_and_the_others_go_on() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    let disk = LoopDevice::new(64 * MIB);
+    let dir = tempfile::tempdir().unwrap();
+    // A fio that fails under bfq and is the real one otherwise.
+    let script = format!(
+        "#!/bin/sh\nif grep -q '\\[bfq\\]' /sys/block/{}/queue/scheduler && [ \"$1\" != --version ]; then\n\
+         echo no luck with bfq >&2; exit 1\nfi\nPATH=${{PATH#*:}} exec fio \"$@\"\n",
+        disk.name
+    );
+    let fake = dir.path().join("fio");
+    fs::write(&fake, script).unwrap();
+    run("chmod", &["+x", fake.to_str().unwrap()]);
+    let path = format!(
+        "{}:{}",
+        dir.path().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let output = iosched()
+        .args([
+            "tune",
+            &disk.name,
+            "--arms",
+            "none,mq-deadline,bfq",
+            "--fixed-rounds",
+            "2",
+        ])
+        .args(["--runtime", "200ms", "--out"])
+        .arg(dir.path().join("r"))
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        stdout.contains("bfq left: the load failed") && stdout.contains("no luck"),
+        "{stdout}"
+    );
+    let text = fs::read_to_string(dir.path().join("r/record.jsonl")).unwrap();
+    assert_eq!(text.matches("\"type\":\"trial\"").count(), 4);
+    assert_eq!(text.matches("\"type\":\"void\"").count(), 3);
 }
 
 #[test]

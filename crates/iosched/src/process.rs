@@ -52,6 +52,33 @@ impl Stop {
     }
 }
 
+/// Whose rights a child has, where they are not ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct User {
+    /// User id.
+    pub uid: u32,
+    /// Its primary group; supplementary groups are dropped.
+    pub gid: u32,
+}
+
+impl User {
+    /// Finds a user by name (or number), wherever the system keeps its users.
+    pub fn find(name: &str) -> Option<User> {
+        let id = |option: &str| {
+            let output = Command::new("id")
+                .args([option, "--", name])
+                .output()
+                .ok()?;
+            let text = String::from_utf8(output.stdout).ok()?;
+            text.trim().parse().ok()
+        };
+        Some(User {
+            uid: id("-u")?,
+            gid: id("-g")?,
+        })
+    }
+}
+
 /// What a child left when it ended by itself.
 #[derive(Debug)]
 pub struct Finished {

@@ -7,7 +7,7 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -19,12 +19,12 @@ use crate::event::{Event, Observer};
 use crate::failure::{Failure, exit};
 use crate::host::Host;
 use crate::journal::{Journal, JournalError, Undone};
-use crate::load::fio::{self, FioError};
+use crate::load::fio::{self, FioError, Running};
 use crate::load::fio_job::{JobFile, Place, TrialSettings};
 use crate::lock::{self, Lock, LockError};
 use crate::measure::Counters;
 use crate::plan::{Plan, Target};
-use crate::process::{ChildError, Stop};
+use crate::process::{ChildError, Stop, User};
 use crate::record::{Entry, RecordError, Recorder, SteadyWindow, StopReason};
 use crate::schedule::{self, Next};
 use crate::switch::{self, QueueState, SwitchError};
@@ -46,6 +46,8 @@ const PRECONDITION: &str = "[precondition]\nrw=write\nbs=128k\niodepth=32\nloops
 pub struct RunOptions<'a> {
     /// Largest time for the load of one trial; `None` for twice its duration and 30 s.
     pub trial_limit: Option<Duration>,
+    /// Whose rights the load has, if not ours.
+    pub user: Option<User>,
     /// Asked when a load failed: whether what it ran on still works, and if not, why.
     pub health: &'a dyn Fn() -> Option<String>,
 }
@@ -192,7 +194,7 @@ pub fn run(
         baseline,
         mark: Instant::now(),
     };
-    let outcome = place.make().and_then(|()| runner.all_trials());
+    let outcome = place.make(options.user).and_then(|()| runner.all_trials());
     let undone = journal.undo();
     observer.event(&Event::Restored { undone: &undone });
     let unsettled = undone.iter().any(|one| matches!(one, Undone::Gone { .. }));
@@ -281,17 +283,19 @@ impl Site {
     }
 
     /// Makes the directory, which must not be there: its name cannot be guessed, nor be a link.
-    fn make(&self) -> Result<(), RunError> {
+    fn make(&self, user: Option<User>) -> Result<(), RunError> {
         let Some(directory) = &self.directory else {
             return Ok(());
         };
-        DirBuilder::new()
-            .mode(0o700)
-            .create(directory)
-            .map_err(|source| RunError::Io {
-                path: directory.clone(),
-                source,
-            })
+        let made = DirBuilder::new().mode(0o700).create(directory);
+        let owned = made.and_then(|()| match user {
+            Some(user) => lchown(directory, Some(user.uid), Some(user.gid)),
+            None => Ok(()),
+        });
+        owned.map_err(|source| RunError::Io {
+            path: directory.clone(),
+            source,
+        })
     }
 }
 
@@ -346,17 +350,21 @@ impl Runner<'_> {
         for load in 0..self.plan.loads.len() {
             let settings = self.plan.trial_settings(load, 0, self.place.clone());
             let job_file = self.plan.loads[load].parsed().compose_layout(&settings);
-            let limit = Some(LONGEST_PREPARATION);
-            fio::run(
-                &job_file,
-                Duration::ZERO,
-                false,
-                limit,
-                self.stop,
-                &mut |_| {},
-            )?;
+            self.prepare(&job_file)?;
         }
         Ok(())
+    }
+
+    /// Runs fio for as long as it takes: to write test files, or to fill a device.
+    fn prepare(&self, job_file: &str) -> Result<Vec<JobResult>, FioError> {
+        let running = Running {
+            duration: Duration::ZERO,
+            read_only: false,
+            limit: Some(LONGEST_PREPARATION),
+            user: self.options.user,
+            stop: self.stop,
+        };
+        fio::run(job_file, &running, &mut |_| {})
     }
 
     /// Fills the whole device twice, sequentially, as the SNIA's Performance Test Specification
@@ -376,14 +384,7 @@ impl Runner<'_> {
             ..self.plan.trial_settings(0, 0, self.place.clone())
         };
         let begun = Instant::now();
-        let jobs = fio::run(
-            &fill.compose(&settings),
-            Duration::ZERO,
-            false,
-            Some(LONGEST_PREPARATION),
-            self.stop,
-            &mut |_| {},
-        )?;
+        let jobs = self.prepare(&fill.compose(&settings))?;
         let written = jobs.iter().filter_map(|job| job.write.as_ref());
         self.recorder.append(Entry::Preconditioned {
             bytes: written.map(|flow| flow.bytes).sum(),
@@ -649,19 +650,19 @@ impl Runner<'_> {
         let settings = self
             .plan
             .trial_settings(slot.load, slot.round, self.place.clone());
+        let running = Running {
+            duration: load.duration(&settings),
+            read_only: !load.writes(),
+            limit: self.options.trial_limit,
+            user: self.options.user,
+            stop: self.stop,
+        };
         let observer = &mut *self.observer;
-        fio::run(
-            &load.compose(&settings),
-            load.duration(&settings),
-            !load.writes(),
-            self.options.trial_limit,
-            self.stop,
-            &mut |elapsed| {
-                observer.event(&Event::Tick {
-                    elapsed_s: elapsed.as_secs_f64(),
-                });
-            },
-        )
+        fio::run(&load.compose(&settings), &running, &mut |elapsed| {
+            observer.event(&Event::Tick {
+                elapsed_s: elapsed.as_secs_f64(),
+            });
+        })
     }
 
     fn counters(&self) -> Result<Counters, RunError> {
@@ -762,4 +763,56 @@ pub fn record_name(target: &Path, unix_s: f64) -> String {
         })
         .collect();
     format!("{stamp}-{safe}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::objective::Objective;
+
+    const SLOT: Slot = Slot {
+        load: 0,
+        round: 0,
+        arm: 0,
+    };
+
+    #[test]
+    fn a_trial_without_a_positive_number_that_decides_is_no_measurement() {
+        let plan = fixture::plan(2);
+        let with = |throughput_bytes_per_s| Metrics {
+            throughput_bytes_per_s,
+            ..Metrics::default()
+        };
+        assert_eq!(bad_metric(&plan, SLOT, &with(1.0)), None);
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let reason = bad_metric(&plan, SLOT, &with(bad));
+            assert!(
+                matches!(reason, Some(VoidReason::BadMetric { .. })),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_missing_number_is_named() {
+        let mut plan = fixture::plan(2);
+        plan.loads[0].objective = Objective::ReadP99;
+        let reason = bad_metric(&plan, SLOT, &Metrics::default())
+            .unwrap()
+            .to_string();
+        assert_eq!(
+            reason,
+            "the load's p99 read latency is missing, which is no measurement"
+        );
+    }
+
+    #[test]
+    fn a_record_is_named_by_time_and_target() {
+        assert_eq!(
+            record_name(Path::new("/srv/my data"), 0.0),
+            "19700101-000000-my_data"
+        );
+        assert_eq!(record_name(Path::new("/"), 1.0), "19700101-000001-target");
+    }
 }

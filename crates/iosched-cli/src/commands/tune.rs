@@ -16,7 +16,7 @@ use iosched::load::builtin::BUILT_IN;
 use iosched::load::fio;
 use iosched::objective::Objective;
 use iosched::plan::{DEFAULT_MAX_ROUNDS, Plan, Requirement, Rules, Steady, Target, Wanted};
-use iosched::process::Stop;
+use iosched::process::{Stop, User};
 use iosched::record::{self, Entry, Header, Recorder, StopReason};
 use iosched::report;
 use iosched::run::{self, RunOptions};
@@ -127,6 +127,10 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     precondition: bool,
 
+    /// Run the load with this user's rights [default: yours]
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+
     /// Switch to the winner when there is one (until the next reboot)
     #[arg(long)]
     apply: bool,
@@ -229,6 +233,8 @@ enum TuneError {
         missing: Vec<String>,
         hints: Vec<String>,
     },
+    #[error("there is no user {name:?}")]
+    NoSuchUser { name: String },
     #[error("the record in {} is complete: it ended because {why}", directory.display())]
     Complete {
         directory: PathBuf,
@@ -245,6 +251,9 @@ impl Failure for TuneError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             TuneError::Missing { hints, .. } => hints.join("; "),
+            TuneError::NoSuchUser { .. } => {
+                "`getent passwd` lists the users of this machine".into()
+            }
             TuneError::Complete { directory, .. } => {
                 format!("see it with: iosched report {}", directory.display())
             }
@@ -257,18 +266,33 @@ impl Failure for TuneError {
     fn exit_code(&self) -> u8 {
         match self {
             TuneError::Missing { .. } => exit::MISSING,
+            TuneError::NoSuchUser { .. } => exit::USAGE,
             TuneError::Complete { .. } | TuneError::OtherMachine { .. } => exit::BAD_RECORD,
         }
     }
 }
 
+/// What every step of the command needs.
+struct Session<'a> {
+    args: &'a TuneArgs,
+    host: Host,
+    stop: Stop,
+    user: Option<User>,
+    output: &'a Output,
+}
+
 /// Runs `iosched tune`.
 pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
-    let stop = Stop::new();
-    stop_on_signals(&stop);
-    let host = Host::live();
+    let session = Session {
+        args,
+        host: Host::live(),
+        stop: Stop::new(),
+        user: args.user.as_deref().map(find_user).transpose()?,
+        output,
+    };
+    stop_on_signals(&session.stop);
     if let Some(directory) = &args.resume {
-        return resume(args, directory, &host, &stop, output);
+        return session.resume(directory);
     }
     if let Some(out) = &args.out {
         record::check_new(out).map_err(boxed)?;
@@ -276,142 +300,137 @@ pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
     let disk = match &args.target {
         Some(_) => None,
         None if args.dry_run => None,
-        None => Some(make_disk(&host, DEFAULT_MODEL, output)?),
+        None => Some(make_disk(&session.host, DEFAULT_MODEL, output)?),
     };
-    let outcome = start(args, disk.as_ref(), &host, &stop, output);
+    let outcome = session.start(disk.as_ref());
     end_disk(disk, output);
     outcome
 }
 
-/// A new run: plan, then measure unless the plan alone was asked for.
-fn start(
-    args: &TuneArgs,
-    disk: Option<&EmulatedDisk>,
-    host: &Host,
-    stop: &Stop,
-    output: &Output,
-) -> Outcome {
-    let wanted = wanted(args, disk, host);
-    let mut plan = Plan::new(&wanted, host).map_err(boxed)?;
-    plan.emulated = args.target.is_none().then(|| DEFAULT_MODEL.to_owned());
-    if args.dry_run {
-        if output.is_json() {
-            output.json(&plan);
-        } else {
-            output.text(&report::text::plan(&plan));
+impl Session<'_> {
+    /// A new run: plan, then measure unless the plan alone was asked for.
+    fn start(&self, disk: Option<&EmulatedDisk>) -> Outcome {
+        let Session {
+            args, host, output, ..
+        } = self;
+        let wanted = wanted(args, disk, host);
+        let mut plan = Plan::new(&wanted, host).map_err(boxed)?;
+        plan.emulated = args.target.is_none().then(|| DEFAULT_MODEL.to_owned());
+        if args.dry_run {
+            if output.is_json() {
+                output.json(&plan);
+            } else {
+                output.text(&report::text::plan(&plan));
+            }
+            return Ok(exit::OK);
         }
-        return Ok(exit::OK);
+        let fio_version = fio::version().map_err(boxed)?;
+        settle(host, &plan, output)?;
+        let now = run::unix_time();
+        let machine = MachineFacts::read(host, &plan.disks, Some(fio_version));
+        let directory = args.out.clone().unwrap_or_else(|| {
+            let name = args.target.as_deref().unwrap_or(DEFAULT_MODEL);
+            Path::new("iosched-results").join(run::record_name(Path::new(name), now))
+        });
+        let command = std::env::args().collect();
+        let header = Header::new(command, now, machine, plan);
+        let recorder = Recorder::create(&directory, header).map_err(boxed)?;
+        self.measure(recorder, disk)
     }
-    let fio_version = fio::version().map_err(boxed)?;
-    settle(host, &plan, output)?;
-    let now = run::unix_time();
-    let machine = MachineFacts::read(host, &plan.disks, Some(fio_version));
-    let directory = args.out.clone().unwrap_or_else(|| {
-        let name = args.target.as_deref().unwrap_or(DEFAULT_MODEL);
-        Path::new("iosched-results").join(run::record_name(Path::new(name), now))
-    });
-    let command = std::env::args().collect();
-    let header = Header::new(command, now, machine, plan);
-    let recorder = Recorder::create(&directory, header).map_err(boxed)?;
-    measure(args, recorder, disk, host, stop, output)
-}
 
-/// Goes on with a record.
-fn resume(args: &TuneArgs, directory: &Path, host: &Host, stop: &Stop, output: &Output) -> Outcome {
-    let mut recorder = Recorder::resume(directory).map_err(boxed)?;
-    let header = &recorder.record().header;
-    let has_more = args.rounds.is_some() || args.budget.is_some();
-    let may_go_on = |stop| has_more && stop != StopReason::Decided;
-    if let Some(why) = recorder
-        .record()
-        .stop_reason()
-        .filter(|&stop| !may_go_on(stop))
-    {
-        let directory = directory.to_owned();
-        return Err(boxed(TuneError::Complete {
-            directory,
-            why: report::text::stop_reason(why),
-        }));
-    }
-    let model = header.plan.emulated.clone();
-    let disk = match &model {
-        Some(model) => Some(make_disk(host, model, output)?),
-        None => None,
-    };
-    if let Some(disk) = &disk {
-        recorder.move_to_disk(disk.device());
-    }
-    let now = MachineFacts::read(host, &recorder.record().header.plan.disks, None);
-    if let Some(difference) = now.difference_that_matters(&recorder.record().header.machine) {
+    /// Goes on with a record.
+    fn resume(&self, directory: &Path) -> Outcome {
+        let Session {
+            args, host, output, ..
+        } = self;
+        let mut recorder = Recorder::resume(directory).map_err(boxed)?;
+        let has_more = args.rounds.is_some() || args.budget.is_some();
+        let may_go_on = |stop| has_more && stop != StopReason::Decided;
+        if let Some(why) = recorder
+            .record()
+            .stop_reason()
+            .filter(|&stop| !may_go_on(stop))
+        {
+            return Err(boxed(TuneError::Complete {
+                directory: directory.to_owned(),
+                why: report::text::stop_reason(why),
+            }));
+        }
+        let model = recorder.record().header.plan.emulated.clone();
+        let disk = match &model {
+            Some(model) => Some(make_disk(host, model, output)?),
+            None => None,
+        };
+        if let Some(disk) = &disk {
+            recorder.move_to_disk(disk.device());
+        }
+        let outcome = self.go_on(recorder, disk.as_ref());
         end_disk(disk, output);
-        let directory = directory.to_owned();
-        return Err(boxed(TuneError::OtherMachine {
-            directory,
-            difference,
-        }));
+        outcome
     }
-    let plan = recorder.record().header.plan.clone();
-    let outcome = settle(host, &plan, output)
-        .and_then(|()| {
-            recorder
-                .append(Entry::Resumed {
-                    at_unix_s: run::unix_time(),
-                    max_rounds: args.rounds,
-                    time_budget_s: args.budget.map(|span| span.0.as_secs_f64()),
-                })
-                .map_err(boxed)
-        })
-        .and_then(|()| measure(args, recorder, disk.as_ref(), host, stop, output));
-    end_disk(disk, output);
-    outcome
-}
 
-/// Runs the plan, prints the answer, applies it if asked.
-fn measure(
-    args: &TuneArgs,
-    mut recorder: Recorder,
-    disk: Option<&EmulatedDisk>,
-    host: &Host,
-    stop: &Stop,
-    output: &Output,
-) -> Outcome {
-    let health = || {
-        let is_running = disk.is_none_or(|disk| disk.status().condition == Condition::Running);
-        (!is_running).then(|| "the emulated disk's server has ended".to_owned())
-    };
-    let options = RunOptions {
-        trial_limit: args.timeout.map(|span| span.0),
-        health: &health,
-    };
-    let mut progress = Progress::new(&recorder.record().header.plan);
-    let mut lines = JsonLines::new();
-    let observer: &mut dyn Observer = if output.is_json() {
-        &mut lines
-    } else {
-        &mut progress
-    };
-    let ended = run::run(host, &mut recorder, &options, stop, observer);
-    progress.finish();
-    let record = recorder.record();
-    if let Err(error) = ended {
-        if !output.is_json() && record.trials().count() > 0 {
-            output.text(&report::text::record(
-                record,
-                &Analysis::of(record),
-                output.width(),
-            ));
+    /// Goes on with a record whose disk is there, if it is the same disk and kernel.
+    fn go_on(&self, mut recorder: Recorder, disk: Option<&EmulatedDisk>) -> Outcome {
+        let header = &recorder.record().header;
+        let here = MachineFacts::read(&self.host, &header.plan.disks, None);
+        if let Some(difference) = here.difference_that_matters(&header.machine) {
+            return Err(boxed(TuneError::OtherMachine {
+                directory: recorder.directory().to_owned(),
+                difference,
+            }));
         }
-        return Err(boxed(error));
+        settle(&self.host, &header.plan, self.output)?;
+        let resumed = Entry::Resumed {
+            at_unix_s: run::unix_time(),
+            max_rounds: self.args.rounds,
+            time_budget_s: self.args.budget.map(|span| span.0.as_secs_f64()),
+        };
+        recorder.append(resumed).map_err(boxed)?;
+        self.measure(recorder, disk)
     }
-    let analysis = Analysis::of(record);
-    if !output.is_json() {
-        output.text(&report::text::record(record, &analysis, output.width()));
-        output.text(&format!("record: {}", recorder.directory().display()));
+
+    /// Runs the plan, prints the answer, applies it if asked.
+    fn measure(&self, mut recorder: Recorder, disk: Option<&EmulatedDisk>) -> Outcome {
+        let output = self.output;
+        let health = || {
+            let is_running = disk.is_none_or(|disk| disk.status().condition == Condition::Running);
+            (!is_running).then(|| "the emulated disk's server has ended".to_owned())
+        };
+        let options = RunOptions {
+            trial_limit: self.args.timeout.map(|span| span.0),
+            user: self.user,
+            health: &health,
+        };
+        let mut progress = Progress::new(&recorder.record().header.plan);
+        let mut lines = JsonLines::new();
+        let observer: &mut dyn Observer = if output.is_json() {
+            &mut lines
+        } else {
+            &mut progress
+        };
+        let ended = run::run(&self.host, &mut recorder, &options, &self.stop, observer);
+        progress.finish();
+        let record = recorder.record();
+        if let Err(error) = ended {
+            if !output.is_json() && record.trials().count() > 0 {
+                output.text(&report::text::record(
+                    record,
+                    &Analysis::of(record),
+                    output.width(),
+                ));
+            }
+            return Err(boxed(error));
+        }
+        let analysis = Analysis::of(record);
+        if !output.is_json() {
+            output.text(&report::text::record(record, &analysis, output.width()));
+            output.text(&format!("record: {}", recorder.directory().display()));
+        }
+        if self.args.apply {
+            apply(&record.header.plan, &analysis, &self.host, output)?;
+        }
+        Ok(exit::OK)
     }
-    if args.apply {
-        apply(&record.header.plan, &analysis, host, output)?;
-    }
-    Ok(exit::OK)
 }
 
 /// Switches every disk to the winner.
@@ -524,6 +543,14 @@ fn make_disk(host: &Host, model: &str, output: &Output) -> Result<EmulatedDisk, 
         ));
     }
     Ok(disk)
+}
+
+fn find_user(name: &str) -> Result<User, Box<dyn Failure>> {
+    User::find(name).ok_or_else(|| {
+        boxed(TuneError::NoSuchUser {
+            name: name.to_owned(),
+        })
+    })
 }
 
 fn end_disk(disk: Option<EmulatedDisk>, output: &Output) {

@@ -5,14 +5,18 @@
 //! percentiles of several jobs are merged from counts and never averaged.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::fs::Permissions;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
+use tempfile::NamedTempFile;
 
 use crate::failure::{Failure, exit};
-use crate::process::{self, ChildError, Stop};
+use crate::process::{self, ChildError, Stop, User};
 use crate::trial::{Flow, JobResult};
 
 /// Time that fio may take beyond the load's own duration: start, layout of nothing, result.
@@ -40,7 +44,7 @@ pub enum FioError {
     },
     /// The job file could not be handed over.
     #[error("cannot hand the job file to fio")]
-    JobFile(#[source] std::io::Error),
+    JobFile(#[source] io::Error),
 }
 
 impl Failure for FioError {
@@ -71,30 +75,43 @@ pub fn version() -> Result<String, FioError> {
     Ok(finished.stdout.trim().to_owned())
 }
 
-/// Runs a composed job file for about `duration`; killed if it takes 30 s more than twice that.
-///
-/// `read_only` hands fio its own guard against writes, beside our check of the job file.
+/// How fio is run.
+#[derive(Debug, Clone, Copy)]
+pub struct Running<'a> {
+    /// How long the load lasts by its own words.
+    pub duration: Duration,
+    /// fio's own guard against writes, beside our check of the job file.
+    pub read_only: bool,
+    /// When it is killed; by default after 30 s more than twice its duration.
+    pub limit: Option<Duration>,
+    /// Whose rights it has, if not ours.
+    pub user: Option<User>,
+    /// Whether the user wants us to stop.
+    pub stop: &'a Stop,
+}
+
+/// Runs a composed job file. `tick` is called while it runs.
 pub fn run(
     job_file: &str,
-    duration: Duration,
-    read_only: bool,
-    limit: Option<Duration>,
-    stop: &Stop,
+    running: &Running<'_>,
     tick: &mut dyn FnMut(Duration),
 ) -> Result<Vec<JobResult>, FioError> {
-    let mut file = tempfile::NamedTempFile::with_suffix(".fio").map_err(FioError::JobFile)?;
-    file.write_all(job_file.as_bytes())
-        .map_err(FioError::JobFile)?;
+    let file = readable_file(job_file).map_err(FioError::JobFile)?;
     let mut command = Command::new("fio");
-    command.arg("--output-format=json+").arg("--eta=never");
-    if read_only {
+    command
+        .arg("--output-format=json+")
+        .arg("--eta=never")
+        // fio leaves state files of `verify` in the working directory.
+        .current_dir(std::env::temp_dir());
+    if running.read_only {
         command.arg("--readonly");
     }
+    if let Some(user) = running.user {
+        command.uid(user.uid).gid(user.gid);
+    }
     command.arg(file.path());
-    // fio leaves state files of `verify` in the working directory.
-    command.current_dir(std::env::temp_dir());
-    let limit = limit.unwrap_or(duration * 2 + ALLOWANCE);
-    let finished = process::run(command, limit, stop, tick)?;
+    let limit = running.limit.unwrap_or(running.duration * 2 + ALLOWANCE);
+    let finished = process::run(command, limit, running.stop, tick)?;
     if !finished.status.success() {
         return Err(FioError::Failed {
             status: process::describe(finished.status),
@@ -102,6 +119,15 @@ pub fn run(
         });
     }
     read_result(&finished.stdout)
+}
+
+/// A job file that fio can read whoever it runs as; there is nothing secret in it.
+fn readable_file(text: &str) -> io::Result<NamedTempFile> {
+    let mut file = NamedTempFile::with_suffix(".fio")?;
+    file.write_all(text.as_bytes())?;
+    file.as_file()
+        .set_permissions(Permissions::from_mode(0o644))?;
+    Ok(file)
 }
 
 /// The few lines that say what went wrong: standard error, or what stands before the JSON.
@@ -180,7 +206,7 @@ fn job_result(job: FioJob) -> Result<JobResult, FioError> {
         let raw = i32::try_from(job.error).unwrap_or(5);
         return Err(FioError::Failed {
             status: format!("error {raw} in job {}", job.jobname),
-            message: std::io::Error::from_raw_os_error(raw).to_string(),
+            message: io::Error::from_raw_os_error(raw).to_string(),
         });
     }
     Ok(JobResult {
