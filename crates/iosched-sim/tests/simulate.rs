@@ -205,7 +205,7 @@ proptest! {
     #[test]
     fn a_scheduler_that_follows_the_recording_of_a_run_decides_as_in_the_run(
         jobs in prop::collection::vec(job(), 1..5),
-        scheduler in prop::sample::select(vec!["noop", "deadline", "deadline:fifo_batch=3"]),
+        scheduler in prop::sample::select(vec!["noop", "deadline", "deadline:fifo_batch=3","cfq","cfq:slice_idle=0","cfq:low_latency=0,quantum=2"]),
         queue_depth in 1..5_usize,
     ) {
         let mut recorder = Recorder::default();
@@ -214,6 +214,11 @@ proptest! {
         let scheduler = build(&spec, &Kernel::default(), &Vec::new()).unwrap();
         let limits = MergeLimits { max_sectors: MAX_SECTORS, merging: Merging::Full };
         let mut follower = Follower::new(scheduler, limits, queue_depth);
+        for (index, job) in jobs.iter().enumerate() {
+            let class = 1 + job.priority.class as u8;
+            let worker = format!("# worker pid={} ioprio={class}/4", 1000 + index);
+            follower.line(&worker).unwrap();
+        }
         for line in recorder.exits.lines().chain(recorder.text.lines()) {
             follower.line(line).unwrap();
         }
