@@ -17,6 +17,11 @@ fn main() -> ExitCode {
     let cli = args::Cli::parse();
     let output = output::Output::new(cli.json);
     match commands::run(cli, &output) {
+        Ok(_) if output.lost().is_some() => {
+            let cause = output.lost().unwrap_or_default();
+            output.note(&format!("error: the result could not be written: {cause}"));
+            ExitCode::from(iosched::failure::exit::FAILURE)
+        }
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             output.failure(failure.as_ref());

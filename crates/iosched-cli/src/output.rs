@@ -2,7 +2,8 @@
 //!
 //! Results go to standard output, everything else (progress, notes, errors) to standard error.
 
-use std::io::{IsTerminal, Write};
+use std::cell::RefCell;
+use std::io::{self, IsTerminal, Write};
 
 use iosched::failure::Failure;
 use serde::Serialize;
@@ -12,6 +13,8 @@ use serde::Serialize;
 pub(crate) struct Output {
     json: bool,
     width: usize,
+    /// What went wrong when a result was written.
+    lost: RefCell<Option<String>>,
 }
 
 impl Output {
@@ -23,7 +26,11 @@ impl Output {
             .or_else(terminal_width)
             .filter(|&columns: &usize| columns >= 40)
             .unwrap_or(80);
-        Output { json, width }
+        Output {
+            json,
+            width,
+            lost: RefCell::default(),
+        }
     }
 
     /// True if `--json` was given: standard output is for machines.
@@ -47,8 +54,20 @@ impl Output {
                 ""
             };
             let line = paint(line, code, color && !code.is_empty());
-            write(&mut std::io::stdout(), &format!("{line}\n"));
+            self.result(&format!("{line}\n"));
         }
+    }
+
+    fn result(&self, text: &str) {
+        if let Err(error) = write(&mut std::io::stdout(), text) {
+            self.lost.borrow_mut().get_or_insert(error.to_string());
+        }
+    }
+
+    /// Why results were lost (a full disk behind `> file`), if they were. Who closed the pipe
+    /// (`| head`) does not want to know more: that is no loss.
+    pub(crate) fn lost(&self) -> Option<String> {
+        self.lost.borrow().clone()
     }
 
     /// A result as JSON, pretty on a terminal and in one line in a pipe.
@@ -63,7 +82,8 @@ impl Output {
 
     /// A remark beside the result, on standard error.
     pub(crate) fn note(&self, text: &str) {
-        write(&mut std::io::stderr(), &format!("{text}\n"));
+        // There is nobody to tell if this fails.
+        let _ = write(&mut std::io::stderr(), &format!("{text}\n"));
     }
 
     /// An error with its hint, on standard error; with `--json` as a JSON object there.
@@ -78,14 +98,22 @@ impl Output {
             return;
         }
         let color = may_color(&std::io::stderr());
-        let mut lines = vec![format!("{} {failure}", paint("error:", "1;31", color))];
+        let message = without_controls(&failure.to_string());
+        let mut lines = vec![format!("{} {message}", paint("error:", "1;31", color))];
         let mut cause = failure.source();
         while let Some(inner) = cause {
-            lines.push(format!("  because: {inner}"));
+            let because = without_controls(&inner.to_string());
+            if !message.contains(&because) {
+                lines.push(format!("  because: {because}"));
+            }
             cause = inner.source();
         }
         if let Some(hint) = failure.hint() {
-            lines.push(format!("{} {hint}", paint("hint:", "1;36", color)));
+            lines.push(format!(
+                "{} {}",
+                paint("hint:", "1;36", color),
+                without_controls(&hint)
+            ));
         }
         self.note(&lines.join("\n"));
     }
@@ -105,11 +133,28 @@ fn paint(text: &str, code: &str, wanted: bool) -> String {
     }
 }
 
-/// Who closed the pipe (`| head`) does not want to know more: that is no error.
-fn write(stream: &mut dyn Write, text: &str) {
-    let _ = stream
+/// Writes all of it; a closed pipe is no error.
+fn write(stream: &mut dyn Write, text: &str) -> io::Result<()> {
+    match stream
         .write_all(text.as_bytes())
-        .and_then(|()| stream.flush());
+        .and_then(|()| stream.flush())
+    {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// What a file name may carry (escape sequences, bells) must not reach the terminal as such.
+fn without_controls(text: &str) -> String {
+    text.chars()
+        .map(|c| {
+            if c.is_control() && c != '\n' {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 /// Columns of the terminal on standard output, if it is one.

@@ -205,12 +205,18 @@ fn a_load_that_writes_is_refused_on_a_raw_device_until_allowed_in_so_many_words(
 
     run("mkfs.ext4", &["-q", disk.path().to_str().unwrap()]);
     let content = fs::read(disk.file()).unwrap();
+    let named_wrong = [&write[..], &["--destroy-data=loop-control"]].concat();
+    let (code, _, stderr) = tune(&disk.name, &dir.path().join("1b"), &named_wrong);
+    assert_eq!(
+        code, 11,
+        "a wrong name is no permission, even for a blank disk: {stderr}"
+    );
+
     let allowed = [&write[..], &["--destroy-data"]].concat();
     let (code, _, stderr) = tune(&disk.name, &dir.path().join("2"), &allowed);
     assert_eq!(code, 11, "it carries a file system: {stderr}");
     assert!(stderr.contains("ext4"), "{stderr}");
 
-    let named_wrong = [&write[..], &["--destroy-data=loop-control"]].concat();
     assert_eq!(tune(&disk.name, &dir.path().join("3"), &named_wrong).0, 11);
     assert!(
         fs::read(disk.file()).unwrap() == content,
@@ -529,17 +535,17 @@ fn the_emulated_disk_goes_with_a_killed_run() {
         child.kill().unwrap();
         child.wait().unwrap();
         let owner = child.id();
+        // A running server ends by itself when its owner dies; what was killed while it was being
+        // set up is cleared by `restore`.
         let is_gone = wait_until(30, || {
+            iosched().arg("restore").assert().success();
             let output = iosched()
                 .args(["emulate", "list", "--json"])
                 .output()
                 .unwrap();
-            let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-            !list
-                .to_string()
-                .contains(&format!("\"owner_pid\":{owner},"))
+            let list = String::from_utf8(output.stdout).unwrap();
+            !list.contains(&format!("\"owner_pid\":{owner},"))
         });
-        iosched().arg("restore").assert().success();
         assert!(is_gone, "the emulated disk of pid {owner} is still there");
     }
 }
@@ -948,4 +954,77 @@ fn the_winner_on_an_emulated_hard_disk_is_found_and_applied() {
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(stdout.contains("Answer: use mq-deadline."), "{stdout}");
     assert!(queue["scheduler"].contains("[mq-deadline]"), "{queue:?}");
+}
+
+#[test]
+fn a_damaged_record_is_refused_with_its_line_and_a_full_disk_is_said() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    let disk = LoopDevice::new(64 * MIB);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    assert_eq!(tune(&disk.name, &out, &[]).0, 0);
+    let whole = fs::read_to_string(out.join("record.jsonl")).unwrap();
+    let report = |more: &str| {
+        let command = format!(
+            "{} report {} {more}",
+            env!("CARGO_BIN_EXE_iosched"),
+            out.display()
+        );
+        std::process::Command::new("sh")
+            .args(["-c", &command])
+            .output()
+            .unwrap()
+    };
+    let full = report("--csv > /dev/full");
+    assert_eq!(full.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&full.stderr).contains("could not be written"));
+    assert_eq!(report("--csv | true").status.code(), Some(0));
+    for (good, bad) in [
+        (
+            "\"throughput_bytes_per_s\":",
+            "\"throughput_bytes_per_s\":-",
+        ),
+        ("\"margin\":1.02", "\"margin\":0.0"),
+        ("\"baseline\":0", "\"baseline\":9"),
+        (
+            "\"type\":\"trial\",\"load\":0",
+            "\"type\":\"trial\",\"load\":99",
+        ),
+    ] {
+        assert!(whole.contains(good), "{good}");
+        fs::write(out.join("record.jsonl"), whole.replace(good, bad)).unwrap();
+        let output = report("");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(12), "{bad}: {stderr}");
+        assert!(stderr.contains("record.jsonl:"), "{stderr}");
+    }
+}
+
+#[test]
+fn restore_without_rights_does_not_say_that_all_is_well() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    iosched()
+        .args(["set", &disk.name, "bfq", "--for", "1h"])
+        .assert()
+        .success();
+    let dir = copy_for_everybody();
+    let output = std::process::Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .arg(dir.path().join("iosched"))
+        .arg("restore")
+        .output()
+        .unwrap();
+    iosched().arg("restore").assert().success();
+    assert_eq!(
+        output.status.code(),
+        Some(8),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(disk.scheduler(), "none");
 }

@@ -291,6 +291,18 @@ pub fn leftovers(host: &Host) -> Vec<Leftover> {
     found
 }
 
+/// An error if there may be journal files that we cannot see or read.
+pub fn check_readable(host: &Host) -> io::Result<()> {
+    match fs::read_dir(directory(host)) {
+        Ok(files) => files.into_iter().try_for_each(|file| {
+            fs::File::open(file?.path())?;
+            Ok(())
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 impl Leftover {
     /// True if its owner does nothing but wait to put things back (`set --for`).
     pub fn is_waiting_to_revert(&self, host: &Host) -> bool {

@@ -19,6 +19,7 @@ use crate::load::builtin::{self, BUILT_IN};
 use crate::load::fio_job::{JobFile, JobFileError, Place, TrialSettings};
 use crate::objective::Objective;
 use crate::switch::{self, Arm, QueueState, SwitchError};
+use crate::trial::{Metrics, Slot, VoidReason};
 
 /// Rounds after which a run gives up, where the user does not say.
 pub const DEFAULT_MAX_ROUNDS: u32 = 30;
@@ -217,6 +218,22 @@ pub enum PlanError {
         #[source]
         source: std::io::Error,
     },
+    /// The load never has the number that is to decide.
+    #[error("load {load} has no {objective}: {cause}")]
+    NoSuchNumber {
+        /// The load.
+        load: String,
+        /// What was to decide.
+        objective: &'static str,
+        /// Why it has none.
+        cause: &'static str,
+    },
+    /// fio would read the path otherwise than it is written.
+    #[error("fio cannot be given the path {path:?}: it has one of ; # $ \" or a control character")]
+    OddPath {
+        /// The target.
+        path: PathBuf,
+    },
     /// Two loads of one name.
     #[error("load {name:?} is given twice")]
     LoadTwice {
@@ -248,6 +265,14 @@ pub enum PlanError {
         reasons: Vec<String>,
         /// True if naming the device again would not help.
         is_final: bool,
+    },
+    /// Another device was named the second time.
+    #[error("--destroy-data names {named}, and the target is {device}")]
+    NamedAnother {
+        /// Kernel name of the target.
+        device: String,
+        /// As given.
+        named: String,
     },
     /// The load writes and the target is a file.
     #[error("load {load} writes, and {} is somebody's file", path.display())]
@@ -328,6 +353,9 @@ impl Failure for PlanError {
             PlanError::Refused { device, .. } => Some(format!(
                 "if all of that may be destroyed, name the device again: --destroy-data={device}"
             )),
+            PlanError::NamedAnother { device, .. } => Some(format!(
+                "nothing was written; is {device} the one that you mean?"
+            )),
             PlanError::WritesToFile { .. } => {
                 Some("name the directory: the load then makes files of its own".into())
             }
@@ -345,6 +373,7 @@ impl Failure for PlanError {
             PlanError::Switch(error) => error.exit_code(),
             PlanError::WritesNotAllowed { .. }
             | PlanError::Refused { .. }
+            | PlanError::NamedAnother { .. }
             | PlanError::WritesToFile { .. } => exit::UNSAFE,
             PlanError::NoRoom { .. } | PlanError::Io { .. } => exit::FAILURE,
             _ => exit::USAGE,
@@ -440,6 +469,62 @@ impl Plan {
         }
     }
 
+    /// Zero, negative, missing and non-finite numbers have no logarithm: a trial in which such a
+    /// one decides is no measurement.
+    pub fn bad_metric(&self, slot: Slot, metrics: &Metrics) -> Option<VoidReason> {
+        let decisive = self.loads[slot.load].objective;
+        let required = self
+            .rules
+            .requirements
+            .iter()
+            .map(|requirement| requirement.objective);
+        std::iter::once(decisive)
+            .chain(required)
+            .find_map(|objective| {
+                let found = match objective.of(metrics) {
+                    Some(value) if value.is_finite() && value > 0.0 => return None,
+                    Some(value) => value.to_string(),
+                    None => "missing".into(),
+                };
+                Some(VoidReason::BadMetric {
+                    objective: objective.words().into(),
+                    found,
+                })
+            })
+    }
+
+    /// True if there is such a load and such an arm.
+    pub fn has_slot(&self, slot: Slot) -> bool {
+        slot.load < self.loads.len() && slot.arm < self.arms.len()
+    }
+
+    /// Checks a plan that was read from a file: it may have been edited.
+    pub fn check(&self) -> Result<(), PlanError> {
+        check_rules(&self.rules)?;
+        let out = |what, value: String, range| Err(PlanError::OutOfRange { what, value, range });
+        if self.arms.len() < 2 || self.baseline >= self.arms.len() {
+            return out(
+                "the baseline",
+                self.baseline.to_string(),
+                "one of at least two arms",
+            );
+        }
+        if self.loads.is_empty() {
+            return out("the number of loads", "0".into(), "at least 1");
+        }
+        for load in &self.loads {
+            JobFile::parse(&load.name, &load.job_file)?;
+            if !(load.weight.is_finite() && load.weight > 0.0) {
+                return out(
+                    "the weight of a load",
+                    load.weight.to_string(),
+                    "a number above 0",
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// A source of chance of its own for each purpose, round and load.
     fn stream(&self, purpose: u64, round: u32, load: usize) -> ChaCha8Rng {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
@@ -500,7 +585,7 @@ pub fn disks_below(host: &Host, device: &Device) -> Result<Vec<String>, PlanErro
 fn check_rules(rules: &Rules) -> Result<(), PlanError> {
     let out = |what, value: String, range| Err(PlanError::OutOfRange { what, value, range });
     if !(rules.margin > 1.0 && rules.margin <= 2.0) {
-        let percent = (rules.margin - 1.0) * 100.0;
+        let percent = ((rules.margin - 1.0) * 1e6).round() / 1e4;
         return out(
             "--margin",
             format!("{percent} %"),
@@ -580,10 +665,12 @@ fn read_load(wanted: &Wanted, text: &str) -> Result<Load, PlanError> {
     let runtime = wanted
         .runtime
         .or_else(|| (!parsed.has_runtime()).then_some(Duration::from_secs(10)));
+    let objective = wanted.objective.unwrap_or(objective);
+    check_objective(&shown, &parsed, objective)?;
     Ok(Load {
         name: shown,
         weight,
-        objective: wanted.objective.unwrap_or(objective),
+        objective,
         wait_until_steady: match wanted.steady {
             Steady::Auto => parsed.writes() && !wanted.is_our_own,
             Steady::On => true,
@@ -591,6 +678,20 @@ fn read_load(wanted: &Wanted, text: &str) -> Result<Load, PlanError> {
         },
         job_file,
         runtime_s: runtime.map(|runtime| runtime.as_secs_f64()),
+    })
+}
+
+/// A number that the load cannot have is known before anything runs.
+fn check_objective(load: &str, job: &JobFile, objective: Objective) -> Result<(), PlanError> {
+    let cause = match objective {
+        Objective::Fairness if job.workers() < 2 => "it has one worker",
+        Objective::ReadMean | Objective::ReadP99 if !job.reads() => "it reads nothing",
+        _ => return Ok(()),
+    };
+    Err(PlanError::NoSuchNumber {
+        load: load.to_owned(),
+        objective: objective.name(),
+        cause,
     })
 }
 
@@ -650,6 +751,13 @@ fn check_target(
     found: &Found,
     loads: &[Load],
 ) -> Result<Target, PlanError> {
+    if let Found::FileSystem(file_system) = found
+        && is_odd(&file_system.path)
+    {
+        return Err(PlanError::OddPath {
+            path: file_system.path.clone(),
+        });
+    }
     let writer = loads
         .iter()
         .find(|load| load.parsed().writes())
@@ -709,13 +817,20 @@ fn check_may_write(
             target: wanted.target.clone(),
         });
     };
+    // A name that is given is a name to be checked, whether or not it would be needed.
+    if let Some(name) = allowance
+        && !is_same_device(host, name, device)
+    {
+        return Err(PlanError::NamedAnother {
+            device: device.name.clone(),
+            named: name.clone(),
+        });
+    }
     let reasons = device::refusals(host, device);
     let in_use = reasons
         .iter()
         .any(|reason: &Refusal| !reason.can_be_overruled());
-    let named_again = allowance.as_ref().is_some_and(|name| {
-        device::find(host, name).is_ok_and(|again| again.number == device.number)
-    });
+    let named_again = allowance.is_some();
     if reasons.is_empty() || (named_again && !in_use) {
         return Ok(());
     }
@@ -724,6 +839,16 @@ fn check_may_write(
         reasons: reasons.iter().map(ToString::to_string).collect(),
         is_final: in_use,
     })
+}
+
+/// True if fio's job files give one of its characters a meaning that cannot be escaped.
+fn is_odd(path: &Path) -> bool {
+    path.to_str()
+        .is_none_or(|text| text.contains([';', '#', '$', '"']) || text.contains(char::is_control))
+}
+
+fn is_same_device(host: &Host, name: &str, device: &Device) -> bool {
+    device::find(host, name).is_ok_and(|named| named.number == device.number)
 }
 
 fn check_room(directory: &Path, file_size: u64, loads: &[Load]) -> Result<(), PlanError> {
@@ -744,4 +869,65 @@ fn check_room(directory: &Path, file_size: u64, loads: &[Load]) -> Result<(), Pl
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    const SLOT: Slot = Slot {
+        load: 0,
+        round: 0,
+        arm: 0,
+    };
+
+    #[test]
+    fn a_trial_without_a_positive_number_that_decides_is_no_measurement() {
+        let plan = fixture::plan(2);
+        let with = |throughput_bytes_per_s| Metrics {
+            throughput_bytes_per_s,
+            ..Metrics::default()
+        };
+        assert_eq!(plan.bad_metric(SLOT, &with(1.0)), None);
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let reason = plan.bad_metric(SLOT, &with(bad));
+            assert!(
+                matches!(reason, Some(VoidReason::BadMetric { .. })),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_missing_number_is_named() {
+        let mut plan = fixture::plan(2);
+        plan.loads[0].objective = Objective::ReadP99;
+        let reason = plan
+            .bad_metric(SLOT, &Metrics::default())
+            .unwrap()
+            .to_string();
+        assert_eq!(
+            reason,
+            "the load's p99 read latency is missing, which is no measurement"
+        );
+    }
+
+    #[test]
+    fn a_plan_that_was_edited_is_checked() {
+        assert!(fixture::plan(2).check().is_ok());
+        let edits: [fn(&mut Plan); 6] = [
+            |plan| plan.baseline = 9,
+            |plan| plan.rules.margin = 0.0,
+            |plan| plan.rules.confidence = 1.5,
+            |plan| plan.rules.fixed_rounds = Some(0),
+            |plan| plan.loads[0].weight = -1.0,
+            |plan| plan.loads[0].job_file = "[a]\nfilename=/etc/passwd\n".into(),
+        ];
+        for edit in edits {
+            let mut plan = fixture::plan(2);
+            edit(&mut plan);
+            assert!(plan.check().is_err(), "{plan:?}");
+        }
+    }
 }

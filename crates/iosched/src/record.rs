@@ -144,6 +144,12 @@ pub enum RecordError {
         /// As given.
         path: PathBuf,
     },
+    /// It is a symbolic link: as root we never write through one.
+    #[error("the results directory {} is a symbolic link", path.display())]
+    SymbolicLink {
+        /// As given.
+        path: PathBuf,
+    },
     /// There is no record.
     #[error("{} holds no record", path.display())]
     NotARecord {
@@ -191,6 +197,7 @@ impl Failure for RecordError {
             RecordError::NotEmpty { .. } => {
                 "name a new directory with --out, or go on with --resume DIR".into()
             }
+            RecordError::SymbolicLink { .. } => "name the directory that it points to".into(),
             RecordError::NotADirectory { .. } => "name a new directory with --out".into(),
             RecordError::NotARecord { .. } => {
                 "a record is the directory that `iosched tune` wrote (it has record.jsonl)".into()
@@ -255,6 +262,12 @@ impl Record {
             header,
             entries: Vec::new(),
         };
+        let plan = &record.header.plan;
+        plan.check()
+            .map_err(|error| corrupt(1, error.to_string()))?;
+        for (index, entry) in entries.iter().enumerate() {
+            check_entry(plan, entry).map_err(|cause| corrupt(index + 2, cause))?;
+        }
         for entry in entries {
             record.push(entry);
         }
@@ -312,6 +325,37 @@ impl Record {
             _ => None,
         }
     }
+}
+
+/// A line that could have been edited or damaged must not lead the analysis astray.
+fn check_entry(plan: &Plan, entry: &Entry) -> Result<(), String> {
+    let slot = match entry {
+        Entry::Trial(trial) => trial.slot,
+        Entry::Void(void) => void.slot,
+        Entry::ArmLeft { load, arm, .. } => Slot {
+            load: *load,
+            round: 0,
+            arm: *arm,
+        },
+        Entry::Steady { load, .. } => Slot {
+            load: *load,
+            round: 0,
+            arm: 0,
+        },
+        _ => return Ok(()),
+    };
+    if !plan.has_slot(slot) {
+        return Err(format!(
+            "the plan has no load {} with arm {}",
+            slot.load, slot.arm
+        ));
+    }
+    if let Entry::Trial(trial) = entry
+        && let Some(reason) = plan.bad_metric(slot, &trial.metrics)
+    {
+        return Err(reason.to_string());
+    }
+    Ok(())
 }
 
 /// The version is looked at before anything else: a newer format may differ in all the rest.
@@ -372,6 +416,11 @@ pub fn check_new(directory: &Path) -> Result<(), RecordError> {
         }
         Ok(metadata) => metadata,
     };
+    if metadata.is_symlink() {
+        return Err(RecordError::SymbolicLink {
+            path: directory.into(),
+        });
+    }
     if !metadata.is_dir() {
         return Err(RecordError::NotADirectory {
             path: directory.into(),

@@ -612,7 +612,7 @@ impl Runner<'_> {
             return Ok(Err(reason));
         }
         let metrics = Metrics::of(&jobs, &measured);
-        if let Some(reason) = bad_metric(self.plan, slot, &metrics) {
+        if let Some(reason) = self.plan.bad_metric(slot, &metrics) {
             return Ok(Err(reason));
         }
         let (switch, prepare) = (switched - begun, prepared - switched);
@@ -697,29 +697,6 @@ impl Runner<'_> {
     }
 }
 
-/// Zero, negative, missing and non-finite numbers have no logarithm: they are no measurement.
-fn bad_metric(plan: &Plan, slot: Slot, metrics: &Metrics) -> Option<VoidReason> {
-    let decisive = plan.loads[slot.load].objective;
-    let required = plan
-        .rules
-        .requirements
-        .iter()
-        .map(|requirement| requirement.objective);
-    std::iter::once(decisive)
-        .chain(required)
-        .find_map(|objective| {
-            let found = match objective.of(metrics) {
-                Some(value) if value.is_finite() && value > 0.0 => return None,
-                Some(value) => value.to_string(),
-                None => "missing".into(),
-            };
-            Some(VoidReason::BadMetric {
-                objective: objective.words().into(),
-                found,
-            })
-        })
-}
-
 /// Writes back what is dirty and drops the page cache, so that no trial lives on the one before.
 /// Without the right to (not root, a container) trials still compare, since loads use `O_DIRECT`.
 fn drop_caches(host: &Host) {
@@ -768,44 +745,6 @@ pub fn record_name(target: &Path, unix_s: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
-    use crate::objective::Objective;
-
-    const SLOT: Slot = Slot {
-        load: 0,
-        round: 0,
-        arm: 0,
-    };
-
-    #[test]
-    fn a_trial_without_a_positive_number_that_decides_is_no_measurement() {
-        let plan = fixture::plan(2);
-        let with = |throughput_bytes_per_s| Metrics {
-            throughput_bytes_per_s,
-            ..Metrics::default()
-        };
-        assert_eq!(bad_metric(&plan, SLOT, &with(1.0)), None);
-        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let reason = bad_metric(&plan, SLOT, &with(bad));
-            assert!(
-                matches!(reason, Some(VoidReason::BadMetric { .. })),
-                "{bad}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_missing_number_is_named() {
-        let mut plan = fixture::plan(2);
-        plan.loads[0].objective = Objective::ReadP99;
-        let reason = bad_metric(&plan, SLOT, &Metrics::default())
-            .unwrap()
-            .to_string();
-        assert_eq!(
-            reason,
-            "the load's p99 read latency is missing, which is no measurement"
-        );
-    }
 
     #[test]
     fn a_record_is_named_by_time_and_target() {

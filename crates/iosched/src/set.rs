@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::device::{self, Device, DeviceError, Kind, Role};
 use crate::failure::{Failure, exit};
 use crate::host::Host;
-use crate::journal::{self, Journal, JournalError, Leftover};
+use crate::journal::{self, Journal, JournalError, Leftover, SavedDisk};
 use crate::lock::{self, LockError};
 use crate::plan::{PlanError, disks_below};
 use crate::switch::{self, Arm, Entered, QueueState, SwitchError};
@@ -112,6 +112,8 @@ impl Failure for SetError {
 pub struct Made {
     /// Each disk and what came of it.
     pub disks: Vec<(String, Entered)>,
+    /// What interrupted runs had left of these disks, put back before.
+    pub settled: Vec<Leftover>,
     /// The states before, to be kept, put back, or handed over.
     pub journal: Journal,
 }
@@ -132,7 +134,7 @@ impl Change {
                 names.join(", ")
             ));
         }
-        if device.kind == Kind::Loop {
+        if device.kind == Kind::Loop && stands_on_a_disk(host, &device) {
             notes.push(format!(
                 "the disk that holds the file of {} has a scheduler of its own, which stays",
                 device.name
@@ -172,38 +174,52 @@ impl Change {
             .iter()
             .map(|name| lock::lock(host, name))
             .collect::<Result<Vec<_>, _>>()?;
-        settle(host, &names)?;
+        let settled = settle(host, &names)?;
         let journal = Journal::open(host, &names, Vec::new())?;
         let disks = self
             .disks
             .iter()
             .map(|(name, _, arm)| Ok((name.clone(), switch::set(&host.sysfs(), name, arm, None)?)))
             .collect::<Result<Vec<_>, SwitchError>>()?;
-        Ok(Made { disks, journal })
+        Ok(Made {
+            disks,
+            settled,
+            journal,
+        })
     }
 }
 
 /// Puts back what dead runs left of these disks; a live one that will put them back is an error.
 pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Leftover>, SetError> {
-    let mut settled = Vec::new();
-    for leftover in journal::leftovers(host) {
-        let ours = leftover
-            .entry
-            .disks
-            .iter()
-            .find(|disk| disks.contains(&disk.device) && disk.is_still_there(host));
-        let Some(disk) = ours else { continue };
+    let left = left_on(host, disks);
+    for leftover in &left {
         if leftover.is_alive {
             return Err(SetError::Pending {
-                device: disk.device.clone(),
+                device: disks.join(", "),
                 pid: leftover.entry.owner.pid,
                 command: leftover.entry.command.clone(),
             });
         }
-        leftover.undo(host);
-        settled.push(leftover);
     }
-    Ok(settled)
+    for leftover in &left {
+        leftover.undo(host);
+    }
+    Ok(left)
+}
+
+/// What runs, dead or alive, have yet to put back on these disks.
+pub fn left_on(host: &Host, disks: &[String]) -> Vec<Leftover> {
+    let is_ours = |disk: &SavedDisk| disks.contains(&disk.device) && disk.is_still_there(host);
+    journal::leftovers(host)
+        .into_iter()
+        .filter(|leftover| leftover.entry.disks.iter().any(is_ours))
+        .collect()
+}
+
+/// True if the file of a loop device is on a disk that has a scheduler itself.
+fn stands_on_a_disk(host: &Host, device: &Device) -> bool {
+    device::schedulable_disks(host, device)
+        .is_ok_and(|disks| disks.iter().any(|disk| disk.name != device.name))
 }
 
 fn nothing_below(host: &Host, device: &Device) -> SetError {

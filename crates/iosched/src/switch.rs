@@ -241,9 +241,10 @@ impl Failure for SwitchError {
             SwitchError::BadName { .. } => {
                 Some("`iosched list` shows what each device offers".into())
             }
-            SwitchError::BadArm { .. } => {
-                Some("write it as scheduler or scheduler:tunable=value,tunable=value".into())
-            }
+            SwitchError::BadArm { .. } => Some(
+                "a tunable is written as name=value; an arm as scheduler:name=value,name=value"
+                    .into(),
+            ),
             SwitchError::NotOffered { scheduler, .. } => Some(match scheduler.as_str() {
                 "bfq" => {
                     "its module could not be loaded: is CONFIG_IOSCHED_BFQ in this kernel?".into()
@@ -321,6 +322,7 @@ impl Arm {
             .into_iter()
             .map(parse_tunable)
             .collect::<Result<Vec<_>, _>>()?;
+        check_twice(&tunables)?;
         Ok(Arm {
             scheduler: scheduler.into(),
             tunables,
@@ -383,6 +385,24 @@ fn parse_tunable(word: &str) -> Result<(String, String), SwitchError> {
         "scheduler" => Err(bad("the scheduler stands before the colon")),
         _ => Ok((name.into(), value.into())),
     }
+}
+
+/// One variable of the kernel can be given one value.
+fn check_twice(tunables: &[(String, String)]) -> Result<(), SwitchError> {
+    // bfq and cfq have one variable under two names.
+    let variable = |name: &str| name.trim_end_matches("_us").to_owned();
+    for (index, (name, _)) in tunables.iter().enumerate() {
+        if tunables[..index]
+            .iter()
+            .any(|(other, _)| variable(other) == variable(name))
+        {
+            return Err(SwitchError::BadArm {
+                text: name.clone(),
+                cause: "it is given twice (slice_idle and slice_idle_us are one)",
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The name that today's kernels have for an old scheduler: noop, deadline, cfq.
@@ -833,6 +853,16 @@ mod tests {
             Arm::parse("none:a=$(x)"),
             Err(SwitchError::BadArm { .. })
         ));
+    }
+
+    #[test]
+    fn one_variable_is_given_one_value() {
+        for twice in ["bfq:a=1,a=2", "bfq:slice_idle=1,slice_idle_us=2"] {
+            assert!(
+                matches!(Arm::parse(twice), Err(SwitchError::BadArm { .. })),
+                "{twice}"
+            );
+        }
     }
 
     #[test]

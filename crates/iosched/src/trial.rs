@@ -213,7 +213,12 @@ impl Metrics {
         let reads = flows(|job| job.read.iter().collect());
         let writes = flows(|job| job.write.iter().collect());
         let all = flows(JobResult::flows);
-        let rate = |flows: &[&Flow]| flows.iter().map(|flow| flow.bytes_per_s).sum::<f64>();
+        let rate = |flows: &[&Flow]| {
+            flows
+                .iter()
+                .map(|flow| flow.bytes_per_s)
+                .fold(0.0, |sum, rate| sum + rate)
+        };
         let ios: u64 = all.iter().map(|flow| flow.ios).sum();
         let shares: Vec<f64> = jobs.iter().map(|job| rate(&job.flows())).collect();
         Metrics {

@@ -14,6 +14,7 @@ use iosched::device::{
 };
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
+use iosched::journal::{self, Leftover};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -62,6 +63,10 @@ pub(crate) fn run(args: &ListArgs, output: &Output) -> Outcome {
             "{} unused device{s} without size not shown (--all shows them)",
             shown.hidden
         ));
+    }
+    let is_dead = |leftover: &Leftover| !leftover.is_alive && !leftover.entry.disks.is_empty();
+    if host.is_live() && journal::leftovers(&host).iter().any(is_dead) {
+        output.note("an interrupted run has left its settings on a disk: run `iosched restore`");
     }
     Ok(exit::OK)
 }

@@ -1,13 +1,16 @@
 //! `iosched restore`: put back what an interrupted run left.
 
+use std::io;
+use std::path::PathBuf;
+
 use clap::Args;
 use iosched::emulate;
-use iosched::failure::exit;
+use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::journal::{self, Undone};
 use serde::Serialize;
 
-use super::Outcome;
+use super::{Outcome, boxed};
 use crate::output::Output;
 
 /// Arguments of `iosched restore`.
@@ -34,9 +37,31 @@ struct RunReport {
     undone: Vec<Undone>,
 }
 
+/// Something may be left that we cannot see.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the journal in {}", path.display())]
+struct RestoreError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Failure for RestoreError {
+    fn hint(&self) -> Option<String> {
+        Some("run it as root".into())
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::NOT_PERMITTED
+    }
+}
+
 /// Runs `iosched restore`.
 pub(crate) fn run(_args: &RestoreArgs, output: &Output) -> Outcome {
     let host = Host::live();
+    if let Err(source) = journal::check_readable(&host) {
+        let path = journal::directory(&host);
+        return Err(boxed(RestoreError { path, source }));
+    }
     let runs: Vec<RunReport> = journal::leftovers(&host)
         .into_iter()
         .map(|leftover| {

@@ -98,6 +98,12 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
     };
     if !args.dry_run {
         let made = change.make(&host).map_err(boxed)?;
+        for leftover in &made.settled {
+            report.notes.push(format!(
+                "put back what an interrupted run left: {}",
+                leftover.entry.command
+            ));
+        }
         for (disk, (_, entered)) in report.disks.iter_mut().zip(made.disks) {
             disk.after = Some(entered.state);
             disk.adjusted = entered.adjusted;

@@ -15,7 +15,7 @@ use crate::output::Output;
 /// Arguments of `iosched simulate`.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// Disk model (see `iosched emulate list` or docs/disk-models.md)
+    /// Disk model (see `iosched emulate models` or docs/disk-models.md)
     #[arg(long, default_value = "hdd-7200", value_name = "MODEL")]
     disk: String,
 
@@ -75,7 +75,7 @@ pub(crate) struct SimulateArgs {
     seed: u64,
 
     /// End after this many simulated seconds, if the load has not ended before
-    #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = parse_seconds)]
     until: f64,
 
     /// Print lines of comma-separated values
@@ -85,6 +85,13 @@ pub(crate) struct SimulateArgs {
     /// Write every event into this new file, in the form that `iosched conform` reads
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok();
+    seconds
+        .filter(|seconds| seconds.is_finite() && *seconds > 0.0)
+        .ok_or_else(|| "a number of seconds above 0 is wanted".into())
 }
 
 /// Runs `iosched simulate`.

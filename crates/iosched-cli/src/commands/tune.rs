@@ -82,8 +82,8 @@ pub(crate) struct TuneArgs {
     #[arg(long, default_value = "2%")]
     margin: Margin,
 
-    /// Probability with which all intervals of a load hold together
-    #[arg(long, default_value_t = 0.95)]
+    /// Probability with which all intervals hold together: 95% or 0.95
+    #[arg(long, default_value = "95%", value_parser = parse_confidence)]
     confidence: f64,
 
     /// Rounds at the most [default: 30]
@@ -177,6 +177,18 @@ fn parse_objective(text: &str) -> Result<Objective, String> {
             .collect();
         format!("known are {}", names.join(", "))
     })
+}
+
+fn parse_confidence(text: &str) -> Result<f64, String> {
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 100.0),
+        None => (text, 1.0),
+    };
+    let number: f64 = number
+        .trim()
+        .parse()
+        .map_err(|_| "a confidence looks like 95%".to_owned())?;
+    Ok(number / scale)
 }
 
 fn parse_steady(text: &str) -> Result<Steady, String> {
@@ -317,6 +329,13 @@ impl Session<'_> {
         let mut plan = Plan::new(&wanted, host).map_err(boxed)?;
         plan.emulated = args.target.is_none().then(|| DEFAULT_MODEL.to_owned());
         if args.dry_run {
+            for leftover in set::left_on(host, &plan.disks) {
+                output.note(&format!(
+                    "note: what an interrupted run left will be put back first, so the baseline may be \
+                     another one: {}",
+                    leftover.entry.command
+                ));
+            }
             if output.is_json() {
                 output.json(&plan);
             } else {
@@ -328,10 +347,8 @@ impl Session<'_> {
         settle(host, &plan, output)?;
         let now = run::unix_time();
         let machine = MachineFacts::read(host, &plan.disks, Some(fio_version));
-        let directory = args.out.clone().unwrap_or_else(|| {
-            let name = args.target.as_deref().unwrap_or(DEFAULT_MODEL);
-            Path::new("iosched-results").join(run::record_name(Path::new(name), now))
-        });
+        let name = args.target.as_deref().unwrap_or(DEFAULT_MODEL);
+        let directory = args.out.clone().unwrap_or_else(|| new_directory(name, now));
         let command = std::env::args().collect();
         let header = Header::new(command, now, machine, plan);
         let recorder = Recorder::create(&directory, header).map_err(boxed)?;
@@ -433,6 +450,17 @@ impl Session<'_> {
     }
 }
 
+/// A directory below `iosched-results` that is not there yet.
+fn new_directory(target: &str, now: f64) -> PathBuf {
+    let name = run::record_name(Path::new(target), now);
+    let results = Path::new("iosched-results");
+    let numbered = (2..).map(|number| results.join(format!("{name}-{number}")));
+    std::iter::once(results.join(&name))
+        .chain(numbered)
+        .find(|directory| !directory.exists())
+        .expect("some number is free")
+}
+
 /// Switches every disk to the winner.
 fn apply(
     plan: &Plan,
@@ -445,7 +473,7 @@ fn apply(
         return Ok(());
     }
     let Some(arm) = analysis.choice else {
-        output.note("not applied: there is no single answer over all loads");
+        output.note("not applied: nothing is proven better, so nothing is changed");
         return Ok(());
     };
     if Some(arm) == plan.active {

@@ -108,7 +108,7 @@ impl Failure for JobFileError {
                 _ => format!("remove {option} from the job file"),
             },
             JobFileError::Unsupported { option, .. } => format!(
-                "remove {option}, or measure it as a command of your own once it is known to be harmless"
+                "remove {option}: only options that are known to stay inside the target are run"
             ),
             JobFileError::BadValue { .. } => "change the value".into(),
             JobFileError::NoJobs { .. } => "add a section such as [job] with rw=randread".into(),
@@ -162,7 +162,7 @@ impl JobFile {
                 text: raw.trim().into(),
                 cause,
             };
-            let content = raw.trim();
+            let content = without_comment(raw.trim_start_matches('\u{feff}')).trim();
             if content.is_empty() || content.starts_with(['#', ';']) {
                 continue;
             }
@@ -201,6 +201,17 @@ impl JobFile {
         self.jobs
             .iter()
             .any(|job| direction_writes(job.last("rw", "readwrite").unwrap_or("read")))
+    }
+
+    /// True if any job reads.
+    pub fn reads(&self) -> bool {
+        self.jobs.iter().any(|job| {
+            let direction = job.last("rw", "readwrite").unwrap_or("read");
+            !matches!(
+                direction.split(':').next(),
+                Some("write" | "randwrite" | "trim" | "randtrim" | "trimwrite" | "randtrimwrite")
+            )
+        })
     }
 
     /// True if any job trims.
@@ -327,6 +338,16 @@ impl Job {
             .iter()
             .any(|assignment| assignment.key == key && assignment.value.as_deref() != Some("0"))
     }
+}
+
+/// The line up to a comment: `#` or `;` at its beginning or after a blank.
+fn without_comment(line: &str) -> &str {
+    let starts = |(at, c): &(usize, char)| {
+        matches!(c, '#' | ';') && line[..*at].chars().last().is_none_or(char::is_whitespace)
+    };
+    line.char_indices()
+        .find(starts)
+        .map_or(line, |(at, _)| &line[..at])
 }
 
 fn check_section_name(name: &str) -> Result<(), &'static str> {
@@ -720,6 +741,14 @@ mod tests {
         assert!(writes("[a]\nrw=read\nreadwrite=rw\n"));
         assert!(writes("[a]\nrw=randtrim\n"));
         assert!(!writes("[a]\nbs=4k\n"), "fio's default is read");
+    }
+
+    #[test]
+    fn comments_after_a_value_and_a_byte_order_mark_are_passed_over() {
+        let text = "\u{feff}[a] # first\nrw=randwrite ; of all\nbs=4k\t# small\n;rw=read\n";
+        let file = JobFile::parse("j", text).unwrap();
+        assert!(file.writes() && !file.reads());
+        assert_eq!(file.jobs[0].last("bs", "blocksize"), Some("4k"));
     }
 
     #[test]

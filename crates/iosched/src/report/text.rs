@@ -20,10 +20,15 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
     for (index, load) in analysis.loads.iter().enumerate() {
         let trial_s = plan.trial_duration(index).as_secs_f64();
         let head = format!(
-            "{} on {}: {}, {} of {trial_s} s each",
+            "{} on {}: {}{}, {} of {trial_s} s each",
             load.name,
             target_name(plan),
             load.objective.words(),
+            if load.objective.higher_is_better() {
+                ""
+            } else {
+                " (less is better)"
+            },
             count(analysis.rounds, "round"),
         );
         text += "\n";
@@ -69,7 +74,10 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
     if plan.emulated.is_some() {
         text += "CPU time includes that of the emulated disk's server.\n";
     }
-    if let Some(stop) = analysis.stop.filter(|&stop| stop != StopReason::Decided) {
+    // A fixed design is one look at its end: more rounds would make it something else.
+    let is_open =
+        |stop: &StopReason| *stop != StopReason::Decided && plan.rules.fixed_rounds.is_none();
+    if let Some(stop) = analysis.stop.filter(is_open) {
         let line = format!(
             "It stopped because {}; it goes on with --resume and a larger --budget or --rounds.",
             stop_reason(stop)
@@ -368,7 +376,7 @@ fn ratio_cell(arm: usize, baseline: usize, standing: &ArmStanding) -> String {
         return "1".into();
     }
     standing.to_baseline.as_ref().map_or("-".into(), |ratio| {
-        if ratio.is_bounded() {
+        if ratio.is_bounded() && (ratio.lower > 0.01 || ratio.upper < 100.0) {
             format!(
                 "{} ({}-{})",
                 number(ratio.estimate),
@@ -501,18 +509,12 @@ fn next_best(contest: &Contest, winner: usize) -> Option<usize> {
 
 /// What to do, and what it costs.
 fn choice(analysis: &Analysis, plan: &Plan) -> String {
-    let baseline = analysis.baseline;
-    let active = plan.active.map_or("", |active| {
-        if active == baseline {
-            " (it was active)"
-        } else {
-            ""
-        }
-    });
+    let stays = match plan.active {
+        Some(active) => format!("keep {} (it was active)", analysis.arms[active]),
+        None => "leave the disk as it is".to_owned(),
+    };
     let mut text = match analysis.choice {
-        Some(choice) if choice == baseline => {
-            format!("Answer: keep {}{active}.\n", analysis.arms[choice])
-        }
+        Some(choice) if Some(choice) == plan.active => format!("Answer: {stays}.\n"),
         Some(choice) => {
             let why = match analysis.decisive().verdict {
                 Verdict::Equal { .. } => ": of the equals, it takes the least CPU time per I/O",
@@ -523,10 +525,7 @@ fn choice(analysis: &Analysis, plan: &Plan) -> String {
             };
             format!("Answer: use {}{why}.\n", analysis.arms[choice])
         }
-        None => format!(
-            "Answer: no arm is proven better; keep {}{active}.\n",
-            analysis.arms[baseline]
-        ),
+        None => format!("Answer: no arm is proven better; {stays}.\n"),
     };
     if analysis.choice.is_some() {
         text += &side_effects(analysis, plan);
