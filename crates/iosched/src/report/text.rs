@@ -384,7 +384,7 @@ fn ratio_cell(arm: usize, baseline: usize, standing: &ArmStanding) -> String {
                 number(ratio.upper)
             )
         } else {
-            format!("{} (not known yet)", number(ratio.estimate))
+            format!("{} (few rounds)", number(ratio.estimate))
         }
     })
 }
@@ -403,14 +403,15 @@ fn standing_word(arm: usize, analysis: &Analysis, contest: &Contest, margin: f64
     let is_above = ratio.lower > 1.0;
     let is_below = ratio.upper < 1.0;
     let is_within = ratio.lower > 1.0 / margin && ratio.upper < margin;
-    match (contest.better, is_within) {
-        (_, true) => "no difference",
-        (Better::Higher, _) if is_above => "better",
-        (Better::Lower, _) if is_below => "better",
-        _ if is_above || is_below => "worse",
-        _ => "not told apart",
+    match (contest.better, is_within, contest.arms[arm].place) {
+        (_, true, _) => "no difference".into(),
+        (Better::Higher, ..) if is_above => "better".into(),
+        (Better::Lower, ..) if is_below => "better".into(),
+        _ if is_above || is_below => "worse".into(),
+        // Not against the baseline, but what drove it out is known.
+        (.., Place::Worse { than, .. }) => format!("loses to {}", analysis.arms[than]),
+        _ => "not told apart".into(),
     }
-    .into()
 }
 
 /// The verdict of one contest as a sentence.
