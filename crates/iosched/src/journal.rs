@@ -9,6 +9,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -321,7 +322,7 @@ impl Leftover {
             if !self.entry.owner.is_alive(host) {
                 return true;
             }
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(50));
         }
         false
     }
@@ -360,6 +361,14 @@ impl SavedDisk {
         sysfs.has_device(&self.device) && Identity::read(&sysfs, &self.device) == self.identity
     }
 
+    /// True if the disk is gone within a moment.
+    fn goes_away(&self, host: &Host) -> bool {
+        (0..20).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            !self.is_still_there(host)
+        })
+    }
+
     fn undo(&self, host: &Host, same_boot: bool) -> Undone {
         let device = self.device.clone();
         if !same_boot {
@@ -375,6 +384,8 @@ impl SavedDisk {
             },
             Ok(adjusted) => Undone::RestoredExcept { device, adjusted },
             Err(SwitchError::Vanished { .. }) => Undone::Gone { device },
+            // A device that is being removed loses its files before its name.
+            Err(_) if self.goes_away(host) => Undone::Gone { device },
             Err(error) => Undone::Failed {
                 thing: device,
                 cause: error.to_string(),

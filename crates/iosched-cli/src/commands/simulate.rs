@@ -1,10 +1,10 @@
 //! `iosched simulate`: a load under several schedulers on a disk model, in virtual time.
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use iosched::failure::exit;
+use iosched::report::table::{Align, Table};
 use iosched::simulate::run::{self, Load, Plan, RunResult, Share, Simulated, Wanted};
 use iosched_sim::disk::ModelOptions;
 use iosched_sim::units::{Bytes, Nanos};
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
     } else if args.csv {
         output.text(&run::csv(&simulated));
     } else {
-        output.text(&table(&simulated));
+        output.text(&table(&simulated, output.width()));
     }
     Ok(exit::OK)
 }
@@ -143,7 +143,7 @@ fn wanted(args: &SimulateArgs) -> Wanted {
 }
 
 /// One block per scheduler, one line per process.
-fn table(simulated: &Simulated) -> String {
+fn table(simulated: &Simulated, width: usize) -> String {
     let mut text = format!(
         "{} of {}, queue depth {}, load {}\n",
         simulated.disk,
@@ -153,50 +153,50 @@ fn table(simulated: &Simulated) -> String {
     );
     for run in &simulated.runs {
         text.push('\n');
-        block(&mut text, run);
+        text += &block(run, width);
     }
     text
 }
 
-fn block(text: &mut String, run: &RunResult) {
-    let _ = writeln!(
-        text,
-        "{:<16} {:>9} {:>9} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
-        run.scheduler, "MB/s", "IOPS", "mean ms", "p50", "p99", "p99.9", "max", "queue ms"
-    );
+/// On a narrow terminal the numbers from the right are left out.
+fn block(run: &RunResult, width: usize) -> String {
+    let mut table = Table::new([(run.scheduler.as_str(), Align::Left)]);
+    for head in [
+        "MB/s", "IOPS", "mean ms", "p99 ms", "queue ms", "p50 ms", "p99.9 ms", "max ms",
+    ] {
+        table.column(head, Align::Right);
+    }
     let several = run.processes.len() > 1;
-    let shares = run.processes.iter().chain(several.then_some(&run.total));
-    for share in shares {
-        line(text, share);
+    for share in run.processes.iter().chain(several.then_some(&run.total)) {
+        table.push(row(share));
     }
     let elapsed = run.elapsed_ns as f64 / 1e9;
     let idle = run.disk_idle_ns as f64 / run.elapsed_ns.max(1) as f64;
     let speed = elapsed / (run.wall_ns as f64 / 1e9).max(1e-9);
-    let _ = writeln!(
-        text,
-        "  {} commands, mean seek {:.0} sectors, {:.1} % sequential, disk idle {:.1} %, fairness {:.2}; {elapsed:.1} s simulated, {speed:.0} times as fast as real",
+    format!(
+        "{}  {} commands, mean seek {:.0} sectors, {:.1} % sequential\n  \
+         disk idle {:.1} %, fairness {:.2}; {elapsed:.1} s simulated, {speed:.0} times as fast as real\n",
+        table.render(width),
         run.commands,
         run.mean_seek_sectors,
         run.sequential_share * 100.0,
         idle * 100.0,
         run.fairness,
-    );
+    )
 }
 
-fn line(text: &mut String, share: &Share) {
-    let ms = |nanos: u64| nanos as f64 / 1e6;
+fn row(share: &Share) -> Vec<String> {
+    let ms = |nanos: u64| format!("{:.3}", nanos as f64 / 1e6);
     let latency = share.latency;
-    let _ = writeln!(
-        text,
-        "  {:<14} {:>9.2} {:>9.0} {:>10.3} {:>10.3} {:>10.3} {:>10.3} {:>10.3} {:>10.3}",
-        share.name,
-        share.bytes_per_second / 1e6,
-        share.iops,
+    vec![
+        format!("  {}", share.name),
+        format!("{:.2}", share.bytes_per_second / 1e6),
+        format!("{:.0}", share.iops),
         ms(latency.mean_ns),
-        ms(latency.p50_ns),
         ms(latency.p99_ns),
+        ms(share.queue_time.mean_ns),
+        ms(latency.p50_ns),
         ms(latency.p999_ns),
         ms(latency.max_ns),
-        ms(share.queue_time.mean_ns),
-    );
+    ]
 }
