@@ -464,9 +464,12 @@ fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) -> 
             } else {
                 "it may still be more than twofold".into()
             };
-            let needed = rounds_needed.map_or(String::new(), |rounds| {
-                format!("; about {rounds} rounds would tell, if it is what it looks like")
-            });
+            // What a requirement or another load keeps open is not told by rounds of this contest.
+            let needed = rounds_needed
+                .filter(|&needed| needed > contest.rounds)
+                .map_or(String::new(), |rounds| {
+                    format!("; about {rounds} rounds would tell, if it is what it looks like")
+                });
             format!(
                 "{}: not told apart {place}: {bound}, {rounds}{needed}\n",
                 names(arms)
