@@ -448,15 +448,7 @@ pub fn offered(sysfs: &Sysfs, device: &str) -> Result<Vec<String>, SwitchError> 
 }
 
 fn schedulers(sysfs: &Sysfs, device: &str) -> Schedulers {
-    match sysfs.read(device, "queue/scheduler") {
-        Ok(text) => Schedulers::parse(&text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Schedulers::Nothing(NoChoice::NoFile)
-        }
-        Err(error) => Schedulers::Nothing(NoChoice::Unreadable {
-            error: error.to_string(),
-        }),
-    }
+    Schedulers::of_file(sysfs.read(device, "queue/scheduler"))
 }
 
 fn nothing(sysfs: &Sysfs, device: &str, reason: &NoChoice) -> SwitchError {

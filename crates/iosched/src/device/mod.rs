@@ -358,15 +358,8 @@ fn vpd_serial(page: &[u8]) -> Option<String> {
 }
 
 fn read_schedulers(dir: &DeviceDir) -> Schedulers {
-    match dir.try_bytes("queue/scheduler") {
-        Ok(bytes) => Schedulers::parse(&String::from_utf8_lossy(&bytes)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Schedulers::Nothing(NoChoice::NoFile)
-        }
-        Err(error) => Schedulers::Nothing(NoChoice::Unreadable {
-            error: error.to_string(),
-        }),
-    }
+    let read = dir.try_bytes("queue/scheduler");
+    Schedulers::of_file(read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// What a device is, by the directories that its driver adds and by its name.

@@ -3,6 +3,7 @@
 //! The set of names is open (out-of-tree schedulers exist): whatever the file lists is offered.
 
 use std::fmt;
+use std::io;
 
 use serde::Serialize;
 
@@ -67,6 +68,19 @@ impl Schedulers {
     /// The schedulers offered; empty where there is no choice.
     pub fn offered(&self) -> &[String] {
         self.choice().map_or(&[], |choice| &choice.offered)
+    }
+
+    /// What reading `queue/scheduler` gave: its text, or why there is none.
+    pub fn of_file(read: io::Result<String>) -> Schedulers {
+        match read {
+            Ok(text) => Schedulers::parse(&text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Schedulers::Nothing(NoChoice::NoFile)
+            }
+            Err(error) => Schedulers::Nothing(NoChoice::Unreadable {
+                error: error.to_string(),
+            }),
+        }
     }
 
     /// Parses the text of `queue/scheduler`.
