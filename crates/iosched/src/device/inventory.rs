@@ -6,8 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use super::mounts::{MountTable, devices_below_file};
 use super::stack::{self, Role, Source};
-use super::users::{MountTable, devices_below_file, names_above};
+use super::users::names_above;
 use super::{Device, Usage};
 use crate::host::Host;
 use crate::sysfs::{Sysfs, natural_order};

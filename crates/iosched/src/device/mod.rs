@@ -16,8 +16,12 @@
 
 mod attributes;
 mod content;
+mod error;
 mod find;
 mod inventory;
+mod mounts;
+mod near;
+mod node;
 mod refusals;
 mod schedulers;
 mod stack;
@@ -32,12 +36,14 @@ use serde::{Serialize, Serializer};
 
 pub use self::attributes::{Attribute, attributes};
 pub use self::content::{Signature, SignatureClass, content};
-pub use self::find::{BadName, DeviceError, FileSystem, Target, find, find_file_system};
+pub use self::error::{BadName, DeviceError};
+pub use self::find::{FileSystem, Target, find, find_file_system};
 pub use self::inventory::Inventory;
+pub use self::mounts::Mount;
 pub use self::refusals::{Refusal, refusals};
 pub use self::schedulers::{Choice, NoChoice, Schedulers};
 pub use self::stack::{Layer, Role, schedulable_disks, stack};
-pub use self::users::{Mount, Usage, User, users};
+pub use self::users::{Usage, User, users};
 use crate::host::Host;
 use crate::sysfs::{DeviceDir, Sysfs, kernel_name, natural_order, sysfs_name};
 
@@ -573,6 +579,14 @@ fn is_number(text: &str) -> bool {
 }
 
 impl DeviceNumber {
+    /// From the number as `stat(2)` gives it.
+    pub fn of_raw(raw: u64) -> DeviceNumber {
+        DeviceNumber {
+            major: rustix::fs::major(raw),
+            minor: rustix::fs::minor(raw),
+        }
+    }
+
     /// Parses `8:0`.
     pub fn parse(text: &str) -> Option<DeviceNumber> {
         let (major, minor) = text.trim().split_once(':')?;

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::users::{MountTable, devices_below_file};
+use super::mounts::{MountTable, devices_below_file};
 use super::{Device, Kind};
 use crate::host::Host;
 
