@@ -32,7 +32,7 @@ impl FromStr for Span {
     }
 }
 
-/// A percentage or ratio of differences: `2%`, `2`, or `1.02`, as the ratio 1.02.
+/// A percentage of differences, `2%` or `2`, as the ratio 1.02.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Margin(pub(crate) f64);
 
@@ -40,10 +40,17 @@ impl FromStr for Margin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Margin, String> {
-        let number = text.strip_suffix('%').unwrap_or(text).trim();
+        let (number, has_unit) = match text.strip_suffix('%') {
+            Some(number) => (number.trim(), true),
+            None => (text.trim(), false),
+        };
         let percent: f64 = number
             .parse()
             .map_err(|_| "a margin looks like 2%".to_owned())?;
+        if !has_unit && percent.abs() < 0.1 && percent != 0.0 {
+            let ratio = percent * 100.0;
+            return Err(format!("it may mean {percent}% or {ratio}%: write the %"));
+        }
         Ok(Margin(1.0 + percent / 100.0))
     }
 }
@@ -68,5 +75,7 @@ mod tests {
         assert!("-1s".parse::<Span>().is_err() && "nan".parse::<Span>().is_err());
         assert_eq!("2%".parse(), Ok(Margin(1.02)));
         assert_eq!("0.5".parse(), Ok(Margin(1.005)));
+        assert!("0.02".parse::<Margin>().is_err()); // 2 % or a fiftieth of one?
+        assert_eq!("0.02%".parse(), Ok(Margin(1.0002)));
     }
 }

@@ -19,6 +19,18 @@ use crate::output::Output;
 
 /// Arguments of `iosched emulate`.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  iosched emulate models                what there is, and what each leaves out
+  iosched emulate create hdd-7200       prints the device, for example /dev/loop8
+  iosched emulate create ssd-sata --size 32G --queue-depth 8
+  mkfs.ext4 /dev/loop8                  it is a disk like any other
+  iosched emulate list
+  iosched emulate check loop8           does it take the times of its model?
+  iosched emulate remove loop8
+
+Data are really stored, in memory unless --backing-dir says where; time is the
+model's: a disk of 8 ms answers in 8 ms, whatever this machine's disk does.")]
 pub(crate) struct EmulateArgs {
     #[command(subcommand)]
     command: EmulateCommand,

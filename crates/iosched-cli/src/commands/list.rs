@@ -23,6 +23,15 @@ use crate::output::Output;
 
 /// Arguments of `iosched list`.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  iosched list                          every device in use, as a tree
+  iosched list sda                      what it stands on and what stands on it
+  iosched list /var/lib/postgresql      the disks below a directory
+  iosched list -v nvme0n1               every queue and scheduler setting
+  iosched list --json | jq .            for scripts
+
+The scheduler in [brackets] is the active one, as the kernel writes it.")]
 pub(crate) struct ListArgs {
     /// Devices to show, with what they stand on and what stands on them (default: all): a kernel
     /// name, a node or a link to one, a directory or file
