@@ -320,15 +320,15 @@ impl RunResult {
                 &process.latencies,
             )
         });
-        let moves = outcome.commands.saturating_sub(1).max(1) as f64;
+        let moves = outcome.disk.commands.saturating_sub(1).max(1) as f64;
         RunResult {
             scheduler: scheduler.to_owned(),
             processes: processes.collect(),
             total,
-            commands: outcome.commands,
-            mean_seek_sectors: outcome.seek_sectors as f64 / moves,
-            sequential_share: outcome.contiguous as f64 / moves,
-            disk_idle_ns: outcome.disk_idle.as_nanos(),
+            commands: outcome.disk.commands,
+            mean_seek_sectors: outcome.disk.seek_sectors as f64 / moves,
+            sequential_share: outcome.disk.contiguous as f64 / moves,
+            disk_idle_ns: outcome.disk_idle().as_nanos(),
             fairness: outcome.fairness(),
             elapsed_ns: outcome.elapsed.as_nanos(),
             wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),

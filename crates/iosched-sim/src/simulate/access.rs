@@ -1,0 +1,107 @@
+//! Accesses on their way: a process waits for an access, the block layer carries it as one or
+//! several bios, and a request holds bios of one or several accesses.
+
+use super::slab::Slab;
+use crate::request::RequestId;
+use crate::units::{Sectors, Time};
+
+/// An access that has not been answered: the bios that it was split into complete one by one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Access {
+    /// Index of the process that waits for it.
+    pub(super) process: usize,
+    pub(super) submitted: Time,
+    pub(super) length: Sectors,
+    /// Bios that have not completed.
+    pub(super) bios: u64,
+}
+
+/// Names an access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct AccessId(usize);
+
+/// A bio in a request.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    access: AccessId,
+    next: Option<usize>,
+}
+
+/// The bios of a request, as a list.
+#[derive(Debug, Clone, Copy)]
+struct Carried {
+    first: usize,
+    last: usize,
+}
+
+/// See the [module's page](self).
+#[derive(Debug)]
+pub(super) struct Accesses {
+    unanswered: Slab<Access>,
+    parts: Slab<Part>,
+    /// By the request's index.
+    carried: Vec<Option<Carried>>,
+}
+
+impl Accesses {
+    pub(super) fn new() -> Accesses {
+        Accesses {
+            unanswered: Slab::new(),
+            parts: Slab::new(),
+            carried: Vec::new(),
+        }
+    }
+
+    /// An access begins.
+    pub(super) fn begin(&mut self, access: Access) -> AccessId {
+        AccessId(self.unanswered.add(access))
+    }
+
+    fn carried(&mut self, id: RequestId) -> &mut Carried {
+        let carried = self.carried[id.index()].as_mut();
+        carried.expect("the request carries something")
+    }
+
+    /// A new request carries a bio of the access.
+    pub(super) fn carry(&mut self, id: RequestId, access: AccessId) {
+        let part = self.parts.add(Part { access, next: None });
+        if id.index() >= self.carried.len() {
+            self.carried.resize(id.index() + 1, None);
+        }
+        self.carried[id.index()] = Some(Carried {
+            first: part,
+            last: part,
+        });
+    }
+
+    /// A request carries one bio more.
+    pub(super) fn join(&mut self, id: RequestId, access: AccessId) {
+        let part = self.parts.add(Part { access, next: None });
+        let last = std::mem::replace(&mut self.carried(id).last, part);
+        self.parts.get_mut(last).next = Some(part);
+    }
+
+    /// The victim's bios belong to the survivor now.
+    pub(super) fn absorb(&mut self, survivor: RequestId, victim: RequestId) {
+        let gone = *self.carried(victim);
+        self.carried[victim.index()] = None;
+        let last = std::mem::replace(&mut self.carried(survivor).last, gone.last);
+        self.parts.get_mut(last).next = Some(gone.first);
+    }
+
+    /// A request is done: hands over each access that is answered by that, in the order in which
+    /// their bios joined it.
+    pub(super) fn finish(&mut self, id: RequestId, mut answered: impl FnMut(Access)) {
+        let carried = self.carried[id.index()].take();
+        let mut next = carried.map(|carried| carried.first);
+        while let Some(part) = next {
+            let part = self.parts.remove(part);
+            next = part.next;
+            let access = self.unanswered.get_mut(part.access.0);
+            access.bios -= 1;
+            if access.bios == 0 {
+                answered(self.unanswered.remove(part.access.0));
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The disk, what the driver has given to it, and the account of what it did.
+
+use super::agenda::{Agenda, Event};
+use super::outcome::DiskUse;
+use crate::disk::{Command, Completion, DiskModel};
+use crate::request::Request;
+use crate::units::{Nanos, Sector, Time};
+
+/// See the [module's page](self).
+pub(super) struct Drive {
+    disk: Box<dyn DiskModel>,
+    /// From the end of a command in the drive to its completion in the block layer.
+    completion_delay: Nanos,
+    completions: Vec<Completion>,
+    /// Commands that have not completed in the block layer.
+    in_flight: usize,
+    account: DiskUse,
+    last_end: Option<Sector>,
+    busy_since: Option<Time>,
+}
+
+impl Drive {
+    pub(super) fn new(disk: Box<dyn DiskModel>, completion_delay: Nanos) -> Drive {
+        Drive {
+            disk,
+            completion_delay,
+            completions: Vec::new(),
+            in_flight: 0,
+            account: DiskUse::default(),
+            last_end: None,
+            busy_since: None,
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    pub(super) fn next_event(&self) -> Option<Time> {
+        self.disk.next_event()
+    }
+
+    /// Lets the disk do what is due, and plans the completions of what it finished.
+    pub(super) fn advance(&mut self, now: Time, agenda: &mut Agenda) {
+        self.disk.advance(now, &mut self.completions);
+        for completion in self.completions.drain(..) {
+            let time = completion.time + self.completion_delay;
+            agenda.plan(time, Event::Completed(completion.tag));
+        }
+    }
+
+    /// The driver looked at a request: the next that the disk gets.
+    pub(super) fn note_issue(&mut self, request: &Request) {
+        self.account.commands += 1;
+        if let Some(last_end) = self.last_end {
+            let distance = last_end.distance(request.start).as_u64();
+            self.account.seek_sectors += distance;
+            self.account.contiguous += u64::from(distance == 0);
+        }
+        self.last_end = Some(request.end());
+    }
+
+    pub(super) fn submit(&mut self, now: Time, command: Command) {
+        self.in_flight += 1;
+        self.busy_since.get_or_insert(now);
+        self.disk.submit(now, command);
+    }
+
+    /// A command is completed in the block layer.
+    pub(super) fn completed(&mut self, now: Time) {
+        self.in_flight -= 1;
+        if self.in_flight == 0 {
+            let since = self.busy_since.take().expect("it was busy");
+            self.account.busy += now - since;
+        }
+    }
+
+    /// The run ends at `now`: what the disk did, and whether it is still at it.
+    pub(super) fn end(mut self, now: Time) -> (DiskUse, bool) {
+        if let Some(since) = self.busy_since {
+            self.account.busy += now.max(since) - since;
+        }
+        (self.account, self.busy_since.is_some())
+    }
+}

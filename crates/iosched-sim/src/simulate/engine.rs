@@ -1,0 +1,118 @@
+//! From one event to the next: the disk, the path, the processes.
+
+use super::access::Accesses;
+use super::agenda::{Agenda, Event};
+use super::drive::Drive;
+use super::host::Host;
+use super::outcome::Outcome;
+use super::path::Path;
+use super::process::Process;
+use super::{HostTimes, Observer};
+use crate::disk::DiskModel;
+use crate::request::Requests;
+use crate::units::{Nanos, Sectors, Time};
+use crate::workload::Job;
+
+/// What stands on both sides of the path.
+pub(super) struct Machine {
+    pub(super) disk: Box<dyn DiskModel>,
+    pub(super) jobs: Vec<Job>,
+    pub(super) max_sectors: Sectors,
+    pub(super) host: HostTimes,
+    pub(super) seed: u64,
+    pub(super) until: Nanos,
+}
+
+/// A run.
+pub(super) struct Simulation<'run, P> {
+    pub(super) path: P,
+    pub(super) host: Host<'run>,
+    pub(super) until: Time,
+    /// Which processes run: groups run one after the other.
+    pub(super) group: usize,
+    /// When the first access was submitted.
+    pub(super) first: Option<Time>,
+}
+
+impl<'run, P: Path> Simulation<'run, P> {
+    pub(super) fn new(path: P, machine: Machine, observer: &'run mut dyn Observer) -> Self {
+        let jobs = machine.jobs.into_iter().enumerate();
+        let processes = jobs.map(|(index, job)| Process::new(index, job, machine.seed));
+        let host = Host {
+            agenda: Agenda::default(),
+            drive: Drive::new(machine.disk, machine.host.completion),
+            requests: Requests::default(),
+            accesses: Accesses::new(),
+            processes: processes.collect(),
+            max_sectors: machine.max_sectors,
+            times: machine.host,
+            observer,
+            last: Time::ZERO,
+        };
+        Simulation {
+            path,
+            host,
+            until: Time::ZERO + machine.until,
+            group: 0,
+            first: None,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Outcome {
+        self.begin_group(Time::ZERO);
+        let mut now = Time::ZERO;
+        while let Some(next) = self.next_time() {
+            if next > self.until {
+                now = self.until;
+                break;
+            }
+            now = now.max(next);
+            self.step(now);
+        }
+        self.outcome(now)
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        let (agenda, drive) = (self.host.agenda.next_time(), self.host.drive.next_event());
+        [agenda, drive, self.path.next_timer()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// One thing that is due: the disk first, then the path's timer, then what was planned.
+    fn step(&mut self, now: Time) {
+        let Simulation { path, host, .. } = self;
+        if host.drive.next_event().is_some_and(|time| time <= now) {
+            host.drive.advance(now, &mut host.agenda);
+        } else if path.next_timer().is_some_and(|time| time <= now) {
+            path.timer(host, now);
+        } else if let Some(event) = host.agenda.pop() {
+            match event {
+                Event::Completed(tag) => path.completed(host, now, tag),
+                Event::Wake(process) => self.wake(now, process),
+                Event::RunQueue => path.run_queue(host, now),
+            }
+        }
+    }
+
+    fn outcome(self, now: Time) -> Outcome {
+        let Host {
+            drive,
+            processes,
+            last,
+            ..
+        } = self.host;
+        let (disk, busy) = drive.end(now);
+        let last = if busy { last.max(now) } else { last };
+        let first = self.first.unwrap_or(Time::ZERO);
+        Outcome {
+            processes: processes
+                .into_iter()
+                .map(|process| process.outcome(now))
+                .collect(),
+            elapsed: last.saturating_since(first),
+            disk,
+        }
+    }
+}

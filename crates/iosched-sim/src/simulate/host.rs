@@ -1,0 +1,113 @@
+//! What a path shares with the processes above it and the disk below: the agenda, the requests, who
+//! waits for them, and who looks on.
+
+use super::access::{Access, Accesses};
+use super::agenda::{Agenda, Event};
+use super::drive::Drive;
+use super::process::{self, Process};
+use super::{Happening, HostTimes, Observer};
+use crate::disk::{Command, DiskOp};
+use crate::request::{Bio, Op, ProcessId, Request, RequestId, Requests};
+use crate::trace::kernel::Action;
+use crate::units::{Sector, Sectors, Time};
+
+/// See the [module's page](self).
+pub(super) struct Host<'run> {
+    pub(super) times: HostTimes,
+    pub(super) agenda: Agenda,
+    pub(super) drive: Drive,
+    pub(super) requests: Requests,
+    pub(super) accesses: Accesses,
+    pub(super) processes: Vec<Process>,
+    /// Longest request: what is longer is split before it becomes a bio.
+    pub(super) max_sectors: Sectors,
+    pub(super) observer: &'run mut dyn Observer,
+    /// When the last request completed.
+    pub(super) last: Time,
+}
+
+impl Host<'_> {
+    pub(super) fn process_id(&self, process: usize) -> ProcessId {
+        self.processes[process].id
+    }
+
+    pub(super) fn plan(&mut self, time: Time, event: Event) {
+        self.agenda.plan(time, event);
+    }
+
+    /// The process goes on at this time, if it does not before.
+    pub(super) fn wake_at(&mut self, time: Time, process: usize) {
+        self.processes[process].wake_at(time, process, &mut self.agenda);
+    }
+
+    /// Tells the disk.
+    pub(super) fn start(&mut self, now: Time, id: RequestId) {
+        let request = &self.requests[id];
+        let op = match request.op {
+            Op::Read => DiskOp::Read,
+            Op::Write => DiskOp::Write,
+            Op::Discard => DiskOp::Discard,
+        };
+        let command = Command {
+            tag: id.index() as u64,
+            op,
+            start: request.start,
+            length: request.length,
+            fua: false,
+        };
+        self.drive.submit(now, command);
+    }
+
+    /// A request is done: whoever waited for what it carried goes on after a while.
+    pub(super) fn finish(&mut self, now: Time, id: RequestId, issued: Time) {
+        self.last = now;
+        let wakeup = self.times.wakeup;
+        let Host {
+            accesses,
+            processes,
+            agenda,
+            ..
+        } = self;
+        accesses.finish(id, |access: Access| {
+            let process = &mut processes[access.process];
+            let pause = process.answered(now, issued, &access);
+            process.wake_at(now + wakeup + pause, access.process, agenda);
+        });
+    }
+
+    pub(super) fn tell(
+        &mut self,
+        time: Time,
+        action: Action,
+        request: &Request,
+        process: ProcessId,
+    ) {
+        let owner = process::index_of(request.process);
+        self.observer.happened(&Happening {
+            time,
+            action,
+            op: Some(request.op),
+            start: request.start,
+            length: request.length,
+            process,
+            owner: &self.processes[owner].job.name,
+        });
+    }
+
+    pub(super) fn tell_bio(&mut self, now: Time, action: Action, bio: &Bio) {
+        self.tell(now, action, &Request::new(bio, now), bio.process);
+    }
+
+    pub(super) fn tell_plug(&mut self, time: Time, action: Action, process: usize) {
+        let process = &self.processes[process];
+        self.observer.happened(&Happening {
+            time,
+            action,
+            op: None,
+            start: Sector::ZERO,
+            length: Sectors::ZERO,
+            process: process.id,
+            owner: &process.job.name,
+        });
+    }
+}

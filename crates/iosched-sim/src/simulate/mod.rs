@@ -1,0 +1,132 @@
+//! A load, a scheduler and a disk, from event to event in virtual time.
+//!
+//! - `process`: processes submit accesses and wait for them, as their jobs say
+//! - `path`: how a bio gets from there to the disk; `single_queue` is Linux 4.19's way
+//! - `drive`: the disk, and the account of what it did
+//! - `host`: what these share; `engine` goes from one event to the next
+//!
+//! The host takes its time too ([`HostTimes`]).
+//!
+//! Left out: batching when `nr_requests` are in use (waiters go on one by one), writeback through the
+//! page cache, flushes, requests given back by the driver.
+
+mod access;
+mod agenda;
+mod drive;
+mod engine;
+mod host;
+mod outcome;
+mod path;
+mod process;
+mod single_queue;
+mod slab;
+
+use engine::Simulation;
+pub use outcome::{DiskUse, Latencies, Outcome, ProcessOutcome};
+use single_queue::SingleQueue;
+
+use crate::disk::DiskModel;
+use crate::elevator::MergeLimits;
+use crate::request::{Op, ProcessId};
+use crate::scheduler::Scheduler;
+use crate::trace::kernel::Action;
+use crate::units::{Nanos, Sector, Sectors, Time};
+use crate::workload::Job;
+
+/// How long the host takes for what is not the disk's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostTimes {
+    /// From the end of a command in the drive to its completion in the block layer, when the next
+    /// one is started.
+    pub completion: Nanos,
+    /// From a completion until what the process that waited for it submits next is in the queue.
+    pub wakeup: Nanos,
+    /// From the wish that a worker run the queue to its doing so.
+    pub worker: Nanos,
+}
+
+impl Default for HostTimes {
+    /// As in the recordings of Linux 4.19 that the schedulers were checked against.
+    fn default() -> HostTimes {
+        HostTimes {
+            completion: Nanos::from_micros(5),
+            wakeup: Nanos::from_micros(24), // 22 for reads of 4 KiB, 26 for 64 KiB
+            worker: Nanos::from_micros(16),
+        }
+    }
+}
+
+/// All that a run depends on.
+pub struct Setup {
+    /// The scheduler.
+    pub scheduler: Box<dyn Scheduler>,
+    /// The disk.
+    pub disk: Box<dyn DiskModel>,
+    /// The processes.
+    pub jobs: Vec<Job>,
+    /// Commands that the driver gives to the disk at a time.
+    pub queue_depth: usize,
+    /// Requests of each kind (synchronous, asynchronous) that may exist.
+    pub nr_requests: usize,
+    /// Limits of merging.
+    pub limits: MergeLimits,
+    /// Times of the host.
+    pub host: HostTimes,
+    /// Where chance comes from.
+    pub seed: u64,
+    /// The run ends here at the latest.
+    pub until: Nanos,
+}
+
+/// Something that the block layer did, as blktrace would show it.
+#[derive(Debug, Clone, Copy)]
+pub struct Happening<'run> {
+    /// When.
+    pub time: Time,
+    /// What.
+    pub action: Action,
+    /// Reads or writes; nothing for plugs.
+    pub op: Option<Op>,
+    /// First sector.
+    pub start: Sector,
+    /// How many.
+    pub length: Sectors,
+    /// In whose context; process 0 for completions.
+    pub process: ProcessId,
+    /// The name of the process that the request belongs to.
+    pub owner: &'run str,
+}
+
+/// Who wants to see what happens.
+pub trait Observer {
+    /// Something happened.
+    fn happened(&mut self, happening: &Happening);
+    /// A process ended.
+    fn exited(&mut self, time: Time, process: ProcessId, name: &str);
+}
+
+/// Looks away.
+impl Observer for () {
+    fn happened(&mut self, _happening: &Happening) {}
+    fn exited(&mut self, _time: Time, _process: ProcessId, _name: &str) {}
+}
+
+/// Runs a load to its end, or to the end of time.
+pub fn run(setup: Setup, observer: &mut dyn Observer) -> Outcome {
+    let path = SingleQueue::new(
+        &setup.limits,
+        setup.scheduler,
+        setup.queue_depth,
+        setup.nr_requests,
+        setup.jobs.len(),
+    );
+    let machine = engine::Machine {
+        disk: setup.disk,
+        jobs: setup.jobs,
+        max_sectors: setup.limits.max_sectors,
+        host: setup.host,
+        seed: setup.seed,
+        until: setup.until,
+    };
+    Simulation::new(path, machine, observer).run()
+}

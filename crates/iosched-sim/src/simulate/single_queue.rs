@@ -1,0 +1,351 @@
+//! Linux 4.19's single-queue path.
+//!
+//! A process that keeps several accesses in flight plugs them; bios merge; a request waits for a free
+//! place among `nr_requests` of its kind; the driver asks the scheduler after each unplug, unplugged
+//! insert, completion and timer, and looks at one request more than the device takes, which then
+//! cannot be overtaken.
+
+use std::collections::VecDeque;
+
+use super::access::AccessId;
+use super::agenda::Event;
+use super::host::Host;
+use super::path::Path;
+use crate::elevator::{Absorbed, Merge, MergeLimits, Merger};
+use crate::request::{Bio, ProcessId, Request, RequestId};
+use crate::scheduler::Scheduler;
+use crate::trace::kernel::Action;
+use crate::units::{Sectors, Time};
+
+/// Most requests that a plug holds before it is let go.
+const PLUG_REQUESTS: usize = 16;
+/// A request of this length ends a plug.
+const PLUG_LENGTH: Sectors = Sectors::new(256); // 128 KiB
+
+/// What a process has on its way to the scheduler.
+#[derive(Debug, Default)]
+struct Submitter {
+    /// Requests that it holds back.
+    plug: Vec<RequestId>,
+    plugged: bool,
+    /// Bios that wait for a free request.
+    blocked: VecDeque<(Bio, AccessId)>,
+}
+
+/// What the path knows of a request in the driver's hands.
+#[derive(Debug, Clone, Copy)]
+struct Issued {
+    id: RequestId,
+    at: Time,
+}
+
+/// See the [module's page](self).
+pub(super) struct SingleQueue {
+    scheduler: Box<dyn Scheduler>,
+    merger: Merger,
+    queue_depth: usize,
+    nr_requests: usize,
+    /// By process.
+    submitters: Vec<Submitter>,
+    /// Asynchronous, synchronous: how many requests exist, and which processes wait for one.
+    in_use: [usize; 2],
+    waiting: [VecDeque<usize>; 2],
+    /// By the request's index.
+    issued: Vec<Option<Issued>>,
+    /// Looked at by the driver, not yet taken by the device.
+    held: Option<RequestId>,
+    absorbed: Vec<Absorbed>,
+}
+
+impl SingleQueue {
+    pub(super) fn new(
+        limits: &MergeLimits,
+        scheduler: Box<dyn Scheduler>,
+        queue_depth: usize,
+        nr_requests: usize,
+        processes: usize,
+    ) -> SingleQueue {
+        SingleQueue {
+            scheduler,
+            merger: Merger::new(*limits),
+            queue_depth: queue_depth.max(1),
+            nr_requests: nr_requests.max(1),
+            submitters: (0..processes).map(|_| Submitter::default()).collect(),
+            in_use: [0; 2],
+            waiting: [VecDeque::new(), VecDeque::new()],
+            issued: Vec::new(),
+            held: None,
+            absorbed: Vec::new(),
+        }
+    }
+
+    fn heed_kick(&mut self, host: &mut Host<'_>, now: Time) {
+        if self.scheduler.take_kick() {
+            host.plan(now + host.times.worker, Event::RunQueue);
+        }
+    }
+
+    // ---- merging -------------------------------------------------------------------------
+
+    fn merge_in_plug(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        process: usize,
+        bio: &Bio,
+        access: AccessId,
+    ) -> bool {
+        let held = &self.submitters[process].plug;
+        let Some(merge) = self.merger.find_held(&mut host.requests, held, bio) else {
+            return false;
+        };
+        let (Merge::Back(id) | Merge::Front(id)) = merge;
+        host.requests[id].length += bio.length;
+        if let Merge::Front(_) = merge {
+            host.requests[id].start = bio.start;
+        }
+        tell_merge(host, now, merge, bio);
+        host.accesses.join(id, access);
+        true
+    }
+
+    fn merge_in_queue(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        bio: &Bio,
+        access: AccessId,
+    ) -> bool {
+        let SingleQueue {
+            merger, scheduler, ..
+        } = self;
+        let Some(merge) = merger.find(&host.requests, scheduler.as_ref(), bio) else {
+            return false;
+        };
+        let (Merge::Back(id) | Merge::Front(id)) = merge;
+        if !merger.fits(&mut host.requests, id, bio) {
+            return false;
+        }
+        let absorbed = merger.merge(now, &mut host.requests, scheduler.as_mut(), merge, bio);
+        tell_merge(host, now, merge, bio);
+        host.accesses.join(id, access);
+        if let Some(absorbed) = absorbed {
+            self.absorb(host, now, absorbed);
+        }
+        true
+    }
+
+    fn absorb(&mut self, host: &mut Host<'_>, now: Time, Absorbed { survivor, victim }: Absorbed) {
+        host.accesses.absorb(survivor, victim);
+        let kind = usize::from(host.requests[survivor].sync);
+        self.free_request(host, now, kind);
+    }
+
+    // ---- requests ------------------------------------------------------------------------
+
+    fn wait_for_request(&mut self, process: usize, kind: usize) {
+        if !self.waiting[kind].contains(&process) {
+            self.waiting[kind].push_back(process);
+        }
+    }
+
+    fn free_request(&mut self, host: &mut Host<'_>, now: Time, kind: usize) {
+        self.in_use[kind] -= 1;
+        if let Some(process) = self.waiting[kind].pop_front() {
+            host.wake_at(now + host.times.wakeup, process);
+        }
+    }
+
+    fn new_request(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        process: usize,
+        bio: &Bio,
+        access: AccessId,
+    ) {
+        self.in_use[usize::from(bio.sync)] += 1;
+        let id = host.requests.add(Request::new(bio, now));
+        host.accesses.carry(id, access);
+        self.scheduler.prepare(now, &host.requests, id);
+        host.tell_bio(now, Action::Allocated, bio);
+        if !self.submitters[process].plugged {
+            self.insert(host, now, process, id, false);
+            self.ask(host, now, bio.process);
+            return;
+        }
+        let plug = &self.submitters[process].plug;
+        let long = plug
+            .last()
+            .is_some_and(|&last| host.requests[last].length >= PLUG_LENGTH);
+        if plug.len() >= PLUG_REQUESTS || long {
+            self.flush_plug(host, now, process);
+        }
+        if self.submitters[process].plug.is_empty() {
+            host.tell_plug(now, Action::Plugged, process);
+        }
+        self.submitters[process].plug.push(id);
+    }
+
+    /// What was held back enters the scheduler in order of position, then the queue is run.
+    fn flush_plug(&mut self, host: &mut Host<'_>, now: Time, process: usize) {
+        if self.submitters[process].plug.is_empty() {
+            return;
+        }
+        let mut plug = std::mem::take(&mut self.submitters[process].plug);
+        plug.sort_by_key(|&id| host.requests[id].start);
+        for id in plug.drain(..) {
+            self.insert(host, now, process, id, true);
+        }
+        self.submitters[process].plug = plug;
+        host.tell_plug(now, Action::Unplugged, process);
+        self.ask(host, now, host.process_id(process));
+    }
+
+    fn insert(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        process: usize,
+        id: RequestId,
+        from_plug: bool,
+    ) {
+        let submitter = host.process_id(process);
+        let request = host.requests[id];
+        host.tell(now, Action::Inserted, &request, submitter);
+        let mut absorbed = std::mem::take(&mut self.absorbed);
+        let at_once = self.merger.insert(
+            now,
+            &mut host.requests,
+            self.scheduler.as_mut(),
+            id,
+            from_plug,
+            &mut absorbed,
+        );
+        for absorbed in absorbed.drain(..) {
+            self.absorb(host, now, absorbed);
+        }
+        self.absorbed = absorbed;
+        if at_once {
+            self.ask(host, now, submitter);
+        }
+    }
+
+    // ---- the driver ----------------------------------------------------------------------
+
+    /// Gives the device what it takes, and looks at one request more. In the context of `process`.
+    fn ask(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId) {
+        loop {
+            if let Some(held) = self.held {
+                if host.drive.in_flight() == self.queue_depth {
+                    return;
+                }
+                self.held = None;
+                host.start(now, held);
+            }
+            let Some(id) = self.scheduler.dispatch(now, &host.requests) else {
+                return;
+            };
+            self.merger.dispatched(&host.requests, id);
+            self.scheduler.activate(now, &host.requests, id);
+            self.note_issue(host, now, id, process);
+            self.held = Some(id);
+        }
+    }
+
+    fn note_issue(&mut self, host: &mut Host<'_>, now: Time, id: RequestId, process: ProcessId) {
+        let request = host.requests[id];
+        host.tell(now, Action::Issued, &request, process);
+        host.drive.note_issue(&request);
+        if id.index() >= self.issued.len() {
+            self.issued.resize(id.index() + 1, None);
+        }
+        self.issued[id.index()] = Some(Issued { id, at: now });
+    }
+}
+
+fn tell_merge(host: &mut Host<'_>, now: Time, merge: Merge, bio: &Bio) {
+    let action = match merge {
+        Merge::Back(_) => Action::BackMerged,
+        Merge::Front(_) => Action::FrontMerged,
+    };
+    host.tell_bio(now, action, bio);
+}
+
+impl Path for SingleQueue {
+    fn plug(&mut self, process: usize) {
+        self.submitters[process].plugged = true;
+    }
+
+    fn submit(&mut self, host: &mut Host<'_>, now: Time, process: usize, bio: &Bio, of: AccessId) {
+        host.tell_bio(now, Action::Queued, bio);
+        if self.merge_in_plug(host, now, process, bio, of)
+            || self.merge_in_queue(host, now, bio, of)
+        {
+            return;
+        }
+        let kind = usize::from(bio.sync);
+        if self.in_use[kind] >= self.nr_requests || self.is_blocked(process) {
+            self.wait_for_request(process, kind);
+            self.submitters[process].blocked.push_back((*bio, of));
+            self.unplug(host, now, process); // a process that sleeps lets its requests go
+            return;
+        }
+        self.new_request(host, now, process, bio, of);
+    }
+
+    fn unplug(&mut self, host: &mut Host<'_>, now: Time, process: usize) {
+        self.flush_plug(host, now, process);
+        self.submitters[process].plugged = false;
+    }
+
+    fn is_blocked(&self, process: usize) -> bool {
+        !self.submitters[process].blocked.is_empty()
+    }
+
+    fn resume(&mut self, host: &mut Host<'_>, now: Time, process: usize) {
+        while let Some(&(bio, access)) = self.submitters[process].blocked.front() {
+            let kind = usize::from(bio.sync);
+            if self.in_use[kind] >= self.nr_requests {
+                self.wait_for_request(process, kind);
+                return;
+            }
+            self.submitters[process].blocked.pop_front();
+            self.new_request(host, now, process, &bio, access);
+        }
+        self.unplug(host, now, process);
+    }
+
+    fn completed(&mut self, host: &mut Host<'_>, now: Time, tag: u64) {
+        let place = usize::try_from(tag).expect("tags are indices");
+        let Issued { id, at } = self.issued[place].take().expect("a request completes once");
+        let request = host.requests[id];
+        host.tell(now, Action::Completed, &request, ProcessId(0));
+        host.finish(now, id, at);
+        host.drive.completed(now);
+        self.scheduler.completed(now, &host.requests, id);
+        host.requests.remove(id);
+        self.free_request(host, now, usize::from(request.sync));
+        self.ask(host, now, ProcessId(0));
+        self.heed_kick(host, now);
+    }
+
+    fn run_queue(&mut self, host: &mut Host<'_>, now: Time) {
+        self.ask(host, now, ProcessId(0));
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.scheduler.next_timer()
+    }
+
+    fn timer(&mut self, host: &mut Host<'_>, now: Time) {
+        self.scheduler.timer(now, &host.requests);
+        self.heed_kick(host, now);
+    }
+
+    fn exited(&mut self, host: &mut Host<'_>, now: Time, process: usize) {
+        let id = host.process_id(process);
+        self.scheduler.process_exited(now, &host.requests, id);
+        self.heed_kick(host, now);
+    }
+}

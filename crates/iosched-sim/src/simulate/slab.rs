@@ -1,0 +1,35 @@
+//! Values with reusable places: nothing is allocated once there are places enough.
+
+/// See the [module's page](self).
+#[derive(Debug, Clone)]
+pub(super) struct Slab<T> {
+    values: Vec<Option<T>>,
+    free: Vec<usize>,
+}
+
+impl<T> Slab<T> {
+    pub(super) fn new() -> Slab<T> {
+        Slab {
+            values: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, value: T) -> usize {
+        if let Some(place) = self.free.pop() {
+            self.values[place] = Some(value);
+            return place;
+        }
+        self.values.push(Some(value));
+        self.values.len() - 1
+    }
+
+    pub(super) fn remove(&mut self, place: usize) -> T {
+        self.free.push(place);
+        self.values[place].take().expect("a place is emptied once")
+    }
+
+    pub(super) fn get_mut(&mut self, place: usize) -> &mut T {
+        self.values[place].as_mut().expect("the place is in use")
+    }
+}
