@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iosched::event::{Event, Observer};
 use iosched::plan::Plan;
-use iosched::report::text;
+use iosched::report::{text, words};
 
 use crate::commands::restore::describe;
 
@@ -108,8 +108,11 @@ impl Observer for Progress {
                 )]
                 self.bar.set_position(share as u64);
                 let left = Duration::from_secs_f64((self.at_most_s - elapsed_s).max(0.0));
-                self.bar
-                    .set_message(format!("{}; at most {} left", self.trial, text::span(left)));
+                self.bar.set_message(format!(
+                    "{}; at most {} left",
+                    self.trial,
+                    words::span(left)
+                ));
             }
             Event::TrialEnded { .. } | Event::Finished { .. } => {}
             Event::TrialVoid {

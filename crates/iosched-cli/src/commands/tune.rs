@@ -370,7 +370,7 @@ impl Session<'_> {
         {
             return Err(boxed(TuneError::Complete {
                 directory: directory.to_owned(),
-                why: report::text::stop_reason(why),
+                why: report::words::stop_reason(why),
             }));
         }
         let model = recorder.record().header.plan.emulated.clone();

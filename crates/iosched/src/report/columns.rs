@@ -1,0 +1,97 @@
+//! The columns of an arm's own numbers: the same on the terminal, on the page and in a ticket.
+
+use super::words::{megabytes, microseconds, milliseconds, significant};
+use crate::analysis::{ArmSummary, LoadAnalysis};
+use crate::objective::Objective;
+
+/// A column of an arm's own numbers.
+pub(super) struct Column {
+    /// Its head, unit included.
+    pub(super) head: &'static str,
+    /// The number in SI units (bytes per second, ns), if the arm has it.
+    pub(super) value: fn(&ArmSummary) -> Option<f64>,
+    /// The number in the unit of the head.
+    show: fn(f64) -> String,
+}
+
+impl Column {
+    /// The cell of an arm; empty where there is no number.
+    pub(super) fn cell(&self, arm: &ArmSummary) -> String {
+        (self.value)(arm).map_or_else(String::new, self.show)
+    }
+}
+
+/// The numbers that are shown, the most telling first; columns from the right are left out on a
+/// narrow terminal.
+pub(super) fn columns(load: &LoadAnalysis) -> Vec<Column> {
+    let mut columns = vec![
+        Column {
+            head: "MB/s",
+            value: |arm| arm.throughput_bytes_per_s,
+            show: megabytes,
+        },
+        Column {
+            head: "p99 ms",
+            value: |arm| arm.latency_p99_ns,
+            show: milliseconds,
+        },
+        Column {
+            head: "CPU µs/IO",
+            value: |arm| arm.cpu_ns_per_io,
+            show: microseconds,
+        },
+        Column {
+            head: "IOPS",
+            value: |arm| arm.iops,
+            show: significant,
+        },
+        Column {
+            head: "p50 ms",
+            value: |arm| arm.latency_p50_ns,
+            show: milliseconds,
+        },
+        Column {
+            head: "queue",
+            value: |arm| arm.average_queue_length,
+            show: significant,
+        },
+        Column {
+            head: "await r ms",
+            value: |arm| arm.read_await_ns,
+            show: milliseconds,
+        },
+        Column {
+            head: "await w ms",
+            value: |arm| arm.write_await_ns,
+            show: milliseconds,
+        },
+    ];
+    match load.objective {
+        Objective::ReadMean | Objective::ReadP99 => columns.insert(
+            0,
+            Column {
+                head: "read p99 ms",
+                value: |arm| arm.read_latency_p99_ns,
+                show: milliseconds,
+            },
+        ),
+        Objective::Fairness => columns.insert(
+            0,
+            Column {
+                head: "fairness",
+                value: |arm| arm.fairness,
+                show: |index| format!("{index:.3}"),
+            },
+        ),
+        Objective::P999 => columns.insert(
+            0,
+            Column {
+                head: "p99.9 ms",
+                value: |arm| arm.latency_p999_ns,
+                show: milliseconds,
+            },
+        ),
+        _ => {}
+    }
+    columns
+}

@@ -1,0 +1,428 @@
+//! What a record says, in sentences: the verdict, what to do, what it costs, what looks odd. The same
+//! words stand on the terminal, on the page and in a ticket.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use iosched_stats::Interval;
+use iosched_stats::race::{ArmStanding, Better, Contest, Place, Verdict};
+use iosched_stats::remarks::Remark;
+
+use super::words::{
+    count, enumerate, enumerate_plain, number, percent, percent_up, span, stop_reason,
+};
+use crate::analysis::{Analysis, Confound, LoadAnalysis, SideEffect};
+use crate::plan::{Plan, Target};
+use crate::record::{Entry, Record, StopReason};
+
+/// The verdict of one contest as a sentence.
+pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) -> String {
+    let names = |arms: &[usize]| enumerate(arms.iter().map(|&arm| analysis.arms[arm].as_str()));
+    let margin = percent(plan.rules.margin - 1.0);
+    let rounds = count(contest.rounds, "round");
+    match &contest.verdict {
+        Verdict::Winner { arm } if *arm == analysis.baseline => {
+            let next = next_best(contest, *arm);
+            let ratio = next
+                .and_then(|next| Some((next, contest.ratio(next, *arm)?)))
+                .map_or(String::new(), |(next, ratio)| {
+                    let next = &analysis.arms[next];
+                    format!(
+                        ": the next, {next}, has {}",
+                        times(ratio, &analysis.arms[*arm], plan)
+                    )
+                });
+            format!("{} is best {place}{ratio}, {rounds}\n", analysis.arms[*arm])
+        }
+        Verdict::Winner { arm } => {
+            let ratio = contest
+                .ratio(*arm, analysis.baseline)
+                .map_or(String::new(), |ratio| {
+                    times(ratio, &analysis.arms[analysis.baseline], plan)
+                });
+            format!("{}: {ratio} {place}, {rounds}\n", analysis.arms[*arm])
+        }
+        Verdict::Equal { arms, .. } => {
+            let others = contest.arms.len() - arms.len();
+            let rest = if others > 0 {
+                "; the others are worse"
+            } else {
+                ""
+            };
+            format!(
+                "{}: no difference larger than {margin} {place}{rest}, {rounds}\n",
+                names(arms)
+            )
+        }
+        Verdict::Undecided {
+            arms,
+            within,
+            rounds_needed,
+            ..
+        } => {
+            let bound = if *within < 2.0 {
+                format!("the difference is at most {}", percent_up(within - 1.0))
+            } else {
+                "it may still be more than twofold".into()
+            };
+            // What a requirement or another load keeps open is not told by rounds of this contest.
+            let needed = rounds_needed
+                .filter(|&needed| needed > contest.rounds)
+                .map_or(String::new(), |rounds| {
+                    format!("; about {rounds} rounds would tell, if it is what it looks like")
+                });
+            format!(
+                "{}: not told apart {place}: {bound}, {rounds}{needed}\n",
+                names(arms)
+            )
+        }
+        Verdict::Open => {
+            let arms: Vec<usize> = contest.remaining().collect();
+            format!("{}: not told apart yet {place}, {rounds}\n", names(&arms))
+        }
+        Verdict::Alone { arm } => {
+            format!(
+                "{} is the only arm that could be measured {place}\n",
+                analysis.arms[*arm]
+            )
+        }
+        Verdict::Nobody => format!("no arm could be measured {place}\n"),
+    }
+}
+
+/// `1.62 × none (95 % 1.55-1.70)`.
+fn times(ratio: Interval, of: &str, plan: &Plan) -> String {
+    format!(
+        "{} × {of} ({} {}-{})",
+        number(ratio.estimate),
+        percent(plan.rules.confidence),
+        number(ratio.lower),
+        number(ratio.upper)
+    )
+}
+
+/// The best of the others, by estimate.
+fn next_best(contest: &Contest, winner: usize) -> Option<usize> {
+    let estimate = |arm: usize| contest.ratio(arm, winner).map(|ratio| ratio.estimate);
+    let others = (0..contest.arms.len()).filter(|&arm| arm != winner && estimate(arm).is_some());
+    let key = |arm: &usize| estimate(*arm).unwrap_or(0.0);
+    match contest.better {
+        Better::Higher => others.max_by(|a, b| key(a).total_cmp(&key(b))),
+        Better::Lower => others.min_by(|a, b| key(a).total_cmp(&key(b))),
+    }
+}
+
+/// What to do, and what it costs.
+pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
+    let stays = match plan.active {
+        Some(active) => format!("keep {} (it was active)", analysis.arms[active]),
+        None => "leave the disk as it is".to_owned(),
+    };
+    let mut text = match analysis.choice {
+        Some(choice) if Some(choice) == plan.active => format!("Answer: {stays}.\n"),
+        Some(choice) => {
+            let why = match analysis.decisive().verdict {
+                Verdict::Equal { .. } => ": of the equals, it takes the least CPU time per I/O",
+                Verdict::Undecided { .. } => {
+                    ": it is not told apart from the others that remain, but the baseline has lost"
+                }
+                _ => "",
+            };
+            format!("Answer: use {}{why}.\n", analysis.arms[choice])
+        }
+        None => format!("Answer: no arm is proven better; {stays}.\n"),
+    };
+    if analysis.choice.is_some() {
+        text += &side_effects(analysis, plan);
+    }
+    text
+}
+
+/// The trade-off in plain sentences.
+fn side_effects(analysis: &Analysis, plan: &Plan) -> String {
+    let mut text = String::new();
+    for SideEffect {
+        load,
+        objective,
+        ratio,
+    } in &analysis.side_effects
+    {
+        let is_good = (ratio.estimate > 1.0) == objective.higher_is_better();
+        let _ = writeln!(
+            text,
+            "{} its {} is {} in {}.",
+            if is_good { "With it," } else { "But" },
+            objective.words(),
+            times(
+                *ratio,
+                &format!("{}'s", analysis.arms[analysis.baseline]),
+                plan
+            ),
+            analysis.loads[*load].name,
+        );
+    }
+    text
+}
+
+/// What else a reader has to know: how it was measured, and why it ended.
+pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
+    let plan = &record.header.plan;
+    let mut lines = Vec::new();
+    if analysis.void_trials > 0 {
+        lines.push(format!(
+            "{} did not count and were repeated.",
+            count(analysis.void_trials, "trial")
+        ));
+    }
+    lines.extend(preparation(record));
+    lines.extend(
+        analysis
+            .confounds
+            .iter()
+            .map(|confound| confound_sentence(analysis, confound)),
+    );
+    if plan.emulated.is_some() {
+        lines.push("CPU time includes that of the emulated disk's server.".into());
+    }
+    // A fixed design is one look at its end: more rounds would make it something else.
+    let is_open =
+        |stop: &StopReason| *stop != StopReason::Decided && plan.rules.fixed_rounds.is_none();
+    if let Some(stop) = analysis.stop.filter(is_open) {
+        lines.push(format!(
+            "It stopped because {}; it goes on with --resume and a larger --budget or --rounds.",
+            stop_reason(stop)
+        ));
+    }
+    if analysis.stop.is_none() {
+        lines.push("The run was interrupted: this is what is known so far.".into());
+    }
+    lines
+}
+
+/// What was measured under a load, where, by what and how often.
+pub(super) fn load_head(plan: &Plan, analysis: &Analysis, index: usize) -> String {
+    let load = &analysis.loads[index];
+    let trial_s = plan.trial_duration(index).as_secs_f64();
+    let direction = if load.objective.higher_is_better() {
+        ""
+    } else {
+        " (less is better)"
+    };
+    format!(
+        "{} on {}: {}{direction}, {} of {trial_s} s each",
+        load.name,
+        target_name(plan),
+        load.objective.words(),
+        count(analysis.rounds, "round"),
+    )
+}
+
+/// What the ratio means, in a word.
+pub(super) fn standing_word(
+    arm: usize,
+    analysis: &Analysis,
+    contest: &Contest,
+    margin: f64,
+) -> String {
+    if matches!(contest.arms[arm].place, Place::Withdrawn) {
+        return "failed".into();
+    }
+    if arm == analysis.baseline {
+        return "baseline".into();
+    }
+    let Some(ratio) = contest.arms[arm].to_baseline.as_ref() else {
+        return String::new();
+    };
+    let is_above = ratio.lower > 1.0;
+    let is_below = ratio.upper < 1.0;
+    let is_within = ratio.lower > 1.0 / margin && ratio.upper < margin;
+    match (contest.better, is_within, contest.arms[arm].place) {
+        (_, true, _) => "no difference".into(),
+        (Better::Higher, ..) if is_above => "better".into(),
+        (Better::Lower, ..) if is_below => "better".into(),
+        _ if is_above || is_below => "worse".into(),
+        // Not against the baseline, but what drove it out is known.
+        (.., Place::Worse { than, .. }) => format!("loses to {}", analysis.arms[than]),
+        _ => "not told apart".into(),
+    }
+}
+
+pub(super) fn ratio_cell(arm: usize, baseline: usize, standing: &ArmStanding) -> String {
+    if arm == baseline {
+        return "1".into();
+    }
+    standing.to_baseline.as_ref().map_or("-".into(), |ratio| {
+        if ratio.is_bounded() && (ratio.lower > 0.01 || ratio.upper < 100.0) {
+            format!(
+                "{} ({}-{})",
+                number(ratio.estimate),
+                number(ratio.lower),
+                number(ratio.upper)
+            )
+        } else {
+            format!("{} (few rounds)", number(ratio.estimate))
+        }
+    })
+}
+
+/// `Median of the rounds' ratios in random-read: bfq 1.60 (1.58-1.62), kyber 1.00.`
+pub(super) fn robust(analysis: &Analysis, load: &LoadAnalysis) -> String {
+    let arms = load.arms.iter().enumerate().filter_map(|(arm, summary)| {
+        let robust = summary.robust?;
+        let interval = robust.median_interval.map_or(String::new(), |interval| {
+            format!(" ({}-{})", number(interval.lower), number(interval.upper))
+        });
+        Some(format!(
+            "{} {}{interval}",
+            analysis.arms[arm],
+            number(robust.median)
+        ))
+    });
+    let medians = enumerate_plain(arms);
+    if medians.is_empty() {
+        return String::new();
+    }
+    format!("Median of the rounds' ratios in {}: {medians}.", load.name)
+}
+
+/// What looks odd, and whether it matters.
+pub(super) fn remark_sentence(analysis: &Analysis, load: &LoadAnalysis, remark: &Remark) -> String {
+    let name = |arm: usize| analysis.arms[arm].as_str();
+    let per_round = |ratio: f64| {
+        let word = if ratio > 1.0 { "more" } else { "less" };
+        format!("{} {word} per round", percent((ratio - 1.0).abs()))
+    };
+    let what = match *remark {
+        Remark::Outlier { arm, round, ratio } => format!(
+            "the trial of {} in round {} is {} of what is expected",
+            name(arm),
+            round + 1,
+            percent(ratio)
+        ),
+        Remark::FirstRound { ratio } => format!(
+            "the first round lies at {} of the others for all arms (harmless: arms are compared \
+             within rounds)",
+            percent(ratio)
+        ),
+        Remark::SharedTrend { per_round: ratio } => format!(
+            "all arms drift alike, {} (harmless: arms are compared within rounds)",
+            per_round(ratio)
+        ),
+        Remark::OwnTrend {
+            arm,
+            per_round: ratio,
+        } => {
+            format!("{} drifts by itself, {}", name(arm), per_round(ratio))
+        }
+        Remark::Autocorrelated { arm, coefficient } => format!(
+            "the trials of {} remember the one before (correlation {})",
+            name(arm),
+            number(coefficient)
+        ),
+        Remark::TwoGroups {
+            arm,
+            low,
+            high,
+            high_share,
+        } => format!(
+            "the trials of {} fall into two groups, at {} and {} of its median ({} in the higher)",
+            name(arm),
+            percent(low),
+            percent(high),
+            percent(high_share)
+        ),
+        Remark::Noisy { arm, times } => {
+            format!(
+                "{} is {} times as noisy as the others",
+                name(arm),
+                number(times)
+            )
+        }
+    };
+    let weight = if remark.weakens() {
+        "; the interval may be too narrow"
+    } else {
+        ""
+    };
+    format!("Remark on {}: {what}{weight}.", load.name)
+}
+
+pub(super) fn in_load(load: &LoadAnalysis) -> String {
+    format!("in {}", load.name)
+}
+
+/// `loop0 (emulated hdd-7200)`, `/srv/data (sda)`.
+pub(super) fn target_name(plan: &Plan) -> String {
+    let disks = plan.disks.join(", ");
+    match (&plan.target, &plan.emulated) {
+        (_, Some(model)) => format!("{disks} (emulated {model})"),
+        (Target::Device { device, .. }, None) if *device == disks => disks,
+        (Target::Device { device, .. }, None) => format!("{device} ({disks})"),
+        (Target::Directory { path, .. } | Target::File { path, .. }, None) => {
+            format!("{} ({disks})", path.display())
+        }
+    }
+}
+
+/// What was done before the first trial, and what that says.
+fn preparation(record: &Record) -> Vec<String> {
+    let plan = &record.header.plan;
+    let mut lines = Vec::new();
+    if plan.ramp_s > 0.0 {
+        lines.push(format!(
+            "The first {} s of each trial were cut.",
+            plan.ramp_s
+        ));
+    }
+    for entry in &record.entries {
+        match entry {
+            Entry::Preconditioned { bytes, elapsed_s } => lines.push(format!(
+                "The device was filled first: {:.0} MB in {}.",
+                *bytes as f64 / 1e6,
+                span(Duration::from_secs_f64(*elapsed_s))
+            )),
+            Entry::Steady {
+                load,
+                throughput_bytes_per_s,
+                window,
+            } => {
+                let name = &plan.loads[*load].name;
+                let runs = count(throughput_bytes_per_s.len(), "run");
+                lines.push(match window {
+                    Some(window) => format!(
+                        "{name} was steady after {runs}: excursion {}, slope {}.",
+                        percent(window.excursion),
+                        percent(window.slope)
+                    ),
+                    None => format!("{name} was not steady after {runs}: the disk may drift."),
+                });
+            }
+            _ => {}
+        }
+    }
+    lines
+}
+
+/// `nr_requests came with the arms: 32 with none; 256 with mq-deadline and bfq.`
+fn confound_sentence(analysis: &Analysis, confound: &Confound) -> String {
+    let mut values: Vec<&str> = confound
+        .values
+        .iter()
+        .map(|(_, value)| value.as_str())
+        .collect();
+    values.sort_unstable();
+    values.dedup();
+    let parts: Vec<String> = values
+        .into_iter()
+        .map(|value| {
+            let with = confound.values.iter().filter(|(_, other)| other == value);
+            let arms = with.map(|&(arm, _)| analysis.arms[arm].as_str());
+            format!("{value} with {}", enumerate(arms))
+        })
+        .collect();
+    format!(
+        "{} came with the arms: {}.",
+        confound.setting,
+        parts.join("; ")
+    )
+}
