@@ -1,0 +1,103 @@
+//! What is learned from each request: think time, seeks, whether the drive queues commands.
+
+use super::Cfq;
+use super::queue::QueueId;
+use crate::request::{PriorityClass, ProcessId, RequestId, Requests};
+use crate::units::{Nanos, Sector, Sectors, Time};
+
+/// Farther than this from the last request of its queue, a request is a seek.
+const SEEK_THRESHOLD: Sectors = Sectors::new(800);
+/// Shorter than this, a request counts as a seek on a device that is not rotational.
+const SMALL_REQUEST: Sectors = Sectors::new(64);
+/// Requests in the drive from which on it is taken to queue them.
+const HW_QUEUE_MIN: u64 = 5;
+
+impl Cfq {
+    pub(super) fn note_habits(&mut self, now: Time, requests: &Requests, id: RequestId) {
+        let queue = self.mark(id).queue;
+        let request = &requests[id];
+        let idle = self.tunables.slice_idle;
+        if self.queue(queue).sync {
+            let context = self.contexts.get_mut(&request.process);
+            context.expect("bound at preparation").think.came(now, idle);
+            let entry = self.queue(queue);
+            let tree = entry
+                .tree
+                .map_or_else(|| entry.tree_by_flags(), |(tree, _)| tree);
+            self.group.tree_mut(tree).think.came(now, idle);
+        }
+        if self.tunables.group_idle > Nanos::ZERO {
+            self.group.think.came(now, self.tunables.group_idle);
+        }
+        let rotational = self.kernel.rotational;
+        let entry = self.queue_mut(queue);
+        let last = entry.last_request_end;
+        let distance = if last == Sector::ZERO {
+            Sectors::ZERO
+        } else {
+            last.distance(request.start)
+        };
+        let far = if rotational {
+            distance > SEEK_THRESHOLD
+        } else {
+            request.length < SMALL_REQUEST
+        };
+        entry.seeks.note(far);
+        self.update_idle_window(requests, queue, request.process);
+        self.queue_mut(queue).last_request_end = request.end();
+    }
+
+    /// Is this queue one to wait for?
+    pub(super) fn update_idle_window(
+        &mut self,
+        requests: &Requests,
+        id: QueueId,
+        process: ProcessId,
+    ) {
+        let queue = self.queue(id);
+        if !queue.sync || queue.class == PriorityClass::Idle {
+            return;
+        }
+        let deep = queue.deep || queue.queued[0] + queue.queued[1] >= 4;
+        let idle = self.tunables.slice_idle;
+        let next_says_no = queue.next.is_some_and(|next| requests[next].noidle);
+        let gone = !self.context_is_alive(process);
+        let window = if next_says_no || gone || idle == Nanos::ZERO || (!deep && queue.is_seeky()) {
+            false
+        } else {
+            let mean = self.contexts[&process].think.mean();
+            mean.map_or(queue.idle_window, |mean| mean <= idle)
+        };
+        let queue = self.queue_mut(id);
+        queue.deep = deep;
+        queue.idle_window = window;
+    }
+
+    /// Does the drive queue commands? Learned from how many it holds when there is enough to do.
+    pub(super) fn learn_hw_tag(&mut self) {
+        self.hw_tag_depth = self.hw_tag_depth.max(self.rq_in_driver);
+        if self.hw_tag == Some(true) {
+            return;
+        }
+        if self.rq_queued <= HW_QUEUE_MIN && self.rq_in_driver <= HW_QUEUE_MIN {
+            return;
+        }
+        if let Some(active) = self.active {
+            let queue = self.queue(active);
+            let held = queue.dispatched + queue.queued[0] + queue.queued[1];
+            if queue.idle_window && held < HW_QUEUE_MIN && self.rq_in_driver < HW_QUEUE_MIN {
+                return;
+            }
+        }
+        self.hw_tag_samples += 1;
+        if self.hw_tag_samples > 50 {
+            self.hw_tag = Some(self.hw_tag_depth >= HW_QUEUE_MIN);
+        }
+    }
+
+    pub(super) fn schedule_dispatch(&mut self) {
+        if self.busy_queues > 0 {
+            self.kick = true;
+        }
+    }
+}

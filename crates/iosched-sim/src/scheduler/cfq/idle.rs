@@ -1,0 +1,118 @@
+//! Idling: is it worth leaving the disk idle until a queue's next request comes?
+
+use super::queue::QueueId;
+use super::tree::ServiceTree;
+use super::{Cfq, signed, span};
+use crate::request::{PriorityClass, ProcessId, Request};
+use crate::units::{Nanos, Sectors, Time};
+
+/// One page: a larger request ends the wait for it at once.
+const PAGE: Sectors = Sectors::new(8);
+
+impl Cfq {
+    /// Is it worth waiting for this queue's next request?
+    pub(super) fn should_idle(&self, id: QueueId) -> bool {
+        let queue = self.queue(id);
+        let idle = self.tunables.slice_idle;
+        if idle == Nanos::ZERO || queue.class == PriorityClass::Idle {
+            return false;
+        }
+        let fast = !self.kernel.rotational && self.drive_queues();
+        if queue.idle_window && !fast {
+            return true;
+        }
+        let tree = self.tree_of(id);
+        tree.len() == 1 && queue.sync && !tree.think.is_longer_than(idle)
+    }
+
+    /// The tree where a queue stands, or would.
+    pub(super) fn tree_of(&self, id: QueueId) -> &ServiceTree {
+        let queue = self.queue(id);
+        let tree = queue
+            .tree
+            .map_or_else(|| queue.tree_by_flags(), |(tree, _)| tree);
+        self.group.tree(tree)
+    }
+
+    pub(super) fn context_is_alive(&self, process: ProcessId) -> bool {
+        self.contexts
+            .get(&process)
+            .is_some_and(|context| context.alive)
+    }
+
+    /// The active queue ran empty: wait for its next request, if that is worth it.
+    pub(super) fn arm_idle_timer(&mut self, now: Time, id: QueueId) {
+        let group_idle = self.tunables.group_idle;
+        let fast = !self.kernel.rotational && self.drive_queues();
+        if fast && group_idle == Nanos::ZERO {
+            return;
+        }
+        let mut idle = self.tunables.slice_idle;
+        let for_group = !self.should_idle(id);
+        if for_group {
+            if group_idle == Nanos::ZERO {
+                return;
+            }
+            idle = group_idle;
+        }
+        if self.queue(id).dispatched > 0 {
+            return;
+        }
+        let Some(process) = self
+            .active_context
+            .filter(|&process| self.context_is_alive(process))
+        else {
+            return;
+        };
+        let left = self.queue(id).slice_end - signed(now);
+        if self.contexts[&process]
+            .think
+            .mean()
+            .is_some_and(|mean| left < span(mean))
+        {
+            return;
+        }
+        let tree = self.tree_of(id);
+        if for_group && (self.group.queues > 1 || tree.think.is_longer_than(group_idle)) {
+            return;
+        }
+        self.queue_mut(id).wait_request = true;
+        self.idle_timer = Some(now + idle);
+    }
+
+    /// The queue is alone in its group, empty, and its slice will be over before the next request
+    /// comes: wait for it all the same, so that the group is not lost.
+    pub(super) fn should_wait_busy(&self, now: Time, id: QueueId) -> bool {
+        if !self.queue(id).is_empty() || self.group.queues > 1 {
+            return false;
+        }
+        if self.group.think.is_longer_than(self.tunables.group_idle) {
+            return false;
+        }
+        if self.slice_used(now, id) {
+            return true;
+        }
+        let left = self.queue(id).slice_end - signed(now);
+        let process = self
+            .active_context
+            .and_then(|process| self.contexts.get(&process));
+        let mean = process.and_then(|context| context.think.mean());
+        mean.is_some_and(|mean| left < span(mean)) || left <= self.tick()
+    }
+
+    /// A request of the active queue came. If it was waited for, a large one, or any while others
+    /// wait too, ends the wait at once (true); a small one may be followed by its neighbours, and
+    /// ends it when the queue is run next.
+    pub(super) fn end_wait(&mut self, request: &Request, id: QueueId) -> bool {
+        if !self.queue(id).wait_request {
+            return false;
+        }
+        if request.length > PAGE || self.busy_queues > 1 {
+            self.idle_timer = None;
+            self.queue_mut(id).wait_request = false;
+            return true;
+        }
+        self.queue_mut(id).must_dispatch = true;
+        false
+    }
+}

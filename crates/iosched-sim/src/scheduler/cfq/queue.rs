@@ -1,0 +1,142 @@
+//! A queue: the requests of one process, or the asynchronous ones of one priority.
+
+use std::collections::BTreeMap;
+
+use super::think::SeekHistory;
+use super::tree::Place;
+use crate::list::List;
+use crate::request::{IoPriority, PriorityClass, RequestId};
+use crate::units::Sector;
+
+/// Names a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct QueueId(pub(super) u32);
+
+impl QueueId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Type of a queue, which says in which tree of its class it stands. In the order in which trees
+/// are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    Async,
+    SyncNoIdle,
+    Sync,
+}
+
+pub(super) const TYPES: [Type; 3] = [Type::Async, Type::SyncNoIdle, Type::Sync];
+
+/// A service tree's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TreeId(pub(super) PriorityClass, pub(super) Type);
+
+/// Requests of one process, or the asynchronous ones of one priority.
+#[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the kernel's flags, one by one"
+)]
+pub(super) struct Queue {
+    pub(super) sync: bool,
+    pub(super) class: PriorityClass,
+    pub(super) level: u8,
+    /// Level before any temporary change: chooses the tree where cooperators are looked for.
+    pub(super) original_level: u8,
+    pub(super) priority_changed: bool,
+    pub(super) sorted: BTreeMap<(Sector, u64), RequestId>,
+    pub(super) fifo: List,
+    pub(super) next: Option<RequestId>,
+    /// Asynchronous, synchronous.
+    pub(super) queued: [u64; 2],
+    pub(super) dispatched: u64,
+    pub(super) prio_pending: u64,
+
+    /// Where it stands, if it is to be served.
+    pub(super) tree: Option<(TreeId, Place)>,
+    /// Position under which it stands in its tree of cooperators.
+    pub(super) cooperator_key: Option<Sector>,
+    pub(super) on_rr: bool,
+
+    pub(super) slice_start: i64,
+    pub(super) slice_end: i64,
+    pub(super) slice_resid: i64,
+    pub(super) slice_dispatch: u64,
+    pub(super) slice_new: bool,
+    pub(super) idle_window: bool,
+    pub(super) wait_request: bool,
+    pub(super) wait_busy: bool,
+    pub(super) must_dispatch: bool,
+    pub(super) fifo_checked: bool,
+    pub(super) deep: bool,
+
+    pub(super) seeks: SeekHistory,
+    pub(super) last_request_end: Sector,
+
+    pub(super) merge_into: Option<QueueId>,
+    pub(super) coop: bool,
+    pub(super) split_coop: bool,
+    /// Processes whose queue it is, and those that will join it.
+    pub(super) process_refs: u64,
+}
+
+impl Queue {
+    /// An empty queue of one process.
+    pub(super) fn new(sync: bool, priority: IoPriority) -> Queue {
+        Queue {
+            sync,
+            class: priority.class,
+            level: priority.level,
+            original_level: priority.level,
+            priority_changed: false,
+            sorted: BTreeMap::new(),
+            fifo: List::default(),
+            next: None,
+            queued: [0; 2],
+            dispatched: 0,
+            prio_pending: 0,
+            tree: None,
+            cooperator_key: None,
+            on_rr: false,
+            slice_start: 0,
+            slice_end: 0,
+            slice_resid: 0,
+            slice_dispatch: 0,
+            slice_new: false,
+            idle_window: sync && priority.class != PriorityClass::Idle,
+            wait_request: false,
+            wait_busy: false,
+            must_dispatch: false,
+            fifo_checked: false,
+            deep: false,
+            seeks: SeekHistory::default(),
+            last_request_end: Sector::ZERO,
+            merge_into: None,
+            coop: false,
+            split_coop: false,
+            process_refs: 1,
+        }
+    }
+
+    pub(super) fn is_seeky(&self) -> bool {
+        self.seeks.is_seeky()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    pub(super) fn kind(&self) -> Type {
+        match (self.sync, self.idle_window) {
+            (false, _) => Type::Async,
+            (true, false) => Type::SyncNoIdle,
+            (true, true) => Type::Sync,
+        }
+    }
+
+    pub(super) fn tree_by_flags(&self) -> TreeId {
+        TreeId(self.class, self.kind())
+    }
+}

@@ -1,0 +1,115 @@
+//! What can be set, and in which units.
+
+use super::super::{Kernel, SchedulerInfo, TunableInfo, Values};
+use crate::units::Nanos;
+
+const MAX: i64 = u32::MAX as i64;
+
+const fn tunable(name: &'static str, unit: &'static str, default: i64, min: i64) -> TunableInfo {
+    TunableInfo {
+        name,
+        unit,
+        default,
+        min,
+        max: MAX,
+    }
+}
+
+/// How it is listed.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "cfq",
+    summary: "time slices for each process by priority, with idling",
+    tunables: &[
+        tunable("back_seek_max", "KiB", 16 * 1024, 0),
+        tunable("back_seek_penalty", "", 2, 1),
+        tunable("fifo_expire_async", "ms", 250, 1),
+        tunable("fifo_expire_sync", "ms", 125, 1),
+        // 8 ms in a kernel with cgroup scheduling compiled in, which is not modelled.
+        tunable("group_idle", "ms", 0, 0),
+        tunable("group_idle_us", "us", 0, 0),
+        TunableInfo {
+            name: "low_latency",
+            unit: "",
+            default: 1,
+            min: 0,
+            max: 1,
+        },
+        tunable("quantum", "", 8, 1),
+        tunable("slice_async", "ms", 40, 1),
+        tunable("slice_async_rq", "", 2, 1),
+        tunable("slice_async_us", "us", 40_000, 1),
+        // 0 on a device that is not rotational.
+        tunable("slice_idle", "ms", 8, 0),
+        tunable("slice_idle_us", "us", 8_000, 0),
+        tunable("slice_sync", "ms", 100, 1),
+        tunable("slice_sync_us", "us", 100_000, 1),
+        tunable("target_latency", "ms", 300, 1),
+        tunable("target_latency_us", "us", 300_000, 1),
+    ],
+    initial: &[
+        TunableInfo {
+            name: "average",
+            unit: "",
+            default: 0,
+            min: 0,
+            max: 1 << 20,
+        },
+        TunableInfo {
+            name: "last-position",
+            unit: "sectors",
+            default: 0,
+            min: 0,
+            max: 1 << 53,
+        },
+    ],
+    uses_ticks: false, // only their length
+};
+
+/// Settings in nanoseconds and sectors.
+#[derive(Debug, Clone)]
+pub(super) struct Tunables {
+    pub(super) back_seek_max: u64,
+    pub(super) back_seek_penalty: u64,
+    /// Asynchronous, synchronous.
+    pub(super) fifo_expire: [Nanos; 2],
+    pub(super) group_idle: Nanos,
+    pub(super) low_latency: bool,
+    pub(super) quantum: u64,
+    /// Asynchronous, synchronous.
+    pub(super) slice: [Nanos; 2],
+    pub(super) slice_async_rq: u64,
+    pub(super) slice_idle: Nanos,
+    pub(super) target_latency: Nanos,
+}
+
+impl Tunables {
+    pub(super) fn new(values: &Values, kernel: &Kernel) -> Tunables {
+        // Two files show the same value: the one in microseconds, if given, is the finer.
+        let time = |name: &str| {
+            let micros = format!("{name}_us");
+            match values.given(&micros) {
+                Some(_) => Nanos::from_micros(values.count(&micros)),
+                None => Nanos::from_millis(values.count(name)),
+            }
+        };
+        let idle_given =
+            values.given("slice_idle").is_some() || values.given("slice_idle_us").is_some();
+        let millis = |name| Nanos::from_millis(values.count(name));
+        Tunables {
+            back_seek_max: values.count("back_seek_max") * 2,
+            back_seek_penalty: values.count("back_seek_penalty"),
+            fifo_expire: [millis("fifo_expire_async"), millis("fifo_expire_sync")],
+            group_idle: time("group_idle"),
+            low_latency: values.get("low_latency") != 0,
+            quantum: values.count("quantum"),
+            slice: [time("slice_async"), time("slice_sync")],
+            slice_async_rq: values.count("slice_async_rq"),
+            slice_idle: if kernel.rotational || idle_given {
+                time("slice_idle")
+            } else {
+                Nanos::ZERO
+            },
+            target_latency: time("target_latency"),
+        }
+    }
+}
