@@ -1,9 +1,12 @@
 //! Plans and records for tests, made of nothing.
 
+use std::time::Duration;
+
 use crate::facts::MachineFacts;
+use crate::load::{Outcome, Spec};
 use crate::measure::Measured;
 use crate::objective::Objective;
-use crate::plan::{Load, Plan, Rules, Target};
+use crate::plan::{Plan, PlannedLoad, Rules, Target};
 use crate::record::{Entry, Header, Record};
 use crate::switch::Arm;
 use crate::trial::{Flow, JobResult, Metrics, Phases, Slot, Trial};
@@ -22,11 +25,11 @@ pub(crate) fn plan(arms: usize) -> Plan {
         arms: names[..arms].iter().map(|&name| Arm::plain(name)).collect(),
         baseline: 0,
         active: Some(0),
-        loads: vec![Load {
+        loads: vec![PlannedLoad {
             name: "random-read".into(),
             weight: 1.0,
             objective: Objective::Throughput,
-            job_file: "[random-read]\nrw=randread\n".into(),
+            spec: Spec::JobFile("[random-read]\nrw=randread\n".into()),
             runtime_s: Some(10.0),
             wait_until_steady: false,
         }],
@@ -66,6 +69,7 @@ pub(crate) fn trial(slot: Slot, throughput: f64) -> Entry {
         }),
         write: None,
         trim: None,
+        transactions: None,
     }];
     let measured = Measured {
         reads: 1000,
@@ -82,7 +86,11 @@ pub(crate) fn trial(slot: Slot, throughput: f64) -> Entry {
         pressure_some_ns: Some(0),
         pressure_full_ns: Some(0),
     };
-    let metrics = Metrics::of(&jobs, &measured);
+    let outcome = Outcome {
+        jobs: jobs.clone(),
+        ..Outcome::default()
+    };
+    let metrics = Metrics::of(&outcome, &measured, Duration::from_secs(10));
     Entry::Trial(Box::new(Trial {
         slot,
         sequence: 0,

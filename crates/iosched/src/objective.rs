@@ -28,11 +28,20 @@ pub enum Objective {
     Fairness,
     /// CPU time of the whole machine per I/O.
     Cpu,
+    /// Transactions per second, the time to connect not counted.
+    Tps,
+    /// How long a fixed amount of work takes.
+    Time,
+    /// The number that a command prints; more is better.
+    NumberHigher,
+    /// The number that a command prints; less is better.
+    NumberLower,
 }
 
 impl Objective {
-    /// All of them, in the order of the help text.
-    pub const ALL: [Objective; 10] = [
+    /// Those that can be asked for by name, in the order of the help text. The others come with the
+    /// load that has them.
+    pub const ALL: [Objective; 12] = [
         Objective::Throughput,
         Objective::Iops,
         Objective::Mean,
@@ -43,6 +52,8 @@ impl Objective {
         Objective::ReadP99,
         Objective::Fairness,
         Objective::Cpu,
+        Objective::Tps,
+        Objective::Time,
     ];
 
     /// What the user types.
@@ -58,6 +69,9 @@ impl Objective {
             Objective::ReadP99 => "read-p99",
             Objective::Fairness => "fairness",
             Objective::Cpu => "cpu",
+            Objective::Tps => "tps",
+            Objective::Time => "time",
+            Objective::NumberHigher | Objective::NumberLower => "number",
         }
     }
 
@@ -74,6 +88,9 @@ impl Objective {
             Objective::ReadP99 => "p99 read latency",
             Objective::Fairness => "fairness between jobs",
             Objective::Cpu => "CPU time per I/O",
+            Objective::Tps => "transactions per second",
+            Objective::Time => "elapsed time",
+            Objective::NumberHigher | Objective::NumberLower => "the command's number",
         }
     }
 
@@ -88,7 +105,11 @@ impl Objective {
     pub fn higher_is_better(self) -> bool {
         matches!(
             self,
-            Objective::Throughput | Objective::Iops | Objective::Fairness
+            Objective::Throughput
+                | Objective::Iops
+                | Objective::Fairness
+                | Objective::Tps
+                | Objective::NumberHigher
         )
     }
 
@@ -105,6 +126,22 @@ impl Objective {
             Objective::ReadP99 => metrics.read.as_ref().map(|flow| flow.p99_ns),
             Objective::Fairness => metrics.fairness,
             Objective::Cpu => metrics.cpu_ns_per_io,
+            Objective::Tps => metrics.transactions_per_s,
+            Objective::Time => metrics.elapsed_s,
+            Objective::NumberHigher | Objective::NumberLower => metrics.number,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_found_again_and_stands_for_one() {
+        for objective in Objective::ALL {
+            assert_eq!(Objective::from_name(objective.name()), Some(objective));
+        }
+        assert_eq!(Objective::from_name("number"), None);
     }
 }

@@ -17,7 +17,11 @@ use crate::plan::Plan;
 use crate::trial::{Slot, Trial, VoidTrial};
 
 /// The version of the format that this program writes. Newer ones are refused, older ones read.
-pub const SCHEMA: u32 = 1;
+///
+/// - 1: every load is a job file
+/// - 2: a load may be something else ([`crate::load::Spec`]); trials may have transactions, a time,
+///   a number
+pub const SCHEMA: u32 = 2;
 
 /// What [`Header::kind`] says.
 const KIND: &str = "iosched-record";
@@ -544,5 +548,43 @@ fn write_error(path: &Path, source: io::Error) -> RecordError {
             path: path.into(),
             source,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::load::Spec;
+
+    /// A load as schema 1 had it.
+    const LOAD_OF_1: &str = r#"{"name":"a","weight":1.0,"objective":"throughput",
+        "job_file":"[a]\nrw=randread\n","runtime_s":10.0,"wait_until_steady":false}"#;
+
+    #[test]
+    fn a_record_of_schema_1_is_read() {
+        let mut header = serde_json::to_value(fixture::record(&fixture::plan(2)).header).unwrap();
+        header["schema"] = 1.into();
+        header["plan"]["loads"][0] = serde_json::from_str(LOAD_OF_1).unwrap();
+        let text = format!("{header}\n");
+        let record = Record::parse(Path::new("r"), &text).unwrap();
+        let spec = &record.header.plan.loads[0].spec;
+        assert_eq!(*spec, Spec::JobFile("[a]\nrw=randread\n".into()));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let plan = fixture::plan(2);
+        let mut text = serde_json::to_string(&fixture::record(&plan).header).unwrap() + "\n";
+        let slot = Slot {
+            load: 0,
+            round: 0,
+            arm: 1,
+        };
+        let entry = fixture::trial(slot, 1e6);
+        text += &(serde_json::to_string(&entry).unwrap() + "\n");
+        let record = Record::parse(Path::new("r"), &text).unwrap();
+        assert_eq!(record.header.plan, plan);
+        assert_eq!(record.entries, [entry]);
     }
 }

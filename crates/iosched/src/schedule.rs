@@ -97,13 +97,14 @@ pub fn at_most(plan: &Plan, record: &Record) -> Duration {
     let done_of_round: Duration = record
         .trials()
         .filter(|trial| trial.slot.round == round)
-        .map(|trial| plan.trial_duration(trial.slot.load) + OVERHEAD)
+        .map(|trial| trial_time(plan, record, trial.slot.load))
         .sum();
-    let by_rounds = (round_time(plan, arms) * rounds_left).saturating_sub(done_of_round);
+    let by_rounds = (round_time(plan, record, arms) * rounds_left).saturating_sub(done_of_round);
     match plan.rules.time_budget_s {
         // A round that was begun in time is run to its end.
         Some(budget) => by_rounds.min(
-            Duration::from_secs_f64(budget).saturating_sub(spent(record)) + round_time(plan, arms),
+            Duration::from_secs_f64(budget).saturating_sub(spent(record))
+                + round_time(plan, record, arms),
         ),
         None => by_rounds,
     }
@@ -240,20 +241,34 @@ fn stop_reason(standing: &Standing) -> StopReason {
 /// nothing at all.
 fn is_time_spent(plan: &Plan, record: &Record, round: u32, arms: &[Vec<usize>]) -> bool {
     plan.rules.time_budget_s.is_some_and(|budget| {
-        let after = spent(record) + round_time(plan, arms);
+        let after = spent(record) + round_time(plan, record, arms);
         round >= 2 && after > Duration::from_secs_f64(budget)
     })
 }
 
 /// How long a round of these arms (per load) takes.
-fn round_time(plan: &Plan, arms: &[Vec<usize>]) -> Duration {
+fn round_time(plan: &Plan, record: &Record, arms: &[Vec<usize>]) -> Duration {
     arms.iter()
         .enumerate()
         .map(|(load, arms)| {
             let trials = u32::try_from(arms.len()).unwrap_or(u32::MAX);
-            (plan.trial_duration(load) + OVERHEAD) * trials
+            trial_time(plan, record, load) * trials
         })
         .sum()
+}
+
+/// How long a trial of a load takes: what the load says, or else the mean of those that ran.
+pub fn trial_time(plan: &Plan, record: &Record, load: usize) -> Duration {
+    if let Some(duration) = plan.trial_duration(load) {
+        return duration + OVERHEAD;
+    }
+    let ran = record.trials().filter(|trial| trial.slot.load == load);
+    let times: Vec<Duration> = ran.map(|trial| trial.phases.total()).collect();
+    let count = u32::try_from(times.len()).unwrap_or(u32::MAX);
+    if count == 0 {
+        return OVERHEAD;
+    }
+    times.iter().sum::<Duration>() / count
 }
 
 /// Time that the trials of the record took, over all sittings.

@@ -1,10 +1,12 @@
 //! A trial: one load under one arm, once; what it measured, or why it does not count.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use iosched_stats::{fairness, histogram::Histogram};
 use serde::{Deserialize, Serialize};
 
+use crate::load::Outcome;
 use crate::measure::Measured;
 use crate::switch::QueueState;
 
@@ -140,6 +142,9 @@ pub struct JobResult {
     /// Its discards, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trim: Option<Flow>,
+    /// What it did that is more than an I/O: transactions of a database. Their bytes are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<Flow>,
 }
 
 /// One direction of one worker.
@@ -187,6 +192,18 @@ pub struct Metrics {
     /// CPU time of the whole machine per I/O that the workers completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ns_per_io: Option<f64>,
+    /// Transactions per second of all workers, the time to connect not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transactions_per_s: Option<f64>,
+    /// How long a fixed amount of work took, s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elapsed_s: Option<f64>,
+    /// The number that the load was asked to find.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<f64>,
+    /// What else the load says, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub numbers: BTreeMap<String, f64>,
 }
 
 /// A latency distribution in five numbers, ns.
@@ -205,42 +222,107 @@ pub struct Latency {
 }
 
 impl Metrics {
-    /// Works the numbers out of what the workers and the kernel saw.
-    pub fn of(jobs: &[JobResult], measured: &Measured) -> Metrics {
+    /// Works the numbers out of what the load and the kernel saw. Where the load counts no I/O of
+    /// its own, rates are those of the disk.
+    pub fn of(outcome: &Outcome, measured: &Measured, elapsed: Duration) -> Metrics {
         let flows = |pick: fn(&JobResult) -> Vec<&Flow>| -> Vec<&Flow> {
-            jobs.iter().flat_map(pick).collect()
+            outcome.jobs.iter().flat_map(pick).collect()
         };
         let reads = flows(|job| job.read.iter().collect());
         let writes = flows(|job| job.write.iter().collect());
+        let transactions = flows(|job| job.transactions.iter().collect());
         let all = flows(JobResult::flows);
-        let rate = |flows: &[&Flow]| {
-            flows
-                .iter()
-                .map(|flow| flow.bytes_per_s)
-                .fold(0.0, |sum, rate| sum + rate)
+        let rates = Rates::of(outcome, measured, elapsed);
+        let operations: u64 = all.iter().map(|flow| flow.ios).sum();
+        // What the CPU time is shared out over: what the load counts, or the disk's requests.
+        let operations = match operations {
+            0 => measured.reads + measured.writes,
+            counted => counted,
         };
-        let ios: u64 = all.iter().map(|flow| flow.ios).sum();
-        let shares: Vec<f64> = jobs.iter().map(|job| rate(&job.flows())).collect();
+        let shares: Vec<f64> = outcome
+            .jobs
+            .iter()
+            .map(|job| bytes_per_s(&job.flows()))
+            .collect();
+        let has_shares = shares.len() > 1 && transactions.is_empty();
         Metrics {
-            throughput_bytes_per_s: rate(&all),
-            iops: all.iter().map(|flow| flow.iops).sum(),
-            read_bytes_per_s: rate(&reads),
-            write_bytes_per_s: rate(&writes),
+            throughput_bytes_per_s: rates.read_bytes_per_s
+                + rates.write_bytes_per_s
+                + rates.trim_bytes_per_s,
+            iops: rates.iops,
+            read_bytes_per_s: rates.read_bytes_per_s,
+            write_bytes_per_s: rates.write_bytes_per_s,
             all: Latency::of(&all),
             read: Latency::of(&reads),
             write: Latency::of(&writes),
-            fairness: (shares.len() > 1)
-                .then(|| fairness::jain(&shares))
-                .flatten(),
-            cpu_ns_per_io: (ios > 0).then(|| measured.cpu_busy_ns as f64 / ios as f64),
+            fairness: has_shares.then(|| fairness::jain(&shares)).flatten(),
+            cpu_ns_per_io: (operations > 0)
+                .then(|| measured.cpu_busy_ns as f64 / operations as f64),
+            transactions_per_s: (!transactions.is_empty())
+                .then(|| transactions.iter().map(|flow| flow.iops).sum()),
+            elapsed_s: outcome.elapsed_s,
+            number: outcome.number,
+            numbers: outcome.numbers.clone(),
         }
     }
 }
 
+/// I/O per second: what the load's workers counted, or what the disk did.
+struct Rates {
+    read_bytes_per_s: f64,
+    write_bytes_per_s: f64,
+    trim_bytes_per_s: f64,
+    iops: f64,
+}
+
+impl Rates {
+    fn of(outcome: &Outcome, measured: &Measured, elapsed: Duration) -> Rates {
+        let jobs = &outcome.jobs;
+        let of = |pick: fn(&JobResult) -> &Option<Flow>| -> Vec<&Flow> {
+            jobs.iter().filter_map(|job| pick(job).as_ref()).collect()
+        };
+        let (reads, writes, trims) = (
+            of(|job| &job.read),
+            of(|job| &job.write),
+            of(|job| &job.trim),
+        );
+        if reads.is_empty() && writes.is_empty() && trims.is_empty() {
+            return Rates::of_disk(measured, elapsed.as_secs_f64());
+        }
+        let all = reads.iter().chain(&writes).chain(&trims);
+        Rates {
+            read_bytes_per_s: bytes_per_s(&reads),
+            write_bytes_per_s: bytes_per_s(&writes),
+            trim_bytes_per_s: bytes_per_s(&trims),
+            iops: all.map(|flow| flow.iops).sum(),
+        }
+    }
+
+    fn of_disk(measured: &Measured, elapsed_s: f64) -> Rates {
+        let rate = |count: u64| {
+            if elapsed_s > 0.0 {
+                count as f64 / elapsed_s
+            } else {
+                0.0
+            }
+        };
+        Rates {
+            read_bytes_per_s: rate(measured.read_bytes),
+            write_bytes_per_s: rate(measured.write_bytes),
+            trim_bytes_per_s: 0.0,
+            iops: rate(measured.reads + measured.writes),
+        }
+    }
+}
+
+fn bytes_per_s(flows: &[&Flow]) -> f64 {
+    flows.iter().fold(0.0, |sum, flow| sum + flow.bytes_per_s)
+}
+
 impl JobResult {
-    /// All directions that had I/O.
+    /// All directions that had I/O, and transactions.
     pub fn flows(&self) -> Vec<&Flow> {
-        [&self.read, &self.write, &self.trim]
+        [&self.read, &self.write, &self.trim, &self.transactions]
             .into_iter()
             .flatten()
             .collect()

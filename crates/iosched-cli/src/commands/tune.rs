@@ -70,7 +70,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "ARM")]
     baseline: Option<String>,
 
-    /// What decides: throughput, iops, mean, p50, p99, p999, read-mean, read-p99, fairness, cpu [default: the load's own]
+    /// What decides: throughput, iops, mean, p50, p99, p999, read-mean, read-p99, fairness, cpu, tps, time [default: the load's own]
     #[arg(long, value_parser = parse_objective)]
     objective: Option<Objective>,
 

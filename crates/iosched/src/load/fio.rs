@@ -22,6 +22,9 @@ use crate::trial::{Flow, JobResult};
 /// Time that fio may take beyond the load's own duration: start, layout of nothing, result.
 const ALLOWANCE: Duration = Duration::from_secs(30);
 
+/// What may take long takes at the most this long: a large slow disk, written twice.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// Why fio gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum FioError {
@@ -121,6 +124,22 @@ pub fn run(
     read_result(&finished.stdout)
 }
 
+/// Runs a composed job file for as long as it takes: to write test files, or to fill a device.
+pub fn run_long(
+    job_file: &str,
+    user: Option<User>,
+    stop: &Stop,
+) -> Result<Vec<JobResult>, FioError> {
+    let running = Running {
+        duration: Duration::ZERO,
+        read_only: false,
+        limit: Some(LONGEST),
+        user,
+        stop,
+    };
+    run(job_file, &running, &mut |_| {})
+}
+
 /// A job file that fio can read whoever it runs as; there is nothing secret in it.
 fn readable_file(text: &str) -> io::Result<NamedTempFile> {
     let mut file = NamedTempFile::with_suffix(".fio")?;
@@ -214,6 +233,7 @@ fn job_result(job: FioJob) -> Result<JobResult, FioError> {
         read: flow(&job.read)?,
         write: flow(&job.write)?,
         trim: job.trim.as_ref().map(flow).transpose()?.flatten(),
+        transactions: None,
     })
 }
 

@@ -1,8 +1,226 @@
 //! Loads: what a trial runs.
 //!
-//! A load is a fio job file ([`fio_job`]): one of the [`builtin`] ones or the user's own. [`fio`]
-//! runs it and reads the result.
+//! A [`Spec`] is what plan and record know of a load: data, from which the load can be made again.
+//! [`Spec::open`] makes the [`Load`] itself, which answers the planner's questions (does it write,
+//! how long does it take, which numbers has it?) and does the work: once before the first trial,
+//! before each trial, the trial, and the end.
+//!
+//! - [`job_file`]: a fio job file, one of the [`builtin`] ones or the user's own; [`fio_job`] reads
+//!   and checks it, [`fio`] runs it
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::measure::Measured;
+use crate::objective::Objective;
+use crate::process::{ChildError, Stop, User};
+use crate::switch::Arm;
+use crate::trial::JobResult;
 
 pub mod builtin;
 pub mod fio;
 pub mod fio_job;
+pub mod job_file;
+
+use fio::FioError;
+use fio_job::{JobFileError, Place, TrialSettings};
+
+/// What plan and record know of a load.
+///
+/// Written as one field, named after the variant, so that records from when every load was a job
+/// file are read as they are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Spec {
+    /// A fio job file, as it was read.
+    JobFile(String),
+}
+
+/// Why a load cannot be made of what the user wrote.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// A job file.
+    #[error(transparent)]
+    JobFile(#[from] JobFileError),
+}
+
+impl Failure for SpecError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SpecError::JobFile(error) => error.hint(),
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            SpecError::JobFile(error) => error.exit_code(),
+        }
+    }
+}
+
+impl Spec {
+    /// The load itself. `name` is what errors call it.
+    pub fn open(&self, name: &str) -> Result<Box<dyn Load>, SpecError> {
+        match self {
+            Spec::JobFile(text) => Ok(Box::new(job_file::FioLoad::new(name, text)?)),
+        }
+    }
+}
+
+/// Where a load works, and under which conditions. The same for all its trials.
+#[derive(Debug, Clone, Copy)]
+pub struct Workplace<'a> {
+    /// A device, a file, or a directory of our own.
+    pub place: &'a Place,
+    /// Whose rights it has, if not ours.
+    pub user: Option<User>,
+    /// Largest time for the load of one trial; `None` for the load's own choice.
+    pub trial_limit: Option<Duration>,
+    /// Whether the user wants us to stop.
+    pub stop: &'a Stop,
+}
+
+/// Which trial it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn<'a> {
+    /// The scheduler with its tunables.
+    pub arm: &'a Arm,
+    /// What the arm is called.
+    pub label: &'a str,
+    /// Counted from 0.
+    pub round: u32,
+    /// Place, run time and seed.
+    pub settings: &'a TrialSettings,
+}
+
+/// What a load gave in one trial.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// What each of its workers saw; empty for a load that does not count its own I/O.
+    pub jobs: Vec<JobResult>,
+    /// How long a fixed amount of work took, s.
+    pub elapsed_s: Option<f64>,
+    /// The number that the load was asked to find.
+    pub number: Option<f64>,
+    /// What else it says, by name: kept, shown, never decisive.
+    pub numbers: BTreeMap<String, f64>,
+    /// What the disk and the processors did, where no kernel counted it (a simulated load).
+    pub measured: Option<Measured>,
+}
+
+/// What a trial runs.
+///
+/// Of the actions only `run` must be there. An error in one of them makes the trial void, unless
+/// [`LoadError::ends_the_run`].
+pub trait Load {
+    /// True if it writes to a raw device, or to the file that is the target.
+    fn writes(&self) -> bool;
+
+    /// True if it needs a directory on the target.
+    fn needs_directory(&self) -> bool {
+        false
+    }
+
+    /// True if running it changes what it will find the next time, so that it has to be run until
+    /// it is steady. A load that restores its data does not drift.
+    fn drifts(&self) -> bool {
+        false
+    }
+
+    /// True if its trials begin with an empty page cache.
+    fn is_cold(&self) -> bool {
+        true
+    }
+
+    /// How long the load of one trial takes; `None` if that is not known before it ran.
+    fn duration(&self, settings: &TrialSettings) -> Option<Duration>;
+
+    /// Run time of a trial where the user does not say; `None` if the load has its own end.
+    fn default_runtime(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Bytes that it keeps in a directory, with test files of this size.
+    fn bytes_needed(&self, file_size: u64) -> u64;
+
+    /// Why it can never have the number that is to decide; `None` if it can.
+    fn lacks(&self, objective: Objective) -> Option<&'static str>;
+
+    /// Once, before the first trial: what all trials use. `say` tells the user what takes time.
+    fn prepare(
+        &mut self,
+        _at: &Workplace<'_>,
+        _say: &mut dyn FnMut(&str),
+    ) -> Result<(), LoadError> {
+        Ok(())
+    }
+
+    /// Before each trial, under whatever scheduler was active: the data as they were at first.
+    fn reset(&mut self, _at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
+        Ok(())
+    }
+
+    /// After the arm was set and the page cache emptied, before anything is counted.
+    fn start(&mut self, _at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
+        Ok(())
+    }
+
+    /// The trial. `tick` is called while it runs.
+    fn run(
+        &mut self,
+        at: &Workplace<'_>,
+        turn: &Turn<'_>,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Outcome, LoadError>;
+
+    /// After the last trial, and after an error: nothing that runs is left. Our directory on the
+    /// target is removed by others.
+    fn clean_up(&mut self) {}
+}
+
+/// Why a load gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// fio.
+    #[error(transparent)]
+    Fio(#[from] FioError),
+}
+
+impl LoadError {
+    /// True if the user wants us to stop.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.child(), Some(ChildError::Stopped))
+    }
+
+    /// True if another trial would fail the same way.
+    pub fn ends_the_run(&self) -> bool {
+        matches!(
+            self.child(),
+            Some(ChildError::Stopped | ChildError::Missing { .. })
+        )
+    }
+
+    fn child(&self) -> Option<&ChildError> {
+        match self {
+            LoadError::Fio(FioError::Child(error)) => Some(error),
+            LoadError::Fio(_) => None,
+        }
+    }
+}
+
+impl Failure for LoadError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            LoadError::Fio(error) => error.hint(),
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            LoadError::Fio(error) => error.exit_code(),
+        }
+    }
+}

@@ -9,10 +9,13 @@ pub(super) struct Column {
     /// Its head, unit included.
     pub(super) head: &'static str,
     /// The number in SI units (bytes per second, ns), if the arm has it.
-    pub(super) value: fn(&ArmSummary) -> Option<f64>,
+    pub(super) value: Value,
     /// The number in the unit of the head.
-    show: fn(f64) -> String,
+    show: Show,
 }
+
+type Value = fn(&ArmSummary) -> Option<f64>;
+type Show = fn(f64) -> String;
 
 impl Column {
     /// The cell of an arm; empty where there is no number.
@@ -66,32 +69,30 @@ pub(super) fn columns(load: &LoadAnalysis) -> Vec<Column> {
             show: milliseconds,
         },
     ];
-    match load.objective {
-        Objective::ReadMean | Objective::ReadP99 => columns.insert(
-            0,
-            Column {
-                head: "read p99 ms",
-                value: |arm| arm.read_latency_p99_ns,
-                show: milliseconds,
-            },
-        ),
-        Objective::Fairness => columns.insert(
-            0,
-            Column {
-                head: "fairness",
-                value: |arm| arm.fairness,
-                show: |index| format!("{index:.3}"),
-            },
-        ),
-        Objective::P999 => columns.insert(
-            0,
-            Column {
-                head: "p99.9 ms",
-                value: |arm| arm.latency_p999_ns,
-                show: milliseconds,
-            },
-        ),
-        _ => {}
+    if let Some(column) = decisive_column(load.objective) {
+        columns.insert(0, column);
     }
     columns
+}
+
+/// The column of what decides, where it is not among the others.
+fn decisive_column(objective: Objective) -> Option<Column> {
+    let (head, value, show): (_, Value, Show) = match objective {
+        Objective::ReadMean | Objective::ReadP99 => {
+            ("read p99 ms", |arm| arm.read_latency_p99_ns, milliseconds)
+        }
+        Objective::Fairness => (
+            "fairness",
+            |arm| arm.fairness,
+            |index| format!("{index:.3}"),
+        ),
+        Objective::P999 => ("p99.9 ms", |arm| arm.latency_p999_ns, milliseconds),
+        Objective::Tps => ("tps", |arm| arm.objective, significant),
+        Objective::Time => ("time s", |arm| arm.objective, significant),
+        Objective::NumberHigher | Objective::NumberLower => {
+            ("number", |arm| arm.objective, significant)
+        }
+        _ => return None,
+    };
+    Some(Column { head, value, show })
 }

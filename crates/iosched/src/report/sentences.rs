@@ -202,14 +202,16 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
 /// What was measured under a load, where, by what and how often.
 pub(super) fn load_head(plan: &Plan, analysis: &Analysis, index: usize) -> String {
     let load = &analysis.loads[index];
-    let trial_s = plan.trial_duration(index).as_secs_f64();
+    let each = plan.trial_duration(index).map_or(String::new(), |trial| {
+        format!(" of {} s each", trial.as_secs_f64())
+    });
     let direction = if load.objective.higher_is_better() {
         ""
     } else {
         " (less is better)"
     };
     format!(
-        "{} on {}: {}{direction}, {} of {trial_s} s each",
+        "{} on {}: {}{direction}, {}{each}",
         load.name,
         target_name(plan),
         load.objective.words(),

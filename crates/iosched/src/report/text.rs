@@ -11,7 +11,7 @@ use super::sentences::{
     target_name, verdict,
 };
 use super::table::{Align, Table};
-use super::words::{enumerate_plain, number, percent, span};
+use super::words::{count, enumerate_plain, number, percent, span};
 use crate::analysis::{Analysis, LoadAnalysis};
 use crate::plan::Plan;
 use crate::record::Record;
@@ -103,11 +103,14 @@ pub fn plan(plan: &Plan) -> String {
     for (index, load) in plan.loads.iter().enumerate() {
         let _ = writeln!(
             text,
-            "load {}: decided by {}, weight {}, {} per trial",
+            "load {}: decided by {}, weight {}, {}",
             load.name,
             load.objective.words(),
             load.weight,
-            span(plan.trial_duration(index))
+            plan.trial_duration(index).map_or(
+                "a trial lasts as long as it takes".into(),
+                |trial| format!("{} per trial", span(trial))
+            )
         );
     }
     for arm in 0..plan.arms.len() {
@@ -126,19 +129,26 @@ pub fn plan(plan: &Plan) -> String {
         })
         .collect();
     let _ = writeln!(text, "first rounds: {} …", order.join(" | "));
-    let round = plan.round_duration(plan.arms.len());
-    let all = round * plan.rounds_at_most();
-    let most = plan.rules.time_budget_s.map_or(all, |budget| {
-        all.min(Duration::from_secs_f64(budget) + round)
-    });
-    let _ = writeln!(
-        text,
-        "{} per round; at most {} in all, usually much less; seed {}",
-        span(round),
-        span(most),
-        plan.seed
-    );
+    text += &time_at_most(plan);
     text
+}
+
+/// How long a run may take, as far as that is known before it begins.
+fn time_at_most(plan: &Plan) -> String {
+    let budget = plan.rules.time_budget_s.map(Duration::from_secs_f64);
+    let known = plan.round_duration(plan.arms.len());
+    let round = known.unwrap_or_default();
+    let by_rounds = known.map(|round| round * plan.rounds_at_most());
+    let by_budget = budget.map(|budget| budget + round);
+    let most = by_rounds.into_iter().chain(by_budget).min();
+    let per_round = known.map_or(String::new(), |round| {
+        format!("{} per round; ", span(round))
+    });
+    let in_all = most.map_or(count(plan.rounds_at_most(), "round"), span);
+    format!(
+        "{per_round}at most {in_all} in all, usually much less; seed {}\n",
+        plan.seed
+    )
 }
 
 /// One line on what is measured.

@@ -1,0 +1,99 @@
+//! A fio job file as a load.
+
+use std::time::Duration;
+
+use super::fio::{self, Running};
+use super::fio_job::{JobFile, JobFileError, Place, TrialSettings};
+use super::{Load, LoadError, Outcome, Turn, Workplace};
+use crate::objective::Objective;
+
+/// Run time of a trial where neither the user nor the job file says.
+const DEFAULT_RUNTIME: Duration = Duration::from_secs(10);
+
+/// A job file, and fio to run it.
+#[derive(Debug)]
+pub struct FioLoad {
+    name: String,
+    file: JobFile,
+}
+
+impl FioLoad {
+    /// Reads and checks the job file. `name` is what errors call it.
+    pub fn new(name: &str, text: &str) -> Result<FioLoad, JobFileError> {
+        Ok(FioLoad {
+            name: name.into(),
+            file: JobFile::parse(name, text)?,
+        })
+    }
+}
+
+impl Load for FioLoad {
+    fn writes(&self) -> bool {
+        self.file.writes()
+    }
+
+    fn drifts(&self) -> bool {
+        self.file.writes()
+    }
+
+    fn duration(&self, settings: &TrialSettings) -> Option<Duration> {
+        Some(self.file.duration(settings))
+    }
+
+    fn default_runtime(&self) -> Option<Duration> {
+        (!self.file.has_runtime()).then_some(DEFAULT_RUNTIME)
+    }
+
+    fn bytes_needed(&self, file_size: u64) -> u64 {
+        self.file.workers() * file_size
+    }
+
+    fn lacks(&self, objective: Objective) -> Option<&'static str> {
+        match objective {
+            Objective::Fairness if self.file.workers() < 2 => Some("it has one worker"),
+            Objective::ReadMean | Objective::ReadP99 if !self.file.reads() => {
+                Some("it reads nothing")
+            }
+            Objective::Tps => Some("it makes no transactions"),
+            Objective::NumberHigher | Objective::NumberLower => Some("it prints no number"),
+            Objective::Time => Some("it runs for a time that is given"),
+            _ => None,
+        }
+    }
+
+    /// Writes the test files of a directory, so that no trial pays for it.
+    fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
+        let Place::Directory { .. } = at.place else {
+            return Ok(());
+        };
+        say(&format!("writing test files for {}", self.name));
+        let settings = TrialSettings {
+            place: at.place.clone(),
+            runtime: None,
+            ramp: None,
+            seed: 1,
+        };
+        fio::run_long(&self.file.compose_layout(&settings), at.user, at.stop)?;
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        at: &Workplace<'_>,
+        turn: &Turn<'_>,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Outcome, LoadError> {
+        let running = Running {
+            duration: self.file.duration(turn.settings),
+            read_only: !self.file.writes(),
+            limit: at.trial_limit,
+            user: at.user,
+            stop: at.stop,
+        };
+        let jobs = fio::run(&self.file.compose(turn.settings), &running, tick)?;
+        Ok(Outcome {
+            jobs,
+            ..Outcome::default()
+        })
+    }
+}

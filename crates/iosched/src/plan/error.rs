@@ -1,0 +1,212 @@
+//! Why there is no plan.
+
+use std::path::PathBuf;
+
+use crate::device::DeviceError;
+use crate::failure::{Failure, exit};
+use crate::load::SpecError;
+use crate::load::builtin::BUILT_IN;
+use crate::switch::SwitchError;
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The target.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// An arm.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
+    /// A load.
+    #[error(transparent)]
+    Load(#[from] SpecError),
+    /// Neither a built-in load nor a file.
+    #[error("there is no load {name:?}, and no job file of that name")]
+    UnknownLoad {
+        /// As given.
+        name: String,
+    },
+    /// The job file cannot be read.
+    #[error("cannot read job file {}", path.display())]
+    UnreadableJobFile {
+        /// As given.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The load never has the number that is to decide.
+    #[error("load {load} has no {objective}: {cause}")]
+    NoSuchNumber {
+        /// The load.
+        load: String,
+        /// What was to decide.
+        objective: &'static str,
+        /// Why it has none.
+        cause: &'static str,
+    },
+    /// fio would read the path otherwise than it is written.
+    #[error("fio cannot be given the path {path:?}: it has one of ; # $ \" or a control character")]
+    OddPath {
+        /// The target.
+        path: PathBuf,
+    },
+    /// Two loads of one name.
+    #[error("load {name:?} is given twice")]
+    LoadTwice {
+        /// Its name.
+        name: String,
+    },
+    /// Only one arm.
+    #[error("there is nothing to compare: {device} has only the arm {arm}")]
+    OneArm {
+        /// Kernel name.
+        device: String,
+        /// The arm.
+        arm: String,
+    },
+    /// The load writes and the user did not allow it.
+    #[error("load {load} writes, and {target} is a raw device whose data it would destroy")]
+    WritesNotAllowed {
+        /// The load.
+        load: String,
+        /// The target.
+        target: String,
+    },
+    /// The load writes, and the device holds something or is in use.
+    #[error("refusing to write to {device}:{}", list(reasons))]
+    Refused {
+        /// Kernel name.
+        device: String,
+        /// Every reason.
+        reasons: Vec<String>,
+        /// True if naming the device again would not help.
+        is_final: bool,
+    },
+    /// Another device was named the second time.
+    #[error("--destroy-data names {named}, and the target is {device}")]
+    NamedAnother {
+        /// Kernel name of the target.
+        device: String,
+        /// As given.
+        named: String,
+    },
+    /// The load makes files, and the target is no directory.
+    #[error("load {load} needs a directory, and {target} is none")]
+    NeedsDirectory {
+        /// The load.
+        load: String,
+        /// The target.
+        target: String,
+    },
+    /// The load writes and the target is a file.
+    #[error("load {load} writes, and {} is somebody's file", path.display())]
+    WritesToFile {
+        /// The load.
+        load: String,
+        /// The target.
+        path: PathBuf,
+    },
+    /// Only a raw device can be filled.
+    #[error("--precondition fills a whole device, and {target} is none")]
+    NothingToFill {
+        /// The target.
+        target: String,
+    },
+    /// The test files do not fit.
+    #[error("no room in {}: test files need {needed} MiB, {free} MiB are free", path.display())]
+    NoRoom {
+        /// The directory.
+        path: PathBuf,
+        /// MiB.
+        needed: u64,
+        /// MiB.
+        free: u64,
+    },
+    /// A number outside its range.
+    #[error("{what} is {value}, and must be {range}")]
+    OutOfRange {
+        /// The option.
+        what: &'static str,
+        /// As given.
+        value: String,
+        /// What is allowed.
+        range: &'static str,
+    },
+    /// The state of the machine cannot be read.
+    #[error("cannot read the state of {thing}")]
+    Io {
+        /// What.
+        thing: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+fn list(reasons: &[String]) -> String {
+    let separator = "\n  - ";
+    format!("{separator}{}", reasons.join(separator))
+}
+
+impl Failure for PlanError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            PlanError::Device(error) => error.hint(),
+            PlanError::Switch(error) => error.hint(),
+            PlanError::Load(error) => error.hint(),
+            PlanError::UnknownLoad { .. } => Some(format!(
+                "built-in loads: {}",
+                BUILT_IN
+                    .iter()
+                    .map(|load| load.name)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )),
+            PlanError::LoadTwice { .. } => {
+                Some("give each load once, with a weight: NAME:2".into())
+            }
+            PlanError::OneArm { .. } => {
+                Some("give two or more with --arms, for example none,bfq:low_latency=0".into())
+            }
+            PlanError::WritesNotAllowed { target, .. } => Some(format!(
+                "name a directory on it instead, or allow it with --destroy-data if nothing on {target} is needed"
+            )),
+            PlanError::Refused { is_final: true, .. } => {
+                Some("take it out of use first, or name a directory on it as the target".into())
+            }
+            PlanError::Refused { device, .. } => Some(format!(
+                "if all of that may be destroyed, name the device again: --destroy-data={device}"
+            )),
+            PlanError::NamedAnother { device, .. } => Some(format!(
+                "nothing was written; is {device} the one that you mean?"
+            )),
+            PlanError::NeedsDirectory { .. } => {
+                Some("name a directory on the disk that is meant, on a mounted file system".into())
+            }
+            PlanError::WritesToFile { .. } => {
+                Some("name the directory: the load then makes files of its own".into())
+            }
+            PlanError::NothingToFill { .. } => {
+                Some("name the raw device, and allow it with --destroy-data".into())
+            }
+            PlanError::NoRoom { .. } => Some("make the files smaller with --file-size".into()),
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            PlanError::Device(error) => error.exit_code(),
+            PlanError::Switch(error) => error.exit_code(),
+            PlanError::Load(error) => error.exit_code(),
+            PlanError::NeedsDirectory { .. } => exit::NO_SUCH_DEVICE,
+            PlanError::WritesNotAllowed { .. }
+            | PlanError::Refused { .. }
+            | PlanError::NamedAnother { .. }
+            | PlanError::WritesToFile { .. } => exit::UNSAFE,
+            PlanError::NoRoom { .. } | PlanError::Io { .. } => exit::FAILURE,
+            _ => exit::USAGE,
+        }
+    }
+}

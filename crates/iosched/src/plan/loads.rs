@@ -1,0 +1,117 @@
+//! The loads of a plan, from what the user wrote after `--load`.
+
+use std::path::Path;
+
+use super::{PlanError, PlannedLoad, Steady, Wanted};
+use crate::load::builtin;
+use crate::load::{Load, Spec};
+use crate::objective::Objective;
+
+/// All loads that are wanted, checked.
+pub(super) fn read(wanted: &Wanted) -> Result<Vec<PlannedLoad>, PlanError> {
+    let mut loads: Vec<PlannedLoad> = Vec::new();
+    for text in &wanted.loads {
+        let load = read_one(wanted, text)?;
+        if loads.iter().any(|other| other.name == load.name) {
+            return Err(PlanError::LoadTwice { name: load.name });
+        }
+        loads.push(load);
+    }
+    Ok(loads)
+}
+
+/// What stands after `--load`, before it is held against the other options.
+struct Chosen {
+    name: String,
+    spec: Spec,
+    objective: Objective,
+}
+
+/// `NAME[:WEIGHT]` of a built-in load, or of a job file.
+fn read_one(wanted: &Wanted, text: &str) -> Result<PlannedLoad, PlanError> {
+    let (name, weight) = weight(text)?;
+    let chosen = match builtin::find(name) {
+        Some(load) => Chosen {
+            name: load.name.to_owned(),
+            spec: Spec::JobFile(load.text.to_owned()),
+            objective: load.objective,
+        },
+        None => job_file(Path::new(name))?,
+    };
+    plan_one(wanted, chosen, weight)
+}
+
+/// Splits a weight off.
+fn weight(text: &str) -> Result<(&str, f64), PlanError> {
+    let Some((name, weight)) = text.rsplit_once(':').filter(|_| !Path::new(text).exists()) else {
+        return Ok((text, 1.0));
+    };
+    let parsed = weight.parse().ok();
+    let number = parsed.filter(|w: &f64| w.is_finite() && *w > 0.0);
+    let number = number.ok_or_else(|| PlanError::OutOfRange {
+        what: "the weight of a load",
+        value: weight.into(),
+        range: "a number above 0",
+    })?;
+    Ok((name, number))
+}
+
+/// The user's own job file.
+fn job_file(path: &Path) -> Result<Chosen, PlanError> {
+    if !path.is_file() {
+        return Err(PlanError::UnknownLoad {
+            name: path.display().to_string(),
+        });
+    }
+    let text = std::fs::read_to_string(path).map_err(|source| PlanError::UnreadableJobFile {
+        path: path.into(),
+        source,
+    })?;
+    let stem = path.file_stem().unwrap_or_default();
+    let file = path.display().to_string();
+    // Errors in the file name it as the user did.
+    Spec::JobFile(text.clone()).open(&file)?;
+    Ok(Chosen {
+        name: stem.to_string_lossy().into_owned(),
+        spec: Spec::JobFile(text),
+        objective: Objective::Throughput,
+    })
+}
+
+/// Holds a load against the options that are about all loads.
+fn plan_one(wanted: &Wanted, chosen: Chosen, weight: f64) -> Result<PlannedLoad, PlanError> {
+    let Chosen {
+        name,
+        spec,
+        objective,
+    } = chosen;
+    let load = spec.open(&name)?;
+    let runtime = wanted.runtime.or_else(|| load.default_runtime());
+    let objective = wanted.objective.unwrap_or(objective);
+    check_objective(&name, load.as_ref(), objective)?;
+    let wait_until_steady = match wanted.steady {
+        Steady::Auto => load.drifts() && !wanted.is_our_own,
+        Steady::On => true,
+        Steady::Off => false,
+    };
+    Ok(PlannedLoad {
+        name,
+        weight,
+        objective,
+        wait_until_steady,
+        spec,
+        runtime_s: runtime.map(|runtime| runtime.as_secs_f64()),
+    })
+}
+
+/// A number that the load cannot have is known before anything runs.
+fn check_objective(name: &str, load: &dyn Load, objective: Objective) -> Result<(), PlanError> {
+    match load.lacks(objective) {
+        Some(cause) => Err(PlanError::NoSuchNumber {
+            load: name.to_owned(),
+            objective: objective.name(),
+            cause,
+        }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,382 @@
+//! The plan of an experiment: arms × loads × rounds on a target, everything checked, nothing
+//! touched yet.
+//!
+//! [`Wanted`] is what the user asked; [`Plan::new`] holds it against the machine and refuses what
+//! cannot be done or could destroy something. The plan is all that a record needs to be resumed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::load::fio_job::{Place, TrialSettings};
+use crate::load::{Load, Spec};
+use crate::objective::Objective;
+use crate::switch::Arm;
+use crate::trial::{Metrics, Slot, VoidReason};
+
+mod error;
+mod loads;
+mod target;
+mod wanted;
+
+pub use error::PlanError;
+pub use wanted::{Steady, Wanted, disks_below, disks_to_switch};
+
+/// Rounds after which a run gives up, where the user does not say.
+pub const DEFAULT_MAX_ROUNDS: u32 = 30;
+
+/// Rounds before the first verdict of a fixed design.
+pub const MIN_FIXED_ROUNDS: u32 = 2;
+
+/// How to decide, and when to give up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rules {
+    /// The ratio of differences that the user does not care about: 1.02 for 2 %.
+    pub margin: f64,
+    /// Probability with which all intervals of a load hold together, 0.95.
+    pub confidence: f64,
+    /// Exactly so many rounds with classical intervals, instead of a race.
+    pub fixed_rounds: Option<u32>,
+    /// Rounds after which a race gives up.
+    pub max_rounds: u32,
+    /// Time after which no further round is begun, s.
+    pub time_budget_s: Option<f64>,
+    /// What an arm must keep to be allowed to win: `throughput >= 0.95` of the baseline's.
+    #[serde(default)]
+    pub requirements: Vec<Requirement>,
+}
+
+/// A condition on the ratio of another metric to the baseline's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Requirement {
+    /// The metric.
+    pub objective: Objective,
+    /// The least ratio, in terms of better: 0.95 allows 5 % worse.
+    pub at_least: f64,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            margin: 1.02,
+            confidence: 0.95,
+            fixed_rounds: None,
+            max_rounds: DEFAULT_MAX_ROUNDS,
+            time_budget_s: None,
+            requirements: Vec::new(),
+        }
+    }
+}
+
+/// An experiment, ready to run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What is measured.
+    pub target: Target,
+    /// The disk model, if the target is an emulated disk that the run made for itself.
+    #[serde(default)]
+    pub emulated: Option<String>,
+    /// Kernel names of the disks whose scheduler is switched.
+    pub disks: Vec<String>,
+    /// What is compared.
+    pub arms: Vec<Arm>,
+    /// Index of the arm that the others are compared with.
+    pub baseline: usize,
+    /// Index of the arm that was active when we came, if it is one of them.
+    pub active: Option<usize>,
+    /// What each trial runs.
+    pub loads: Vec<PlannedLoad>,
+    /// How to decide.
+    pub rules: Rules,
+    /// Source of all chance.
+    pub seed: u64,
+    /// Time at the start of each trial that does not count, s.
+    pub ramp_s: f64,
+    /// Fill the whole raw device twice before anything else.
+    #[serde(default)]
+    pub precondition: bool,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Target {
+    /// A block device or partition, used raw.
+    Device {
+        /// Kernel name.
+        device: String,
+        /// Node that the load opens.
+        path: PathBuf,
+        /// True if the loads write to it.
+        writes: bool,
+    },
+    /// A directory: files of our own in a directory of our own, removed afterwards.
+    Directory {
+        /// As resolved.
+        path: PathBuf,
+        /// Kernel name of the device below the file system.
+        device: String,
+        /// Size of each worker's file.
+        file_size: u64,
+    },
+    /// An existing file, only read.
+    File {
+        /// As resolved.
+        path: PathBuf,
+        /// Kernel name of the device below the file system.
+        device: String,
+    },
+}
+
+/// A load of the plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedLoad {
+    /// Built-in name, or the job file's.
+    pub name: String,
+    /// Its share in the verdict over all loads.
+    pub weight: f64,
+    /// What decides.
+    pub objective: Objective,
+    /// What it is.
+    #[serde(flatten)]
+    pub spec: Spec,
+    /// Run time of a trial, s; `None` leaves it to the job file.
+    pub runtime_s: Option<f64>,
+    /// Its trials wait until it has become steady.
+    #[serde(default)]
+    pub wait_until_steady: bool,
+}
+
+impl Plan {
+    /// The emulated disk of the run has another name now.
+    pub fn move_to_disk(&mut self, name: &str) {
+        self.disks = vec![name.to_owned()];
+        if let Target::Device { device, path, .. } = &mut self.target {
+            path.set_file_name(name);
+            name.clone_into(device);
+        }
+    }
+
+    /// What an arm is called: as the user wrote it, with a number where two are the same (A/A).
+    pub fn arm_label(&self, arm: usize) -> String {
+        let name = self.arms[arm].to_string();
+        let same_before = self.arms[..arm]
+            .iter()
+            .filter(|a| **a == self.arms[arm])
+            .count();
+        if same_before == 0 {
+            name
+        } else {
+            format!("{name}#{}", same_before + 1)
+        }
+    }
+
+    /// The most rounds that the run may take.
+    pub fn rounds_at_most(&self) -> u32 {
+        self.rules.fixed_rounds.unwrap_or(self.rules.max_rounds)
+    }
+
+    /// How long the load of one trial runs; `None` if only a trial can tell.
+    pub fn trial_duration(&self, load: usize) -> Option<Duration> {
+        let settings = self.trial_settings(load, 0, Place::Path(String::new()));
+        self.loads[load].open().duration(&settings)
+    }
+
+    /// How long a whole round takes with this many arms, the harness not counted; `None` if only
+    /// trials can tell.
+    pub fn round_duration(&self, arms: usize) -> Option<Duration> {
+        let arms = u32::try_from(arms).unwrap_or(u32::MAX);
+        (0..self.loads.len())
+            .map(|load| Some(self.trial_duration(load)? * arms))
+            .sum()
+    }
+
+    /// The order in which the arms take their turns: a permutation drawn from the seed, the
+    /// round and the load, and nothing else.
+    pub fn order(&self, round: u32, load: usize, arms: &[usize]) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.arms.len()).collect();
+        order.shuffle(&mut self.stream(1, round, load));
+        order.retain(|arm| arms.contains(arm));
+        order
+    }
+
+    /// What is put into the load's job file for a trial. The seed of fio's offsets is the same
+    /// for all arms of a round, so that they meet the same requests.
+    pub fn trial_settings(&self, load: usize, round: u32, place: Place) -> TrialSettings {
+        TrialSettings {
+            place,
+            runtime: self.loads[load].runtime_s.map(Duration::from_secs_f64),
+            ramp: (self.ramp_s > 0.0).then(|| Duration::from_secs_f64(self.ramp_s)),
+            seed: u64::from(self.stream(2, round, load).next_u32()),
+        }
+    }
+
+    /// Zero, negative, missing and non-finite numbers have no logarithm: a trial in which such a
+    /// one decides is no measurement.
+    pub fn bad_metric(&self, slot: Slot, metrics: &Metrics) -> Option<VoidReason> {
+        let decisive = self.loads[slot.load].objective;
+        let required = self
+            .rules
+            .requirements
+            .iter()
+            .map(|requirement| requirement.objective);
+        std::iter::once(decisive)
+            .chain(required)
+            .find_map(|objective| {
+                let found = match objective.of(metrics) {
+                    Some(value) if value.is_finite() && value > 0.0 => return None,
+                    Some(value) => value.to_string(),
+                    None => "missing".into(),
+                };
+                Some(VoidReason::BadMetric {
+                    objective: objective.words().into(),
+                    found,
+                })
+            })
+    }
+
+    /// True if there is such a load and such an arm.
+    pub fn has_slot(&self, slot: Slot) -> bool {
+        slot.load < self.loads.len() && slot.arm < self.arms.len()
+    }
+
+    /// Checks a plan that was read from a file: it may have been edited.
+    pub fn check(&self) -> Result<(), PlanError> {
+        check_rules(&self.rules)?;
+        let out = |what, value: String, range| Err(PlanError::OutOfRange { what, value, range });
+        if self.arms.len() < 2 || self.baseline >= self.arms.len() {
+            return out(
+                "the baseline",
+                self.baseline.to_string(),
+                "one of at least two arms",
+            );
+        }
+        if self.loads.is_empty() {
+            return out("the number of loads", "0".into(), "at least 1");
+        }
+        for load in &self.loads {
+            load.spec.open(&load.name)?;
+            if !(load.weight.is_finite() && load.weight > 0.0) {
+                return out(
+                    "the weight of a load",
+                    load.weight.to_string(),
+                    "a number above 0",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A source of chance of its own for each purpose, round and load.
+    fn stream(&self, purpose: u64, round: u32, load: usize) -> ChaCha8Rng {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        rng.set_stream((purpose << 56) | ((load as u64) << 32) | u64::from(round));
+        rng
+    }
+}
+
+impl PlannedLoad {
+    /// The load itself.
+    ///
+    /// # Panics
+    /// Never: what it is made of was checked when the plan was made or read.
+    pub fn open(&self) -> Box<dyn Load> {
+        self.spec
+            .open(&self.name)
+            .expect("the plan holds checked loads")
+    }
+}
+
+fn check_rules(rules: &Rules) -> Result<(), PlanError> {
+    let out = |what, value: String, range| Err(PlanError::OutOfRange { what, value, range });
+    if !(rules.margin > 1.0 && rules.margin <= 2.0) {
+        let percent = ((rules.margin - 1.0) * 1e6).round() / 1e4;
+        return out(
+            "--margin",
+            format!("{percent} %"),
+            "above 0 % and at most 100 %",
+        );
+    }
+    if !(0.5..1.0).contains(&rules.confidence) {
+        return out(
+            "--confidence",
+            rules.confidence.to_string(),
+            "at least 0.5 and below 1",
+        );
+    }
+    if let Some(rounds) = rules
+        .fixed_rounds
+        .filter(|&rounds| rounds < MIN_FIXED_ROUNDS)
+    {
+        return out("--fixed-rounds", rounds.to_string(), "at least 2");
+    }
+    if rules.max_rounds < MIN_FIXED_ROUNDS {
+        return out("--rounds", rules.max_rounds.to_string(), "at least 2");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    const SLOT: Slot = Slot {
+        load: 0,
+        round: 0,
+        arm: 0,
+    };
+
+    #[test]
+    fn a_trial_without_a_positive_number_that_decides_is_no_measurement() {
+        let plan = fixture::plan(2);
+        let with = |throughput_bytes_per_s| Metrics {
+            throughput_bytes_per_s,
+            ..Metrics::default()
+        };
+        assert_eq!(plan.bad_metric(SLOT, &with(1.0)), None);
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let reason = plan.bad_metric(SLOT, &with(bad));
+            assert!(
+                matches!(reason, Some(VoidReason::BadMetric { .. })),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_missing_number_is_named() {
+        let mut plan = fixture::plan(2);
+        plan.loads[0].objective = Objective::ReadP99;
+        let reason = plan
+            .bad_metric(SLOT, &Metrics::default())
+            .unwrap()
+            .to_string();
+        assert_eq!(
+            reason,
+            "the load's p99 read latency is missing, which is no measurement"
+        );
+    }
+
+    #[test]
+    fn a_plan_that_was_edited_is_checked() {
+        assert!(fixture::plan(2).check().is_ok());
+        let edits: [fn(&mut Plan); 6] = [
+            |plan| plan.baseline = 9,
+            |plan| plan.rules.margin = 0.0,
+            |plan| plan.rules.confidence = 1.5,
+            |plan| plan.rules.fixed_rounds = Some(0),
+            |plan| plan.loads[0].weight = -1.0,
+            |plan| plan.loads[0].spec = Spec::JobFile("[a]\nfilename=/etc/passwd\n".into()),
+        ];
+        for edit in edits {
+            let mut plan = fixture::plan(2);
+            edit(&mut plan);
+            assert!(plan.check().is_err(), "{plan:?}");
+        }
+    }
+}

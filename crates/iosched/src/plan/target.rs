@@ -1,0 +1,144 @@
+//! Whether a plan may use its target: what it destroys, what is in the way, whether there is room.
+
+use std::path::Path;
+
+use super::{PlanError, PlannedLoad, Target, Wanted};
+use crate::device::{self, Device, Refusal, Target as Found};
+use crate::host::Host;
+
+/// Checks the target and says how the loads reach it.
+pub(super) fn check(
+    wanted: &Wanted,
+    host: &Host,
+    found: &Found,
+    loads: &[PlannedLoad],
+) -> Result<Target, PlanError> {
+    if let Found::FileSystem(file_system) = found
+        && is_odd(&file_system.path)
+    {
+        return Err(PlanError::OddPath {
+            path: file_system.path.clone(),
+        });
+    }
+    let writer = loads
+        .iter()
+        .find(|load| load.open().writes())
+        .map(|load| load.name.as_str())
+        .or(wanted.precondition.then_some("--precondition"));
+    if let Some(load) = loads.iter().find(|load| load.open().needs_directory())
+        && !matches!(found, Found::FileSystem(file_system) if file_system.path.is_dir())
+    {
+        return Err(PlanError::NeedsDirectory {
+            load: load.name.clone(),
+            target: wanted.target.clone(),
+        });
+    }
+    match found {
+        Found::Device(device) => {
+            if let Some(load) = writer {
+                check_may_write(wanted, host, device, load)?;
+            }
+            Ok(Target::Device {
+                path: host.dev(&device.name),
+                device: device.name.clone(),
+                writes: writer.is_some(),
+            })
+        }
+        Found::FileSystem(_) if wanted.precondition => Err(PlanError::NothingToFill {
+            target: wanted.target.clone(),
+        }),
+        Found::FileSystem(file_system) => {
+            let device = file_system.devices[0].name.clone();
+            let path = file_system.path.clone();
+            if path.is_dir() {
+                check_room(&path, wanted.file_size, loads)?;
+                Ok(Target::Directory {
+                    path,
+                    device,
+                    file_size: wanted.file_size,
+                })
+            } else if let Some(load) = writer {
+                Err(PlanError::WritesToFile {
+                    load: load.to_owned(),
+                    path,
+                })
+            } else {
+                Ok(Target::File { path, device })
+            }
+        }
+    }
+}
+
+/// The rule when a raw device may be written: it is a disk that this run made; or the user said
+/// so and it holds nothing and nobody uses it; or it holds something, nobody uses it, and the user
+/// named it a second time.
+fn check_may_write(
+    wanted: &Wanted,
+    host: &Host,
+    device: &Device,
+    load: &str,
+) -> Result<(), PlanError> {
+    if wanted.is_our_own {
+        return Ok(());
+    }
+    let Some(allowance) = &wanted.destroy_data else {
+        return Err(PlanError::WritesNotAllowed {
+            load: load.into(),
+            target: wanted.target.clone(),
+        });
+    };
+    // A name that is given is a name to be checked, whether or not it would be needed.
+    if let Some(name) = allowance
+        && !is_same_device(host, name, device)
+    {
+        return Err(PlanError::NamedAnother {
+            device: device.name.clone(),
+            named: name.clone(),
+        });
+    }
+    let reasons = device::refusals(host, device);
+    let in_use = reasons
+        .iter()
+        .any(|reason: &Refusal| !reason.can_be_overruled());
+    let named_again = allowance.is_some();
+    if reasons.is_empty() || (named_again && !in_use) {
+        return Ok(());
+    }
+    Err(PlanError::Refused {
+        device: device.name.clone(),
+        reasons: reasons.iter().map(ToString::to_string).collect(),
+        is_final: in_use,
+    })
+}
+
+/// True if fio's job files give one of its characters a meaning that cannot be escaped.
+fn is_odd(path: &Path) -> bool {
+    path.to_str()
+        .is_none_or(|text| text.contains([';', '#', '$', '"']) || text.contains(char::is_control))
+}
+
+fn is_same_device(host: &Host, name: &str, device: &Device) -> bool {
+    device::find(host, name).is_ok_and(|named| named.number == device.number)
+}
+
+fn check_room(directory: &Path, file_size: u64, loads: &[PlannedLoad]) -> Result<(), PlanError> {
+    let room = rustix::fs::statvfs(directory).map_err(|error| PlanError::Io {
+        thing: directory.display().to_string(),
+        source: error.into(),
+    })?;
+    let free = room.f_bavail * room.f_frsize;
+    let needed: u64 = loads
+        .iter()
+        .map(|load| load.open().bytes_needed(file_size))
+        .sum();
+    // A file system filled to the brim behaves unlike itself: leave a tenth.
+    if needed > free / 10 * 9 {
+        const MIB: u64 = 1 << 20;
+        return Err(PlanError::NoRoom {
+            path: directory.into(),
+            needed: needed / MIB,
+            free: free / MIB,
+        });
+    }
+    Ok(())
+}

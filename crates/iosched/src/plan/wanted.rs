@@ -1,0 +1,175 @@
+//! From what the user asked to a plan: held against the machine, nothing touched.
+
+use std::time::Duration;
+
+use super::{Plan, PlanError, Rules, check_rules, loads, target};
+use crate::device::{self, Device, Role, Target as Found};
+use crate::host::Host;
+use crate::objective::Objective;
+use crate::switch::{self, Arm, QueueState, SwitchError};
+
+/// What the user asked for, as far as it needs the machine to be understood.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// A device, a directory or a file.
+    pub target: String,
+    /// True if the target is an emulated disk that this very run made: it may be written.
+    pub is_our_own: bool,
+    /// `NAME`, `NAME:WEIGHT`, or a path to a job file, with an optional weight too.
+    pub loads: Vec<String>,
+    /// Arms as the user wrote them; empty for all that the device offers.
+    pub arms: Vec<String>,
+    /// The arm to compare with; default the active one.
+    pub baseline: Option<String>,
+    /// What decides, over what each load says itself.
+    pub objective: Option<Objective>,
+    /// Run time of each trial; `None` leaves it to the job file (10 s where it has none).
+    pub runtime: Option<Duration>,
+    /// Time at the start of each trial that does not count.
+    pub ramp: Duration,
+    /// How to decide and when to give up.
+    pub rules: Rules,
+    /// Source of all chance.
+    pub seed: u64,
+    /// Size of each test file in a directory, bytes.
+    pub file_size: u64,
+    /// Whether trials wait until writes have become steady.
+    pub steady: Steady,
+    /// Fill the whole raw device twice before anything else.
+    pub precondition: bool,
+    /// `None`: nothing on a raw device may be written. `Some(None)`: it may, if it holds nothing.
+    /// `Some(Some(device))`: it may although it holds something, if this names it again.
+    pub destroy_data: Option<Option<String>>,
+}
+
+/// Whether trials wait until writes have become steady.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Steady {
+    /// For loads that write to a disk that is not of our own making.
+    #[default]
+    Auto,
+    /// For all loads.
+    On,
+    /// Never.
+    Off,
+}
+
+impl Plan {
+    /// Holds what is wanted against the machine.
+    pub fn new(wanted: &Wanted, host: &Host) -> Result<Plan, PlanError> {
+        check_rules(&wanted.rules)?;
+        let loads = loads::read(wanted)?;
+        let found = Found::find(host, &wanted.target)?;
+        let disks = disks_to_switch(host, &found)?;
+        let first = &disks[0];
+        let sysfs = host.sysfs();
+        let active = QueueState::read(&sysfs, first)?.scheduler;
+        let (arms, baseline) = choose_arms(wanted, host, &disks, &active)?;
+        let target = target::check(wanted, host, &found, &loads)?;
+        Ok(Plan {
+            target,
+            emulated: None,
+            active: arms.iter().position(|arm| *arm == Arm::plain(&active)),
+            disks,
+            arms,
+            baseline,
+            loads,
+            rules: wanted.rules.clone(),
+            seed: wanted.seed,
+            ramp_s: wanted.ramp.as_secs_f64(),
+            precondition: wanted.precondition,
+        })
+    }
+}
+
+/// The disks whose scheduler matters for a target: on every path down, the first layer that has a
+/// scheduler. Below a loop device that has one, its file's disk is left alone.
+pub fn disks_to_switch(host: &Host, target: &Found) -> Result<Vec<String>, PlanError> {
+    let mut disks: Vec<String> = Vec::new();
+    for device in target.devices() {
+        for disk in disks_below(host, device)? {
+            if !disks.contains(&disk) {
+                disks.push(disk);
+            }
+        }
+    }
+    if disks.is_empty() {
+        let top = &target.devices()[0];
+        return Err(PlanError::Switch(SwitchError::NothingToChoose {
+            device: top.name.clone(),
+            reason: top.schedulers.to_string(),
+        }));
+    }
+    Ok(disks)
+}
+
+/// [`disks_to_switch`] for one device.
+pub fn disks_below(host: &Host, device: &Device) -> Result<Vec<String>, PlanError> {
+    let layers = device::stack(host, device).map_err(|source| PlanError::Io {
+        thing: device.name.clone(),
+        source,
+    })?;
+    let mut disks = Vec::new();
+    let mut covered_below: Option<usize> = None;
+    for layer in layers {
+        if covered_below.is_some_and(|depth| layer.depth > depth) {
+            continue;
+        }
+        covered_below = None;
+        if layer.role == Role::Schedules {
+            covered_below = Some(layer.depth);
+            disks.push(layer.device.name);
+        }
+    }
+    Ok(disks)
+}
+
+/// The arms as the device can really be given them, and which of them the others are compared
+/// with: the named one, or the active one, which is added where the user left it out.
+fn choose_arms(
+    wanted: &Wanted,
+    host: &Host,
+    disks: &[String],
+    active: &str,
+) -> Result<(Vec<Arm>, usize), PlanError> {
+    let sysfs = host.sysfs();
+    let mut arms = if wanted.arms.is_empty() {
+        switch::offered(&sysfs, &disks[0])?
+            .into_iter()
+            .map(Arm::plain)
+            .collect()
+    } else {
+        wanted
+            .arms
+            .iter()
+            .map(|text| Arm::parse(text))
+            .collect::<Result<Vec<_>, _>>()?
+    };
+    for arm in &mut arms {
+        for disk in disks {
+            arm.scheduler = switch::resolve(&sysfs, disk, &arm.scheduler)?;
+        }
+    }
+    let baseline = match &wanted.baseline {
+        Some(text) => {
+            let mut arm = Arm::parse(text)?;
+            arm.scheduler = switch::resolve(&sysfs, &disks[0], &arm.scheduler)?;
+            arm
+        }
+        None => Arm::plain(active),
+    };
+    let at = arms
+        .iter()
+        .position(|arm| *arm == baseline)
+        .unwrap_or_else(|| {
+            arms.insert(0, baseline);
+            0
+        });
+    if arms.len() < 2 {
+        return Err(PlanError::OneArm {
+            device: disks[0].clone(),
+            arm: arms[0].to_string(),
+        });
+    }
+    Ok((arms, at))
+}

@@ -1,0 +1,112 @@
+//! Why a run ended before its end.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::failure::{Failure, exit};
+use crate::journal::JournalError;
+use crate::load::LoadError;
+use crate::lock::LockError;
+use crate::record::RecordError;
+use crate::switch::SwitchError;
+
+/// Why a run ended before its end. The disks are as before all the same.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Somebody else measures the disk.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The journal cannot be kept.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// An arm cannot be set.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
+    /// The record cannot be kept.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// What a load needs is missing, or it cannot be prepared.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A signal.
+    #[error("interrupted: the disks are as before, the trials so far are saved in {}", directory.display())]
+    Interrupted {
+        /// The record.
+        directory: PathBuf,
+    },
+    /// A disk went away.
+    #[error("{device} vanished during the run: the trials so far are saved in {}", directory.display())]
+    Vanished {
+        /// Kernel name.
+        device: String,
+        /// The record.
+        directory: PathBuf,
+    },
+    /// What the load ran on stopped working.
+    #[error("the target failed during the run: {cause}; the trials so far are saved in {}", directory.display())]
+    TargetFailed {
+        /// Why.
+        cause: String,
+        /// The record.
+        directory: PathBuf,
+    },
+    /// Not one trial of a load counts.
+    #[error("load {load} fails under every arm: {cause}")]
+    LoadFails {
+        /// The load.
+        load: String,
+        /// Its words, the last time.
+        cause: String,
+    },
+    /// The target is open for itself by another program.
+    #[error("{device} is in use: somebody holds it open for itself")]
+    InUse {
+        /// Kernel name.
+        device: String,
+    },
+    /// The target cannot be used.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// What.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Failure for RunError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            RunError::Lock(error) => error.hint(),
+            RunError::Journal(error) => error.hint(),
+            RunError::Switch(error) => error.hint(),
+            RunError::Record(error) => error.hint(),
+            RunError::Load(error) => error.hint(),
+            RunError::Interrupted { directory }
+            | RunError::Vanished { directory, .. }
+            | RunError::TargetFailed { directory, .. } => Some(format!(
+                "go on with: iosched tune --resume {}",
+                directory.display()
+            )),
+            RunError::LoadFails { .. } => Some("run the load by hand with fio to see more".into()),
+            RunError::InUse { .. } => Some("take it out of use: see `iosched list -v`".into()),
+            RunError::Io { .. } => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            RunError::Lock(error) => error.exit_code(),
+            RunError::Journal(error) => error.exit_code(),
+            RunError::Switch(error) => error.exit_code(),
+            RunError::Record(error) => error.exit_code(),
+            RunError::Load(error) => error.exit_code(),
+            RunError::Interrupted { .. } => exit::INTERRUPTED,
+            RunError::Vanished { .. } | RunError::TargetFailed { .. } => exit::VANISHED,
+            RunError::LoadFails { .. } => exit::LOAD_FAILED,
+            RunError::InUse { .. } => exit::UNSAFE,
+            RunError::Io { .. } => exit::FAILURE,
+        }
+    }
+}

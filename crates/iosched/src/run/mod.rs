@@ -1,0 +1,347 @@
+//! The trial loop: does what the plan says, and leaves the machine as it found it.
+//!
+//! Lock the disks, write the journal, rehearse every arm once, then trial after trial: put the
+//! load's data back, set the arm and read it back, drop caches, run the load, read counters and
+//! state again, save. Which trial is next is decided by [`crate::schedule`] from the plan and the
+//! record alone, so a run that was interrupted goes on as if it had not been.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use rand::Rng;
+
+use crate::analysis::Analysis;
+use crate::event::{Event, Observer};
+use crate::host::Host;
+use crate::journal::{Journal, Undone};
+use crate::load::fio::FioError;
+use crate::load::fio_job::Place;
+use crate::load::{Load, LoadError, Workplace};
+use crate::lock::{self, Lock};
+use crate::plan::{Plan, PlannedLoad};
+use crate::process::{ChildError, Stop, User};
+use crate::record::{Entry, Recorder, StopReason};
+use crate::schedule::{self, Next};
+use crate::switch::{QueueState, SwitchError};
+use crate::trial::{Slot, VoidReason, VoidTrial};
+
+mod error;
+mod prepare;
+mod site;
+mod trial;
+
+pub use error::RunError;
+pub use prepare::MOST_STEADY_RUNS;
+
+/// How often a void trial is repeated before its arm leaves the load.
+pub const MOST_VOID: usize = 3;
+
+/// What a run may be told besides its plan.
+pub struct RunOptions<'a> {
+    /// Largest time for the load of one trial; `None` for the load's own choice.
+    pub trial_limit: Option<Duration>,
+    /// Whose rights the load has, if not ours.
+    pub user: Option<User>,
+    /// Asked when a load failed: whether what it ran on still works, and if not, why.
+    pub health: &'a dyn Fn() -> Option<String>,
+}
+
+/// Runs the plan of a record to its end, or until stopped.
+///
+/// # Errors
+/// Whatever happens, the disks are put back and our own files removed before this returns.
+pub fn run(
+    host: &Host,
+    recorder: &mut Recorder,
+    options: &RunOptions<'_>,
+    stop: &Stop,
+    observer: &mut dyn Observer,
+) -> Result<StopReason, RunError> {
+    let plan = recorder.record().header.plan.clone();
+    let locks = plan.disks.iter().map(|disk| lock::lock(host, disk));
+    let _locks = locks.collect::<Result<Vec<Lock>, _>>()?;
+    let _claim = site::claim(&plan.target)?;
+    let site = site::Site::choose(&plan.target);
+    let journal = journal(host, &plan, site.directories())?;
+    observer.event(&Event::Started {
+        plan: &plan,
+        directory: recorder.directory(),
+        trials_done: recorder.record().trials().count(),
+    });
+    let saved = journal.iter().flat_map(Journal::saved);
+    let baseline = saved.map(|disk| disk.state.clone()).collect();
+    let mut runner = Runner {
+        host,
+        plan: &plan,
+        loads: plan.loads.iter().map(PlannedLoad::open).collect(),
+        recorder,
+        options,
+        stop,
+        observer,
+        place: site.place(),
+        baseline,
+        mark: Instant::now(),
+    };
+    let made = site.make(options.user);
+    let outcome = made.and_then(|()| runner.all_trials());
+    runner.loads.iter_mut().for_each(|load| load.clean_up());
+    let undone = journal.map_or_else(Vec::new, Journal::undo);
+    observer.event(&Event::Restored { undone: &undone });
+    let is_gone = undone.iter().any(|one| matches!(one, Undone::Gone { .. }));
+    outcome.map_err(|error| say_what_ended_it(error, is_gone, &plan, recorder.directory()))
+}
+
+/// The journal, where there is anything that may have to be put back.
+fn journal(
+    host: &Host,
+    plan: &Plan,
+    directories: Vec<PathBuf>,
+) -> Result<Option<Journal>, RunError> {
+    if plan.disks.is_empty() && directories.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Journal::open(host, &plan.disks, directories)?))
+}
+
+/// A signal and a vanished disk show first as something else that failed.
+fn say_what_ended_it(error: RunError, is_gone: bool, plan: &Plan, directory: &Path) -> RunError {
+    let directory = directory.to_owned();
+    match error {
+        RunError::Switch(SwitchError::Vanished { device }) => {
+            RunError::Vanished { device, directory }
+        }
+        RunError::Load(error) if error.is_stopped() => RunError::Interrupted { directory },
+        RunError::LoadFails { .. } if is_gone => RunError::Vanished {
+            device: plan.disks[0].clone(),
+            directory,
+        },
+        other => other,
+    }
+}
+
+struct Runner<'a> {
+    host: &'a Host,
+    plan: &'a Plan,
+    /// Those of the plan, in its order.
+    loads: Vec<Box<dyn Load>>,
+    recorder: &'a mut Recorder,
+    options: &'a RunOptions<'a>,
+    stop: &'a Stop,
+    observer: &'a mut dyn Observer,
+    place: Place,
+    /// The state of each disk before the run.
+    baseline: Vec<QueueState>,
+    /// When the last trial was saved: what passes from there is ours.
+    mark: Instant,
+}
+
+impl Runner<'_> {
+    fn all_trials(&mut self) -> Result<StopReason, RunError> {
+        self.prepare_loads()?;
+        self.rehearse()?;
+        self.precondition()?;
+        self.wait_until_steady()?;
+        self.mark = Instant::now();
+        loop {
+            match schedule::next(self.plan, self.recorder.record()) {
+                Next::Trial(slot) => self.one_slot(slot)?,
+                Next::Done(stop) => {
+                    self.recorder.append(Entry::Finished {
+                        at_unix_s: unix_time(),
+                        stop,
+                    })?;
+                    let analysis = Analysis::of(self.recorder.record());
+                    self.observer.event(&Event::Finished {
+                        stop,
+                        analysis: &analysis,
+                    });
+                    return Ok(stop);
+                }
+            }
+        }
+    }
+
+    fn check_stop(&self) -> Result<(), RunError> {
+        if self.stop.is_wanted() {
+            return Err(LoadError::Fio(FioError::Child(ChildError::Stopped)).into());
+        }
+        Ok(())
+    }
+
+    /// Runs the trial of a slot, again and again until it counts or its arm leaves.
+    fn one_slot(&mut self, slot: Slot) -> Result<(), RunError> {
+        self.check_stop()?;
+        let label = self.plan.arm_label(slot.arm);
+        let load = self.plan.loads[slot.load].name.clone();
+        let sequence = self.sequence();
+        self.observer.event(&Event::TrialStarted {
+            arm: &label,
+            load: &load,
+            round: slot.round + 1,
+            expected_s: schedule::trial_time(self.plan, self.recorder.record(), slot.load)
+                .as_secs_f64(),
+            at_most_s: schedule::at_most(self.plan, self.recorder.record()).as_secs_f64(),
+        });
+        match self.trial(slot, sequence)? {
+            Ok(trial) => {
+                self.observer.event(&Event::TrialEnded {
+                    arm: &label,
+                    load: &load,
+                    trial: &trial,
+                });
+                self.recorder.append(Entry::Trial(Box::new(trial)))?;
+                self.mark = Instant::now();
+                if schedule::is_round_complete(self.plan, self.recorder.record(), slot) {
+                    let analysis = Analysis::of(self.recorder.record());
+                    self.observer.event(&Event::Estimate {
+                        analysis: &analysis,
+                    });
+                }
+            }
+            Err(reason) => self.void(
+                VoidTrial {
+                    slot,
+                    sequence,
+                    reason,
+                },
+                &label,
+                &load,
+            )?,
+        }
+        Ok(())
+    }
+
+    fn void(&mut self, void: VoidTrial, label: &str, load: &str) -> Result<(), RunError> {
+        let slot = void.slot;
+        let before = self
+            .recorder
+            .record()
+            .void_trials()
+            .filter(|v| v.slot == slot)
+            .count();
+        let is_repeated = before + 1 < MOST_VOID;
+        self.observer.event(&Event::TrialVoid {
+            arm: label,
+            load,
+            trial: &void,
+            is_repeated,
+        });
+        let reason = void.reason.to_string();
+        let is_failure = matches!(void.reason, VoidReason::LoadFailed { .. });
+        self.recorder.append(Entry::Void(void))?;
+        self.mark = Instant::now();
+        if is_failure {
+            self.check_target()?;
+        }
+        if is_repeated {
+            return Ok(());
+        }
+        self.observer.event(&Event::ArmLeft {
+            arm: label,
+            load,
+            reason: &reason,
+        });
+        self.recorder.append(Entry::ArmLeft {
+            load: slot.load,
+            arm: slot.arm,
+            reason: reason.clone(),
+        })?;
+        let record = self.recorder.record();
+        let arms = 0..self.plan.arms.len();
+        let remaining = arms.filter(|&arm| record.arm_left(arm).is_none()).count();
+        // With one arm left there is nothing to compare; if nothing was measured at all, that is
+        // the load's fault and not the arms'.
+        if remaining == 0 || (remaining == 1 && record.trials().next().is_none()) {
+            return Err(RunError::LoadFails {
+                load: load.into(),
+                cause: reason,
+            });
+        }
+        Ok(())
+    }
+
+    /// After a load failed: is what it ran on still there and working?
+    fn check_target(&self) -> Result<(), RunError> {
+        let directory = || self.recorder.directory().to_owned();
+        if let Some(cause) = (self.options.health)() {
+            return Err(RunError::TargetFailed {
+                cause,
+                directory: directory(),
+            });
+        }
+        let sysfs = self.host.sysfs();
+        let is_gone = |disk: &&String| sysfs.read_if_present(disk, "size").is_none_or(|s| s == "0");
+        let gone = self.plan.disks.iter().find(is_gone);
+        match gone {
+            Some(device) => Err(RunError::Vanished {
+                device: device.clone(),
+                directory: directory(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn sequence(&self) -> u32 {
+        let record = self.recorder.record();
+        let count = record.trials().count() + record.void_trials().count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+}
+
+/// Where the loads work.
+fn workplace<'a>(options: &RunOptions<'_>, stop: &'a Stop, place: &'a Place) -> Workplace<'a> {
+    Workplace {
+        place,
+        user: options.user,
+        trial_limit: options.trial_limit,
+        stop,
+    }
+}
+
+/// Seconds since 1970.
+pub fn unix_time() -> f64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0.0, |since| since.as_secs_f64())
+}
+
+/// A seed that nobody chose.
+pub fn random_seed() -> u64 {
+    u64::from(rand::rng().next_u32()) // short enough to be typed again
+}
+
+/// A directory name for a new record, from the time and the target: `20261121-101500-loop0`.
+pub fn record_name(target: &Path, unix_s: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "seconds since 1970 fit")]
+    let stamp = jiff::Timestamp::from_second(unix_s as i64)
+        .unwrap_or_default()
+        .strftime("%Y%m%d-%H%M%S");
+    let name = target
+        .file_name()
+        .map_or("target".into(), |name| name.to_string_lossy().into_owned());
+    let safe: String = name
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '-' || c == '_' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    format!("{stamp}-{safe}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_named_by_time_and_target() {
+        assert_eq!(
+            record_name(Path::new("/srv/my data"), 0.0),
+            "19700101-000000-my_data"
+        );
+        assert_eq!(record_name(Path::new("/"), 1.0), "19700101-000001-target");
+    }
+}
