@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    calibrate, completions, conform, emulate, list, report, restore, set, simulate, tune,
+    calibrate, completions, conform, emulate, list, report, restore, set, simulate, tune, watch,
 };
 
 /// Which I/O scheduler should each disk of this machine use? Measure, decide, apply, undo.
@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Tune(Box<tune::TuneArgs>),
     /// Show a record again: text, JSON, CSV, tables that people know
     Report(report::ReportArgs),
+    /// See live what each device does, and switch its scheduler
+    Watch(watch::WatchArgs),
     /// Put back what an interrupted run left
     Restore(restore::RestoreArgs),
     /// Make a disk model a block device, and take it away again

@@ -12,13 +12,16 @@
 //! - [`switch`], [`journal`], [`lock`], [`process`]: changing the machine so that it can be put back
 //! - [`set`]: an arm on every disk below a device, all or none
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
+//! - [`diskstats`], [`pressure`]: the kernel's counters
 //! - [`measure`], [`trial`], [`facts`], [`record`]: what was measured, kept on disk
 //! - [`analysis`], [`report`]: from the record to the answer, and to text
+//! - [`watch`]: what each device does now
 //! - [`calibrate`]: do the answers keep what they promise? Whole tunes over simulated trials
 
 pub mod analysis;
 pub mod calibrate;
 pub mod device;
+pub mod diskstats;
 pub mod emulate;
 pub mod event;
 pub mod facts;
@@ -32,6 +35,7 @@ pub mod lock;
 pub mod measure;
 pub mod objective;
 pub mod plan;
+pub mod pressure;
 pub mod process;
 pub mod record;
 pub mod report;
@@ -42,3 +46,4 @@ pub mod simulate;
 pub mod switch;
 pub mod sysfs;
 pub mod trial;
+pub mod watch;

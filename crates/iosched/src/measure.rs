@@ -9,7 +9,9 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use crate::diskstats::{self, DiskCounters};
 use crate::host::Host;
+use crate::pressure::Pressure;
 
 /// Everything counted at one moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,27 +19,6 @@ pub struct Counters {
     disks: Vec<DiskCounters>,
     cpu_busy_ns: u64,
     io_pressure: Option<Pressure>,
-}
-
-/// The counters of one device as `/proc/diskstats` has them (fields 1–11).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct DiskCounters {
-    reads: u64,
-    reads_merged: u64,
-    sectors_read: u64,
-    ms_reading: u64,
-    writes: u64,
-    writes_merged: u64,
-    sectors_written: u64,
-    ms_writing: u64,
-    ms_busy: u64,
-    weighted_ms: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Pressure {
-    some_us: u64,
-    full_us: u64,
 }
 
 /// What changed between two moments, summed over the disks of the target.
@@ -74,24 +55,10 @@ pub struct Measured {
 impl Counters {
     /// Reads the counters of these devices (kernel names) and of the machine.
     pub fn read(host: &Host, devices: &[String]) -> io::Result<Counters> {
-        let text = fs::read_to_string(host.proc("diskstats"))?;
-        let disks = devices
-            .iter()
-            .map(|device| {
-                disk_counters(&text, device).ok_or_else(|| {
-                    io::Error::new(
-                        io::ErrorKind::NotFound,
-                        format!("{device} is not in /proc/diskstats: has it vanished?"),
-                    )
-                })
-            })
-            .collect::<io::Result<Vec<_>>>()?;
         Ok(Counters {
-            disks,
+            disks: diskstats::read(host, devices)?,
             cpu_busy_ns: cpu_busy_ns(host)?,
-            io_pressure: fs::read_to_string(host.proc("pressure/io"))
-                .ok()
-                .and_then(|text| pressure(&text)),
+            io_pressure: Pressure::read(host),
         })
     }
 
@@ -105,20 +72,19 @@ impl Counters {
             sum = sum.plus(&delta);
         }
         let interval_ms = elapsed_ns as f64 / 1e6;
-        let await_ns = |ms: u64, count: u64| (count > 0).then(|| ms as f64 * 1e6 / count as f64);
         let pressure = |field: fn(&Pressure) -> u64| {
             let (now, then) = (self.io_pressure.as_ref()?, before.io_pressure.as_ref()?);
             Some(field(now).saturating_sub(field(then)) * 1000)
         };
         Measured {
-            reads: sum.reads,
-            writes: sum.writes,
-            reads_merged: sum.reads_merged,
-            writes_merged: sum.writes_merged,
-            read_bytes: sum.sectors_read * 512,
-            write_bytes: sum.sectors_written * 512,
-            read_await_ns: await_ns(sum.ms_reading, sum.reads),
-            write_await_ns: await_ns(sum.ms_writing, sum.writes),
+            reads: sum.read.ios,
+            writes: sum.write.ios,
+            reads_merged: sum.read.merged,
+            writes_merged: sum.write.merged,
+            read_bytes: sum.read.bytes(),
+            write_bytes: sum.write.bytes(),
+            read_await_ns: sum.read.await_ns(),
+            write_await_ns: sum.write.await_ns(),
             average_queue_length: sum.weighted_ms as f64 / interval_ms,
             utilisation: (busiest_ms as f64 / interval_ms).min(1.0),
             cpu_busy_ns: self.cpu_busy_ns.saturating_sub(before.cpu_busy_ns),
@@ -126,62 +92,6 @@ impl Counters {
             pressure_full_ns: pressure(|p| p.full_us),
         }
     }
-}
-
-impl DiskCounters {
-    /// The difference; counters may wrap at 32 bits.
-    fn since(&self, then: &DiskCounters) -> DiskCounters {
-        self.with(then, wrapping_difference)
-    }
-
-    fn plus(&self, other: &DiskCounters) -> DiskCounters {
-        self.with(other, |a, b| a + b)
-    }
-
-    fn with(&self, other: &DiskCounters, combine: fn(u64, u64) -> u64) -> DiskCounters {
-        DiskCounters {
-            reads: combine(self.reads, other.reads),
-            reads_merged: combine(self.reads_merged, other.reads_merged),
-            sectors_read: combine(self.sectors_read, other.sectors_read),
-            ms_reading: combine(self.ms_reading, other.ms_reading),
-            writes: combine(self.writes, other.writes),
-            writes_merged: combine(self.writes_merged, other.writes_merged),
-            sectors_written: combine(self.sectors_written, other.sectors_written),
-            ms_writing: combine(self.ms_writing, other.ms_writing),
-            ms_busy: combine(self.ms_busy, other.ms_busy),
-            weighted_ms: combine(self.weighted_ms, other.weighted_ms),
-        }
-    }
-}
-
-fn wrapping_difference(now: u64, then: u64) -> u64 {
-    if now >= then {
-        now - then
-    } else {
-        (now + (1 << 32)).saturating_sub(then)
-    }
-}
-
-/// The line of a device in `/proc/diskstats`.
-fn disk_counters(text: &str, device: &str) -> Option<DiskCounters> {
-    let line = text
-        .lines()
-        .find(|line| line.split_ascii_whitespace().nth(2) == Some(device))?;
-    let mut fields = line.split_ascii_whitespace().skip(3).map(str::parse::<u64>);
-    let mut next = || fields.next()?.ok();
-    Some(DiskCounters {
-        reads: next()?,
-        reads_merged: next()?,
-        sectors_read: next()?,
-        ms_reading: next()?,
-        writes: next()?,
-        writes_merged: next()?,
-        sectors_written: next()?,
-        ms_writing: next()?,
-        // In flight, between them, is a level and not a counter.
-        ms_busy: next().and_then(|_in_flight| next())?,
-        weighted_ms: next()?,
-    })
 }
 
 /// CPU time of the machine that was not idle: `/proc/schedstat` to the nanosecond where the kernel
@@ -223,21 +133,6 @@ fn busy_from_stat(text: &str) -> Option<u64> {
     Some(ticks * 10_000_000)
 }
 
-fn pressure(text: &str) -> Option<Pressure> {
-    let total = |kind: &str| {
-        text.lines()
-            .find(|line| line.starts_with(kind))?
-            .rsplit_once("total=")?
-            .1
-            .parse()
-            .ok()
-    };
-    Some(Pressure {
-        some_us: total("some ")?,
-        full_us: total("full ")?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,7 +143,7 @@ mod tests {
 
     fn counters(text: &str) -> Counters {
         Counters {
-            disks: vec![disk_counters(text, "sda").unwrap()],
+            disks: vec![diskstats::counters_of(text, "sda").unwrap()],
             cpu_busy_ns: 0,
             io_pressure: None,
         }
@@ -266,17 +161,6 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_wrapped_at_32_bits_still_counts() {
-        assert_eq!(wrapping_difference(5, u64::from(u32::MAX) - 4), 10);
-    }
-
-    #[test]
-    fn a_name_is_matched_whole() {
-        assert!(disk_counters(BEFORE, "sd").is_none());
-        assert!(disk_counters("8 0 sda1 1 2", "sda").is_none());
-    }
-
-    #[test]
     fn no_reads_means_no_read_await() {
         let measured = counters(BEFORE).since(&counters(BEFORE), 1_000_000_000);
         assert_eq!(measured.read_await_ns, None);
@@ -287,18 +171,6 @@ mod tests {
         assert_eq!(
             busy_from_stat("cpu  1 2 3 400 500 6 7 8 9 10\n"),
             Some(19 * 10_000_000)
-        );
-    }
-
-    #[test]
-    fn pressure_totals_are_read() {
-        let text = "some avg10=0.00 avg60=0.00 avg300=0.00 total=123\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=45\n";
-        assert_eq!(
-            pressure(text),
-            Some(Pressure {
-                some_us: 123,
-                full_us: 45
-            })
         );
     }
 

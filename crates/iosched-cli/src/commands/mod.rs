@@ -10,6 +10,7 @@ pub(crate) mod restore;
 pub(crate) mod set;
 pub(crate) mod simulate;
 pub(crate) mod tune;
+pub(crate) mod watch;
 
 use clap::CommandFactory;
 use iosched::failure::Failure;
@@ -32,6 +33,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Outcome {
         Command::Emulate(args) => emulate::run(&args, output),
         Command::Simulate(args) => simulate::run(&args, output),
         Command::Conform(args) => conform::run(&args, output),
+        Command::Watch(args) => watch::run(&args, output),
         Command::Restore(args) => restore::run(&args, output),
         Command::Completions(args) => completions::run(&args, Cli::command(), output),
         Command::RevertAfter(args) => set::revert_after(&args),

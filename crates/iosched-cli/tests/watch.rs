@@ -1,0 +1,282 @@
+//! `iosched watch`: its numbers beside iostat's, and its screen in a real terminal.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "tests say what is missing, and panic"
+)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use common::{LoopDevice, can_emulate, can_use_loop_devices, iosched, run, wait_until};
+use serde_json::Value;
+
+fn has(program: &str, argument: &str) -> bool {
+    let found = Command::new(program).arg(argument).output().is_ok();
+    if !found {
+        eprintln!("SKIPPED: needs {program}");
+    }
+    found
+}
+
+/// Made-up counters of a device, and what they are later.
+const BEFORE: &str = "1000 50 80000 9000 500 70 64000 7000 3 12000 30000 40 2 4096 80 9 33";
+const AFTER: &str = "1437 93 118248 13370 811 204 101376 15397 9 13630 46123 61 5 12288 107 30 411";
+
+/// Runs a command in a mount namespace of its own where both files that have the counters of a
+/// device are ours, and change in the middle of an interval of 2 s.
+fn with_made_up_counters(device: &str, directory: &Path, command: &str) -> Value {
+    let ours = |name: &str, counters: &str, head: &str| {
+        let path = directory.join(name);
+        fs::write(&path, format!("{head}{counters}\n")).unwrap();
+        path.display().to_string()
+    };
+    let head = format!("   7       0 {device} ");
+    let (stat, stat_after) = (ours("stat", BEFORE, ""), ours("stat.after", AFTER, ""));
+    let (all, all_after) = (ours("all", BEFORE, &head), ours("all.after", AFTER, &head));
+    let script = format!(
+        "mount --bind {all} /proc/diskstats && mount --bind {stat} /sys/block/{device}/stat && \
+         {{ {command} & pid=$!; sleep 1; cat {all_after} > {all}; cat {stat_after} > {stat}; \
+         wait $pid; }}"
+    );
+    let output = run("unshare", &["--mount", "sh", "-c", &script]);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn its_numbers_are_those_of_iostat() {
+    if !can_use_loop_devices() || !has("iostat", "-V") {
+        return;
+    }
+    let disk = LoopDevice::new(1 << 20);
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let iostat = format!("iostat -x -y -d 2 1 -o JSON {}", disk.name);
+    let iostat = with_made_up_counters(&disk.name, dir.path(), &iostat);
+    let theirs = &iostat["sysstat"]["hosts"][0]["statistics"][0]["disk"][0];
+    assert_eq!(theirs["disk_device"], disk.name);
+    let binary = assert_cmd::cargo::cargo_bin!("iosched").display();
+    let watch = format!("{binary} watch --once --interval 2s --json {}", disk.name);
+    let ours = with_made_up_counters(&disk.name, dir.path(), &watch);
+    let ours = &ours["devices"][0]["rates"];
+    // Their interval is 2 s to a hundredth; ours to the microsecond, and the shell takes its time.
+    let near = |ours: f64, theirs: &Value, what: &str, tolerance: f64| {
+        let theirs = theirs.as_f64().unwrap();
+        let difference = (ours - theirs).abs();
+        assert!(
+            difference <= 0.0051 + tolerance * theirs,
+            "{what}: {ours} here, {theirs} there"
+        );
+    };
+    for (flow, letter) in [("read", "r"), ("write", "w"), ("discard", "d")] {
+        let flow = &ours[flow];
+        let number = |name: &str| flow[name].as_f64().unwrap();
+        let their = |name: &str| &theirs[name.replacen('r', letter, 1)];
+        near(number("await_ns") / 1e6, their("r_await"), "await", 0.0);
+        near(
+            number("mean_bytes") / 1024.0,
+            their("rareq-sz"),
+            "size",
+            0.0,
+        );
+        let merged = &theirs[format!("{letter}rqm")];
+        near(number("merged_share") * 100.0, merged, "merged", 0.0);
+        near(number("ios_per_s"), their("r/s"), "per second", 0.02);
+        near(number("bytes_per_s") / 1024.0, their("rkB/s"), "data", 0.02);
+    }
+    let number = |name: &str| ours[name].as_f64().unwrap();
+    near(
+        number("flush_await_ns") / 1e6,
+        &theirs["f_await"],
+        "flush",
+        0.0,
+    );
+    near(
+        number("queue_length"),
+        &theirs["aqu-sz"],
+        "queue length",
+        0.02,
+    );
+    near(
+        number("utilisation") * 100.0,
+        &theirs["util"],
+        "utilisation",
+        0.02,
+    );
+}
+
+/// `iosched watch` in a terminal of its own.
+struct Screen {
+    socket: String,
+}
+
+impl Screen {
+    fn new(size: (u16, u16), command: &str) -> Screen {
+        let screen = Screen {
+            socket: format!("iosched-test-{}-{}", std::process::id(), size.0),
+        };
+        let (width, height) = (size.0.to_string(), size.1.to_string());
+        let arguments = [
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            &width,
+            "-y",
+            &height,
+        ];
+        screen.tmux(&[&arguments[..], &[command]].concat());
+        screen
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new("tmux");
+        let output = command.args(["-L", &self.socket]).args(arguments).output();
+        String::from_utf8_lossy(&output.unwrap().stdout).into_owned()
+    }
+
+    fn press(&self, key: &str) {
+        self.tmux(&["send-keys", key]);
+    }
+
+    fn text(&self) -> String {
+        self.tmux(&["capture-pane", "-p"])
+    }
+
+    #[track_caller]
+    fn shows(&self, text: &str) {
+        assert!(
+            wait_until(20, || self.text().contains(text)),
+            "{text:?} is not on the screen:\n{}",
+            self.text()
+        );
+    }
+
+    fn is_alive(&self) -> bool {
+        !self.tmux(&["list-sessions"]).is_empty()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+    }
+}
+
+#[test]
+fn keys_switch_a_scheduler_after_asking() {
+    if !can_use_loop_devices() || !has("tmux", "-V") {
+        return;
+    }
+    let disk = LoopDevice::new(1 << 20);
+    let binary = assert_cmd::cargo::cargo_bin!("iosched").display();
+    let screen = Screen::new((80, 24), &format!("{binary} watch -i 200ms {}", disk.name));
+    screen.shows("r_await w_await aqu-sz");
+    screen.shows(&format!("{:<8} none", disk.name));
+    for (key, shown) in [
+        ("s", "none (active)"),
+        ("Down", "mq-deadline"),
+        ("Enter", "from none to mq-deadline now?"),
+        ("n", "nothing was changed"),
+    ] {
+        screen.press(key);
+        screen.shows(shown);
+    }
+    assert_eq!(disk.scheduler(), "none");
+    for key in ["s", "Down", "Enter"] {
+        screen.press(key);
+    }
+    screen.shows("now?");
+    screen.press("y");
+    screen.shows(&format!("{:<8} mq-deadline", disk.name));
+    assert_eq!(disk.scheduler(), "mq-deadline");
+    screen.shows("mq-deadline\u{25bc}"); // marked on the history
+    screen.tmux(&["resize-window", "-x", "50", "-y", "12"]);
+    screen.shows("IO/s   MB/s   await");
+    screen.press("?");
+    screen.shows("choose a device");
+    screen.press("q"); // closes the help
+    screen.shows("q quit");
+    screen.press("q");
+    assert!(wait_until(10, || !screen.is_alive()), "q ends it");
+}
+
+#[test]
+fn a_device_that_vanishes_is_said_to_be_gone() {
+    if !can_emulate() || !has("tmux", "-V") {
+        return;
+    }
+    let output = iosched()
+        .args(["emulate", "create", "null", "--json"])
+        .output()
+        .unwrap();
+    let disk: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let name = disk["device"]
+        .as_str()
+        .unwrap()
+        .trim_start_matches("/dev/")
+        .to_owned();
+    let binary = assert_cmd::cargo::cargo_bin!("iosched").display();
+    let screen = Screen::new((81, 20), &format!("{binary} watch -i 200ms {name}"));
+    screen.shows("aqu-sz");
+    iosched()
+        .args(["emulate", "remove", &name])
+        .assert()
+        .success();
+    screen.shows("gone");
+    screen.press("s");
+    screen.shows(&format!("{name} is gone"));
+    screen.press("C-c");
+    assert!(wait_until(10, || !screen.is_alive()), "Ctrl-C ends it");
+}
+
+#[test]
+fn without_rights_it_reads_and_says_that_it_may_not_switch() {
+    if !can_use_loop_devices() || !has("tmux", "-V") {
+        return;
+    }
+    let disk = LoopDevice::new(1 << 20);
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = dir.path().join("iosched");
+    fs::copy(assert_cmd::cargo::cargo_bin!("iosched"), &binary).unwrap();
+    let as_nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+    let watch = format!(
+        "{as_nobody} {} watch -i 200ms {}",
+        binary.display(),
+        disk.name
+    );
+    let screen = Screen::new((82, 20), &watch);
+    screen.shows(&format!("{:<8} none", disk.name));
+    for key in ["s", "Down", "Enter"] {
+        screen.press(key);
+    }
+    screen.shows("now?");
+    screen.press("y");
+    screen.shows("root");
+    assert_eq!(disk.scheduler(), "none");
+}
+
+#[test]
+fn lines_end_when_they_are_counted_or_nobody_reads() {
+    let lines = iosched()
+        .args(["watch", "--json", "--count", "3", "-i", "50ms"])
+        .output()
+        .unwrap();
+    let lines: Vec<Value> = String::from_utf8(lines.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 3);
+    let no_such = iosched()
+        .args(["watch", "--once", "no-such-disk"])
+        .output()
+        .unwrap();
+    assert_eq!(no_such.status.code(), Some(3));
+}
