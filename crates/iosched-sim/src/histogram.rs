@@ -63,6 +63,14 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
+    /// The middle of each step that holds any, and how many: ascending.
+    pub fn bins(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
+        let steps = self.counts.iter().enumerate();
+        steps
+            .filter(|&(_, &count)| count > 0)
+            .map(|(step, &count)| (Nanos::new(middle(step).min(self.max)), count))
+    }
+
     /// How many were counted.
     pub fn count(&self) -> u64 {
         self.total

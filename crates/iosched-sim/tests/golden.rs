@@ -161,7 +161,7 @@ fn simulated_rates(
     };
     let outcome = simulate::run(setup, &mut ());
     let rate = |process: &simulate::ProcessOutcome| {
-        let rate = process.bytes.as_u64() as f64 / process.elapsed.as_secs_f64() / 1e6;
+        let rate = process.bytes().as_u64() as f64 / process.elapsed.as_secs_f64() / 1e6;
         (process.name.clone(), rate)
     };
     outcome.processes.iter().map(rate).collect()

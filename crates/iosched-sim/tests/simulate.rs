@@ -182,11 +182,11 @@ proptest! {
         prop_assert_eq!(recorder.outstanding, 0);
         prop_assert_eq!(recorder.completed_sectors, recorder.queued_sectors);
         prop_assert!(recorder.most_outstanding <= queue_depth + 1);
-        let bytes: Bytes = outcome.processes.iter().map(|process| process.bytes).sum();
+        let bytes: Bytes = outcome.processes.iter().map(iosched_sim::simulate::ProcessOutcome::bytes).sum();
         prop_assert_eq!(bytes.to_sectors().as_u64(), recorder.queued_sectors);
         for (process, job) in outcome.processes.iter().zip(&jobs) {
-            prop_assert!(process.bytes >= job.amount.unwrap());
-            prop_assert_eq!(process.latencies.total.count(), process.accesses);
+            prop_assert!(process.bytes() >= job.amount.unwrap());
+            prop_assert_eq!(process.latencies().total.count(), process.accesses());
         }
     }
 
@@ -249,8 +249,8 @@ fn shares(load: &str, scheduler: &str) -> Vec<(f64, Nanos)> {
     let outcome = run(setup, &mut ());
     let share = |process: &iosched_sim::simulate::ProcessOutcome| {
         (
-            process.bytes.as_u64() as f64 / 1e7,
-            process.latencies.total.max(),
+            process.bytes().as_u64() as f64 / 1e7,
+            process.latencies().total.max(),
         )
     };
     outcome.processes.iter().map(share).collect()

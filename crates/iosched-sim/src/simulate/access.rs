@@ -2,7 +2,7 @@
 //! several bios, and a request holds bios of one or several accesses.
 
 use super::slab::Slab;
-use crate::request::RequestId;
+use crate::request::{Op, RequestId};
 use crate::units::{Sectors, Time};
 
 /// An access that has not been answered: the bios that it was split into complete one by one.
@@ -10,6 +10,7 @@ use crate::units::{Sectors, Time};
 pub(super) struct Access {
     /// Index of the process that waits for it.
     pub(super) process: usize,
+    pub(super) op: Op,
     pub(super) submitted: Time,
     pub(super) length: Sectors,
     /// Bios that have not completed.

@@ -22,7 +22,7 @@ mod single_queue;
 mod slab;
 
 use engine::Simulation;
-pub use outcome::{DiskUse, Latencies, Outcome, ProcessOutcome};
+pub use outcome::{DiskUse, Flow, Latencies, Outcome, ProcessOutcome};
 use single_queue::SingleQueue;
 
 use crate::disk::DiskModel;

@@ -15,19 +15,66 @@ pub struct Latencies {
     pub service: Histogram,
 }
 
+impl Latencies {
+    /// Counts an access.
+    pub(super) fn add(&mut self, queue: Nanos, service: Nanos) {
+        self.total.add(queue + service);
+        self.queue.add(queue);
+        self.service.add(service);
+    }
+
+    fn merge(&mut self, other: &Latencies) {
+        self.total.merge(&other.total);
+        self.queue.merge(&other.queue);
+        self.service.merge(&other.service);
+    }
+}
+
+/// One direction of a process: what was read, or what was written and given back.
+#[derive(Debug, Clone, Default)]
+pub struct Flow {
+    /// Data of the accesses that completed.
+    pub bytes: Bytes,
+    /// How long they took; how many there were.
+    pub latencies: Latencies,
+}
+
 /// What a process got.
 #[derive(Debug, Clone)]
 pub struct ProcessOutcome {
     /// Its name.
     pub name: String,
-    /// Accesses completed.
-    pub accesses: u64,
-    /// Data of them.
-    pub bytes: Bytes,
     /// How long it ran.
     pub elapsed: Nanos,
-    /// How long its accesses took.
-    pub latencies: Latencies,
+    /// What it read.
+    pub read: Flow,
+    /// What it wrote.
+    pub write: Flow,
+}
+
+impl ProcessOutcome {
+    /// Both directions.
+    pub fn flows(&self) -> [&Flow; 2] {
+        [&self.read, &self.write]
+    }
+
+    /// Accesses completed.
+    pub fn accesses(&self) -> u64 {
+        let counts = self.flows().map(|flow| flow.latencies.total.count());
+        counts.iter().sum()
+    }
+
+    /// Data of them.
+    pub fn bytes(&self) -> Bytes {
+        self.read.bytes + self.write.bytes
+    }
+
+    /// How long they took.
+    pub fn latencies(&self) -> Latencies {
+        let mut both = self.read.latencies.clone();
+        both.merge(&self.write.latencies);
+        both
+    }
 }
 
 /// What came out of a run.
@@ -65,7 +112,9 @@ impl Outcome {
         let rates: Vec<f64> = self
             .processes
             .iter()
-            .map(|process| process.bytes.as_u64() as f64 / process.elapsed.as_secs_f64().max(1e-9))
+            .map(|process| {
+                process.bytes().as_u64() as f64 / process.elapsed.as_secs_f64().max(1e-9)
+            })
             .collect();
         let sum: f64 = rates.iter().sum();
         let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
@@ -80,9 +129,7 @@ impl Outcome {
     pub fn latencies(&self) -> Latencies {
         let mut all = Latencies::default();
         for process in &self.processes {
-            all.total.merge(&process.latencies.total);
-            all.queue.merge(&process.latencies.queue);
-            all.service.merge(&process.latencies.service);
+            all.merge(&process.latencies());
         }
         all
     }

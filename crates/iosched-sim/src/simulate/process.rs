@@ -5,7 +5,7 @@ use super::ProcessOutcome;
 use super::access::Access;
 use super::agenda::{Agenda, Event};
 use super::engine::Simulation;
-use super::outcome::Latencies;
+use super::outcome::Flow;
 use super::path::Path;
 use crate::request::{Bio, ProcessId};
 use crate::units::{Bytes, Nanos, Time};
@@ -32,9 +32,8 @@ pub(super) struct Process {
     /// With a rate: no access before this.
     not_before: Time,
     last_completion: Time,
-    latencies: Latencies,
-    accesses: u64,
-    bytes: Bytes,
+    read: Flow,
+    write: Flow,
 }
 
 impl Process {
@@ -50,9 +49,8 @@ impl Process {
             wake_planned: None,
             not_before: Time::ZERO,
             last_completion: Time::ZERO,
-            latencies: Latencies::default(),
-            accesses: 0,
-            bytes: Bytes::ZERO,
+            read: Flow::default(),
+            write: Flow::default(),
         }
     }
 
@@ -69,11 +67,13 @@ impl Process {
     pub(super) fn answered(&mut self, now: Time, issued: Time, access: &Access) -> Nanos {
         self.in_flight -= 1;
         self.last_completion = now;
-        self.accesses += 1;
-        self.bytes += access.length.to_bytes();
-        self.latencies.total.add(now - access.submitted);
-        self.latencies.queue.add(issued - access.submitted);
-        self.latencies.service.add(now - issued);
+        let flow = if access.op.is_write() {
+            &mut self.write
+        } else {
+            &mut self.read
+        };
+        flow.bytes += access.length.to_bytes();
+        flow.latencies.add(issued - access.submitted, now - issued);
         let alone = self.in_flight == 0 || self.job.listed.is_none();
         if alone {
             self.stream.think(&self.job)
@@ -109,9 +109,8 @@ impl Process {
         ProcessOutcome {
             elapsed: end.saturating_since(began),
             name: self.job.name,
-            accesses: self.accesses,
-            bytes: self.bytes,
-            latencies: self.latencies,
+            read: self.read,
+            write: self.write,
         }
     }
 }
@@ -184,6 +183,7 @@ impl<P: Path> Simulation<'_, P> {
         let max = self.host.max_sectors;
         let access = self.host.accesses.begin(Access {
             process: index,
+            op: wanted.op,
             submitted: now,
             length: wanted.length,
             bios: wanted.length.as_u64().div_ceil(max.as_u64()),

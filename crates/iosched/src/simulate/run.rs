@@ -15,7 +15,9 @@ use iosched_sim::request::{PriorityClass, ProcessId};
 use iosched_sim::scheduler::{
     Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
 };
-use iosched_sim::simulate::{self, Happening, HostTimes, Latencies, Observer, Outcome, Setup};
+use iosched_sim::simulate::{
+    self, Happening, HostTimes, Latencies, Observer, Outcome, ProcessOutcome, Setup,
+};
 use iosched_sim::trace::kernel::{TraceError, write_line};
 use iosched_sim::units::{Bytes, Nanos, Sector, Sectors, Time};
 use iosched_sim::workload::Job;
@@ -310,14 +312,14 @@ pub struct RunResult {
 
 impl RunResult {
     fn new(scheduler: &str, outcome: &Outcome, wall: std::time::Duration) -> RunResult {
-        let bytes = outcome.processes.iter().map(|process| process.bytes).sum();
+        let bytes = outcome.processes.iter().map(ProcessOutcome::bytes).sum();
         let total = Share::new("all", bytes, outcome.elapsed, &outcome.latencies());
         let processes = outcome.processes.iter().map(|process| {
             Share::new(
                 &process.name,
-                process.bytes,
+                process.bytes(),
                 process.elapsed,
-                &process.latencies,
+                &process.latencies(),
             )
         });
         let moves = outcome.disk.commands.saturating_sub(1).max(1) as f64;
