@@ -1,6 +1,28 @@
-//! Recordings of block traffic: text in, events out.
+//! Recordings of block traffic: bytes in, records out.
 //!
-//! Readers work line by line, so that memory does not grow with the recording. [`kernel`] reads the
-//! format of this project's recordings of kernel schedulers.
+//! [`Records`] reads any of the formats that [`Format`] lists as a stream; [`Merge`] puts the files of one
+//! recording, and what a file has out of order, into the order of time. Memory does not grow with the
+//! recording. [`kernel`] reads every event of this project's recordings of kernel schedulers, which are
+//! followed decision by decision.
 
+mod blkparse;
+mod blktrace;
+mod csv;
+mod error;
+mod fio_iolog;
+mod format;
 pub mod kernel;
+mod lines;
+mod merge;
+mod record;
+mod recording;
+mod records;
+mod rwbs;
+mod simulators;
+mod text;
+
+pub use error::{Cause, Place, ReadError};
+pub use format::Format;
+pub use merge::{Merge, MergeError, WINDOW};
+pub use record::{DeviceId, Labels, MOST_LABELS, ProcessLabel, Record, Skip, Skipped, Stage};
+pub use records::Records;

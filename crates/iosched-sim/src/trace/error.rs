@@ -1,0 +1,154 @@
+//! Why a trace cannot be read, and where.
+
+use std::fmt;
+
+use super::kernel;
+
+/// Where in a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The line of this number, from 1.
+    Line(u64),
+    /// This many bytes after the beginning (of the decompressed trace).
+    Byte(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line(line) => write!(f, "line {line}"),
+            Place::Byte(offset) => write!(f, "byte {offset}"),
+        }
+    }
+}
+
+/// A trace cannot be read, from this place on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {cause}")]
+pub struct ReadError {
+    /// Where.
+    pub place: Place,
+    /// Why.
+    pub cause: Cause,
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Cause {
+    /// No reader knows it.
+    #[error("this is no trace that is known here: it begins with `{text}`")]
+    Unknown {
+        /// How it begins.
+        text: String,
+    },
+    /// Nothing in it.
+    #[error("it is empty")]
+    Empty,
+    /// Too few columns.
+    #[error("{columns} columns where {layout} is expected")]
+    TooShort {
+        /// How many there are.
+        columns: usize,
+        /// What a line should look like.
+        layout: &'static str,
+    },
+    /// A column is not what it should be.
+    #[error("{what} `{text}` is no {expected}")]
+    BadColumn {
+        /// Which column.
+        what: &'static str,
+        /// What stands there.
+        text: String,
+        /// What should.
+        expected: &'static str,
+    },
+    /// A line without end.
+    #[error("longer than 64 KiB: this is no trace")]
+    LongLine,
+    /// Reaches beyond what any disk has.
+    #[error("an access at sector {start} of {length} sectors ends beyond the largest disk")]
+    TooFar {
+        /// First sector.
+        start: u64,
+        /// How many.
+        length: u64,
+    },
+    /// More devices than are told apart.
+    #[error("more than 65536 devices")]
+    TooManyDevices,
+    /// A binary trace of a machine with the other byte order.
+    #[error("a blktrace recording of a big-endian machine, which is not read")]
+    BigEndian,
+    /// Another version of the format.
+    #[error("version {found} of {format}, and only {read} is read")]
+    Version {
+        /// Which format.
+        format: &'static str,
+        /// Which version it is.
+        found: u64,
+        /// Which are read.
+        read: &'static str,
+    },
+    /// A binary record does not begin as it should.
+    #[error("a record begins with {found:#010x} where 0x65617407 is expected")]
+    Magic {
+        /// What stands there.
+        found: u32,
+    },
+    /// A line of a recording of a kernel's scheduler.
+    #[error("{}", without_line(.0))]
+    Kernel(kernel::TraceError),
+    /// The bytes cannot be had.
+    #[error("{message}")]
+    Io {
+        /// What the system or the decompressor said.
+        message: String,
+    },
+}
+
+/// The place is said already.
+fn without_line(error: &kernel::TraceError) -> String {
+    let text = error.to_string();
+    match text.split_once(": ") {
+        Some((_, rest)) => rest.to_owned(),
+        None => text,
+    }
+}
+
+impl Cause {
+    /// A column that is not what it should be; a long one is cut.
+    pub(crate) fn bad(what: &'static str, text: &[u8], expected: &'static str) -> Cause {
+        Cause::BadColumn {
+            what,
+            text: excerpt(text),
+            expected,
+        }
+    }
+
+    /// The way out, if there is one.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Cause::Unknown { .. } => {
+                Some("`--trace-format` names the format; docs/traces.md lists those that are read")
+            }
+            Cause::BigEndian => {
+                Some("turn it into text with `blkparse -i FILE > FILE.txt` where it was recorded")
+            }
+            Cause::Version {
+                format: "fio iolog",
+                ..
+            } => Some("record it again with fio 3: `write_iolog=FILE`"),
+            _ => None,
+        }
+    }
+}
+
+/// The beginning of what stands there, fit to be printed.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    let head = &bytes[..bytes.len().min(40)];
+    let head = head.trim_ascii();
+    String::from_utf8_lossy(head)
+        .chars()
+        .map(|c| if c.is_control() { '·' } else { c })
+        .collect()
+}

@@ -1,0 +1,220 @@
+//! Which formats there are, and which one a trace is in.
+
+use super::blkparse::Blkparse;
+use super::blktrace::{self, Blktrace};
+use super::csv::{self, Csv};
+use super::error::{Cause, Place, ReadError, excerpt};
+use super::fio_iolog::{self, FioIolog};
+use super::lines::{self, LineFormat};
+use super::record::{Labels, Sink, Skipped};
+use super::recording::Recording;
+use super::simulators::{self, Simulators};
+
+/// A format of traces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Format {
+    /// This project's recordings, and what `simulate --events` writes.
+    Events,
+    /// Text of `blkparse`.
+    Blkparse,
+    /// Binary of `blktrace`.
+    Blktrace,
+    /// fio's `write_iolog`.
+    FioIolog,
+    /// MSR Cambridge.
+    Msr,
+    /// SPC: Financial and `WebSearch`.
+    Spc,
+    /// Alibaba block traces.
+    Alibaba,
+    /// Tencent CBS.
+    Tencent,
+    /// SYSTOR '17.
+    Systor,
+    /// `DiskSim` ascii.
+    DiskSim,
+    /// `MQSim` ascii.
+    MqSim,
+    /// FIU.
+    Fiu,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Format; 12] = [
+        Format::Events,
+        Format::Blkparse,
+        Format::Blktrace,
+        Format::FioIolog,
+        Format::Msr,
+        Format::Spc,
+        Format::Alibaba,
+        Format::Tencent,
+        Format::Systor,
+        Format::DiskSim,
+        Format::MqSim,
+        Format::Fiu,
+    ];
+
+    /// What the command line calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Events => "events",
+            Format::Blkparse => "blkparse",
+            Format::Blktrace => "blktrace",
+            Format::FioIolog => "fio-iolog",
+            Format::Msr => "msr",
+            Format::Spc => "spc",
+            Format::Alibaba => "alibaba",
+            Format::Tencent => "tencent",
+            Format::Systor => "systor",
+            Format::DiskSim => "disksim",
+            Format::MqSim => "mqsim",
+            Format::Fiu => "fiu",
+        }
+    }
+
+    /// The format of this name.
+    pub fn named(name: &str) -> Option<Format> {
+        Format::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// The format of a trace that begins like this; `is_whole` if this is all of it.
+    ///
+    /// Binary formats and iologs say what they are. Of the others, the one that can read the first
+    /// line that is neither a comment nor a heading.
+    pub fn recognise(head: &[u8], is_whole: bool) -> Result<Format, ReadError> {
+        let failed = |cause| ReadError {
+            place: Place::Line(1),
+            cause,
+        };
+        if blktrace::begins_like(head) {
+            return Ok(Format::Blktrace);
+        }
+        if fio_iolog::version(head).is_some() {
+            return Ok(Format::FioIolog);
+        }
+        if head.is_empty() {
+            return Err(failed(Cause::Empty));
+        }
+        let end = memchr::memrchr(b'\n', head).filter(|_| !is_whole);
+        let lines = &head[..end.map_or(head.len(), |end| end + 1)];
+        let text_formats = [
+            Format::Blkparse,
+            Format::Events,
+            Format::Msr,
+            Format::Spc,
+            Format::Alibaba,
+            Format::Systor,
+            Format::Tencent,
+            Format::DiskSim,
+            Format::MqSim,
+            Format::Fiu,
+        ];
+        let found = text_formats
+            .into_iter()
+            .find(|&format| begins_like(format, lines));
+        found.ok_or_else(|| {
+            let text = excerpt(lines);
+            failed(Cause::Unknown { text })
+        })
+    }
+}
+
+/// True if the format's own parser takes the first line that looks like data.
+fn begins_like(format: Format, lines: &[u8]) -> bool {
+    let mut parser = Parser::new(format);
+    let (mut records, mut labels, mut skipped) =
+        (Vec::new(), Labels::default(), Skipped::default());
+    let mut seen = 0;
+    for line in lines
+        .split_inclusive(|&byte| byte == b'\n')
+        .take(MOST_HEADINGS)
+    {
+        let mut sink = Sink {
+            records: &mut records,
+            labels: &mut labels,
+            skipped: &mut skipped,
+        };
+        if parser.parse(line, true, &mut seen, &mut sink).is_err() {
+            return false;
+        }
+        if looks_like_data(line) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Lines before the first with data.
+const MOST_HEADINGS: usize = 1000;
+
+fn looks_like_data(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    let comment = line.first().is_none_or(|&byte| byte == b'#');
+    !comment && line.iter().any(u8::is_ascii_digit) && !line.starts_with(b"Input file")
+}
+
+/// Reads a format out of blocks of bytes.
+#[derive(Debug, Clone)]
+pub(crate) enum Parser {
+    Blktrace(Blktrace),
+    Blkparse(Blkparse),
+    Recording(Recording),
+    FioIolog(FioIolog),
+    Csv(Csv),
+    Simulators(Simulators),
+}
+
+impl Parser {
+    pub(crate) fn new(format: Format) -> Parser {
+        let csv = |dialect| Parser::Csv(Csv::new(dialect));
+        let simulators = |dialect| Parser::Simulators(Simulators(dialect));
+        match format {
+            Format::Events => Parser::Recording(Recording::default()),
+            Format::Blkparse => Parser::Blkparse(Blkparse::default()),
+            Format::Blktrace => Parser::Blktrace(Blktrace::default()),
+            Format::FioIolog => Parser::FioIolog(FioIolog::default()),
+            Format::Msr => csv(csv::Dialect::Msr),
+            Format::Spc => csv(csv::Dialect::Spc),
+            Format::Alibaba => csv(csv::Dialect::Alibaba),
+            Format::Tencent => csv(csv::Dialect::Tencent),
+            Format::Systor => csv(csv::Dialect::Systor),
+            Format::DiskSim => simulators(simulators::Dialect::DiskSim),
+            Format::MqSim => simulators(simulators::Dialect::MqSim),
+            Format::Fiu => simulators(simulators::Dialect::Fiu),
+        }
+    }
+
+    /// Reads what is whole in a block, and of the last block what remains; returns how many bytes were
+    /// used. `position` is counted on: lines of text, bytes of binary formats.
+    pub(crate) fn parse(
+        &mut self,
+        block: &[u8],
+        is_last: bool,
+        position: &mut u64,
+        sink: &mut Sink,
+    ) -> Result<usize, ReadError> {
+        fn text<F: LineFormat>(
+            format: &mut F,
+            block: &[u8],
+            is_last: bool,
+            position: &mut u64,
+            sink: &mut Sink,
+        ) -> Result<usize, ReadError> {
+            lines::parse(format, block, is_last, position, sink)
+        }
+        match self {
+            Parser::Blktrace(format) => {
+                let used = format.parse(block, is_last, *position, sink)?;
+                *position += used as u64;
+                Ok(used)
+            }
+            Parser::Blkparse(format) => text(format, block, is_last, position, sink),
+            Parser::Recording(format) => text(format, block, is_last, position, sink),
+            Parser::FioIolog(format) => text(format, block, is_last, position, sink),
+            Parser::Csv(format) => text(format, block, is_last, position, sink),
+            Parser::Simulators(format) => text(format, block, is_last, position, sink),
+        }
+    }
+}

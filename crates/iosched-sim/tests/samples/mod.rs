@@ -1,0 +1,218 @@
+//! A short trace of each format, as its own tools write them: for tests and benchmarks.
+
+use iosched_sim::trace::Format;
+
+const EVENTS: &str = "\
+# Debian 6.1.176 blk-mq, scheduler=bfq device=hdd1 workload=b_seq_rand
+# worker name=rr pid=333 op=r pat=rand bs=4096 depth=1 think_us=0 ioprio=1/3 buf=0
+-12.5 G N - 0 20 kworker/0:1 -
+0 Q RS 5374256 8 333 rr rr none/0
+5 G RS 5374256 8 333 rr rr none/0
+16 I RS 5374256 8 333 rr rr none/0
+55 X - 5374256 8 37 kworker/0:1H rr -
+56.25 D RS 5374256 8 37 kworker/0:1H rr -
+1056 C RS 5374256 8 0 swapper rr -
+";
+
+const BLKPARSE: &str = "\
+Input file f1.blktrace.0 added
+  8,0    0        1     0.000000000    20  G   N [kworker/0:1]
+  8,0    0        2     0.000000370    20  I   N 0 [kworker/0:1]
+  8,0    0        3     0.000000664    20  D   N 0 [kworker/0:1]
+  8,0    0        5     0.050277893   230  Q   R 5374256 + 8 [my reader]
+  8,0    0        0     0.050281089     0  m   N cfq230S  alloced
+  8,0    0        6     0.050281374   230  G   R 5374256 + 8 [my reader]
+  8,0    0        8     0.050292006   230  D   R 5374256 + 8 [my reader]
+  8,0    1        9     0.050304285   229  A  WS 2097152 + 128 <- (8,1) 2095104
+  8,0    1       10     0.050304285   229  Q  WS 2097152 + 128 [sw]
+  8,0    1       11     0.050304300   229  Q   W 99 + 1 [sw]
+  8,0    1       12     0.050304310   229  Q FWS [sw]
+  8,0    1       13     0.050304320   229  P   N [sw]
+  8,0    1       14     0.050304330   229  U   N [sw] 1
+  8,0    1       15     0.050304340   229  D   R 36 (12 00 00 00 24 00 ..) [smartd]
+  8,0    0       17     0.051295600     0  C   R 5374256 + 8 [0]
+CPU0 (8,0):
+ Reads Queued:           1,        4KiB\t Writes Queued:           0,        0KiB
+ Read depth:             1        \t Write depth:             1
+ IO unplugs:             1        \t Timer unplugs:           0
+
+Total (8,0):
+ Reads Queued:           1,        4KiB\t Writes Queued:           0,        0KiB
+
+Throughput (R/W): 3KiB/s / 0KiB/s
+Events (8,0): 15 entries
+Skips: 0 forward (0 -   0.0%)
+Input file f1.blktrace.1 added
+";
+
+const FIO_V2: &str = "\
+fio version 2 iolog
+/dev/sda add
+/dev/sda open
+/dev/sda read 61440 4096
+/dev/sda wait 1500 0
+/dev/sda write 491520 4096
+/dev/sda datasync 0 0
+/dev/sda trim 1048576 65536
+/dev/sda close
+";
+
+const FIO_V3: &str = "\
+fio version 3 iolog
+17 /tmp/f add
+110 /tmp/f open
+115 /tmp/f read 61440 4096
+1548 /tmp/f read 774144 4096
+4378 /tmp/f write 491520 4096
+15581 /tmp/f close
+";
+
+const MSR: &str = "\
+128166372003061629,hm,1,Read,383496192,32768,413
+128166372016382155,hm,1,Write,2822144000,4096,1321
+128166372016382156,hm,0,Read,1000,100,22
+";
+
+const SPC: &str = "\
+0,303567,3584,w,0.000000
+1,55590,3072,W,0.026214
+0,303574,0,R,0.026214
+1,55596,3072,r,0.078643
+";
+
+const ALIBABA: &str = "\
+419,W,8792731648,16384,1577808144360767
+725,R,59110326272,360448,1577808144360813
+12,R,350868463616,8192,1577808144360852
+";
+
+const TENCENT: &str = "\
+1538323200,12910952,128,0,1063
+1538323200,6338688,8,1,1627
+1538323201,1904106496,384,0,1360
+";
+
+const SYSTOR: &str = "\
+Timestamp,Response,IOType,LUN,Offset,Size
+1455592225.006767000,0.000135000,R,0,1264967680,4096
+1455592225.006999000,,W,6,46836224,8192
+";
+
+const DISKSIM: &str = "\
+0.000000 0 10496 16 1
+12.345678 0 58152 24 0
+17.250000 1 8 8 1
+";
+
+const MQSIM: &str = "\
+53000 0 10496 16 1
+14553000 0 58152 24 0
+";
+
+const FIU: &str = "\
+89966104300961 4892 syslogd 904265560 8 W 6 0 531e779fe4b2bd4e9d6bd2ac9a3d1ba5
+89966112252330 2522 kjournald 926858672 8 W 6 0 4fd0c43c7bb2ff5d2dd9d5d9d1b1a2b5
+";
+
+/// Every format with a text or binary of it.
+pub(crate) fn all() -> Vec<(Format, Vec<u8>)> {
+    let texts = [
+        (Format::Events, EVENTS),
+        (Format::Blkparse, BLKPARSE),
+        (Format::FioIolog, FIO_V2),
+        (Format::FioIolog, FIO_V3),
+        (Format::Msr, MSR),
+        (Format::Spc, SPC),
+        (Format::Alibaba, ALIBABA),
+        (Format::Tencent, TENCENT),
+        (Format::Systor, SYSTOR),
+        (Format::DiskSim, DISKSIM),
+        (Format::MqSim, MQSIM),
+        (Format::Fiu, FIU),
+    ];
+    let mut all: Vec<(Format, Vec<u8>)> = texts
+        .into_iter()
+        .map(|(format, text)| (format, text.as_bytes().to_vec()))
+        .collect();
+    all.push((Format::Blktrace, blktrace()));
+    all
+}
+
+/// One record of `blktrace`.
+pub(crate) struct Binary {
+    /// Number within its CPU.
+    pub(crate) sequence: u32,
+    /// In nanoseconds.
+    pub(crate) time: u64,
+    /// First sector.
+    pub(crate) sector: u64,
+    /// How long.
+    pub(crate) bytes: u32,
+    /// Action and category.
+    pub(crate) action: u32,
+    /// Process.
+    pub(crate) pid: u32,
+    /// Which CPU.
+    pub(crate) cpu: u32,
+    /// What comes behind the header.
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Binary {
+    /// As bytes, of device 8,0.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&0x6561_7407_u32.to_le_bytes());
+        out.extend_from_slice(&self.sequence.to_le_bytes());
+        out.extend_from_slice(&self.time.to_le_bytes());
+        out.extend_from_slice(&self.sector.to_le_bytes());
+        for word in [self.bytes, self.action, self.pid, 8 << 20, self.cpu] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        let length = u16::try_from(self.payload.len()).unwrap();
+        out.extend_from_slice(&[0, 0]);
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&self.payload);
+    }
+}
+
+/// Categories of blktrace.
+pub(crate) const READ: u32 = 1 << 16;
+/// See [`READ`].
+pub(crate) const WRITE: u32 = 1 << 17;
+/// See [`READ`].
+pub(crate) const SYNC: u32 = 1 << 19;
+const QUEUE: u32 = 1 << 20;
+const ISSUE: u32 = 1 << 22;
+const COMPLETE: u32 = 1 << 23;
+const NOTIFY: u32 = 1 << 26;
+
+/// Q, D and C with their categories.
+pub(crate) const STAGES: [u32; 3] = [1 | QUEUE, 7 | ISSUE, 8 | COMPLETE];
+
+/// A read and a synchronous write from submission to completion, the second cut off.
+pub(crate) fn blktrace() -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut comm = b"fio".to_vec();
+    comm.resize(16, 0);
+    let mut write = |time, sector, action, pid, payload: &[u8]| {
+        Binary {
+            sequence: 1 + u32::try_from(time / 1000).unwrap(),
+            time,
+            sector,
+            bytes: if action & NOTIFY == 0 { 4096 } else { 0 },
+            action,
+            pid,
+            cpu: 0,
+            payload: payload.to_vec(),
+        }
+        .write(&mut out);
+    };
+    write(0, 0, NOTIFY, 77, &comm);
+    write(1_000, 4096, STAGES[0] | READ | SYNC, 77, &[]);
+    write(2_000, 4096, 4 | READ | SYNC, 77, &[]);
+    write(3_000, 4096, STAGES[1] | READ | SYNC, 77, &[]);
+    write(4_000, 8192, STAGES[0] | 0x100 | WRITE | SYNC, 77, &[1; 8]);
+    write(5_000, 4096, STAGES[2] | READ | SYNC, 0, &[]);
+    out.extend_from_slice(&0x6561_7407_u32.to_le_bytes());
+    out
+}
