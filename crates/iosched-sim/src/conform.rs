@@ -466,7 +466,7 @@ impl Follower {
         if !agreed {
             self.scheduler.dispatch_recorded(now, &self.requests, id);
         }
-        self.merger.dispatched(&self.requests, id);
+        self.merger.dispatched(id);
         self.scheduler.activate(now, &self.requests, id);
         self.issued.push(id);
     }

@@ -6,8 +6,7 @@
 //! of a plug is itself tried as the continuation of one that is there. Left out: limits other than
 //! the size (segments, chunk boundaries), integrity data, discards of several ranges.
 
-use std::collections::BTreeMap;
-
+use crate::ends::Ends;
 use crate::request::{Bio, Request, RequestId, Requests};
 use crate::scheduler::Scheduler;
 use crate::units::{Sector, Sectors, Time};
@@ -64,11 +63,8 @@ pub struct Absorbed {
 #[derive(Debug, Clone, Default)]
 pub struct Merger {
     limits: MergeLimits,
-    /// Requests in the scheduler by end; those with the same end in order of arrival here.
-    by_end: BTreeMap<(Sector, u64), RequestId>,
-    /// The number under which a request stands in `by_end`.
-    numbers: Vec<Option<u64>>,
-    counter: u64,
+    /// Requests in the scheduler.
+    by_end: Ends,
     /// The request last merged or inserted.
     last: Option<RequestId>,
 }
@@ -92,38 +88,18 @@ impl Merger {
         &self.limits
     }
 
-    fn number(&self, id: RequestId) -> Option<u64> {
-        self.numbers.get(id.index()).copied().flatten()
-    }
-
     /// True if the request stands in the scheduler and can be merged with.
     pub fn knows(&self, id: RequestId) -> bool {
-        self.number(id).is_some()
+        self.by_end.contains(id)
     }
 
     fn note_end(&mut self, requests: &Requests, id: RequestId) {
-        self.counter += 1;
-        if id.index() >= self.numbers.len() {
-            self.numbers.resize(id.index() + 1, None);
-        }
-        self.numbers[id.index()] = Some(self.counter);
-        self.by_end.insert((requests[id].end(), self.counter), id);
-    }
-
-    fn forget_end(&mut self, end: Sector, id: RequestId) {
-        if let Some(number) = self.number(id) {
-            self.numbers[id.index()] = None;
-            let removed = self.by_end.remove(&(end, number));
-            assert_eq!(removed, Some(id), "requests stand under their ends");
-        }
+        self.by_end.insert(id, requests[id].end());
     }
 
     /// The request with this end that came here last and takes more.
     fn ending_at(&self, requests: &Requests, end: Sector) -> Option<RequestId> {
-        let ending = self.by_end.range((end, 0)..=(end, u64::MAX)).rev();
-        ending
-            .map(|(_, &id)| id)
-            .find(|&id| !requests[id].unmergeable)
+        self.by_end.at(end).find(|&id| !requests[id].unmergeable)
     }
 
     /// Where this bio would go among the requests that its process holds back, newest first. One
@@ -152,12 +128,12 @@ impl Merger {
         None
     }
 
-    /// The requests in the scheduler, by their ends.
+    /// The requests in the scheduler.
     pub fn all(&self) -> impl Iterator<Item = RequestId> {
-        self.by_end.values().copied()
+        self.by_end.all()
     }
 
-    /// The request in the scheduler that covers exactly these sectors.
+    /// The request in the scheduler that covers exactly these sectors; of several the oldest.
     pub fn covering(
         &self,
         requests: &Requests,
@@ -165,12 +141,8 @@ impl Merger {
         start: Sector,
         length: Sectors,
     ) -> Option<RequestId> {
-        let end = start + length;
-        let mut ending = self
-            .by_end
-            .range((end, 0)..=(end, u64::MAX))
-            .map(|(_, &id)| id);
-        ending.find(|&id| requests[id].start == start && requests[id].op == op)
+        let covers = |&id: &RequestId| requests[id].start == start && requests[id].op == op;
+        self.by_end.at(start + length).filter(covers).last()
     }
 
     /// Where this bio would go by the rules, if not into a request of its own.
@@ -225,32 +197,26 @@ impl Merger {
         merge: Merge,
         bio: &Bio,
     ) -> Option<Absorbed> {
-        let (Merge::Back(id) | Merge::Front(id)) = merge;
-        let old = requests[id];
-        let request = &mut requests[id];
-        request.length += bio.length;
-        request.priority = request.priority.min(bio.priority);
-        let absorbed = if let Merge::Back(_) = merge {
-            let latter = scheduler.latter(requests, id);
-            latter.and_then(|latter| self.join(now, requests, scheduler, id, latter, old.end()))
-        } else {
-            requests[id].start = bio.start;
-            // The neighbours are those of the place where the request stood.
-            let former = scheduler.former(requests, id);
-            let met = former.filter(|&former| requests[former].end() == bio.start);
-            if let Some(former) = met {
-                // The scheduler still knows the victim by its old place.
-                scheduler.front_merged(now, requests, id, old.start);
-                let former_end = requests[former].end();
-                self.join(now, requests, scheduler, former, id, former_end)
-            } else {
-                scheduler.front_merged(now, requests, id, old.start);
-                None
+        let absorbed = match merge {
+            Merge::Back(id) => {
+                Self::grow_by_bio(requests, id, bio);
+                let latter = scheduler.latter(requests, id);
+                latter.and_then(|latter| self.join(now, requests, scheduler, id, latter))
+            }
+            Merge::Front(id) => {
+                // The neighbours are those of the place where the request stood.
+                let former = scheduler.former(requests, id);
+                let old_start = requests[id].start;
+                Self::grow_by_bio(requests, id, bio);
+                requests[id].start = bio.start;
+                scheduler.front_merged(now, requests, id, old_start);
+                former.and_then(|former| self.join(now, requests, scheduler, former, id))
             }
         };
+        let (Merge::Back(id) | Merge::Front(id)) = merge;
         if absorbed.is_none() {
             if let Merge::Back(_) = merge {
-                self.forget_end(old.end(), id);
+                self.by_end.remove(id);
                 self.note_end(requests, id);
             }
             self.last = Some(id);
@@ -258,8 +224,13 @@ impl Merger {
         absorbed
     }
 
-    /// Makes one request of two that stand in the scheduler, if they may be one. `first_end` is
-    /// the end under which the first is noted.
+    fn grow_by_bio(requests: &mut Requests, id: RequestId, bio: &Bio) {
+        let request = &mut requests[id];
+        request.length += bio.length;
+        request.priority = request.priority.min(bio.priority);
+    }
+
+    /// Makes one request of two that stand in the scheduler, if they may be one.
     fn join(
         &mut self,
         now: Time,
@@ -267,14 +238,13 @@ impl Merger {
         scheduler: &mut dyn Scheduler,
         first: RequestId,
         second: RequestId,
-        first_end: Sector,
     ) -> Option<Absorbed> {
         if !self.can_join(requests, scheduler, first, second) {
             return None;
         }
         let victim = requests[second];
-        self.forget_end(victim.end(), second);
-        self.forget_end(first_end, first);
+        self.by_end.remove(second);
+        self.by_end.remove(first);
         self.grow(requests, first, &victim);
         scheduler.requests_merged(now, requests, first, second);
         self.note_end(requests, first);
@@ -367,8 +337,7 @@ impl Merger {
             victim: id,
         });
         while let Some(before) = self.ending_at(requests, requests[survivor].start) {
-            let end = requests[before].end();
-            match self.join(now, requests, scheduler, before, survivor, end) {
+            match self.join(now, requests, scheduler, before, survivor) {
                 None => break,
                 Some(more) => absorbed.push(more),
             }
@@ -380,18 +349,17 @@ impl Merger {
     /// The second never was in the scheduler.
     fn join_new(&mut self, requests: &mut Requests, first: RequestId, second: RequestId) {
         let victim = requests.remove(second);
-        let end = requests[first].end();
-        self.forget_end(end, first);
+        self.by_end.remove(first);
         self.grow(requests, first, &victim);
         self.note_end(requests, first);
         self.last = Some(first);
     }
 
     /// A request left the scheduler: nothing merges with it any more.
-    pub fn dispatched(&mut self, requests: &Requests, id: RequestId) {
+    pub fn dispatched(&mut self, id: RequestId) {
         if self.last == Some(id) {
             self.last = None;
         }
-        self.forget_end(requests[id].end(), id);
+        self.by_end.remove(id);
     }
 }

@@ -17,12 +17,14 @@
 pub mod conform;
 pub mod disk;
 pub mod elevator;
+mod ends;
 pub mod histogram;
 mod list;
 pub mod random;
 pub mod request;
 pub mod scheduler;
 pub mod simulate;
+mod sorted;
 pub mod trace;
 pub mod units;
 pub mod workload;

@@ -3,12 +3,10 @@
 //!
 //! Follows `block/deadline-iosched.c` (Linux 4.19). Left out: zoned disks.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-
 use super::{Kernel, Scheduler, SchedulerInfo, TunableInfo, Values};
 use crate::list::{Links, List};
 use crate::request::{Bio, RequestId, Requests};
+use crate::sorted::Sorted;
 use crate::units::{Sector, Time};
 
 const MAX: i64 = i32::MAX as i64;
@@ -58,25 +56,14 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     uses_ticks: true,
 };
 
-/// Where a request stands in the order of positions; equal positions in order of insertion.
-type Place = (Sector, u64);
-
 /// Reads, or writes: they are queued apart.
 #[derive(Debug, Clone, Default)]
 struct Side {
-    sorted: BTreeMap<Place, RequestId>,
+    /// By position.
+    sorted: Sorted<Sector, RequestId>,
     fifo: List,
     /// Where the batch goes on.
     next: Option<RequestId>,
-}
-
-/// What deadline knows of a request besides the block layer.
-#[derive(Debug, Clone, Copy, Default)]
-struct Mark {
-    /// Tick from which on it is expired.
-    expires: u64,
-    /// Number of its insertion.
-    number: u64,
 }
 
 const READ: usize = 0;
@@ -88,8 +75,8 @@ pub struct Deadline {
     /// Reads, writes.
     sides: [Side; 2],
     links: Links,
-    marks: Vec<Mark>,
-    inserted: u64,
+    /// By the request's index: the tick from which on it is expired.
+    expires: Vec<u64>,
     /// Requests given out in this batch.
     batching: u64,
     /// Choices of reads while writes waited.
@@ -107,8 +94,7 @@ impl Deadline {
         Deadline {
             sides: [Side::default(), Side::default()],
             links: Links::default(),
-            marks: Vec::new(),
-            inserted: 0,
+            expires: Vec::new(),
             batching: 0,
             starved: 0,
             kernel: *kernel,
@@ -122,30 +108,12 @@ impl Deadline {
         }
     }
 
-    fn mark(&self, id: RequestId) -> Mark {
-        self.marks[id.index()]
-    }
-
-    fn place(&self, requests: &Requests, id: RequestId) -> Place {
-        (requests[id].start, self.mark(id).number)
-    }
-
     fn side_of(requests: &Requests, id: RequestId) -> usize {
         if requests[id].op.is_write() {
             WRITE
         } else {
             READ
         }
-    }
-
-    /// The request after this place.
-    fn successor(&self, side: usize, place: Place) -> Option<RequestId> {
-        let after = (Bound::Excluded(place), Bound::Unbounded);
-        self.sides[side]
-            .sorted
-            .range(after)
-            .next()
-            .map(|(_, &id)| id)
     }
 
     /// The rule: which request is next. Changes what a choice changes, not the queues.
@@ -162,7 +130,7 @@ impl Deadline {
             .fifo
             .first()
             .expect("the side has requests");
-        let expired = self.kernel.tick(now) >= self.mark(oldest).expires;
+        let expired = self.kernel.tick(now) >= self.expires[oldest.index()];
         match self.sides[side].next {
             Some(next) if !expired => Some(next),
             _ => Some(oldest),
@@ -191,25 +159,11 @@ impl Deadline {
     fn give_out(&mut self, requests: &Requests, id: RequestId) {
         let side = Self::side_of(requests, id);
         self.batching += 1;
-        let next = self.successor(side, self.place(requests, id));
-        self.remove(requests, id);
+        let next = self.latter(requests, id);
         self.sides[READ].next = None;
         self.sides[WRITE].next = None;
         self.sides[side].next = next;
-    }
-
-    fn remove(&mut self, requests: &Requests, id: RequestId) {
-        let side = Self::side_of(requests, id);
-        let place = self.place(requests, id);
-        if self.sides[side].next == Some(id) {
-            self.sides[side].next = self.successor(side, place);
-        }
-        let removed = self.sides[side].sorted.remove(&place);
-        assert_eq!(
-            removed,
-            Some(id),
-            "the sorted queue holds what was inserted"
-        );
+        self.sides[side].sorted.remove(requests[id].start, id);
         self.sides[side].fifo.remove(&mut self.links, id);
     }
 }
@@ -221,17 +175,11 @@ impl Scheduler for Deadline {
 
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {
         let side = Self::side_of(requests, id);
-        if id.index() >= self.marks.len() {
-            self.marks.resize(id.index() + 1, Mark::default());
+        if id.index() >= self.expires.len() {
+            self.expires.resize(id.index() + 1, 0);
         }
-        self.inserted += 1;
-        let expires = self.kernel.tick(now) + self.expire[side];
-        self.marks[id.index()] = Mark {
-            expires,
-            number: self.inserted,
-        };
-        let place = self.place(requests, id);
-        self.sides[side].sorted.insert(place, id);
+        self.expires[id.index()] = self.kernel.tick(now) + self.expire[side];
+        self.sides[side].sorted.insert(requests[id].start, id);
         self.sides[side].fifo.push_back(&mut self.links, id);
         false
     }
@@ -252,41 +200,25 @@ impl Scheduler for Deadline {
             return None;
         }
         let side = if bio.op.is_write() { WRITE } else { READ };
-        let end = bio.end();
-        let at_end = self.sides[side]
-            .sorted
-            .range((end, 0)..=(end, u64::MAX))
-            .next();
-        at_end
-            .map(|(_, &id)| id)
-            .filter(|&id| requests[id].op == bio.op)
+        let at_end = self.sides[side].sorted.at(bio.end());
+        at_end.filter(|&id| requests[id].op == bio.op)
     }
 
     fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
         let sorted = &self.sides[Self::side_of(requests, id)].sorted;
-        sorted
-            .range(..self.place(requests, id))
-            .next_back()
-            .map(|(_, &id)| id)
+        sorted.predecessor(requests[id].start, id)
     }
 
     fn latter(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        self.successor(Self::side_of(requests, id), self.place(requests, id))
+        let sorted = &self.sides[Self::side_of(requests, id)].sorted;
+        sorted.successor(requests[id].start, id)
     }
 
     fn front_merged(&mut self, _now: Time, requests: &Requests, id: RequestId, old: Sector) {
-        let side = Self::side_of(requests, id);
         // Sorted anew; a batch that was to go on with it still does.
-        let removed = self.sides[side].sorted.remove(&(old, self.mark(id).number));
-        assert_eq!(
-            removed,
-            Some(id),
-            "the sorted queue holds what was inserted"
-        );
-        self.inserted += 1;
-        self.marks[id.index()].number = self.inserted;
-        let place = self.place(requests, id);
-        self.sides[side].sorted.insert(place, id);
+        let sorted = &mut self.sides[Self::side_of(requests, id)].sorted;
+        sorted.remove(old, id);
+        sorted.insert(requests[id].start, id);
     }
 
     fn requests_merged(
@@ -296,19 +228,23 @@ impl Scheduler for Deadline {
         survivor: RequestId,
         victim: RequestId,
     ) {
-        let side = Self::side_of(requests, victim);
-        let place = self.place(requests, victim);
-        if self.sides[side].next == Some(victim) {
-            self.sides[side].next = self.successor(side, place);
+        let after = self.latter(requests, victim);
+        let Deadline {
+            sides,
+            links,
+            expires,
+            ..
+        } = self;
+        let side = &mut sides[Self::side_of(requests, victim)];
+        if side.next == Some(victim) {
+            side.next = after;
         }
-        self.sides[side].sorted.remove(&place);
-        if self.mark(victim).expires < self.mark(survivor).expires {
-            self.marks[survivor.index()].expires = self.mark(victim).expires;
-            self.sides[side]
-                .fifo
-                .replace(&mut self.links, victim, survivor);
+        side.sorted.remove(requests[victim].start, victim);
+        if expires[victim.index()] < expires[survivor.index()] {
+            expires[survivor.index()] = expires[victim.index()];
+            side.fifo.replace(links, victim, survivor);
         } else {
-            self.sides[side].fifo.remove(&mut self.links, victim);
+            side.fifo.remove(links, victim);
         }
     }
 
@@ -320,10 +256,7 @@ impl Scheduler for Deadline {
         let waits = |side: usize| match self.sides[side].fifo.first() {
             None => "none".to_owned(),
             Some(oldest) => {
-                let left = self
-                    .mark(oldest)
-                    .expires
-                    .saturating_sub(self.kernel.tick(now));
+                let left = self.expires[oldest.index()].saturating_sub(self.kernel.tick(now));
                 let state = if left == 0 {
                     "expired".to_owned()
                 } else {

@@ -23,6 +23,14 @@ pub(super) struct Machine {
     pub(super) until: Nanos,
 }
 
+/// Whose turn it is.
+#[derive(Debug, Clone, Copy)]
+enum Due {
+    Disk,
+    Timer,
+    Planned,
+}
+
 /// A run.
 pub(super) struct Simulation<'run, P> {
     pub(super) path: P,
@@ -46,6 +54,7 @@ impl<'run, P: Path> Simulation<'run, P> {
             processes: processes.collect(),
             max_sectors: machine.max_sectors,
             times: machine.host,
+            observed: observer.looks(),
             observer,
             last: Time::ZERO,
         };
@@ -61,38 +70,40 @@ impl<'run, P: Path> Simulation<'run, P> {
     pub(super) fn run(mut self) -> Outcome {
         self.begin_group(Time::ZERO);
         let mut now = Time::ZERO;
-        while let Some(next) = self.next_time() {
-            if next > self.until {
+        while let Some((time, who)) = self.next() {
+            if time > self.until {
                 now = self.until;
                 break;
             }
-            now = now.max(next);
-            self.step(now);
+            now = now.max(time);
+            self.step(now, who);
         }
         self.outcome(now)
     }
 
-    fn next_time(&self) -> Option<Time> {
-        let (agenda, drive) = (self.host.agenda.next_time(), self.host.drive.next_event());
-        [agenda, drive, self.path.next_timer()]
-            .into_iter()
-            .flatten()
-            .min()
+    /// What is due next; of several things at one time the disk's first, then the path's timer,
+    /// then what was planned.
+    fn next(&self) -> Option<(Time, Due)> {
+        let all = [
+            (self.host.drive.next_event(), Due::Disk),
+            (self.path.next_timer(), Due::Timer),
+            (self.host.agenda.next_time(), Due::Planned),
+        ];
+        let all = all.into_iter();
+        let due = all.filter_map(|(time, who)| time.map(|time| (time, who)));
+        due.min_by_key(|(time, _)| *time)
     }
 
-    /// One thing that is due: the disk first, then the path's timer, then what was planned.
-    fn step(&mut self, now: Time) {
+    fn step(&mut self, now: Time, who: Due) {
         let Simulation { path, host, .. } = self;
-        if host.drive.next_event().is_some_and(|time| time <= now) {
-            host.drive.advance(now, &mut host.agenda);
-        } else if path.next_timer().is_some_and(|time| time <= now) {
-            path.timer(host, now);
-        } else if let Some(event) = host.agenda.pop() {
-            match event {
+        match who {
+            Due::Disk => host.drive.advance(now, &mut host.agenda),
+            Due::Timer => path.timer(host, now),
+            Due::Planned => match host.agenda.pop().expect("something is planned") {
                 Event::Completed(tag) => path.completed(host, now, tag),
                 Event::Wake(process) => self.wake(now, process),
                 Event::RunQueue => path.run_queue(host, now),
-            }
+            },
         }
     }
 

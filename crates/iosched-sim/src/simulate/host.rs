@@ -22,6 +22,8 @@ pub(super) struct Host<'run> {
     /// Longest request: what is longer is split before it becomes a bio.
     pub(super) max_sectors: Sectors,
     pub(super) observer: &'run mut dyn Observer,
+    /// The observer wants to be told.
+    pub(super) observed: bool,
     /// When the last request completed.
     pub(super) last: Time,
 }
@@ -82,6 +84,9 @@ impl Host<'_> {
         request: &Request,
         process: ProcessId,
     ) {
+        if !self.observed {
+            return;
+        }
         let owner = process::index_of(request.process);
         self.observer.happened(&Happening {
             time,
@@ -95,10 +100,15 @@ impl Host<'_> {
     }
 
     pub(super) fn tell_bio(&mut self, now: Time, action: Action, bio: &Bio) {
-        self.tell(now, action, &Request::new(bio, now), bio.process);
+        if self.observed {
+            self.tell(now, action, &Request::new(bio, now), bio.process);
+        }
     }
 
     pub(super) fn tell_plug(&mut self, time: Time, action: Action, process: usize) {
+        if !self.observed {
+            return;
+        }
         let process = &self.processes[process];
         self.observer.happened(&Happening {
             time,

@@ -99,6 +99,10 @@ pub struct Happening<'run> {
 
 /// Who wants to see what happens.
 pub trait Observer {
+    /// False if it looks away all the time: then it is told nothing, which takes less time.
+    fn looks(&self) -> bool {
+        true
+    }
     /// Something happened.
     fn happened(&mut self, happening: &Happening);
     /// A process ended.
@@ -107,6 +111,9 @@ pub trait Observer {
 
 /// Looks away.
 impl Observer for () {
+    fn looks(&self) -> bool {
+        false
+    }
     fn happened(&mut self, _happening: &Happening) {}
     fn exited(&mut self, _time: Time, _process: ProcessId, _name: &str) {}
 }

@@ -246,7 +246,7 @@ impl SingleQueue {
             let Some(id) = self.scheduler.dispatch(now, &host.requests) else {
                 return;
             };
-            self.merger.dispatched(&host.requests, id);
+            self.merger.dispatched(id);
             self.scheduler.activate(now, &host.requests, id);
             self.note_issue(host, now, id, process);
             self.held = Some(id);

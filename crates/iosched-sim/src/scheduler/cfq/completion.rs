@@ -1,7 +1,7 @@
 //! What the completion of a request changes.
 
 use super::queue::QueueId;
-use super::{Cfq, signed, span};
+use super::{Cfq, Mark, signed, span};
 use crate::request::{PriorityClass, Request, Requests};
 use crate::units::{Nanos, Time};
 
@@ -15,12 +15,10 @@ impl Cfq {
     }
 
     /// Think times count from here; a synchronous request that took long is remembered.
-    pub(super) fn note_end(&mut self, now: Time, request: &Request, id: QueueId) {
+    pub(super) fn note_end(&mut self, now: Time, request: &Request, mark: Mark) {
         if request.sync {
-            if let Some(context) = self.contexts.get_mut(&request.process) {
-                context.think.ended(now);
-            }
-            let queue = self.queue(id);
+            self.contexts[mark.context].think.ended(now);
+            let queue = self.queue(mark.queue);
             let tree = match queue.tree {
                 Some((tree, _)) if queue.on_rr => tree,
                 _ => queue.tree_by_flags(),

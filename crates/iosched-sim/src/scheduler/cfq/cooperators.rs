@@ -18,8 +18,8 @@ impl Cfq {
         let position = requests[next].start;
         let tree = &mut self.cooperators[usize::from(queue.original_level)];
         // Of two at the same position the later one stays out.
-        if let std::collections::btree_map::Entry::Vacant(place) = tree.entry(position) {
-            place.insert(id);
+        if tree.at(position).is_none() {
+            tree.insert(position, id);
             self.queue_mut(id).cooperator_key = Some(position);
         }
     }
@@ -28,7 +28,7 @@ impl Cfq {
         let queue = self.queue_mut(id);
         if let Some(position) = queue.cooperator_key.take() {
             let level = usize::from(queue.original_level);
-            self.cooperators[level].remove(&position);
+            self.cooperators[level].remove(position, id);
         }
     }
 
@@ -44,14 +44,14 @@ impl Cfq {
             return None;
         }
         let tree = &self.cooperators[usize::from(queue.original_level)];
-        let near = |found: Option<(&Sector, &QueueId)>| {
-            found.map(|(_, &found)| found).filter(|&found| {
+        let near = |found: Option<(Sector, QueueId)>| {
+            found.map(|(_, found)| found).filter(|&found| {
                 let next = self.queue(found).next;
                 next.is_some_and(|next| self.is_close(requests[next].start))
             })
         };
-        let at_or_after = near(tree.range(self.last_position..).next());
-        let found = at_or_after.or_else(|| near(tree.range(..self.last_position).next_back()))?;
+        let at_or_after = near(tree.at_or_after(self.last_position));
+        let found = at_or_after.or_else(|| near(tree.before(self.last_position)))?;
         let other = self.queue(found);
         let same_kind = other.sync
             && !other.is_seeky()

@@ -1,7 +1,7 @@
 //! Which request of the chosen queue goes to the drive, and how many at a time.
 
 use super::queue::{Queue, QueueId};
-use super::{Cfq, signed, span};
+use super::{Cfq, Mark, signed, span};
 use crate::request::{PriorityClass, RequestId, Requests};
 use crate::units::Time;
 
@@ -74,7 +74,7 @@ impl Cfq {
     }
 
     pub(super) fn hand_out(&mut self, requests: &Requests, id: RequestId) {
-        let queue = self.mark(id).queue;
+        let Mark { queue, context, .. } = self.mark(id);
         let next = self.find_next(requests, id);
         self.queue_mut(queue).next = next;
         self.remove(requests, id);
@@ -85,7 +85,7 @@ impl Cfq {
         self.queue_mut(queue).dispatched += 1;
         self.group.dispatched += 1;
         self.rq_in_flight[usize::from(self.queue(queue).sync)] += 1;
-        self.active_context.get_or_insert(requests[id].process);
+        self.active_context.get_or_insert(context);
     }
 
     pub(super) fn after_hand_out(&mut self, now: Time, requests: &Requests, id: QueueId) {

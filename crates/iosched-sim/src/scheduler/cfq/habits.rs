@@ -1,8 +1,9 @@
 //! What is learned from each request: think time, seeks, whether the drive queues commands.
 
-use super::Cfq;
+use super::process::ContextId;
 use super::queue::QueueId;
-use crate::request::{PriorityClass, ProcessId, RequestId, Requests};
+use super::{Cfq, Mark};
+use crate::request::{PriorityClass, RequestId, Requests};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
 /// Farther than this from the last request of its queue, a request is a seek.
@@ -14,12 +15,11 @@ const HW_QUEUE_MIN: u64 = 5;
 
 impl Cfq {
     pub(super) fn note_habits(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let queue = self.mark(id).queue;
+        let Mark { queue, context, .. } = self.mark(id);
         let request = &requests[id];
         let idle = self.tunables.slice_idle;
         if self.queue(queue).sync {
-            let context = self.contexts.get_mut(&request.process);
-            context.expect("bound at preparation").think.came(now, idle);
+            self.contexts[context].think.came(now, idle);
             let entry = self.queue(queue);
             let tree = entry
                 .tree
@@ -43,7 +43,7 @@ impl Cfq {
             request.length < SMALL_REQUEST
         };
         entry.seeks.note(far);
-        self.update_idle_window(requests, queue, request.process);
+        self.update_idle_window(requests, queue, context);
         self.queue_mut(queue).last_request_end = request.end();
     }
 
@@ -52,7 +52,7 @@ impl Cfq {
         &mut self,
         requests: &Requests,
         id: QueueId,
-        process: ProcessId,
+        context: ContextId,
     ) {
         let queue = self.queue(id);
         if !queue.sync || queue.class == PriorityClass::Idle {
@@ -61,11 +61,11 @@ impl Cfq {
         let deep = queue.deep || queue.queued[0] + queue.queued[1] >= 4;
         let idle = self.tunables.slice_idle;
         let next_says_no = queue.next.is_some_and(|next| requests[next].noidle);
-        let gone = !self.context_is_alive(process);
+        let gone = !self.contexts[context].alive;
         let window = if next_says_no || gone || idle == Nanos::ZERO || (!deep && queue.is_seeky()) {
             false
         } else {
-            let mean = self.contexts[&process].think.mean();
+            let mean = self.contexts[context].think.mean();
             mean.map_or(queue.idle_window, |mean| mean <= idle)
         };
         let queue = self.queue_mut(id);

@@ -3,7 +3,7 @@
 use super::queue::QueueId;
 use super::tree::ServiceTree;
 use super::{Cfq, signed, span};
-use crate::request::{PriorityClass, ProcessId, Request};
+use crate::request::{PriorityClass, Request};
 use crate::units::{Nanos, Sectors, Time};
 
 /// One page: a larger request ends the wait for it at once.
@@ -34,12 +34,6 @@ impl Cfq {
         self.group.tree(tree)
     }
 
-    pub(super) fn context_is_alive(&self, process: ProcessId) -> bool {
-        self.contexts
-            .get(&process)
-            .is_some_and(|context| context.alive)
-    }
-
     /// The active queue ran empty: wait for its next request, if that is worth it.
     pub(super) fn arm_idle_timer(&mut self, now: Time, id: QueueId) {
         let group_idle = self.tunables.group_idle;
@@ -58,18 +52,12 @@ impl Cfq {
         if self.queue(id).dispatched > 0 {
             return;
         }
-        let Some(process) = self
-            .active_context
-            .filter(|&process| self.context_is_alive(process))
-        else {
+        let context = self.active_context.map(|context| &self.contexts[context]);
+        let Some(context) = context.filter(|context| context.alive) else {
             return;
         };
         let left = self.queue(id).slice_end - signed(now);
-        if self.contexts[&process]
-            .think
-            .mean()
-            .is_some_and(|mean| left < span(mean))
-        {
+        if context.think.mean().is_some_and(|mean| left < span(mean)) {
             return;
         }
         let tree = self.tree_of(id);
@@ -93,10 +81,8 @@ impl Cfq {
             return true;
         }
         let left = self.queue(id).slice_end - signed(now);
-        let process = self
-            .active_context
-            .and_then(|process| self.contexts.get(&process));
-        let mean = process.and_then(|context| context.think.mean());
+        let context = self.active_context.map(|context| &self.contexts[context]);
+        let mean = context.and_then(|context| context.think.mean());
         mean.is_some_and(|mean| left < span(mean)) || left <= self.tick()
     }
 

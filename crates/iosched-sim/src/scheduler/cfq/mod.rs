@@ -28,11 +28,8 @@ mod think;
 mod tree;
 mod tunables;
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
-
 use group::Group;
-use process::Context;
+use process::{ContextId, Contexts};
 use queue::{Queue, QueueId, TreeId, Type};
 use think::ThinkTime;
 use tree::ServiceTree;
@@ -41,15 +38,16 @@ use tunables::Tunables;
 
 use super::{Kernel, Scheduler, Values};
 use crate::list::Links;
-use crate::request::{Bio, IoPriority, PriorityClass, ProcessId, RequestId, Requests};
+use crate::request::{Bio, PriorityClass, ProcessId, RequestId, Requests};
+use crate::sorted::Sorted;
 use crate::units::{Nanos, Sector, Time};
 
 /// What cfq knows of a request besides the block layer.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
+    context: ContextId,
     queue: QueueId,
     expires: Time,
-    number: u64,
 }
 
 /// See the [module's page](self).
@@ -58,14 +56,14 @@ pub struct Cfq {
     tunables: Tunables,
     kernel: Kernel,
     queues: Vec<Queue>,
-    contexts: BTreeMap<ProcessId, Context>,
-    async_queues: BTreeMap<IoPriority, QueueId>,
+    contexts: Contexts,
+    /// By priority: eight of real time, eight of best effort, one idle.
+    async_queues: [Option<QueueId>; 17],
     marks: Vec<Option<Mark>>,
     links: Links,
-    insertions: u64,
     group: Group,
     /// Queues by the position of their next request, one tree for each level.
-    cooperators: [BTreeMap<Sector, QueueId>; 8],
+    cooperators: [Sorted<Sector, QueueId>; 8],
     busy_queues: u64,
     busy_sync_queues: u64,
     rq_in_driver: u64,
@@ -78,7 +76,7 @@ pub struct Cfq {
     hw_tag_samples: u64,
     idle_timer: Option<Time>,
     active: Option<QueueId>,
-    active_context: Option<ProcessId>,
+    active_context: Option<ContextId>,
     last_position: Sector,
     last_delayed_sync: i64,
     serving_class: PriorityClass,
@@ -111,11 +109,10 @@ impl Cfq {
             tunables: Tunables::new(values, kernel),
             kernel: *kernel,
             queues: Vec::new(),
-            contexts: BTreeMap::new(),
-            async_queues: BTreeMap::new(),
+            contexts: Contexts::default(),
+            async_queues: [None; 17],
             marks: Vec::new(),
             links: Links::default(),
-            insertions: 0,
             group: Group {
                 trees: [trees(), trees()],
                 idle: ServiceTree::new(start),
@@ -125,7 +122,7 @@ impl Cfq {
                 busy_average: [initial.count("average"), 0],
                 saved: None,
             },
-            cooperators: std::array::from_fn(|_| BTreeMap::new()),
+            cooperators: std::array::from_fn(|_| Sorted::default()),
             busy_queues: 0,
             busy_sync_queues: 0,
             rq_in_driver: 0,
@@ -175,21 +172,21 @@ impl Scheduler for Cfq {
     }
 
     fn prepare(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let queue = self.bind(now, &requests[id]);
+        let (context, queue) = self.bind(now, &requests[id]);
         if id.index() >= self.marks.len() {
             self.marks.resize(id.index() + 1, None);
         }
         self.marks[id.index()] = Some(Mark {
+            context,
             queue,
             expires: Time::ZERO,
-            number: 0,
         });
     }
 
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {
         let request = &requests[id];
-        let queue = self.mark(id).queue;
-        let priority = self.contexts[&request.process].priority;
+        let Mark { queue, context, .. } = self.mark(id);
+        let priority = self.contexts[context].priority;
         self.take_new_priority(queue, priority);
         self.mark_mut(id).expires = now + self.tunables.fifo_expire[usize::from(request.sync)];
         let Cfq { queues, links, .. } = self;
@@ -247,10 +244,11 @@ impl Scheduler for Cfq {
 
     fn completed(&mut self, now: Time, requests: &Requests, id: RequestId) {
         let request = &requests[id];
-        let queue = self.mark(id).queue;
+        let mark = self.mark(id);
+        let queue = mark.queue;
         self.learn_hw_tag();
         self.count_completion(queue);
-        self.note_end(now, request, queue);
+        self.note_end(now, request, mark);
         if self.active == Some(queue) {
             self.go_on_with_active(now, requests, request, queue);
         }
@@ -261,36 +259,16 @@ impl Scheduler for Cfq {
     }
 
     fn front_merge(&self, requests: &Requests, bio: &Bio) -> Option<RequestId> {
-        let context = self.contexts.get(&bio.process)?;
-        let queue = if bio.sync {
-            context.sync_queue
-        } else {
-            context.async_queue
-        }?;
-        let end = bio.end();
-        let at_end = self
-            .queue(queue)
-            .sorted
-            .range((end, 0)..=(end, u64::MAX))
-            .next();
-        at_end
-            .map(|(_, &id)| id)
-            .filter(|&id| requests[id].op == bio.op)
+        let sorted = &self.queue(self.queue_of_bio(bio)?).sorted;
+        let at_end = sorted.at(bio.end());
+        at_end.filter(|&id| requests[id].op == bio.op)
     }
 
     fn allow_merge(&self, requests: &Requests, id: RequestId, bio: &Bio) -> bool {
         if bio.sync && !requests[id].sync {
             return false;
         }
-        let Some(context) = self.contexts.get(&bio.process) else {
-            return false;
-        };
-        let queue = if bio.sync {
-            context.sync_queue
-        } else {
-            context.async_queue
-        };
-        queue == Some(self.mark(id).queue)
+        self.queue_of_bio(bio) == Some(self.mark(id).queue)
     }
 
     fn allow_request_merge(&self, first: RequestId, second: RequestId) -> bool {
@@ -298,25 +276,13 @@ impl Scheduler for Cfq {
     }
 
     fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let Mark { queue, number, .. } = self.mark(id);
-        let before = self
-            .queue(queue)
-            .sorted
-            .range(..(requests[id].start, number));
-        before.map(|(_, &former)| former).next_back()
+        let sorted = &self.queue(self.mark(id).queue).sorted;
+        sorted.predecessor(requests[id].start, id)
     }
 
     fn latter(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let Mark { queue, number, .. } = self.mark(id);
-        let after = (
-            Bound::Excluded((requests[id].start, number)),
-            Bound::Unbounded,
-        );
-        self.queue(queue)
-            .sorted
-            .range(after)
-            .next()
-            .map(|(_, &latter)| latter)
+        let sorted = &self.queue(self.mark(id).queue).sorted;
+        sorted.successor(requests[id].start, id)
     }
 
     fn front_merged(&mut self, now: Time, requests: &Requests, id: RequestId, old: Sector) {
@@ -385,9 +351,10 @@ impl Scheduler for Cfq {
     }
 
     fn process_exited(&mut self, now: Time, requests: &Requests, process: ProcessId) {
-        let Some(context) = self.contexts.get_mut(&process) else {
+        let Some(context) = self.contexts.find(process) else {
             return;
         };
+        let context = &mut self.contexts[context];
         context.alive = false;
         let queues = [context.async_queue.take(), context.sync_queue.take()];
         for queue in queues.into_iter().flatten() {
@@ -415,9 +382,9 @@ impl Scheduler for Cfq {
         let owner = self
             .contexts
             .iter()
-            .find(|(_, context)| context.sync_queue == Some(id));
-        let owner = owner.map_or("asynchronous".to_owned(), |(process, _)| {
-            format!("of process {}", process.0)
+            .find(|context| context.sync_queue == Some(id));
+        let owner = owner.map_or("asynchronous".to_owned(), |context| {
+            format!("of process {}", context.process.0)
         });
         let slice = if queue.slice_new {
             "slice not begun".to_owned()

@@ -1,8 +1,6 @@
 //! The requests of a queue in the order of positions, and which of them is best served next.
 
-use std::ops::Bound;
-
-use super::{Cfq, Mark};
+use super::Cfq;
 use crate::request::{RequestId, Requests};
 use crate::units::{Sector, Time};
 
@@ -64,30 +62,19 @@ impl Cfq {
 
     /// The best request after this one has gone.
     pub(super) fn find_next(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let Mark { queue, number, .. } = self.mark(id);
-        let sorted = &self.queue(queue).sorted;
-        let place = (requests[id].start, number);
-        let after = (Bound::Excluded(place), Bound::Unbounded);
-        let next = sorted
-            .range(after)
-            .next()
-            .or_else(|| sorted.first_key_value());
-        let next = next.map(|(_, &next)| next).filter(|&next| next != id);
-        let previous = sorted
-            .range(..place)
-            .next_back()
-            .map(|(_, &previous)| previous);
+        let sorted = &self.queue(self.mark(id).queue).sorted;
+        let (previous, next) = sorted.neighbours(requests[id].start, id);
+        let next = next.or_else(|| sorted.first().map(|(_, first)| first));
+        let next = next.filter(|&next| next != id);
         self.choose(requests, next, previous, requests[id].start)
     }
 
     pub(super) fn sort_in(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        self.insertions += 1;
-        self.mark_mut(id).number = self.insertions;
-        let Mark { queue, number, .. } = self.mark(id);
+        let queue = self.mark(id).queue;
         let request = &requests[id];
         let entry = self.queue_mut(queue);
         entry.queued[usize::from(request.sync)] += 1;
-        entry.sorted.insert((request.start, number), id);
+        entry.sorted.insert(request.start, id);
         if !entry.on_rr {
             self.add_to_rr(now, requests, queue);
         }
@@ -100,11 +87,10 @@ impl Cfq {
     }
 
     pub(super) fn sort_out(&mut self, requests: &Requests, id: RequestId, start: Sector) {
-        let Mark { queue, number, .. } = self.mark(id);
+        let queue = self.mark(id).queue;
         let entry = self.queue_mut(queue);
         entry.queued[usize::from(requests[id].sync)] -= 1;
-        let removed = entry.sorted.remove(&(start, number));
-        assert_eq!(removed, Some(id), "a queue holds what was inserted");
+        entry.sorted.remove(start, id);
         if entry.on_rr && entry.sorted.is_empty() {
             self.leave_cooperators(queue);
         }

@@ -3,12 +3,13 @@
 use super::Cfq;
 use super::queue::{Queue, QueueId};
 use super::think::ThinkTime;
-use crate::request::{IoPriority, PriorityClass, ProcessId, Request};
+use crate::request::{Bio, IoPriority, PriorityClass, ProcessId, Request};
 use crate::units::Time;
 
 /// A process as the disk sees it.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
+    pub(super) process: ProcessId,
     pub(super) sync_queue: Option<QueueId>,
     pub(super) async_queue: Option<QueueId>,
     pub(super) think: ThinkTime,
@@ -16,43 +17,104 @@ pub(super) struct Context {
     pub(super) alive: bool,
 }
 
-impl Cfq {
+/// Names a process's context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ContextId(usize);
+
+/// The contexts of all processes that were ever here.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Contexts {
+    contexts: Vec<Context>,
+    /// In order of processes.
+    by_process: Vec<(ProcessId, ContextId)>,
+}
+
+impl Contexts {
+    pub(super) fn find(&self, process: ProcessId) -> Option<ContextId> {
+        let place = self
+            .by_process
+            .binary_search_by_key(&process, |&(process, _)| process);
+        place.ok().map(|place| self.by_process[place].1)
+    }
+
     /// The process's context; it begins with its first request here.
-    pub(super) fn context(
-        &mut self,
-        now: Time,
-        process: ProcessId,
-        priority: IoPriority,
-    ) -> &mut Context {
-        self.contexts.entry(process).or_insert_with(|| Context {
+    fn find_or_begin(&mut self, now: Time, process: ProcessId, priority: IoPriority) -> ContextId {
+        if let Some(id) = self.find(process) {
+            return id;
+        }
+        let id = ContextId(self.contexts.len());
+        self.contexts.push(Context {
+            process,
             sync_queue: None,
             async_queue: None,
             think: ThinkTime::new(now),
             priority,
             alive: true,
-        })
+        });
+        let place = self
+            .by_process
+            .partition_point(|&(other, _)| other < process);
+        self.by_process.insert(place, (process, id));
+        id
     }
 
-    pub(super) fn new_queue(&mut self, sync: bool, priority: IoPriority) -> QueueId {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Context> {
+        self.contexts.iter()
+    }
+}
+
+impl std::ops::Index<ContextId> for Contexts {
+    type Output = Context;
+    fn index(&self, ContextId(place): ContextId) -> &Context {
+        &self.contexts[place]
+    }
+}
+
+impl std::ops::IndexMut<ContextId> for Contexts {
+    fn index_mut(&mut self, ContextId(place): ContextId) -> &mut Context {
+        &mut self.contexts[place]
+    }
+}
+
+impl Cfq {
+    fn new_queue(&mut self, sync: bool, priority: IoPriority) -> QueueId {
         let id = QueueId(u32::try_from(self.queues.len()).expect("less than 2^32 queues"));
         self.queues.push(Queue::new(sync, priority));
         id
     }
 
-    /// The queue that a new request of this process goes to: splits what no longer belongs
-    /// together, then joins what does.
-    pub(super) fn bind(&mut self, now: Time, request: &Request) -> QueueId {
-        let process = request.process;
-        let priority = request.priority;
-        self.note_priority(now, process, priority);
-        if !request.sync {
-            let known = self.async_queues.get(&priority).copied();
-            let queue = known.unwrap_or_else(|| self.new_queue(false, priority));
-            self.async_queues.insert(priority, queue);
-            self.context(now, process, priority).async_queue = Some(queue);
-            return queue;
-        }
-        let mut queue = self.context(now, process, priority).sync_queue;
+    /// The process and the queue that a new request belongs to.
+    pub(super) fn bind(&mut self, now: Time, request: &Request) -> (ContextId, QueueId) {
+        let context = self
+            .contexts
+            .find_or_begin(now, request.process, request.priority);
+        self.note_priority(context, request.priority);
+        let queue = if request.sync {
+            self.sync_queue(context)
+        } else {
+            self.async_queue(context)
+        };
+        (context, queue)
+    }
+
+    /// Asynchronous requests of one priority share a queue.
+    fn async_queue(&mut self, context: ContextId) -> QueueId {
+        let priority = self.contexts[context].priority;
+        let place = match priority.class {
+            PriorityClass::RealTime => usize::from(priority.level),
+            PriorityClass::BestEffort => 8 + usize::from(priority.level),
+            PriorityClass::Idle => 16,
+        };
+        let known = self.async_queues[place];
+        let queue = known.unwrap_or_else(|| self.new_queue(false, priority));
+        self.async_queues[place] = Some(queue);
+        self.contexts[context].async_queue = Some(queue);
+        queue
+    }
+
+    /// Splits what no longer belongs together, then joins what does.
+    fn sync_queue(&mut self, context: ContextId) -> QueueId {
+        let mut queue = self.contexts[context].sync_queue;
         if let Some(id) = queue
             && self.queue(id).coop
             && self.queue(id).split_coop
@@ -67,6 +129,7 @@ impl Cfq {
                 queue = None;
             }
         }
+        let priority = self.contexts[context].priority;
         let mut id = queue.unwrap_or_else(|| self.new_queue(true, priority));
         if let Some(target) = self.queue(id).merge_into {
             // The reference of this process was counted there when the merge was decided.
@@ -74,12 +137,22 @@ impl Cfq {
             self.queue_mut(id).process_refs -= 1;
             id = target;
         }
-        self.context(now, process, priority).sync_queue = Some(id);
+        self.contexts[context].sync_queue = Some(id);
         id
     }
 
-    pub(super) fn note_priority(&mut self, now: Time, process: ProcessId, priority: IoPriority) {
-        let context = self.context(now, process, priority);
+    /// The queue to which this bio would go as things stand.
+    pub(super) fn queue_of_bio(&self, bio: &Bio) -> Option<QueueId> {
+        let context = &self.contexts[self.contexts.find(bio.process)?];
+        if bio.sync {
+            context.sync_queue
+        } else {
+            context.async_queue
+        }
+    }
+
+    fn note_priority(&mut self, id: ContextId, priority: IoPriority) {
+        let context = &mut self.contexts[id];
         if context.priority == priority {
             return;
         }

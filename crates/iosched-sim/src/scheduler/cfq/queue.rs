@@ -1,11 +1,9 @@
 //! A queue: the requests of one process, or the asynchronous ones of one priority.
 
-use std::collections::BTreeMap;
-
 use super::think::SeekHistory;
-use super::tree::Place;
 use crate::list::List;
 use crate::request::{IoPriority, PriorityClass, RequestId};
+use crate::sorted::Sorted;
 use crate::units::Sector;
 
 /// Names a queue.
@@ -46,7 +44,8 @@ pub(super) struct Queue {
     /// Level before any temporary change: chooses the tree where cooperators are looked for.
     pub(super) original_level: u8,
     pub(super) priority_changed: bool,
-    pub(super) sorted: BTreeMap<(Sector, u64), RequestId>,
+    /// By position.
+    pub(super) sorted: Sorted<Sector, RequestId>,
     pub(super) fifo: List,
     pub(super) next: Option<RequestId>,
     /// Asynchronous, synchronous.
@@ -54,8 +53,8 @@ pub(super) struct Queue {
     pub(super) dispatched: u64,
     pub(super) prio_pending: u64,
 
-    /// Where it stands, if it is to be served.
-    pub(super) tree: Option<(TreeId, Place)>,
+    /// Where it stands, if it is to be served: tree and key.
+    pub(super) tree: Option<(TreeId, i64)>,
     /// Position under which it stands in its tree of cooperators.
     pub(super) cooperator_key: Option<Sector>,
     pub(super) on_rr: bool,
@@ -91,7 +90,7 @@ impl Queue {
             level: priority.level,
             original_level: priority.level,
             priority_changed: false,
-            sorted: BTreeMap::new(),
+            sorted: Sorted::default(),
             fifo: List::default(),
             next: None,
             queued: [0; 2],

@@ -22,8 +22,8 @@ impl Cfq {
 
     pub(super) fn remove_from_rr(&mut self, queue: QueueId) {
         self.queue_mut(queue).on_rr = false;
-        if let Some((tree, place)) = self.queue_mut(queue).tree.take() {
-            self.group.tree_mut(tree).remove(place);
+        if let Some((tree, key)) = self.queue_mut(queue).tree.take() {
+            self.group.tree_mut(tree).remove(key, queue);
             self.group.queues -= 1;
             if self.group.queues == 0 {
                 self.group.saved = None;
@@ -59,16 +59,16 @@ impl Cfq {
             self.queue_mut(id).slice_resid = 0;
             key
         };
-        if let Some((old_tree, old_place)) = self.queue(id).tree {
-            if old_place.0 == key && old_tree == tree {
+        if let Some((old_tree, old_key)) = self.queue(id).tree {
+            if old_key == key && old_tree == tree {
                 return;
             }
-            self.group.tree_mut(old_tree).remove(old_place);
+            self.group.tree_mut(old_tree).remove(old_key, id);
         } else {
             self.group.queues += 1;
         }
-        let place = self.group.tree_mut(tree).insert(key, id);
-        self.queue_mut(id).tree = Some((tree, place));
+        self.group.tree_mut(tree).insert(key, id);
+        self.queue_mut(id).tree = Some((tree, key));
     }
 
     /// How much later than the best level this one comes: more, the more queues there are.

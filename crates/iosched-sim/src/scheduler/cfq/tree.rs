@@ -1,18 +1,13 @@
 //! A service tree: queues of one class and type in the order in which they are to be served.
 
-use std::collections::BTreeMap;
-
-use super::QueueId;
+use super::queue::QueueId;
 use super::think::ThinkTime;
+use crate::sorted::Sorted;
 use crate::units::Time;
-
-/// Where a queue stands in a tree: its key, and among equal keys the order of arrival.
-pub(super) type Place = (i64, u64);
 
 #[derive(Debug, Clone)]
 pub(super) struct ServiceTree {
-    queues: BTreeMap<Place, QueueId>,
-    arrivals: u64,
+    queues: Sorted<i64, QueueId>,
     /// Think time of the tree's requests together.
     pub(super) think: ThinkTime,
 }
@@ -20,8 +15,7 @@ pub(super) struct ServiceTree {
 impl ServiceTree {
     pub(super) fn new(now: Time) -> ServiceTree {
         ServiceTree {
-            queues: BTreeMap::new(),
-            arrivals: 0,
+            queues: Sorted::default(),
             think: ThinkTime::new(now),
         }
     }
@@ -36,23 +30,14 @@ impl ServiceTree {
 
     /// The queue to be served first, with its key.
     pub(super) fn first(&self) -> Option<(i64, QueueId)> {
-        self.queues
-            .first_key_value()
-            .map(|(&(key, _), &queue)| (key, queue))
+        self.queues.first()
     }
 
-    pub(super) fn insert(&mut self, key: i64, queue: QueueId) -> Place {
-        self.arrivals += 1;
-        let place = (key, self.arrivals);
-        self.queues.insert(place, queue);
-        place
+    pub(super) fn insert(&mut self, key: i64, queue: QueueId) {
+        self.queues.insert(key, queue);
     }
 
-    pub(super) fn remove(&mut self, place: Place) {
-        let removed = self.queues.remove(&place);
-        assert!(
-            removed.is_some(),
-            "a queue leaves the tree that it stands in"
-        );
+    pub(super) fn remove(&mut self, key: i64, queue: QueueId) {
+        self.queues.remove(key, queue);
     }
 }
