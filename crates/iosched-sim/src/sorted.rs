@@ -103,7 +103,7 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::BTreeSet;
 
     use proptest::prelude::*;
 
@@ -116,9 +116,9 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 0..6_u64), 1..200),
         ) {
             let mut sorted = Sorted::default();
-            let mut tree = BTreeMap::new();
+            let mut tree = BTreeSet::new();
             for (number, &(insert, key)) in steps.iter().enumerate() {
-                let present = tree.range((key, 0)..).next().map(|(&place, ())| place);
+                let present = tree.range((key, 0)..).next().copied();
                 match present {
                     Some((key, old)) if !insert => {
                         sorted.remove(key, old);
@@ -126,19 +126,19 @@ mod tests {
                     }
                     _ => {
                         sorted.insert(key, number);
-                        tree.insert((key, number), ());
+                        tree.insert((key, number));
                     }
                 }
                 let values = |range: &mut dyn Iterator<Item = (u64, usize)>| range.next();
-                let from = values(&mut tree.range((key, 0)..).map(|(&place, ())| place));
-                let before = values(&mut tree.range(..(key, 0)).rev().map(|(&place, ())| place));
+                let from = values(&mut tree.range((key, 0)..).copied());
+                let before = values(&mut tree.range(..(key, 0)).rev().copied());
                 prop_assert_eq!(sorted.at_or_after(key), from);
                 prop_assert_eq!(sorted.before(key), before);
                 prop_assert_eq!(sorted.len(), tree.len());
-                prop_assert_eq!(sorted.first(), tree.keys().next().copied());
+                prop_assert_eq!(sorted.first(), tree.first().copied());
                 if let Some((key, value)) = from {
-                    let next = tree.range((key, value + 1)..).next().map(|(place, ())| place.1);
-                    let last = tree.range(..(key, value)).next_back().map(|(place, ())| place.1);
+                    let next = tree.range((key, value + 1)..).next().map(|place| place.1);
+                    let last = tree.range(..(key, value)).next_back().map(|place| place.1);
                     prop_assert_eq!(sorted.successor(key, value), next);
                     prop_assert_eq!(sorted.neighbours(key, value), (last, next));
                 }
