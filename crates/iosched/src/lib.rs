@@ -5,6 +5,7 @@
 //! - [`host`], [`sysfs`]: where the machine is read (its root can be a copied tree)
 //! - [`failure`]: what every error of this library can say of itself (hint, exit code)
 //! - [`device`]: what is there, what it stands on, who uses it, what is written on it
+//! - [`disk_file`]: disk models as TOML files
 //! - [`emulate`]: disk models as block devices
 //! - [`simulate`]: schedulers and disks in virtual time, with files and threads around them
 //! - [`plan`]: arms × loads × rounds on a target, checked, nothing touched
@@ -21,6 +22,7 @@
 pub mod analysis;
 pub mod calibrate;
 pub mod device;
+pub mod disk_file;
 pub mod diskstats;
 pub mod emulate;
 pub mod event;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use iosched::disk_file;
 use iosched::emulate::spec::{STATE_DIR, Spec, order_name, parse_order, parse_size};
 use iosched::emulate::{
     self, Check, Condition, EmulateError, EmulatedDisk, Missing, Spread, Status, User,
@@ -22,6 +23,8 @@ use crate::output::Output;
 #[command(after_long_help = "\
 Examples:
   iosched emulate models                what there is, and what each leaves out
+  iosched emulate models --toml hdd-10k > mine.toml; $EDITOR mine.toml
+  iosched emulate create mine.toml      a disk of your own
   iosched emulate create hdd-7200       prints the device, for example /dev/loop8
   iosched emulate create ssd-sata --size 32G --queue-depth 8
   mkfs.ext4 /dev/loop8                  it is a disk like any other
@@ -46,8 +49,8 @@ enum EmulateCommand {
     Create(Box<CreateArgs>),
     /// Show emulated disks, and what killed servers have left
     List,
-    /// Show the disk models that there are
-    Models,
+    /// Show the disk models that there are, or one as a file to change
+    Models(ModelsArgs),
     /// Take a disk away; refused while it is used
     Remove(RemoveArgs),
     /// Compare the time of single random reads with what the model says
@@ -57,10 +60,19 @@ enum EmulateCommand {
     Serve { dir: PathBuf },
 }
 
+/// Arguments of `iosched emulate models`.
+#[derive(Debug, Args)]
+struct ModelsArgs {
+    /// Print this model (a name, or a .toml file) as a complete .toml file
+    #[arg(long, value_name = "MODEL|FILE")]
+    toml: Option<String>,
+}
+
 /// Arguments of `iosched emulate create`.
 #[derive(Debug, Args)]
 struct CreateArgs {
-    /// Disk model: see `iosched emulate models`
+    /// Disk model: a name (see `iosched emulate models`), or a .toml file of your own
+    #[arg(value_name = "MODEL|FILE")]
     model: String,
 
     /// Size, for example 512M, 32G, 4T; default: the model's. Only what is written takes space
@@ -144,7 +156,7 @@ pub(crate) fn run(args: &EmulateArgs, output: &Output) -> Outcome {
     let state_dir = &args.state_dir;
     let needs_root = !matches!(
         args.command,
-        EmulateCommand::Models | EmulateCommand::Serve { .. }
+        EmulateCommand::Models(_) | EmulateCommand::Serve { .. }
     );
     let lacks_root = emulate::missing(&Host::live()).contains(&Missing::Root);
     if needs_root && lacks_root {
@@ -156,10 +168,7 @@ pub(crate) fn run(args: &EmulateArgs, output: &Output) -> Outcome {
             show(&emulate::list_in(state_dir), output);
             Ok(())
         }
-        EmulateCommand::Models => {
-            show_models(output);
-            Ok(())
-        }
+        EmulateCommand::Models(models) => show_models(models, output),
         EmulateCommand::Remove(remove) => take_away(remove, state_dir, output),
         EmulateCommand::Check(check) => compare(check, state_dir, output),
         EmulateCommand::Serve { dir } => return Ok(emulate::serve(dir)),
@@ -173,7 +182,7 @@ fn make(args: &CreateArgs, state_dir: &Path, output: &Output) -> Result<(), Emul
         server: PathBuf::from("iosched"),
         source,
     })?;
-    let mut spec = Spec::new(&args.model, server);
+    let mut spec = Spec::new(disk_file::find(&args.model)?, server);
     spec.size = args.size;
     spec.queue_depth = args.queue_depth;
     spec.order = args.order;
@@ -265,7 +274,11 @@ fn show(disks: &[Status], output: &Output) {
     }
 }
 
-fn show_models(output: &Output) {
+fn show_models(args: &ModelsArgs, output: &Output) -> Result<(), EmulateError> {
+    if let Some(name) = &args.toml {
+        output.text(&disk_file::to_toml(&disk_file::find(name)?));
+        return Ok(());
+    }
     if output.is_json() {
         let models: Vec<_> = models()
             .iter()
@@ -273,29 +286,31 @@ fn show_models(output: &Output) {
                 json!({
                     "name": model.name,
                     "summary": model.summary,
-                    "rotational": model.rotational,
-                    "size_bytes": model.capacity.as_u64(),
-                    "queue_depth": model.queue_depth,
-                    "order": model.order.map(order_name),
-                    "write_cache": model.write_cache,
+                    "rotational": model.rotational(),
+                    "size_bytes": model.capacity().as_u64(),
+                    "queue_depth": model.queue_depth(),
+                    "order": model.order().map(order_name),
+                    "write_cache": model.write_cache(),
                     "sources": model.sources,
                     "leaves_out": model.leaves_out,
                 })
             })
             .collect();
-        return output.json(&models);
+        output.json(&models);
+        return Ok(());
     }
     let mut rows = vec![["MODEL", "SIZE", "DEPTH", "WRITE CACHE", "WHAT"].map(str::to_owned)];
     for model in models() {
         rows.push([
-            model.name.to_owned(),
-            model.capacity.to_string(),
-            model.queue_depth.to_string(),
-            if model.write_cache { "on" } else { "none" }.to_owned(),
-            model.summary.to_owned(),
+            model.name.clone(),
+            model.capacity().to_string(),
+            model.queue_depth().to_string(),
+            if model.write_cache() { "on" } else { "none" }.to_owned(),
+            model.summary.clone(),
         ]);
     }
     output.text(&table(&rows));
+    Ok(())
 }
 
 fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(), EmulateError> {

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use iosched::failure::exit;
+use iosched::disk_file;
+use iosched::failure::{Failure, exit};
 use iosched::report::table::{Align, Table};
 use iosched::simulate::run::{self, Load, Plan, RunResult, Share, Simulated, Wanted};
 use iosched_sim::disk::ModelOptions;
@@ -15,8 +16,8 @@ use crate::output::Output;
 /// Arguments of `iosched simulate`.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// Disk model (see `iosched emulate models` or docs/disk-models.md)
-    #[arg(long, default_value = "hdd-7200", value_name = "MODEL")]
+    /// Disk model: a name (see `iosched emulate models`), or a .toml file of your own
+    #[arg(long, default_value = "hdd-7200", value_name = "MODEL|FILE")]
     disk: String,
 
     /// Size of the disk in GiB (default: the model's)
@@ -96,7 +97,7 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
 
 /// Runs `iosched simulate`.
 pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
-    let plan = Plan::new(wanted(args)).map_err(boxed)?;
+    let plan = Plan::new(wanted(args)?).map_err(boxed)?;
     let simulated = plan.run().map_err(boxed)?;
     if output.is_json() {
         output.json(&simulated);
@@ -108,15 +109,15 @@ pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
     Ok(exit::OK)
 }
 
-fn wanted(args: &SimulateArgs) -> Wanted {
+fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
     let all = || ["noop", "deadline", "cfq"].map(str::to_owned).to_vec();
     let schedulers = if args.scheduler.is_empty() {
         all()
     } else {
         args.scheduler.clone()
     };
-    Wanted {
-        disk: args.disk.clone(),
+    Ok(Wanted {
+        disk: disk_file::find(&args.disk).map_err(boxed)?,
         options: ModelOptions {
             size: args.size.map(|gib| Bytes::from_gib(gib.min(1 << 30))),
             queue_depth: None,
@@ -139,7 +140,7 @@ fn wanted(args: &SimulateArgs) -> Wanted {
         seed: args.seed,
         until: Nanos::from_millis_f64(args.until.clamp(0.0, 1e9) * 1e3),
         events: args.events.clone(),
-    }
+    })
 }
 
 /// One block per scheduler, one line per process.

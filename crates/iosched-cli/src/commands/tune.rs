@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use iosched::analysis::Analysis;
+use iosched::disk_file;
 use iosched::emulate::spec::{Spec, parse_size};
 use iosched::emulate::{self, Condition, EmulatedDisk};
 use iosched::event::Observer;
@@ -561,7 +562,7 @@ fn make_disk(host: &Host, model: &str, output: &Output) -> Result<EmulatedDisk, 
     }
     fio::version().map_err(boxed)?;
     let server = std::env::current_exe().unwrap_or_else(|_| "iosched".into());
-    let mut spec = Spec::new(model, server);
+    let mut spec = Spec::new(disk_file::find(model).map_err(boxed)?, server);
     spec.owner_pid = i32::try_from(std::process::id()).ok();
     let disk = EmulatedDisk::create(&spec).map_err(boxed)?;
     if !output.is_json() {

@@ -5,18 +5,20 @@
 //! What happens inside happens at its own time, however late the caller asks: that is what lets the
 //! simulator and the emulated disk use the same code. Models hold no data, only times.
 //!
-//! [`models`] lists what there is, with the source of each parameter set and what it leaves out;
-//! [`build`] makes one.
+//! A [`Model`] describes one: its parameters, where they come from and what it leaves out.
+//! [`models`] lists those that come with the program, [`build`] makes one by name.
 
 mod door;
 pub mod hdd;
+mod model;
 mod presets;
 pub mod simple;
 pub mod ssd;
 #[cfg(test)]
 mod tests;
 
-pub use presets::{build, models};
+pub use model::{DriveQueue, Model, ModelError, ModelKind, ModelOptions, Parameters, build};
+pub use presets::models;
 
 use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
 
@@ -92,118 +94,6 @@ pub trait DiskModel: Send {
     /// Does what is due up to `now`, each thing at its own time, and appends what completed, in
     /// order of completion.
     fn advance(&mut self, now: Time, completed: &mut Vec<Completion>);
-}
-
-/// What kind of thing a model stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ModelKind {
-    /// Platters and an arm.
-    HardDisk,
-    /// Flash.
-    SolidState,
-    /// A rule for the service time, no drive.
-    Abstract,
-}
-
-/// A model that [`build`] knows.
-#[derive(Debug, Clone)]
-pub struct ModelInfo {
-    /// Its name.
-    pub name: &'static str,
-    /// What it is, in half a line.
-    pub summary: &'static str,
-    /// What it stands for.
-    pub kind: ModelKind,
-    /// What a kernel would find in `queue/rotational`.
-    pub rotational: bool,
-    /// Its size unless another is asked for.
-    pub capacity: Bytes,
-    /// Its queue depth unless another is asked for.
-    pub queue_depth: usize,
-    /// Order in which the drive serves its queue, if it has one to choose.
-    pub order: Option<DriveQueue>,
-    /// True if it has a volatile write cache that is on unless asked otherwise.
-    pub write_cache: bool,
-    /// Where its parameters come from, one per group of parameters.
-    pub sources: &'static [&'static str],
-    /// What a real one does and this one does not.
-    pub leaves_out: &'static [&'static str],
-}
-
-/// The order in which a drive serves the commands in its queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DriveQueue {
-    /// As they came.
-    Fifo,
-    /// The one that the arm and the platter reach first, but none is passed over for longer than
-    /// the drive's age limit.
-    ShortestAccessFirst,
-}
-
-/// Departures from a model as [`models`] describes it. `Default` departs in nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ModelOptions {
-    /// Another size, a whole number of 4096-byte blocks.
-    pub size: Option<Bytes>,
-    /// Another queue depth.
-    pub queue_depth: Option<usize>,
-    /// Another order inside the drive.
-    pub order: Option<DriveQueue>,
-    /// Write cache on or off.
-    pub write_cache: Option<bool>,
-    /// Where chance comes from: same seed, same times.
-    pub seed: u64,
-}
-
-/// Why a model cannot be built as asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ModelError {
-    /// There is no such model.
-    #[error("no disk model is called `{name}`; there are: {}", known.join(", "))]
-    Unknown {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: Vec<&'static str>,
-    },
-    /// The size is out of range.
-    #[error("{model} cannot be {size} large: it can have {min} to {max}")]
-    Size {
-        /// The model.
-        model: &'static str,
-        /// What was asked for.
-        size: Bytes,
-        /// The least that it can have.
-        min: Bytes,
-        /// The most that it can have.
-        max: Bytes,
-    },
-    /// The size is not made of whole blocks.
-    #[error("{model} cannot be {} bytes large: sizes are whole numbers of 4096 bytes", size.as_u64())]
-    PartialBlock {
-        /// The model.
-        model: &'static str,
-        /// What was asked for.
-        size: Bytes,
-    },
-    /// The queue depth is out of range.
-    #[error("{model} cannot have a queue depth of {depth}: it can have 1 to {max}")]
-    QueueDepth {
-        /// The model.
-        model: &'static str,
-        /// What was asked for.
-        depth: usize,
-        /// The most that it can have.
-        max: usize,
-    },
-    /// The model has nothing to which this option could apply.
-    #[error("{model} has no {what}")]
-    NotApplicable {
-        /// The model.
-        model: &'static str,
-        /// What it has not.
-        what: &'static str,
-    },
 }
 
 /// What `length` bytes take at `bytes_per_second`, rounded up to a nanosecond.

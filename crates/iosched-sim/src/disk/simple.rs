@@ -30,6 +30,19 @@ pub enum ServiceTime {
     },
 }
 
+/// What makes one model without mechanics differ from another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SimpleParameters {
+    /// Size.
+    pub capacity: Sectors,
+    /// Commands taken at a time.
+    pub queue_depth: usize,
+    /// What a kernel would find in `queue/rotational`.
+    pub rotational: bool,
+    /// How long a command takes.
+    pub rule: ServiceTime,
+}
+
 /// The disk `hdd1` of the recordings.
 pub const HDD1: ServiceTime = ServiceTime::Formula {
     overhead: Nanos::from_micros(100),

@@ -78,20 +78,14 @@ fn sequential_rate(model: &mut dyn DiskModel, op: DiskOp, start: u64, size: u64)
 
 #[test]
 fn every_model_can_be_built_and_is_as_it_is_described() {
-    for info in models() {
-        let model = build(info.name, &ModelOptions::default()).unwrap();
-        assert_eq!(model.capacity().to_bytes(), info.capacity, "{}", info.name);
-        assert_eq!(model.queue_depth(), info.queue_depth, "{}", info.name);
+    for model in models() {
+        let built = model.build(&ModelOptions::default()).unwrap();
+        let name = &model.name;
+        assert_eq!(built.capacity().to_bytes(), model.capacity(), "{name}");
+        assert_eq!(built.queue_depth(), model.queue_depth(), "{name}");
         assert!(
-            !info.sources.is_empty() && !info.leaves_out.is_empty(),
-            "{}",
-            info.name
-        );
-        assert_eq!(
-            info.order.is_some(),
-            info.kind == ModelKind::HardDisk,
-            "{}",
-            info.name
+            !model.sources.is_empty() && !model.leaves_out.is_empty(),
+            "{name}"
         );
     }
 }
@@ -147,7 +141,7 @@ fn a_random_read_takes_mean_seek_and_half_a_turn_and_overhead() {
     ] {
         let mean_seek = parameters.seek.mean(parameters.cylinders).as_secs_f64();
         let expected = mean_seek
-            + parameters.turn.as_secs_f64() / 2.0
+            + parameters.turn().as_secs_f64() / 2.0
             + parameters.overheads.read_miss.as_secs_f64();
         let measured = 1.0 / random_read_iops(name, &ModelOptions::default(), 1);
         // Zones make outer cylinders likelier, so that moves are a little shorter than between
@@ -453,17 +447,15 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     prop::collection::vec(one, 1..60)
 }
 
-fn any_model() -> impl Strategy<Value = (&'static str, ModelOptions)> {
-    let name = prop::sample::select(models().iter().map(|info| info.name).collect::<Vec<_>>());
+fn any_model() -> impl Strategy<Value = (Model, ModelOptions)> {
     (
-        name,
+        prop::sample::select(models()),
         1..40_usize,
         any::<bool>(),
         any::<bool>(),
         any::<u64>(),
     )
-        .prop_map(|(name, depth, shortest, cached, seed)| {
-            let info = models().iter().find(|info| info.name == name).unwrap();
+        .prop_map(|(model, depth, shortest, cached, seed)| {
             let order = if shortest {
                 DriveQueue::ShortestAccessFirst
             } else {
@@ -472,17 +464,17 @@ fn any_model() -> impl Strategy<Value = (&'static str, ModelOptions)> {
             let options = ModelOptions {
                 size: Some(Bytes::new(TEST_SECTORS * 512)),
                 queue_depth: Some(depth),
-                order: info.order.map(|_| order),
-                write_cache: (info.kind != ModelKind::Abstract).then_some(cached),
+                order: model.order().map(|_| order),
+                write_cache: (model.kind() != ModelKind::Abstract).then_some(cached),
                 seed,
             };
-            (name, options)
+            (model, options)
         })
 }
 
 /// Runs the arrivals; `late` is by how much the caller comes late to each internal event.
-fn run(name: &str, options: &ModelOptions, load: &[Arrival], late: Nanos) -> Vec<Completion> {
-    let mut model = build(name, options).unwrap();
+fn run(model: &Model, options: &ModelOptions, load: &[Arrival], late: Nanos) -> Vec<Completion> {
+    let mut model = model.build(options).unwrap();
     let mut completed = Vec::new();
     let mut at = Time::ZERO;
     for (tag, arrival) in load.iter().enumerate() {
@@ -522,10 +514,10 @@ proptest! {
 
     #[test]
     fn every_command_completes_exactly_once_and_not_before_it_began(
-        (name, options) in any_model(),
+        (model, options) in any_model(),
         load in arrivals(),
     ) {
-        let completed = run(name, &options, &load, Nanos::ZERO);
+        let completed = run(&model, &options, &load, Nanos::ZERO);
         let mut seen = vec![0; load.len()];
         let mut submitted = Vec::new();
         let mut at = Time::ZERO;
@@ -545,12 +537,12 @@ proptest! {
 
     #[test]
     fn a_late_caller_does_not_slow_the_disk_and_the_same_seed_gives_the_same_times(
-        (name, options) in any_model(),
+        (model, options) in any_model(),
         load in arrivals(),
         late in 0..100_000_000_u64,
     ) {
-        let prompt = run(name, &options, &load, Nanos::ZERO);
-        prop_assert_eq!(&prompt, &run(name, &options, &load, Nanos::ZERO));
-        prop_assert_eq!(&prompt, &run(name, &options, &load, Nanos::new(late)));
+        let prompt = run(&model, &options, &load, Nanos::ZERO);
+        prop_assert_eq!(&prompt, &run(&model, &options, &load, Nanos::ZERO));
+        prop_assert_eq!(&prompt, &run(&model, &options, &load, Nanos::new(late)));
     }
 }

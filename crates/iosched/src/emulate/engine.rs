@@ -269,8 +269,8 @@ mod tests {
             arrivals in proptest::collection::vec((1..20_000_u64, 0..262_144_u64, proptest::prelude::any::<bool>()), 1..60),
         ) {
             for model in iosched_sim::disk::models() {
-                let often = completions(model.name, &arrivals, true);
-                proptest::prop_assert_eq!(&often, &completions(model.name, &arrivals, false), "{}", model.name);
+                let often = completions(&model.name, &arrivals, true);
+                proptest::prop_assert_eq!(&often, &completions(&model.name, &arrivals, false), "{}", model.name);
             }
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use iosched_sim::disk::ModelError;
 
 use super::usage::User;
+use crate::disk_file::DiskFileError;
 use crate::failure::{Failure, exit};
 
 /// Something that emulated disks need and this machine does not give.
@@ -63,6 +64,9 @@ pub enum EmulateError {
     /// The model cannot be built as asked.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// There is no such model.
+    #[error(transparent)]
+    DiskFile(#[from] DiskFileError),
     /// A file or directory of ours cannot be used.
     #[error("cannot {action} {}", path.display())]
     File {
@@ -162,9 +166,7 @@ impl Failure for EmulateError {
     fn hint(&self) -> Option<String> {
         match self {
             EmulateError::Missing(missing) => Some(missing.hint()),
-            EmulateError::Model(ModelError::Unknown { .. }) => {
-                Some("`iosched emulate models` describes them".to_owned())
-            }
+            EmulateError::DiskFile(error) => error.hint(),
             EmulateError::Server { hint, .. } => hint.clone(),
             EmulateError::Ended { log, .. } if !log.is_empty() => {
                 Some(format!("its log ends:\n{log}"))
@@ -191,6 +193,7 @@ impl Failure for EmulateError {
             EmulateError::Missing(Missing::Root) => exit::NOT_PERMITTED,
             EmulateError::Missing(_) => exit::MISSING,
             EmulateError::Model(_) => exit::USAGE,
+            EmulateError::DiskFile(error) => error.exit_code(),
             EmulateError::Server { exit_code, .. } => *exit_code,
             EmulateError::Unknown { .. } => exit::NO_SUCH_DEVICE,
             EmulateError::InUse { .. } => exit::BUSY,

@@ -35,7 +35,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iosched_sim::disk;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::Serialize;
@@ -94,7 +93,7 @@ impl EmulatedDisk {
         if let Some(missing) = missing(&host).into_iter().next() {
             return Err(EmulateError::Missing(missing));
         }
-        disk::build(&spec.model, &spec.model_options())?;
+        spec.build()?;
         let (place, lock) = Place::claim(spec)?;
         match start(spec, &place, lock) {
             Ok((state, server)) => Ok(EmulatedDisk {
@@ -294,7 +293,7 @@ impl Status {
         Status {
             id: place.id().to_owned(),
             condition,
-            model: spec.as_ref().map(|spec| spec.model.clone()),
+            model: spec.as_ref().map(|spec| spec.model.name.clone()),
             owner_pid: spec.as_ref().and_then(|spec| spec.owner_pid),
             device,
             size_bytes: state.as_ref().map(|state| state.size_bytes),

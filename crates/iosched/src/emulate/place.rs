@@ -97,7 +97,7 @@ impl Place {
         };
         let file = write().map_err(failed("prepare", unfinished.path()))?;
         for number in 1.. {
-            let place = Place::new(state_dir, &format!("{}-{number}", spec.model));
+            let place = Place::new(state_dir, &format!("{}-{number}", spec.model.name));
             let from = unfinished.path();
             match renameat_with(CWD, from, CWD, &place.dir, RenameFlags::NOREPLACE) {
                 Ok(()) => {
@@ -256,7 +256,10 @@ mod tests {
     use super::*;
 
     fn spec(state_dir: &Path) -> Spec {
-        let mut spec = Spec::new("null", "/bin/true");
+        let mut spec = Spec::new(
+            iosched_sim::disk::Model::named("null").unwrap(),
+            "/bin/true",
+        );
         spec.state_dir = state_dir.to_owned();
         spec
     }

@@ -14,7 +14,6 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use iosched_sim::disk;
 use iosched_sim::units::{Bytes, Nanos};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
@@ -129,7 +128,7 @@ fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
     detach_from_terminal();
     protect_from_memory_pressure();
 
-    let model = disk::build(&spec.model, &spec.model_options())?;
+    let model = spec.build()?;
     let size = model.capacity().to_bytes();
     let queue_depth = model.queue_depth();
     let backing_dir = spec
@@ -162,7 +161,7 @@ fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
     set_max_request(host, &name, max_request)?;
     let rotational = set_rotational(host, &name, &spec);
     let path = measure_path(host, &name, &disk, &spec)?;
-    let model = disk::build(&spec.model, &spec.model_options())?;
+    let model = spec.build()?;
     disk.replace_model(model, path);
     drop(udev_waits);
 
@@ -189,7 +188,10 @@ fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
             path: place.dir().to_owned(),
             source,
         })?;
-    log(format_args!("ready: {} as {name}, {state:?}", spec.model));
+    log(format_args!(
+        "ready: {} as {name}, {state:?}",
+        spec.model.name
+    ));
     Ok(until)
 }
 
@@ -247,11 +249,7 @@ fn set_max_request(host: &Host, device: &str, max: Bytes) -> Result<(), EmulateE
 
 /// Tells the kernel what the model is, as a real drive does; returns what the kernel says then.
 fn set_rotational(host: &Host, device: &str, spec: &Spec) -> bool {
-    let model = disk::models().iter().find(|model| model.name == spec.model);
-    let wanted = spec
-        .rotational
-        .or(model.map(|model| model.rotational))
-        .unwrap_or(false);
+    let wanted = spec.rotational.unwrap_or(spec.model.rotational());
     let file = "queue/rotational";
     if let Err(error) = host
         .sysfs()

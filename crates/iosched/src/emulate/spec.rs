@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use iosched_sim::disk::{DriveQueue, ModelOptions};
+use iosched_sim::disk::{DiskModel, DriveQueue, Model, ModelError, ModelOptions};
 use iosched_sim::units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -13,10 +13,11 @@ pub const STATE_DIR: &str = "/run/iosched/emulated";
 ///
 /// The server is a process of its own: `server` is an executable that answers to
 /// `emulate serve` as `iosched` does, usually the one that is running.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Name of the disk model.
-    pub model: String,
+    /// The disk model.
+    #[serde(with = "model")]
+    pub model: Model,
     /// Another size than the model's.
     #[serde(with = "bytes")]
     pub size: Option<Bytes>,
@@ -43,9 +44,9 @@ pub struct Spec {
 
 impl Spec {
     /// A disk as the model describes it, served by `server`.
-    pub fn new(model: impl Into<String>, server: impl Into<PathBuf>) -> Spec {
+    pub fn new(model: Model, server: impl Into<PathBuf>) -> Spec {
         Spec {
-            model: model.into(),
+            model,
             size: None,
             queue_depth: None,
             order: None,
@@ -59,14 +60,17 @@ impl Spec {
         }
     }
 
-    pub(super) fn model_options(&self) -> ModelOptions {
-        ModelOptions {
-            size: self.size,
+    /// The machine that is wanted. Block devices are made of blocks of 4096 bytes: what a model has
+    /// beyond the last whole one is left out.
+    pub(super) fn build(&self) -> Result<Box<dyn DiskModel>, ModelError> {
+        let whole = Bytes::new(self.model.capacity().as_u64() / 4096 * 4096);
+        self.model.build(&ModelOptions {
+            size: Some(self.size.unwrap_or(whole)),
             queue_depth: self.queue_depth,
             order: self.order,
             write_cache: self.write_cache,
             seed: self.seed,
-        }
+        })
     }
 }
 
@@ -105,6 +109,30 @@ pub fn parse_order(name: &str) -> Result<DriveQueue, String> {
     let known = [DriveQueue::Fifo, DriveQueue::ShortestAccessFirst];
     let found = known.into_iter().find(|&order| order_name(order) == name);
     found.ok_or_else(|| format!("`{name}` is no order: there are fifo and shortest-access-first"))
+}
+
+/// A model as the text of its file, so that the server needs no file of the user.
+mod model {
+    use std::path::Path;
+
+    use iosched_sim::disk::Model;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::disk_file;
+
+    pub(super) fn serialize<S: Serializer>(
+        model: &Model,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        disk_file::to_toml(model).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Model, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        disk_file::parse(&text, Path::new("model")).map_err(serde::de::Error::custom)
+    }
 }
 
 /// `Option<Bytes>` as a number.
@@ -187,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_spec_reaches_the_server_as_it_was() {
-        let mut spec = Spec::new("hdd-7200", "/usr/bin/iosched");
+        let mut spec = Spec::new(Model::named("hdd-7200").unwrap(), "/usr/bin/iosched");
         spec.size = Some(Bytes::from_gib(1));
         spec.order = Some(DriveQueue::Fifo);
         spec.write_cache = Some(false);

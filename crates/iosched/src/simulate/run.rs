@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use iosched_sim::disk::{self, DriveQueue, ModelError, ModelOptions};
+use iosched_sim::disk::{DriveQueue, Model, ModelError, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::histogram::Histogram;
 use iosched_sim::request::{PriorityClass, ProcessId};
@@ -104,8 +104,8 @@ fn recorded_jobs(path: &Path, capacity: Sectors) -> Result<Vec<Job>, SimulateErr
 /// What is to be simulated.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// Name of the disk model.
-    pub disk: String,
+    /// The disk model.
+    pub disk: Model,
     /// Departures of the disk from its model.
     pub options: ModelOptions,
     /// `name[:tunable=value,…]`, each a run.
@@ -372,12 +372,10 @@ impl Plan {
     pub fn new(wanted: Wanted) -> Result<Plan, SimulateError> {
         let mut wanted = wanted;
         wanted.options.queue_depth = wanted.queue_depth.or(wanted.options.queue_depth);
-        let model = disk::build(&wanted.disk, &wanted.options)?;
-        let info = disk::models().iter().find(|info| info.name == wanted.disk);
-        let rotational = info.is_none_or(|info| info.rotational);
+        let model = wanted.disk.build(&wanted.options)?;
         let kernel = Kernel {
             hz: wanted.hz,
-            rotational,
+            rotational: wanted.disk.rotational(),
             ..Kernel::default()
         };
         let initial = parse_settings(wanted.initial.as_deref().unwrap_or(""))?;
@@ -434,7 +432,7 @@ impl Plan {
         }
         let runs = results.into_inner().expect("all threads have ended");
         Ok(Simulated {
-            disk: self.wanted.disk.clone(),
+            disk: self.wanted.disk.name.clone(),
             disk_bytes: self.capacity.as_u64(),
             queue_depth: self.queue_depth,
             load: self.wanted.load.name(),
@@ -447,7 +445,7 @@ impl Plan {
         let wanted = &self.wanted;
         let setup = Setup {
             scheduler: build(&self.specs[index], &self.kernel, &self.initial)?,
-            disk: disk::build(&wanted.disk, &wanted.options)?,
+            disk: wanted.disk.build(&wanted.options)?,
             jobs: self.jobs.clone(),
             queue_depth: self.queue_depth,
             nr_requests: wanted.nr_requests,
@@ -489,7 +487,7 @@ impl Plan {
         let mut writer = EventWriter::new(BufWriter::new(file));
         let head = format!(
             "# simulated: scheduler={scheduler} disk={} queue_depth={} seed={}\n",
-            self.wanted.disk, self.queue_depth, self.wanted.seed
+            self.wanted.disk.name, self.queue_depth, self.wanted.seed
         );
         writer.write(&head);
         for (index, job) in setup.jobs.iter().enumerate() {

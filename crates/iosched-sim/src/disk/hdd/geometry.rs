@@ -267,7 +267,7 @@ mod tests {
             band,
             ..presets::hdd_7200()
         };
-        Geometry::new(&parameters, Spindle::new(parameters.turn, Angle(0)))
+        Geometry::new(&parameters, Spindle::new(parameters.turn(), Angle(0)))
     }
 
     #[test]

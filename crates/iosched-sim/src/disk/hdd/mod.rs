@@ -94,8 +94,8 @@ pub struct Overheads {
 pub struct HddParameters {
     /// Size. Cylinders follow from it.
     pub capacity: Sectors,
-    /// Time of one turn.
-    pub turn: Nanos,
+    /// Turns per minute.
+    pub rpm: u32,
     /// Surfaces in use.
     pub surfaces: u32,
     /// Cylinders of the drive in its nominal size: what the seek curve and the band refer to.
@@ -138,6 +138,13 @@ pub struct HddParameters {
     pub destage_delay: Nanos,
     /// Data older than this are written back in turn with commands.
     pub destage_age: Nanos,
+}
+
+impl HddParameters {
+    /// Time of one turn.
+    pub fn turn(&self) -> Nanos {
+        Nanos::new(60_000_000_000 / u64::from(self.rpm))
+    }
 }
 
 /// The longest piece of the cache that is written back in one go, so that a read need not wait for
@@ -244,7 +251,7 @@ impl Hdd {
             parameters.seek.time(1.0)
         );
         let phase = u32::try_from(Random::new(seed, "hdd angle").next_u64() >> 32);
-        let spindle = Spindle::new(parameters.turn, Angle(phase.expect("the upper half")));
+        let spindle = Spindle::new(parameters.turn(), Angle(phase.expect("the upper half")));
         let geometry = Geometry::new(&parameters, spindle);
         let depth = parameters.queue_depth;
         let cache_capacity = parameters.cache.to_sectors();
@@ -604,7 +611,7 @@ impl Hdd {
         let wait = self
             .spindle
             .time_of(self.spindle.angle_at(now).until(place.angle));
-        if wait + TOLERANCE >= self.parameters.turn {
+        if wait + TOLERANCE >= self.parameters.turn() {
             Nanos::ZERO
         } else {
             wait

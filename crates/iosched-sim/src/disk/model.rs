@@ -1,0 +1,286 @@
+//! What a disk model is before it is a machine: its name, its parameters, their sources, and how to
+//! make the machine from them.
+
+use super::hdd::{Hdd, HddParameters};
+use super::simple::{SimpleDisk, SimpleParameters};
+use super::ssd::{Ssd, SsdParameters};
+use super::{DiskModel, presets};
+use crate::units::Bytes;
+
+/// A disk model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    /// Its name.
+    pub name: String,
+    /// What it is, in half a line.
+    pub summary: String,
+    /// Where its parameters come from, one per group of parameters.
+    pub sources: Vec<String>,
+    /// What a real one does and this one does not.
+    pub leaves_out: Vec<String>,
+    /// The numbers.
+    pub parameters: Parameters,
+}
+
+/// The numbers that make a model.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parameters {
+    /// Platters and an arm.
+    Hdd(HddParameters),
+    /// Flash.
+    Ssd(SsdParameters),
+    /// A rule for the service time, no drive.
+    Simple(SimpleParameters),
+}
+
+/// What kind of thing a model stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ModelKind {
+    /// Platters and an arm.
+    HardDisk,
+    /// Flash.
+    SolidState,
+    /// A rule for the service time, no drive.
+    Abstract,
+}
+
+/// The order in which a drive serves the commands in its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DriveQueue {
+    /// As they came.
+    Fifo,
+    /// The one that the arm and the platter reach first, but none is passed over for longer than
+    /// the drive's age limit.
+    ShortestAccessFirst,
+}
+
+/// Departures from a model as it is described. `Default` departs in nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ModelOptions {
+    /// Another size, a whole number of 4096-byte blocks.
+    pub size: Option<Bytes>,
+    /// Another queue depth.
+    pub queue_depth: Option<usize>,
+    /// Another order inside the drive.
+    pub order: Option<DriveQueue>,
+    /// Write cache on or off.
+    pub write_cache: Option<bool>,
+    /// Where chance comes from: same seed, same times.
+    pub seed: u64,
+}
+
+/// Why a model cannot be built as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// There is no such model.
+    #[error("no disk model is called `{name}`; there are: {}", known.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The size is out of range.
+    #[error("{model} cannot be {size} large: it can have {min} to {max}")]
+    Size {
+        /// The model.
+        model: String,
+        /// What was asked for.
+        size: Bytes,
+        /// The least that it can have.
+        min: Bytes,
+        /// The most that it can have.
+        max: Bytes,
+    },
+    /// The size is not made of whole blocks.
+    #[error("{model} cannot be {} bytes large: sizes are whole numbers of 4096 bytes", size.as_u64())]
+    PartialBlock {
+        /// The model.
+        model: String,
+        /// What was asked for.
+        size: Bytes,
+    },
+    /// The queue depth is out of range.
+    #[error("{model} cannot have a queue depth of {depth}: it can have 1 to {max}")]
+    QueueDepth {
+        /// The model.
+        model: String,
+        /// What was asked for.
+        depth: usize,
+        /// The most that it can have.
+        max: usize,
+    },
+    /// The model has nothing to which this option could apply.
+    #[error("{model} has no {what}")]
+    NotApplicable {
+        /// The model.
+        model: String,
+        /// What it has not.
+        what: &'static str,
+    },
+}
+
+/// Makes the model that comes with the program under this name, with departures.
+pub fn build(name: &str, options: &ModelOptions) -> Result<Box<dyn DiskModel>, ModelError> {
+    Model::named(name)?.build(options)
+}
+
+/// Sizes and depths within which a model makes sense.
+struct Bounds {
+    min_size: Bytes,
+    max_size: Bytes,
+    max_depth: usize,
+}
+
+impl Model {
+    /// The model that comes with the program under this name.
+    pub fn named(name: &str) -> Result<Model, ModelError> {
+        let mut models = presets::models();
+        let found = models.iter().position(|model| model.name == name);
+        found
+            .map(|index| models.swap_remove(index))
+            .ok_or_else(|| ModelError::Unknown {
+                name: name.to_owned(),
+                known: presets::models()
+                    .into_iter()
+                    .map(|model| model.name)
+                    .collect(),
+            })
+    }
+
+    /// What it stands for.
+    pub fn kind(&self) -> ModelKind {
+        match self.parameters {
+            Parameters::Hdd(_) => ModelKind::HardDisk,
+            Parameters::Ssd(_) => ModelKind::SolidState,
+            Parameters::Simple(_) => ModelKind::Abstract,
+        }
+    }
+
+    /// What a kernel would find in `queue/rotational`.
+    pub fn rotational(&self) -> bool {
+        match &self.parameters {
+            Parameters::Hdd(_) => true,
+            Parameters::Ssd(_) => false,
+            Parameters::Simple(simple) => simple.rotational,
+        }
+    }
+
+    /// Its size unless another is asked for.
+    pub fn capacity(&self) -> Bytes {
+        let sectors = match &self.parameters {
+            Parameters::Hdd(hdd) => hdd.capacity,
+            Parameters::Ssd(ssd) => ssd.capacity,
+            Parameters::Simple(simple) => simple.capacity,
+        };
+        sectors.to_bytes()
+    }
+
+    /// Its queue depth unless another is asked for.
+    pub fn queue_depth(&self) -> usize {
+        match &self.parameters {
+            Parameters::Hdd(hdd) => hdd.queue_depth,
+            Parameters::Ssd(ssd) => ssd.queue_depth,
+            Parameters::Simple(simple) => simple.queue_depth,
+        }
+    }
+
+    /// Order in which the drive serves its queue, if it has one to choose.
+    pub fn order(&self) -> Option<DriveQueue> {
+        match &self.parameters {
+            Parameters::Hdd(hdd) => Some(hdd.order),
+            Parameters::Ssd(_) | Parameters::Simple(_) => None,
+        }
+    }
+
+    /// True if it has a volatile write cache that is on unless asked otherwise.
+    pub fn write_cache(&self) -> bool {
+        match &self.parameters {
+            Parameters::Hdd(hdd) => hdd.write_cache,
+            Parameters::Ssd(ssd) => ssd.write_cache,
+            Parameters::Simple(_) => false,
+        }
+    }
+
+    /// Makes the machine, with departures.
+    ///
+    /// A hard disk made smaller keeps its zones, its seek range (one cylinder stays one, the whole
+    /// way stays the whole way) and its speeds: a short disk with the times of the long one.
+    pub fn build(&self, options: &ModelOptions) -> Result<Box<dyn DiskModel>, ModelError> {
+        self.check(options)?;
+        let capacity = options.size.map(Bytes::to_sectors);
+        Ok(match self.parameters.clone() {
+            Parameters::Hdd(mut hdd) => {
+                hdd.capacity = capacity.unwrap_or(hdd.capacity);
+                hdd.queue_depth = options.queue_depth.unwrap_or(hdd.queue_depth);
+                hdd.order = options.order.unwrap_or(hdd.order);
+                hdd.write_cache = options.write_cache.unwrap_or(hdd.write_cache);
+                Box::new(Hdd::new(hdd, options.seed))
+            }
+            Parameters::Ssd(mut ssd) => {
+                ssd.capacity = capacity.unwrap_or(ssd.capacity);
+                ssd.queue_depth = options.queue_depth.unwrap_or(ssd.queue_depth);
+                ssd.write_cache = options.write_cache.unwrap_or(ssd.write_cache);
+                Box::new(Ssd::new(ssd, options.seed))
+            }
+            Parameters::Simple(simple) => Box::new(SimpleDisk::new(
+                capacity.unwrap_or(simple.capacity),
+                simple.rule,
+                options.queue_depth.unwrap_or(simple.queue_depth),
+            )),
+        })
+    }
+
+    fn bounds(&self) -> Bounds {
+        match self.kind() {
+            // Below that a zone is less than a track; above it there are no platters.
+            ModelKind::HardDisk => Bounds {
+                min_size: Bytes::from_mib(16),
+                max_size: self.capacity(),
+                max_depth: 256,
+            },
+            ModelKind::SolidState | ModelKind::Abstract => Bounds {
+                min_size: Bytes::from_mib(1),
+                max_size: Bytes::from_gib(64 << 10),
+                max_depth: 1024,
+            },
+        }
+    }
+
+    fn check(&self, options: &ModelOptions) -> Result<(), ModelError> {
+        let model = self.name.clone();
+        let Bounds {
+            min_size: min,
+            max_size: max,
+            max_depth,
+        } = self.bounds();
+        if let Some(size) = options.size {
+            if size < min || size > max {
+                return Err(ModelError::Size {
+                    model,
+                    size,
+                    min,
+                    max,
+                });
+            }
+            if !size.as_u64().is_multiple_of(4096) {
+                return Err(ModelError::PartialBlock { model, size });
+            }
+        }
+        if let Some(depth) = options.queue_depth
+            && (depth == 0 || depth > max_depth)
+        {
+            let max = max_depth;
+            return Err(ModelError::QueueDepth { model, depth, max });
+        }
+        if options.order.is_some() && self.order().is_none() {
+            let what = "order of its own to choose";
+            return Err(ModelError::NotApplicable { model, what });
+        }
+        if options.write_cache == Some(true) && self.kind() == ModelKind::Abstract {
+            let what = "write cache";
+            return Err(ModelError::NotApplicable { model, what });
+        }
+        Ok(())
+    }
+}
