@@ -24,6 +24,9 @@ pub struct MachineFacts {
     pub memory_bytes: u64,
     /// fio's version.
     pub fio: Option<String>,
+    /// The programs that its loads ran, with their versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<String>,
     /// Each measured disk.
     pub disks: Vec<DiskFacts>,
 }
@@ -48,8 +51,9 @@ pub struct DiskFacts {
 }
 
 impl MachineFacts {
-    /// Looks at the machine and at these devices (kernel names).
-    pub fn read(host: &Host, devices: &[String], fio: Option<String>) -> MachineFacts {
+    /// Looks at the machine and at these devices (kernel names). `programs` are those that the loads
+    /// run, with their versions.
+    pub fn read(host: &Host, devices: &[String], programs: Vec<String>) -> MachineFacts {
         let uname = rustix::system::uname();
         let text = |value: &std::ffi::CStr| value.to_string_lossy().into_owned();
         MachineFacts {
@@ -58,7 +62,11 @@ impl MachineFacts {
             hostname: text(uname.nodename()),
             cpus: std::thread::available_parallelism().map_or(1, Into::into),
             memory_bytes: memory_bytes(host),
-            fio,
+            fio: programs
+                .iter()
+                .find(|name| name.starts_with("fio-"))
+                .cloned(),
+            programs,
             disks: devices
                 .iter()
                 .map(|device| DiskFacts::read(&host.sysfs(), device))

@@ -182,6 +182,16 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
+/// The last lines of a program's output that have something in them, in one line.
+pub fn last_lines(text: &str, count: usize) -> String {
+    let lines = text.lines().map(str::trim);
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    match &lines[lines.len().saturating_sub(count)..] {
+        [] => "it said nothing".into(),
+        tail => tail.join("; "),
+    }
+}
+
 /// Makes the child of `command` get SIGKILL when the thread that starts it dies.
 pub fn die_with_us(command: &mut Command) {
     let parent = rustix::process::getpid();

@@ -14,9 +14,10 @@ use iosched::facts::MachineFacts;
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::load::builtin::BUILT_IN;
-use iosched::load::fio;
 use iosched::objective::Objective;
-use iosched::plan::{DEFAULT_MAX_ROUNDS, Plan, Requirement, Rules, Steady, Target, Wanted};
+use iosched::plan::{
+    CommandOptions, DEFAULT_MAX_ROUNDS, Plan, Requirement, Rules, Steady, Target, Wanted,
+};
 use iosched::process::{Stop, User};
 use iosched::record::{self, Entry, Header, Recorder, StopReason};
 use iosched::report;
@@ -47,6 +48,7 @@ Examples:
   iosched tune /srv/data                own files there, removed afterwards
   iosched tune sda                      the raw device, only read
   iosched tune /srv/data --load mixed --load my.fio:2 --apply
+  iosched tune /srv/data --load 'command: make -j2' --prepare 'make clean'
   iosched tune sda --arms none,bfq,mq-deadline:fifo_batch=1
   iosched tune sda --objective p99 --require 'throughput>=0.95' --budget 30m
   iosched tune --resume iosched-results/20261121-101500-data
@@ -59,9 +61,25 @@ pub(crate) struct TuneArgs {
     /// Device, directory or file to measure on; none: an emulated hdd-7200
     target: Option<String>,
 
-    /// Built-in load (see --help) or fio job file, with an optional weight; repeatable
     #[arg(long = "load", value_name = "LOAD[:WEIGHT]", help = load_help())]
     loads: Vec<String>,
+
+    /// Command that is run once before the first trial of a load that is a command
+    #[arg(long, value_name = "COMMAND")]
+    setup: Option<String>,
+
+    /// Command that is run before each trial of a load that is a command, not counted
+    #[arg(long, value_name = "COMMAND")]
+    prepare: Option<String>,
+
+    /// What decides a load that is a command: time, a regular expression whose first group is a
+    /// number in its output, or a JSON pointer (/a/b) [default: time]
+    #[arg(long, value_name = "METRIC")]
+    metric: Option<String>,
+
+    /// Whether more or less of the command's number is better [default: higher; lower for time]
+    #[arg(long, value_name = "higher|lower", value_parser = parse_better)]
+    better: Option<bool>,
 
     /// What to compare: scheduler or scheduler:tunable=value,...; repeatable or with commas [default: all offered]
     #[arg(long, value_name = "ARMS")]
@@ -165,7 +183,7 @@ fn load_help() -> String {
         .map(|load| format!("{} ({})", load.name, load.summary))
         .collect();
     format!(
-        "Load to run, repeatable: a fio job file, or a built-in one: {} [default: random-read]",
+        "Load to run, repeatable: a fio job file, 'command: PROGRAM …' (sh: before it for a shell), or a built-in one: {} [default: random-read]",
         loads.join("; ")
     )
 }
@@ -198,6 +216,14 @@ fn parse_steady(text: &str) -> Result<Steady, String> {
         "on" => Ok(Steady::On),
         "off" => Ok(Steady::Off),
         _ => Err("auto, on or off".into()),
+    }
+}
+
+fn parse_better(text: &str) -> Result<bool, String> {
+    match text {
+        "higher" => Ok(true),
+        "lower" => Ok(false),
+        _ => Err("higher or lower".into()),
     }
 }
 
@@ -344,10 +370,10 @@ impl Session<'_> {
             }
             return Ok(exit::OK);
         }
-        let fio_version = fio::version().map_err(boxed)?;
+        let programs = plan.programs().map_err(boxed)?;
         settle(host, &plan, output)?;
         let now = run::unix_time();
-        let machine = MachineFacts::read(host, &plan.disks, Some(fio_version));
+        let machine = MachineFacts::read(host, &plan.disks, programs);
         let name = args.target.as_deref().unwrap_or(DEFAULT_MODEL);
         let directory = args.out.clone().unwrap_or_else(|| new_directory(name, now));
         let command = std::env::args().collect();
@@ -390,7 +416,7 @@ impl Session<'_> {
     /// Goes on with a record whose disk is there, if it is the same disk and kernel.
     fn go_on(&self, mut recorder: Recorder, disk: Option<&EmulatedDisk>) -> Outcome {
         let header = &recorder.record().header;
-        let here = MachineFacts::read(&self.host, &header.plan.disks, None);
+        let here = MachineFacts::read(&self.host, &header.plan.disks, Vec::new());
         if let Some(difference) = here.difference_that_matters(&header.machine) {
             return Err(boxed(TuneError::OtherMachine {
                 directory: recorder.directory().to_owned(),
@@ -509,6 +535,12 @@ fn wanted(args: &TuneArgs, disk: Option<&EmulatedDisk>, host: &Host) -> Wanted {
         target,
         is_our_own: is_emulated,
         loads,
+        command: CommandOptions {
+            setup: args.setup.clone(),
+            prepare: args.prepare.clone(),
+            metric: args.metric.clone(),
+            is_higher_better: args.better,
+        },
         arms: split_arms(&args.arms),
         baseline: args.baseline.clone().or_else(|| {
             // A disk that is yet to be made begins with none.
@@ -560,7 +592,6 @@ fn make_disk(host: &Host, model: &str, output: &Output) -> Result<EmulatedDisk, 
             hints: missing.iter().map(emulate::Missing::hint).collect(),
         }));
     }
-    fio::version().map_err(boxed)?;
     let server = std::env::current_exe().unwrap_or_else(|_| "iosched".into());
     let mut spec = Spec::new(disk_file::find(model).map_err(boxed)?, server);
     spec.owner_pid = i32::try_from(std::process::id()).ok();

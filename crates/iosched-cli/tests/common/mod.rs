@@ -132,6 +132,54 @@ impl Drop for LoopDevice {
     }
 }
 
+/// An ext4 file system on a loop device, mounted; unmounted when dropped.
+pub(crate) struct Mounted {
+    /// Where.
+    pub at: PathBuf,
+    /// What it is on; dropped after it was unmounted.
+    pub disk: LoopDevice,
+    /// Keeps the directory.
+    _directory: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// Makes one on a loop device of this size. Anybody may enter it, only root may write.
+    pub(crate) fn new(bytes: u64) -> Mounted {
+        let disk = LoopDevice::new(bytes);
+        let directory = tempfile::Builder::new()
+            .prefix("iosched-test-")
+            .tempdir()
+            .expect("a directory");
+        let at = directory.path().to_owned();
+        let device = disk.path().display().to_string();
+        run("mkfs.ext4", &["-q", "-E", "lazy_itable_init=0", &device]);
+        run("mount", &[&device, at.to_str().expect("our own name")]);
+        Mounted {
+            at,
+            disk,
+            _directory: directory,
+        }
+    }
+
+    /// What stands in it besides `lost+found`.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.at).expect("it is mounted").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name != "lost+found").collect()
+    }
+
+    /// `/tmp/iosched-test-…`.
+    pub(crate) fn path(&self) -> &str {
+        self.at.to_str().expect("our own name")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.at).output();
+    }
+}
+
 fn path_of(file: &tempfile::NamedTempFile) -> &str {
     file.path().to_str().expect("our own name")
 }

@@ -157,17 +157,7 @@ fn last_lines(stderr: &str, stdout: &str) -> String {
     } else {
         stderr
     };
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|l| !l.is_empty())
-        .collect();
-    let tail = &lines[lines.len().saturating_sub(3)..];
-    if tail.is_empty() {
-        "it said nothing".into()
-    } else {
-        tail.join("; ")
-    }
+    process::last_lines(text, 3)
 }
 
 #[derive(Debug, Deserialize)]

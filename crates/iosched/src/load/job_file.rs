@@ -36,6 +36,10 @@ impl Load for FioLoad {
         self.file.writes()
     }
 
+    fn programs(&self) -> Result<Vec<String>, LoadError> {
+        Ok(vec![fio::version()?])
+    }
+
     fn duration(&self, settings: &TrialSettings) -> Option<Duration> {
         Some(self.file.duration(settings))
     }

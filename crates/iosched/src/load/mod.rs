@@ -7,8 +7,10 @@
 //!
 //! - [`job_file`]: a fio job file, one of the [`builtin`] ones or the user's own; [`fio_job`] reads
 //!   and checks it, [`fio`] runs it
+//! - [`command`]: any program, its time or a number that it prints; [`words`] cuts its command line
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -21,10 +23,13 @@ use crate::switch::Arm;
 use crate::trial::JobResult;
 
 pub mod builtin;
+pub mod command;
 pub mod fio;
 pub mod fio_job;
 pub mod job_file;
+pub mod words;
 
+use command::{CommandError, CommandSpecError};
 use fio::FioError;
 use fio_job::{JobFileError, Place, TrialSettings};
 
@@ -37,6 +42,8 @@ use fio_job::{JobFileError, Place, TrialSettings};
 pub enum Spec {
     /// A fio job file, as it was read.
     JobFile(String),
+    /// Any program.
+    Command(command::Settings),
 }
 
 /// Why a load cannot be made of what the user wrote.
@@ -45,18 +52,23 @@ pub enum SpecError {
     /// A job file.
     #[error(transparent)]
     JobFile(#[from] JobFileError),
+    /// A command.
+    #[error(transparent)]
+    Command(#[from] CommandSpecError),
 }
 
 impl Failure for SpecError {
     fn hint(&self) -> Option<String> {
         match self {
             SpecError::JobFile(error) => error.hint(),
+            SpecError::Command(error) => error.hint(),
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
             SpecError::JobFile(error) => error.exit_code(),
+            SpecError::Command(error) => error.exit_code(),
         }
     }
 }
@@ -66,6 +78,7 @@ impl Spec {
     pub fn open(&self, name: &str) -> Result<Box<dyn Load>, SpecError> {
         match self {
             Spec::JobFile(text) => Ok(Box::new(job_file::FioLoad::new(name, text)?)),
+            Spec::Command(settings) => Ok(Box::new(command::CommandLoad::new(settings)?)),
         }
     }
 }
@@ -81,6 +94,21 @@ pub struct Workplace<'a> {
     pub trial_limit: Option<Duration>,
     /// Whether the user wants us to stop.
     pub stop: &'a Stop,
+}
+
+impl Workplace<'_> {
+    /// The directory of our own on the target, removed after the run.
+    pub fn own_directory(&self) -> Option<&Path> {
+        match self.place {
+            Place::Directory { directory, .. } => Some(Path::new(directory)),
+            Place::Path(_) => None,
+        }
+    }
+
+    /// The directory that the user named.
+    pub fn target_directory(&self) -> Option<&Path> {
+        self.own_directory()?.parent()
+    }
 }
 
 /// Which trial it is.
@@ -135,6 +163,14 @@ pub trait Load {
         true
     }
 
+    /// The programs that it needs, with their versions, which are kept in the record.
+    ///
+    /// # Errors
+    /// One of them is missing.
+    fn programs(&self) -> Result<Vec<String>, LoadError> {
+        Ok(Vec::new())
+    }
+
     /// How long the load of one trial takes; `None` if that is not known before it ran.
     fn duration(&self, settings: &TrialSettings) -> Option<Duration>;
 
@@ -187,6 +223,9 @@ pub enum LoadError {
     /// fio.
     #[error(transparent)]
     Fio(#[from] FioError),
+    /// A command.
+    #[error(transparent)]
+    Command(#[from] CommandError),
 }
 
 impl LoadError {
@@ -197,16 +236,20 @@ impl LoadError {
 
     /// True if another trial would fail the same way.
     pub fn ends_the_run(&self) -> bool {
-        matches!(
-            self.child(),
-            Some(ChildError::Stopped | ChildError::Missing { .. })
-        )
+        match self {
+            LoadError::Fio(FioError::Child(error)) => {
+                matches!(error, ChildError::Stopped | ChildError::Missing { .. })
+            }
+            LoadError::Fio(_) => false,
+            LoadError::Command(error) => error.ends_the_run(),
+        }
     }
 
     fn child(&self) -> Option<&ChildError> {
         match self {
-            LoadError::Fio(FioError::Child(error)) => Some(error),
-            LoadError::Fio(_) => None,
+            LoadError::Fio(FioError::Child(error))
+            | LoadError::Command(CommandError::Child(error)) => Some(error),
+            _ => None,
         }
     }
 }
@@ -215,12 +258,14 @@ impl Failure for LoadError {
     fn hint(&self) -> Option<String> {
         match self {
             LoadError::Fio(error) => error.hint(),
+            LoadError::Command(error) => error.hint(),
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
             LoadError::Fio(error) => error.exit_code(),
+            LoadError::Command(error) => error.exit_code(),
         }
     }
 }

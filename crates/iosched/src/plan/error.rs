@@ -57,6 +57,12 @@ pub enum PlanError {
         /// Its name.
         name: String,
     },
+    /// There is no command among the loads.
+    #[error("{option} is about a load that is a command, and there is none")]
+    OnlyForCommands {
+        /// The option.
+        option: &'static str,
+    },
     /// Only one arm.
     #[error("there is nothing to compare: {device} has only the arm {arm}")]
     OneArm {
@@ -165,6 +171,9 @@ impl Failure for PlanError {
             )),
             PlanError::LoadTwice { .. } => {
                 Some("give each load once, with a weight: NAME:2".into())
+            }
+            PlanError::OnlyForCommands { .. } => {
+                Some("name one: --load 'command: make -j2'".into())
             }
             PlanError::OneArm { .. } => {
                 Some("give two or more with --arms, for example none,bfq:low_latency=0".into())

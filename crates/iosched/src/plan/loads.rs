@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use super::wanted::CommandOptions;
 use super::{PlanError, PlannedLoad, Steady, Wanted};
 use crate::load::builtin;
+use crate::load::command::{self, Metric};
 use crate::load::{Load, Spec};
 use crate::objective::Objective;
 
@@ -17,7 +19,13 @@ pub(super) fn read(wanted: &Wanted) -> Result<Vec<PlannedLoad>, PlanError> {
         }
         loads.push(load);
     }
-    Ok(loads)
+    let has_command = loads
+        .iter()
+        .any(|load| matches!(load.spec, Spec::Command(_)));
+    match wanted.command.first_given() {
+        Some(option) if !has_command => Err(PlanError::OnlyForCommands { option }),
+        _ => Ok(loads),
+    }
 }
 
 /// What stands after `--load`, before it is held against the other options.
@@ -27,8 +35,11 @@ struct Chosen {
     objective: Objective,
 }
 
-/// `NAME[:WEIGHT]` of a built-in load, or of a job file.
+/// `command: …`, or `NAME[:WEIGHT]` of a built-in load or a job file.
 fn read_one(wanted: &Wanted, text: &str) -> Result<PlannedLoad, PlanError> {
+    if let Some(line) = text.strip_prefix("command:") {
+        return plan_one(wanted, command(line, &wanted.command)?, 1.0);
+    }
     let (name, weight) = weight(text)?;
     let chosen = match builtin::find(name) {
         Some(load) => Chosen {
@@ -54,6 +65,32 @@ fn weight(text: &str) -> Result<(&str, f64), PlanError> {
         range: "a number above 0",
     })?;
     Ok((name, number))
+}
+
+/// Any program.
+fn command(line: &str, options: &CommandOptions) -> Result<Chosen, PlanError> {
+    let metric = options
+        .metric
+        .as_deref()
+        .map_or(Metric::Time, Metric::parse);
+    if metric == Metric::Time && options.is_higher_better == Some(true) {
+        return Err(PlanError::OutOfRange {
+            what: "--better",
+            value: "higher".into(),
+            range: "lower where time decides",
+        });
+    }
+    let settings = command::Settings {
+        line: line.trim().into(),
+        setup: options.setup.clone(),
+        prepare: options.prepare.clone(),
+        metric,
+    };
+    Ok(Chosen {
+        name: settings.name(),
+        objective: settings.objective(options.is_higher_better),
+        spec: Spec::Command(settings),
+    })
 }
 
 /// The user's own job file.

@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::load::fio_job::{Place, TrialSettings};
-use crate::load::{Load, Spec};
+use crate::load::{Load, LoadError, Spec};
 use crate::objective::Objective;
 use crate::switch::Arm;
 use crate::trial::{Metrics, Slot, VoidReason};
@@ -24,7 +24,7 @@ mod target;
 mod wanted;
 
 pub use error::PlanError;
-pub use wanted::{Steady, Wanted, disks_below, disks_to_switch};
+pub use wanted::{CommandOptions, Steady, Wanted, disks_below, disks_to_switch};
 
 /// Rounds after which a run gives up, where the user does not say.
 pub const DEFAULT_MAX_ROUNDS: u32 = 30;
@@ -173,6 +173,20 @@ impl Plan {
         } else {
             format!("{name}#{}", same_before + 1)
         }
+    }
+
+    /// The programs that the loads need, with their versions.
+    ///
+    /// # Errors
+    /// One of them is missing.
+    pub fn programs(&self) -> Result<Vec<String>, LoadError> {
+        let mut programs = Vec::new();
+        for load in &self.loads {
+            programs.extend(load.open().programs()?);
+        }
+        programs.sort_unstable();
+        programs.dedup();
+        Ok(programs)
     }
 
     /// The most rounds that the run may take.

@@ -17,6 +17,8 @@ pub struct Wanted {
     pub is_our_own: bool,
     /// `NAME`, `NAME:WEIGHT`, or a path to a job file, with an optional weight too.
     pub loads: Vec<String>,
+    /// What the user said of the load that is a command.
+    pub command: CommandOptions,
     /// Arms as the user wrote them; empty for all that the device offers.
     pub arms: Vec<String>,
     /// The arm to compare with; default the active one.
@@ -40,6 +42,34 @@ pub struct Wanted {
     /// `None`: nothing on a raw device may be written. `Some(None)`: it may, if it holds nothing.
     /// `Some(Some(device))`: it may although it holds something, if this names it again.
     pub destroy_data: Option<Option<String>>,
+}
+
+/// What the user said of the load that is a command.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CommandOptions {
+    /// `--setup`: a command line, once.
+    pub setup: Option<String>,
+    /// `--prepare`: a command line, before each trial.
+    pub prepare: Option<String>,
+    /// `--metric`: `time`, a JSON pointer or a regular expression.
+    pub metric: Option<String>,
+    /// `--better`.
+    pub is_higher_better: Option<bool>,
+}
+
+impl CommandOptions {
+    /// An option that was given.
+    pub(super) fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            ("--setup", self.setup.is_some()),
+            ("--prepare", self.prepare.is_some()),
+            ("--metric", self.metric.is_some()),
+            ("--better", self.is_higher_better.is_some()),
+        ];
+        given
+            .into_iter()
+            .find_map(|(name, is_given)| is_given.then_some(name))
+    }
 }
 
 /// Whether trials wait until writes have become steady.
