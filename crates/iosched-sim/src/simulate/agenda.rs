@@ -48,30 +48,37 @@ impl Agenda {
         }
     }
 
-    pub(super) fn next_time(&self) -> Option<Time> {
-        self.next().map(|((time, _, _), _)| time)
+    /// When something is to happen next; [`Time::MAX`] if nothing is.
+    pub(super) fn next_time(&self) -> Time {
+        let (completions, wakes, others) = self.firsts();
+        completions.0.min(wakes.0).min(others.0)
     }
 
-    /// The next entry, and in which line it stands (behind the last: in the heap).
-    fn next(&self) -> Option<(Entry, usize)> {
+    /// Time and number of the first entry of each line and of the heap.
+    fn firsts(&self) -> ((Time, u64), (Time, u64), (Time, u64)) {
+        let place = |entry: Option<&Entry>| match entry {
+            Some(&(time, number, _)) => (time, number),
+            None => (Time::MAX, u64::MAX),
+        };
         let [completions, wakes] = &self.lines;
-        let firsts = [
-            completions.front().copied(),
-            wakes.front().copied(),
-            self.others.peek().map(|Reverse(entry)| *entry),
-        ];
-        let firsts = firsts.into_iter().zip(0..);
-        let firsts = firsts.filter_map(|(entry, line)| entry.map(|entry| (entry, line)));
-        firsts.min_by_key(|((time, number, _), _)| (*time, *number))
+        let other = self.others.peek().map(|Reverse(entry)| entry);
+        (
+            place(completions.front()),
+            place(wakes.front()),
+            place(other),
+        )
     }
 
     pub(super) fn pop(&mut self) -> Option<Event> {
-        let ((_, _, event), line) = self.next()?;
-        match self.lines.get_mut(line) {
-            Some(line) => drop(line.pop_front()),
-            None => drop(self.others.pop()),
-        }
-        Some(event)
+        let (completions, wakes, others) = self.firsts();
+        let entry = if completions <= wakes && completions <= others {
+            self.lines[0].pop_front()
+        } else if wakes <= others {
+            self.lines[1].pop_front()
+        } else {
+            self.others.pop().map(|Reverse(entry)| entry)
+        };
+        entry.map(|(_, _, event)| event)
     }
 }
 
@@ -99,7 +106,7 @@ mod tests {
             }
             expected.sort_by_key(|(time, _)| *time); // keeps the order of equals
             for (time, event) in expected {
-                prop_assert_eq!(agenda.next_time(), Some(Time::from_nanos(time)));
+                prop_assert_eq!(agenda.next_time(), Time::from_nanos(time));
                 prop_assert_eq!(agenda.pop(), Some(event));
             }
             prop_assert_eq!(agenda.pop(), None);

@@ -70,33 +70,39 @@ impl<'run, P: Path> Simulation<'run, P> {
     pub(super) fn run(mut self) -> Outcome {
         self.begin_group(Time::ZERO);
         let mut now = Time::ZERO;
-        while let Some((time, who)) = self.next() {
+        loop {
+            let (time, due) = self.next();
+            if time == Time::MAX {
+                break;
+            }
             if time > self.until {
                 now = self.until;
                 break;
             }
             now = now.max(time);
-            self.step(now, who);
+            self.step(now, due);
         }
         self.outcome(now)
     }
 
-    /// What is due next; of several things at one time the disk's first, then the path's timer,
-    /// then what was planned.
-    fn next(&self) -> Option<(Time, Due)> {
-        let all = [
-            (self.host.drive.next_event(), Due::Disk),
-            (self.path.next_timer(), Due::Timer),
-            (self.host.agenda.next_time(), Due::Planned),
-        ];
-        let all = all.into_iter();
-        let due = all.filter_map(|(time, who)| time.map(|time| (time, who)));
-        due.min_by_key(|(time, _)| *time)
+    /// What is due next, at [`Time::MAX`] if nothing ever is; of several things at one time the
+    /// disk's first, then the path's timer, then what was planned.
+    fn next(&self) -> (Time, Due) {
+        let disk = self.host.drive.next_event().unwrap_or(Time::MAX);
+        let timer = self.path.next_timer().unwrap_or(Time::MAX);
+        let planned = self.host.agenda.next_time();
+        if disk <= timer && disk <= planned {
+            (disk, Due::Disk)
+        } else if timer <= planned {
+            (timer, Due::Timer)
+        } else {
+            (planned, Due::Planned)
+        }
     }
 
-    fn step(&mut self, now: Time, who: Due) {
+    fn step(&mut self, now: Time, due: Due) {
         let Simulation { path, host, .. } = self;
-        match who {
+        match due {
             Due::Disk => host.drive.advance(now, &mut host.agenda),
             Due::Timer => path.timer(host, now),
             Due::Planned => match host.agenda.pop().expect("something is planned") {
