@@ -4,7 +4,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    calibrate, completions, conform, emulate, list, report, restore, set, simulate, tune, watch,
+    apply, calibrate, completions, conform, emulate, list, log, persist, report, restore, set,
+    simulate, tune, undo, watch,
 };
 
 /// Which I/O scheduler should each disk of this machine use? Measure, decide, apply, undo.
@@ -39,6 +40,14 @@ pub(crate) enum Command {
     Report(report::ReportArgs),
     /// See live what each device does, and switch its scheduler
     Watch(watch::WatchArgs),
+    /// Make a scheduler stay over reboots, by udev and a policy file
+    Persist(persist::PersistArgs),
+    /// Bring the policy file into force
+    Apply(apply::ApplyArgs),
+    /// Take the last change back
+    Undo(undo::UndoArgs),
+    /// Show what was changed when, by which command, why
+    Log(log::LogArgs),
     /// Put back what an interrupted run left
     Restore(restore::RestoreArgs),
     /// Make a disk model a block device, and take it away again
@@ -66,6 +75,7 @@ Exit codes:
   5  scheduler not offered            13  the load failed under every arm
   6  bad tunable or value             14  the device vanished
   7  the kernel did not take it       15  the device does not support the switch
+                                     16  a file of the system is unusable
                                      130  interrupted (everything was put back)";
 
 #[cfg(test)]

@@ -36,6 +36,8 @@ pub mod exit {
     pub const VANISHED: u8 = 14;
     /// The kernel or the device does not support the switch (EOPNOTSUPP).
     pub const NOT_SUPPORTED: u8 = 15;
+    /// A file of the system cannot be read or written, or is not what it must be.
+    pub const BAD_FILE: u8 = 16;
     /// Interrupted by a signal: everything was put back.
     pub const INTERRUPTED: u8 = 130;
 }

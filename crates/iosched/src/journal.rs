@@ -185,13 +185,7 @@ impl Journal {
         let sysfs = host.sysfs();
         let disks = devices
             .iter()
-            .map(|device| {
-                Ok(SavedDisk {
-                    device: device.clone(),
-                    identity: Identity::read(&sysfs, device),
-                    state: QueueState::read(&sysfs, device)?,
-                })
-            })
+            .map(|device| SavedDisk::read(&sysfs, device))
             .collect::<Result<Vec<_>, SwitchError>>()?;
         let entry = Entry {
             schema: 1,
@@ -355,6 +349,15 @@ impl Entry {
 }
 
 impl SavedDisk {
+    /// The disk as it is now.
+    pub fn read(sysfs: &Sysfs, device: &str) -> Result<SavedDisk, SwitchError> {
+        Ok(SavedDisk {
+            device: device.into(),
+            identity: Identity::read(sysfs, device),
+            state: QueueState::read(sysfs, device)?,
+        })
+    }
+
     /// True if that very disk is there, not a later one of the same name.
     pub fn is_still_there(&self, host: &Host) -> bool {
         let sysfs = host.sysfs();
@@ -369,7 +372,8 @@ impl SavedDisk {
         })
     }
 
-    fn undo(&self, host: &Host, same_boot: bool) -> Undone {
+    /// Puts the disk back to this state, if it is that disk and that boot.
+    pub fn undo(&self, host: &Host, same_boot: bool) -> Undone {
         let device = self.device.clone();
         if !same_boot {
             return Undone::Rebooted { device };
@@ -475,8 +479,8 @@ pub fn boot_id(host: &Host) -> String {
 }
 
 /// Writes JSON so that a crash leaves the old file or the new one, on disk, never half of one.
-fn write_whole(path: &Path, entry: &Entry) -> io::Result<()> {
-    let directory = path.parent().expect("a journal file is in a directory");
+pub(crate) fn write_whole<T: Serialize>(path: &Path, entry: &T) -> io::Result<()> {
+    let directory = path.parent().expect("such a file is in a directory");
     fs::create_dir_all(directory)?;
     let mut file = tempfile::Builder::new()
         .prefix(".new-")

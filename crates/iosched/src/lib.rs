@@ -12,6 +12,7 @@
 //! - [`objective`], [`load`]: what decides, and what a trial runs
 //! - [`switch`], [`journal`], [`lock`], [`process`]: changing the machine so that it can be put back
 //! - [`set`]: an arm on every disk below a device, all or none
+//! - [`policy`], [`persist`], [`history`]: what each disk is to have, kept over reboots, taken back
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
 //! - [`diskstats`], [`pressure`]: the kernel's counters
 //! - [`measure`], [`trial`], [`facts`], [`record`]: what was measured, kept on disk
@@ -30,13 +31,16 @@ pub mod facts;
 pub mod failure;
 #[cfg(test)]
 mod fixture;
+pub mod history;
 pub mod host;
 pub mod journal;
 pub mod load;
 pub mod lock;
 pub mod measure;
 pub mod objective;
+pub mod persist;
 pub mod plan;
+pub mod policy;
 pub mod pressure;
 pub mod process;
 pub mod record;

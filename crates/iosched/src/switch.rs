@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
@@ -330,6 +331,30 @@ impl Arm {
     }
 }
 
+impl Arm {
+    /// The files below `/sys/block/<device>/` that the tunables may be in, with their values, in the
+    /// order of writing. Most have one place; which of several there is, the kernel's version decides.
+    pub fn files_in_order(&self) -> Vec<(Vec<String>, &str)> {
+        let places = |name: &str| {
+            let own = format!("queue/iosched/{name}");
+            let queue = format!("queue/{name}");
+            match name {
+                "nr_requests" => vec![queue],
+                "async_depth" => vec![own, queue],
+                _ if SETTINGS.contains(&name) => vec![queue],
+                _ => vec![own],
+            }
+        };
+        let mut files: Vec<_> = self
+            .tunables
+            .iter()
+            .map(|(name, value)| (places(name), value.as_str()))
+            .collect();
+        files.sort_by_key(|(places, _)| tunable_rank(&places[0]));
+        files
+    }
+}
+
 impl fmt::Display for Arm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.scheduler)?;
@@ -427,7 +452,10 @@ pub fn resolve(sysfs: &Sysfs, device: &str, wanted: &str) -> Result<String, Swit
         return Ok(modern.into());
     }
     let to_load = modern_name(wanted).unwrap_or(wanted);
-    load_module(to_load);
+    // The modules of a copied tree are not this kernel's.
+    if sysfs.root() == Path::new("/sys") {
+        load_module(to_load);
+    }
     let offered = self::offered(sysfs, device)?;
     if offered.iter().any(|name| name == to_load) {
         return Ok(to_load.into());
@@ -587,13 +615,22 @@ impl QueueState {
     }
 }
 
+/// The depth of the queue first, write-back throttling last, the scheduler's own between them.
+fn tunable_rank(file: &str) -> (bool, bool, (bool, String)) {
+    (
+        file != "queue/nr_requests",
+        file == "queue/wbt_lat_usec",
+        write_rank(file),
+    )
+}
+
 /// bfq's `strict_guarantees` raises `slice_idle`, so it is written before it; the rest in order.
 fn write_rank(file: &str) -> (bool, String) {
     (!file.ends_with("/strict_guarantees"), file.to_owned())
 }
 
 /// The active scheduler.
-fn active(sysfs: &Sysfs, device: &str) -> Result<String, SwitchError> {
+pub fn active(sysfs: &Sysfs, device: &str) -> Result<String, SwitchError> {
     match schedulers(sysfs, device) {
         Schedulers::Choice(choice) => Ok(choice.active),
         Schedulers::Nothing(reason) => Err(nothing(sysfs, device, &reason)),
@@ -727,13 +764,7 @@ fn write_tunables(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<Vec<Adjusted
         .iter()
         .map(|(name, value)| Ok((locate(sysfs, device, arm, name)?, name, value)))
         .collect::<Result<Vec<_>, SwitchError>>()?;
-    located.sort_by_key(|(file, _, _)| {
-        (
-            file.as_str() != "queue/nr_requests",
-            file == "queue/wbt_lat_usec",
-            write_rank(file),
-        )
-    });
+    located.sort_by_key(|(file, _, _)| tunable_rank(file));
     for (file, name, value) in &located {
         sysfs.write(device, file, value).map_err(|source| {
             match io_error(device, file, source) {

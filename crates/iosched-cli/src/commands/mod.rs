@@ -1,15 +1,19 @@
 //! One file per command: its arguments, the call into the library, and what it prints.
 
+pub(crate) mod apply;
 pub(crate) mod calibrate;
 pub(crate) mod completions;
 pub(crate) mod conform;
 pub(crate) mod emulate;
 pub(crate) mod list;
+pub(crate) mod log;
+pub(crate) mod persist;
 pub(crate) mod report;
 pub(crate) mod restore;
 pub(crate) mod set;
 pub(crate) mod simulate;
 pub(crate) mod tune;
+pub(crate) mod undo;
 pub(crate) mod watch;
 
 use clap::CommandFactory;
@@ -34,6 +38,10 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Outcome {
         Command::Simulate(args) => simulate::run(&args, output),
         Command::Conform(args) => conform::run(&args, output),
         Command::Watch(args) => watch::run(&args, output),
+        Command::Persist(args) => persist::run(&args, output),
+        Command::Apply(args) => apply::run(&args, output),
+        Command::Undo(args) => undo::run(&args, output),
+        Command::Log(args) => log::run(&args, output),
         Command::Restore(args) => restore::run(&args, output),
         Command::Completions(args) => completions::run(&args, Cli::command(), output),
         Command::RevertAfter(args) => set::revert_after(&args),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use iosched::failure::{Failure, exit};
+use iosched::history;
 use iosched::host::Host;
 use iosched::journal::{Journal, Owner};
 use iosched::process::Stop;
@@ -108,9 +109,13 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
             disk.after = Some(entered.state);
             disk.adjusted = entered.adjusted;
         }
-        match args.for_how_long {
-            Some(span) => revert_later(&host, made.journal, span.0).map_err(boxed)?,
-            None => made.journal.keep_changes(),
+        if let Some(span) = args.for_how_long {
+            revert_later(&host, made.journal, span.0).map_err(boxed)?;
+        } else {
+            let before = made.journal.saved().iter().cloned();
+            let after = report.disks.iter().filter_map(|disk| disk.after.clone());
+            history::remember(&host, None, before.zip(after).collect()).map_err(boxed)?;
+            made.journal.keep_changes();
         }
     }
     print(&report, output);

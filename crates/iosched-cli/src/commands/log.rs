@@ -1,0 +1,86 @@
+//! `iosched log`: what was changed when, by which command, why.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use iosched::failure::exit;
+use iosched::history::{self, Entry, Status};
+use iosched::host::Host;
+
+use super::Outcome;
+use crate::output::Output;
+
+/// Arguments of `iosched log`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  iosched log            every change that was meant to stay, the last one first
+  iosched log --id 3     one of them with its files and disks
+  iosched log --json     all of it")]
+pub(crate) struct LogArgs {
+    /// Show this change in full
+    #[arg(long, value_name = "NUMBER")]
+    id: Option<u64>,
+
+    /// Work on a copied tree instead of this machine
+    #[arg(long, value_name = "DIR", hide = true)]
+    root: Option<PathBuf>,
+}
+
+/// Runs `iosched log`.
+pub(crate) fn run(args: &LogArgs, output: &Output) -> Outcome {
+    let host = args.root.as_ref().map_or_else(Host::live, Host::at);
+    let mut entries = history::entries(&host);
+    entries.reverse();
+    entries.retain(|entry| args.id.is_none_or(|id| entry.id == id));
+    if output.is_json() {
+        output.json(&entries);
+    } else if entries.is_empty() {
+        output.text("nothing was changed");
+    }
+    if !output.is_json() {
+        for entry in &entries {
+            show(entry, args.id.is_some(), output);
+        }
+    }
+    Ok(exit::OK)
+}
+
+fn show(entry: &Entry, in_full: bool, output: &Output) {
+    let status = match entry.status {
+        Status::Begun => " [cut short]",
+        Status::Done => "",
+        Status::TakenBack => " [taken back]",
+        Status::Undo => " [undo]",
+    };
+    output.text(&format!(
+        "{} {}{status}  {}",
+        entry.id,
+        date(entry.at_unix_s),
+        entry.command
+    ));
+    if let Some(why) = &entry.why {
+        output.text(&format!("  why: {why}"));
+    }
+    for disk in &entry.disks {
+        let after = disk.after.as_ref().map_or("?", |state| &state.scheduler);
+        let before = &disk.before;
+        output.text(&format!(
+            "  {}: {} -> {after}",
+            before.device, before.state.scheduler
+        ));
+    }
+    for file in &entry.files {
+        if in_full {
+            output.text(&file.diff());
+        } else {
+            output.text(&format!("  {}", file.path.display()));
+        }
+    }
+}
+
+/// A time in UTC, to the second.
+pub(crate) fn date(unix_s: f64) -> String {
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs_f64(unix_s.max(0.0).floor());
+    jiff::Timestamp::try_from(time).map_or_else(|_| "?".into(), |time| time.to_string())
+}

@@ -1,0 +1,355 @@
+//! `iosched persist`: a scheduler that stays over reboots.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use iosched::failure::{Failure, exit};
+use iosched::host::Host;
+use iosched::persist::choice::{self, Edited, Grounds};
+use iosched::persist::deploy::{DeployError, Deployed, Deployment, When};
+use iosched::policy::file;
+use iosched::switch::Arm;
+use serde::Serialize;
+
+use super::{Outcome, boxed};
+use crate::output::Output;
+
+/// Arguments of `iosched persist`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  iosched persist sda bfq low_latency=0   now, and at every boot
+  iosched persist /dev/md0 mq-deadline    on every member disk of the array
+  iosched persist sda none --dry-run      only show what would be written
+  iosched persist --policy ours.toml      take over a whole policy
+  iosched persist --list
+  iosched persist --remove sda            `iosched undo` takes it back, too
+
+The disk is recognised by its world-wide name, its serial number or, if it has
+neither, its place. A rule is put into /etc/iosched/policy.toml, and from that
+/etc/udev/rules.d/99-iosched.rules is made. The kernel is asked first whether it
+takes the scheduler and every tunable; then udev applies the rule, and what it
+did is read back. If that is not what was asked, nothing stays changed.")]
+pub(crate) struct PersistArgs {
+    /// Device, partition, array or volume: sda, /dev/disk/by-id/..., md0
+    #[arg(required_unless_present_any = ["policy", "list", "remove"])]
+    device: Option<String>,
+
+    /// Scheduler: one of those that `iosched list` shows, or noop, deadline, cfq
+    #[arg(required_unless_present_any = ["policy", "list", "remove"])]
+    scheduler: Option<String>,
+
+    /// Tunables of the scheduler or of the queue
+    #[arg(value_name = "TUNABLE=VALUE")]
+    tunables: Vec<String>,
+
+    /// Why, in words; kept in the policy and in the history
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
+
+    /// Make this file the machine's policy
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "list", "remove"])]
+    policy: Option<PathBuf>,
+
+    /// Show what is kept
+    #[arg(long, conflicts_with_all = ["device", "remove"])]
+    list: bool,
+
+    /// Take the rules for a device away, or the rule of this name
+    #[arg(long, value_name = "DEVICE|RULE", conflicts_with = "device")]
+    remove: Option<String>,
+
+    #[command(flatten)]
+    how: HowArgs,
+}
+
+/// How a policy is brought into force: for `persist` and `apply`.
+#[derive(Debug, Args)]
+pub(crate) struct HowArgs {
+    /// Show what would be written, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+
+    /// Write only: the disks stay as they are until the next boot or event
+    #[arg(long)]
+    pub(crate) later: bool,
+
+    /// Work on a copied tree instead of this machine (nothing is switched)
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) root: Option<PathBuf>,
+}
+
+impl HowArgs {
+    /// The machine that is meant.
+    pub(crate) fn host(&self) -> Host {
+        self.root.as_ref().map_or_else(Host::live, Host::at)
+    }
+}
+
+/// Nobody was there to be asked.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing was written: there is no terminal to ask on")]
+struct NotAsked;
+
+impl Failure for NotAsked {
+    fn hint(&self) -> Option<String> {
+        Some("add --yes to write it, or --dry-run to see it".into())
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::USAGE
+    }
+}
+
+/// The policy file that the user named cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}", path.display())]
+struct Unreadable {
+    path: PathBuf,
+    source: std::io::Error,
+}
+
+impl Failure for Unreadable {
+    fn exit_code(&self) -> u8 {
+        exit::NO_SUCH_DEVICE
+    }
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    written: bool,
+    id: Option<u64>,
+    files: Vec<FileReport>,
+    disks: Vec<DiskReport<'a>>,
+    adjusted: &'a [iosched::switch::Adjusted],
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct FileReport {
+    path: String,
+    diff: String,
+    removed: bool,
+}
+
+#[derive(Serialize)]
+struct DiskReport<'a> {
+    device: &'a str,
+    rule: &'a str,
+    wanted: String,
+    deviations: &'a [iosched::policy::wanted::Deviation],
+}
+
+/// Runs `iosched persist`.
+pub(crate) fn run(args: &PersistArgs, output: &Output) -> Outcome {
+    let host = args.how.host();
+    if args.list {
+        return list(&host, output);
+    }
+    let edited = edited(args, &host)?;
+    deploy(&host, Some(edited), args.why.clone(), &args.how, output)
+}
+
+/// The policy as it is to become.
+fn edited(args: &PersistArgs, host: &Host) -> Result<Edited, Box<dyn Failure>> {
+    if let Some(what) = &args.remove {
+        return choice::without_choice(host, what).map_err(boxed);
+    }
+    if let Some(path) = &args.policy {
+        let text = std::fs::read_to_string(path).map_err(|source| {
+            boxed(Unreadable {
+                path: path.clone(),
+                source,
+            })
+        })?;
+        // Errors are to name the user's file, not the machine's.
+        file::Policy::parse(&text, path).map_err(boxed)?;
+        return Ok(Edited {
+            text,
+            notes: Vec::new(),
+        });
+    }
+    let words = args.tunables.iter().map(String::as_str);
+    let arm = Arm::new(args.scheduler.as_deref().unwrap_or_default(), words).map_err(boxed)?;
+    let grounds = Grounds {
+        why: args.why.clone(),
+        ..Grounds::default()
+    };
+    let device = args.device.as_deref().unwrap_or_default();
+    choice::with_choice(host, device, &arm, &grounds).map_err(boxed)
+}
+
+/// Plans, shows, asks, does: for `persist` and `apply`.
+pub(crate) fn deploy(
+    host: &Host,
+    edited: Option<Edited>,
+    why: Option<String>,
+    how: &HowArgs,
+    output: &Output,
+) -> Outcome {
+    let (text, mut notes) = edited.map_or((None, Vec::new()), |edited| {
+        (Some(edited.text), edited.notes)
+    });
+    let deployment = Deployment::plan(host, text).map_err(boxed)?;
+    notes.extend(deployment.notes.iter().cloned());
+    if !output.is_json() {
+        show(&deployment, &notes, output);
+    }
+    if how.dry_run || deployment.is_in_force() {
+        if output.is_json() {
+            output.json(&report(&deployment, None, &notes));
+        } else if how.dry_run {
+            output.text("nothing was written (--dry-run)");
+        }
+        return Ok(exit::OK);
+    }
+    if !how.yes && !asked(output)? {
+        output.note("nothing was written");
+        return Ok(exit::OK);
+    }
+    let when = if how.later { When::Later } else { When::Now };
+    let deployed = deployment.make(host, when, why).map_err(boxed)?;
+    notes.extend(deployed.notes.iter().cloned());
+    if output.is_json() {
+        output.json(&report(&deployment, Some(&deployed), &notes));
+    } else {
+        tell(&deployed, output);
+    }
+    Ok(exit::OK)
+}
+
+/// Asks on the terminal; an error where there is none.
+fn asked(output: &Output) -> Result<bool, Box<dyn Failure>> {
+    if output.is_json() || !std::io::stdin().is_terminal() {
+        return Err(boxed(NotAsked));
+    }
+    let mut terminal = std::io::stderr();
+    let _ = write!(terminal, "Write this? [y/N] ").and_then(|()| terminal.flush());
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn show(deployment: &Deployment, notes: &[String], output: &Output) {
+    for note in notes {
+        output.note(&format!("note: {note}"));
+    }
+    for file in &deployment.files {
+        output.text(&file.diff());
+    }
+    for (wanted, deviations) in &deployment.disks {
+        let device = &wanted.disk.device.name;
+        for deviation in deviations {
+            output.text(&format!(
+                "{device}: {} {} -> {}",
+                deviation.file.trim_start_matches("queue/"),
+                deviation.found,
+                deviation.wanted
+            ));
+        }
+    }
+    if deployment.is_in_force() {
+        output.text("nothing to do: everything is as the policy says");
+    }
+}
+
+fn tell(deployed: &Deployed, output: &Output) {
+    for note in &deployed.notes {
+        output.note(&format!("note: {note}"));
+    }
+    for adjusted in &deployed.adjusted {
+        output.note(&format!("note: {adjusted}"));
+    }
+    for (device, state) in &deployed.disks {
+        output.text(&format!("{device}: {} (read back)", state.scheduler));
+    }
+    if let Some(id) = deployed.id {
+        output.text(&format!(
+            "written as change {id}; `iosched undo` takes it back"
+        ));
+    }
+}
+
+fn report<'a>(
+    deployment: &'a Deployment,
+    deployed: Option<&'a Deployed>,
+    notes: &'a [String],
+) -> Report<'a> {
+    Report {
+        written: deployed.is_some(),
+        id: deployed.and_then(|deployed| deployed.id),
+        files: deployment
+            .files
+            .iter()
+            .map(|change| FileReport {
+                path: change.path.display().to_string(),
+                diff: change.diff(),
+                removed: change.after.is_none(),
+            })
+            .collect(),
+        disks: deployment
+            .disks
+            .iter()
+            .map(|(wanted, deviations)| DiskReport {
+                device: &wanted.disk.device.name,
+                rule: &deployment.policy.rules[wanted.rule].name,
+                wanted: wanted.arm.to_string(),
+                deviations,
+            })
+            .collect(),
+        adjusted: deployed.map_or(&[], |deployed| &deployed.adjusted),
+        notes,
+    }
+}
+
+/// Shows the rules of the policy and the disks that each is for.
+fn list(host: &Host, output: &Output) -> Outcome {
+    let policy = file::read(host)
+        .map_err(boxed)?
+        .map(|(policy, _)| policy)
+        .unwrap_or_default();
+    let disks =
+        iosched::policy::matching::disks(host).map_err(|error| boxed(DeployError::List(error)))?;
+    let wanted = iosched::policy::wanted::wanted(host, &policy, &disks);
+    let devices = |index: usize| -> Vec<&str> {
+        wanted
+            .iter()
+            .filter(|wanted| wanted.rule == index)
+            .map(|wanted| wanted.disk.device.name.as_str())
+            .collect()
+    };
+    if output.is_json() {
+        let rules: Vec<_> = policy
+            .rules
+            .iter()
+            .enumerate()
+            .map(|(index, rule)| serde_json::json!({ "rule": rule, "devices": devices(index) }))
+            .collect();
+        output.json(&rules);
+        return Ok(exit::OK);
+    }
+    if policy.rules.is_empty() {
+        output.text("nothing is kept: there is no rule");
+    }
+    for (index, rule) in policy.rules.iter().enumerate() {
+        let devices = devices(index);
+        let devices = if devices.is_empty() {
+            "no disk that is there".to_owned()
+        } else {
+            devices.join(", ")
+        };
+        output.text(&format!("{}: {} on {devices}", rule.name, rule.arm));
+        if let Some(why) = &rule.why {
+            output.text(&format!("  {why}"));
+        }
+        if let Some(record) = &rule.record {
+            output.text(&format!("  record: {}", record.display()));
+        }
+    }
+    Ok(exit::OK)
+}

@@ -1,0 +1,50 @@
+//! `iosched undo`: take the last change back.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use iosched::failure::exit;
+use iosched::history;
+use iosched::host::Host;
+use iosched::journal::Undone;
+
+use super::restore::describe;
+use super::{Outcome, boxed};
+use crate::output::Output;
+
+/// Arguments of `iosched undo`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Takes back the last change that `set`, `persist`, `apply` or `tune --apply` made:
+its files are what they were, and so are the disks, if the machine was not booted
+since. Once more takes back the one before. A file that somebody else changed
+meanwhile is not overwritten.")]
+pub(crate) struct UndoArgs {
+    /// Work on a copied tree instead of this machine
+    #[arg(long, value_name = "DIR", hide = true)]
+    root: Option<PathBuf>,
+}
+
+/// Runs `iosched undo`.
+pub(crate) fn run(args: &UndoArgs, output: &Output) -> Outcome {
+    let host = args.root.as_ref().map_or_else(Host::live, Host::at);
+    let taken = history::take_turn(&host)
+        .and_then(|turn| turn.undo())
+        .map_err(boxed)?;
+    let is_settled = taken.disks.iter().all(Undone::is_settled);
+    if output.is_json() {
+        output.json(&taken);
+    } else {
+        output.text(&format!(
+            "change {} is taken back: {}",
+            taken.entry.id, taken.entry.command
+        ));
+        for path in &taken.files {
+            output.text(&format!("  {}: as before", path.display()));
+        }
+        for undone in &taken.disks {
+            output.text(&format!("  {}", describe(undone)));
+        }
+    }
+    Ok(if is_settled { exit::OK } else { exit::FAILURE })
+}

@@ -1,0 +1,177 @@
+//! From "this disk, that scheduler" to rules of the policy: which disks stand below, what each is
+//! recognised by.
+
+use std::path::PathBuf;
+
+use crate::device;
+use crate::host::Host;
+use crate::persist::deploy::DeployError;
+use crate::persist::identity::Identity;
+use crate::policy::edit::{self, NewRule};
+use crate::policy::file::{self, Evidence};
+use crate::policy::matching::{self, KnownDisk, Match};
+use crate::set;
+use crate::switch::Arm;
+
+/// Why a choice was made, as the policy keeps it.
+#[derive(Debug, Clone, Default)]
+pub struct Grounds {
+    /// In words.
+    pub why: Option<String>,
+    /// The directory of the record.
+    pub record: Option<PathBuf>,
+    /// Kernel, and per disk (kernel name) what else it rests on.
+    pub evidence: Vec<(String, Evidence)>,
+}
+
+/// The policy's new text.
+#[derive(Debug)]
+pub struct Edited {
+    /// The text.
+    pub text: String,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// The machine's policy with a rule for every disk below a device.
+pub fn with_choice(
+    host: &Host,
+    target: &str,
+    arm: &Arm,
+    grounds: &Grounds,
+) -> Result<Edited, DeployError> {
+    let change = set::Change::plan(host, target, arm)?;
+    let disks = matching::disks(host).map_err(DeployError::List)?;
+    let mut current = file::read(host)?;
+    let mut notes = change.notes.clone();
+    for (name, _, arm) in &change.disks {
+        let (identity, disk) = identity_of(&disks, name)?;
+        notes.extend(remarks(disk, identity));
+        let rule = NewRule {
+            name: rule_name(disk),
+            matching: Match::of_identity(identity),
+            arm: Some(arm.clone()),
+            why: grounds.why.clone(),
+            record: grounds.record.clone(),
+            evidence: grounds
+                .evidence
+                .iter()
+                .find(|(device, _)| device == name)
+                .map(|(_, evidence)| evidence.clone()),
+        };
+        let (policy, text) = current.unwrap_or_default();
+        let text = edit::with_rule((!text.is_empty()).then_some(&text), &policy, &rule);
+        let policy = file::Policy::parse(&text, std::path::Path::new(file::PATH))?;
+        current = Some((policy, text));
+    }
+    Ok(Edited {
+        text: current.map(|(_, text)| text).unwrap_or_default(),
+        notes,
+    })
+}
+
+/// The machine's policy without the rules that name a device or are called so.
+pub fn without_choice(host: &Host, what: &str) -> Result<Edited, DeployError> {
+    let no_rule = || DeployError::NoRule { what: what.into() };
+    let (policy, text) = file::read(host)?.ok_or_else(no_rule)?;
+    let by_name = |index: &usize| policy.rules[*index].name == what;
+    let mut indices: Vec<usize> = (0..policy.rules.len()).filter(by_name).collect();
+    if indices.is_empty() {
+        let device = device::find(host, what)?;
+        let below = crate::plan::disks_below(host, &device).map_err(set::SetError::from)?;
+        let disks = matching::disks(host).map_err(DeployError::List)?;
+        let is_for = |rule: &file::Rule| {
+            rule.matching.is_of_identity()
+                && disks
+                    .iter()
+                    .any(|disk| below.contains(&disk.device.name) && rule.matching.is_met(disk))
+        };
+        indices = (0..policy.rules.len())
+            .filter(|&index| is_for(&policy.rules[index]))
+            .collect();
+    }
+    if indices.is_empty() {
+        return Err(no_rule());
+    }
+    let is_all = indices.len() == policy.rules.len();
+    let text = if is_all {
+        // What we alone made goes as a whole; the user's own words stay.
+        let rest = edit::without_rules(&text, &indices);
+        if edit::is_bare(&rest) {
+            String::new()
+        } else {
+            rest
+        }
+    } else {
+        edit::without_rules(&text, &indices)
+    };
+    Ok(Edited {
+        text,
+        notes: vec![
+            "the disks keep their scheduler until the next boot or event; `iosched set` changes it \
+             now"
+                .into(),
+        ],
+    })
+}
+
+fn identity_of<'a>(
+    disks: &'a [KnownDisk],
+    name: &str,
+) -> Result<(&'a Identity, &'a KnownDisk), DeployError> {
+    let refuse = |reason: String| DeployError::NoIdentity {
+        device: name.into(),
+        reason,
+    };
+    let disk = disks
+        .iter()
+        .find(|disk| disk.device.name == name)
+        .ok_or_else(|| refuse("a loop device is another disk each time".into()))?;
+    let identity = disk.identities.first().ok_or_else(|| {
+        refuse(match disk.shared.first() {
+            Some(shared) => {
+                let (property, value) = shared.property();
+                format!(
+                    "another disk here has the same {property}={value}, and there is nothing else"
+                )
+            }
+            None => "udev knows no world-wide name, serial number or path of it".into(),
+        })
+    })?;
+    Ok((identity, disk))
+}
+
+fn remarks(disk: &KnownDisk, identity: &Identity) -> Vec<String> {
+    let device = &disk.device.name;
+    let mut remarks = Vec::new();
+    if let Some(shared) = disk.shared.first() {
+        let (property, value) = shared.property();
+        remarks.push(format!(
+            "another disk here has the same {property}={value} as {device}: not recognised by it"
+        ));
+    }
+    if identity.is_a_place() && disk.shared.is_empty() {
+        remarks.push(format!(
+            "udev knows no world-wide name or serial number of {device}"
+        ));
+    }
+    remarks
+}
+
+/// What people would call the disk: model and serial number, else what it is recognised by.
+fn rule_name(disk: &KnownDisk) -> String {
+    let words: Vec<&str> = [&disk.device.model, &disk.device.serial]
+        .into_iter()
+        .filter_map(|word| word.as_deref())
+        .map(str::trim)
+        .collect();
+    let name = if words.is_empty() {
+        disk.identities
+            .first()
+            .map_or("", |identity| identity.property().1)
+            .to_owned()
+    } else {
+        words.join(" ")
+    };
+    name.replace(|c: char| c.is_control(), " ")
+}

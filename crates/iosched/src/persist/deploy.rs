@@ -1,0 +1,466 @@
+//! A policy brought into force: planned ([`Deployment::plan`], nothing touched), then made
+//! ([`Deployment::make`]) as a whole or not at all.
+//!
+//! Made means: each scheduler and tunable tried on the disk, so that the kernel itself says what it
+//! does not take; put back; the files written; udev told; and what udev then did read back. If that
+//! is not what was tried, somebody else's rule comes after ours: everything is taken back.
+
+use std::path::Path;
+
+use crate::device::DeviceError;
+use crate::failure::{Failure, exit};
+use crate::history::{self, HistoryError};
+use crate::host::Host;
+use crate::journal::{SavedDisk, Undone};
+use crate::persist::files::{FileChange, FileError};
+use crate::persist::identity::Properties;
+use crate::persist::udev::{self, UdevError};
+use crate::persist::{modules, rules};
+use crate::policy::file::{self, Policy, PolicyError};
+use crate::policy::matching::{self, KnownDisk};
+use crate::policy::wanted::{self, Deviation, Wanted};
+use crate::set::{self, SetError};
+use crate::switch::{Adjusted, Entered, QueueState, SwitchError};
+
+/// What will be changed, and what the user should know of it.
+#[derive(Debug)]
+pub struct Deployment {
+    /// The policy that will be in force.
+    pub policy: Policy,
+    /// The disks that it is for, and what of each is not as wanted now.
+    pub disks: Vec<(Wanted, Vec<Deviation>)>,
+    /// The files that change.
+    pub files: Vec<FileChange>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// The switches to be tried.
+    change: set::Change,
+}
+
+/// What was done.
+#[derive(Debug)]
+pub struct Deployed {
+    /// The number of the change in the history; none if nothing was to be changed.
+    pub id: Option<u64>,
+    /// Each disk that was switched, with its state now.
+    pub disks: Vec<(String, QueueState)>,
+    /// What the kernel took otherwise than asked.
+    pub adjusted: Vec<Adjusted>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// When the disks get what the policy wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Now, and at every boot.
+    Now,
+    /// At the next boot or event.
+    Later,
+}
+
+/// Why it was not done. The machine is as before then.
+#[derive(Debug, thiserror::Error)]
+pub enum DeployError {
+    /// The policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The kernel does not take it.
+    #[error(transparent)]
+    Set(#[from] SetError),
+    /// A disk cannot be read.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
+    /// udev.
+    #[error(transparent)]
+    Udev(#[from] UdevError),
+    /// The history.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The devices cannot be listed.
+    #[error("cannot list the block devices")]
+    List(#[source] std::io::Error),
+    /// Nothing tells the disk from others.
+    #[error("{device} cannot be recognised at the next boot: {reason}")]
+    NoIdentity {
+        /// Kernel name.
+        device: String,
+        /// What is missing.
+        reason: String,
+    },
+    /// After our rule another one was applied, or ours was not.
+    #[error("{device}: udev made {file} {found}, not {expected}: {reason}")]
+    Overridden {
+        /// Kernel name.
+        device: String,
+        /// Below `/sys/block/<device>/`.
+        file: String,
+        /// What is there.
+        found: String,
+        /// What we wanted.
+        expected: String,
+        /// Whether our rule was applied.
+        reason: &'static str,
+    },
+    /// No rule of the policy is for it.
+    #[error("no rule of {} is for {what}", file::PATH)]
+    NoRule {
+        /// A device, or what should have been a rule's name.
+        what: String,
+    },
+}
+
+impl Failure for DeployError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            DeployError::Policy(error) => error.hint(),
+            DeployError::File(error) => error.hint(),
+            DeployError::Device(error) => error.hint(),
+            DeployError::Set(error) => error.hint(),
+            DeployError::Switch(error) => error.hint(),
+            DeployError::Udev(error) => error.hint(),
+            DeployError::History(error) => error.hint(),
+            DeployError::List(_) => None,
+            DeployError::NoIdentity { .. } => Some(
+                "give the disk a serial number where it is made (virtual machines), or write a \
+                 rule by model or transport into the policy"
+                    .into(),
+            ),
+            DeployError::Overridden { .. } => {
+                Some("everything was taken back; `iosched check` names who else sets it".into())
+            }
+            DeployError::NoRule { .. } => Some("`iosched persist --list` shows the rules".into()),
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            DeployError::Policy(error) => error.exit_code(),
+            DeployError::File(error) => error.exit_code(),
+            DeployError::Device(error) => error.exit_code(),
+            DeployError::Set(error) => error.exit_code(),
+            DeployError::Switch(error) => error.exit_code(),
+            DeployError::Udev(error) => error.exit_code(),
+            DeployError::History(error) => error.exit_code(),
+            DeployError::List(_) => exit::FAILURE,
+            DeployError::NoIdentity { .. } | DeployError::NoRule { .. } => exit::NO_SUCH_DEVICE,
+            DeployError::Overridden { .. } => exit::NOT_TAKEN,
+        }
+    }
+}
+
+impl Deployment {
+    /// What brings the machine's policy into force; with `text`, after the policy has become that.
+    pub fn plan(host: &Host, text: Option<String>) -> Result<Deployment, DeployError> {
+        let path = Path::new(file::PATH);
+        let (policy, policy_file) = match text {
+            Some(text) => {
+                let policy = Policy::parse(&text, path)?;
+                // A policy without rules that we would have made anew need not be there.
+                let keep = !policy.rules.is_empty() || !text.trim().is_empty();
+                (policy, FileChange::plan(host, path, keep.then_some(text))?)
+            }
+            None => (
+                file::read(host)?
+                    .map(|(policy, _)| policy)
+                    .unwrap_or_default(),
+                None,
+            ),
+        };
+        let disks = matching::disks(host).map_err(DeployError::List)?;
+        let wanted = wanted::wanted(host, &policy, &disks);
+        let mut notes = Vec::new();
+        let rules = wanted::udev_rules(host, &policy, &wanted);
+        let rules_text = (!rules.is_empty()).then(|| rules::text(&rules));
+        if let Some(text) = &rules_text {
+            udev::verify(text)?;
+        }
+        let modules = modules_of(host, &policy, &wanted, &mut notes);
+        let files = [
+            policy_file,
+            FileChange::plan(host, modules::PATH, modules::text(&modules))?,
+            FileChange::plan(host, rules::PATH, rules_text)?,
+        ];
+        for disk in &wanted {
+            notes.extend(remarks(&policy, disk));
+        }
+        let change = switches(host, &wanted)?;
+        let sysfs = host.sysfs();
+        let disks = wanted
+            .into_iter()
+            .map(|wanted| {
+                let deviations = wanted.deviations(&sysfs)?;
+                Ok((wanted, deviations))
+            })
+            .collect::<Result<Vec<_>, SwitchError>>()?;
+        Ok(Deployment {
+            policy,
+            disks,
+            files: files.into_iter().flatten().collect(),
+            notes,
+            change,
+        })
+    }
+
+    /// True if there is nothing to do.
+    pub fn is_in_force(&self) -> bool {
+        self.files.is_empty()
+            && self
+                .disks
+                .iter()
+                .all(|(_, deviations)| deviations.is_empty())
+    }
+
+    /// Does it, or leaves the machine as it was.
+    pub fn make(
+        &self,
+        host: &Host,
+        when: When,
+        why: Option<String>,
+    ) -> Result<Deployed, DeployError> {
+        if self.is_in_force() {
+            return Ok(Deployed {
+                id: None,
+                disks: Vec::new(),
+                adjusted: Vec::new(),
+                notes: Vec::new(),
+            });
+        }
+        let turn = history::take_turn(host)?;
+        let now = when == When::Now && host.is_live();
+        let tried = if now {
+            try_out(host, &self.change)?
+        } else {
+            Vec::new()
+        };
+        let sysfs = host.sysfs();
+        let before = tried
+            .iter()
+            .map(|(device, _)| SavedDisk::read(&sysfs, device))
+            .collect::<Result<Vec<_>, SwitchError>>()?;
+        let change = turn.begin(why, self.files.clone(), before.clone())?;
+        let mut made = Vec::new();
+        match self.carry_out(host, now, &tried, &mut made) {
+            Ok((states, notes)) => {
+                let id = change.id();
+                change.done(states.clone())?;
+                let devices = tried.iter().map(|(device, _)| device.clone());
+                Ok(Deployed {
+                    id: Some(id),
+                    disks: devices.zip(states).collect(),
+                    adjusted: tried.into_iter().flat_map(|(_, e)| e.adjusted).collect(),
+                    notes,
+                })
+            }
+            Err(error) => {
+                if take_back(host, &made, &before) {
+                    change.forget();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Installs the files and has udev (or, where none runs, us) apply them; the disks' states then.
+    fn carry_out(
+        &self,
+        host: &Host,
+        now: bool,
+        tried: &[(String, Entered)],
+        made: &mut Vec<FileChange>,
+    ) -> Result<(Vec<QueueState>, Vec<String>), DeployError> {
+        for file in &self.files {
+            file.install(host)?;
+            made.push(file.clone());
+        }
+        announce(host, &self.files)?;
+        let mut notes = Vec::new();
+        if !now {
+            return Ok((Vec::new(), notes));
+        }
+        if udev::is_running(host) {
+            let devices: Vec<String> = tried.iter().map(|(device, _)| device.clone()).collect();
+            udev::trigger(host, &devices)?;
+            self.compare(host, tried)?;
+        } else if !tried.is_empty() {
+            notes.push(
+                "udev does not run here: the disks were set directly, and the rules are for the \
+                 next boot"
+                    .into(),
+            );
+            self.change.make(host)?.journal.keep_changes();
+        }
+        let sysfs = host.sysfs();
+        let states = tried
+            .iter()
+            .map(|(device, _)| QueueState::read(&sysfs, device))
+            .collect::<Result<Vec<_>, SwitchError>>()?;
+        Ok((states, notes))
+    }
+
+    /// What udev did must be what the kernel took when it was tried.
+    fn compare(&self, host: &Host, tried: &[(String, Entered)]) -> Result<(), DeployError> {
+        let sysfs = host.sysfs();
+        for (device, entered) in tried {
+            let found = QueueState::read(&sysfs, device)?;
+            let wanted = self
+                .disks
+                .iter()
+                .map(|(wanted, _)| wanted)
+                .find(|wanted| wanted.disk.device.name == *device);
+            let Some(wanted) = wanted else { continue };
+            // Settings that the arm does not name may be another rule's business.
+            let differing = entered
+                .state
+                .differences(&found)
+                .into_iter()
+                .find(|difference| {
+                    difference.file == "queue/scheduler"
+                        || wanted
+                            .arm
+                            .files_in_order()
+                            .iter()
+                            .any(|(places, _)| places.contains(&difference.file))
+                });
+            if let Some(difference) = differing {
+                return Err(DeployError::Overridden {
+                    device: device.clone(),
+                    file: difference.file,
+                    found: difference.found,
+                    expected: difference.expected,
+                    reason: if self.mark_is_there(host, wanted) {
+                        "another rule or program comes after ours"
+                    } else {
+                        "our rule was not applied"
+                    },
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// True if udev's database says that our rule was the one applied.
+    fn mark_is_there(&self, host: &Host, wanted: &Wanted) -> bool {
+        let properties = Properties::read(host, &wanted.disk.device);
+        let name = &self.policy.rules[wanted.rule].name;
+        properties.get(rules::MARK) == Some(&rules::mark(name))
+    }
+}
+
+/// Has every program read what was written that does so only when told.
+pub fn announce(host: &Host, files: &[FileChange]) -> Result<(), UdevError> {
+    if udev::is_running(host) && files.iter().any(|file| file.path == Path::new(rules::PATH)) {
+        udev::reload()?;
+    }
+    Ok(())
+}
+
+/// The checked switches of all disks that are not as wanted.
+fn switches(host: &Host, wanted: &[Wanted]) -> Result<set::Change, DeployError> {
+    let sysfs = host.sysfs();
+    let mut change = set::Change {
+        disks: Vec::new(),
+        notes: Vec::new(),
+    };
+    for disk in wanted {
+        if disk.deviations(&sysfs)?.is_empty() {
+            continue;
+        }
+        let planned = set::Change::plan(host, &disk.disk.device.name, &disk.arm)?;
+        change.disks.extend(planned.disks);
+    }
+    Ok(change)
+}
+
+/// Sets the disks, so that the kernel says what it takes, and puts them back.
+fn try_out(host: &Host, change: &set::Change) -> Result<Vec<(String, Entered)>, DeployError> {
+    if change.disks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let made = change.make(host)?;
+    made.journal.undo();
+    Ok(made.disks)
+}
+
+/// Puts files and disks back after a failure; true if all is as before.
+fn take_back(host: &Host, made: &[FileChange], before: &[SavedDisk]) -> bool {
+    let files = made
+        .iter()
+        .rev()
+        .all(|file| file.reversed().install(host).is_ok());
+    let announced = announce(host, made).is_ok();
+    let disks = before
+        .iter()
+        .filter(|_| host.is_live())
+        .all(|disk| Undone::is_settled(&disk.undo(host, true)));
+    files && announced && disks
+}
+
+/// The modules of all schedulers that the policy names; a note where the root disk needs one.
+fn modules_of(
+    host: &Host,
+    policy: &Policy,
+    wanted: &[Wanted],
+    notes: &mut Vec<String>,
+) -> Vec<String> {
+    let mut modules: Vec<String> = policy
+        .rules
+        .iter()
+        .filter_map(|rule| modules::of_scheduler(host, &rule.arm.scheduler))
+        .collect();
+    modules.sort();
+    modules.dedup();
+    for disk in wanted {
+        let Some(module) = modules::of_scheduler(host, &disk.arm.scheduler) else {
+            continue;
+        };
+        if holds_root(host, &disk.disk)
+            && let Some(hint) = modules::initramfs_hint(host, &module)
+        {
+            notes.push(format!(
+                "{} holds the root file system: until the root is mounted it runs with the \
+                 kernel's default. To have {} from the start: {hint}",
+                disk.disk.device.name, disk.arm.scheduler
+            ));
+        }
+    }
+    modules
+}
+
+fn holds_root(host: &Host, disk: &KnownDisk) -> bool {
+    crate::device::users(host, &disk.device).iter().any(|user| {
+        matches!(user, crate::device::User::Mount { mount_point, .. } if mount_point == Path::new("/"))
+    })
+}
+
+/// What the user should know of one disk.
+fn remarks(policy: &Policy, wanted: &Wanted) -> Vec<String> {
+    let device = &wanted.disk.device.name;
+    let rule = &policy.rules[wanted.rule];
+    let mut remarks = Vec::new();
+    if !wanted.is_kept(policy) {
+        remarks.push(format!(
+            "{device} matches rule {:?} only by what udev cannot ask, and has no identity: it is \
+             set now, and not at the next boot",
+            rule.name
+        ));
+    }
+    if rule.matching.path.is_some() {
+        remarks.push(format!(
+            "{device} is recognised by its place: another disk plugged in there gets the same"
+        ));
+    }
+    for &index in &wanted.also {
+        remarks.push(format!(
+            "{device}: rule {:?} counts; rule {:?} (line {}) matches, too, and does not",
+            rule.name, policy.rules[index].name, policy.rules[index].line
+        ));
+    }
+    remarks
+}

@@ -1,0 +1,113 @@
+//! The running udev, through `udevadm`: check a file of rules, load it, have it applied now.
+
+use std::io::Write;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::host::Host;
+use crate::process::{self, ChildError, Stop};
+use crate::sysfs::sysfs_name;
+
+/// How long any of it may take. Settling waits for every event of the machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Why udev did not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum UdevError {
+    /// Its own check found fault with our rules: a mistake of ours.
+    #[error("udevadm finds fault with the rules:\n{output}")]
+    BadRules {
+        /// What it said.
+        output: String,
+    },
+    /// `udevadm` ended with an error.
+    #[error("udevadm {command} failed: {output}")]
+    Failed {
+        /// What it was to do.
+        command: String,
+        /// What it said.
+        output: String,
+    },
+    /// It could not be run.
+    #[error(transparent)]
+    Child(#[from] ChildError),
+    /// No temporary file could be made for it.
+    #[error("cannot write a temporary file for udevadm")]
+    Io(#[source] std::io::Error),
+}
+
+impl crate::failure::Failure for UdevError {}
+
+/// True if udev runs on this machine (and it is this machine that is meant).
+pub fn is_running(host: &Host) -> bool {
+    host.is_live() && host.run("udev/control").exists()
+}
+
+/// Has udev check rules before they are installed. Udevs before 254 cannot: nothing is said then.
+pub fn verify(text: &str) -> Result<(), UdevError> {
+    let Ok(help) = udevadm(&["verify", "--help"]) else {
+        return Ok(());
+    };
+    if !help.status.success() {
+        return Ok(());
+    }
+    let mut file = tempfile::Builder::new()
+        .prefix("99-iosched-")
+        .suffix(".rules")
+        .tempfile()
+        .map_err(UdevError::Io)?;
+    file.write_all(text.as_bytes()).map_err(UdevError::Io)?;
+    let path = file.path().display().to_string();
+    let finished = udevadm(&["verify", "--resolve-names=never", &path])?;
+    if finished.status.success() {
+        return Ok(());
+    }
+    let output = format!("{}{}", finished.stdout, finished.stderr);
+    Err(UdevError::BadRules {
+        output: output.trim().to_owned(),
+    })
+}
+
+/// Has udev read its rules again.
+pub fn reload() -> Result<(), UdevError> {
+    succeed(&["control", "--reload"])
+}
+
+/// Has udev apply its rules to these devices as at a change, and waits until it has.
+pub fn trigger(host: &Host, devices: &[String]) -> Result<(), UdevError> {
+    let paths: Vec<String> = devices
+        .iter()
+        .map(|device| {
+            let path = host.path(std::path::Path::new("/sys/block"));
+            path.join(sysfs_name(device)).display().to_string()
+        })
+        .collect();
+    if paths.is_empty() {
+        return Ok(());
+    }
+    let mut arguments = vec!["trigger", "--action=change"];
+    arguments.extend(paths.iter().map(String::as_str));
+    succeed(&arguments)?;
+    succeed(&["settle", "--timeout=100"])
+}
+
+fn succeed(arguments: &[&str]) -> Result<(), UdevError> {
+    let finished = udevadm(arguments)?;
+    if finished.status.success() {
+        return Ok(());
+    }
+    Err(UdevError::Failed {
+        command: arguments[0].to_owned(),
+        output: format!(
+            "{} {}",
+            process::describe(finished.status),
+            finished.stderr.trim()
+        ),
+    })
+}
+
+fn udevadm(arguments: &[&str]) -> Result<process::Finished, ChildError> {
+    let mut command = Command::new("udevadm");
+    command.args(arguments);
+    process::run(command, PATIENCE, &Stop::new(), &mut |_| {})
+}

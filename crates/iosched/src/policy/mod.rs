@@ -1,0 +1,11 @@
+//! The policy of a machine: which disks get which scheduler, why, and what it rests on.
+//!
+//! - [`mod@file`]: the file, read with line and column of every error
+//! - [`edit`]: rules put in and taken out, comments kept
+//! - [`matching`]: which disks a rule is for, asked here and in udev's words
+//! - [`wanted`]: what the policy wants of the disks that are there, and how far they are from it
+
+pub mod edit;
+pub mod file;
+pub mod matching;
+pub mod wanted;

@@ -1,0 +1,216 @@
+//! What a policy wants of the disks that are there, and how far they are from it. Reads, never writes.
+
+use serde::Serialize;
+
+use crate::host::Host;
+use crate::persist::rules;
+use crate::policy::file::Policy;
+use crate::policy::matching::KnownDisk;
+use crate::switch::{self, Arm, SwitchError};
+use crate::sysfs::Sysfs;
+
+/// A disk for which the policy has a rule.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The disk.
+    pub disk: KnownDisk,
+    /// Index of the rule that counts.
+    pub rule: usize,
+    /// Indices of rules that match as well and do not count.
+    pub also: Vec<usize>,
+    /// What it is to get, old names replaced.
+    pub arm: Arm,
+}
+
+/// A setting that is not as wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Deviation {
+    /// Below `/sys/block/<device>/`.
+    pub file: String,
+    /// In the policy.
+    pub wanted: String,
+    /// On the machine.
+    pub found: String,
+}
+
+/// The order in which rules are asked: those that name a disk before those for a sort of disks.
+pub fn order(policy: &Policy) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..policy.rules.len()).collect();
+    order.sort_by_key(|&index| !policy.rules[index].matching.is_of_identity());
+    order
+}
+
+/// The disks for which the policy has a rule.
+pub fn wanted(host: &Host, policy: &Policy, disks: &[KnownDisk]) -> Vec<Wanted> {
+    let order = order(policy);
+    disks
+        .iter()
+        .filter_map(|disk| {
+            let mut matching = order
+                .iter()
+                .copied()
+                .filter(|&index| policy.rules[index].matching.is_met(disk));
+            let rule = matching.next()?;
+            Some(Wanted {
+                arm: modern(host, &policy.rules[rule].arm),
+                disk: disk.clone(),
+                rule,
+                also: matching.collect(),
+            })
+        })
+        .collect()
+}
+
+/// The arm with the name that this kernel has for its scheduler.
+fn modern(host: &Host, arm: &Arm) -> Arm {
+    let is_legacy = host
+        .kernel_version()
+        .is_some_and(|version| version < (5, 0));
+    let scheduler = switch::modern_name(&arm.scheduler)
+        .filter(|_| !is_legacy)
+        .unwrap_or(&arm.scheduler);
+    Arm {
+        scheduler: scheduler.into(),
+        tunables: arm.tunables.clone(),
+    }
+}
+
+/// The rules of udev that make it last. A rule that udev cannot ask becomes one for each disk that it
+/// is for now; a disk without identity is left out (see [`Wanted::is_kept`]).
+pub fn udev_rules(host: &Host, policy: &Policy, wanted: &[Wanted]) -> Vec<rules::Rule> {
+    let mut found = Vec::new();
+    for index in order(policy) {
+        let rule = &policy.rules[index];
+        let arm = modern(host, &rule.arm);
+        let remark = rule.why.clone().unwrap_or_default();
+        if let Some(conditions) = rule.matching.conditions() {
+            found.push(rules::Rule {
+                name: rule.name.clone(),
+                remark,
+                conditions,
+                arm,
+            });
+            continue;
+        }
+        for disk in wanted.iter().filter(|wanted| wanted.rule == index) {
+            let Some(identity) = disk.disk.identities.first() else {
+                continue;
+            };
+            found.push(rules::Rule {
+                name: rule.name.clone(),
+                remark: format!(
+                    "{}{}",
+                    disk.disk.device.name,
+                    if remark.is_empty() {
+                        String::new()
+                    } else {
+                        format!(": {remark}")
+                    }
+                ),
+                conditions: vec![rules::Condition::is(identity)],
+                arm: arm.clone(),
+            });
+        }
+    }
+    found
+}
+
+impl Wanted {
+    /// True if udev can recognise it at the next boot.
+    pub fn is_kept(&self, policy: &Policy) -> bool {
+        policy.rules[self.rule].matching.conditions().is_some() || !self.disk.identities.is_empty()
+    }
+
+    /// What of it is not as wanted now.
+    pub fn deviations(&self, sysfs: &Sysfs) -> Result<Vec<Deviation>, SwitchError> {
+        deviations(sysfs, &self.disk.device.name, &self.arm)
+    }
+}
+
+/// What of a disk is not as an arm wants it.
+pub fn deviations(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<Vec<Deviation>, SwitchError> {
+    let active = switch::active(sysfs, device)?;
+    if active != arm.scheduler {
+        return Ok(vec![Deviation {
+            file: "queue/scheduler".into(),
+            wanted: arm.scheduler.clone(),
+            found: active,
+        }]);
+    }
+    Ok(arm
+        .files_in_order()
+        .into_iter()
+        .filter_map(|(places, wanted)| {
+            let found = places.iter().find_map(|place| {
+                let value = sysfs.read_if_present(device, place)?;
+                Some((place.clone(), value))
+            });
+            let (file, found) = found.unwrap_or((places[0].clone(), "(absent)".into()));
+            (found != wanted).then(|| Deviation {
+                file,
+                wanted: wanted.into(),
+                found,
+            })
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::persist::testing::{Disk, machine};
+    use crate::policy::matching::disks;
+
+    const POLICY: &str = "
+[[rule]]
+name = 'large'
+match = { min_size = '1M' }
+scheduler = 'bfq'
+[[rule]]
+name = 'one'
+match = { serial = 'S1' }
+scheduler = 'deadline'
+tunables = { fifo_batch = 1, nr_requests = 64 }
+";
+
+    fn policy() -> Policy {
+        Policy::parse(POLICY, Path::new("p")).unwrap()
+    }
+
+    #[test]
+    fn a_rule_that_names_the_disk_counts_before_one_for_a_sort_of_disks() {
+        let (_dir, host) = machine(&[
+            Disk::new("sda").property("ID_SERIAL", "S1"),
+            Disk::new("sdb").property("ID_SERIAL", "S2"),
+            Disk::new("sdc"),
+        ]);
+        let policy = policy();
+        let wanted = wanted(&host, &policy, &disks(&host).unwrap());
+        let rules: Vec<usize> = wanted.iter().map(|wanted| wanted.rule).collect();
+        assert_eq!(rules, [1, 0, 0]);
+        assert_eq!(wanted[0].also, [0]);
+        assert_eq!(wanted[0].arm.scheduler, "mq-deadline");
+        let deviations = wanted[0].deviations(&host.sysfs()).unwrap();
+        assert_eq!(deviations.len(), 1);
+        assert_eq!(deviations[0].file, "queue/iosched/fifo_batch");
+        assert_eq!(
+            wanted[1].deviations(&host.sysfs()).unwrap()[0].found,
+            "mq-deadline"
+        );
+        assert!(!wanted[2].is_kept(&policy), "it has no identity");
+        // udev cannot compare sizes: the disk that is large now is named.
+        let rules = udev_rules(&host, &policy, &wanted);
+        let names: Vec<&str> = rules.iter().map(|rule| rule.remark.as_str()).collect();
+        assert_eq!(names, ["", "sdb"]);
+    }
+
+    #[test]
+    fn old_kernels_keep_old_names() {
+        let (dir, host) = machine(&[Disk::new("sda").property("ID_SERIAL", "S1")]);
+        crate::persist::testing::write(dir.path(), "proc/sys/kernel/osrelease", "4.4.0\n");
+        let wanted = wanted(&host, &policy(), &disks(&host).unwrap());
+        assert_eq!(wanted[0].arm.scheduler, "deadline");
+    }
+}
