@@ -256,7 +256,8 @@ impl Metrics {
             read: Latency::of(&reads),
             write: Latency::of(&writes),
             fairness: has_shares.then(|| fairness::jain(&shares)).flatten(),
-            cpu_ns_per_io: (operations > 0)
+            // A simulated machine has no processors that could be busy.
+            cpu_ns_per_io: (operations > 0 && measured.cpu_busy_ns > 0)
                 .then(|| measured.cpu_busy_ns as f64 / operations as f64),
             transactions_per_s: (!transactions.is_empty())
                 .then(|| transactions.iter().map(|flow| flow.iops).sum()),

@@ -14,6 +14,8 @@ use iosched::facts::MachineFacts;
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::load::builtin::BUILT_IN;
+use iosched::load::fio;
+use iosched::load::simulated::SimulatedDisk;
 use iosched::objective::Objective;
 use iosched::plan::{
     CommandOptions, DEFAULT_MAX_ROUNDS, Plan, Requirement, Rules, Steady, Target, Wanted,
@@ -51,6 +53,7 @@ Examples:
   iosched tune /srv/data --load 'command: make -j2' --prepare 'make clean'
   iosched tune sda --arms none,bfq,mq-deadline:fifo_batch=1
   iosched tune sda --objective p99 --require 'throughput>=0.95' --budget 30m
+  iosched tune --simulate hdd-7200 --arms noop,deadline,cfq --load mixed
   iosched tune --resume iosched-results/20261121-101500-data
 
 Each round runs every arm once, in random order; arms are compared by their
@@ -60,6 +63,15 @@ device is ever written without --destroy-data.")]
 pub(crate) struct TuneArgs {
     /// Device, directory or file to measure on; none: an emulated hdd-7200
     target: Option<String>,
+
+    /// Touch no device: run the loads under our own schedulers over this disk model, in virtual time
+    /// (done by itself where no target is named and no emulated disk can be made)
+    #[arg(
+        long,
+        value_name = "MODEL",
+        conflicts_with_all = ["target", "user", "apply", "precondition", "destroy_data", "ramp", "resume"]
+    )]
+    simulate: Option<String>,
 
     #[arg(long = "load", value_name = "LOAD[:WEIGHT]", help = load_help())]
     loads: Vec<String>,
@@ -336,25 +348,128 @@ pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
     if let Some(out) = &args.out {
         record::check_new(out).map_err(boxed)?;
     }
-    let disk = match &args.target {
-        Some(_) => None,
-        None if args.dry_run => None,
-        None => Some(make_disk(&session.host, DEFAULT_MODEL, output)?),
-    };
-    let outcome = session.start(disk.as_ref());
-    end_disk(disk, output);
+    let place = Place::choose(args, &session.host, output)?;
+    let outcome = session.start(&place);
+    place.leave(output);
     outcome
+}
+
+/// Where a new run measures.
+enum Place {
+    /// What the user named.
+    Target(String),
+    /// An emulated disk of our own.
+    Emulated(EmulatedDisk),
+    /// A dry run makes no disk: any loop device shows what the kernel offers.
+    LikeEmulated(String),
+    /// No device at all.
+    Simulated {
+        disk: Box<SimulatedDisk>,
+        /// How the line begins that says so.
+        because: String,
+    },
+}
+
+impl Place {
+    fn choose(args: &TuneArgs, host: &Host, output: &Output) -> Result<Place, Box<dyn Failure>> {
+        if let Some(model) = &args.simulate {
+            return Place::simulated(model, "Simulating".to_owned());
+        }
+        if let Some(target) = &args.target {
+            return Ok(Place::Target(target.clone()));
+        }
+        let lacks = lacks_for_emulation(host);
+        if !lacks.is_empty() && args.user.is_none() && !args.precondition {
+            let what: Vec<String> = lacks.iter().map(|(what, _)| what.clone()).collect();
+            let because = format!("No emulated disk here ({}): simulating", what.join("; "));
+            return Place::simulated(DEFAULT_MODEL, because);
+        }
+        if args.dry_run {
+            return Ok(Place::LikeEmulated(any_loop_device(host)));
+        }
+        make_disk(host, DEFAULT_MODEL, output).map(Place::Emulated)
+    }
+
+    fn simulated(model: &str, because: String) -> Result<Place, Box<dyn Failure>> {
+        let disk = Box::new(SimulatedDisk {
+            model: disk_file::find(model).map_err(boxed)?,
+            queue_depth: None,
+        });
+        Ok(Place::Simulated { disk, because })
+    }
+
+    /// The target as the plan understands it.
+    fn target(&self) -> String {
+        match self {
+            Place::Target(target) => target.clone(),
+            Place::Emulated(disk) => disk.device().to_owned(),
+            Place::LikeEmulated(device) => device.clone(),
+            Place::Simulated { disk, .. } => disk.model.name.clone(),
+        }
+    }
+
+    /// What the record is named after.
+    fn name(&self) -> &str {
+        match self {
+            Place::Target(target) => target,
+            Place::Emulated(_) | Place::LikeEmulated(_) => DEFAULT_MODEL,
+            Place::Simulated { disk, .. } => &disk.model.name,
+        }
+    }
+
+    fn is_emulated(&self) -> bool {
+        matches!(self, Place::Emulated(_) | Place::LikeEmulated(_))
+    }
+
+    fn emulated(&self) -> Option<&EmulatedDisk> {
+        match self {
+            Place::Emulated(disk) => Some(disk),
+            _ => None,
+        }
+    }
+
+    fn leave(self, output: &Output) {
+        if let Place::Emulated(disk) = self {
+            end_disk(disk, output);
+        }
+    }
+}
+
+/// The first line of a run that touches no device says so.
+fn say_simulated(place: &Place, output: &Output) {
+    if let Place::Simulated { disk, because } = place
+        && !output.is_json()
+    {
+        output.note(&format!(
+            "{because} {} with our own schedulers, in virtual time; no device is touched.",
+            disk.model.name
+        ));
+    }
+}
+
+/// What keeps an emulated disk from being measured here, each with the way out.
+fn lacks_for_emulation(host: &Host) -> Vec<(String, String)> {
+    let missing = emulate::missing(host);
+    let mut lacks: Vec<(String, String)> = missing
+        .iter()
+        .map(|missing| (missing.to_string(), missing.hint()))
+        .collect();
+    if let Err(error) = fio::version() {
+        lacks.push((error.to_string(), error.hint().unwrap_or_default()));
+    }
+    lacks
 }
 
 impl Session<'_> {
     /// A new run: plan, then measure unless the plan alone was asked for.
-    fn start(&self, disk: Option<&EmulatedDisk>) -> Outcome {
+    fn start(&self, place: &Place) -> Outcome {
         let Session {
             args, host, output, ..
         } = self;
-        let wanted = wanted(args, disk, host);
+        let wanted = wanted(args, place);
         let mut plan = Plan::new(&wanted, host).map_err(boxed)?;
-        plan.emulated = args.target.is_none().then(|| DEFAULT_MODEL.to_owned());
+        say_simulated(place, output);
+        plan.emulated = place.is_emulated().then(|| DEFAULT_MODEL.to_owned());
         if args.dry_run {
             for leftover in set::left_on(host, &plan.disks) {
                 output.note(&format!(
@@ -374,12 +489,12 @@ impl Session<'_> {
         settle(host, &plan, output)?;
         let now = run::unix_time();
         let machine = MachineFacts::read(host, &plan.disks, programs);
-        let name = args.target.as_deref().unwrap_or(DEFAULT_MODEL);
-        let directory = args.out.clone().unwrap_or_else(|| new_directory(name, now));
+        let directory = args.out.clone();
+        let directory = directory.unwrap_or_else(|| new_directory(place.name(), now));
         let command = std::env::args().collect();
         let header = Header::new(command, now, machine, plan);
         let recorder = Recorder::create(&directory, header).map_err(boxed)?;
-        self.measure(recorder, disk)
+        self.measure(recorder, place.emulated())
     }
 
     /// Goes on with a record.
@@ -409,7 +524,9 @@ impl Session<'_> {
             recorder.move_to_disk(disk.device());
         }
         let outcome = self.go_on(recorder, disk.as_ref());
-        end_disk(disk, output);
+        if let Some(disk) = disk {
+            end_disk(disk, output);
+        }
         outcome
     }
 
@@ -499,6 +616,10 @@ fn apply(
         output.note("nothing to apply: the disk was an emulated one");
         return Ok(());
     }
+    if matches!(plan.target, Target::Simulated(_)) {
+        output.note("nothing to apply: the disk was a simulated one");
+        return Ok(());
+    }
     let Some(arm) = analysis.choice else {
         output.note("not applied: nothing is proven better, so nothing is changed");
         return Ok(());
@@ -518,21 +639,19 @@ fn apply(
     Ok(())
 }
 
-fn wanted(args: &TuneArgs, disk: Option<&EmulatedDisk>, host: &Host) -> Wanted {
-    let is_emulated = args.target.is_none();
-    let target = match (&args.target, disk) {
-        (Some(target), _) => target.clone(),
-        (None, Some(disk)) => disk.device().to_owned(),
-        // A dry run makes no disk: any loop device shows what the kernel offers.
-        (None, None) => any_loop_device(host),
-    };
+fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
+    let is_emulated = place.is_emulated();
     let loads = if args.loads.is_empty() {
         vec!["random-read".into()]
     } else {
         args.loads.clone()
     };
     Wanted {
-        target,
+        target: place.target(),
+        simulate: match place {
+            Place::Simulated { disk, .. } => Some(disk.as_ref().clone()),
+            _ => None,
+        },
         is_our_own: is_emulated,
         loads,
         command: CommandOptions {
@@ -544,7 +663,7 @@ fn wanted(args: &TuneArgs, disk: Option<&EmulatedDisk>, host: &Host) -> Wanted {
         arms: split_arms(&args.arms),
         baseline: args.baseline.clone().or_else(|| {
             // A disk that is yet to be made begins with none.
-            (is_emulated && disk.is_none()).then(|| "none".to_owned())
+            matches!(place, Place::LikeEmulated(_)).then(|| "none".to_owned())
         }),
         objective: args.objective,
         runtime: args
@@ -585,12 +704,10 @@ fn any_loop_device(host: &Host) -> String {
 
 /// Makes the emulated disk, which goes when we do, whatever happens to us.
 fn make_disk(host: &Host, model: &str, output: &Output) -> Result<EmulatedDisk, Box<dyn Failure>> {
-    let missing = emulate::missing(host);
-    if !missing.is_empty() {
-        return Err(boxed(TuneError::Missing {
-            missing: missing.iter().map(ToString::to_string).collect(),
-            hints: missing.iter().map(emulate::Missing::hint).collect(),
-        }));
+    let lacks = lacks_for_emulation(host);
+    if !lacks.is_empty() {
+        let (missing, hints) = lacks.into_iter().unzip();
+        return Err(boxed(TuneError::Missing { missing, hints }));
     }
     let server = std::env::current_exe().unwrap_or_else(|_| "iosched".into());
     let mut spec = Spec::new(disk_file::find(model).map_err(boxed)?, server);
@@ -613,10 +730,8 @@ fn find_user(name: &str) -> Result<User, Box<dyn Failure>> {
     })
 }
 
-fn end_disk(disk: Option<EmulatedDisk>, output: &Output) {
-    if let Some(disk) = disk
-        && let Err(error) = disk.remove(true)
-    {
+fn end_disk(disk: EmulatedDisk, output: &Output) {
+    if let Err(error) = disk.remove(true) {
         output.note(&format!("note: {error}"));
     }
 }

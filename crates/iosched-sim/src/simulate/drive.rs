@@ -52,6 +52,7 @@ impl Drive {
     /// The driver looked at a request: the next that the disk gets.
     pub(super) fn note_issue(&mut self, request: &Request) {
         self.account.commands += 1;
+        self.account.reads += u64::from(!request.op.is_write());
         if let Some(last_end) = self.last_end {
             let distance = last_end.distance(request.start).as_u64();
             self.account.seek_sectors += distance;

@@ -93,6 +93,8 @@ pub struct Outcome {
 pub struct DiskUse {
     /// Commands that it got: merged accesses count once.
     pub commands: u64,
+    /// Those of them that read.
+    pub reads: u64,
     /// Sum of distances from the end of a command to the beginning of the next issued.
     pub seek_sectors: u64,
     /// Commands that began where the one before ended.

@@ -16,7 +16,7 @@ pub const STATE_DIR: &str = "/run/iosched/emulated";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
     /// The disk model.
-    #[serde(with = "model")]
+    #[serde(with = "crate::disk_file::as_text")]
     pub model: Model,
     /// Another size than the model's.
     #[serde(with = "bytes")]
@@ -109,30 +109,6 @@ pub fn parse_order(name: &str) -> Result<DriveQueue, String> {
     let known = [DriveQueue::Fifo, DriveQueue::ShortestAccessFirst];
     let found = known.into_iter().find(|&order| order_name(order) == name);
     found.ok_or_else(|| format!("`{name}` is no order: there are fifo and shortest-access-first"))
-}
-
-/// A model as the text of its file, so that the server needs no file of the user.
-mod model {
-    use std::path::Path;
-
-    use iosched_sim::disk::Model;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::disk_file;
-
-    pub(super) fn serialize<S: Serializer>(
-        model: &Model,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        disk_file::to_toml(model).serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Model, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        disk_file::parse(&text, Path::new("model")).map_err(serde::de::Error::custom)
-    }
 }
 
 /// `Option<Bytes>` as a number.

@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::failure::{Failure, exit};
+use crate::objective::Objective;
 
 /// A job file whose every option may be run against a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,6 +150,18 @@ pub struct TrialSettings {
 }
 
 impl JobFile {
+    /// Why it can never have the number that is to decide; `None` if it can.
+    pub fn lacks(&self, objective: Objective) -> Option<&'static str> {
+        match objective {
+            Objective::Fairness if self.workers() < 2 => Some("it has one worker"),
+            Objective::ReadMean | Objective::ReadP99 if !self.reads() => Some("it reads nothing"),
+            Objective::Tps => Some("it makes no transactions"),
+            Objective::NumberHigher | Objective::NumberLower => Some("it prints no number"),
+            Objective::Time => Some("it runs for a time that is given"),
+            _ => None,
+        }
+    }
+
     /// Reads and checks a job file. `file` is what errors call it.
     pub fn parse(file: &str, text: &str) -> Result<JobFile, JobFileError> {
         let mut globals = Vec::new();

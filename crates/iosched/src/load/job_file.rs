@@ -53,16 +53,7 @@ impl Load for FioLoad {
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {
-        match objective {
-            Objective::Fairness if self.file.workers() < 2 => Some("it has one worker"),
-            Objective::ReadMean | Objective::ReadP99 if !self.file.reads() => {
-                Some("it reads nothing")
-            }
-            Objective::Tps => Some("it makes no transactions"),
-            Objective::NumberHigher | Objective::NumberLower => Some("it prints no number"),
-            Objective::Time => Some("it runs for a time that is given"),
-            _ => None,
-        }
+        self.file.lacks(objective)
     }
 
     /// Writes the test files of a directory, so that no trial pays for it.

@@ -8,6 +8,7 @@
 //! - [`job_file`]: a fio job file, one of the [`builtin`] ones or the user's own; [`fio_job`] reads
 //!   and checks it, [`fio`] runs it
 //! - [`command`]: any program, its time or a number that it prints; [`words`] cuts its command line
+//! - [`simulated`]: the same job files, run by the simulator over a disk model
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,11 +28,13 @@ pub mod command;
 pub mod fio;
 pub mod fio_job;
 pub mod job_file;
+pub mod simulated;
 pub mod words;
 
 use command::{CommandError, CommandSpecError};
 use fio::FioError;
 use fio_job::{JobFileError, Place, TrialSettings};
+use simulated::{SimulatedDisk, SimulatedLoad, SimulationError};
 
 /// What plan and record know of a load.
 ///
@@ -44,6 +47,13 @@ pub enum Spec {
     JobFile(String),
     /// Any program.
     Command(command::Settings),
+    /// A job file for the simulator.
+    Simulated {
+        /// As it was read.
+        job_file: String,
+        /// What it runs on.
+        disk: Box<SimulatedDisk>,
+    },
 }
 
 /// Why a load cannot be made of what the user wrote.
@@ -55,6 +65,9 @@ pub enum SpecError {
     /// A command.
     #[error(transparent)]
     Command(#[from] CommandSpecError),
+    /// It cannot be simulated.
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
 }
 
 impl Failure for SpecError {
@@ -62,6 +75,7 @@ impl Failure for SpecError {
         match self {
             SpecError::JobFile(error) => error.hint(),
             SpecError::Command(error) => error.hint(),
+            SpecError::Simulation(error) => error.hint(),
         }
     }
 
@@ -69,6 +83,7 @@ impl Failure for SpecError {
         match self {
             SpecError::JobFile(error) => error.exit_code(),
             SpecError::Command(error) => error.exit_code(),
+            SpecError::Simulation(error) => error.exit_code(),
         }
     }
 }
@@ -79,6 +94,9 @@ impl Spec {
         match self {
             Spec::JobFile(text) => Ok(Box::new(job_file::FioLoad::new(name, text)?)),
             Spec::Command(settings) => Ok(Box::new(command::CommandLoad::new(settings)?)),
+            Spec::Simulated { job_file, disk } => {
+                Ok(Box::new(SimulatedLoad::new(name, job_file, disk)?))
+            }
         }
     }
 }
@@ -226,6 +244,9 @@ pub enum LoadError {
     /// A command.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// The simulator.
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
 }
 
 impl LoadError {
@@ -240,7 +261,7 @@ impl LoadError {
             LoadError::Fio(FioError::Child(error)) => {
                 matches!(error, ChildError::Stopped | ChildError::Missing { .. })
             }
-            LoadError::Fio(_) => false,
+            LoadError::Fio(_) | LoadError::Simulation(_) => false,
             LoadError::Command(error) => error.ends_the_run(),
         }
     }
@@ -259,6 +280,7 @@ impl Failure for LoadError {
         match self {
             LoadError::Fio(error) => error.hint(),
             LoadError::Command(error) => error.hint(),
+            LoadError::Simulation(error) => error.hint(),
         }
     }
 
@@ -266,6 +288,7 @@ impl Failure for LoadError {
         match self {
             LoadError::Fio(error) => error.exit_code(),
             LoadError::Command(error) => error.exit_code(),
+            LoadError::Simulation(error) => error.exit_code(),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::device::DeviceError;
 use crate::failure::{Failure, exit};
 use crate::load::SpecError;
 use crate::load::builtin::BUILT_IN;
+use crate::load::simulated::SimulationError;
 use crate::switch::SwitchError;
 
 /// Why there is no plan.
@@ -20,6 +21,15 @@ pub enum PlanError {
     /// A load.
     #[error(transparent)]
     Load(#[from] SpecError),
+    /// An arm or a disk that cannot be simulated.
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
+    /// It needs a device, and only a model is there.
+    #[error("{what} cannot be simulated: it needs a device")]
+    NotSimulated {
+        /// A load or an option.
+        what: String,
+    },
     /// Neither a built-in load nor a file.
     #[error("there is no load {name:?}, and no job file of that name")]
     UnknownLoad {
@@ -161,6 +171,7 @@ impl Failure for PlanError {
             PlanError::Device(error) => error.hint(),
             PlanError::Switch(error) => error.hint(),
             PlanError::Load(error) => error.hint(),
+            PlanError::Simulation(error) => error.hint(),
             PlanError::UnknownLoad { .. } => Some(format!(
                 "built-in loads: {}",
                 BUILT_IN
@@ -209,6 +220,7 @@ impl Failure for PlanError {
             PlanError::Device(error) => error.exit_code(),
             PlanError::Switch(error) => error.exit_code(),
             PlanError::Load(error) => error.exit_code(),
+            PlanError::Simulation(error) => error.exit_code(),
             PlanError::NeedsDirectory { .. } => exit::NO_SUCH_DEVICE,
             PlanError::WritesNotAllowed { .. }
             | PlanError::Refused { .. }

@@ -44,10 +44,10 @@ fn read_one(wanted: &Wanted, text: &str) -> Result<PlannedLoad, PlanError> {
     let chosen = match builtin::find(name) {
         Some(load) => Chosen {
             name: load.name.to_owned(),
-            spec: Spec::JobFile(load.text.to_owned()),
+            spec: spec_of(wanted, load.text.to_owned()),
             objective: load.objective,
         },
-        None => job_file(Path::new(name))?,
+        None => job_file(wanted, Path::new(name))?,
     };
     plan_one(wanted, chosen, weight)
 }
@@ -94,7 +94,7 @@ fn command(line: &str, options: &CommandOptions) -> Result<Chosen, PlanError> {
 }
 
 /// The user's own job file.
-fn job_file(path: &Path) -> Result<Chosen, PlanError> {
+fn job_file(wanted: &Wanted, path: &Path) -> Result<Chosen, PlanError> {
     if !path.is_file() {
         return Err(PlanError::UnknownLoad {
             name: path.display().to_string(),
@@ -107,12 +107,24 @@ fn job_file(path: &Path) -> Result<Chosen, PlanError> {
     let stem = path.file_stem().unwrap_or_default();
     let file = path.display().to_string();
     // Errors in the file name it as the user did.
-    Spec::JobFile(text.clone()).open(&file)?;
+    let spec = spec_of(wanted, text);
+    spec.open(&file)?;
     Ok(Chosen {
         name: stem.to_string_lossy().into_owned(),
-        spec: Spec::JobFile(text),
+        spec,
         objective: Objective::Throughput,
     })
+}
+
+/// What runs a job file: fio, or the simulator.
+fn spec_of(wanted: &Wanted, job_file: String) -> Spec {
+    match &wanted.simulate {
+        None => Spec::JobFile(job_file),
+        Some(disk) => Spec::Simulated {
+            job_file,
+            disk: Box::new(disk.clone()),
+        },
+    }
 }
 
 /// Holds a load against the options that are about all loads.
@@ -122,6 +134,11 @@ fn plan_one(wanted: &Wanted, chosen: Chosen, weight: f64) -> Result<PlannedLoad,
         spec,
         objective,
     } = chosen;
+    if wanted.simulate.is_some() && !matches!(spec, Spec::Simulated { .. }) {
+        return Err(PlanError::NotSimulated {
+            what: format!("load {name}"),
+        });
+    }
     let load = spec.open(&name)?;
     let runtime = wanted.runtime.or_else(|| load.default_runtime());
     let objective = wanted.objective.unwrap_or(objective);

@@ -13,6 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::load::fio_job::{Place, TrialSettings};
+use crate::load::simulated::SimulatedDisk;
 use crate::load::{Load, LoadError, Spec};
 use crate::objective::Objective;
 use crate::switch::Arm;
@@ -20,6 +21,7 @@ use crate::trial::{Metrics, Slot, VoidReason};
 
 mod error;
 mod loads;
+mod simulated;
 mod target;
 mod wanted;
 
@@ -102,7 +104,7 @@ pub struct Plan {
 }
 
 /// What is measured.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Target {
     /// A block device or partition, used raw.
@@ -123,6 +125,8 @@ pub enum Target {
         /// Size of each worker's file.
         file_size: u64,
     },
+    /// A disk model, in virtual time: no device is touched.
+    Simulated(Box<SimulatedDisk>),
     /// An existing file, only read.
     File {
         /// As resolved.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Plan, PlanError, Rules, check_rules, loads, target};
+use super::{Plan, PlanError, Rules, check_rules, loads, simulated, target};
 use crate::device::{self, Device, Role, Target as Found};
 use crate::host::Host;
+use crate::load::simulated::SimulatedDisk;
 use crate::objective::Objective;
 use crate::switch::{self, Arm, QueueState, SwitchError};
 
@@ -13,6 +14,8 @@ use crate::switch::{self, Arm, QueueState, SwitchError};
 pub struct Wanted {
     /// A device, a directory or a file.
     pub target: String,
+    /// Simulate this disk instead: then there is no target, and no device is touched.
+    pub simulate: Option<SimulatedDisk>,
     /// True if the target is an emulated disk that this very run made: it may be written.
     pub is_our_own: bool,
     /// `NAME`, `NAME:WEIGHT`, or a path to a job file, with an optional weight too.
@@ -88,6 +91,9 @@ impl Plan {
     /// Holds what is wanted against the machine.
     pub fn new(wanted: &Wanted, host: &Host) -> Result<Plan, PlanError> {
         check_rules(&wanted.rules)?;
+        if let Some(disk) = &wanted.simulate {
+            return simulated::plan(wanted, disk);
+        }
         let loads = loads::read(wanted)?;
         let found = Found::find(host, &wanted.target)?;
         let disks = disks_to_switch(host, &found)?;

@@ -122,6 +122,9 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
         Some(choice) if Some(choice) == plan.active => format!("Answer: {stays}.\n"),
         Some(choice) => {
             let why = match analysis.decisive().verdict {
+                Verdict::Equal { .. } if choice == plan.baseline => {
+                    ": among equals the baseline stays"
+                }
                 Verdict::Equal { .. } => ": of the equals, it takes the least CPU time per I/O",
                 Verdict::Undecided { .. } => {
                     ": it is not told apart from the others that remain, but the baseline has lost"
@@ -358,6 +361,7 @@ pub(super) fn target_name(plan: &Plan) -> String {
     let disks = plan.disks.join(", ");
     match (&plan.target, &plan.emulated) {
         (_, Some(model)) => format!("{disks} (emulated {model})"),
+        (Target::Simulated(disk), None) => format!("simulated {}", disk.model.name),
         (Target::Device { device, .. }, None) if *device == disks => disks,
         (Target::Device { device, .. }, None) => format!("{device} ({disks})"),
         (Target::Directory { path, .. } | Target::File { path, .. }, None) => {

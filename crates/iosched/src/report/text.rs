@@ -13,7 +13,7 @@ use super::sentences::{
 use super::table::{Align, Table};
 use super::words::{count, enumerate_plain, number, percent, span};
 use crate::analysis::{Analysis, LoadAnalysis};
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedLoad, Target};
 use crate::record::Record;
 
 /// The answer: per load a table and a sentence, then over all loads.
@@ -97,6 +97,16 @@ fn load_table(plan: &Plan, analysis: &Analysis, load: &LoadAnalysis, width: usiz
     table.render(width)
 }
 
+/// How long a trial lasts where only running it tells.
+fn trial_without_known_time(plan: &Plan, load: &PlannedLoad) -> String {
+    match (&plan.target, load.runtime_s) {
+        (Target::Simulated(_), Some(seconds)) => {
+            format!("a trial is {seconds} s of virtual time")
+        }
+        _ => "a trial lasts as long as it takes".to_owned(),
+    }
+}
+
 /// What will be done: for `--dry-run`.
 pub fn plan(plan: &Plan) -> String {
     let mut text = plan_in_short(plan) + "\n";
@@ -108,7 +118,7 @@ pub fn plan(plan: &Plan) -> String {
             load.objective.words(),
             load.weight,
             plan.trial_duration(index).map_or(
-                "a trial lasts as long as it takes".into(),
+                trial_without_known_time(plan, load),
                 |trial| format!("{} per trial", span(trial))
             )
         );

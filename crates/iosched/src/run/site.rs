@@ -54,6 +54,10 @@ impl Site {
                 place: Place::Path(path.display().to_string()),
                 directory: None,
             },
+            Target::Simulated(disk) => Site {
+                place: Place::Path(disk.model.name.clone()),
+                directory: None,
+            },
             Target::Directory {
                 path, file_size, ..
             } => {
