@@ -63,6 +63,10 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
         self.entries.front().copied()
     }
 
+    pub(crate) fn last(&self) -> Option<(K, V)> {
+        self.entries.back().copied()
+    }
+
     /// The first under this key or a greater one.
     pub(crate) fn at_or_after(&self, key: K) -> Option<(K, V)> {
         self.entries.get(self.first_from(key)).copied()

@@ -140,6 +140,10 @@ pub trait Scheduler: Send {
     /// A process ended.
     fn process_exited(&mut self, _now: Time, _requests: &Requests, _process: ProcessId) {}
 
+    /// Said of processes that are in a cgroup, before they submit anything: its number, from 1,
+    /// and its weight. The other processes are in the root.
+    fn join_group(&mut self, _process: ProcessId, _group: u32, _weight: u16) {}
+
     /// True if it holds requests.
     fn has_work(&self) -> bool;
 

@@ -10,7 +10,7 @@ impl Cfq {
     pub(super) fn count_completion(&mut self, id: QueueId) {
         self.rq_in_driver -= 1;
         self.queue_mut(id).dispatched -= 1;
-        self.group.dispatched -= 1;
+        self.group_of_mut(id).dispatched -= 1;
         self.rq_in_flight[usize::from(self.queue(id).sync)] -= 1;
     }
 
@@ -23,12 +23,15 @@ impl Cfq {
                 Some((tree, _)) if queue.on_rr => tree,
                 _ => queue.tree_by_flags(),
             };
-            self.group.tree_mut(tree).think.ended(now);
+            self.group_of_mut(mark.queue)
+                .tree_mut(tree)
+                .think
+                .ended(now);
             if request.allocated + self.tunables.fifo_expire[1] <= now {
                 self.last_delayed_sync = signed(now);
             }
         }
-        self.group.think.ended(now);
+        self.group_of_mut(mark.queue).think.ended(now);
     }
 
     /// The request was the active queue's: its slice begins, ends, or waits for the next one.

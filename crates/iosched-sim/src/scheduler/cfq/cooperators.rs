@@ -39,7 +39,7 @@ impl Cfq {
     /// Another queue whose next request lies where the last one ended, or near it.
     pub(super) fn close_cooperator(&self, requests: &Requests, id: QueueId) -> Option<QueueId> {
         let queue = self.queue(id);
-        let alone = self.group.queues == 1;
+        let alone = self.group_of(id).queues == 1;
         if queue.class == PriorityClass::Idle || !queue.sync || queue.is_seeky() || alone {
             return None;
         }
@@ -54,6 +54,7 @@ impl Cfq {
         let found = at_or_after.or_else(|| near(tree.before(self.last_position)))?;
         let other = self.queue(found);
         let same_kind = other.sync
+            && other.group == queue.group
             && !other.is_seeky()
             && (other.class == PriorityClass::RealTime) == (queue.class == PriorityClass::RealTime);
         same_kind.then_some(found)

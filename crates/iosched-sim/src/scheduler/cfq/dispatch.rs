@@ -83,7 +83,7 @@ impl Cfq {
             self.place_among_cooperators(requests, queue);
         }
         self.queue_mut(queue).dispatched += 1;
-        self.group.dispatched += 1;
+        self.group_of_mut(queue).dispatched += 1;
         self.rq_in_flight[usize::from(self.queue(queue).sync)] += 1;
         self.active_context.get_or_insert(context);
     }

@@ -1,13 +1,32 @@
 //! A group: its queues in service trees by class and type.
 
+use super::queue::QueueId;
 use super::queue::{TYPES, TreeId, Type};
 use super::think::ThinkTime;
 use super::tree::ServiceTree;
 use crate::request::PriorityClass;
+use crate::units::Time;
 
-/// All queues: the one group.
+/// Names a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct GroupId(pub(super) usize);
+
+/// The group of all processes that are in no other.
+pub(super) const ROOT: GroupId = GroupId(0);
+/// The weight of the root's own processes, twice that of a new group.
+const ROOT_WEIGHT: u64 = 1000;
+
+/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(super) struct Group {
+    /// What the load calls it.
+    pub(super) name: u32,
+    pub(super) weight: u64,
+    /// Virtual disk time that it got.
+    pub(super) served: u64,
+    /// Queues of asynchronous requests by priority: eight of real time, eight of best effort, one
+    /// idle.
+    pub(super) async_queues: [Option<QueueId>; 17],
     /// Best effort, real time; asynchronous, synchronous without idling, synchronous.
     pub(super) trees: [[ServiceTree; 3]; 2],
     pub(super) idle: ServiceTree,
@@ -21,6 +40,27 @@ pub(super) struct Group {
 }
 
 impl Group {
+    pub(super) fn root(now: Time) -> Group {
+        Group::new(now, 0, ROOT_WEIGHT)
+    }
+
+    pub(super) fn new(now: Time, name: u32, weight: u64) -> Group {
+        let trees = || std::array::from_fn(|_| ServiceTree::new(now));
+        Group {
+            name,
+            weight,
+            served: 0,
+            async_queues: [None; 17],
+            trees: [trees(), trees()],
+            idle: ServiceTree::new(now),
+            queues: 0,
+            dispatched: 0,
+            think: ThinkTime::new(now),
+            busy_average: [0; 2],
+            saved: None,
+        }
+    }
+
     pub(super) fn tree(&self, TreeId(class, kind): TreeId) -> &ServiceTree {
         match class {
             PriorityClass::BestEffort => &self.trees[0][kind as usize],

@@ -24,10 +24,14 @@ impl Cfq {
             let tree = entry
                 .tree
                 .map_or_else(|| entry.tree_by_flags(), |(tree, _)| tree);
-            self.group.tree_mut(tree).think.came(now, idle);
+            self.group_of_mut(queue)
+                .tree_mut(tree)
+                .think
+                .came(now, idle);
         }
         if self.tunables.group_idle > Nanos::ZERO {
-            self.group.think.came(now, self.tunables.group_idle);
+            let group_idle = self.tunables.group_idle;
+            self.group_of_mut(queue).think.came(now, group_idle);
         }
         let rotational = self.kernel.rotational;
         let entry = self.queue_mut(queue);

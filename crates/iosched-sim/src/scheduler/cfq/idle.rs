@@ -31,7 +31,7 @@ impl Cfq {
         let tree = queue
             .tree
             .map_or_else(|| queue.tree_by_flags(), |(tree, _)| tree);
-        self.group.tree(tree)
+        self.group_of(id).tree(tree)
     }
 
     /// The active queue ran empty: wait for its next request, if that is worth it.
@@ -61,7 +61,7 @@ impl Cfq {
             return;
         }
         let tree = self.tree_of(id);
-        if for_group && (self.group.queues > 1 || tree.think.is_longer_than(group_idle)) {
+        if for_group && (self.group_of(id).queues > 1 || tree.think.is_longer_than(group_idle)) {
             return;
         }
         self.queue_mut(id).wait_request = true;
@@ -71,10 +71,14 @@ impl Cfq {
     /// The queue is alone in its group, empty, and its slice will be over before the next request
     /// comes: wait for it all the same, so that the group is not lost.
     pub(super) fn should_wait_busy(&self, now: Time, id: QueueId) -> bool {
-        if !self.queue(id).is_empty() || self.group.queues > 1 {
+        if !self.queue(id).is_empty() || self.group_of(id).queues > 1 {
             return false;
         }
-        if self.group.think.is_longer_than(self.tunables.group_idle) {
+        if self
+            .group_of(id)
+            .think
+            .is_longer_than(self.tunables.group_idle)
+        {
             return false;
         }
         if self.slice_used(now, id) {

@@ -8,13 +8,15 @@
 //! empty within its slice keeps the disk idle for `slice_idle`, unless its process thinks longer or
 //! seeks.
 //!
-//! Left out: several cgroups (there is one group, so that group idling knows only it), requests put
-//! back by the driver, forced draining at a switch.
+//! Cgroups share the disk by weight; within each it is as if it were alone.
+//!
+//! Left out: cgroups within cgroups, requests put back by the driver, forced draining at a switch.
 
 mod completion;
 mod cooperators;
 mod dispatch;
 mod group;
+mod groups;
 mod habits;
 mod idle;
 mod order;
@@ -28,11 +30,9 @@ mod think;
 mod tree;
 mod tunables;
 
-use group::Group;
+use group::{Group, GroupId, ROOT};
 use process::{ContextId, Contexts};
 use queue::{Queue, QueueId, TreeId, Type};
-use think::ThinkTime;
-use tree::ServiceTree;
 pub use tunables::INFO;
 use tunables::Tunables;
 
@@ -57,11 +57,17 @@ pub struct Cfq {
     kernel: Kernel,
     queues: Vec<Queue>,
     contexts: Contexts,
-    /// By priority: eight of real time, eight of best effort, one idle.
-    async_queues: [Option<QueueId>; 17],
     marks: Vec<Option<Mark>>,
     links: Links,
-    group: Group,
+    /// The root first.
+    groups: Vec<Group>,
+    /// Groups that have something to do, by what they got.
+    group_order: Sorted<u64, GroupId>,
+    /// What the group got least of had got when it was last chosen.
+    least_served: u64,
+    /// Of the groups that have something to do.
+    active_weight: u64,
+    serving: GroupId,
     /// Queues by the position of their next request, one tree for each level.
     cooperators: [Sorted<Sector, QueueId>; 8],
     busy_queues: u64,
@@ -104,24 +110,20 @@ fn share_of(length: i64, part: i64, whole: i64) -> i64 {
 impl Cfq {
     pub(super) fn new(values: &Values, kernel: &Kernel, initial: &Values) -> Cfq {
         let start = Time::ZERO;
-        let trees = || std::array::from_fn(|_| ServiceTree::new(start));
+        let mut root = Group::root(start);
+        root.busy_average[0] = initial.count("average");
         Cfq {
             tunables: Tunables::new(values, kernel),
             kernel: *kernel,
             queues: Vec::new(),
             contexts: Contexts::default(),
-            async_queues: [None; 17],
             marks: Vec::new(),
             links: Links::default(),
-            group: Group {
-                trees: [trees(), trees()],
-                idle: ServiceTree::new(start),
-                queues: 0,
-                dispatched: 0,
-                think: ThinkTime::new(start),
-                busy_average: [initial.count("average"), 0],
-                saved: None,
-            },
+            groups: vec![root],
+            group_order: Sorted::default(),
+            least_served: 0,
+            active_weight: 0,
+            serving: ROOT,
             cooperators: std::array::from_fn(|_| Sorted::default()),
             busy_queues: 0,
             busy_sync_queues: 0,
@@ -231,7 +233,8 @@ impl Scheduler for Cfq {
             self.expire(now, requests, false);
             let TreeId(class, kind) = self.queue(queue).tree_by_flags();
             (self.serving_class, self.serving_type) = (class, kind);
-            self.activate_queue(Some(queue));
+            self.serving = self.queue(queue).group;
+            self.activate_queue(now, Some(queue));
         }
         self.hand_out(requests, id);
         self.after_hand_out(now, requests, queue);
@@ -368,6 +371,10 @@ impl Scheduler for Cfq {
                 queue.process_refs = queue.process_refs.saturating_sub(1);
             }
         }
+    }
+
+    fn join_group(&mut self, process: ProcessId, group: u32, weight: u16) {
+        self.note_member(process, group, weight);
     }
 
     fn has_work(&self) -> bool {

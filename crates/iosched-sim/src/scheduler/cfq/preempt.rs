@@ -1,6 +1,7 @@
 //! May a new request take the disk from the queue that has it?
 
 use super::Cfq;
+use super::group::ROOT;
 use super::queue::{Queue, QueueId, Type};
 use crate::request::{PriorityClass, RequestId, Requests};
 use crate::units::Time;
@@ -26,6 +27,9 @@ impl Cfq {
         }
         if request.sync && !active.sync && !active.must_dispatch {
             return true;
+        }
+        if new.group != ROOT && new.group != active.group {
+            return false;
         }
         if self.slice_used(now, active_id) {
             return true;
@@ -55,7 +59,7 @@ impl Cfq {
             .kind();
         self.expire(now, requests, true);
         if old != self.queue(id).kind() {
-            self.group.saved = None;
+            self.group_of_mut(id).saved = None;
         }
         self.place_in_tree(now, id, true);
         let queue = self.queue_mut(id);

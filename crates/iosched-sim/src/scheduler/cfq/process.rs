@@ -1,6 +1,7 @@
 //! Processes and their queues: which queue a new request goes to.
 
 use super::Cfq;
+use super::group::{Group, GroupId, ROOT};
 use super::queue::{Queue, QueueId};
 use super::think::ThinkTime;
 use crate::request::{Bio, IoPriority, PriorityClass, ProcessId, Request};
@@ -10,6 +11,7 @@ use crate::units::Time;
 #[derive(Debug, Clone)]
 pub(super) struct Context {
     pub(super) process: ProcessId,
+    pub(super) group: GroupId,
     pub(super) sync_queue: Option<QueueId>,
     pub(super) async_queue: Option<QueueId>,
     pub(super) think: ThinkTime,
@@ -24,9 +26,11 @@ pub(super) struct ContextId(usize);
 /// The contexts of all processes that were ever here.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Contexts {
-    contexts: Vec<Context>,
+    all: Vec<Context>,
     /// In order of processes.
     by_process: Vec<(ProcessId, ContextId)>,
+    /// Processes that are not in the root group.
+    members: Vec<(ProcessId, GroupId)>,
 }
 
 impl Contexts {
@@ -42,9 +46,11 @@ impl Contexts {
         if let Some(id) = self.find(process) {
             return id;
         }
-        let id = ContextId(self.contexts.len());
-        self.contexts.push(Context {
+        let id = ContextId(self.all.len());
+        let member = self.members.iter().find(|&&(other, _)| other == process);
+        self.all.push(Context {
             process,
+            group: member.map_or(ROOT, |&(_, group)| group),
             sync_queue: None,
             async_queue: None,
             think: ThinkTime::new(now),
@@ -59,28 +65,40 @@ impl Contexts {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Context> {
-        self.contexts.iter()
+        self.all.iter()
     }
 }
 
 impl std::ops::Index<ContextId> for Contexts {
     type Output = Context;
     fn index(&self, ContextId(place): ContextId) -> &Context {
-        &self.contexts[place]
+        &self.all[place]
     }
 }
 
 impl std::ops::IndexMut<ContextId> for Contexts {
     fn index_mut(&mut self, ContextId(place): ContextId) -> &mut Context {
-        &mut self.contexts[place]
+        &mut self.all[place]
     }
 }
 
 impl Cfq {
-    fn new_queue(&mut self, sync: bool, priority: IoPriority) -> QueueId {
+    fn new_queue(&mut self, group: GroupId, sync: bool, priority: IoPriority) -> QueueId {
         let id = QueueId(u32::try_from(self.queues.len()).expect("less than 2^32 queues"));
-        self.queues.push(Queue::new(sync, priority));
+        self.queues.push(Queue::new(group, sync, priority));
         id
+    }
+
+    /// The process is in the group of this name. The first group makes waiting for groups worth it.
+    pub(super) fn note_member(&mut self, process: ProcessId, name: u32, weight: u16) {
+        let known = self.groups.iter().position(|group| group.name == name);
+        let place = known.unwrap_or_else(|| {
+            let group = Group::new(Time::ZERO, name, u64::from(weight));
+            self.groups.push(group);
+            self.groups.len() - 1
+        });
+        self.contexts.members.push((process, GroupId(place)));
+        self.tunables.wait_for_groups();
     }
 
     /// The process and the queue that a new request belongs to.
@@ -99,15 +117,17 @@ impl Cfq {
 
     /// Asynchronous requests of one priority share a queue.
     fn async_queue(&mut self, context: ContextId) -> QueueId {
-        let priority = self.contexts[context].priority;
+        let Context {
+            group, priority, ..
+        } = self.contexts[context];
         let place = match priority.class {
             PriorityClass::RealTime => usize::from(priority.level),
             PriorityClass::BestEffort => 8 + usize::from(priority.level),
             PriorityClass::Idle => 16,
         };
-        let known = self.async_queues[place];
-        let queue = known.unwrap_or_else(|| self.new_queue(false, priority));
-        self.async_queues[place] = Some(queue);
+        let known = self.group(group).async_queues[place];
+        let queue = known.unwrap_or_else(|| self.new_queue(group, false, priority));
+        self.group_mut(group).async_queues[place] = Some(queue);
         self.contexts[context].async_queue = Some(queue);
         queue
     }
@@ -129,8 +149,10 @@ impl Cfq {
                 queue = None;
             }
         }
-        let priority = self.contexts[context].priority;
-        let mut id = queue.unwrap_or_else(|| self.new_queue(true, priority));
+        let Context {
+            group, priority, ..
+        } = self.contexts[context];
+        let mut id = queue.unwrap_or_else(|| self.new_queue(group, true, priority));
         if let Some(target) = self.queue(id).merge_into {
             // The reference of this process was counted there when the merge was decided.
             self.queue_mut(target).coop = true;

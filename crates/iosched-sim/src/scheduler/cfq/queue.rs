@@ -1,5 +1,6 @@
 //! A queue: the requests of one process, or the asynchronous ones of one priority.
 
+use super::group::GroupId;
 use super::think::SeekHistory;
 use crate::list::List;
 use crate::request::{IoPriority, PriorityClass, RequestId};
@@ -38,6 +39,7 @@ pub(super) struct TreeId(pub(super) PriorityClass, pub(super) Type);
     reason = "the kernel's flags, one by one"
 )]
 pub(super) struct Queue {
+    pub(super) group: GroupId,
     pub(super) sync: bool,
     pub(super) class: PriorityClass,
     pub(super) level: u8,
@@ -59,8 +61,11 @@ pub(super) struct Queue {
     pub(super) cooperator_key: Option<Sector>,
     pub(super) on_rr: bool,
 
+    /// When it became the active one.
+    pub(super) chosen: i64,
     pub(super) slice_start: i64,
     pub(super) slice_end: i64,
+    pub(super) slice_length: i64,
     pub(super) slice_resid: i64,
     pub(super) slice_dispatch: u64,
     pub(super) slice_new: bool,
@@ -83,8 +88,9 @@ pub(super) struct Queue {
 
 impl Queue {
     /// An empty queue of one process.
-    pub(super) fn new(sync: bool, priority: IoPriority) -> Queue {
+    pub(super) fn new(group: GroupId, sync: bool, priority: IoPriority) -> Queue {
         Queue {
+            group,
             sync,
             class: priority.class,
             level: priority.level,
@@ -99,8 +105,10 @@ impl Queue {
             tree: None,
             cooperator_key: None,
             on_rr: false,
+            chosen: 0,
             slice_start: 0,
             slice_end: 0,
+            slice_length: 0,
             slice_resid: 0,
             slice_dispatch: 0,
             slice_new: false,

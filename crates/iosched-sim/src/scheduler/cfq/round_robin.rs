@@ -23,11 +23,8 @@ impl Cfq {
     pub(super) fn remove_from_rr(&mut self, queue: QueueId) {
         self.queue_mut(queue).on_rr = false;
         if let Some((tree, key)) = self.queue_mut(queue).tree.take() {
-            self.group.tree_mut(tree).remove(key, queue);
-            self.group.queues -= 1;
-            if self.group.queues == 0 {
-                self.group.saved = None;
-            }
+            self.group_of_mut(queue).tree_mut(tree).remove(key, queue);
+            self.queue_left(self.queue(queue).group);
         }
         self.leave_cooperators(queue);
         self.busy_queues -= 1;
@@ -49,7 +46,7 @@ impl Cfq {
         let key = if self.queue(id).class == PriorityClass::Idle {
             signed(now) + IDLE_DELAY
         } else if front {
-            self.group
+            self.group_of(id)
                 .tree(tree)
                 .first()
                 .map_or(signed(now), |(key, _)| key)
@@ -63,11 +60,11 @@ impl Cfq {
             if old_key == key && old_tree == tree {
                 return;
             }
-            self.group.tree_mut(old_tree).remove(old_key, id);
+            self.group_of_mut(id).tree_mut(old_tree).remove(old_key, id);
         } else {
-            self.group.queues += 1;
+            self.queue_entered(self.queue(id).group);
         }
-        self.group.tree_mut(tree).insert(key, id);
+        self.group_of_mut(id).tree_mut(tree).insert(key, id);
         self.queue_mut(id).tree = Some((tree, key));
     }
 
@@ -77,6 +74,6 @@ impl Cfq {
         let queue = self.queue(id);
         let difference =
             self.priority_slice(true, 0) - self.priority_slice(queue.sync, queue.level);
-        (self.group.queues as i64 - 1) * difference
+        (self.group_of(id).queues as i64 - 1) * difference
     }
 }

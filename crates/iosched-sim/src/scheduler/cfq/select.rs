@@ -20,11 +20,11 @@ impl Cfq {
             return self.next_queue(now);
         }
         if self.slice_used(now, id) && !self.queue(id).must_dispatch {
-            let last_one = self.group.queues == 1 && !has_requests;
+            let last_one = self.group_of(id).queues == 1 && !has_requests;
             if last_one && self.queue(id).dispatched > 0 && self.should_idle(id) {
                 return None;
             }
-            return self.after_group_idle(now, requests);
+            return self.after_group_idle(now, requests, id);
         }
         if has_requests {
             return Some(id);
@@ -34,7 +34,7 @@ impl Cfq {
                 self.set_up_merge(id, other);
             }
             self.expire(now, requests, false);
-            self.activate_queue(Some(other));
+            self.activate_queue(now, Some(other));
             return Some(other);
         }
         if self.idle_timer.is_some() {
@@ -44,16 +44,22 @@ impl Cfq {
         if self.queue(id).dispatched > 0 && self.should_idle(id) {
             return None;
         }
-        self.after_group_idle(now, requests)
+        self.after_group_idle(now, requests, id)
     }
 
     /// The active queue is done, unless the group is to be waited for.
-    pub(super) fn after_group_idle(&mut self, now: Time, requests: &Requests) -> Option<QueueId> {
+    pub(super) fn after_group_idle(
+        &mut self,
+        now: Time,
+        requests: &Requests,
+        id: QueueId,
+    ) -> Option<QueueId> {
         let idle = self.tunables.group_idle;
+        let group = self.group_of(id);
         let waits = idle > Nanos::ZERO
-            && self.group.queues == 1
-            && self.group.dispatched > 0
-            && !self.group.think.is_longer_than(idle);
+            && group.queues == 1
+            && group.dispatched > 0
+            && !group.think.is_longer_than(idle);
         if waits {
             return None;
         }
@@ -80,17 +86,22 @@ impl Cfq {
             None
         } else {
             let tree = TreeId(self.serving_class, self.serving_type);
-            self.group.tree(tree).first().map(|(_, queue)| queue)
+            self.group(self.serving)
+                .tree(tree)
+                .first()
+                .map(|(_, queue)| queue)
         };
-        self.activate_queue(first);
+        self.activate_queue(now, first);
         first
     }
 
-    pub(super) fn activate_queue(&mut self, id: Option<QueueId>) {
+    pub(super) fn activate_queue(&mut self, now: Time, id: Option<QueueId>) {
         if let Some(id) = id {
             let queue = self.queue_mut(id);
+            queue.chosen = signed(now);
             queue.slice_start = 0;
             queue.slice_end = 0;
+            queue.slice_length = 0;
             queue.slice_dispatch = 0;
             queue.wait_request = false;
             queue.must_dispatch = false;
@@ -101,10 +112,11 @@ impl Cfq {
         self.active = id;
     }
 
-    /// Which class and type is served: the one that was, while its workload slice lasts.
+    /// Which group, class and type is served: the one that was, while its workload slice lasts.
     pub(super) fn choose_workload(&mut self, now: Time) {
-        if self.group.queues > 0 {
-            match self.group.saved {
+        if let Some(group) = self.least_served_group() {
+            self.serving = group;
+            match self.group(group).saved {
                 Some((left, class, kind)) => {
                     self.workload_expires = signed(now) + left;
                     self.serving_class = class;
@@ -114,16 +126,18 @@ impl Cfq {
             }
         }
         let before = self.serving_class;
-        self.serving_class = [PriorityClass::RealTime, PriorityClass::BestEffort]
+        let group = self.group(self.serving);
+        let class = [PriorityClass::RealTime, PriorityClass::BestEffort]
             .into_iter()
-            .find(|&class| self.group.busy(class) > 0)
+            .find(|&class| group.busy(class) > 0)
             .unwrap_or(PriorityClass::Idle);
+        self.serving_class = class;
         if self.serving_class == PriorityClass::Idle {
             self.workload_expires = signed(now) + self.tick();
             return;
         }
         let tree = self
-            .group
+            .group(self.serving)
             .tree(TreeId(self.serving_class, self.serving_type));
         let lasts = signed(now) <= self.workload_expires;
         if before == self.serving_class && !tree.is_empty() && lasts {
@@ -136,7 +150,8 @@ impl Cfq {
     /// The type whose first queue is due soonest.
     pub(super) fn choose_type(&self) -> Type {
         let firsts = TYPES.iter().filter_map(|&kind| {
-            let tree = self.group.tree(TreeId(self.serving_class, kind));
+            let group = self.group(self.serving);
+            let tree = group.tree(TreeId(self.serving_class, kind));
             tree.first().map(|(key, _)| (key, kind))
         });
         firsts
@@ -148,13 +163,14 @@ impl Cfq {
     #[expect(clippy::cast_possible_wrap, reason = "counts of queues")]
     pub(super) fn workload_slice(&self) -> i64 {
         let class = self.serving_class;
-        let busy = self.group.busy(class);
-        let average = self.group.busy_average[usize::from(class == PriorityClass::RealTime)];
-        let count = self.group.tree(TreeId(class, self.serving_type)).len() as i64;
+        let group = self.group(self.serving);
+        let busy = group.busy(class);
+        let average = group.busy_average[usize::from(class == PriorityClass::RealTime)];
+        let count = group.tree(TreeId(class, self.serving_type)).len() as i64;
         let target = span(self.tunables.target_latency);
-        let mut slice = target * count / average.max(busy).max(1) as i64;
+        let mut slice = self.group_slice(self.serving) * count / average.max(busy).max(1) as i64;
         if self.serving_type == Type::Async {
-            let of = |class| self.group.tree(TreeId(class, Type::Async)).len() as i64;
+            let of = |class| group.tree(TreeId(class, Type::Async)).len() as i64;
             let all_async = of(PriorityClass::RealTime) + of(PriorityClass::BestEffort);
             slice = slice.min(target * all_async / (self.busy_queues as i64).max(1));
             let [asynchronous, synchronous] = self.tunables.slice.map(span);

@@ -1,6 +1,7 @@
 //! Slices: how long a queue is served, and what happens when its slice ends.
 
-use super::queue::QueueId;
+use super::group::GroupId;
+use super::queue::{Queue, QueueId};
 use super::{Cfq, share_of, signed, span};
 use crate::request::{PriorityClass, Requests};
 use crate::units::Time;
@@ -12,35 +13,39 @@ impl Cfq {
     }
 
     /// Average number of busy queues in a class: rises fast, falls slowly.
-    pub(super) fn average_busy(&mut self, class: PriorityClass) -> u64 {
+    pub(super) fn average_busy(&mut self, group: GroupId, class: PriorityClass) -> u64 {
         let index = usize::from(class == PriorityClass::RealTime);
         let counted = if index == 1 {
             PriorityClass::RealTime
         } else {
             PriorityClass::BestEffort
         };
-        let busy = self.group.busy(counted);
-        let average = self.group.busy_average[index];
-        let (low, high) = (average.min(busy), average.max(busy));
-        self.group.busy_average[index] = (3 * high + low + 2) / 4;
-        self.group.busy_average[index]
+        let group = self.group_mut(group);
+        let busy = group.busy(counted);
+        let average = &mut group.busy_average[index];
+        let (low, high) = (busy.min(*average), busy.max(*average));
+        *average = (3 * high + low + 2) / 4;
+        *average
     }
 
     /// A queue's slice, cut where all slices together would exceed the latency aimed at.
     #[expect(clippy::cast_possible_wrap, reason = "a count of queues")]
     pub(super) fn scaled_slice(&mut self, id: QueueId) -> i64 {
-        let (sync, level, class) = {
-            let queue = self.queue(id);
-            (queue.sync, queue.level, queue.class)
-        };
+        let &Queue {
+            sync,
+            level,
+            class,
+            group,
+            ..
+        } = self.queue(id);
         let slice = self.priority_slice(sync, level);
         if !self.tunables.low_latency {
             return slice;
         }
-        let queues = self.average_busy(class) as i64;
+        let queues = self.average_busy(group, class) as i64;
         let sync_slice = span(self.tunables.slice[1]);
         let expected = sync_slice * queues;
-        let group_slice = span(self.tunables.target_latency);
+        let group_slice = self.group_slice(group);
         if expected <= group_slice {
             return slice;
         }
@@ -53,6 +58,7 @@ impl Cfq {
         let queue = self.queue_mut(id);
         queue.slice_start = signed(now);
         queue.slice_end = signed(now) + slice;
+        queue.slice_length = slice;
         queue.slice_new = false;
     }
 
@@ -86,7 +92,9 @@ impl Cfq {
             queue.slice_resid = resid;
         }
         let left = self.workload_expires - signed(now);
-        self.group.saved = (left > 0).then_some((left, self.serving_class, self.serving_type));
+        let workload = (left, self.serving_class, self.serving_type);
+        self.group_of_mut(id).saved = (left > 0).then_some(workload);
+        self.charge(now, id);
         if self.queue(id).on_rr && self.queue(id).is_empty() {
             self.remove_from_rr(id);
         }

@@ -24,7 +24,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         tunable("back_seek_penalty", "", 2, 1),
         tunable("fifo_expire_async", "ms", 250, 1),
         tunable("fifo_expire_sync", "ms", 125, 1),
-        // 8 ms in a kernel with cgroup scheduling compiled in, which is not modelled.
+        // 8 ms in a kernel with cgroup scheduling compiled in: as soon as there is a group.
         tunable("group_idle", "ms", 0, 0),
         tunable("group_idle_us", "us", 0, 0),
         TunableInfo {
@@ -73,6 +73,7 @@ pub(super) struct Tunables {
     /// Asynchronous, synchronous.
     pub(super) fifo_expire: [Nanos; 2],
     pub(super) group_idle: Nanos,
+    group_idle_given: bool,
     pub(super) low_latency: bool,
     pub(super) quantum: u64,
     /// Asynchronous, synchronous.
@@ -92,24 +93,34 @@ impl Tunables {
                 None => Nanos::from_millis(values.count(name)),
             }
         };
-        let idle_given =
-            values.given("slice_idle").is_some() || values.given("slice_idle_us").is_some();
+        let given = |name: &str| {
+            let micros = format!("{name}_us");
+            values.given(name).is_some() || values.given(&micros).is_some()
+        };
         let millis = |name| Nanos::from_millis(values.count(name));
         Tunables {
             back_seek_max: values.count("back_seek_max") * 2,
             back_seek_penalty: values.count("back_seek_penalty"),
             fifo_expire: [millis("fifo_expire_async"), millis("fifo_expire_sync")],
             group_idle: time("group_idle"),
+            group_idle_given: given("group_idle"),
             low_latency: values.get("low_latency") != 0,
             quantum: values.count("quantum"),
             slice: [time("slice_async"), time("slice_sync")],
             slice_async_rq: values.count("slice_async_rq"),
-            slice_idle: if kernel.rotational || idle_given {
+            slice_idle: if kernel.rotational || given("slice_idle") {
                 time("slice_idle")
             } else {
                 Nanos::ZERO
             },
             target_latency: time("target_latency"),
+        }
+    }
+
+    /// There are groups: their default is to be waited for.
+    pub(super) fn wait_for_groups(&mut self) {
+        if !self.group_idle_given {
+            self.group_idle = Nanos::from_millis(8);
         }
     }
 }
