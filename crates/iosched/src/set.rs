@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::device::{self, Device, DeviceError, Kind, Role};
 use crate::failure::{Failure, exit};
+use crate::history::{self, HistoryError};
 use crate::host::Host;
 use crate::journal::{self, Journal, JournalError, Leftover, SavedDisk};
 use crate::lock::{self, LockError};
@@ -116,6 +117,17 @@ pub struct Made {
     pub settled: Vec<Leftover>,
     /// The states before, to be kept, put back, or handed over.
     pub journal: Journal,
+}
+
+impl Made {
+    /// Keeps the change, and writes it down so that `undo` can take it back; `why` is for `log`.
+    pub fn keep(self, host: &Host, why: Option<String>) -> Result<(), HistoryError> {
+        let before = self.journal.saved().iter().cloned();
+        let after = self.disks.into_iter().map(|(_, entered)| entered.state);
+        history::remember(host, why, before.zip(after).collect())?;
+        self.journal.keep_changes();
+        Ok(())
+    }
 }
 
 impl Change {

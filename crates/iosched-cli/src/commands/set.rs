@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use iosched::failure::{Failure, exit};
-use iosched::history;
 use iosched::host::Host;
 use iosched::journal::{Journal, Owner};
 use iosched::process::Stop;
@@ -105,17 +104,13 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
                 leftover.entry.command
             ));
         }
-        for (disk, (_, entered)) in report.disks.iter_mut().zip(made.disks) {
-            disk.after = Some(entered.state);
-            disk.adjusted = entered.adjusted;
+        for (disk, (_, entered)) in report.disks.iter_mut().zip(&made.disks) {
+            disk.after = Some(entered.state.clone());
+            disk.adjusted.clone_from(&entered.adjusted);
         }
-        if let Some(span) = args.for_how_long {
-            revert_later(&host, made.journal, span.0).map_err(boxed)?;
-        } else {
-            let before = made.journal.saved().iter().cloned();
-            let after = report.disks.iter().filter_map(|disk| disk.after.clone());
-            history::remember(&host, None, before.zip(after).collect()).map_err(boxed)?;
-            made.journal.keep_changes();
+        match args.for_how_long {
+            Some(span) => revert_later(&host, made.journal, span.0).map_err(boxed)?,
+            None => made.keep(&host, None).map_err(boxed)?,
         }
     }
     print(&report, output);

@@ -588,7 +588,14 @@ impl Session<'_> {
             output.text(&format!("record: {}", recorder.directory().display()));
         }
         if self.args.apply {
-            apply(&record.header.plan, &analysis, &self.host, output)?;
+            let directory = recorder.directory();
+            apply(
+                &record.header.plan,
+                &analysis,
+                directory,
+                &self.host,
+                output,
+            )?;
         }
         Ok(exit::OK)
     }
@@ -609,6 +616,7 @@ fn new_directory(target: &str, now: f64) -> PathBuf {
 fn apply(
     plan: &Plan,
     analysis: &Analysis,
+    record: &Path,
     host: &Host,
     output: &Output,
 ) -> Result<(), Box<dyn Failure>> {
@@ -628,9 +636,12 @@ fn apply(
         output.note(&format!("{} stays: it was active", plan.arm_label(arm)));
         return Ok(());
     }
+    let record = std::path::absolute(record).unwrap_or_else(|_| record.to_owned());
+    let why = format!("the answer of a tune: {}", record.display());
     for disk in &plan.disks {
         let change = Change::plan(host, disk, &plan.arms[arm]).map_err(boxed)?;
-        change.make(host).map_err(boxed)?.journal.keep_changes();
+        let made = change.make(host).map_err(boxed)?;
+        made.keep(host, Some(why.clone())).map_err(boxed)?;
         output.note(&format!(
             "{disk}: {} is active until the next reboot",
             plan.arm_label(arm)

@@ -191,8 +191,7 @@ fn switch(host: &Host, device: &str, scheduler: &str) -> Result<(), String> {
     let arm = Arm::new(scheduler, std::iter::empty()).map_err(|error| in_a_line(&error))?;
     let change = Change::plan(host, device, &arm).map_err(|error| in_a_line(&error))?;
     let made = change.make(host).map_err(|error| in_a_line(&error))?;
-    made.journal.keep_changes();
-    Ok(())
+    made.keep(host, None).map_err(|error| in_a_line(&error))
 }
 
 fn host_name() -> String {
