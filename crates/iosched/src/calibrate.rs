@@ -14,13 +14,13 @@
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use iosched_stats::calibrate::{Case, Method, Noise, Rates, Truth, run};
 pub use iosched_stats::race::Rules;
 
 use iosched_stats::race::Design;
+use rayon::prelude::*;
 use serde::Serialize;
 
 /// What to run.
@@ -280,30 +280,18 @@ fn fixed_design(settings: &Settings, mix: &[Row], progress: Progress<'_>) -> Opt
 /// Runs the jobs on the worker threads; the results are in the jobs' order, and do not depend on the
 /// number of threads.
 fn run_all(settings: &Settings, jobs: &[(Case, Method)], progress: Progress<'_>) -> Vec<Rates> {
-    let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<Rates>>> = Mutex::new(vec![None; jobs.len()]);
-    std::thread::scope(|scope| {
-        for _ in 0..settings.threads.get().min(jobs.len()) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(&(case, method)) = jobs.get(index) else {
-                        return;
-                    };
-                    let tally = run(case, method, settings.runs.get(), settings.seed);
-                    results.lock().expect("no worker panics while it holds it")[index] =
-                        Some(tally.rates(case.truth));
-                    progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
-                }
-            });
-        }
-    });
-    let results = results.into_inner().expect("all workers have ended");
-    results
-        .into_iter()
-        .map(|rates| rates.expect("every job was run"))
-        .collect()
+    let one = |&(case, method): &(Case, Method)| {
+        let tally = run(case, method, settings.runs.get(), settings.seed);
+        progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
+        tally.rates(case.truth)
+    };
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(settings.threads.get());
+    match threads.build() {
+        Ok(threads) => threads.install(|| jobs.par_iter().map(one).collect()),
+        // No thread can be started here: one by one, then.
+        Err(_) => jobs.iter().map(one).collect(),
+    }
 }
 
 impl Calibration {
@@ -470,6 +458,8 @@ fn name(noise: Noise) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     fn settings(threads: usize) -> Settings {
