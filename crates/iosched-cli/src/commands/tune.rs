@@ -21,7 +21,7 @@ use iosched::plan::{
     CommandOptions, DEFAULT_MAX_ROUNDS, Plan, Requirement, Rules, Steady, Target, Wanted,
 };
 use iosched::process::{Stop, User};
-use iosched::record::{self, Entry, Header, Recorder, StopReason};
+use iosched::record::{self, Entry, Header, Record, Recorder, StopReason};
 use iosched::report;
 use iosched::run::{self, RunOptions};
 use iosched::set::{self, Change};
@@ -29,6 +29,7 @@ use iosched_sim::units::Bytes;
 
 use super::{Outcome, boxed, stop_on_signals};
 
+use crate::files;
 use crate::output::Output;
 use crate::progress::{JsonLines, Progress};
 use crate::values::{Margin, Span};
@@ -60,6 +61,10 @@ Each round runs every arm once, in random order; arms are compared by their
 ratio to the baseline (the scheduler that was active) within a round. The run
 stops when the answer is known, or when its budget is spent. Nothing on a raw
 device is ever written without --destroy-data.")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
 pub(crate) struct TuneArgs {
     /// Device, directory or file to measure on; none: an emulated hdd-7200
     target: Option<String>,
@@ -169,6 +174,10 @@ pub(crate) struct TuneArgs {
     /// Directory for the record [default: iosched-results/TIME-TARGET]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    /// Leave out the page with charts that is written beside the record (report.html)
+    #[arg(long)]
+    no_html: bool,
 
     /// Go on with an interrupted run, or with one whose budget was spent (give a larger one)
     #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "loads", "arms", "out", "seed"])]
@@ -587,6 +596,9 @@ impl Session<'_> {
             output.text(&report::text::record(record, &analysis, output.width()));
             output.text(&format!("record: {}", recorder.directory().display()));
         }
+        if !self.args.no_html {
+            write_page(record, &analysis, recorder.directory(), output);
+        }
         if self.args.apply {
             let directory = recorder.directory();
             apply(
@@ -598,6 +610,21 @@ impl Session<'_> {
             )?;
         }
         Ok(exit::OK)
+    }
+}
+
+/// Writes the page beside the record. What was measured is safe without it: that it cannot be written
+/// is worth a note, and no failure.
+fn write_page(record: &Record, analysis: &Analysis, directory: &Path, output: &Output) {
+    let path = directory.join("report.html");
+    let page = report::html::record(record, analysis);
+    match files::write(&path, page.as_bytes()) {
+        Ok(()) if output.is_json() => {}
+        Ok(()) => output.text(&format!("page: {}", path.display())),
+        Err(error) => output.note(&format!(
+            "note: no page: {error}; the record is whole: iosched report {} --html FILE",
+            directory.display()
+        )),
     }
 }
 

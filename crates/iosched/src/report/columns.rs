@@ -1,15 +1,44 @@
-//! The columns of an arm's own numbers: the same on the terminal, on the page and in a ticket.
+//! The table of a load's arms: the same columns on the terminal, on the page and in a ticket.
 
-use super::words::{megabytes, microseconds, milliseconds, significant};
-use crate::analysis::{ArmSummary, LoadAnalysis};
+use super::sentences::{ratio_cell, standing_word};
+use super::table::{Align, Table};
+use super::words::{megabytes, microseconds, milliseconds, percent, significant};
+use crate::analysis::{Analysis, ArmSummary, LoadAnalysis};
 use crate::objective::Objective;
+use crate::plan::Plan;
+
+/// A load's arms: their ratios, what these mean, and their own numbers, the most telling first.
+pub(super) fn arm_table(plan: &Plan, analysis: &Analysis, load: &LoadAnalysis) -> Table {
+    let baseline = &analysis.arms[analysis.baseline];
+    let confidence = percent(plan.rules.confidence);
+    let mut table = Table::new([
+        ("arm", Align::Left),
+        (&format!("ratio to {baseline} ({confidence})"), Align::Left),
+    ]);
+    table.column("", Align::Left);
+    let shown = columns(load);
+    for column in &shown {
+        table.column(column.head, Align::Right);
+    }
+    for (arm, label) in analysis.arms.iter().enumerate() {
+        let standing = &load.contest.arms[arm];
+        let mut row = vec![
+            label.clone(),
+            ratio_cell(arm, analysis.baseline, standing),
+            standing_word(arm, analysis, &load.contest, plan.rules.margin),
+        ];
+        row.extend(shown.iter().map(|column| column.cell(&load.arms[arm])));
+        table.push(row);
+    }
+    table
+}
 
 /// A column of an arm's own numbers.
-pub(super) struct Column {
+struct Column {
     /// Its head, unit included.
-    pub(super) head: &'static str,
+    head: &'static str,
     /// The number in SI units (bytes per second, ns), if the arm has it.
-    pub(super) value: Value,
+    value: Value,
     /// The number in the unit of the head.
     show: Show,
 }
@@ -19,14 +48,14 @@ type Show = fn(f64) -> String;
 
 impl Column {
     /// The cell of an arm; empty where there is no number.
-    pub(super) fn cell(&self, arm: &ArmSummary) -> String {
+    fn cell(&self, arm: &ArmSummary) -> String {
         (self.value)(arm).map_or_else(String::new, self.show)
     }
 }
 
 /// The numbers that are shown, the most telling first; columns from the right are left out on a
 /// narrow terminal.
-pub(super) fn columns(load: &LoadAnalysis) -> Vec<Column> {
+fn columns(load: &LoadAnalysis) -> Vec<Column> {
     let mut columns = vec![
         Column {
             head: "MB/s",

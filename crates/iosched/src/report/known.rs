@@ -34,8 +34,16 @@ pub fn sweep_log(record: &Record) -> String {
     text
 }
 
-/// Points per load and arm over all rounds: in each round an arm gets one for every arm it beats.
+/// Points per load and arm over all rounds, as text.
 pub fn points(record: &Record, width: usize) -> String {
+    format!(
+        "\nPoints (each round: one for every arm that is beaten)\n{}",
+        points_table(record).render(width)
+    )
+}
+
+/// Points per load and arm over all rounds: in each round an arm gets one for every arm it beats.
+pub(super) fn points_table(record: &Record) -> Table {
     let plan = &record.header.plan;
     let mut table = by_load(record, "points");
     for (load, planned) in plan.loads.iter().enumerate() {
@@ -55,14 +63,20 @@ pub fn points(record: &Record, width: usize) -> String {
         row.extend(sums.iter().map(ToString::to_string));
         table.push(row);
     }
+    table
+}
+
+/// The objective per load and arm with the baseline at 100, as text.
+pub fn normalised(record: &Record, analysis: &Analysis, width: usize) -> String {
     format!(
-        "\nPoints (each round: one for every arm that is beaten)\n{}",
-        table.render(width)
+        "\n{} = 100\n{}",
+        analysis.arms[analysis.baseline],
+        normalised_table(record, analysis).render(width)
     )
 }
 
 /// The objective per load and arm with the baseline at 100; more is better.
-pub fn normalised(record: &Record, analysis: &Analysis, width: usize) -> String {
+pub(super) fn normalised_table(record: &Record, analysis: &Analysis) -> Table {
     let mut table = by_load(record, "baseline = 100");
     for load in &analysis.loads {
         let values: Vec<Option<f64>> = load.arms.iter().map(|arm| arm.objective).collect();
@@ -75,11 +89,7 @@ pub fn normalised(record: &Record, analysis: &Analysis, width: usize) -> String 
         );
         table.push(row);
     }
-    format!(
-        "\n{} = 100\n{}",
-        analysis.arms[analysis.baseline],
-        table.render(width)
-    )
+    table
 }
 
 /// A table with a row per load and a column per arm.

@@ -49,9 +49,7 @@ impl Table {
     /// The table as text. Columns from the right are left out until it fits into `width`; the
     /// first two always stay. Empty columns are left out, too.
     pub fn render(&self, width: usize) -> String {
-        let mut shown: Vec<usize> = (0..self.columns.len())
-            .filter(|&column| column < 2 || self.rows.iter().any(|row| !row[column].is_empty()))
-            .collect();
+        let mut shown = self.filled_columns();
         while shown.len() > 2 && self.width_of(&shown) > width {
             shown.pop();
         }
@@ -60,6 +58,29 @@ impl Table {
             .chain(&self.rows)
             .map(|row| self.line(row, &shown) + "\n")
             .collect()
+    }
+
+    /// The heads of the columns that are not empty, each with the side that its cells lean to.
+    pub fn heads(&self) -> Vec<(&str, Align)> {
+        let columns = self.filled_columns().into_iter();
+        columns
+            .map(|column| (self.columns[column].0.as_str(), self.columns[column].1))
+            .collect()
+    }
+
+    /// The cells below [`Table::heads`], row by row.
+    pub fn rows(&self) -> impl Iterator<Item = Vec<&str>> {
+        let shown = self.filled_columns();
+        self.rows.iter().map(move |row| {
+            let cells = shown.iter().map(|&column| row[column].as_str());
+            cells.collect()
+        })
+    }
+
+    fn filled_columns(&self) -> Vec<usize> {
+        let is_filled =
+            |&column: &usize| column < 2 || self.rows.iter().any(|row| !row[column].is_empty());
+        (0..self.columns.len()).filter(is_filled).collect()
     }
 
     fn line(&self, row: &[String], shown: &[usize]) -> String {

@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use iosched_stats::race::Place;
 
-use super::columns::columns;
+use super::columns::arm_table;
 use super::sentences::{
-    choice, in_load, load_head, notes, ratio_cell, remark_sentence, robust, standing_word,
-    target_name, verdict,
+    choice, in_load, load_head, notes, remark_sentence, robust, target_name, verdict,
 };
-use super::table::{Align, Table};
-use super::words::{count, enumerate_plain, number, percent, span};
-use crate::analysis::{Analysis, LoadAnalysis};
+use super::words::{count, enumerate_plain, number, span};
+use crate::analysis::Analysis;
 use crate::plan::{Plan, PlannedLoad, Target};
 use crate::record::Record;
 
@@ -23,7 +21,7 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
     for (index, load) in analysis.loads.iter().enumerate() {
         text += "\n";
         text += &fold(&load_head(plan, analysis, index), width);
-        text += &load_table(plan, analysis, load, width);
+        text += &arm_table(plan, analysis, load).render(width);
         for (arm, summary) in load.arms.iter().enumerate() {
             if let Some(reason) = &summary.left {
                 text += &fold(&format!("{} left: {reason}", analysis.arms[arm]), width);
@@ -70,31 +68,6 @@ fn fold(sentence: &str, width: usize) -> String {
         column += length;
     }
     if text.is_empty() { text } else { text + "\n" }
-}
-
-fn load_table(plan: &Plan, analysis: &Analysis, load: &LoadAnalysis, width: usize) -> String {
-    let baseline = &analysis.arms[analysis.baseline];
-    let confidence = percent(plan.rules.confidence);
-    let mut table = Table::new([
-        ("arm", Align::Left),
-        (&format!("ratio to {baseline} ({confidence})"), Align::Left),
-    ]);
-    table.column("", Align::Left);
-    let shown = columns(load);
-    for column in &shown {
-        table.column(column.head, Align::Right);
-    }
-    for (arm, label) in analysis.arms.iter().enumerate() {
-        let standing = &load.contest.arms[arm];
-        let mut row = vec![
-            label.clone(),
-            ratio_cell(arm, analysis.baseline, standing),
-            standing_word(arm, analysis, &load.contest, plan.rules.margin),
-        ];
-        row.extend(shown.iter().map(|column| column.cell(&load.arms[arm])));
-        table.push(row);
-    }
-    table.render(width)
 }
 
 /// How long a trial lasts where only running it tells.

@@ -1,0 +1,68 @@
+//! Files that the user asked for: whole or not at all, and never through a symbolic link.
+
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use iosched::failure::{Failure, exit};
+
+/// A file cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}", path.display())]
+pub(crate) struct WriteError {
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+impl Failure for WriteError {
+    fn hint(&self) -> Option<String> {
+        let parent = self.path.parent().unwrap_or(Path::new("."));
+        match self.source.kind() {
+            io::ErrorKind::NotFound => {
+                Some(format!("make the directory {} first", parent.display()))
+            }
+            io::ErrorKind::IsADirectory => Some("name a file in it".into()),
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self.source.kind() {
+            io::ErrorKind::PermissionDenied => exit::NOT_PERMITTED,
+            _ => exit::FAILURE,
+        }
+    }
+}
+
+/// Writes a file of its own beside the wanted one and renames it: what stood there before is replaced
+/// as a whole, and a link that somebody laid is replaced, not followed.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    let failed = |source| WriteError {
+        path: path.to_owned(),
+        source,
+    };
+    if path.is_dir() && !path.is_symlink() {
+        return Err(failed(io::ErrorKind::IsADirectory.into()));
+    }
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut file = tempfile::Builder::new()
+        .prefix(".iosched-")
+        .permissions(std::fs::Permissions::from_mode(0o644))
+        .tempfile_in(directory)
+        .map_err(failed)?;
+    file.write_all(bytes).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// Makes a directory for files, if it is not there.
+pub(crate) fn directory(path: &Path) -> Result<(), WriteError> {
+    std::fs::create_dir_all(path).map_err(|source| WriteError {
+        path: path.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,237 @@
+//! Each arm's own numbers as bars: throughput, CPU time, the disk's waiting time, shares of workers.
+
+use super::{Rows, Source, ratio::id};
+use crate::analysis::ArmSummary;
+use crate::report::chart::{Axis, Chart, Form, Point, Scale, Series};
+use crate::report::units::{MEGABYTES, MICROSECONDS, MILLISECONDS, Unit};
+use crate::report::words::significant;
+use crate::trial::Trial;
+
+/// More workers than this have no bar each.
+const MOST_WORKERS: usize = 8;
+
+/// A number of an arm.
+type OfArm = fn(&ArmSummary) -> Option<f64>;
+
+/// A number of an arm, and the same of one of its trials.
+struct Figure {
+    unit: Unit,
+    of_arm: OfArm,
+    of_trial: fn(&Trial) -> Option<f64>,
+}
+
+/// Throughput per load and arm: the picture that articles have.
+pub(super) fn throughput(of: &Source) -> Chart {
+    let figure = Figure {
+        unit: MEGABYTES,
+        of_arm: |arm| arm.throughput_bytes_per_s,
+        of_trial: |trial| Some(trial.metrics.throughput_bytes_per_s),
+    };
+    Chart {
+        id: "throughput".into(),
+        title: "Throughput".into(),
+        caption:
+            "Mean over the trials; the whisker reaches from the lowest trial to the highest. It is \
+                  no interval: trials of different rounds are not comparable, the ratios above are."
+                .into(),
+        x: Axis::new("throughput, MB/s", Scale::FromZero),
+        ..grouped(of, &figure)
+    }
+}
+
+/// CPU time per I/O, which a scheduler costs.
+pub(super) fn cpu(of: &Source) -> Chart {
+    let figure = Figure {
+        unit: MICROSECONDS,
+        of_arm: |arm| arm.cpu_ns_per_io,
+        of_trial: |trial| trial.metrics.cpu_ns_per_io,
+    };
+    Chart {
+        id: "cpu".into(),
+        title: "CPU time per I/O".into(),
+        caption:
+            "Of the whole machine, whatever ran on it: the difference between arms is what the \
+                  scheduler costs. Mean, lowest and highest trial."
+                .into(),
+        x: Axis::new("CPU time per I/O, µs", Scale::FromZero),
+        ..grouped(of, &figure)
+    }
+}
+
+fn grouped(of: &Source, figure: &Figure) -> Chart {
+    let rows = of.rows();
+    let series: Vec<Series> = (0..of.analysis.arms.len())
+        .map(|arm| Series {
+            name: of.analysis.arms[arm].clone(),
+            slot: arm,
+            form: Form::Bars(rows.thickness()),
+            points: (0..of.analysis.loads.len())
+                .filter_map(|load| bar(of, (load, arm), rows, figure))
+                .collect(),
+        })
+        .collect();
+    Chart {
+        id: String::new(),
+        title: String::new(),
+        caption: String::new(),
+        alternative: in_words(&series),
+        x: Axis::new("", Scale::FromZero),
+        y: rows.axis(of),
+        series,
+        marks: Vec::new(),
+        trials: of.numbers(None),
+    }
+}
+
+fn bar(of: &Source, (load, arm): (usize, usize), rows: Rows, figure: &Figure) -> Option<Point> {
+    let value = (figure.of_arm)(&of.analysis.loads[load].arms[arm])? / figure.unit.size;
+    let trials = of.trials(load, arm).filter_map(figure.of_trial);
+    let ends = trials.fold((f64::MAX, f64::MIN), |(low, high), value| {
+        let value = value / figure.unit.size;
+        (low.min(value), high.max(value))
+    });
+    let words = format!(
+        "{}{}: {} {} ({}-{})",
+        of.analysis.arms[arm],
+        of.place(load),
+        significant(value),
+        figure.unit.name,
+        significant(ends.0),
+        significant(ends.1)
+    );
+    Some(Point {
+        interval: (ends.1 > ends.0).then_some(ends),
+        ..Point::new(value, rows.place(load, arm), words)
+    })
+}
+
+/// The disk's mean time per request, reads and writes. The kernel's counters do not tell how much of
+/// it was spent in the queue.
+pub(super) fn waiting(of: &Source, load: usize) -> Chart {
+    let kinds: [(&str, OfArm); 2] = [
+        ("reads", |arm| arm.read_await_ns),
+        ("writes", |arm| arm.write_await_ns),
+    ];
+    let series: Vec<Series> = kinds
+        .into_iter()
+        .enumerate()
+        .map(|(slot, (name, of_arm))| {
+            let points = of
+                .analysis
+                .arms
+                .iter()
+                .enumerate()
+                .filter_map(|(arm, label)| {
+                    let ms = of_arm(&of.analysis.loads[load].arms[arm])? / MILLISECONDS.size;
+                    let y = 0.19 - 0.38 * slot as f64 - arm as f64;
+                    let words = format!("{label}, {name}: {} ms", significant(ms));
+                    Some(Point::new(ms, y, words))
+                });
+            Series {
+                name: name.to_owned(),
+                slot: slot + of.analysis.arms.len(),
+                form: Form::Bars(0.36),
+                points: points.collect(),
+            }
+        })
+        .filter(|series| !series.points.is_empty())
+        .collect();
+    Chart {
+        id: id("await", of, load),
+        title: format!("Time per request at the disk{}", of.place(load)),
+        caption: "The kernel's own count (iostat's await): from the queue to completion, mean over the \
+                  trials. Its counters do not tell queue time from service time; for a load with a fixed \
+                  number of I/Os in flight, more throughput is less of it."
+            .into(),
+        alternative: in_words(&series),
+        x: Axis::new("await, ms", Scale::FromZero),
+        y: Axis::names(of.analysis.arms.iter().map(String::as_str)),
+        series,
+        marks: Vec::new(),
+        trials: of.numbers(Some(load)),
+    }
+}
+
+/// What each worker of a load got; of many workers only how fair it was.
+pub(super) fn fairness(of: &Source, load: usize) -> Chart {
+    let arms = &of.analysis.loads[load].arms;
+    let names: Vec<String> = arms
+        .iter()
+        .zip(&of.analysis.arms)
+        .map(|(arm, label)| match arm.fairness {
+            Some(index) => format!("{label} ({index:.2})"),
+            None => label.clone(),
+        })
+        .collect();
+    let has_shares = arms.iter().any(|arm| arm.fairness.is_some());
+    let workers = arms.iter().map(|arm| arm.workers.len()).max().unwrap_or(0);
+    let (series, title) = if has_shares && (2..=MOST_WORKERS).contains(&workers) {
+        (shares(of, load, workers), "throughput, MB/s")
+    } else {
+        (index(of, load), "Jain's index")
+    };
+    Chart {
+        id: id("fairness", of, load),
+        title: format!("Shares of the workers{}", of.place(load)),
+        caption: "In brackets Jain's index: 1 if all workers got the same, 1/n if one of n got everything."
+            .into(),
+        alternative: in_words(&series),
+        x: Axis::new(title, Scale::FromZero),
+        y: Axis::names(names.iter().map(String::as_str)),
+        series,
+        marks: Vec::new(),
+        trials: of.numbers(Some(load)),
+    }
+}
+
+fn shares(of: &Source, load: usize, workers: usize) -> Vec<Series> {
+    let thickness = 0.8 / workers as f64;
+    let middle = (workers - 1) as f64 / 2.0;
+    let arms = &of.analysis.loads[load].arms;
+    (0..workers)
+        .map(|worker| {
+            let points = arms.iter().enumerate().filter_map(|(arm, summary)| {
+                let share = summary.workers.get(worker)?;
+                let rate = share.bytes_per_s / MEGABYTES.size;
+                let y = (middle - worker as f64) * thickness - arm as f64;
+                let label = &of.analysis.arms[arm];
+                let words = format!("{label}, {}: {} MB/s", share.name, significant(rate));
+                Some(Point::new(rate, y, words))
+            });
+            let names = arms.iter().filter_map(|arm| arm.workers.get(worker));
+            let name = names.map(|share| share.name.clone()).next();
+            Series {
+                // Two sections of one name are two workers.
+                name: format!("{}. {}", worker + 1, name.unwrap_or_default()),
+                slot: worker,
+                form: Form::Bars(thickness),
+                points: points.collect(),
+            }
+        })
+        .collect()
+}
+
+fn index(of: &Source, load: usize) -> Vec<Series> {
+    let arms = of.analysis.loads[load].arms.iter().enumerate();
+    arms.filter_map(|(arm, summary)| {
+        let index = summary.fairness?;
+        let label = &of.analysis.arms[arm];
+        Some(Series {
+            name: label.clone(),
+            slot: arm,
+            form: Form::Bars(0.62),
+            points: vec![Point::new(
+                index,
+                -(arm as f64),
+                format!("{label}: {index:.3}"),
+            )],
+        })
+    })
+    .collect()
+}
+
+fn in_words(series: &[Series]) -> String {
+    let points = series.iter().flat_map(|series| &series.points);
+    let words: Vec<&str> = points.map(|point| point.words.as_str()).collect();
+    words.join("; ")
+}

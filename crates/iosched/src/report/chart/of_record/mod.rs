@@ -1,0 +1,136 @@
+//! The charts of a record: the answer first, then what it rests on, then what it costs.
+
+mod bars;
+mod course;
+mod latency;
+mod ratio;
+mod tradeoff;
+
+use super::{Axis, Chart};
+use crate::analysis::Analysis;
+use crate::record::Record;
+use crate::trial::Trial;
+
+pub use ratio::compared;
+
+/// Charts that answer one question.
+#[derive(Debug)]
+pub struct Group {
+    /// Anchor on the page.
+    pub id: &'static str,
+    /// The question.
+    pub title: &'static str,
+    /// In the order of the page.
+    pub charts: Vec<Chart>,
+}
+
+/// Every chart that the record has data for, group by group.
+pub fn groups(record: &Record, analysis: &Analysis) -> Vec<Group> {
+    let of = Source { record, analysis };
+    let each = |chart: fn(&Source, usize) -> Chart| -> Vec<Chart> {
+        (0..analysis.loads.len())
+            .map(|load| chart(&of, load))
+            .collect()
+    };
+    let mut cost = vec![bars::throughput(&of)];
+    cost.extend(each(bars::waiting));
+    cost.push(bars::cpu(&of));
+    cost.extend(each(bars::fairness));
+    let latencies = (0..analysis.loads.len()).flat_map(|load| latency::charts(&of, load));
+    let groups = [
+        ("comparison", "The comparison", vec![ratio::chart(&of)]),
+        ("course", "Trial after trial", each(course::chart)),
+        (
+            "latency",
+            "Latency",
+            latencies.chain(each(tradeoff::chart)).collect(),
+        ),
+        ("cost", "Throughput, waiting, cost, shares", cost),
+    ];
+    let groups = groups.into_iter().map(|(id, title, mut charts)| {
+        charts.retain(Chart::has_points);
+        Group { id, title, charts }
+    });
+    groups.filter(|group| !group.charts.is_empty()).collect()
+}
+
+/// Every chart that the record has data for.
+pub fn charts(record: &Record, analysis: &Analysis) -> Vec<Chart> {
+    let groups = groups(record, analysis).into_iter();
+    groups.flat_map(|group| group.charts).collect()
+}
+
+/// What the charts are made of.
+struct Source<'a> {
+    record: &'a Record,
+    analysis: &'a Analysis,
+}
+
+impl<'a> Source<'a> {
+    /// The trials of an arm under a load that count.
+    fn trials(&self, load: usize, arm: usize) -> impl Iterator<Item = &'a Trial> {
+        let is_wanted = move |trial: &&Trial| trial.slot.load == load && trial.slot.arm == arm;
+        self.record.trials().filter(is_wanted)
+    }
+
+    /// The numbers (from 1) of the trials of a load, or of all.
+    fn numbers(&self, load: Option<usize>) -> Vec<u32> {
+        let is_wanted = |trial: &&Trial| load.is_none_or(|load| trial.slot.load == load);
+        let trials = self.record.trials().filter(is_wanted);
+        trials.map(|trial| trial.sequence + 1).collect()
+    }
+
+    fn baseline(&self) -> &'a str {
+        &self.analysis.arms[self.analysis.baseline]
+    }
+
+    /// ` in random-read`, where there are several loads.
+    fn place(&self, load: usize) -> String {
+        match self.analysis.loads.len() {
+            1 => String::new(),
+            _ => format!(" in {}", self.analysis.loads[load].name),
+        }
+    }
+
+    fn rows(&self) -> Rows {
+        Rows {
+            arms: self.analysis.arms.len(),
+            loads: self.analysis.loads.len(),
+        }
+    }
+}
+
+/// Where the arms of the loads stand in a chart with named rows: each arm in a row of its own where
+/// there is one load, side by side in the row of their load where there are several.
+#[derive(Debug, Clone, Copy)]
+struct Rows {
+    arms: usize,
+    loads: usize,
+}
+
+impl Rows {
+    /// Height of an arm's place, in rows.
+    fn thickness(self) -> f64 {
+        if self.loads == 1 {
+            0.62
+        } else {
+            0.8 / self.arms as f64
+        }
+    }
+
+    fn place(self, row: usize, arm: usize) -> f64 {
+        if self.loads == 1 {
+            return -(arm as f64);
+        }
+        let middle = (self.arms - 1) as f64 / 2.0;
+        (middle - arm as f64) * self.thickness() - row as f64
+    }
+
+    fn axis(self, of: &Source) -> Axis {
+        if self.loads == 1 {
+            Axis::names(of.analysis.arms.iter().map(String::as_str))
+        } else {
+            Axis::names(of.analysis.loads.iter().map(|load| load.name.as_str()))
+        }
+    }
+}

@@ -1,0 +1,578 @@
+//! A chart laid out as plain shapes: where every line, marker and word stands. What draws them need
+//! not know what a chart is.
+
+use super::font::{fitted, width};
+use super::palette::Marker;
+use super::{Axis, Chart, Form, Mark, Place, Point, Scale, Series, ticks};
+
+/// Width of every chart, px.
+const WIDTH: f32 = 720.0;
+/// Height of the plot where values run upwards, px.
+const PLOT_HEIGHT: f32 = 280.0;
+/// Size of labels, px.
+const LABEL: f32 = 12.0;
+/// Size of the title, px.
+const TITLE: f32 = 16.0;
+/// Height of a line of labels, px.
+const LINE: f32 = 18.0;
+/// The widest that row names may be, px.
+const WIDEST_NAME: f32 = 220.0;
+
+/// Shapes on paper, from back to front.
+#[derive(Debug)]
+pub(super) struct Scene {
+    pub(super) width: f32,
+    pub(super) height: f32,
+    pub(super) shapes: Vec<Shape>,
+}
+
+/// What something is drawn with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ink {
+    Slot(usize),
+    Text,
+    Muted,
+    Grid,
+    Band,
+    Alarm,
+}
+
+/// Where a text stands against its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// One shape, in px from the upper left corner.
+#[derive(Debug)]
+pub(super) enum Shape {
+    /// A filled rectangle.
+    Rectangle {
+        from: (f32, f32),
+        size: (f32, f32),
+        ink: Ink,
+        opacity: f32,
+        words: String,
+    },
+    /// A line through points.
+    Path {
+        points: Vec<(f32, f32)>,
+        ink: Ink,
+        width: f32,
+        is_dashed: bool,
+    },
+    /// A marker around a point.
+    Marker {
+        at: (f32, f32),
+        marker: Marker,
+        radius: f32,
+        ink: Ink,
+        opacity: f32,
+        words: String,
+    },
+    /// Words.
+    Text {
+        at: (f32, f32),
+        text: String,
+        anchor: Anchor,
+        size: f32,
+        ink: Ink,
+    },
+}
+
+/// Lays a chart out; `is_alone` if its title has to stand in the picture.
+pub(super) fn lay_out(chart: &Chart, is_alone: bool) -> Scene {
+    let mut layout = Layout::new(chart, is_alone);
+    if is_alone {
+        layout.title();
+    }
+    layout.legend();
+    layout.place_plot();
+    layout.marks();
+    layout.axis_x();
+    layout.axis_y();
+    for series in &chart.series {
+        layout.series(series);
+    }
+    Scene {
+        width: WIDTH,
+        height: layout.height,
+        shapes: layout.shapes,
+    }
+}
+
+/// The places of both axes that get a number or a name.
+pub(super) fn axis_ticks(chart: &Chart) -> (Vec<Place>, Vec<Place>) {
+    let mut layout = Layout::new(chart, false);
+    layout.place_plot();
+    (layout.x.ticks(&chart.x, 7), layout.ticks_y)
+}
+
+/// The height of the picture, px.
+pub(super) fn height(chart: &Chart) -> f32 {
+    let mut layout = Layout::new(chart, false);
+    layout.legend();
+    layout.place_plot();
+    layout.height
+}
+
+/// The values that an axis shows.
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    from: f64,
+    to: f64,
+    is_log: bool,
+}
+
+impl Range {
+    /// Everything on an axis, with a little room around it.
+    fn of(axis: &Axis, values: impl Iterator<Item = f64>, is_rows: bool) -> Range {
+        let is_log = axis.scale == Scale::Log;
+        let usable = values.filter(|v| v.is_finite() && (!is_log || *v > 0.0));
+        let (mut from, mut to) = usable.fold((f64::MAX, f64::MIN), |(from, to), value| {
+            (from.min(value), to.max(value))
+        });
+        match &axis.scale {
+            Scale::Named(places) if is_rows => {
+                return Range {
+                    from: 0.5 - places.len() as f64,
+                    to: 0.5,
+                    is_log,
+                };
+            }
+            Scale::FromZero => (from, to) = (from.min(0.0), to.max(0.0)),
+            _ => {}
+        }
+        if from > to {
+            (from, to) = (1.0, 2.0);
+        }
+        let (mut low, mut high) = if is_log {
+            (from.ln(), to.ln())
+        } else {
+            (from, to)
+        };
+        let room = if high > low {
+            (high - low) * 0.04
+        } else {
+            low.abs().max(1.0) * 0.1
+        };
+        if !(axis.scale == Scale::FromZero && from == 0.0) {
+            low -= room;
+        }
+        high += room;
+        let back = |value: f64| if is_log { value.exp() } else { value };
+        Range {
+            from: back(low),
+            to: back(high),
+            is_log,
+        }
+    }
+
+    /// Where a value lies, from 0 to 1 (and beyond, outside).
+    fn share(self, value: f64) -> f64 {
+        if self.is_log {
+            (value.max(f64::MIN_POSITIVE) / self.from).ln() / (self.to / self.from).ln()
+        } else {
+            (value - self.from) / (self.to - self.from)
+        }
+    }
+
+    fn ticks(self, axis: &Axis, wanted: usize) -> Vec<Place> {
+        let places = match &axis.scale {
+            Scale::Named(places) => {
+                let inside = |(at, _): &&Place| *at >= self.from && *at <= self.to;
+                return places.iter().filter(inside).cloned().collect();
+            }
+            Scale::Log => ticks::log(self.from, self.to, wanted),
+            Scale::Linear | Scale::FromZero => ticks::linear(self.from, self.to, wanted),
+        };
+        places
+            .into_iter()
+            .map(|place| (place, ticks::label(place)))
+            .collect()
+    }
+}
+
+/// A chart on its way to shapes.
+struct Layout<'a> {
+    chart: &'a Chart,
+    shapes: Vec<Shape>,
+    x: Range,
+    y: Range,
+    ticks_y: Vec<Place>,
+    /// Sides of the plot, px.
+    left: f32,
+    right: f32,
+    top: f32,
+    bottom: f32,
+    height: f32,
+}
+
+impl<'a> Layout<'a> {
+    fn new(chart: &'a Chart, is_alone: bool) -> Layout<'a> {
+        let points = || chart.series.iter().flat_map(|series| &series.points);
+        let ends = |point: &Point| point.interval.map_or([f64::NAN; 2], |(a, b)| [a, b]);
+        let sideways = chart.is_sideways();
+        let has_bars = |series: &&Series| matches!(series.form, Form::Bars(_));
+        let starts: Vec<f64> = chart
+            .series
+            .iter()
+            .filter(has_bars)
+            .flat_map(|series| series.points.iter().map(|point| point.from))
+            .collect();
+        let marked = chart.marks.iter().flat_map(|mark| match mark {
+            Mark::At { x, .. } => [*x, *x],
+            Mark::Between { from, to, .. } => [*from, *to],
+        });
+        let along = |wanted: bool| -> Vec<f64> {
+            if !wanted {
+                return Vec::new();
+            }
+            points().flat_map(ends).chain(starts.clone()).collect()
+        };
+        let values_x = points().map(|point| point.x);
+        let values_y = points().map(|point| point.y);
+        let x = Range::of(
+            &chart.x,
+            values_x.chain(along(sideways)).chain(marked),
+            false,
+        );
+        let y = Range::of(&chart.y, values_y.chain(along(!sideways)), true);
+        Layout {
+            chart,
+            shapes: Vec::new(),
+            x,
+            y,
+            ticks_y: y.ticks(&chart.y, 6),
+            left: 0.0,
+            right: WIDTH - 16.0,
+            top: if is_alone { 12.0 } else { 4.0 },
+            bottom: 0.0,
+            height: 0.0,
+        }
+    }
+
+    fn title(&mut self) {
+        self.top += TITLE;
+        let title = fitted(&self.chart.title, TITLE, WIDTH - 32.0);
+        self.text((16.0, self.top), title, Anchor::Start, TITLE, Ink::Text);
+        self.top += 10.0;
+    }
+
+    /// The names of the series, one after the other, in as many lines as they need.
+    fn legend(&mut self) {
+        if !self.chart.needs_legend() {
+            return;
+        }
+        let mut x = 16.0;
+        self.top += LINE;
+        for series in self.chart.legend() {
+            let name = fitted(&series.name, LABEL, WIDEST_NAME);
+            let length = width(&name, LABEL) + 34.0;
+            if x + length > self.right && x > 16.0 {
+                x = 16.0;
+                self.top += LINE;
+            }
+            let at = (x + 6.0, self.top - 4.0);
+            self.marker(at, series.slot, 4.5, 1.0, String::new());
+            self.text((x + 16.0, self.top), name, Anchor::Start, LABEL, Ink::Text);
+            x += length;
+        }
+        self.top += 6.0;
+    }
+
+    /// Where the plot lies, once it is known what stands above it and left of it.
+    fn place_plot(&mut self) {
+        if !self.chart.y.title.is_empty() {
+            self.top += LINE;
+            let title = fitted(&self.chart.y.title, LABEL, WIDTH - 32.0);
+            self.text(
+                (16.0, self.top - 4.0),
+                title,
+                Anchor::Start,
+                LABEL,
+                Ink::Muted,
+            );
+        }
+        self.top += 8.0;
+        for (_, name) in &mut self.ticks_y {
+            *name = fitted(name, LABEL, WIDEST_NAME);
+        }
+        let names = self.ticks_y.iter().map(|(_, name)| width(name, LABEL));
+        self.left = 24.0 + names.fold(0.0, f32::max);
+        let plot = if self.chart.is_sideways() {
+            self.row_height() * self.ticks_y.len() as f32
+        } else {
+            PLOT_HEIGHT
+        };
+        self.bottom = self.top + plot;
+        self.height = self.bottom
+            + LINE
+            + if self.chart.x.title.is_empty() {
+                8.0
+            } else {
+                LINE + 8.0
+            };
+    }
+
+    /// Height of a named row: enough for all that stands in it side by side.
+    #[expect(clippy::cast_possible_truncation, reason = "a few pixels")]
+    fn row_height(&self) -> f32 {
+        let mut places: Vec<f64> = self
+            .chart
+            .series
+            .iter()
+            .flat_map(|series| series.points.iter().map(|point| point.y))
+            .collect();
+        places.sort_by(f64::total_cmp);
+        let gaps = places.windows(2).map(|pair| pair[1] - pair[0]);
+        let gap = gaps.filter(|gap| *gap > 1e-6).fold(1.0, f64::min);
+        (15.0 / gap).clamp(30.0, 150.0) as f32
+    }
+
+    /// A point of the chart in px.
+    #[expect(clippy::cast_possible_truncation, reason = "pixels")]
+    fn place(&self, x: f64, y: f64) -> (f32, f32) {
+        // What lies outside the range lies on its edge: a picture has no place for it.
+        let along =
+            |share: f64, from: f32, to: f32| from + (to - from) * share.clamp(0.0, 1.0) as f32;
+        (
+            along(self.x.share(x), self.left, self.right),
+            along(self.y.share(y), self.bottom, self.top),
+        )
+    }
+
+    fn marks(&mut self) {
+        for mark in &self.chart.marks {
+            match mark {
+                Mark::At { x, words, is_alarm } => {
+                    let ink = if *is_alarm { Ink::Alarm } else { Ink::Muted };
+                    let x = self.place(*x, 0.0).0;
+                    let points = vec![(x, self.top), (x, self.bottom)];
+                    self.path(points, ink, 1.2, *is_alarm);
+                    if *is_alarm {
+                        let at = (x, self.top + 7.0);
+                        self.shapes.push(Shape::Marker {
+                            at,
+                            marker: Marker::Cross,
+                            radius: 4.0,
+                            ink,
+                            opacity: 1.0,
+                            words: words.clone(),
+                        });
+                    }
+                }
+                Mark::Between { from, to, words } => {
+                    let (from, to) = (self.place(*from, 0.0).0, self.place(*to, 0.0).0);
+                    self.shapes.push(Shape::Rectangle {
+                        from: (from, self.top),
+                        size: ((to - from).max(1.0), self.bottom - self.top),
+                        ink: Ink::Band,
+                        opacity: 0.25,
+                        words: words.clone(),
+                    });
+                }
+            }
+        }
+    }
+
+    fn axis_x(&mut self) {
+        let mut free_from = 0.0;
+        for (at, name) in self.x.ticks(&self.chart.x, 7) {
+            let x = self.place(at, 0.0).0;
+            self.path(vec![(x, self.top), (x, self.bottom)], Ink::Grid, 1.0, false);
+            let half = width(&name, LABEL) / 2.0;
+            if x - half >= free_from && x + half <= WIDTH {
+                self.text(
+                    (x, self.bottom + 16.0),
+                    name,
+                    Anchor::Middle,
+                    LABEL,
+                    Ink::Muted,
+                );
+                free_from = x + half + 6.0;
+            }
+        }
+        if !self.chart.x.title.is_empty() {
+            let middle = f32::midpoint(self.left, self.right);
+            let title = fitted(&self.chart.x.title, LABEL, self.right - self.left);
+            let at = (middle, self.bottom + 16.0 + LINE);
+            self.text(at, title, Anchor::Middle, LABEL, Ink::Muted);
+        }
+    }
+
+    fn axis_y(&mut self) {
+        let ink = if self.chart.is_sideways() {
+            Ink::Text
+        } else {
+            Ink::Muted
+        };
+        for (at, name) in self.ticks_y.clone() {
+            let y = self.place(self.x.from, at).1;
+            self.path(vec![(self.left, y), (self.right, y)], Ink::Grid, 1.0, false);
+            self.text((self.left - 8.0, y + 4.0), name, Anchor::End, LABEL, ink);
+        }
+    }
+
+    fn series(&mut self, series: &Series) {
+        let ink = Ink::Slot(series.slot);
+        match series.form {
+            Form::Bars(thickness) => {
+                for point in &series.points {
+                    self.bar(point, thickness, ink);
+                }
+            }
+            Form::Line | Form::Steps | Form::Trail => self.line(series),
+            Form::Dots | Form::Specks => {}
+        }
+        for point in &series.points {
+            self.whisker(point, series, ink);
+            let at = self.place(point.x, point.y);
+            match series.form {
+                Form::Dots => self.marker(at, series.slot, 5.0, 1.0, point.words.clone()),
+                Form::Specks => self.marker(at, series.slot, 3.0, 0.45, point.words.clone()),
+                Form::Trail => self.marker(at, series.slot, 3.5, 1.0, point.words.clone()),
+                Form::Line | Form::Steps | Form::Bars(_) => {}
+            }
+        }
+    }
+
+    fn line(&mut self, series: &Series) {
+        let mut points: Vec<(f32, f32)> = Vec::with_capacity(series.points.len());
+        for point in &series.points {
+            let at = self.place(point.x, point.y);
+            if let (Form::Steps, Some(&(_, before))) = (series.form, points.last()) {
+                points.push((at.0, before));
+            }
+            points.push(at);
+        }
+        let width = if series.form == Form::Trail { 1.0 } else { 1.8 };
+        self.path(points, Ink::Slot(series.slot), width, false);
+    }
+
+    fn bar(&mut self, point: &Point, thickness: f64, ink: Ink) {
+        let half = thickness / 2.0;
+        let (from, to) = if self.chart.is_sideways() {
+            let from = self.place(point.from, point.y + half);
+            (from, self.place(point.x, point.y - half))
+        } else {
+            let from = self.place(point.x - half, point.y);
+            (from, self.place(point.x + half, point.from))
+        };
+        self.shapes.push(Shape::Rectangle {
+            from: (from.0.min(to.0), from.1),
+            size: (
+                (to.0 - from.0).abs().max(1.0),
+                (to.1 - from.1 - 1.0).max(1.0),
+            ),
+            ink,
+            opacity: 0.9,
+            words: point.words.clone(),
+        });
+    }
+
+    /// The interval of a point: a line with ends across it. On a bar it is drawn in the colour of text.
+    fn whisker(&mut self, point: &Point, series: &Series, ink: Ink) {
+        let Some((low, high)) = point.interval else {
+            return;
+        };
+        let ink = if matches!(series.form, Form::Bars(_)) {
+            Ink::Text
+        } else {
+            ink
+        };
+        let (from, to, across) = if self.chart.is_sideways() {
+            (
+                self.place(low, point.y),
+                self.place(high, point.y),
+                (0.0, 5.0),
+            )
+        } else {
+            (
+                self.place(point.x, low),
+                self.place(point.x, high),
+                (5.0, 0.0),
+            )
+        };
+        self.path(vec![from, to], ink, 2.0, false);
+        for end in [from, to] {
+            let points = vec![
+                (end.0 - across.0, end.1 - across.1),
+                (end.0 + across.0, end.1 + across.1),
+            ];
+            self.path(points, ink, 2.0, false);
+        }
+    }
+
+    fn marker(&mut self, at: (f32, f32), slot: usize, radius: f32, opacity: f32, words: String) {
+        self.shapes.push(Shape::Marker {
+            at,
+            marker: Marker::of(slot),
+            radius,
+            ink: Ink::Slot(slot),
+            opacity,
+            words,
+        });
+    }
+
+    fn path(&mut self, points: Vec<(f32, f32)>, ink: Ink, width: f32, is_dashed: bool) {
+        if points.len() > 1 {
+            self.shapes.push(Shape::Path {
+                points,
+                ink,
+                width,
+                is_dashed,
+            });
+        }
+    }
+
+    fn text(&mut self, at: (f32, f32), text: String, anchor: Anchor, size: f32, ink: Ink) {
+        self.shapes.push(Shape::Text {
+            at,
+            text,
+            anchor,
+            size,
+            ink,
+        });
+    }
+}
+
+/// The outline of a marker around a point; empty for a circle. The second is true if it is filled.
+pub(super) fn outline(marker: Marker, at: (f32, f32), radius: f32) -> (Vec<Vec<(f32, f32)>>, bool) {
+    let around = |corners: &[(f32, f32)]| -> Vec<(f32, f32)> {
+        let place = |&(x, y): &(f32, f32)| (at.0 + x * radius, at.1 + y * radius);
+        corners.iter().map(place).collect()
+    };
+    match marker {
+        Marker::Circle => (Vec::new(), true),
+        Marker::Square => {
+            let s = 0.88;
+            (vec![around(&[(-s, -s), (s, -s), (s, s), (-s, s)])], true)
+        }
+        Marker::Diamond => {
+            let s = 1.25;
+            (
+                vec![around(&[(0.0, -s), (s, 0.0), (0.0, s), (-s, 0.0)])],
+                true,
+            )
+        }
+        Marker::Triangle => (vec![around(&[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)])], true),
+        Marker::UpsideDown => (vec![around(&[(0.0, 1.2), (1.1, -0.8), (-1.1, -0.8)])], true),
+        Marker::Cross => (
+            vec![
+                around(&[(-0.9, -0.9), (0.9, 0.9)]),
+                around(&[(-0.9, 0.9), (0.9, -0.9)]),
+            ],
+            false,
+        ),
+        Marker::Plus => (
+            vec![
+                around(&[(0.0, -1.1), (0.0, 1.1)]),
+                around(&[(-1.1, 0.0), (1.1, 0.0)]),
+            ],
+            false,
+        ),
+    }
+}

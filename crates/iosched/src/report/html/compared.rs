@@ -1,0 +1,159 @@
+//! The page of several records: two hosts, before and after an update, two disks.
+
+use super::data::download;
+use super::of_record::{arm_tables, subtitle, verdicts};
+use super::{Figure, HtmlTable, Page, Section, of_record, render};
+use crate::analysis::Analysis;
+use crate::record::Record;
+use crate::report::chart::of_record::compared;
+use crate::report::table::{Align, Table};
+use crate::report::words::{megabytes, milliseconds};
+use crate::report::{csv, sentences};
+
+/// The page of several records side by side, as HTML; with each its name.
+pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
+    if let [(_, record, analysis)] = records {
+        return of_record::record(record, analysis);
+    }
+    let chart = compared(records);
+    let mut sections = vec![Section {
+        id: "comparison".into(),
+        title: "Side by side".into(),
+        tables: vec![figures_table(records), differences(records)],
+        sentences: vec![
+            "Within a record, arms ran in the same rounds, and their ratios have intervals. Between \
+             records nothing is paired: the columns of numbers say what was seen, not what is proven."
+                .into(),
+        ],
+        figures: if chart.has_points() { vec![Figure::of(&chart)] } else { Vec::new() },
+    }];
+    sections.extend(
+        records
+            .iter()
+            .enumerate()
+            .map(|(index, one)| section(index, one)),
+    );
+    let downloads = records
+        .iter()
+        .enumerate()
+        .filter_map(|(index, (_, record, _))| {
+            download(
+                &format!("trials-{}.csv", index + 1),
+                "text/csv",
+                &csv::trials(record),
+            )
+        });
+    let headlines = records.iter().map(|(name, record, analysis)| {
+        let choice = sentences::choice(analysis, &record.header.plan);
+        let answer = choice.lines().next().unwrap_or_default();
+        format!("{name}: {}", answer.replacen("Answer: ", "", 1))
+    });
+    render(&Page {
+        title: format!("{} records compared", records.len()),
+        subtitle: records
+            .iter()
+            .map(|(name, ..)| name.as_str())
+            .collect::<Vec<_>>()
+            .join(" · "),
+        headline: agreement(records),
+        sentences: headlines.collect(),
+        sections,
+        downloads: downloads.collect(),
+        ..Page::default()
+    })
+}
+
+/// Do they come to the same answer?
+fn agreement(records: &[(String, &Record, &Analysis)]) -> String {
+    let choices: Vec<Option<&str>> = records
+        .iter()
+        .map(|(_, _, analysis)| analysis.choice.map(|arm| analysis.arms[arm].as_str()))
+        .collect();
+    match choices[0] {
+        Some(arm) if choices.iter().all(|choice| *choice == Some(arm)) => {
+            format!("All records say {arm}.")
+        }
+        _ => "The records differ in their answers.".into(),
+    }
+}
+
+/// Every arm of every load: throughput, p99 and ratio in each record.
+fn figures_table(records: &[(String, &Record, &Analysis)]) -> String {
+    let mut table = Table::new([("load", Align::Left), ("arm", Align::Left)]);
+    table.column("record", Align::Left);
+    table.column("ratio to its baseline", Align::Right);
+    for head in ["MB/s", "p99 ms", "rounds"] {
+        table.column(head, Align::Right);
+    }
+    for (name, _, analysis) in records {
+        for load in &analysis.loads {
+            for (arm, label) in analysis.arms.iter().enumerate() {
+                let (summary, standing) = (&load.arms[arm], &load.contest.arms[arm]);
+                let shown =
+                    |value: Option<f64>, show: fn(f64) -> String| value.map_or(String::new(), show);
+                table.push(vec![
+                    load.name.clone(),
+                    label.clone(),
+                    name.clone(),
+                    sentences::ratio_cell(arm, analysis.baseline, standing),
+                    shown(summary.throughput_bytes_per_s, megabytes),
+                    shown(summary.latency_p99_ns, milliseconds),
+                    standing.rounds.to_string(),
+                ]);
+            }
+        }
+    }
+    HtmlTable::of("Every arm in every record", &table, None).html()
+}
+
+/// A fact of a record, in words.
+type Fact = fn(&Record) -> String;
+
+/// What is not the same: host, kernel, disk, program, plan.
+fn differences(records: &[(String, &Record, &Analysis)]) -> String {
+    let facts: [(&str, Fact); 9] = [
+        ("host", |r| r.header.machine.hostname.clone()),
+        ("kernel", |r| r.header.machine.kernel.clone()),
+        ("processors", |r| r.header.machine.cpus.to_string()),
+        ("disk", |r| sentences::target_name(&r.header.plan)),
+        ("model", |r| {
+            let models = r
+                .header
+                .machine
+                .disks
+                .iter()
+                .filter_map(|disk| disk.model.clone());
+            models.collect::<Vec<_>>().join(", ")
+        }),
+        ("baseline", |r| {
+            r.header.plan.arm_label(r.header.plan.baseline)
+        }),
+        ("programs", of_record::programs),
+        ("iosched", |r| r.header.program.clone()),
+        ("begun", |r| of_record::date(r.header.created_unix_s)),
+    ];
+    let mut table = Table::new([("what differs", Align::Left)]);
+    for (name, ..) in records {
+        table.column(name, Align::Left);
+    }
+    for (name, fact) in facts {
+        let values: Vec<String> = records.iter().map(|(_, record, _)| fact(record)).collect();
+        if values.iter().any(|value| *value != values[0]) {
+            table.push(std::iter::once(name.to_owned()).chain(values).collect());
+        }
+    }
+    HtmlTable::of("What differs between the records", &table, None).html()
+}
+
+/// A record by itself, in short.
+fn section(index: usize, (name, record, analysis): &(String, &Record, &Analysis)) -> Section {
+    let mut sentences = vec![subtitle(record)];
+    sentences.extend(verdicts(analysis, &record.header.plan));
+    Section {
+        id: format!("record-{}", index + 1),
+        title: name.clone(),
+        tables: arm_tables(record, analysis),
+        sentences,
+        figures: Vec::new(),
+    }
+}

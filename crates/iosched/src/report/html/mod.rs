@@ -1,0 +1,111 @@
+//! One page that needs nothing else: it can be kept, mailed, printed and opened offline.
+//!
+//! Every chart is in it twice: drawn as SVG, for paper and for readers without JavaScript, and as data
+//! that plotly.js makes a live chart of. The page's own policy forbids it to load anything. Text of
+//! records is escaped by the templates (askama), data by [`in_script`].
+
+mod compared;
+mod data;
+mod of_record;
+mod table;
+
+use askama::Template;
+use serde::Serialize;
+
+use super::chart::{Chart, plotly, svg};
+
+pub use compared::records;
+pub use of_record::record;
+
+use data::Download;
+use table::HtmlTable;
+
+/// What a page says, from top to bottom.
+#[derive(Debug, Default)]
+struct Page {
+    title: String,
+    subtitle: String,
+    /// The answer in one line.
+    headline: String,
+    /// And what belongs to it.
+    sentences: Vec<String>,
+    sections: Vec<Section>,
+    /// Environment and method, folded in.
+    folded: Vec<Fold>,
+    downloads: Vec<Download>,
+    data_notes: Vec<String>,
+}
+
+/// A part of the page with tables, sentences and charts.
+#[derive(Debug, Default)]
+struct Section {
+    id: String,
+    title: String,
+    tables: Vec<String>,
+    sentences: Vec<String>,
+    figures: Vec<Figure>,
+}
+
+/// Something that is shown when it is asked for.
+#[derive(Debug, Default)]
+struct Fold {
+    title: String,
+    sentences: Vec<String>,
+    code: String,
+    tables: Vec<String>,
+}
+
+/// A chart on the page.
+#[derive(Debug)]
+struct Figure {
+    id: String,
+    title: String,
+    caption: String,
+    alternative: String,
+    source: String,
+    /// The drawing.
+    svg: String,
+    /// The data of the live chart.
+    spec: String,
+}
+
+impl Figure {
+    fn of(chart: &Chart) -> Figure {
+        Figure {
+            id: format!("chart-{}", chart.id),
+            title: chart.title.clone(),
+            caption: chart.caption.clone(),
+            alternative: chart.alternative.clone(),
+            source: chart.source(),
+            svg: svg::inline(chart),
+            spec: in_script(&plotly::spec(chart)),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "page.html")]
+struct PageTemplate<'a> {
+    page: &'a Page,
+    version: &'static str,
+    style: &'static str,
+    library: &'a str,
+    script: &'static str,
+}
+
+fn render(page: &Page) -> String {
+    let template = PageTemplate {
+        page,
+        version: env!("CARGO_PKG_VERSION"),
+        style: include_str!("../../../templates/style.css"),
+        library: &plotly::library(),
+        script: include_str!("../../../templates/page.js"),
+    };
+    template.render().expect("strings take all text")
+}
+
+/// JSON that cannot end the script element it stands in.
+fn in_script<T: Serialize>(value: &T) -> String {
+    let json = serde_json::to_string(value).expect("our own types serialise");
+    json.replace('<', "\\u003c")
+}

@@ -1,0 +1,108 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const names = ["0", "1", "2", "3", "4", "5", "text", "muted", "grid", "band", "alarm"];
+
+  // The theme's colours, by the names that the charts use.
+  const inks = () => {
+    const style = getComputedStyle(root);
+    const property = (name) => (/^\d$/.test(name) ? "--c" : "--") + name;
+    return Object.fromEntries(names.map((name) => ["@" + name, style.getPropertyValue(property(name)).trim()]));
+  };
+  const painted = (value, ink) => {
+    if (typeof value === "string") return value in ink ? ink[value] : value;
+    if (Array.isArray(value)) return value.map((one) => painted(one, ink));
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, painted(one, ink)]));
+    }
+    return value;
+  };
+
+  // On a touch screen a finger scrolls the page; it does not zoom a chart by accident.
+  const isTouch = matchMedia("(pointer: coarse)").matches;
+  const config = { responsive: true, displaylogo: false, displayModeBar: isTouch ? false : "hover",
+    modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]] };
+
+  const draw = (figure) => {
+    const spec = JSON.parse(figure.querySelector("script.spec").textContent);
+    const { data, layout } = painted(spec, inks());
+    if (isTouch) layout.dragmode = false;
+    const ink = inks();
+    layout.hoverlabel = { bgcolor: ink["@grid"], font: { color: ink["@text"] } };
+    layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: ink["@muted"], activecolor: ink["@text"] };
+    const live = figure.querySelector(".live");
+    live.hidden = false;
+    return Plotly.react(live, data, layout, config).then(() => {
+      figure.querySelector(".static").hidden = true;
+      if (!live.dataset.listens) {
+        live.dataset.listens = "yes";
+        live.on("plotly_relayout", (change) => ticksFor(live, change));
+      }
+    });
+  };
+
+  // Ticks of our own suit the whole axis; on a part of it plotly's suit better.
+  const ticksFor = (live, change) => {
+    for (const axis of ["xaxis", "yaxis"]) {
+      const places = live.layout[axis];
+      if (!places || places.type !== "log") continue;
+      if (change[axis + ".range[0]"] !== undefined && places.tickmode === "array") {
+        Plotly.relayout(live, { [axis + ".tickmode"]: "auto" });
+      } else if (change[axis + ".autorange"] && places.tickmode === "auto") {
+        Plotly.relayout(live, { [axis + ".tickmode"]: "array" });
+      }
+    }
+  };
+
+  const drawAll = () => Promise.all(Array.from(document.querySelectorAll("figure"), (figure) =>
+    // The drawing in the page stays where the library cannot make one.
+    draw(figure).catch(() => { figure.querySelector(".live").hidden = true; figure.querySelector(".static").hidden = false; })));
+
+  // Light or dark: as the system says, until the reader says otherwise.
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
+  const button = document.getElementById("theme");
+  button.hidden = false;
+  const label = () => { button.setAttribute("aria-label", isDark() ? "Switch to light" : "Switch to dark"); };
+  button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); drawAll(); });
+  dark.addEventListener("change", () => { label(); drawAll(); });
+  label();
+
+  // Tables sort by the column that is clicked: numbers by value, what has none goes last.
+  const sort = (table, column, head) => {
+    const descending = head.getAttribute("aria-sort") !== "descending" && head.classList.contains("number")
+      || head.getAttribute("aria-sort") === "ascending";
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+    const sign = descending ? -1 : 1;
+    const compare = (a, b) => {
+      const [left, right] = [a.cells[column], b.cells[column]];
+      const [x, y] = [left.dataset.value, right.dataset.value];
+      if (x !== undefined && y !== undefined) return sign * (x - y);
+      if (x !== undefined || y !== undefined) return x === undefined ? 1 : -1;
+      return sign * left.textContent.localeCompare(right.textContent, "en", { numeric: true });
+    };
+    const body = table.tBodies[0];
+    for (const row of Array.from(body.rows).sort(compare)) body.append(row);
+  };
+  for (const table of document.querySelectorAll("table.sorts")) {
+    Array.from(table.tHead.rows[0].cells).forEach((head, column) => {
+      head.querySelector("button").addEventListener("click", () => sort(table, column, head));
+    });
+  }
+
+  // Data are in the page as text, or as compressed bytes in base64.
+  for (const download of document.querySelectorAll("button.download")) {
+    download.addEventListener("click", () => {
+      const held = JSON.parse(document.getElementById(download.dataset.from).textContent);
+      const part = held.text ?? Uint8Array.from(atob(held.base64), (c) => c.charCodeAt(0));
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([part], { type: download.dataset.type }));
+      link.download = download.dataset.name;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    });
+  }
+
+  drawAll().then(() => { root.dataset.drawn = "yes"; });
+})();
