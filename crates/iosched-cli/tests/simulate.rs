@@ -155,4 +155,68 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
         2,
         "holds no decision of a scheduler",
     );
+    fails(
+        &["conform", "--scheduler", "bfq", &empty],
+        5,
+        "bfq is not simulated yet; there are: noop",
+    );
+    let old = ["conform", "--scheduler", "mq-deadline:kernel=4.19", &empty];
+    fails(&old, 6, "mq-deadline of Linux 4.19 is not simulated");
+    let recordings = dir.path().display().to_string();
+    fails(
+        &["conform", "--scheduler", "mq-deadline", &recordings],
+        2,
+        "holds no recording: no file of it ends in .txt",
+    );
+    let multi_queue = dir.path().join("mq.txt").display().to_string();
+    std::fs::write(&multi_queue, "1 X - 8 8 1 a a\n").unwrap();
+    fails(
+        &["conform", "--scheduler", "deadline", &multi_queue],
+        2,
+        "line 1: this is a recording of the multi-queue block layer",
+    );
+    let single_queue = dir.path().join("sq.txt").display().to_string();
+    std::fs::write(&single_queue, "# kernel 4.19.40 scheduler=noop\n").unwrap();
+    fails(
+        &["conform", "--scheduler", "kyber", &single_queue],
+        2,
+        "is a recording of the single-queue block layer, which has no kyber",
+    );
+}
+
+#[test]
+fn a_folder_is_followed_in_the_order_of_its_names_with_the_tunables_beside() {
+    let dir = tempfile::tempdir().unwrap();
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../iosched-sim/tests/golden/");
+    let copy = |from: &str, to: &str| {
+        std::fs::copy(format!("{golden}{from}.txt.gz"), dir.path().join(to)).unwrap();
+    };
+    copy("mq-deadline-sd4-e3_rt_be_idle", "b.txt.gz");
+    copy("mq-deadline-sd1-l_rw_aio32", "a.txt.gz");
+    let tunables = dir.path().join("tunables.txt");
+    std::fs::write(&tunables, "/sys/block/sda/queue/iosched/fifo_batch: 3\n").unwrap();
+    let folder = dir.path().display().to_string();
+    let follow = || -> Vec<serde_json::Value> {
+        let output = iosched(&["conform", "--json", "--scheduler", "mq-deadline", &folder]);
+        let lines = text(&output.stdout);
+        lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let other_batches = follow();
+    assert!(other_batches[0]["agreement"].as_f64().unwrap() < 0.95);
+    std::fs::remove_file(tunables).unwrap();
+    let [first, second] = &follow()[..] else {
+        panic!("two recordings")
+    };
+    assert!(first["trace"].as_str().unwrap().ends_with("a.txt.gz"));
+    assert_eq!(
+        (&first["agreed"], &second["agreed"]),
+        (&2034.into(), &865.into())
+    );
+    // The edges of ticks at which held requests went on tell where ticks began.
+    assert_eq!(second["eager"], 0);
+    let phase = second["tick_phase_us"].as_f64().unwrap();
+    assert!((phase - 2206.0).abs() < 50.0, "{phase}");
 }

@@ -7,7 +7,7 @@
 //! - [`random`]: streams of chance from the run's seed
 //! - [`request`]: bios and requests
 //! - [`elevator`]: merging, and what else the block layer does around a scheduler
-//! - [`scheduler`]: noop, deadline, cfq
+//! - [`scheduler`]: noop, deadline, cfq; none, mq-deadline, kyber
 //! - [`disk`]: disk models: what a drive does with commands, and when it is done
 //! - [`workload`]: loads as fio job files describe them
 //! - [`simulate`]: a load, a scheduler and a disk in virtual time; [`histogram`] counts latencies

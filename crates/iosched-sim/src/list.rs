@@ -47,6 +47,12 @@ impl List {
         self.first
     }
 
+    pub(crate) fn pop_front(&mut self, links: &mut Links) -> Option<RequestId> {
+        let first = self.first?;
+        self.remove(links, first);
+        Some(first)
+    }
+
     pub(crate) fn push_back(&mut self, links: &mut Links, id: RequestId) {
         let last = self.last.replace(id);
         *links.link(id) = Link {

@@ -113,6 +113,8 @@ pub struct Request {
     pub allocated: Time,
     /// Reached a size limit: takes no more.
     pub unmergeable: bool,
+    /// The CPU on which it was submitted: multi-queue schedulers keep lists per CPU.
+    pub cpu: u16,
 }
 
 impl Request {
@@ -129,6 +131,7 @@ impl Request {
             priority: bio.priority,
             allocated: now,
             unmergeable: false,
+            cpu: 0,
         }
     }
 

@@ -9,7 +9,8 @@
 use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
-use iosched_sim::conform::{Follower, Report};
+use iosched_sim::conform::Report;
+use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, parse_settings};

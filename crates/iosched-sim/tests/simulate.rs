@@ -8,7 +8,7 @@
 
 use std::fmt::Write;
 
-use iosched_sim::conform::Follower;
+use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use iosched::failure::exit;
 use iosched::simulate::conform::{self, Conformance};
-use iosched::simulate::settings::{Checked, Wanted};
+use iosched::simulate::settings::Wanted;
 
 use super::{Outcome, boxed};
 use crate::output::Output;
@@ -14,15 +14,18 @@ use crate::output::Output;
 /// Arguments of `iosched conform`.
 #[derive(Debug, Args)]
 pub(crate) struct ConformArgs {
-    /// Recordings (text, may be compressed with gzip)
+    /// Recordings (text, may be compressed with gzip), or folders of them: made one after the other
+    /// in the order of their names, so that each begins with the state that the one before left
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
 
-    /// Our scheduler, with tunables where they differ from the kernel's defaults
+    /// Our scheduler, with tunables where they differ from the kernel's defaults; `kernel=6.1` says
+    /// whose rules are to hold (default: as the recording says)
     #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…]")]
     scheduler: String,
 
-    /// Commands that the recorded device took at a time (default: as the tunables file says, or 1)
+    /// Commands that the recorded device took at a time (default: as the tunables file says, or the
+    /// recording shows)
     #[arg(long, value_name = "N")]
     queue_depth: Option<usize>,
 
@@ -30,11 +33,16 @@ pub(crate) struct ConformArgs {
     #[arg(long)]
     non_rotational: bool,
 
-    /// Ticks per second of the recorded kernel (default: 1000)
+    /// Ticks per second of the recorded kernel (default: 1000; none, mq-deadline and kyber: 250)
     #[arg(long, value_name = "N")]
     hz: Option<u32>,
 
-    /// File of lines `path: value` with the tunables and limits of the recorded queue
+    /// How long before the recording's time zero a tick began, in µs (default: searched for)
+    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
+    tick_phase: Option<f64>,
+
+    /// File of lines `path: value` with the tunables and limits of the recorded queue (default:
+    /// tunables.txt beside the recording, if there is one)
     #[arg(long, value_name = "FILE")]
     tunables: Option<PathBuf>,
 
@@ -49,19 +57,19 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         scheduler: args.scheduler.clone(),
         tunables: args.tunables.clone(),
         hz: args.hz,
+        tick_phase_us: args.tick_phase,
         non_rotational: args.non_rotational,
         queue_depth: args.queue_depth,
         initial: args.initial.clone(),
     };
-    let settings = Checked::new(&wanted).map_err(boxed)?;
-    for trace in &args.traces {
-        let conformance = conform::follow(trace, &settings).map_err(boxed)?;
+    let tell = |conformance: &Conformance| {
         if output.is_json() {
-            output.json(&conformance);
+            output.json(conformance);
         } else {
-            output.text(&text(&conformance));
+            output.text(&text(conformance));
         }
-    }
+    };
+    conform::follow_all(&args.traces, &wanted, tell).map_err(boxed)?;
     Ok(exit::OK)
 }
 
@@ -95,6 +103,13 @@ fn text(conformance: &Conformance) -> String {
     ];
     for (count, what) in counts.into_iter().filter(|&(count, _)| count > 0) {
         let _ = writeln!(text, "  {count} {what}");
+    }
+    if conformance.depth_changes > 0 {
+        let (agreed, all) = (conformance.depth_changes_agreed, conformance.depth_changes);
+        let _ = writeln!(
+            text,
+            "  {agreed} of {all} changes of depth in the same tick"
+        );
     }
     for one in conformance.first_disagreements.iter().take(5) {
         let _ = writeln!(

@@ -3,7 +3,7 @@
 //!
 //! Follows `block/deadline-iosched.c` (Linux 4.19). Left out: zoned disks.
 
-use super::{Kernel, Scheduler, SchedulerInfo, TunableInfo, Values};
+use super::{BlockLayer, Kernel, Scheduler, SchedulerInfo, TunableInfo, Values};
 use crate::list::{Links, List};
 use crate::request::{Bio, RequestId, Requests};
 use crate::sorted::Sorted;
@@ -15,6 +15,7 @@ const MAX: i64 = i32::MAX as i64;
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "deadline",
     summary: "sector order in batches; an expired request goes first; reads before writes",
+    block_layer: BlockLayer::SingleQueue,
     tunables: &[
         TunableInfo {
             name: "fifo_batch",

@@ -6,13 +6,46 @@
 //! one.
 
 pub mod cfq;
+mod cpu_lists;
 pub mod deadline;
+pub mod kyber;
+pub mod mq_deadline;
+pub mod none;
 pub mod noop;
+#[cfg(test)]
+mod testing;
 
-use crate::request::{Bio, ProcessId, RequestId, Requests};
+use crate::request::{Bio, Op, ProcessId, RequestId, Requests};
 use crate::units::{Nanos, Time};
 
-/// Kernel settings on which rules in ticks depend.
+/// A kernel's version, as far as rules depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KernelVersion {
+    /// 6 of 6.12.
+    pub major: u16,
+    /// 12 of 6.12.
+    pub minor: u16,
+}
+
+impl KernelVersion {
+    /// Reads the version at the beginning of a text: `6.12`, `6.1.176-1`.
+    pub fn parse(text: &str) -> Option<KernelVersion> {
+        let (major, rest) = text.split_once('.')?;
+        let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        Some(KernelVersion {
+            major: major.parse().ok()?,
+            minor: minor.parse().ok()?,
+        })
+    }
+}
+
+impl std::fmt::Display for KernelVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Kernel settings on which rules depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kernel {
     /// Ticks per second: 100, 250, 300 or 1000.
@@ -21,6 +54,8 @@ pub struct Kernel {
     pub rotational: bool,
     /// How long before time zero a tick began: at most one tick.
     pub tick_phase: Nanos,
+    /// Whose rules hold, where they changed (mq-deadline).
+    pub version: KernelVersion,
 }
 
 impl Default for Kernel {
@@ -29,6 +64,10 @@ impl Default for Kernel {
             hz: 1000,
             rotational: true,
             tick_phase: Nanos::ZERO,
+            version: KernelVersion {
+                major: 6,
+                minor: 12,
+            },
         }
     }
 }
@@ -43,6 +82,13 @@ impl Kernel {
             time.as_nanos() % 1_000_000_000,
         );
         seconds * u64::from(self.hz) + nanos * u64::from(self.hz) / 1_000_000_000
+    }
+
+    /// When a tick begins: the first moment that [`Kernel::tick`] says lies in it.
+    pub fn tick_begins(&self, tick: u64) -> Time {
+        let hz = u64::from(self.hz);
+        let nanos = tick / hz * 1_000_000_000 + (tick % hz * 1_000_000_000).div_ceil(hz);
+        Time::from_nanos(nanos.saturating_sub(self.tick_phase.as_nanos()))
     }
 
     /// Milliseconds as a sysfs file takes them, in ticks (rounded up, as the kernel does).
@@ -79,6 +125,12 @@ pub trait Scheduler: Send {
 
     /// The driver took the dispatched request up.
     fn activate(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
+
+    /// How many bits of each word of the scheduler tags a request of this kind may use, if not all:
+    /// there are `tags` of them in words of `word` bits (multi-queue).
+    fn limit_depth(&self, _op: Op, _sync: bool, _tags: u32, _word: u32) -> Option<u32> {
+        None
+    }
 
     /// The disk is done with it.
     fn completed(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
@@ -132,6 +184,18 @@ pub trait Scheduler: Send {
     /// Its timer fired.
     fn timer(&mut self, _now: Time, _requests: &Requests) {}
 
+    /// Its timer fired, and a recording tells what the recorded one then said: that holds, whatever
+    /// ours would say. Returns how many of the changes of depth ours would have made too.
+    fn timer_recorded(
+        &mut self,
+        now: Time,
+        requests: &Requests,
+        _said: &[kyber::Statement],
+    ) -> usize {
+        self.timer(now, requests);
+        0
+    }
+
     /// True once after it asked for the queue to be run by a worker.
     fn take_kick(&mut self) -> bool {
         false
@@ -146,6 +210,12 @@ pub trait Scheduler: Send {
 
     /// True if it holds requests.
     fn has_work(&self) -> bool;
+
+    /// What of it stays when all its requests are done, for a later recording of the same device on
+    /// another clock; `None` if nothing does.
+    fn carried_over(&self, _kernel: &Kernel) -> Option<Box<dyn Scheduler>> {
+        None
+    }
 
     /// Its state in words, for those who want to know why.
     fn explain(&self, now: Time) -> String;
@@ -169,6 +239,15 @@ pub struct TunableInfo {
     pub max: i64,
 }
 
+/// The two block layers of Linux: each has its own schedulers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockLayer {
+    /// One queue per device, one lock (kernels before 5.0).
+    SingleQueue,
+    /// Software queues per CPU over hardware queues (blk-mq).
+    MultiQueue,
+}
+
 /// A scheduler that [`build`] knows.
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulerInfo {
@@ -176,6 +255,8 @@ pub struct SchedulerInfo {
     pub name: &'static str,
     /// What it does, in half a line.
     pub summary: &'static str,
+    /// The block layer that it belongs to.
+    pub block_layer: BlockLayer,
     /// Its tunables in the kernel's order.
     pub tunables: &'static [TunableInfo],
     /// State that can be given to it at the beginning, for following a recording.
@@ -186,7 +267,14 @@ pub struct SchedulerInfo {
 
 /// The schedulers that [`build`] knows.
 pub fn schedulers() -> &'static [SchedulerInfo] {
-    &[noop::INFO, deadline::INFO, cfq::INFO]
+    &[
+        noop::INFO,
+        deadline::INFO,
+        cfq::INFO,
+        none::INFO,
+        mq_deadline::INFO,
+        kyber::INFO,
+    ]
 }
 
 /// Names with values: tunables or initial state.
@@ -202,6 +290,26 @@ pub enum SchedulerError {
         name: String,
         /// What there is.
         known: Vec<&'static str>,
+    },
+    /// Linux has it, but it is not simulated.
+    #[error("{name} is not simulated yet; there are: {}", known.join(", "))]
+    NotYet {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// The scheduler followed other rules in that kernel.
+    #[error(
+        "{scheduler} of Linux {version} is not simulated: its rules are known from {oldest} on"
+    )]
+    TooOld {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// What was asked for.
+        version: KernelVersion,
+        /// The first version whose rules are known.
+        oldest: KernelVersion,
     },
     /// The scheduler has no such tunable.
     #[error("{scheduler} has no {kind} `{name}`; it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
@@ -229,6 +337,12 @@ pub enum SchedulerError {
         /// The most that it takes.
         max: i64,
     },
+    /// What stands behind `kernel=` is no version.
+    #[error("`{text}` is no version of a kernel, such as 6.1 or 6.12")]
+    Version {
+        /// The part that is not understood.
+        text: String,
+    },
     /// What was asked for is not of the form `name[:tunable=value,…]`.
     #[error("`{text}` is not of the form tunable=value with a whole number")]
     Syntax {
@@ -244,15 +358,29 @@ pub struct SchedulerSpec {
     pub name: String,
     /// Tunables that differ from the defaults.
     pub tunables: Settings,
+    /// The kernel whose rules are to hold (`kernel=6.1`).
+    pub kernel: Option<KernelVersion>,
 }
 
 impl SchedulerSpec {
-    /// Reads `name[:tunable=value,…]`.
+    /// Reads `name[:tunable=value,…]`, where `kernel=6.1` says whose rules are to hold.
     pub fn parse(text: &str) -> Result<SchedulerSpec, SchedulerError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let is_kernel = |part: &&str| part.trim_start().starts_with("kernel=");
+        let tunables: Vec<_> = rest.split(',').filter(|part| !is_kernel(part)).collect();
+        let version = |part: &str| {
+            let version = part
+                .split_once('=')
+                .map_or("", |(_, version)| version.trim());
+            KernelVersion::parse(version).ok_or_else(|| SchedulerError::Version {
+                text: version.to_owned(),
+            })
+        };
+        let kernel = rest.split(',').find(is_kernel).map(version);
         Ok(SchedulerSpec {
             name: name.to_owned(),
-            tunables: parse_settings(rest)?,
+            tunables: parse_settings(&tunables.join(","))?,
+            kernel: kernel.transpose()?,
         })
     }
 }
@@ -276,13 +404,31 @@ pub fn parse_settings(text: &str) -> Result<Settings, SchedulerError> {
 
 /// What a scheduler is called in today's kernels and in those before 5.0.
 pub fn info(name: &str) -> Result<&'static SchedulerInfo, SchedulerError> {
-    schedulers()
-        .iter()
-        .find(|info| info.name == name)
-        .ok_or_else(|| SchedulerError::Unknown {
-            name: name.to_owned(),
-            known: schedulers().iter().map(|info| info.name).collect(),
-        })
+    let found = schedulers().iter().find(|info| info.name == name);
+    found.ok_or_else(|| {
+        let name = name.to_owned();
+        let known = schedulers().iter().map(|info| info.name).collect();
+        if name == "bfq" {
+            SchedulerError::NotYet { name, known }
+        } else {
+            SchedulerError::Unknown { name, known }
+        }
+    })
+}
+
+/// The scheduler of this name, if it runs over disk models: those of the multi-queue block layer
+/// follow recordings only.
+pub fn info_over_disks(name: &str) -> Result<&'static SchedulerInfo, SchedulerError> {
+    let info = info(name)?;
+    if info.block_layer == BlockLayer::SingleQueue {
+        return Ok(info);
+    }
+    let known = schedulers().iter();
+    let known = known.filter(|info| info.block_layer == BlockLayer::SingleQueue);
+    Err(SchedulerError::NotYet {
+        name: name.to_owned(),
+        known: known.map(|info| info.name).collect(),
+    })
 }
 
 /// Makes a scheduler with its tunables, as attached to a device at time zero.
@@ -294,11 +440,40 @@ pub fn build(
     let info = info(&spec.name)?;
     let tunables = Values::new(info.name, "tunable", info.tunables, &spec.tunables)?;
     let initial = Values::new(info.name, "initial value", info.initial, initial)?;
+    let kernel = &Kernel {
+        version: spec.kernel.unwrap_or(kernel.version),
+        ..*kernel
+    };
     Ok(match info.name {
         "noop" => Box::new(noop::Noop::default()),
         "deadline" => Box::new(deadline::Deadline::new(&tunables, kernel)),
         "cfq" => Box::new(cfq::Cfq::new(&tunables, kernel, &initial)),
+        "none" => Box::new(none::NoScheduler::default()),
+        "mq-deadline" => {
+            since(info, kernel.version, mq_deadline::Rules::OLDEST)?;
+            Box::new(mq_deadline::MqDeadline::new(&tunables, kernel))
+        }
+        "kyber" => {
+            since(info, kernel.version, kyber::OLDEST)?;
+            Box::new(kyber::Kyber::new(&tunables, kernel, &initial))
+        }
         listed => unreachable!("{listed} is listed and cannot be built"),
+    })
+}
+
+/// Refuses kernels before the first whose rules are known.
+fn since(
+    info: &SchedulerInfo,
+    version: KernelVersion,
+    oldest: KernelVersion,
+) -> Result<(), SchedulerError> {
+    if version >= oldest {
+        return Ok(());
+    }
+    Err(SchedulerError::TooOld {
+        scheduler: info.name,
+        version,
+        oldest,
     })
 }
 

@@ -4,7 +4,7 @@
 //! stand in the dispatch list; as that list takes the next request only when it is empty, there is
 //! nothing to sort against, and it is left out.
 
-use super::{Scheduler, SchedulerInfo};
+use super::{BlockLayer, Scheduler, SchedulerInfo};
 use crate::list::{Links, List};
 use crate::request::{RequestId, Requests};
 use crate::units::Time;
@@ -13,6 +13,7 @@ use crate::units::Time;
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "noop",
     summary: "first come, first served, with merging",
+    block_layer: BlockLayer::SingleQueue,
     tunables: &[],
     initial: &[],
     uses_ticks: false,

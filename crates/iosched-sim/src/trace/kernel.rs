@@ -3,9 +3,13 @@
 //! `time_us action rwbs sector nsectors pid comm owner`, separated by blanks; times in microseconds
 //! with decimals, from the first bio, negative before it. Lines that begin with `#` describe the
 //! workers (`# worker pid=… ioprio=class/level buf=0|1 …`), say when a process ended as the scheduler
-//! sees it (`# exit pid=… time_us=…`), or are for people. Left out: columns after the eighth.
+//! sees it (`# exit pid=… time_us=…`), name the recorded queue (`# … blk-mq, scheduler=…`), tell what
+//! kyber said (`# kyber time …`), or are for people. A ninth column is the request's priority
+//! (`be/4`). Left out: the eighth column, and those after the ninth.
 
 use crate::request::{IoPriority, Op, PriorityClass, ProcessId};
+use crate::scheduler::KernelVersion;
+use crate::scheduler::kyber::Statement;
 use crate::simulate::Happening;
 use crate::units::{Nanos, Sector, Sectors, Time};
 
@@ -28,11 +32,15 @@ pub enum Action {
     BackMerged,
     /// F: a bio was put before a request.
     FrontMerged,
+    /// RM: a request became part of the one before it.
+    Joined,
+    /// X: the scheduler gave out a request (multi-queue).
+    Decided,
     /// D: the driver took a request.
     Issued,
     /// C: the disk was done.
     Completed,
-    /// Anything else (A, RM, …).
+    /// Anything else (A, …).
     Other,
 }
 
@@ -57,6 +65,8 @@ pub struct Event {
     pub process: ProcessId,
     /// Its name.
     pub comm: String,
+    /// With which priority, if the line says so.
+    pub priority: Option<IoPriority>,
 }
 
 /// What a `#` line says.
@@ -77,6 +87,20 @@ pub enum Remark {
         process: ProcessId,
         /// When.
         time: Time,
+    },
+    /// What was recorded: the first line.
+    Queue {
+        /// It is the multi-queue block layer.
+        multi_queue: bool,
+        /// The kernel's version.
+        version: Option<KernelVersion>,
+    },
+    /// The recorded kyber said something, as its timer went off.
+    Kyber {
+        /// When.
+        time: Time,
+        /// What, if it is something that matters.
+        said: Option<Statement>,
     },
     /// For people.
     Other,
@@ -106,6 +130,8 @@ pub fn write_line(
         Action::Inserted => "I",
         Action::BackMerged => "M",
         Action::FrontMerged => "F",
+        Action::Joined => "RM",
+        Action::Decided => "X",
         Action::Issued => "D",
         Action::Completed => "C",
         Action::UnpluggedLater => "UT",
@@ -164,7 +190,7 @@ pub enum TraceError {
     },
     /// A recording of the multi-queue block layer.
     #[error(
-        "line {line}: an event X: this is a recording of the multi-queue block layer, which is not followed yet"
+        "line {line}: this is a recording of the multi-queue block layer, which has none, mq-deadline and kyber"
     )]
     MultiQueue {
         /// Number of the line, from 1.
@@ -325,7 +351,8 @@ impl Reader {
                 "F" => Action::FrontMerged,
                 "D" => Action::Issued,
                 "C" => Action::Completed,
-                "X" => return Err(TraceError::MultiQueue { line: self.line }),
+                "RM" => Action::Joined,
+                "X" => Action::Decided,
                 _ => Action::Other,
             },
             sync: op == Some(Op::Read) || after_op.contains(['S', 'F']),
@@ -335,6 +362,7 @@ impl Reader {
             length: Sectors::new(length),
             process: ProcessId(process),
             comm: columns.next().unwrap_or("-").to_owned(),
+            priority: columns.nth(1).and_then(priority),
         })
     }
 
@@ -368,26 +396,65 @@ impl Reader {
                     time: self.time(time)?,
                 }
             }
-            _ => Remark::Other,
+            "kyber" => Remark::Kyber {
+                time: self.time(words.next().unwrap_or(""))?,
+                said: statement(words),
+            },
+            _ => queue(text),
         })
     }
 }
 
-/// `class/level`; class 0 takes its level from the nice value, which is 0 here.
+/// `# Debian 6.1.176 (…) blk-mq, scheduler=… device=…`: what was recorded.
+fn queue(text: &str) -> Remark {
+    if !text.contains("scheduler=") {
+        return Remark::Other;
+    }
+    let mut words = text.split_ascii_whitespace();
+    Remark::Queue {
+        multi_queue: text.contains("blk-mq"),
+        version: words.find_map(KernelVersion::parse),
+    }
+}
+
+/// `kyber_adjust: 8,0 WRITE 96`, `kyber_latency: 8,0 READ I/O p90 3/4 samples=510`
+fn statement<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Statement> {
+    let event = words.next()?;
+    let domain = words.nth(1)?.to_owned();
+    let what = words.next()?;
+    match event {
+        "kyber_adjust:" => Some(Statement::Depth {
+            domain,
+            depth: what.parse().ok()?,
+        }),
+        "kyber_latency:" => {
+            let quarters: usize = words.nth(1)?.split('/').next()?.parse().ok()?;
+            Some(Statement::Percentile {
+                domain,
+                total: what == "total",
+                bucket: quarters.checked_sub(1).filter(|&bucket| bucket < 8)?,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// `class/level`, the class as a number or by name; class 0 takes its level from the nice value,
+/// which is 0 here.
 fn priority(text: &str) -> Option<IoPriority> {
     let (class, level) = text.split_once('/')?;
     let level = level.parse().ok().filter(|&level| level < 8)?;
     Some(match class {
-        "0" => IoPriority::default(),
-        "1" => IoPriority {
+        "0" | "none" => IoPriority::default(),
+        "1" | "rt" => IoPriority {
             class: PriorityClass::RealTime,
             level,
         },
-        "2" => IoPriority {
+        "2" | "be" => IoPriority {
             class: PriorityClass::BestEffort,
             level,
         },
-        "3" => IoPriority {
+        "3" | "idle" => IoPriority {
             class: PriorityClass::Idle,
             level: 7,
         },

@@ -1,7 +1,7 @@
 //! Recordings of a kernel's scheduler as traces: [`kernel`] reads their lines.
 
 use super::error::Cause;
-use super::kernel::{Action, Event, Line, Reader, Remark, TraceError};
+use super::kernel::{Action, Event, Line, Reader, Remark};
 use super::lines::LineFormat;
 use super::record::{Record, Sink, Skip, Stage};
 use super::text::extent;
@@ -27,8 +27,6 @@ impl LineFormat for Recording {
             }
             Ok(Some(Line::Remark(_))) => sink.skip(Skip::Message),
             Ok(None) => sink.skip(Skip::Summary),
-            // The scheduler gave a request out: the driver's D follows.
-            Err(TraceError::MultiQueue { .. }) => sink.skip(Skip::OtherEvent),
             Err(error) => return Err(Cause::Kernel(error)),
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::scheduler::{
-    self, Kernel, Scheduler, SchedulerError, SchedulerSpec, Settings, build,
+    self, Kernel, Scheduler, SchedulerError, SchedulerSpec, Settings, build, info_over_disks,
 };
 use iosched_sim::simulate::{self, HostTimes, Outcome as Simulated, ProcessOutcome, Setup};
 use iosched_sim::units::{Bytes, Nanos};
@@ -95,15 +95,14 @@ impl Failure for SimulationError {
                     .to_owned(),
             ),
             SimulationError::JobFile(error) => error.hint(),
+            SimulationError::Scheduler(error) => error.hint(),
             _ => None,
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
-            SimulationError::Scheduler(SchedulerError::Unknown { .. }) => exit::NOT_OFFERED,
-            SimulationError::Scheduler(SchedulerError::Syntax { .. }) => exit::USAGE,
-            SimulationError::Scheduler(_) => exit::BAD_TUNABLE,
+            SimulationError::Scheduler(error) => error.exit_code(),
             SimulationError::JobFile(error) => error.exit_code(),
             _ => exit::USAGE,
         }
@@ -115,6 +114,7 @@ pub fn schedulers() -> Vec<&'static str> {
     scheduler::schedulers()
         .iter()
         .map(|info| info.name)
+        .filter(|name| info_over_disks(name).is_ok())
         .collect()
 }
 
@@ -140,7 +140,9 @@ impl SimulatedArm {
         let spec = SchedulerSpec {
             name: arm.scheduler.clone(),
             tunables,
+            kernel: None,
         };
+        info_over_disks(&spec.name)?;
         Ok(SimulatedArm {
             scheduler: build(&spec, kernel, &Settings::new())?,
             nr_requests,

@@ -1,16 +1,22 @@
-//! Recordings of a kernel's scheduler, followed by ours: files in, one report for each.
+//! Recordings of a kernel's scheduler, followed by ours: files and folders in, one report for each.
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
-use iosched_sim::conform::{Follower, Report};
-use iosched_sim::scheduler;
+use iosched_sim::conform::Report;
+use iosched_sim::conform::multi_queue::{self, Recording};
+use iosched_sim::conform::single_queue::Follower;
+use iosched_sim::scheduler::{self, BlockLayer, Scheduler};
 use iosched_sim::trace::kernel::TraceError;
 use iosched_sim::units::Nanos;
 use serde::Serialize;
 
 use super::file::{FileError, Lines};
-use super::settings::Checked;
+use super::settings::{Checked, SettingsError, Wanted};
 use crate::failure::{Failure, exit};
+
+/// The file of tunables beside recordings.
+const TUNABLES: &str = "tunables.txt";
 
 /// Why a recording cannot be followed.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +32,25 @@ pub enum ConformError {
         /// What is wrong with the line.
         cause: TraceError,
     },
+    /// The settings.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The scheduler belongs to the other block layer.
+    #[error(
+        "{} is a recording of the single-queue block layer, which has no {scheduler}", path.display()
+    )]
+    SingleQueue {
+        /// Which file.
+        path: PathBuf,
+        /// The scheduler that was to follow it.
+        scheduler: String,
+    },
+    /// There is no recording in it.
+    #[error("{} holds no recording: no file of it ends in .txt or .txt.gz", path.display())]
+    EmptyFolder {
+        /// Which folder.
+        path: PathBuf,
+    },
     /// There is no decision in it.
     #[error("{} holds no decision of a scheduler: no line of it is an issue (D)", path.display())]
     Empty {
@@ -38,10 +63,15 @@ impl Failure for ConformError {
     fn hint(&self) -> Option<String> {
         match self {
             ConformError::File(file) => file.hint(),
+            ConformError::Settings(settings) => settings.hint(),
             ConformError::Line {
                 cause: TraceError::MultiQueue { .. },
                 ..
-            } => None,
+            } => Some("follow it with one of these: `--scheduler mq-deadline`".to_owned()),
+            ConformError::SingleQueue { .. } => {
+                Some("follow it with noop, deadline or cfq".to_owned())
+            }
+            ConformError::EmptyFolder { .. } => None,
             _ => Some(
                 "a recording has lines `time_us action rwbs sector nsectors pid comm owner`"
                     .to_owned(),
@@ -52,6 +82,7 @@ impl Failure for ConformError {
     fn exit_code(&self) -> u8 {
         match self {
             ConformError::File(file) => file.exit_code(),
+            ConformError::Settings(settings) => settings.exit_code(),
             _ => exit::USAGE,
         }
     }
@@ -89,6 +120,10 @@ pub struct Conformance {
     pub merge_mismatches: u64,
     /// Events that do not fit what went before.
     pub unexplained: u64,
+    /// Times that the recorded scheduler changed one of its depths (kyber).
+    pub depth_changes: u64,
+    /// Those that ours made too, in the same tick.
+    pub depth_changes_agreed: u64,
     /// How long before the recording's clock was zero a tick began, where that matters.
     pub tick_phase_us: f64,
     /// The first disagreements.
@@ -96,80 +131,220 @@ pub struct Conformance {
 }
 
 impl Conformance {
-    fn new(path: &Path, settings: &Checked, report: &Report) -> Conformance {
-        let disagreements = report.first_disagreements.iter().map(|one| Disagreement {
-            time_us: one.time_us,
-            recorded: one.recorded.clone(),
-            ours: one.ours.clone(),
-            why: one.why.clone(),
-        });
-        Conformance {
+    fn new(
+        path: &Path,
+        settings: &Checked,
+        report: Report,
+        tick_phase: Nanos,
+    ) -> Result<Conformance, ConformError> {
+        if report.decisions == 0 {
+            return Err(ConformError::Empty {
+                path: path.to_owned(),
+            });
+        }
+        let agreement = report.agreement();
+        let disagreements = report
+            .first_disagreements
+            .into_iter()
+            .map(|one| Disagreement {
+                time_us: one.time_us,
+                recorded: one.recorded,
+                ours: one.ours,
+                why: one.why,
+            });
+        Ok(Conformance {
             trace: path.display().to_string(),
             scheduler: settings.spec.name.clone(),
             decisions: report.decisions,
             agreed: report.agreed,
-            agreement: report.agreement(),
+            agreement,
             eager: report.eager,
             merge_mismatches: report.merge_mismatches,
             unexplained: report.unexplained,
-            tick_phase_us: 0.0,
+            depth_changes: report.depth_changes,
+            depth_changes_agreed: report.depth_changes_agreed,
+            tick_phase_us: tick_phase.as_micros_f64(),
             first_disagreements: disagreements.collect(),
-        }
+        })
     }
 }
 
-/// Follows one recording.
-///
-/// Where ticks began in it is not recorded. A scheduler whose decisions depend on it is given the
-/// one phase, the same for the whole recording, with which it agrees best: each expiry that lies
-/// near the edge of a tick rules out some phases, so that the count falls on both sides of the true
-/// one, and narrowing in on it finds it.
-pub fn follow(path: &Path, settings: &Checked) -> Result<Conformance, ConformError> {
-    let mut settings = settings.clone();
-    let mut best = follow_once(path, &settings)?;
-    let info = scheduler::info(&settings.spec.name).expect("checked when the settings were");
-    if !info.uses_ticks {
-        return Ok(best);
+/// Follows recordings, and hands each result over as soon as it is there. A folder is its
+/// recordings in the order of their names: they were made one after the other, so that each begins
+/// with the state that the one before left. Tunables that are not given are taken from
+/// `tunables.txt` beside a recording, if there is one.
+pub fn follow_all(
+    paths: &[PathBuf],
+    wanted: &Wanted,
+    mut result: impl FnMut(&Conformance),
+) -> Result<(), ConformError> {
+    for path in paths {
+        let mut carried = None;
+        for recording in recordings(path)? {
+            let settings = settings_for(&recording, wanted)?;
+            let conformance = match settings.block_layer {
+                BlockLayer::SingleQueue => single_queue(&recording, &settings)?,
+                BlockLayer::MultiQueue => multi_queue(&recording, &settings, &mut carried)?,
+            };
+            result(&conformance);
+        }
     }
+    Ok(())
+}
+
+/// The file, or the recordings in the folder.
+fn recordings(path: &Path) -> Result<Vec<PathBuf>, ConformError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let unreadable = |cause| FileError::Open {
+        path: path.to_owned(),
+        cause,
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        let name = file
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or("");
+        let text = name
+            .strip_suffix(".gz")
+            .unwrap_or(name)
+            .strip_suffix(".txt");
+        if text.is_some() && name != TUNABLES {
+            found.push(file);
+        }
+    }
+    found.sort();
+    if found.is_empty() {
+        return Err(ConformError::EmptyFolder {
+            path: path.to_owned(),
+        });
+    }
+    Ok(found)
+}
+
+/// The settings, with the tunables that were recorded beside this recording.
+fn settings_for(recording: &Path, wanted: &Wanted) -> Result<Checked, ConformError> {
+    let beside = recording.with_file_name(TUNABLES);
+    let beside = beside.is_file().then_some(beside);
+    let wanted = Wanted {
+        tunables: wanted.tunables.clone().or(beside),
+        ..wanted.clone()
+    };
+    Ok(Checked::new(&wanted)?)
+}
+
+/// Follows with the settings at one phase of the ticks after the other.
+///
+/// Where ticks began in a recording is not recorded. A scheduler whose decisions depend on it is
+/// given the one phase, the same for the whole recording, with which it agrees best: each expiry (and
+/// each ask that the kernel repeats some ticks later) that lies near the edge of a tick rules out some phases, so that the count falls on both sides of the
+/// true one, and narrowing in on it finds it.
+fn best_phase<T>(
+    settings: &Checked,
+    mut follow_at: impl FnMut(&Checked) -> Result<(Report, T), ConformError>,
+) -> Result<(Report, T, Nanos), ConformError> {
+    let mut settings = settings.clone();
+    let mut best_phase = settings.kernel.tick_phase;
+    let (mut best, mut state) = follow_at(&settings)?;
+    let info = scheduler::info(&settings.spec.name).expect("checked when the settings were");
+    let search = info.uses_ticks && !settings.tick_phase_given;
     let tick = settings.kernel.tick_nanos();
-    let mut best_phase = 0;
     let mut step = tick / STEPS;
-    while best.agreed < best.decisions && step > 0 {
-        let from = best_phase + tick - step * (STEPS / 2);
+    while search && score(&best) < (best.decisions, Reverse(0)) && step > FINEST {
+        let from = best_phase.as_nanos() + tick - step * (STEPS / 2);
         for phase in (0..=STEPS).map(|index| (from + index * step) % tick) {
             settings.kernel.tick_phase = Nanos::new(phase);
-            let tried = follow_once(path, &settings)?;
-            if tried.agreed > best.agreed {
-                best = tried;
-                best_phase = phase;
+            let (tried, left) = follow_at(&settings)?;
+            if score(&tried) > score(&best) {
+                (best, state) = (tried, left);
+                best_phase = settings.kernel.tick_phase;
             }
         }
         step /= STEPS / 4;
     }
-    best.tick_phase_us = Nanos::new(best_phase).as_micros_f64();
-    Ok(best)
+    Ok((best, state, best_phase))
 }
 
 /// Phases tried at once.
 const STEPS: u64 = 32;
 
-fn follow_once(path: &Path, settings: &Checked) -> Result<Conformance, ConformError> {
-    let mut follower = Follower::new(settings.build(), settings.limits, settings.queue_depth);
+/// Recordings have times to this many nanoseconds.
+const FINEST: u64 = 1000;
+
+/// How well a phase fits: decisions first, then moments at which the kernel held back.
+fn score(report: &Report) -> (u64, Reverse<u64>) {
+    (report.agreed, Reverse(report.eager))
+}
+
+/// Follows a recording of the single-queue block layer.
+fn single_queue(path: &Path, settings: &Checked) -> Result<Conformance, ConformError> {
+    let followed = best_phase(settings, |settings| {
+        let depth = settings.queue_depth.unwrap_or(1);
+        let mut follower = Follower::new(settings.build(), settings.limits, depth);
+        each_line(path, |line| follower.line(line))?;
+        Ok((follower.finish(), ()))
+    });
+    let (report, (), phase) = followed?;
+    Conformance::new(path, settings, report, phase)
+}
+
+/// Follows a recording of the multi-queue block layer, from the state that the one before left.
+fn multi_queue(
+    path: &Path,
+    settings: &Checked,
+    carried: &mut Option<Box<dyn Scheduler>>,
+) -> Result<Conformance, ConformError> {
+    let mut recording = Recording::default();
+    each_line(path, |line| recording.line(line))?;
+    if recording.is_single_queue() {
+        return Err(ConformError::SingleQueue {
+            path: path.to_owned(),
+            scheduler: settings.spec.name.clone(),
+        });
+    }
+    let mut settings = settings.clone();
+    let kernel = &mut settings.kernel;
+    kernel.version = recording.version().unwrap_or(kernel.version);
+    let known_phase = recording
+        .tick_phase(kernel.hz)
+        .filter(|_| !settings.tick_phase_given);
+    if let Some(phase) = known_phase {
+        kernel.tick_phase = phase;
+        settings.tick_phase_given = true;
+    }
+    let mut device = recording.device();
+    device.queue_depth = settings.queue_depth.unwrap_or(device.queue_depth);
+    device.look_ahead = settings.look_ahead.unwrap_or(device.look_ahead);
+    let (report, left, phase) = best_phase(&settings, |settings| {
+        let before = carried.as_ref();
+        let before = before.and_then(|before| before.carried_over(&settings.kernel));
+        let scheduler = before.unwrap_or_else(|| settings.build());
+        Ok(multi_queue::follow(
+            &recording,
+            scheduler,
+            &settings.kernel,
+            device,
+        ))
+    })?;
+    *carried = Some(left);
+    Conformance::new(path, &settings, report, phase)
+}
+
+fn each_line(
+    path: &Path,
+    mut read: impl FnMut(&str) -> Result<(), TraceError>,
+) -> Result<(), ConformError> {
     let mut lines = Lines::open(path)?;
     while let Some(line) = lines.next_line()? {
-        let read = follower.line(line);
-        read.map_err(|cause| ConformError::Line {
+        read(line).map_err(|cause| ConformError::Line {
             path: path.to_owned(),
             cause,
         })?;
     }
-    let report = follower.finish();
-    if report.decisions == 0 {
-        return Err(ConformError::Empty {
-            path: path.to_owned(),
-        });
-    }
-    Ok(Conformance::new(path, settings, &report))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -182,7 +357,6 @@ mod tests {
     use iosched_sim::units::Time;
     use iosched_sim::workload::fio_job;
 
-    use super::super::settings::Wanted;
     use super::*;
 
     struct Recorder(String);
@@ -230,12 +404,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("recording");
         std::fs::write(&path, recorder.0).unwrap();
-        let at_our_ticks = follow_once(&path, &settings).unwrap();
+        let mut at_our_ticks = settings.clone();
+        at_our_ticks.tick_phase_given = true;
+        let at_our_ticks = single_queue(&path, &at_our_ticks).unwrap();
         assert!(
             at_our_ticks.agreed < at_our_ticks.decisions,
             "the phase must matter"
         );
-        let found = follow(&path, &settings).unwrap();
+        let found = single_queue(&path, &settings).unwrap();
         assert_eq!(
             found.agreed, found.decisions,
             "at {} µs",

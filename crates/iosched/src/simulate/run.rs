@@ -13,7 +13,7 @@ use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::histogram::Histogram;
 use iosched_sim::request::{PriorityClass, ProcessId};
 use iosched_sim::scheduler::{
-    Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
+    Kernel, SchedulerError, SchedulerSpec, Settings, build, info_over_disks, parse_settings,
 };
 use iosched_sim::simulate::{
     self, Happening, HostTimes, Latencies, Observer, Outcome, ProcessOutcome, Setup,
@@ -201,6 +201,7 @@ impl Failure for SimulateError {
                     .to_owned(),
             ),
             SimulateError::File(file) => file.hint(),
+            SimulateError::Scheduler(error) => error.hint(),
             SimulateError::EventsOfSeveral { .. } => {
                 Some("give one --scheduler together with --events".to_owned())
             }
@@ -210,11 +211,7 @@ impl Failure for SimulateError {
 
     fn exit_code(&self) -> u8 {
         match self {
-            SimulateError::Scheduler(error) => match error {
-                SchedulerError::Unknown { .. } => exit::NOT_OFFERED,
-                SchedulerError::Syntax { .. } => exit::USAGE,
-                _ => exit::BAD_TUNABLE,
-            },
+            SimulateError::Scheduler(error) => error.exit_code(),
             SimulateError::File(file) => file.exit_code(),
             SimulateError::Events { .. } => exit::FAILURE,
             _ => exit::USAGE,
@@ -383,6 +380,7 @@ impl Plan {
         for text in &wanted.schedulers {
             let spec = SchedulerSpec::parse(text)?;
             build(&spec, &kernel, &initial)?; // tells what is wrong, if anything
+            info_over_disks(&spec.name)?;
             specs.push(spec);
         }
         if wanted.events.is_some() && specs.len() > 1 {

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use iosched_sim::elevator::{MergeLimits, Merging};
-use iosched_sim::scheduler::{self, Kernel, SchedulerError, SchedulerSpec, Settings};
-use iosched_sim::units::Bytes;
+use iosched_sim::scheduler::{self, BlockLayer, Kernel, SchedulerError, SchedulerSpec, Settings};
+use iosched_sim::units::{Bytes, Nanos};
 
 use super::file::{FileError, Lines};
 use crate::failure::{Failure, exit};
@@ -29,6 +29,12 @@ pub enum SettingsError {
         /// What stands there.
         value: String,
     },
+    /// A phase that is no number.
+    #[error("ticks cannot begin {micros} µs before a recording does")]
+    TickPhase {
+        /// What was asked for.
+        micros: f64,
+    },
     /// HZ of a kernel that nobody builds.
     #[error("a kernel cannot have {hz} ticks per second: it has 100, 250, 300 or 1000")]
     Hz {
@@ -37,23 +43,44 @@ pub enum SettingsError {
     },
 }
 
-impl Failure for SettingsError {
+impl Failure for SchedulerError {
     fn hint(&self) -> Option<String> {
         match self {
-            SettingsError::File(file) => file.hint(),
+            SchedulerError::NotYet { name, .. } => {
+                Some(format!("{name} comes with a later version"))
+            }
+            SchedulerError::TooOld { oldest, .. } => Some(format!(
+                "take the rules of a later kernel: `kernel={oldest}`"
+            )),
             _ => None,
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
-            SettingsError::Scheduler(error) => match error {
-                SchedulerError::Unknown { .. } => exit::NOT_OFFERED,
-                SchedulerError::Syntax { .. } => exit::USAGE,
-                _ => exit::BAD_TUNABLE,
-            },
+            SchedulerError::Unknown { .. } | SchedulerError::NotYet { .. } => exit::NOT_OFFERED,
+            SchedulerError::Syntax { .. } | SchedulerError::Version { .. } => exit::USAGE,
+            _ => exit::BAD_TUNABLE,
+        }
+    }
+}
+
+impl Failure for SettingsError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SettingsError::File(file) => file.hint(),
+            SettingsError::Scheduler(error) => error.hint(),
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            SettingsError::Scheduler(error) => error.exit_code(),
             SettingsError::File(file) => file.exit_code(),
-            SettingsError::Value { .. } | SettingsError::Hz { .. } => exit::USAGE,
+            SettingsError::Value { .. }
+            | SettingsError::Hz { .. }
+            | SettingsError::TickPhase { .. } => exit::USAGE,
         }
     }
 }
@@ -62,6 +89,23 @@ impl Failure for SettingsError {
 /// their file of tunables: taken where no such file is given.
 const RECORDED_MAX_KIB: u64 = 512;
 
+/// HZ of the kernels that distributions build today: taken for multi-queue schedulers.
+const MULTI_QUEUE_HZ: u32 = 250;
+
+/// A phase in microseconds, which may lie some ticks away.
+fn tick_phase(micros: f64, kernel: &Kernel) -> Result<Nanos, SettingsError> {
+    if !micros.is_finite() {
+        return Err(SettingsError::TickPhase { micros });
+    }
+    let nanos = (micros * 1e3).rem_euclid(kernel.tick_nanos() as f64);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "within a tick"
+    )]
+    Ok(Nanos::new(nanos as u64))
+}
+
 /// What is wanted.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
@@ -69,8 +113,10 @@ pub struct Wanted {
     pub scheduler: String,
     /// A file of lines `path: value`, as `tunables.txt` beside recordings.
     pub tunables: Option<PathBuf>,
-    /// Ticks per second, if not 1000.
+    /// Ticks per second, if not 1000 (multi-queue: 250).
     pub hz: Option<u32>,
+    /// How long before a recording's time zero a tick began, in microseconds, if it is known.
+    pub tick_phase_us: Option<f64>,
     /// The device is not rotational, whatever the file says.
     pub non_rotational: bool,
     /// Commands that the device takes, whatever the file says.
@@ -90,8 +136,14 @@ pub struct Checked {
     pub initial: Settings,
     /// Limits of merging.
     pub limits: MergeLimits,
-    /// Commands that the device takes.
-    pub queue_depth: usize,
+    /// Commands that the device takes, if that is known.
+    pub queue_depth: Option<usize>,
+    /// The next request is chosen before the device has room (loop), if that is known.
+    pub look_ahead: Option<bool>,
+    /// Where ticks begin is known: it is not to be searched for.
+    pub tick_phase_given: bool,
+    /// The block layer that the scheduler belongs to.
+    pub block_layer: BlockLayer,
 }
 
 impl Checked {
@@ -100,12 +152,16 @@ impl Checked {
         let mut spec = SchedulerSpec::parse(&wanted.scheduler)?;
         let info = scheduler::info(&spec.name)?;
         let mut kernel = Kernel::default();
+        if info.block_layer == BlockLayer::MultiQueue {
+            kernel.hz = MULTI_QUEUE_HZ;
+        }
         let max_sectors = Bytes::from_kib(RECORDED_MAX_KIB).to_sectors();
         let mut limits = MergeLimits {
             max_sectors,
             merging: Merging::Full,
         };
-        let mut queue_depth = 1;
+        let mut queue_depth = None;
+        let mut look_ahead = None;
         if let Some(path) = &wanted.tunables {
             let file = QueueFile::read(path)?;
             if let Some(kib) = file.number("queue/max_sectors_kb")? {
@@ -114,9 +170,10 @@ impl Checked {
             if let Some(rotational) = file.number("queue/rotational")? {
                 kernel.rotational = rotational != 0;
             }
-            if let Some(depth) = file.number("device/queue_depth")? {
-                queue_depth = usize::try_from(depth).unwrap_or(1).max(1);
-            }
+            let slots = file.number("device/queue_depth")?;
+            let tags = file.number("hctx0/tags")?;
+            queue_depth = slots.or(tags).and_then(|depth| usize::try_from(depth).ok());
+            look_ahead = slots.or(tags).map(|_| slots.is_none());
             let mut from_file = Vec::new();
             for tunable in info.tunables {
                 let overridden = spec.tunables.iter().any(|(name, _)| {
@@ -139,15 +196,21 @@ impl Checked {
             }
             kernel.hz = hz;
         }
+        if let Some(phase) = wanted.tick_phase_us {
+            kernel.tick_phase = tick_phase(phase, &kernel)?;
+        }
         let initial = scheduler::parse_settings(wanted.initial.as_deref().unwrap_or(""))?;
         scheduler::build(&spec, &kernel, &initial)?; // tells what is wrong, if anything
-        let queue_depth = wanted.queue_depth.unwrap_or(queue_depth).max(1);
+        let queue_depth = wanted.queue_depth.or(queue_depth);
         Ok(Checked {
             spec,
             kernel,
             initial,
             limits,
-            queue_depth,
+            queue_depth: queue_depth.map(|depth| depth.max(1)),
+            look_ahead,
+            tick_phase_given: wanted.tick_phase_us.is_some(),
+            block_layer: info.block_layer,
         })
     }
 
@@ -180,7 +243,7 @@ impl QueueFile {
         })
     }
 
-    /// The value of the line whose path ends like this.
+    /// The value of the line whose path ends like this; of a line about tags, how many there are.
     fn number(&self, name: &str) -> Result<Option<i64>, SettingsError> {
         let ends = |path: &str| path == name || path.ends_with(&format!("/{name}"));
         let Some((_, value)) = self.values.iter().find(|(path, _)| ends(path)) else {
@@ -191,7 +254,10 @@ impl QueueFile {
             name: name.to_owned(),
             value: value.clone(),
         };
-        value.parse().map(Some).map_err(failed)
+        let depth = value
+            .split_ascii_whitespace()
+            .find_map(|word| word.strip_prefix("depth="));
+        depth.unwrap_or(value).parse().map(Some).map_err(failed)
     }
 }
 
@@ -222,7 +288,7 @@ mod tests {
         let checked = Checked::new(&with_file).unwrap();
         let tunables = [("quantum".to_owned(), 4), ("slice_idle".to_owned(), 3)];
         assert_eq!(checked.spec.tunables, tunables);
-        assert_eq!(checked.queue_depth, 4);
+        assert_eq!(checked.queue_depth, Some(4));
         assert!(!checked.kernel.rotational);
         assert_eq!(checked.limits.max_sectors.as_u64(), 1024);
     }
@@ -232,7 +298,7 @@ mod tests {
         let message = |scheduler: &str| Checked::new(&wanted(scheduler)).unwrap_err().to_string();
         assert_eq!(
             message("bfg"),
-            "no scheduler is called `bfg` here; there are: noop, deadline, cfq"
+            "no scheduler is called `bfg` here; there are: noop, deadline, cfq, none, mq-deadline, kyber"
         );
         assert_eq!(message("noop:x=1"), "noop has no tunable `x`; it has: none");
         assert_eq!(

@@ -1,6 +1,6 @@
 //! What can be set, and in which units.
 
-use super::super::{Kernel, SchedulerInfo, TunableInfo, Values};
+use super::super::{BlockLayer, Kernel, SchedulerInfo, TunableInfo, Values};
 use crate::units::Nanos;
 
 const MAX: i64 = u32::MAX as i64;
@@ -19,6 +19,7 @@ const fn tunable(name: &'static str, unit: &'static str, default: i64, min: i64)
 pub const INFO: SchedulerInfo = SchedulerInfo {
     name: "cfq",
     summary: "time slices for each process by priority, with idling",
+    block_layer: BlockLayer::SingleQueue,
     tunables: &[
         tunable("back_seek_max", "KiB", 16 * 1024, 0),
         tunable("back_seek_penalty", "", 2, 1),

@@ -1,16 +1,9 @@
-//! Follows a recording of a kernel's scheduler, and counts where ours decides the same.
+//! Follows recordings of the single-queue block layer (kernels before 5.0).
 //!
-//! Our scheduler is given the recorded inserts, merges and completions at their times. Whenever the
-//! recording shows that the driver took a request, ours is asked; where it names another one, that
-//! is a disagreement, and the recorded one is handed out, so that the next decision is again made
-//! from the recording's state. Asks that gave nothing leave no line but may change state: they are
-//! made wherever the kernel runs the queue (after an unplug, an insert without plug, a completion, a
-//! timer, a worker's turn) and the device has room; if ours then has a request where the kernel held
-//! back, that is an *eager* moment.
-//!
-//! The driver of these recordings looks at one request more than the device takes: at queue depth N
-//! up to N + 1 requests stand between issue and completion, and while the additional one is held the
-//! scheduler is not asked. Left out: recordings of the multi-queue block layer.
+//! The queue is run after an unplug, an insert without plug, a completion, a timer and a worker's
+//! turn, while the device has room. The driver looks at one request more than the device takes: at
+//! queue depth N up to N + 1 requests stand between issue and completion, and while the additional
+//! one is held the scheduler is not asked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,7 +11,9 @@ use crate::elevator::{Merge, MergeLimits, Merger};
 use crate::request::{Bio, IoPriority, Op, ProcessId, Request, RequestId, Requests};
 use crate::scheduler::Scheduler;
 use crate::trace::kernel::{Action, Event, Line, Reader, Remark, TraceError};
-use crate::units::{Nanos, Sector, Sectors, Time};
+use crate::units::{Nanos, Time};
+
+use super::{Disagreement, Report, describe, describe_ours};
 
 /// A request that is issued later than this after the queue could have been run was not issued by
 /// that run: it had another cause (a timer), whose time we know.
@@ -26,50 +21,6 @@ const SAME_RUN: Nanos = Nanos::from_micros(200);
 
 /// A worker that is asked to run the queue does it this much later.
 const WORKER: Nanos = Nanos::from_micros(16);
-
-/// Disagreements that are kept in words.
-const KEPT: usize = 20;
-
-/// Where ours decided otherwise.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Disagreement {
-    /// Time in the recording, in microseconds.
-    pub time_us: f64,
-    /// What was recorded.
-    pub recorded: String,
-    /// What ours wanted.
-    pub ours: String,
-    /// The state from which ours decided.
-    pub why: String,
-}
-
-/// What came out.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Report {
-    /// Requests that the recorded scheduler gave out.
-    pub decisions: u64,
-    /// Those that ours gave out too.
-    pub agreed: u64,
-    /// Moments where ours would have given out a request and the recorded one held back.
-    pub eager: u64,
-    /// Bios that were merged and ours would not have been, or otherwise.
-    pub merge_mismatches: u64,
-    /// Events that do not fit what went before (completions of unknown requests and the like).
-    pub unexplained: u64,
-    /// The first disagreements.
-    pub first_disagreements: Vec<Disagreement>,
-}
-
-impl Report {
-    /// Share of decisions on which ours agreed; 1 if there was none.
-    pub fn agreement(&self) -> f64 {
-        if self.decisions == 0 {
-            1.0
-        } else {
-            self.agreed as f64 / self.decisions as f64
-        }
-    }
-}
 
 /// A worker as the recording describes it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -140,7 +91,15 @@ impl Follower {
     /// Reads a line.
     pub fn line(&mut self, text: &str) -> Result<(), TraceError> {
         match self.reader.read(text)? {
-            None | Some(Line::Remark(Remark::Other)) => {}
+            None
+            | Some(Line::Remark(
+                Remark::Other
+                | Remark::Kyber { .. }
+                | Remark::Queue {
+                    multi_queue: false, ..
+                },
+            )) => {}
+            Some(Line::Remark(Remark::Queue { .. })) => return Err(self.multi_queue()),
             Some(Line::Remark(Remark::Worker {
                 process,
                 priority,
@@ -152,6 +111,9 @@ impl Follower {
                 let after = self.exits.partition_point(|&(known, _)| known <= time);
                 self.exits.insert(after, (time, process));
             }
+            Some(Line::Event(event)) if event.action == Action::Decided => {
+                return Err(self.multi_queue());
+            }
             Some(Line::Event(event)) => {
                 if let Some(pending) = self.pending.take() {
                     self.follow(&pending, Some(&event));
@@ -160,6 +122,12 @@ impl Follower {
             }
         }
         Ok(())
+    }
+
+    fn multi_queue(&self) -> TraceError {
+        TraceError::MultiQueue {
+            line: self.reader.lines(),
+        }
     }
 
     /// The recording has ended.
@@ -457,7 +425,7 @@ impl Follower {
             self.report.agreed += 1;
         } else {
             self.scheduler = before;
-            self.disagree(now, event, ours);
+            self.disagree(now, event, op, ours);
         }
         let Some(id) = recorded.filter(|_| !agreed).or(ours.filter(|_| agreed)) else {
             self.report.unexplained += 1;
@@ -471,36 +439,25 @@ impl Follower {
         self.issued.push(id);
     }
 
-    fn disagree(&mut self, now: Time, event: &Event, ours: Option<RequestId>) {
-        if self.report.first_disagreements.len() >= KEPT {
-            return;
-        }
-        let describe = |start: Sector, length: Sectors, write: bool, process: ProcessId| {
-            let kind = if write { "write" } else { "read" };
-            let (start, length) = (start.as_u64(), length.as_u64());
-            format!("{kind} {start} + {length} of process {}", process.0)
-        };
-        let owner = self
-            .merger
-            .all()
-            .find(|&id| self.requests[id].start == event.start);
-        let owner = owner.map_or(event.process, |id| self.requests[id].process);
-        let write = event.op.is_some_and(Op::is_write);
-        let disagreement = Disagreement {
-            time_us: self.reader.recorded_micros(now),
-            recorded: describe(event.start, event.length, write, owner),
-            ours: ours.map_or("nothing yet".to_owned(), |id| {
-                let request = &self.requests[id];
-                describe(
-                    request.start,
-                    request.length,
-                    request.op.is_write(),
-                    request.process,
-                )
-            }),
-            why: self.scheduler.explain(now),
-        };
-        self.report.first_disagreements.push(disagreement);
+    fn disagree(&mut self, now: Time, event: &Event, op: Op, ours: Option<RequestId>) {
+        let Follower {
+            report,
+            merger,
+            requests,
+            scheduler,
+            reader,
+            ..
+        } = self;
+        report.disagree(|| {
+            let owner = merger.all().find(|&id| requests[id].start == event.start);
+            let owner = owner.map_or(event.process, |id| requests[id].process);
+            Disagreement {
+                time_us: reader.recorded_micros(now),
+                recorded: describe(op, event.start, event.length, owner),
+                ours: describe_ours(ours.map(|id| &requests[id])),
+                why: scheduler.explain(now),
+            }
+        });
     }
 
     fn completed(&mut self, now: Time, event: &Event, op: Option<Op>) {

@@ -1,0 +1,97 @@
+//! Follows a recording of a kernel's scheduler, and counts where ours decides the same.
+//!
+//! Our scheduler is given the recorded inserts, merges and completions at their times. Whenever the
+//! recording shows that a request was given out, ours is asked; where it names another one, that is a
+//! disagreement, and the recorded one is handed out, so that the next decision is again made from the
+//! recording's state. Asks that gave nothing leave no line but may change state: they are made wherever
+//! the kernel runs the queue; if ours then has a request where the kernel held back, that is an
+//! *eager* moment.
+//!
+//! The two block layers ask at different moments: [`single_queue`] follows kernels before 5.0,
+//! [`multi_queue`] those with blk-mq.
+
+pub mod multi_queue;
+pub mod single_queue;
+
+use crate::request::{Op, ProcessId, Request};
+use crate::units::{Sector, Sectors};
+
+/// Disagreements that are kept in words.
+const KEPT: usize = 20;
+
+/// Where ours decided otherwise.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Disagreement {
+    /// Time in the recording, in microseconds.
+    pub time_us: f64,
+    /// What was recorded.
+    pub recorded: String,
+    /// What ours wanted.
+    pub ours: String,
+    /// The state from which ours decided.
+    pub why: String,
+}
+
+/// What came out.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    /// Requests that the recorded scheduler gave out.
+    pub decisions: u64,
+    /// Those that ours gave out too.
+    pub agreed: u64,
+    /// Moments where ours would have given out a request and the recorded one held back.
+    pub eager: u64,
+    /// Bios that were merged and ours would not have been, or otherwise.
+    pub merge_mismatches: u64,
+    /// Events that do not fit what went before (completions of unknown requests and the like).
+    pub unexplained: u64,
+    /// Times that the recorded scheduler changed one of its depths (kyber).
+    pub depth_changes: u64,
+    /// Those that ours made too, in the same tick and to the same depth.
+    pub depth_changes_agreed: u64,
+    /// The first disagreements.
+    pub first_disagreements: Vec<Disagreement>,
+}
+
+impl Report {
+    /// Share of decisions on which ours agreed; 1 if there was none.
+    pub fn agreement(&self) -> f64 {
+        if self.decisions == 0 {
+            1.0
+        } else {
+            self.agreed as f64 / self.decisions as f64
+        }
+    }
+
+    /// Keeps a disagreement in words, if it is among the first; `make` is called only then.
+    fn disagree(&mut self, make: impl FnOnce() -> Disagreement) {
+        if self.first_disagreements.len() < KEPT {
+            self.first_disagreements.push(make());
+        }
+    }
+}
+
+/// A request in words.
+fn describe(op: Op, start: Sector, length: Sectors, process: ProcessId) -> String {
+    let kind = match op {
+        Op::Read => "read",
+        Op::Write => "write",
+        Op::Discard => "discard",
+    };
+    let (start, length) = (start.as_u64(), length.as_u64());
+    format!("{kind} {start} + {length} of process {}", process.0)
+}
+
+/// What ours would have given out, in words.
+fn describe_ours(ours: Option<&Request>) -> String {
+    ours.map_or("nothing yet".to_owned(), |request| {
+        let Request {
+            op,
+            start,
+            length,
+            process,
+            ..
+        } = *request;
+        describe(op, start, length, process)
+    })
+}

@@ -1,0 +1,586 @@
+//! Follows recordings of the multi-queue block layer.
+//!
+//! A recording may have an event X for each request that the scheduler gave out. Where it has none,
+//! the decision is taken to lie where the kernel asks: on devices with look-ahead (loop, `null_blk`)
+//! the next request is chosen as soon as the one before was issued, and held aside until a tag is
+//! free; on devices with a budget (SCSI) when it is issued.
+//!
+//! The kernel asks after each issue, after the last insert of a flush, after a completion if it
+//! lacked a slot before, and some ticks after an ask that gave nothing; only while no request is held
+//! aside, the scheduler has work and (SCSI) a slot is free. If the next event is no answer, the answer
+//! was "nothing".
+//!
+//! A recording is kept in memory, so that it can be followed again at another phase of the ticks.
+
+use std::collections::VecDeque;
+
+use crate::request::{Bio, IoPriority, Op, ProcessId, Request, RequestId, Requests};
+use crate::scheduler::kyber::Statement;
+use crate::scheduler::{Kernel, KernelVersion, Scheduler};
+use crate::trace::kernel::{Action, Event, Line, Reader, Remark, TraceError};
+use crate::units::{Nanos, Sector, Sectors, Time};
+
+use super::{Disagreement, Report, describe, describe_ours};
+
+/// A request that was given out later than this after the kernel asked was not the answer.
+const SAME_RUN: Nanos = Nanos::from_micros(200);
+
+/// A request that is not issued after this much waited for room.
+const HANDED_OVER: Nanos = Nanos::from_micros(50);
+
+/// An ask that gives nothing is repeated after this much, in whole ticks, and one.
+const RERUN: u64 = 3; // ms
+
+/// kyber's lines come this much after the tick began.
+const KYBER_LINE: Nanos = Nanos::from_micros(5);
+
+/// An event of a recording, as far as it matters.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    time: Time,
+    action: Action,
+    /// Unknown for X.
+    op: Option<Op>,
+    sync: bool,
+    start: Sector,
+    length: Sectors,
+    process: ProcessId,
+    priority: IoPriority,
+}
+
+/// A recording, read.
+#[derive(Debug, Default)]
+pub struct Recording {
+    reader: Reader,
+    steps: Vec<Step>,
+    workers: Vec<(ProcessId, IoPriority)>,
+    version: Option<KernelVersion>,
+    single_queue: bool,
+    /// What the recorded kyber said, in order of time.
+    said: Vec<(Time, Option<Statement>)>,
+}
+
+impl Recording {
+    /// Reads a line.
+    pub fn line(&mut self, text: &str) -> Result<(), TraceError> {
+        match self.reader.read(text)? {
+            Some(Line::Event(event)) => self.event(&event),
+            Some(Line::Remark(Remark::Worker {
+                process, priority, ..
+            })) => self.workers.push((process, priority)),
+            Some(Line::Remark(Remark::Queue {
+                multi_queue,
+                version,
+            })) => {
+                self.version = version;
+                self.single_queue = !multi_queue;
+            }
+            Some(Line::Remark(Remark::Kyber { time, said })) => {
+                let after = self.said.partition_point(|&(other, _)| other <= time);
+                self.said.insert(after, (time, said));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event) {
+        let of_request = event.op.is_some() || event.action == Action::Decided;
+        if !of_request || event.length == Sectors::ZERO {
+            return;
+        }
+        let worker = self
+            .workers
+            .iter()
+            .find(|(process, _)| *process == event.process);
+        self.steps.push(Step {
+            time: event.time,
+            action: event.action,
+            op: event.op,
+            sync: event.sync,
+            start: event.start,
+            length: event.length,
+            process: event.process,
+            priority: event
+                .priority
+                .or(worker.map(|&(_, priority)| priority))
+                .unwrap_or_default(),
+        });
+    }
+
+    /// The recorded kernel's version, if its first line says so.
+    pub fn version(&self) -> Option<KernelVersion> {
+        self.version
+    }
+
+    /// True if it says that it was made on the single-queue block layer.
+    pub fn is_single_queue(&self) -> bool {
+        self.single_queue
+    }
+
+    /// How long before its time zero a tick began, if its lines tell (those of kyber do).
+    pub fn tick_phase(&self, hz: u32) -> Option<Nanos> {
+        let tick = 1_000_000_000 / u64::from(hz);
+        let edge = self.said.first()?.0 - KYBER_LINE;
+        Some(Nanos::new((tick - edge.as_nanos() % tick) % tick))
+    }
+
+    /// True if it says which requests the scheduler gave out.
+    fn has_decisions(&self) -> bool {
+        self.steps.iter().any(|step| step.action == Action::Decided)
+    }
+
+    /// What the device is like, as far as the recording shows it: the most commands that it had, and
+    /// whether requests waited for room after they were given out.
+    pub fn device(&self) -> Device {
+        let mut queue_depth = 1;
+        let mut in_driver = 0_usize;
+        let (mut issued, mut waited) = (0_usize, 0_usize);
+        let mut given_out = VecDeque::new();
+        for step in &self.steps {
+            match step.action {
+                Action::Decided => given_out.push_back(step.time),
+                Action::Issued => {
+                    let since = given_out.pop_front().unwrap_or(step.time);
+                    issued += 1;
+                    waited += usize::from(step.time - since > HANDED_OVER);
+                    in_driver += 1;
+                }
+                Action::Completed => in_driver = in_driver.saturating_sub(1),
+                _ => {}
+            }
+            queue_depth = queue_depth.max(in_driver);
+        }
+        Device {
+            queue_depth,
+            look_ahead: !self.has_decisions() || waited > issued / 4,
+        }
+    }
+}
+
+/// The recorded device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Device {
+    /// Commands that it takes at a time.
+    pub queue_depth: usize,
+    /// The kernel chooses one request more than the device takes (loop, `null_blk`), and does not
+    /// ask for a slot first (SCSI).
+    pub look_ahead: bool,
+}
+
+/// Follows a recording with this scheduler, which ends in the state that the recording left.
+pub fn follow(
+    recording: &Recording,
+    scheduler: Box<dyn Scheduler>,
+    kernel: &Kernel,
+    device: Device,
+) -> (Report, Box<dyn Scheduler>) {
+    let follower = Follower {
+        recording,
+        with_decisions: recording.has_decisions(),
+        kernel,
+        device,
+        scheduler,
+        requests: Requests::default(),
+        held: Vec::new(),
+        touched: Vec::new(),
+        queued: Vec::new(),
+        taken: Vec::new(),
+        in_driver: Vec::new(),
+        past_scheduler: Vec::new(),
+        rerun: None,
+        lacked_slot: false,
+        said: 0,
+        report: Report::default(),
+    };
+    follower.follow()
+}
+
+struct Follower<'a> {
+    recording: &'a Recording,
+    /// The recording has events X.
+    with_decisions: bool,
+    kernel: &'a Kernel,
+    device: Device,
+    scheduler: Box<dyn Scheduler>,
+    requests: Requests,
+    /// Allocated, and not yet in the scheduler: in a plug, or issued past it.
+    held: Vec<RequestId>,
+    /// When a bio last joined one of those: by index of the request.
+    touched: Vec<Time>,
+    /// In the scheduler.
+    queued: Vec<RequestId>,
+    /// Given out, and not yet issued.
+    taken: Vec<RequestId>,
+    /// Issued, and not yet completed.
+    in_driver: Vec<RequestId>,
+    /// The same, of those that never were in the scheduler.
+    past_scheduler: Vec<RequestId>,
+    /// When the kernel asks again after an ask that gave nothing.
+    rerun: Option<Time>,
+    /// The scheduler had work and was not asked, because the device had no slot.
+    lacked_slot: bool,
+    /// How much of what the recorded kyber said has been heard.
+    said: usize,
+    report: Report,
+}
+
+impl Follower<'_> {
+    fn follow(mut self) -> (Report, Box<dyn Scheduler>) {
+        for at in 0..self.recording.steps.len() {
+            let step = self.recording.steps[at];
+            self.pass_time(at);
+            match (step.action, step.op) {
+                (Action::Allocated, Some(op)) => self.allocated(&step, op),
+                (Action::BackMerged, Some(op)) => self.merged(&step, op, true),
+                (Action::FrontMerged, Some(op)) => self.merged(&step, op, false),
+                (Action::Joined, Some(op)) => self.joined(&step, op),
+                (Action::Inserted, Some(op)) => {
+                    self.inserted(&step, op);
+                    if !self.flush_goes_on(at) {
+                        self.asked(step.time, at + 1);
+                    }
+                }
+                (Action::Decided, _) => self.decided(&step),
+                (Action::Issued, Some(_)) => {
+                    self.issued(&step);
+                    self.asked(step.time, at + 1);
+                }
+                (Action::Completed, Some(_)) => {
+                    self.completed(&step);
+                    if std::mem::take(&mut self.lacked_slot) {
+                        self.asked(step.time, at + 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        (self.report, self.scheduler)
+    }
+
+    /// The process that inserted here inserts more at once.
+    fn flush_goes_on(&self, at: usize) -> bool {
+        let steps = &self.recording.steps;
+        steps.get(at + 1).is_some_and(|next| {
+            next.action == Action::Inserted && next.process == steps[at].process
+        })
+    }
+
+    // ---- time ----------------------------------------------------------------------------
+
+    /// What timers do before this event.
+    fn pass_time(&mut self, at: usize) {
+        let until = self.recording.steps[at].time;
+        loop {
+            // What the recorded timer said tells that it went off, even where ours does not know why.
+            let said = self.recording.said.get(self.said).map(|&(time, _)| time);
+            let timer = [self.scheduler.next_timer(), said]
+                .into_iter()
+                .flatten()
+                .min();
+            let first = [timer, self.rerun].into_iter().flatten().min();
+            let Some(now) = first.filter(|&first| first <= until) else {
+                return;
+            };
+            if timer == Some(now) {
+                self.timer(now);
+            } else {
+                self.rerun = None;
+                self.asked(now, at);
+            }
+        }
+    }
+
+    fn timer(&mut self, now: Time) {
+        if self.recording.said.is_empty() {
+            return self.scheduler.timer(now, &self.requests);
+        }
+        let until = now + Nanos::new(self.kernel.tick_nanos() / 2);
+        let said = &self.recording.said[self.said..];
+        let said = said.iter().take_while(|(time, _)| *time < until);
+        let said: Vec<_> = said.filter_map(|(_, said)| said.clone()).collect();
+        self.said = self
+            .recording
+            .said
+            .partition_point(|&(time, _)| time < until);
+        let depths = said
+            .iter()
+            .filter(|said| matches!(said, Statement::Depth { .. }));
+        self.report.depth_changes += depths.count() as u64;
+        let agreed = self.scheduler.timer_recorded(now, &self.requests, &said);
+        self.report.depth_changes_agreed += agreed as u64;
+    }
+
+    // ---- asks ----------------------------------------------------------------------------
+
+    /// The kernel asks the scheduler now, if it may; `next` is the event that may be the answer.
+    fn asked(&mut self, now: Time, next: usize) {
+        while self.may_ask() {
+            if self.with_decisions {
+                let soon = &self.recording.steps[next..];
+                let mut soon = soon.iter().take_while(|step| step.time - now < SAME_RUN);
+                let answers = |step: &Step| matches!(step.action, Action::Decided | Action::Issued);
+                if !soon.clone().next().is_some_and(answers) {
+                    self.asked_in_vain(now, soon.any(answers));
+                }
+                return;
+            }
+            // Without X, what is issued next was chosen here, if it was there.
+            let coming = &self.recording.steps[next..];
+            let issue = coming.iter().find(|step| step.action == Action::Issued);
+            let Some(&issue) = issue else { return };
+            if self.find(&self.queued, &issue).is_none() {
+                self.asked_in_vain(now, false);
+                return;
+            }
+            self.decision(now, &issue);
+        }
+    }
+
+    fn may_ask(&mut self) -> bool {
+        let out = self.in_driver.len() + self.past_scheduler.len() + self.taken.len();
+        if !self.scheduler.has_work() {
+            return false;
+        }
+        if self.device.look_ahead {
+            return if self.with_decisions {
+                self.taken.is_empty()
+            } else {
+                out <= self.device.queue_depth
+            };
+        }
+        self.lacked_slot |= out >= self.device.queue_depth;
+        self.with_decisions && self.taken.is_empty() && out < self.device.queue_depth
+    }
+
+    /// The kernel asked and got nothing, unless a worker still was to ask and soon did.
+    fn asked_in_vain(&mut self, now: Time, asks_soon: bool) {
+        let before = self.scheduler.duplicate();
+        if self.scheduler.dispatch(now, &self.requests).is_some() {
+            self.report.eager += u64::from(!asks_soon);
+            self.scheduler = before;
+            return;
+        }
+        let ticks = self.kernel.millis_to_ticks(RERUN) + 1;
+        let tick = self.kernel.tick(now) + ticks;
+        self.rerun = Some(self.kernel.tick_begins(tick));
+    }
+
+    // ---- decisions -----------------------------------------------------------------------
+
+    fn decided(&mut self, step: &Step) {
+        if self.find(&self.queued, step).is_none() {
+            self.report.unexplained += 1;
+        } else {
+            self.decision(step.time, step);
+        }
+    }
+
+    /// The recorded scheduler gave out the request of this event: what would ours have done?
+    fn decision(&mut self, now: Time, recorded: &Step) {
+        let Some(id) = self.find(&self.queued, recorded) else {
+            return;
+        };
+        self.report.decisions += 1;
+        let before = self.scheduler.duplicate();
+        let ours = self.scheduler.dispatch(now, &self.requests);
+        let alike = |ours: RequestId| {
+            let (ours, recorded) = (&self.requests[ours], &self.requests[id]);
+            ours.op == recorded.op && ours.start == recorded.start && ours.length == recorded.length
+        };
+        let given_out = if let Some(ours) = ours.filter(|&ours| alike(ours)) {
+            self.report.agreed += 1;
+            ours
+        } else {
+            self.scheduler = before;
+            self.disagree(now, id, ours);
+            self.scheduler.dispatch_recorded(now, &self.requests, id);
+            id
+        };
+        self.queued.retain(|&other| other != given_out);
+        self.taken.push(given_out);
+    }
+
+    fn disagree(&mut self, now: Time, recorded: RequestId, ours: Option<RequestId>) {
+        let (requests, scheduler) = (&self.requests, &self.scheduler);
+        let reader = &self.recording.reader;
+        self.report.disagree(|| {
+            let Request {
+                op,
+                start,
+                length,
+                process,
+                ..
+            } = requests[recorded];
+            Disagreement {
+                time_us: reader.recorded_micros(now),
+                recorded: describe(op, start, length, process),
+                ours: describe_ours(ours.map(|id| &requests[id])),
+                why: scheduler.explain(now),
+            }
+        });
+    }
+
+    /// The request that an event is about: the one that covers exactly its sectors, or else one that
+    /// begins there.
+    fn find(&self, among: &[RequestId], step: &Step) -> Option<RequestId> {
+        let starting = || {
+            among.iter().copied().filter(|&id| {
+                let request = &self.requests[id];
+                request.start == step.start && step.op.is_none_or(|op| op == request.op)
+            })
+        };
+        starting()
+            .find(|&id| self.requests[id].length == step.length)
+            .or_else(|| starting().next())
+    }
+
+    // ---- the life of a request -----------------------------------------------------------
+
+    fn allocated(&mut self, step: &Step, op: Op) {
+        let bio = Bio {
+            op,
+            start: step.start,
+            length: step.length,
+            sync: step.sync,
+            noidle: false,
+            prio: false,
+            process: step.process,
+            priority: step.priority,
+        };
+        let id = self.requests.add(Request::new(&bio, step.time));
+        self.held.push(id);
+        self.touch(id, step.time);
+    }
+
+    fn touch(&mut self, id: RequestId, now: Time) {
+        if id.index() >= self.touched.len() {
+            self.touched.resize(id.index() + 1, Time::ZERO);
+        }
+        self.touched[id.index()] = now;
+    }
+
+    /// A bio joined a request: of its process's plug, or else of the scheduler.
+    fn merged(&mut self, step: &Step, op: Op, back: bool) {
+        let touches = |&id: &RequestId| {
+            let request = &self.requests[id];
+            let position = if back {
+                request.end() == step.start
+            } else {
+                request.start == step.start + step.length
+            };
+            position && request.op == op
+        };
+        let own = |&id: &RequestId| self.requests[id].process == step.process;
+        let in_plug = |id: &RequestId| touches(id) && own(id);
+        let held = self.held.iter().rev().copied().find(in_plug);
+        let queued = || self.queued.iter().rev().copied().find(touches);
+        let Some(id) = held.or_else(queued) else {
+            return; // the insert will tell
+        };
+        self.touch(id, step.time);
+        let request = &mut self.requests[id];
+        let old_start = request.start;
+        request.length += step.length;
+        if !back {
+            request.start = step.start;
+            if held.is_none() {
+                self.scheduler
+                    .front_merged(step.time, &self.requests, id, old_start);
+            }
+        }
+    }
+
+    /// A request became part of the one before it.
+    fn joined(&mut self, step: &Step, op: Op) {
+        let before =
+            |&id: &RequestId| self.requests[id].end() == step.start && self.requests[id].op == op;
+        let Some(survivor) = self.queued.iter().copied().find(before) else {
+            return;
+        };
+        let in_scheduler = self.find(&self.queued, step);
+        let Some(victim) = in_scheduler.or_else(|| self.find(&self.held, step)) else {
+            return;
+        };
+        let absorbed = self.requests[victim];
+        let request = &mut self.requests[survivor];
+        request.length += absorbed.length;
+        request.allocated = request.allocated.min(absorbed.allocated);
+        if in_scheduler.is_some() {
+            self.scheduler
+                .requests_merged(step.time, &self.requests, survivor, victim);
+        }
+        self.queued.retain(|&id| id != victim);
+        self.held.retain(|&id| id != victim);
+        self.requests.remove(victim);
+    }
+
+    fn inserted(&mut self, step: &Step, op: Op) {
+        let id = if let Some(id) = self.find(&self.held, step) {
+            self.held.retain(|&other| other != id);
+            id
+        } else {
+            // Its allocation was not seen.
+            self.report.unexplained += 1;
+            self.allocated(step, op);
+            self.held.pop().expect("it was added")
+        };
+        self.requests[id].length = step.length;
+        self.scheduler.insert(step.time, &self.requests, id);
+        self.queued.push(id);
+    }
+
+    fn issued(&mut self, step: &Step) {
+        if self.find(&self.taken, step).is_none() {
+            if self.find(&self.queued, step).is_some() {
+                self.decision(step.time, step);
+            } else {
+                self.issued_directly(step);
+            }
+        }
+        let Some(id) = self.find(&self.taken, step) else {
+            return;
+        };
+        self.taken.retain(|&other| other != id);
+        self.scheduler.activate(step.time, &self.requests, id);
+        self.in_driver.push(id);
+    }
+
+    /// A request that never was in the scheduler. Its own process issues the newest of its plug (to
+    /// which what it allocated just now does not belong yet); what that could not issue stands before
+    /// the software queues, in the order in which the plugs were given up.
+    fn issued_directly(&mut self, step: &Step) {
+        let Some(id) = self.find(&self.held, step) else {
+            self.report.unexplained += 1;
+            return;
+        };
+        let own = |other: &RequestId| self.requests[*other].process == step.process;
+        let mut newest = self.held.iter().rev().copied().filter(own).take(2);
+        let oldest = self
+            .held
+            .iter()
+            .copied()
+            .min_by_key(|other| self.touched[other.index()]);
+        self.report.decisions += 1;
+        if newest.any(|newest| newest == id) || oldest == Some(id) {
+            self.report.agreed += 1;
+        } else {
+            self.disagree(step.time, id, oldest);
+        }
+        self.held.retain(|&other| other != id);
+        self.past_scheduler.push(id);
+    }
+
+    fn completed(&mut self, step: &Step) {
+        if let Some(id) = self.find(&self.in_driver, step) {
+            self.in_driver.retain(|&other| other != id);
+            self.scheduler.completed(step.time, &self.requests, id);
+            self.requests.remove(id);
+        } else if let Some(id) = self.find(&self.past_scheduler, step) {
+            self.past_scheduler.retain(|&other| other != id);
+            self.requests.remove(id);
+        } else {
+            self.report.unexplained += 1;
+        }
+    }
+}

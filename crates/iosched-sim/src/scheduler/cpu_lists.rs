@@ -1,0 +1,51 @@
+//! Lists of requests by the CPU on which they were submitted: the software queues of the multi-queue
+//! block layer.
+
+use crate::list::{Links, List};
+use crate::request::{RequestId, Requests};
+
+/// One list per CPU.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CpuLists {
+    lists: Vec<List>,
+    queued: usize,
+}
+
+impl CpuLists {
+    /// Adds a request behind the others of its CPU.
+    pub(super) fn push(&mut self, links: &mut Links, requests: &Requests, id: RequestId) {
+        let cpu = usize::from(requests[id].cpu);
+        if cpu >= self.lists.len() {
+            self.lists.resize(cpu + 1, List::default());
+        }
+        self.lists[cpu].push_back(links, id);
+        self.queued += 1;
+    }
+
+    /// Takes a request out, wherever it stands.
+    pub(super) fn remove(&mut self, links: &mut Links, requests: &Requests, id: RequestId) {
+        self.lists[usize::from(requests[id].cpu)].remove(links, id);
+        self.queued -= 1;
+    }
+
+    /// The oldest request of the first CPU that has one, from this CPU on and around.
+    pub(super) fn first_from(&self, cpu: usize) -> Option<RequestId> {
+        let (before, after) = self.lists.split_at(cpu.min(self.lists.len()));
+        after.iter().chain(before).find_map(List::first)
+    }
+
+    /// Moves all requests behind those of `to`, CPU by CPU.
+    pub(super) fn splice(&mut self, links: &mut Links, to: &mut List) {
+        for list in &mut self.lists {
+            while let Some(id) = list.pop_front(links) {
+                to.push_back(links, id);
+            }
+        }
+        self.queued = 0;
+    }
+
+    /// How many requests wait.
+    pub(super) fn len(&self) -> usize {
+        self.queued
+    }
+}

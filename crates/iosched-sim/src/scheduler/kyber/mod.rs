@@ -1,0 +1,560 @@
+//! kyber: reads, writes and discards each have a number of tokens, cut while another kind misses its
+//! latency target and this one does not.
+//!
+//! Follows `block/kyber-iosched.c` (Linux 4.20 to 6.12) with one hardware queue. Left out: the domain
+//! of flushes and zone commands, which do not pass a scheduler here; the design before 4.20.
+
+mod latency;
+mod tokens;
+
+use self::latency::{Clock, Latencies, MISSED};
+use self::tokens::Tokens;
+use super::cpu_lists::CpuLists;
+use super::{BlockLayer, Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo, Values};
+use crate::list::{Links, List};
+use crate::request::{Op, Request, RequestId, Requests};
+use crate::units::{Nanos, Time};
+
+/// How it is listed.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "kyber",
+    summary: "limits each kind of request so that reads and writes meet latency targets",
+    block_layer: BlockLayer::MultiQueue,
+    tunables: &[
+        TunableInfo {
+            name: "read_lat_nsec",
+            unit: "ns",
+            default: 2_000_000,
+            min: 0,
+            max: i64::MAX,
+        },
+        TunableInfo {
+            name: "write_lat_nsec",
+            unit: "ns",
+            default: 10_000_000,
+            min: 0,
+            max: i64::MAX,
+        },
+    ],
+    initial: &[
+        depth_info("read_depth", READ),
+        depth_info("write_depth", WRITE),
+        depth_info("discard_depth", DISCARD),
+    ],
+    uses_ticks: true,
+};
+
+/// The first kernel with this design.
+pub(super) const OLDEST: KernelVersion = KernelVersion {
+    major: 4,
+    minor: 20,
+};
+
+const READ: usize = 0;
+const WRITE: usize = 1;
+const DISCARD: usize = 2;
+const DOMAINS: usize = 3;
+
+const NAMES: [&str; DOMAINS] = ["READ", "WRITE", "DISCARD"];
+
+/// Tokens of each domain at most.
+const MAX_DEPTH: [u32; DOMAINS] = [256, 128, 64];
+
+/// Requests of a domain in a row.
+const BATCH: [u32; DOMAINS] = [16, 8, 1];
+
+/// Discards have five seconds; it cannot be changed.
+const DISCARD_TARGET: u64 = 5_000_000_000;
+
+/// What asynchronous requests may use of the scheduler tags, in percent.
+const ASYNC_PERCENT: u32 = 75;
+
+/// The statistics are made this much later than the tick begins at which they are due.
+const HANDLER: Nanos = Nanos::from_micros(5);
+
+const fn depth_info(name: &'static str, domain: usize) -> TunableInfo {
+    let depth = MAX_DEPTH[domain] as i64;
+    TunableInfo {
+        name,
+        unit: "",
+        default: depth,
+        min: 1,
+        max: depth,
+    }
+}
+
+/// What a kernel's kyber tells in its trace events when its timer has gone off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Statement {
+    /// It had samples enough for a percentile, in this bucket of eight (`kyber_latency`).
+    Percentile {
+        /// The domain's name.
+        domain: String,
+        /// Of the total latency; otherwise of the device's.
+        total: bool,
+        /// Quarters of the target, from 0.
+        bucket: usize,
+    },
+    /// It set a depth (`kyber_adjust`).
+    Depth {
+        /// The domain's name.
+        domain: String,
+        /// Its tokens from now on.
+        depth: u32,
+    },
+}
+
+impl Statement {
+    /// The bucket of this kind of latency, if that is what it tells.
+    fn bucket(&self, of: &str, of_total: bool) -> Option<usize> {
+        match self {
+            Statement::Percentile {
+                domain,
+                total,
+                bucket,
+            } if domain == of && *total == of_total => Some(*bucket),
+            _ => None,
+        }
+    }
+
+    /// The depth of this domain, if that is what it tells.
+    fn depth(&self, of: &str) -> Option<u32> {
+        match self {
+            Statement::Depth { domain, depth } if domain == of => Some(*depth),
+            _ => None,
+        }
+    }
+}
+
+/// Requests of one kind.
+#[derive(Debug, Clone)]
+struct Domain {
+    name: &'static str,
+    /// Where bios can still merge with them.
+    waiting: CpuLists,
+    /// Those that a dispatch took from there.
+    flushed: List,
+    tokens: Tokens,
+    /// Latency that is aimed at, in nanoseconds.
+    target: u64,
+    /// From allocation to completion.
+    total: Latencies,
+    /// From issue to completion.
+    device: Latencies,
+    /// The 99th percentile of the total latency, kept for when the device is slow.
+    saved_p99: Option<usize>,
+    /// Tick from which on fewer samples will do.
+    deadline: Option<u64>,
+}
+
+impl Domain {
+    fn new(domain: usize, depth: u32, target: u64) -> Domain {
+        let mut tokens = Tokens::new(MAX_DEPTH[domain]);
+        tokens.resize(depth);
+        Domain {
+            name: NAMES[domain],
+            waiting: CpuLists::default(),
+            flushed: List::default(),
+            tokens,
+            target,
+            total: Latencies::default(),
+            device: Latencies::default(),
+            saved_p99: None,
+            deadline: None,
+        }
+    }
+
+    /// The bucket of the 99th percentile of the total latency, or of the 90th of the device's.
+    fn percentile(
+        &mut self,
+        of_total: bool,
+        clock: Clock,
+        said: Option<&[Statement]>,
+    ) -> Option<usize> {
+        let Domain {
+            name,
+            total,
+            device,
+            deadline,
+            ..
+        } = self;
+        let (latencies, percent) = if of_total { (total, 99) } else { (device, 90) };
+        let Some(said) = said else {
+            return latencies.percentile(percent, clock, deadline);
+        };
+        let mut buckets = said.iter();
+        let told = buckets.find_map(|statement| statement.bucket(name, of_total));
+        latencies.told(told, clock, deadline);
+        told
+    }
+
+    fn set_depth(&mut self, depth: u32, max_depth: u32) {
+        let depth = depth.clamp(1, max_depth);
+        if depth != self.tokens.depth() {
+            self.tokens.resize(depth);
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        self.flushed.first().is_some() || self.waiting.len() > 0
+    }
+}
+
+/// What kyber knows of a request besides the block layer.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    token: Option<u32>,
+    issued: Option<Time>,
+}
+
+/// See the [module's page](self).
+#[derive(Debug, Clone)]
+pub struct Kyber {
+    kernel: Kernel,
+    domains: [Domain; DOMAINS],
+    links: Links,
+    marks: Vec<Mark>,
+    /// The domain whose batch it is.
+    current: usize,
+    /// Requests given out in this batch.
+    batching: u32,
+    /// Tick at which the statistics are due.
+    due: Option<u64>,
+}
+
+fn domain_of(request: &Request) -> usize {
+    match request.op {
+        Op::Read => READ,
+        Op::Write => WRITE,
+        Op::Discard => DISCARD,
+    }
+}
+
+impl Kyber {
+    pub(super) fn new(tunables: &Values, kernel: &Kernel, initial: &Values) -> Kyber {
+        let depths = ["read_depth", "write_depth", "discard_depth"];
+        let targets = [
+            tunables.count("read_lat_nsec"),
+            tunables.count("write_lat_nsec"),
+            DISCARD_TARGET,
+        ];
+        let domain = |domain: usize| {
+            let depth = u32::try_from(initial.count(depths[domain])).expect("within its range");
+            Domain::new(domain, depth, targets[domain])
+        };
+        Kyber {
+            kernel: *kernel,
+            domains: [READ, WRITE, DISCARD].map(domain),
+            links: Links::default(),
+            marks: Vec::new(),
+            current: READ,
+            batching: 0,
+            due: None,
+        }
+    }
+
+    /// The request that goes next, with all that the choice changes but taking it out.
+    fn choose(&mut self) -> Option<RequestId> {
+        if self.batching < BATCH[self.current]
+            && let Some(id) = self.first_of(self.current)
+        {
+            return Some(id);
+        }
+        self.batching = 0;
+        for _ in 0..DOMAINS {
+            self.current = (self.current + 1) % DOMAINS;
+            if let Some(id) = self.first_of(self.current) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The oldest request of a domain, if there is a token for it. Without a token the requests stay
+    /// where bios can merge with them.
+    fn first_of(&mut self, domain: usize) -> Option<RequestId> {
+        let domain = &mut self.domains[domain];
+        if !domain.has_work() || !domain.tokens.ask() {
+            return None;
+        }
+        if domain.flushed.first().is_none() {
+            domain.waiting.splice(&mut self.links, &mut domain.flushed);
+        }
+        domain.flushed.first()
+    }
+
+    fn depths(&self) -> Vec<(&'static str, u32)> {
+        let depths = self.domains.iter().map(|domain| domain.tokens.depth());
+        NAMES.into_iter().zip(depths).collect()
+    }
+
+    fn give_out(&mut self, requests: &Requests, id: RequestId) {
+        let domain = &mut self.domains[domain_of(&requests[id])];
+        domain.flushed.remove(&mut self.links, id);
+        self.batching += 1;
+        self.marks[id.index()].token = domain.tokens.take();
+    }
+
+    /// Looks at the latencies and sets the depths. Where a recording tells what the kernel found,
+    /// that holds: it knows latencies of requests that were not recorded.
+    fn adjust(&mut self, now: Time, said: Option<&[Statement]>) {
+        let clock = Clock {
+            tick: self.kernel.tick(now),
+            second: u64::from(self.kernel.hz),
+        };
+        let mut missed = false;
+        for domain in &mut self.domains {
+            let p90 = domain.percentile(false, clock, said);
+            missed |= p90.is_some_and(|bucket| bucket >= MISSED);
+        }
+        for (index, domain) in self.domains.iter_mut().enumerate() {
+            let fresh = domain.percentile(true, clock, said);
+            let p99 = if missed {
+                fresh.or(domain.saved_p99.take())
+            } else {
+                domain.saved_p99 = fresh.or(domain.saved_p99);
+                fresh
+            };
+            if let Some(bucket) = p99.filter(|&bucket| missed || bucket >= MISSED) {
+                let quarters = u32::try_from(bucket).expect("below eight") + 1;
+                domain.set_depth(domain.tokens.depth() * quarters / 4, MAX_DEPTH[index]);
+            }
+        }
+    }
+}
+
+impl Scheduler for Kyber {
+    fn name(&self) -> &'static str {
+        INFO.name
+    }
+
+    fn insert(&mut self, _now: Time, requests: &Requests, id: RequestId) -> bool {
+        if id.index() >= self.marks.len() {
+            self.marks.resize(id.index() + 1, Mark::default());
+        }
+        self.marks[id.index()] = Mark::default();
+        let domain = &mut self.domains[domain_of(&requests[id])];
+        domain.waiting.push(&mut self.links, requests, id);
+        false
+    }
+
+    fn dispatch(&mut self, _now: Time, requests: &Requests) -> Option<RequestId> {
+        let id = self.choose()?;
+        self.give_out(requests, id);
+        Some(id)
+    }
+
+    fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
+        let _ = self.choose(); // what the choice changes, changes all the same
+        let domain = domain_of(&requests[id]);
+        if self.current != domain {
+            (self.current, self.batching) = (domain, 0);
+        }
+        let Domain {
+            waiting, flushed, ..
+        } = &mut self.domains[domain];
+        waiting.splice(&mut self.links, flushed);
+        self.give_out(requests, id);
+    }
+
+    fn activate(&mut self, now: Time, _requests: &Requests, id: RequestId) {
+        self.marks[id.index()].issued = Some(now);
+    }
+
+    fn limit_depth(&self, _op: Op, sync: bool, _tags: u32, word: u32) -> Option<u32> {
+        (!sync).then_some((word * ASYNC_PERCENT / 100).max(1))
+    }
+
+    fn completed(&mut self, now: Time, requests: &Requests, id: RequestId) {
+        let request = &requests[id];
+        let mark = self.marks[id.index()];
+        let domain = &mut self.domains[domain_of(request)];
+        if let Some(token) = mark.token {
+            domain.tokens.free(token);
+        }
+        domain
+            .total
+            .add(now.saturating_since(request.allocated), domain.target);
+        let issued = mark.issued.unwrap_or(request.allocated);
+        domain
+            .device
+            .add(now.saturating_since(issued), domain.target);
+        let tick = self.kernel.tick(now);
+        let after = tick + u64::from(self.kernel.hz) / 10 + 1;
+        self.due.get_or_insert(after);
+    }
+
+    fn former(&self, _requests: &Requests, _id: RequestId) -> Option<RequestId> {
+        None // requests that meet stay two
+    }
+
+    fn latter(&self, _requests: &Requests, _id: RequestId) -> Option<RequestId> {
+        None
+    }
+
+    fn requests_merged(
+        &mut self,
+        _now: Time,
+        requests: &Requests,
+        _survivor: RequestId,
+        victim: RequestId,
+    ) {
+        let Domain {
+            waiting, flushed, ..
+        } = &mut self.domains[domain_of(&requests[victim])];
+        waiting.splice(&mut self.links, flushed);
+        flushed.remove(&mut self.links, victim);
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.due.map(|due| self.kernel.tick_begins(due) + HANDLER)
+    }
+
+    fn timer(&mut self, now: Time, _requests: &Requests) {
+        self.due = None;
+        self.adjust(now, None);
+    }
+
+    fn timer_recorded(&mut self, now: Time, _requests: &Requests, said: &[Statement]) -> usize {
+        self.due = None;
+        let before = self.depths();
+        self.adjust(now, Some(said));
+        let mut agreed = 0;
+        for (index, (name, before)) in before.into_iter().enumerate() {
+            let depth = said.iter().find_map(|statement| statement.depth(name));
+            let ours = self.domains[index].tokens.depth();
+            agreed += usize::from(depth == Some(ours));
+            self.domains[index].set_depth(depth.unwrap_or(before), MAX_DEPTH[index]);
+        }
+        agreed
+    }
+
+    fn has_work(&self) -> bool {
+        self.domains.iter().any(Domain::has_work)
+    }
+
+    /// Depths and latencies stay. More than a second has passed, so that few samples will do, and
+    /// the batch ended with what was not recorded.
+    fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Scheduler>> {
+        let emptied = |index: usize| {
+            let domain = &self.domains[index];
+            Domain {
+                total: domain.total,
+                device: domain.device,
+                saved_p99: domain.saved_p99,
+                deadline: domain.deadline.map(|_| 0),
+                ..Domain::new(index, domain.tokens.depth(), domain.target)
+            }
+        };
+        let domains = [READ, WRITE, DISCARD].map(emptied);
+        Some(Box::new(Kyber {
+            kernel: *kernel,
+            domains,
+            links: Links::default(),
+            marks: Vec::new(),
+            current: READ,
+            batching: 0,
+            due: None,
+        }))
+    }
+
+    fn explain(&self, _now: Time) -> String {
+        let domains = NAMES.iter().zip(&self.domains);
+        let domains = domains.filter(|(_, domain)| domain.has_work() || domain.tokens.in_use() > 0);
+        let domains = domains.map(|(name, domain)| {
+            let waiting = domain.waiting.len();
+            let (in_use, depth) = (domain.tokens.in_use(), domain.tokens.depth());
+            let flushed = if domain.flushed.first().is_some() {
+                "more"
+            } else {
+                "none"
+            };
+            format!(
+                "{name}: {waiting} waiting, {flushed} flushed, {in_use} of {depth} tokens in use"
+            )
+        });
+        let domains: Vec<_> = domains.collect();
+        let (current, batch) = (NAMES[self.current], BATCH[self.current]);
+        format!(
+            "{current} batch at {} of {batch}; {}",
+            self.batching,
+            domains.join("; ")
+        )
+    }
+
+    fn duplicate(&self) -> Box<dyn Scheduler> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Queue;
+    use super::*;
+    use crate::request::PriorityClass;
+
+    const BE: PriorityClass = PriorityClass::BestEffort;
+
+    #[test]
+    fn reads_and_writes_take_turns_until_their_tokens_are_gone() {
+        let mut queue = Queue::new("kyber");
+        for place in 0..300 {
+            queue.insert(Op::Read, place, BE);
+            queue.insert(Op::Write, 1000 + place, BE);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.dispatch()).collect();
+        let kinds: Vec<_> = order.iter().map(|&start| start >= 1000).collect();
+        let turns: Vec<_> = kinds.chunk_by(|a, b| a == b).map(<[bool]>::len).collect();
+        assert_eq!(turns[..4], [16, 8, 16, 8]);
+        let writes = kinds.iter().filter(|&&write| write).count();
+        assert_eq!((order.len() - writes, writes), (256, 128));
+        queue.complete(1000);
+        assert_eq!(queue.dispatch(), Some(1128), "a token was given back");
+        assert_eq!(queue.dispatch(), None);
+    }
+
+    /// Requests of one kind, one after the other, each taking this long.
+    fn serve(queue: &mut Queue, op: Op, count: u64, latency: Nanos) {
+        for _ in 0..count {
+            queue.insert(op, 7, BE);
+            queue.dispatch().unwrap();
+            queue.pass(latency);
+            queue.complete(7);
+        }
+    }
+
+    fn depth(queue: &Queue) -> String {
+        queue.scheduler.explain(queue.now)
+    }
+
+    #[test]
+    fn a_slow_device_takes_tokens_from_the_kind_that_meets_its_target() {
+        let mut queue = Queue::new("kyber");
+        serve(&mut queue, Op::Write, 500, Nanos::from_micros(1));
+        serve(&mut queue, Op::Read, 500, Nanos::from_millis(3));
+        queue.pass(Nanos::from_secs(1));
+        queue.insert(Op::Write, 1, BE);
+        queue.insert(Op::Read, 2, BE);
+        // Half of the writes' latencies lie in the first of four quarters; reads missed and stay.
+        let words = depth(&queue);
+        assert!(
+            words.contains("WRITE: 1 waiting, none flushed, 0 of 32 tokens"),
+            "{words}"
+        );
+        assert!(
+            words.contains("READ: 1 waiting, none flushed, 0 of 256 tokens"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn the_timer_goes_off_a_tenth_of_a_second_after_the_first_completion() {
+        let mut queue = Queue::new("kyber");
+        assert_eq!(queue.scheduler.next_timer(), None);
+        queue.now = Time::ZERO + Nanos::from_micros(4100);
+        serve(&mut queue, Op::Read, 3, Nanos::from_millis(9));
+        // The first completed in tick 3 (HZ 250).
+        let due = Time::ZERO + Nanos::from_millis((3 + 26) * 4) + HANDLER;
+        assert_eq!(queue.scheduler.next_timer(), Some(due));
+    }
+}

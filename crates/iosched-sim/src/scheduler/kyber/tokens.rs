@@ -1,0 +1,184 @@
+//! Tokens by number, as the kernel's scalable bitmap hands them out.
+//!
+//! The bitmap stands in words of a power of two of bits ([`word_bits`]). A freed number is only
+//! noted; it can be had again once its word has no other left, when all that were noted in that
+//! word come back. The search begins in the word of the number that was freed or refused last and
+//! goes around. After the depth was cut only numbers below it are given out; those above it that are
+//! still in use do not count against it. Facts: `lib/sbitmap.c` (Linux 6.1).
+
+/// Bits in each word of a bitmap of this many: 64, halved until there are more than three words.
+fn word_bits(depth: u32) -> u32 {
+    let mut bits = 64;
+    if depth >= 4 {
+        while 4 * bits > depth {
+            bits /= 2;
+        }
+    }
+    bits
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Word {
+    /// In use, or freed and not yet to be had again.
+    taken: u64,
+    /// Of those: freed.
+    freed: u64,
+}
+
+/// The tokens of a domain.
+#[derive(Debug, Clone)]
+pub(super) struct Tokens {
+    words: Vec<Word>,
+    /// Bits in each word.
+    bits: u32,
+    depth: u32,
+    /// Where the search begins.
+    hint: u32,
+}
+
+impl Tokens {
+    /// As many as there can ever be.
+    pub(super) fn new(depth: u32) -> Tokens {
+        let bits = word_bits(depth);
+        Tokens {
+            words: vec![Word::default(); depth.div_ceil(bits) as usize],
+            bits,
+            depth,
+            hint: 0,
+        }
+    }
+
+    pub(super) fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Words that still have numbers below the depth.
+    fn words_in_use(&self) -> u32 {
+        self.depth.div_ceil(self.bits)
+    }
+
+    /// Cuts or restores the depth. What was freed can be had again at once.
+    pub(super) fn resize(&mut self, depth: u32) {
+        let in_use = self.words_in_use() as usize;
+        for word in &mut self.words[..in_use] {
+            word.taken &= !std::mem::take(&mut word.freed);
+        }
+        self.depth = depth;
+    }
+
+    /// The number of a free token.
+    pub(super) fn take(&mut self) -> Option<u32> {
+        if self.hint >= self.depth {
+            self.hint = 0; // the kernel takes any number here
+        }
+        let words = self.words_in_use();
+        let first = self.hint / self.bits;
+        let found = (0..words)
+            .map(|step| (first + step) % words)
+            .find_map(|word| self.take_in(word));
+        match found {
+            None => self.hint = 0,
+            Some(number) if number == self.hint => {
+                self.hint = if number + 1 >= self.depth - 1 {
+                    0
+                } else {
+                    number + 1
+                };
+            }
+            Some(_) => {}
+        }
+        found
+    }
+
+    fn take_in(&mut self, index: u32) -> Option<u32> {
+        let first = index * self.bits;
+        let below = (self.depth - first).min(self.bits);
+        let word = &mut self.words[index as usize];
+        let mut bit = word.taken.trailing_ones();
+        if bit >= below && word.freed != 0 {
+            word.taken &= !std::mem::take(&mut word.freed);
+            bit = word.taken.trailing_ones();
+        }
+        if bit >= below {
+            return None;
+        }
+        word.taken |= 1 << bit;
+        Some(first + bit)
+    }
+
+    /// Gives a token back.
+    pub(super) fn free(&mut self, number: u32) {
+        let word = &mut self.words[(number / self.bits) as usize];
+        let bit = 1 << (number % self.bits);
+        assert!(
+            word.taken & bit != 0 && word.freed & bit == 0,
+            "token {number} is given back once"
+        );
+        word.freed |= bit;
+        if number < self.depth {
+            self.hint = number;
+        }
+    }
+
+    /// True if [`Tokens::take`] gives one. If not, the next search begins at the lowest number.
+    pub(super) fn ask(&mut self) -> bool {
+        let available = self.available();
+        if !available {
+            self.hint = 0;
+        }
+        available
+    }
+
+    fn available(&self) -> bool {
+        (0..self.words_in_use()).any(|index| {
+            let word = self.words[index as usize];
+            (word.taken & !word.freed).trailing_ones()
+                < (self.depth - index * self.bits).min(self.bits)
+        })
+    }
+
+    /// How many are in use.
+    pub(super) fn in_use(&self) -> u32 {
+        let used = |word: &Word| (word.taken & !word.freed).count_ones();
+        self.words.iter().map(used).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_as_long_as_the_kernel_makes_them() {
+        // kernels of 6.1 show these in debugfs for 256, 128, 64, 16 and 192
+        let words = [256, 128, 64, 16, 192].map(word_bits);
+        assert_eq!(words, [64, 32, 16, 4, 32]);
+        assert_eq!([1, 3, 4, 62].map(word_bits), [64, 64, 1, 8]);
+    }
+
+    #[test]
+    fn after_a_cut_only_low_numbers_are_given_out_and_high_ones_do_not_count() {
+        let mut tokens = Tokens::new(128);
+        let all: Vec<_> = std::iter::from_fn(|| tokens.take()).collect();
+        assert_eq!(all.len(), 128);
+        assert!(!tokens.available());
+        tokens.resize(96);
+        tokens.free(127);
+        assert_eq!(tokens.take(), None, "127 is above the depth");
+        tokens.free(3);
+        assert!(tokens.available());
+        assert_eq!(tokens.take(), Some(3));
+        assert_eq!(tokens.in_use(), 127);
+        tokens.resize(128);
+        assert_eq!(tokens.take(), Some(127));
+    }
+
+    #[test]
+    fn a_freed_number_waits_until_its_word_has_no_other() {
+        let mut tokens = Tokens::new(16); // words of 4
+        assert_eq!((tokens.take(), tokens.take()), (Some(0), Some(1)));
+        tokens.free(0);
+        let next: Vec<_> = (0..3).filter_map(|_| tokens.take()).collect();
+        assert_eq!(next, [2, 3, 0]);
+    }
+}

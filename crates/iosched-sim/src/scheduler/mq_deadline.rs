@@ -1,0 +1,605 @@
+//! mq-deadline: sector order in batches, the oldest request first once one has expired, reads before
+//! writes but not for ever, and one priority class after the other.
+//!
+//! Follows `block/mq-deadline.c` in two versions ([`Rules`]): Linux 6.1, where a batch goes on with
+//! the request that came next when the last one was taken, and 6.12, where it goes on with whatever
+//! stands next by position now. Left out: zoned disks, and kernels before priorities (5.16).
+
+use super::{BlockLayer, Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo, Values};
+use crate::list::{Links, List};
+use crate::request::{Bio, Op, PriorityClass, Request, RequestId, Requests};
+use crate::sorted::Sorted;
+use crate::units::{Sector, Time};
+
+const MAX: i64 = i32::MAX as i64;
+
+/// How it is listed.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "mq-deadline",
+    summary: "deadline for today's kernels, with priority classes",
+    block_layer: BlockLayer::MultiQueue,
+    tunables: &[
+        TunableInfo {
+            name: "async_depth",
+            unit: "",
+            default: 256, // nr_requests, whatever that is: no limit
+            min: 1,
+            max: MAX,
+        },
+        TunableInfo {
+            name: "fifo_batch",
+            unit: "",
+            default: 16,
+            min: 0,
+            max: MAX,
+        },
+        TunableInfo {
+            name: "front_merges",
+            unit: "",
+            default: 1,
+            min: 0,
+            max: 1,
+        },
+        TunableInfo {
+            name: "prio_aging_expire",
+            unit: "ms",
+            default: 10_000,
+            min: 0,
+            max: MAX,
+        },
+        TunableInfo {
+            name: "read_expire",
+            unit: "ms",
+            default: 500,
+            min: 0,
+            max: MAX,
+        },
+        TunableInfo {
+            name: "write_expire",
+            unit: "ms",
+            default: 5000,
+            min: 0,
+            max: MAX,
+        },
+        TunableInfo {
+            name: "writes_starved",
+            unit: "",
+            default: 2,
+            min: -MAX - 1,
+            max: MAX,
+        },
+    ],
+    initial: &[],
+    uses_ticks: true,
+};
+
+/// With what a batch goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// Up to 6.1: with the request that stood behind the last one when that was taken.
+    SavedPointer,
+    /// From 6.12: with the first request at the last one's position or behind it.
+    Position,
+}
+
+impl Rules {
+    /// The first version that has priorities.
+    pub(super) const OLDEST: KernelVersion = KernelVersion {
+        major: 5,
+        minor: 16,
+    };
+
+    /// The rules of a kernel. Between 6.1 and 6.12 the change came with 6.5.
+    pub fn of(version: KernelVersion) -> Rules {
+        if version < (KernelVersion { major: 6, minor: 5 }) {
+            Rules::SavedPointer
+        } else {
+            Rules::Position
+        }
+    }
+}
+
+const READ: usize = 0;
+const WRITE: usize = 1;
+
+/// Reads or writes of one level.
+#[derive(Debug, Clone, Default)]
+struct Side {
+    sorted: Sorted<Sector, RequestId>,
+    fifo: List,
+    /// Where the batch goes on, by the rules of 6.1.
+    next: Option<RequestId>,
+    /// Where the last request taken began.
+    last_position: Sector,
+}
+
+/// One priority class.
+#[derive(Debug, Clone, Default)]
+struct Level {
+    /// Reads, writes.
+    sides: [Side; 2],
+    /// Put back, or to go first: before all else.
+    urgent: List,
+    /// Requests inserted and not yet freed: those in the driver count too.
+    present: u64,
+}
+
+impl Level {
+    fn has_work(&self) -> bool {
+        self.urgent.first().is_some() || self.sides.iter().any(|side| side.fifo.first().is_some())
+    }
+}
+
+/// What mq-deadline knows of a request besides the block layer.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    /// Tick of its insertion.
+    inserted: u64,
+    /// Tick from which on it is expired.
+    expires: u64,
+    /// It stands among the urgent ones.
+    urgent: bool,
+}
+
+/// See the [module's page](self).
+#[derive(Debug, Clone)]
+pub struct MqDeadline {
+    rules: Rules,
+    kernel: Kernel,
+    /// Real time, best effort, idle.
+    levels: [Level; 3],
+    links: Links,
+    marks: Vec<Mark>,
+    /// Direction of the batch, whichever level it was for.
+    last_side: usize,
+    /// Requests given out in this batch.
+    batching: u64,
+    /// Choices of reads while writes waited.
+    starved: i64,
+    /// Ticks from insertion to expiry: reads, writes.
+    expire: [u64; 2],
+    /// Ticks from insertion until the priority class no longer counts.
+    aging_expire: u64,
+    fifo_batch: u64,
+    writes_starved: i64,
+    front_merges: bool,
+    /// Scheduler tags that all but reads may use, if fewer than there are.
+    async_depth: Option<u64>,
+}
+
+/// The level that serves a class.
+fn level_of(request: &Request) -> usize {
+    match request.priority.class {
+        PriorityClass::RealTime => 0,
+        PriorityClass::BestEffort => 1,
+        PriorityClass::Idle => 2,
+    }
+}
+
+fn side_of(request: &Request) -> usize {
+    if request.op.is_write() { WRITE } else { READ }
+}
+
+impl MqDeadline {
+    pub(super) fn new(tunables: &Values, kernel: &Kernel) -> MqDeadline {
+        let ticks = |name: &str| kernel.millis_to_ticks(tunables.count(name));
+        MqDeadline {
+            rules: Rules::of(kernel.version),
+            kernel: *kernel,
+            levels: Default::default(),
+            links: Links::default(),
+            marks: Vec::new(),
+            last_side: WRITE, // as the kernel begins: seen only if both directions come at once
+            batching: 0,
+            starved: 0,
+            expire: [ticks("read_expire"), ticks("write_expire")],
+            aging_expire: ticks("prio_aging_expire"),
+            fifo_batch: tunables.count("fifo_batch"),
+            writes_starved: tunables.get("writes_starved"),
+            front_merges: tunables.get("front_merges") != 0,
+            async_depth: tunables.given("async_depth").map(i64::unsigned_abs),
+        }
+    }
+
+    fn mark(&self, id: RequestId) -> &Mark {
+        &self.marks[id.index()]
+    }
+
+    fn side(&self, request: &Request) -> &Side {
+        &self.levels[level_of(request)].sides[side_of(request)]
+    }
+
+    fn side_mut(&mut self, request: &Request) -> &mut Side {
+        &mut self.levels[level_of(request)].sides[side_of(request)]
+    }
+
+    /// Which request goes next, with all that the choice changes.
+    fn choose(&mut self, now: Time) -> Option<RequestId> {
+        let tick = self.kernel.tick(now);
+        let occupied = self.levels.iter().filter(|level| level.present > 0).count();
+        if occupied >= 2 {
+            // Who has waited too long goes first, whatever its class. One that came in tick 0 or
+            // before has not been here for longer than there are ticks.
+            let latest = tick.checked_sub(self.aging_expire);
+            for level in [1, 2] {
+                if let Some(id) = self.pick(level, tick, latest) {
+                    return Some(id);
+                }
+            }
+        }
+        for level in 0..self.levels.len() {
+            if let Some(id) = self.pick(level, tick, Some(tick)) {
+                return Some(id);
+            }
+            if self.levels[level].present > 0 {
+                return None; // lower classes wait for what this one has in the driver
+            }
+        }
+        None
+    }
+
+    /// The request that a level would give out, if it was inserted at tick `latest` or before.
+    fn pick(&mut self, level: usize, tick: u64, latest: Option<u64>) -> Option<RequestId> {
+        let old_enough = |this: &Self, id: RequestId| {
+            latest.is_some_and(|latest| this.mark(id).inserted <= latest)
+        };
+        if let Some(urgent) = self.levels[level].urgent.first() {
+            return old_enough(self, urgent).then_some(urgent);
+        }
+        let batch = self.batch_next(level, self.last_side);
+        let chosen = match batch.filter(|_| self.batching < self.fifo_batch) {
+            Some(next) => next,
+            None => self.begin_batch(level, tick)?,
+        };
+        old_enough(self, chosen).then_some(chosen)
+    }
+
+    /// The first request of a new batch. The batch counts as begun even if its first request turns
+    /// out to be too young.
+    fn begin_batch(&mut self, level: usize, tick: u64) -> Option<RequestId> {
+        let side = self.choose_side(level)?;
+        let oldest = self.levels[level].sides[side].fifo.first();
+        let oldest = oldest.expect("the side has requests");
+        let expired = tick >= self.mark(oldest).expires;
+        let next = self.batch_next(level, side).filter(|_| !expired);
+        self.last_side = side;
+        self.batching = 0;
+        Some(next.unwrap_or(oldest))
+    }
+
+    fn choose_side(&mut self, level: usize) -> Option<usize> {
+        let sides = &self.levels[level].sides;
+        let reads = sides[READ].fifo.first().is_some();
+        let writes = sides[WRITE].fifo.first().is_some();
+        if reads && writes {
+            let too_often = self.starved >= self.writes_starved;
+            self.starved += 1;
+            if !too_often {
+                return Some(READ);
+            }
+        } else if reads {
+            return Some(READ);
+        } else if !writes {
+            return None;
+        }
+        self.starved = 0;
+        Some(WRITE)
+    }
+
+    fn batch_next(&self, level: usize, side: usize) -> Option<RequestId> {
+        let side = &self.levels[level].sides[side];
+        match self.rules {
+            Rules::SavedPointer => side.next,
+            Rules::Position => side
+                .sorted
+                .at_or_after(side.last_position)
+                .map(|(_, id)| id),
+        }
+    }
+
+    /// Takes a request out; its side goes on behind it.
+    fn give_out(&mut self, requests: &Requests, id: RequestId) {
+        let request = requests[id];
+        let level = level_of(&request);
+        if self.mark(id).urgent {
+            self.levels[level].urgent.remove(&mut self.links, id);
+        } else {
+            self.batching += 1;
+            let next = self.side(&request).sorted.successor(request.start, id);
+            self.remove(requests, id);
+            self.side_mut(&request).next = next;
+        }
+        self.side_mut(&request).last_position = request.start;
+    }
+
+    /// Takes a request out of its side.
+    fn remove(&mut self, requests: &Requests, id: RequestId) {
+        self.unsort(requests, id);
+        let MqDeadline { levels, links, .. } = self;
+        let request = &requests[id];
+        levels[level_of(request)].sides[side_of(request)]
+            .fifo
+            .remove(links, id);
+    }
+
+    /// Takes a request out of the order of positions; a batch that was to go on with it goes on
+    /// behind it.
+    fn unsort(&mut self, requests: &Requests, id: RequestId) {
+        let start = requests[id].start;
+        let side = self.side_mut(&requests[id]);
+        if side.next == Some(id) {
+            side.next = side.sorted.successor(start, id);
+        }
+        side.sorted.remove(start, id);
+    }
+
+    fn new_mark(&mut self, now: Time, id: RequestId, side: usize, urgent: bool) {
+        if id.index() >= self.marks.len() {
+            self.marks.resize(id.index() + 1, Mark::default());
+        }
+        let inserted = self.kernel.tick(now);
+        self.marks[id.index()] = Mark {
+            inserted,
+            expires: inserted + self.expire[side],
+            urgent,
+        };
+    }
+}
+
+impl Scheduler for MqDeadline {
+    fn name(&self) -> &'static str {
+        INFO.name
+    }
+
+    fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {
+        let request = &requests[id];
+        self.new_mark(now, id, side_of(request), false);
+        let MqDeadline { levels, links, .. } = self;
+        let level = &mut levels[level_of(request)];
+        level.present += 1;
+        let side = &mut level.sides[side_of(request)];
+        side.sorted.insert(request.start, id);
+        side.fifo.push_back(links, id);
+        false
+    }
+
+    fn dispatch(&mut self, now: Time, requests: &Requests) -> Option<RequestId> {
+        let id = self.choose(now)?;
+        self.give_out(requests, id);
+        Some(id)
+    }
+
+    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
+        let _ = self.choose(now); // what the choice changes, changes all the same
+        self.give_out(requests, id);
+    }
+
+    fn completed(&mut self, _now: Time, requests: &Requests, id: RequestId) {
+        self.levels[level_of(&requests[id])].present -= 1;
+    }
+
+    fn limit_depth(&self, op: Op, sync: bool, tags: u32, word: u32) -> Option<u32> {
+        let depth = self.async_depth.filter(|_| !(op == Op::Read && sync))?;
+        let share = (depth * u64::from(word)).div_ceil(u64::from(tags.max(1)));
+        Some(u32::try_from(share.max(1)).unwrap_or(word).min(word))
+    }
+
+    fn front_merge(&self, requests: &Requests, bio: &Bio) -> Option<RequestId> {
+        if !self.front_merges {
+            return None;
+        }
+        let like = Request::new(bio, Time::ZERO);
+        let at_end = self.side(&like).sorted.at(bio.end())?;
+        (requests[at_end].op == bio.op).then_some(at_end)
+    }
+
+    fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
+        let request = &requests[id];
+        self.side(request).sorted.predecessor(request.start, id)
+    }
+
+    fn latter(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
+        let request = &requests[id];
+        self.side(request).sorted.successor(request.start, id)
+    }
+
+    fn front_merged(&mut self, _now: Time, requests: &Requests, id: RequestId, old: Sector) {
+        // Sorted anew; a batch that was to go on with it still does.
+        let request = &requests[id];
+        let sorted = &mut self.side_mut(request).sorted;
+        sorted.remove(old, id);
+        sorted.insert(request.start, id);
+    }
+
+    fn requests_merged(
+        &mut self,
+        _now: Time,
+        requests: &Requests,
+        survivor: RequestId,
+        victim: RequestId,
+    ) {
+        self.unsort(requests, victim);
+        let (victims, survivors) = (*self.mark(victim), *self.mark(survivor));
+        let request = &requests[victim];
+        let MqDeadline { levels, links, .. } = self;
+        let level = &mut levels[level_of(request)];
+        level.present -= 1;
+        let fifo = &mut level.sides[side_of(request)].fifo;
+        if victims.expires < survivors.expires {
+            fifo.replace(links, victim, survivor);
+            let mark = &mut self.marks[survivor.index()];
+            (mark.inserted, mark.expires) = (victims.inserted, victims.expires);
+        } else {
+            fifo.remove(links, victim);
+        }
+    }
+
+    fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Scheduler>> {
+        let position = |side: &Side| Side {
+            last_position: side.last_position,
+            ..Side::default()
+        };
+        let emptied = |level: &Level| Level {
+            sides: [position(&level.sides[READ]), position(&level.sides[WRITE])],
+            ..Level::default()
+        };
+        Some(Box::new(MqDeadline {
+            kernel: *kernel,
+            levels: [0, 1, 2].map(|level: usize| emptied(&self.levels[level])),
+            links: Links::default(),
+            marks: Vec::new(),
+            ..*self
+        }))
+    }
+
+    fn has_work(&self) -> bool {
+        self.levels.iter().any(Level::has_work)
+    }
+
+    fn explain(&self, now: Time) -> String {
+        let tick = self.kernel.tick(now);
+        let waits = |side: &Side| match side.fifo.first() {
+            None => "0".to_owned(),
+            Some(oldest) => {
+                let state = match self.mark(oldest).expires.saturating_sub(tick) {
+                    0 => "expired".to_owned(),
+                    left => format!("expires in {left} ticks"),
+                };
+                format!("{} (oldest {state})", side.sorted.len())
+            }
+        };
+        let names = ["real time", "best effort", "idle"];
+        let levels = names.iter().zip(&self.levels);
+        let levels = levels
+            .filter(|(_, level)| level.present > 0)
+            .map(|(name, level)| {
+                let [reads, writes] = &level.sides;
+                let queued = reads.sorted.len() + writes.sorted.len();
+                format!(
+                    "{name}: {} in the driver, reads {}, writes {}",
+                    level.present.saturating_sub(queued as u64),
+                    waits(reads),
+                    waits(writes)
+                )
+            });
+        let levels: Vec<_> = levels.collect();
+        format!(
+            "{} batch at {} of {}, writes passed over {} of {} times; {}",
+            if self.last_side == READ {
+                "read"
+            } else {
+                "write"
+            },
+            self.batching,
+            self.fifo_batch,
+            self.starved,
+            self.writes_starved,
+            levels.join("; ")
+        )
+    }
+
+    fn duplicate(&self) -> Box<dyn Scheduler> {
+        Box::new(self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Queue;
+    use super::*;
+    use crate::units::Nanos;
+
+    const BE: PriorityClass = PriorityClass::BestEffort;
+
+    fn starts(queue: &mut Queue) -> Vec<u64> {
+        std::iter::from_fn(|| queue.dispatch()).collect()
+    }
+
+    #[test]
+    fn the_rules_changed_between_6_1_and_6_12() {
+        let after = |kernel: &str| {
+            let mut queue = Queue::new(&format!("mq-deadline:kernel={kernel}"));
+            for start in [100, 200, 300] {
+                queue.insert(Op::Read, start, BE);
+            }
+            assert_eq!(queue.dispatch(), Some(100));
+            queue.insert(Op::Read, 150, BE);
+            queue.insert(Op::Read, 100, BE);
+            starts(&mut queue)
+        };
+        assert_eq!(
+            after("6.1"),
+            [200, 300, 150, 100],
+            "as it was when 100 was taken"
+        );
+        assert_eq!(after("6.12"), [100, 150, 200, 300], "by position");
+    }
+
+    #[test]
+    fn two_batches_of_reads_go_before_one_of_writes() {
+        let mut queue = Queue::new("mq-deadline:fifo_batch=2");
+        for place in 0..6 {
+            queue.insert(Op::Read, 100 + place, BE);
+            queue.insert(Op::Write, 500 + place, BE);
+        }
+        // The first decision goes on with writes, which is how the kernel begins.
+        let order = starts(&mut queue);
+        assert_eq!(
+            order,
+            [500, 501, 100, 101, 102, 103, 502, 503, 104, 105, 504, 505]
+        );
+    }
+
+    #[test]
+    fn a_lower_class_waits_for_what_a_higher_one_has_in_the_driver_until_it_is_old() {
+        let mut queue = Queue::new("mq-deadline:prio_aging_expire=1000");
+        queue.insert(Op::Read, 10, PriorityClass::RealTime);
+        queue.insert(Op::Read, 20, BE);
+        queue.insert(Op::Read, 30, PriorityClass::Idle);
+        assert_eq!(queue.dispatch(), Some(10));
+        assert_eq!(queue.dispatch(), None);
+        assert!(
+            queue.scheduler.has_work(),
+            "so that the block layer asks again"
+        );
+        queue.now += Nanos::from_millis(1001);
+        assert_eq!(queue.dispatch(), Some(20), "old enough");
+        assert_eq!(queue.dispatch(), Some(30));
+        queue.insert(Op::Read, 40, BE);
+        queue.complete(20);
+        assert_eq!(queue.dispatch(), None, "10 is still in the driver");
+        queue.complete(10);
+        assert_eq!(queue.dispatch(), Some(40));
+    }
+
+    #[test]
+    fn an_expired_request_goes_first_when_a_batch_ends_not_before() {
+        let mut queue = Queue::new("mq-deadline:read_expire=100,fifo_batch=3");
+        queue.insert(Op::Read, 900, BE);
+        queue.now += Nanos::from_millis(104);
+        for start in [10, 20, 30, 40] {
+            queue.insert(Op::Read, start, BE);
+        }
+        queue.now += Nanos::from_millis(1);
+        assert_eq!(starts(&mut queue), [900, 10, 20, 30, 40]);
+    }
+
+    #[test]
+    fn all_but_reads_may_use_a_share_of_each_word_of_tags() {
+        let limit = |settings: &str, op, tags, word| {
+            Queue::new(settings)
+                .scheduler
+                .limit_depth(op, true, tags, word)
+        };
+        assert_eq!(
+            limit("mq-deadline:async_depth=4", Op::Write, 256, 64),
+            Some(1)
+        );
+        assert_eq!(
+            limit("mq-deadline:async_depth=100", Op::Write, 256, 64),
+            Some(25)
+        );
+        assert_eq!(limit("mq-deadline:async_depth=4", Op::Read, 256, 64), None);
+        assert_eq!(limit("mq-deadline", Op::Write, 256, 64), None);
+    }
+}
