@@ -173,6 +173,62 @@ pub fn run(
     })
 }
 
+/// A program that runs beside us until it is ended. Like every child it dies with us.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+}
+
+impl Daemon {
+    /// Starts it; what it says goes to `log`.
+    pub fn start(mut command: Command, log: File) -> Result<Daemon, ChildError> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let start_error = |source| ChildError::Start {
+            program: program.clone(),
+            source,
+        };
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().map_err(start_error)?)
+            .stderr(log)
+            .process_group(0);
+        die_with_us(&mut command);
+        let child = command.spawn().map_err(start_error)?;
+        Ok(Daemon { child })
+    }
+
+    /// How it ended, if it has.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Ends it: each signal in turn with the time that it may take, then SIGKILL. True if it says
+    /// that it ended well.
+    pub fn end(&mut self, signals: &[(Signal, Duration)]) -> bool {
+        for &(signal, limit) in signals {
+            if self.has_ended().is_some() {
+                break;
+            }
+            let _ = rustix::process::kill_process(pid_of(&self.child), signal);
+            let deadline = Instant::now() + limit;
+            while Instant::now() < deadline && self.has_ended().is_none() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        if self.has_ended().is_none() {
+            end_group(&self.child, Signal::KILL);
+            let _ = self.child.wait();
+        }
+        self.has_ended().is_some_and(|status| status.success())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.end(&[]);
+    }
+}
+
 /// How a child ended, in words: `exit code 3`, `signal 9`.
 pub fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {

@@ -98,6 +98,10 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "higher|lower", value_parser = parse_better)]
     better: Option<bool>,
 
+    /// The server for the load pgbench: libpq's 'host=… user=…' [default: one of our own on the target]
+    #[arg(long, value_name = "CONNECTION")]
+    pg: Option<String>,
+
     /// What to compare: scheduler or scheduler:tunable=value,...; repeatable or with commas [default: all offered]
     #[arg(long, value_name = "ARMS")]
     arms: Vec<String>,
@@ -204,7 +208,7 @@ fn load_help() -> String {
         .map(|load| format!("{} ({})", load.name, load.summary))
         .collect();
     format!(
-        "Load to run, repeatable: a fio job file, 'command: PROGRAM …' (sh: before it for a shell), or a built-in one: {} [default: random-read]",
+        "Load to run, repeatable: a fio job file, 'command: PROGRAM …' (sh: before it for a shell), pgbench[:scale=50,clients=100,threads=2,transactions=…|time=60,mode=tpcb|select|simple-update|FILE,protocol=…], or a built-in one: {} [default: random-read]",
         loads.join("; ")
     )
 }
@@ -698,6 +702,7 @@ fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
             metric: args.metric.clone(),
             is_higher_better: args.better,
         },
+        connection: args.pg.clone(),
         arms: split_arms(&args.arms),
         baseline: args.baseline.clone().or_else(|| {
             // A disk that is yet to be made begins with none.

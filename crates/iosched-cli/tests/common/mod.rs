@@ -145,14 +145,21 @@ pub(crate) struct Mounted {
 impl Mounted {
     /// Makes one on a loop device of this size. Anybody may enter it, only root may write.
     pub(crate) fn new(bytes: u64) -> Mounted {
-        let disk = LoopDevice::new(bytes);
+        Mounted::with(LoopDevice::new(bytes), &[])
+    }
+
+    /// The same with options for mkfs.
+    pub(crate) fn with(disk: LoopDevice, options: &[&str]) -> Mounted {
         let directory = tempfile::Builder::new()
             .prefix("iosched-test-")
             .tempdir()
             .expect("a directory");
         let at = directory.path().to_owned();
         let device = disk.path().display().to_string();
-        run("mkfs.ext4", &["-q", "-E", "lazy_itable_init=0", &device]);
+        let mut arguments = vec!["-q", "-E", "lazy_itable_init=0"];
+        arguments.extend(options);
+        arguments.push(&device);
+        run("mkfs.ext4", &arguments);
         run("mount", &[&device, at.to_str().expect("our own name")]);
         Mounted {
             at,

@@ -32,6 +32,10 @@ impl Load for FioLoad {
         self.file.writes()
     }
 
+    fn takes_ramp(&self) -> bool {
+        true
+    }
+
     fn drifts(&self) -> bool {
         self.file.writes()
     }

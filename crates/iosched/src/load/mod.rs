@@ -9,6 +9,8 @@
 //!   and checks it, [`fio`] runs it
 //! - [`command`]: any program, its time or a number that it prints; [`words`] cuts its command line
 //! - [`simulated`]: the same job files, run by the simulator over a disk model
+//! - [`pgbench`]: PostgreSQL with a database of our own
+//! - [`settings`]: what stands after a load's name
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,12 +30,15 @@ pub mod command;
 pub mod fio;
 pub mod fio_job;
 pub mod job_file;
+pub mod pgbench;
+pub mod settings;
 pub mod simulated;
 pub mod words;
 
 use command::{CommandError, CommandSpecError};
 use fio::FioError;
 use fio_job::{JobFileError, Place, TrialSettings};
+use pgbench::{PgbenchError, PgbenchSpecError};
 use simulated::{SimulatedDisk, SimulatedLoad, SimulationError};
 
 /// What plan and record know of a load.
@@ -54,6 +59,8 @@ pub enum Spec {
         /// What it runs on.
         disk: Box<SimulatedDisk>,
     },
+    /// pgbench.
+    Pgbench(pgbench::Settings),
 }
 
 /// Why a load cannot be made of what the user wrote.
@@ -68,6 +75,9 @@ pub enum SpecError {
     /// It cannot be simulated.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
+    /// pgbench.
+    #[error(transparent)]
+    Pgbench(#[from] PgbenchSpecError),
 }
 
 impl Failure for SpecError {
@@ -76,6 +86,7 @@ impl Failure for SpecError {
             SpecError::JobFile(error) => error.hint(),
             SpecError::Command(error) => error.hint(),
             SpecError::Simulation(error) => error.hint(),
+            SpecError::Pgbench(error) => error.hint(),
         }
     }
 
@@ -84,6 +95,7 @@ impl Failure for SpecError {
             SpecError::JobFile(error) => error.exit_code(),
             SpecError::Command(error) => error.exit_code(),
             SpecError::Simulation(error) => error.exit_code(),
+            SpecError::Pgbench(error) => error.exit_code(),
         }
     }
 }
@@ -97,6 +109,7 @@ impl Spec {
             Spec::Simulated { job_file, disk } => {
                 Ok(Box::new(SimulatedLoad::new(name, job_file, disk)?))
             }
+            Spec::Pgbench(settings) => Ok(Box::new(pgbench::PgbenchLoad::new(settings)?)),
         }
     }
 }
@@ -176,6 +189,11 @@ pub trait Load {
         false
     }
 
+    /// True if it can leave the beginning of a trial out (`--ramp`).
+    fn takes_ramp(&self) -> bool {
+        false
+    }
+
     /// True if its trials begin with an empty page cache.
     fn is_cold(&self) -> bool {
         true
@@ -247,6 +265,9 @@ pub enum LoadError {
     /// The simulator.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
+    /// pgbench, or its server.
+    #[error(transparent)]
+    Pgbench(#[from] PgbenchError),
 }
 
 impl LoadError {
@@ -263,13 +284,15 @@ impl LoadError {
             }
             LoadError::Fio(_) | LoadError::Simulation(_) => false,
             LoadError::Command(error) => error.ends_the_run(),
+            LoadError::Pgbench(error) => error.ends_the_run(),
         }
     }
 
     fn child(&self) -> Option<&ChildError> {
         match self {
             LoadError::Fio(FioError::Child(error))
-            | LoadError::Command(CommandError::Child(error)) => Some(error),
+            | LoadError::Command(CommandError::Child(error))
+            | LoadError::Pgbench(PgbenchError::Child(error)) => Some(error),
             _ => None,
         }
     }
@@ -281,6 +304,7 @@ impl Failure for LoadError {
             LoadError::Fio(error) => error.hint(),
             LoadError::Command(error) => error.hint(),
             LoadError::Simulation(error) => error.hint(),
+            LoadError::Pgbench(error) => error.hint(),
         }
     }
 
@@ -289,6 +313,7 @@ impl Failure for LoadError {
             LoadError::Fio(error) => error.exit_code(),
             LoadError::Command(error) => error.exit_code(),
             LoadError::Simulation(error) => error.exit_code(),
+            LoadError::Pgbench(error) => error.exit_code(),
         }
     }
 }

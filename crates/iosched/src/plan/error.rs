@@ -73,6 +73,15 @@ pub enum PlanError {
         /// The option.
         option: &'static str,
     },
+    /// There is no pgbench among the loads.
+    #[error("--pg is about the load pgbench, and there is none")]
+    OnlyForPgbench,
+    /// The load cannot leave its beginning out.
+    #[error("load {load} counts from its start: --ramp is not possible with it")]
+    NoRamp {
+        /// The load.
+        load: String,
+    },
     /// Only one arm.
     #[error("there is nothing to compare: {device} has only the arm {arm}")]
     OneArm {
@@ -130,7 +139,7 @@ pub enum PlanError {
         target: String,
     },
     /// The test files do not fit.
-    #[error("no room in {}: test files need {needed} MiB, {free} MiB are free", path.display())]
+    #[error("no room in {}: the loads need {needed} MiB, {free} MiB are free", path.display())]
     NoRoom {
         /// The directory.
         path: PathBuf,
@@ -186,6 +195,7 @@ impl Failure for PlanError {
             PlanError::OnlyForCommands { .. } => {
                 Some("name one: --load 'command: make -j2'".into())
             }
+            PlanError::OnlyForPgbench => Some("name it: --load pgbench".into()),
             PlanError::OneArm { .. } => {
                 Some("give two or more with --arms, for example none,bfq:low_latency=0".into())
             }
@@ -210,7 +220,9 @@ impl Failure for PlanError {
             PlanError::NothingToFill { .. } => {
                 Some("name the raw device, and allow it with --destroy-data".into())
             }
-            PlanError::NoRoom { .. } => Some("make the files smaller with --file-size".into()),
+            PlanError::NoRoom { .. } => {
+                Some("make it smaller: --file-size, or the load's own scale= or size=".into())
+            }
             _ => None,
         }
     }

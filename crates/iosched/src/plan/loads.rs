@@ -6,7 +6,7 @@ use super::wanted::CommandOptions;
 use super::{PlanError, PlannedLoad, Steady, Wanted};
 use crate::load::builtin;
 use crate::load::command::{self, Metric};
-use crate::load::{Load, Spec};
+use crate::load::{Load, Spec, SpecError, pgbench};
 use crate::objective::Objective;
 
 /// All loads that are wanted, checked.
@@ -40,6 +40,9 @@ fn read_one(wanted: &Wanted, text: &str) -> Result<PlannedLoad, PlanError> {
     if let Some(line) = text.strip_prefix("command:") {
         return plan_one(wanted, command(line, &wanted.command)?, 1.0);
     }
+    if let Some(settings) = after_name(text, "pgbench") {
+        return pgbench(wanted, settings);
+    }
     let (name, weight) = weight(text)?;
     let chosen = match builtin::find(name) {
         Some(load) => Chosen {
@@ -50,6 +53,30 @@ fn read_one(wanted: &Wanted, text: &str) -> Result<PlannedLoad, PlanError> {
         None => job_file(wanted, Path::new(name))?,
     };
     plan_one(wanted, chosen, weight)
+}
+
+/// What stands after the name of a load that has settings.
+fn after_name<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    match text.strip_prefix(name)? {
+        "" => Some(""),
+        rest => rest.strip_prefix(':'),
+    }
+}
+
+/// pgbench, with a server of our own or that of `--pg`.
+fn pgbench(wanted: &Wanted, settings: &str) -> Result<PlannedLoad, PlanError> {
+    let parsed = pgbench::Settings::parse(settings, wanted.connection.as_deref());
+    let parsed = parsed.map_err(SpecError::from)?;
+    let chosen = Chosen {
+        name: "pgbench".into(),
+        spec: Spec::Pgbench(parsed.settings),
+        objective: Objective::Tps,
+    };
+    let mut planned = plan_one(wanted, chosen, parsed.weight)?;
+    if let Some(time) = parsed.time {
+        planned.runtime_s = Some(time.as_secs_f64());
+    }
+    Ok(planned)
 }
 
 /// Splits a weight off.
@@ -140,6 +167,9 @@ fn plan_one(wanted: &Wanted, chosen: Chosen, weight: f64) -> Result<PlannedLoad,
         });
     }
     let load = spec.open(&name)?;
+    if !load.takes_ramp() && !wanted.ramp.is_zero() {
+        return Err(PlanError::NoRamp { load: name });
+    }
     let runtime = wanted.runtime.or_else(|| load.default_runtime());
     let objective = wanted.objective.unwrap_or(objective);
     check_objective(&name, load.as_ref(), objective)?;

@@ -22,6 +22,8 @@ pub struct Wanted {
     pub loads: Vec<String>,
     /// What the user said of the load that is a command.
     pub command: CommandOptions,
+    /// The server that pgbench uses, if it is not one of our own: libpq's `keyword=value …`.
+    pub connection: Option<String>,
     /// Arms as the user wrote them; empty for all that the device offers.
     pub arms: Vec<String>,
     /// The arm to compare with; default the active one.
