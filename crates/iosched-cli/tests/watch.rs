@@ -169,6 +169,24 @@ impl Drop for Screen {
 }
 
 #[test]
+fn it_ends_when_its_terminal_is_closed() {
+    if !can_use_loop_devices() || !has("tmux", "-V") {
+        return;
+    }
+    let disk = LoopDevice::new(1 << 20);
+    let binary = assert_cmd::cargo::cargo_bin!("iosched").display();
+    // As under nohup: the signal that says so is not heard.
+    let watch = format!("trap '' HUP; {binary} watch -i 200ms {}", disk.name);
+    let screen = Screen::new((79, 20), &format!("sh -c \"{watch}\""));
+    screen.shows(&format!("{:<8} none", disk.name));
+    let command = format!("watch -i 200ms {}", disk.name);
+    let running = || !common::processes_with(&format!("iosched {command}")).is_empty();
+    assert!(running());
+    drop(screen);
+    assert!(wait_until(10, || !running()), "it runs without a terminal");
+}
+
+#[test]
 fn keys_switch_a_scheduler_after_asking() {
     if !can_use_loop_devices() || !has("tmux", "-V") {
         return;

@@ -19,6 +19,7 @@ use iosched::set::Change;
 use iosched::switch::Arm;
 use iosched::watch::Watcher;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use self::state::{Action, State};
 use super::{Outcome, boxed, stop_on_signals};
@@ -160,7 +161,10 @@ fn follow(
             .draw(|frame| screen::draw(&state, frame))
             .map_err(WatchError::Terminal)?;
         let wait = next.saturating_duration_since(Instant::now()).min(TICK);
-        if event::poll(wait).map_err(WatchError::Terminal)?
+        if is_hung_up(wait).map_err(WatchError::Terminal)? {
+            return Ok(());
+        }
+        if event::poll(Duration::ZERO).map_err(WatchError::Terminal)?
             && let Event::Key(key) = event::read().map_err(WatchError::Terminal)?
             && key.kind == KeyEventKind::Press
         {
@@ -180,6 +184,21 @@ fn follow(
         }
     }
     Ok(())
+}
+
+/// Waits for a key, at the most this long; true if nobody will ever press one, because the terminal
+/// was closed. crossterm 0.29 would read its end again and again, and never come back.
+fn is_hung_up(wait: Duration) -> io::Result<bool> {
+    let stdin = io::stdin();
+    let mut keyboard = [PollFd::new(&stdin, PollFlags::IN)];
+    let wait = Timespec::try_from(wait).map_err(io::Error::other)?;
+    match rustix::event::poll(&mut keyboard, Some(&wait)) {
+        Ok(_) => Ok(keyboard[0]
+            .revents()
+            .intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// As `iosched set` does it; the error in one line.
