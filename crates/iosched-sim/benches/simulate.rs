@@ -5,10 +5,9 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use iosched_sim::disk::{self, ModelOptions};
-use iosched_sim::elevator::MergeLimits;
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, schedulers};
-use iosched_sim::simulate::{HostTimes, Setup, run};
-use iosched_sim::units::{Bytes, Nanos};
+use iosched_sim::simulate::{Setup, run};
+use iosched_sim::units::Bytes;
 use iosched_sim::workload::fio_job;
 
 const REQUESTS: u64 = 100_000;
@@ -19,16 +18,10 @@ fn setup(scheduler: &str, disk: &str) -> Setup {
     let mut jobs = fio_job::parse(LOAD, disk.capacity()).unwrap();
     jobs[0].amount = Some(Bytes::from_kib(4 * REQUESTS));
     let spec = SchedulerSpec::parse(scheduler).unwrap();
+    let scheduler = build(&spec, &Kernel::default(), &Vec::new()).unwrap();
     Setup {
-        scheduler: build(&spec, &Kernel::default(), &Vec::new()).unwrap(),
-        queue_depth: disk.queue_depth(),
-        disk,
-        jobs,
-        nr_requests: 128,
-        limits: MergeLimits::default(),
-        host: HostTimes::default(),
         seed: 1,
-        until: Nanos::from_secs(1_000_000),
+        ..Setup::new(scheduler, disk, jobs)
     }
 }
 

@@ -60,6 +60,10 @@ impl Default for IoPriority {
 
 /// One submission, before merging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the kernel's flags, one by one"
+)]
 pub struct Bio {
     /// What it does.
     pub op: Op,
@@ -73,6 +77,8 @@ pub struct Bio {
     pub noidle: bool,
     /// Metadata or otherwise urgent (`REQ_PRIO`).
     pub prio: bool,
+    /// Force unit access: a write is to be on the medium before it completes.
+    pub fua: bool,
     /// Who submits.
     pub process: ProcessId,
     /// With which priority.
@@ -105,13 +111,15 @@ pub struct Request {
     pub noidle: bool,
     /// See [`Bio::prio`].
     pub prio: bool,
+    /// See [`Bio::fua`].
+    pub fua: bool,
     /// Who opened it.
     pub process: ProcessId,
     /// The best priority of its bios.
     pub priority: IoPriority,
     /// When it was allocated (the earliest of those merged).
     pub allocated: Time,
-    /// Reached a size limit: takes no more.
+    /// Takes no more: it reached a size limit, or stands for itself.
     pub unmergeable: bool,
     /// The CPU on which it was submitted: multi-queue schedulers keep lists per CPU.
     pub cpu: u16,
@@ -127,10 +135,11 @@ impl Request {
             sync: bio.sync,
             noidle: bio.noidle,
             prio: bio.prio,
+            fua: bio.fua,
             process: bio.process,
             priority: bio.priority,
             allocated: now,
-            unmergeable: false,
+            unmergeable: bio.fua,
             cpu: 0,
         }
     }

@@ -14,7 +14,7 @@ use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, parse_settings};
-use iosched_sim::simulate::{self, HostTimes, Setup};
+use iosched_sim::simulate::{self, Setup};
 use iosched_sim::units::{Nanos, Sectors};
 use iosched_sim::workload::recorded::Recorded;
 
@@ -146,19 +146,17 @@ fn simulated_rates(
     let spec = SchedulerSpec::parse(scheduler).unwrap();
     let initial = if scheduler == "cfq" { "average=3" } else { "" };
     let initial = parse_settings(initial).unwrap();
+    let scheduler = build(&spec, &Kernel::default(), &initial).unwrap();
+    let disk = disk::build(disk, &ModelOptions::default()).unwrap();
     let setup = Setup {
-        scheduler: build(&spec, &Kernel::default(), &initial).unwrap(),
-        disk: disk::build(disk, &ModelOptions::default()).unwrap(),
-        jobs: recorded.jobs(),
         queue_depth: 1,
-        nr_requests: 128,
         limits: MergeLimits {
             max_sectors: Sectors::new(1024),
             merging: Merging::Full,
         },
-        host: HostTimes::default(),
         seed: 1,
         until: Nanos::from_secs(secs),
+        ..Setup::new(scheduler, disk, recorded.jobs())
     };
     let outcome = simulate::run(setup, &mut ());
     let rate = |process: &simulate::ProcessOutcome| {

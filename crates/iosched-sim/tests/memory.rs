@@ -9,10 +9,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use iosched_sim::disk::{self, ModelOptions};
-use iosched_sim::elevator::MergeLimits;
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, schedulers};
-use iosched_sim::simulate::{HostTimes, ProcessOutcome, Setup, run};
-use iosched_sim::units::Nanos;
+use iosched_sim::simulate::{ProcessOutcome, Setup, run};
 use iosched_sim::workload::fio_job;
 
 /// Counts what this thread allocates.
@@ -57,18 +55,12 @@ fn allocations(load: &str, scheduler: &str, disk: &str, accesses: u64) -> u64 {
     let mut jobs = fio_job::parse(load, disk.capacity()).unwrap();
     let count = jobs.len() as u64;
     for job in &mut jobs {
-        job.amount = Some(job.read_size.to_bytes() * (accesses / count));
+        job.amount = Some(job.read_sizes.least().to_bytes() * (accesses / count));
     }
+    let scheduler = build(&spec, &Kernel::default(), &Vec::new()).unwrap();
     let setup = Setup {
-        scheduler: build(&spec, &Kernel::default(), &Vec::new()).unwrap(),
-        disk,
-        jobs,
         queue_depth: 4,
-        nr_requests: 128,
-        limits: MergeLimits::default(),
-        host: HostTimes::default(),
-        seed: 1,
-        until: Nanos::from_secs(1_000_000),
+        ..Setup::new(scheduler, disk, jobs)
     };
     let before = ALLOCATIONS.get();
     let outcome = run(setup, &mut ());

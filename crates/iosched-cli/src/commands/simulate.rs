@@ -8,6 +8,7 @@ use iosched::failure::{Failure, exit};
 use iosched::report::table::{Align, Table};
 use iosched::simulate::run::{self, Load, Plan, RunResult, Share, Simulated, Wanted};
 use iosched_sim::disk::ModelOptions;
+use iosched_sim::simulate::Writeback;
 use iosched_sim::units::{Bytes, Nanos};
 
 use super::{Outcome, boxed};
@@ -70,6 +71,21 @@ pub(crate) struct SimulateArgs {
     #[arg(long, default_value_t = 1000, value_name = "N",
           value_parser = clap::value_parser!(u32).range(100..=1000))]
     hz: u32,
+
+    /// Memory in MiB of which a part may be dirty, for jobs that write with direct=0
+    #[arg(long, default_value_t = 1024, value_name = "MIB",
+          value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    memory: u64,
+
+    /// Percent of it that are dirty at most (`vm.dirty_ratio`)
+    #[arg(long, default_value_t = 20, value_name = "PERCENT",
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    dirty_ratio: u8,
+
+    /// Percent of it from which on dirty pages are written (`vm.dirty_background_ratio`)
+    #[arg(long, default_value_t = 10, value_name = "PERCENT",
+          value_parser = clap::value_parser!(u8).range(0..=100))]
+    dirty_background_ratio: u8,
 
     /// Same seed, same run
     #[arg(long, default_value_t = 0)]
@@ -138,6 +154,12 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
         max_sectors: Bytes::from_kib(args.max_sectors_kb),
         hz: args.hz,
         seed: args.seed,
+        writeback: Writeback {
+            memory: Bytes::from_mib(args.memory),
+            dirty_ratio: args.dirty_ratio,
+            background_ratio: args.dirty_background_ratio,
+            ..Writeback::default()
+        },
         until: Nanos::from_millis_f64(args.until.clamp(0.0, 1e9) * 1e3),
         events: args.events.clone(),
     })

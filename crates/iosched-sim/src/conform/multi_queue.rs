@@ -444,6 +444,7 @@ impl Follower<'_> {
             length: step.length,
             sync: step.sync,
             noidle: false,
+            fua: false,
             prio: false,
             process: step.process,
             priority: step.priority,

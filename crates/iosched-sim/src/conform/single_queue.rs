@@ -247,7 +247,8 @@ impl Follower {
             sync: event.sync,
             // Not in the recording: direct writes may be followed by more, those of fsync may not.
             noidle: waited_write && (worker.buffered || event.comm == "sync"),
-            prio: event.meta && op == Op::Read, // what file systems mark so
+            prio: event.meta && op == Op::Read,
+            fua: false, // what file systems mark so
             process: event.process,
             priority: worker.priority,
         }

@@ -204,6 +204,11 @@ pub trait Scheduler: Send {
     /// A process ended.
     fn process_exited(&mut self, _now: Time, _requests: &Requests, _process: ProcessId) {}
 
+    /// True if this process may have a request although there are as many as there may be.
+    fn must_allocate(&mut self, _process: ProcessId, _sync: bool) -> bool {
+        false
+    }
+
     /// Said of processes that are in a cgroup, before they submit anything: its number, from 1,
     /// and its weight. The other processes are in the root.
     fn join_group(&mut self, _process: ProcessId, _group: u32, _weight: u16) {}

@@ -38,6 +38,7 @@ impl Queue {
             length: Sectors::new(1),
             sync: true,
             noidle: false,
+            fua: false,
             prio: false,
             process: ProcessId(1),
             priority: IoPriority { class, level: 4 },

@@ -5,11 +5,23 @@ use super::slab::Slab;
 use crate::request::{Op, RequestId};
 use crate::units::{Sectors, Time};
 
+/// What an access is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The process reads or writes.
+    Own,
+    /// Dirty pages go to the disk; the write's number in the page cache.
+    Writeback(u64),
+    /// What was written is to be on the medium.
+    Flush,
+}
+
 /// An access that has not been answered: the bios that it was split into complete one by one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Access {
     /// Index of the process that waits for it.
     pub(super) process: usize,
+    pub(super) purpose: Purpose,
     pub(super) op: Op,
     pub(super) submitted: Time,
     pub(super) length: Sectors,
@@ -88,6 +100,11 @@ impl Accesses {
         self.carried[victim.index()] = None;
         let last = std::mem::replace(&mut self.carried(survivor).last, gone.last);
         self.parts.get_mut(last).next = Some(gone.first);
+    }
+
+    /// An access that no request carries is answered.
+    pub(super) fn end(&mut self, AccessId(place): AccessId) -> Access {
+        self.unanswered.remove(place)
     }
 
     /// A request is done: hands over each access that is answered by that, in the order in which

@@ -5,13 +5,16 @@ use super::agenda::{Agenda, Event};
 use super::drive::Drive;
 use super::host::Host;
 use super::outcome::Outcome;
+use super::page_cache::PageCache;
 use super::path::Path;
-use super::process::Process;
-use super::{HostTimes, Observer};
+use super::process::{self, Process};
+use super::source::Source;
+use super::{HostTimes, Observer, Writeback};
 use crate::disk::DiskModel;
 use crate::request::Requests;
+use crate::scheduler::Scheduler;
 use crate::units::{Nanos, Sectors, Time};
-use crate::workload::Job;
+use crate::workload::{Cgroup, Job};
 
 /// What stands on both sides of the path.
 pub(super) struct Machine {
@@ -19,8 +22,36 @@ pub(super) struct Machine {
     pub(super) jobs: Vec<Job>,
     pub(super) max_sectors: Sectors,
     pub(super) host: HostTimes,
+    pub(super) writeback: Writeback,
+    pub(super) volatile_cache: bool,
     pub(super) seed: u64,
     pub(super) until: Nanos,
+}
+
+/// The kernel's thread that writes dirty pages, as a process among the others.
+fn flusher() -> Job {
+    Job {
+        name: "writeback".to_owned(),
+        ..Job::default()
+    }
+}
+
+/// Says which processes are in which control group: those of one name are in one, whose weight is
+/// the first that is given.
+pub(super) fn join_groups(scheduler: &mut dyn Scheduler, jobs: &[Job]) {
+    let mut groups: Vec<&Cgroup> = Vec::new();
+    for (index, job) in jobs.iter().enumerate() {
+        let Some(cgroup) = &job.cgroup else {
+            continue;
+        };
+        let known = groups.iter().position(|group| group.name == cgroup.name);
+        let place = known.unwrap_or_else(|| {
+            groups.push(cgroup);
+            groups.len() - 1
+        });
+        let number = u32::try_from(place + 1).expect("fewer groups than processes");
+        scheduler.join_group(process::id_of(index), number, groups[place].weight);
+    }
 }
 
 /// Whose turn it is.
@@ -38,20 +69,40 @@ pub(super) struct Simulation<'run, P> {
     pub(super) until: Time,
     /// Which processes run: groups run one after the other.
     pub(super) group: usize,
+    /// Processes that have not ended.
+    pub(super) running: usize,
     /// When the first access was submitted.
     pub(super) first: Option<Time>,
 }
 
 impl<'run, P: Path> Simulation<'run, P> {
     pub(super) fn new(path: P, machine: Machine, observer: &'run mut dyn Observer) -> Self {
+        let seed = machine.seed;
         let jobs = machine.jobs.into_iter().enumerate();
-        let processes = jobs.map(|(index, job)| Process::new(index, job, machine.seed));
+        let mut processes: Vec<_> = jobs
+            .map(|(index, job)| {
+                let source = Source::new(&job, seed);
+                Process::new(index, job, source)
+            })
+            .collect();
+        let running = processes.len();
+        let flusher = processes
+            .iter()
+            .any(|process| process.job.buffered)
+            .then(|| {
+                let index = processes.len();
+                processes.push(Process::new(index, flusher(), Source::Nothing));
+                index
+            });
         let host = Host {
             agenda: Agenda::default(),
             drive: Drive::new(machine.disk, machine.host.completion),
             requests: Requests::default(),
             accesses: Accesses::new(),
-            processes: processes.collect(),
+            processes,
+            cache: PageCache::new(machine.writeback),
+            flusher,
+            volatile: machine.volatile_cache,
             max_sectors: machine.max_sectors,
             times: machine.host,
             observed: observer.looks(),
@@ -63,6 +114,7 @@ impl<'run, P: Path> Simulation<'run, P> {
             host,
             until: Time::ZERO + machine.until,
             group: 0,
+            running,
             first: None,
         }
     }
@@ -117,6 +169,7 @@ impl<'run, P: Path> Simulation<'run, P> {
         let Host {
             drive,
             processes,
+            flusher,
             last,
             ..
         } = self.host;
@@ -126,6 +179,7 @@ impl<'run, P: Path> Simulation<'run, P> {
         Outcome {
             processes: processes
                 .into_iter()
+                .take(flusher.unwrap_or(usize::MAX))
                 .map(|process| process.outcome(now))
                 .collect(),
             elapsed: last.saturating_since(first),

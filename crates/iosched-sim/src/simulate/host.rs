@@ -1,9 +1,10 @@
 //! What a path shares with the processes above it and the disk below: the agenda, the requests, who
 //! waits for them, and who looks on.
 
-use super::access::{Access, Accesses};
+use super::access::{Access, AccessId, Accesses, Purpose};
 use super::agenda::{Agenda, Event};
 use super::drive::Drive;
+use super::page_cache::PageCache;
 use super::process::{self, Process};
 use super::{Happening, HostTimes, Observer};
 use crate::disk::{Command, DiskOp};
@@ -19,6 +20,11 @@ pub(super) struct Host<'run> {
     pub(super) requests: Requests,
     pub(super) accesses: Accesses,
     pub(super) processes: Vec<Process>,
+    pub(super) cache: PageCache,
+    /// Index of the process that writes dirty pages, if there can be any.
+    pub(super) flusher: Option<usize>,
+    /// The disk has a volatile cache: flushes mean something.
+    pub(super) volatile: bool,
     /// Longest request: what is longer is split before it becomes a bio.
     pub(super) max_sectors: Sectors,
     pub(super) observer: &'run mut dyn Observer,
@@ -60,21 +66,57 @@ impl Host<'_> {
         self.drive.submit(now, command);
     }
 
+    /// Tells the disk to flush its cache, in a command with this tag.
+    pub(super) fn flush_drive(&mut self, now: Time, tag: u64) {
+        let command = Command {
+            tag,
+            op: DiskOp::Flush,
+            start: Sector::ZERO,
+            length: Sectors::ZERO,
+            fua: false,
+        };
+        self.drive.submit(now, command);
+    }
+
     /// A request is done: whoever waited for what it carried goes on after a while.
     pub(super) fn finish(&mut self, now: Time, id: RequestId, issued: Time) {
         self.last = now;
-        let wakeup = self.times.wakeup;
+        let noticed = now + self.times.wakeup;
         let Host {
             accesses,
             processes,
             agenda,
+            cache,
+            flusher,
             ..
         } = self;
         accesses.finish(id, |access: Access| {
             let process = &mut processes[access.process];
-            let pause = process.answered(now, issued, &access);
-            process.wake_at(now + wakeup + pause, access.process, agenda);
+            match access.purpose {
+                Purpose::Own => {
+                    if let Some(pause) = process.answered(now, noticed, issued, &access) {
+                        process.wake_at(noticed + pause, access.process, agenda);
+                    }
+                }
+                Purpose::Writeback(number) => {
+                    cache.write_ends(number, access.length, |waiter| {
+                        processes[waiter].wake_at(noticed, waiter, agenda);
+                    });
+                    if let Some(flusher) = flusher.filter(|_| cache.is_to_be_flushed()) {
+                        processes[flusher].wake_at(noticed, flusher, agenda);
+                    }
+                }
+                Purpose::Flush => unreachable!("no request carries a flush"),
+            }
         });
+    }
+
+    /// A flush is done, for this access of it.
+    pub(super) fn flushed(&mut self, now: Time, access: AccessId) {
+        self.last = self.last.max(now);
+        let access = self.accesses.end(access);
+        self.processes[access.process].flushed(now);
+        self.wake_at(now + self.times.wakeup, access.process);
     }
 
     pub(super) fn tell(

@@ -1,28 +1,36 @@
 //! A load, a scheduler and a disk, from event to event in virtual time.
 //!
-//! - `process`: processes submit accesses and wait for them, as their jobs say
-//! - `path`: how a bio gets from there to the disk; `single_queue` is Linux 4.19's way
+//! - `process`: processes submit accesses and wait for them, as their jobs say (`source`, `drawn`)
+//! - `writeback`: writes through the page cache (`page_cache`), and syncs
+//! - `path`: how a bio gets from there to the disk; `single_queue` is Linux 4.19's way, with its
+//!   requests (`pool`) and flushes (`flush`)
 //! - `drive`: the disk, and the account of what it did
 //! - `host`: what these share; `engine` goes from one event to the next
 //!
 //! The host takes its time too ([`HostTimes`]).
 //!
-//! Left out: batching when `nr_requests` are in use (waiters go on one by one), writeback through the
-//! page cache, flushes, requests given back by the driver.
+//! Left out: reads through the page cache, requests given back by the driver.
 
 mod access;
 mod agenda;
+mod drawn;
 mod drive;
 mod engine;
+mod flush;
 mod host;
 mod outcome;
+mod page_cache;
 mod path;
+mod pool;
 mod process;
 mod single_queue;
 mod slab;
+mod source;
+mod writeback;
 
 use engine::Simulation;
 pub use outcome::{DiskUse, Flow, Latencies, Outcome, ProcessOutcome};
+pub use page_cache::Writeback;
 use single_queue::SingleQueue;
 
 use crate::disk::DiskModel;
@@ -43,6 +51,8 @@ pub struct HostTimes {
     pub wakeup: Nanos,
     /// From the wish that a worker run the queue to its doing so.
     pub worker: Nanos,
+    /// To copy a page into the page cache, with its part of the system call.
+    pub page_copy: Nanos,
 }
 
 impl Default for HostTimes {
@@ -52,6 +62,7 @@ impl Default for HostTimes {
             completion: Nanos::from_micros(5),
             wakeup: Nanos::from_micros(24), // 22 for reads of 4 KiB, 26 for 64 KiB
             worker: Nanos::from_micros(16),
+            page_copy: Nanos::from_micros(1), // 4 GB/s
         }
     }
 }
@@ -72,6 +83,10 @@ pub struct Setup {
     pub limits: MergeLimits,
     /// Times of the host.
     pub host: HostTimes,
+    /// How writes through the page cache get to the disk.
+    pub writeback: Writeback,
+    /// The disk has a volatile write cache, so that a flush is a command to it.
+    pub volatile_cache: bool,
     /// Where chance comes from.
     pub seed: u64,
     /// The run ends here at the latest.
@@ -118,20 +133,43 @@ impl Observer for () {
     fn exited(&mut self, _time: Time, _process: ProcessId, _name: &str) {}
 }
 
+impl Setup {
+    /// The load over the disk as the kernel sets a queue up, with all of the disk's own depth; until
+    /// the load's end.
+    pub fn new(scheduler: Box<dyn Scheduler>, disk: Box<dyn DiskModel>, jobs: Vec<Job>) -> Setup {
+        Setup {
+            scheduler,
+            queue_depth: disk.queue_depth(),
+            disk,
+            jobs,
+            nr_requests: 128,
+            limits: MergeLimits::default(),
+            host: HostTimes::default(),
+            writeback: Writeback::default(),
+            volatile_cache: false,
+            seed: 0,
+            until: Nanos::from_secs(100 * 365 * 24 * 3600),
+        }
+    }
+}
+
 /// Runs a load to its end, or to the end of time.
-pub fn run(setup: Setup, observer: &mut dyn Observer) -> Outcome {
+pub fn run(mut setup: Setup, observer: &mut dyn Observer) -> Outcome {
+    engine::join_groups(setup.scheduler.as_mut(), &setup.jobs);
     let path = SingleQueue::new(
         &setup.limits,
         setup.scheduler,
         setup.queue_depth,
         setup.nr_requests,
-        setup.jobs.len(),
+        setup.jobs.len() + 1, // the flusher
     );
     let machine = engine::Machine {
         disk: setup.disk,
         jobs: setup.jobs,
         max_sectors: setup.limits.max_sectors,
         host: setup.host,
+        writeback: setup.writeback,
+        volatile_cache: setup.volatile_cache,
         seed: setup.seed,
         until: setup.until,
     };

@@ -50,6 +50,8 @@ pub struct ProcessOutcome {
     pub read: Flow,
     /// What it wrote.
     pub write: Flow,
+    /// How long its syncs took, and how many there were.
+    pub syncs: Latencies,
 }
 
 impl ProcessOutcome {

@@ -2,55 +2,82 @@
 //! goes on when they are answered.
 
 use super::ProcessOutcome;
-use super::access::Access;
+use super::access::{Access, Purpose};
 use super::agenda::{Agenda, Event};
 use super::engine::Simulation;
-use super::outcome::Flow;
+use super::outcome::{Flow, Latencies};
 use super::path::Path;
+use super::source::Source;
 use crate::request::{Bio, ProcessId};
 use crate::units::{Bytes, Nanos, Time};
-use crate::workload::{Job, Stream};
+use crate::workload::{self, Job};
 
 /// The first process.
 const FIRST: u32 = 1000;
+
+/// The process that stands in this place among the host's.
+pub(super) fn id_of(index: usize) -> ProcessId {
+    ProcessId(FIRST + u32::try_from(index).expect("fewer than 2^31"))
+}
 
 /// Where a process stands among the host's.
 pub(super) fn index_of(process: ProcessId) -> usize {
     (process.0 - FIRST) as usize
 }
 
+/// How far a process is that makes sure that what it wrote is on the medium.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sync {
+    /// Dirty pages are on their way to the disk.
+    Writing { since: Time },
+    /// The disk flushes.
+    Flushing { since: Time },
+}
+
 /// See the [module's page](self).
 pub(super) struct Process {
     pub(super) id: ProcessId,
     pub(super) job: Job,
-    stream: Stream,
+    source: Source,
     began: Option<Time>,
     ended: Option<Time>,
     in_flight: usize,
     submitted: Bytes,
     wake_planned: Option<Time>,
-    /// With a rate: no access before this.
-    not_before: Time,
+    /// It copies into the page cache until then.
+    busy_until: Time,
+    /// A write that waits until less is dirty.
+    pub(super) held_back: Option<(Time, workload::Access)>,
+    /// Writes since it synced last.
+    writes: u64,
+    pub(super) sync: Option<Sync>,
+    synced_at_end: bool,
     last_completion: Time,
     read: Flow,
     write: Flow,
+    syncs: Latencies,
 }
 
 impl Process {
-    pub(super) fn new(index: usize, job: Job, seed: u64) -> Process {
+    pub(super) fn new(index: usize, job: Job, source: Source) -> Process {
         Process {
-            id: ProcessId(FIRST + u32::try_from(index).expect("fewer than 2^31")),
-            stream: Stream::new(&job, seed),
+            id: id_of(index),
+            source,
             job,
             began: None,
             ended: None,
             in_flight: 0,
             submitted: Bytes::ZERO,
             wake_planned: None,
-            not_before: Time::ZERO,
+            busy_until: Time::ZERO,
+            held_back: None,
+            writes: 0,
+            sync: None,
+            synced_at_end: false,
             last_completion: Time::ZERO,
             read: Flow::default(),
             write: Flow::default(),
+            syncs: Latencies::default(),
         }
     }
 
@@ -62,9 +89,15 @@ impl Process {
         }
     }
 
-    /// An access is answered: it is counted. Returns for how long the process thinks before it
-    /// goes on.
-    pub(super) fn answered(&mut self, now: Time, issued: Time, access: &Access) -> Nanos {
+    /// An access is answered, which the process notices then: it is counted. Returns for how long
+    /// the process thinks before it goes on; nothing if it does not go on for that.
+    pub(super) fn answered(
+        &mut self,
+        now: Time,
+        noticed: Time,
+        issued: Time,
+        access: &Access,
+    ) -> Option<Nanos> {
         self.in_flight -= 1;
         self.last_completion = now;
         let flow = if access.op.is_write() {
@@ -74,20 +107,74 @@ impl Process {
         };
         flow.bytes += access.length.to_bytes();
         flow.latencies.add(issued - access.submitted, now - issued);
-        let alone = self.in_flight == 0 || self.job.listed.is_none();
-        if alone {
-            self.stream.think(&self.job)
-        } else {
-            Nanos::ZERO
-        }
+        let pause = self.source.answered(noticed, &self.job, self.in_flight);
+        self.sync.is_none().then_some(pause)
+    }
+
+    /// A write went into the page cache; it was asked for at `since`, and the process copies until
+    /// `until`.
+    pub(super) fn cached(&mut self, since: Time, until: Time, access: &workload::Access) {
+        self.busy_until = until;
+        self.last_completion = until;
+        self.write.bytes += access.length.to_bytes();
+        self.write.latencies.add(Nanos::ZERO, until - since);
+        let pause = self.source.answered(until, &self.job, self.in_flight);
+        self.busy_until = until + pause;
+    }
+
+    /// The flush that it waited for is done.
+    pub(super) fn flushed(&mut self, now: Time) {
+        let Some(Sync::Flushing { since }) = self.sync.take() else {
+            unreachable!("it waited for a flush");
+        };
+        self.last_completion = now;
+        self.syncs.add(Nanos::ZERO, now - since);
     }
 
     fn has_more(&self, now: Time) -> bool {
         let began = self.began.expect("it runs");
         let in_time = self.job.runtime.is_none_or(|runtime| now < began + runtime);
         in_time
-            && self.stream.has_more(&self.job)
+            && self.source.has_more(&self.job)
             && self.job.amount.is_none_or(|amount| self.submitted < amount)
+    }
+
+    /// It syncs before it does anything else.
+    fn is_to_sync(&self) -> bool {
+        let each_write = self.job.sync.each_write && self.writes > 0;
+        each_write
+            || self
+                .job
+                .sync
+                .every
+                .is_some_and(|every| self.writes >= every)
+    }
+
+    /// It has done everything, and syncs a last time.
+    fn is_to_sync_at_end(&self) -> bool {
+        self.job.sync.at_end && !self.synced_at_end
+    }
+
+    pub(super) fn begins_sync(&mut self, now: Time) {
+        self.writes = 0;
+        self.sync = Some(Sync::Writing { since: now });
+    }
+
+    /// When it may make its next access, if nothing has to happen before.
+    fn due(&mut self, now: Time) -> Option<Time> {
+        if self.sync.is_some() || self.held_back.is_some() || !self.has_more(now) {
+            return None;
+        }
+        let due = self.source.due(now, &self.job, self.in_flight)?;
+        Some(due.max(self.busy_until))
+    }
+
+    /// The access that is due.
+    fn next(&mut self) -> workload::Access {
+        let access = self.source.next(&self.job);
+        self.submitted += access.length.to_bytes();
+        self.writes += u64::from(access.op.is_write());
+        access
     }
 
     /// True if this wake-up is the one that counts: then the process runs from now on.
@@ -98,7 +185,7 @@ impl Process {
         self.wake_planned = None;
         if self.began.is_none() {
             self.began = Some(now);
-            self.not_before = now;
+            self.source.begin(now);
         }
         true
     }
@@ -111,6 +198,7 @@ impl Process {
             name: self.job.name,
             read: self.read,
             write: self.write,
+            syncs: self.syncs,
         }
     }
 }
@@ -120,7 +208,7 @@ impl<P: Path> Simulation<'_, P> {
     pub(super) fn begin_group(&mut self, now: Time) {
         for index in 0..self.host.processes.len() {
             let job = &self.host.processes[index].job;
-            if job.group == self.group {
+            if job.group == self.group && self.host.flusher != Some(index) {
                 let begin = now + job.delay;
                 self.host.wake_at(begin, index);
             }
@@ -131,13 +219,15 @@ impl<P: Path> Simulation<'_, P> {
         if !self.host.processes[index].wakes(now) {
             return;
         }
-        self.first.get_or_insert(now);
         self.path.resume(&mut self.host, now, index);
-        self.submit_what_is_due(now, index);
-        let process = &self.host.processes[index];
-        if process.in_flight == 0 && !process.has_more(now) {
-            self.exit(now, index);
+        if self.host.flusher == Some(index) {
+            return self.write_back(now, index);
         }
+        self.first.get_or_insert(now);
+        self.go_on_with_sync(now, index);
+        self.go_on_with_held_back(now, index);
+        self.submit_what_is_due(now, index);
+        self.end_if_done(now, index);
     }
 
     fn submit_what_is_due(&mut self, now: Time, index: usize) {
@@ -148,7 +238,16 @@ impl<P: Path> Simulation<'_, P> {
                     self.path.plug(index);
                 }
                 submitted += 1;
-                self.submit(now, index);
+                let access = self.host.processes[index].next();
+                if self.host.processes[index].job.buffered {
+                    self.write_cached(now, now, index, access);
+                } else {
+                    self.submit(now, index, access);
+                }
+                if self.host.processes[index].is_to_sync() {
+                    self.path.unplug(&mut self.host, now, index);
+                    self.begin_sync(now, index);
+                }
             }
             self.path.unplug(&mut self.host, now, index);
             if submitted == 0 {
@@ -158,64 +257,94 @@ impl<P: Path> Simulation<'_, P> {
     }
 
     fn may_submit(&mut self, now: Time, index: usize) -> bool {
-        let process = &self.host.processes[index];
-        let free = process.in_flight < process.job.depth && !self.path.is_blocked(index);
-        if !free || !process.has_more(now) {
+        if self.path.is_blocked(index) {
             return false;
         }
-        if process.job.rate_iops.is_some() && process.not_before > now {
-            let at = process.not_before;
-            self.host.wake_at(at, index);
-            return false;
+        match self.host.processes[index].due(now) {
+            Some(time) if time > now => {
+                self.host.wake_at(time, index);
+                false
+            }
+            due => due.is_some(),
         }
-        true
     }
 
-    fn submit(&mut self, now: Time, index: usize) {
+    /// The process reads or writes the disk itself.
+    fn submit(&mut self, now: Time, index: usize, wanted: workload::Access) {
+        let volatile = self.host.volatile;
         let process = &mut self.host.processes[index];
-        if let Some(rate) = process.job.rate_iops {
-            process.not_before += Nanos::from_secs(1) / rate.max(1);
-        }
-        let wanted = process.stream.next(&process.job);
         process.in_flight += 1;
-        process.submitted += wanted.length.to_bytes();
-        let (id, priority) = (process.id, process.job.priority);
+        let bio = Bio {
+            op: wanted.op,
+            start: wanted.start,
+            length: wanted.length,
+            sync: true, // direct access
+            noidle: false,
+            prio: false,
+            fua: wanted.op.is_write() && process.job.sync.each_write && volatile,
+            process: process.id,
+            priority: process.job.priority,
+        };
+        self.submit_bios(now, index, &bio, Purpose::Own);
+    }
+
+    /// What is longer than a request can be becomes several bios.
+    pub(super) fn submit_bios(&mut self, now: Time, index: usize, whole: &Bio, purpose: Purpose) {
         let max = self.host.max_sectors;
         let access = self.host.accesses.begin(Access {
             process: index,
-            op: wanted.op,
+            purpose,
+            op: whole.op,
             submitted: now,
-            length: wanted.length,
-            bios: wanted.length.as_u64().div_ceil(max.as_u64()),
+            length: whole.length,
+            bios: whole.length.as_u64().div_ceil(max.as_u64()),
         });
-        let mut start = wanted.start;
-        let end = wanted.start + wanted.length;
-        while start < end {
-            let length = (end - start).min(max);
+        let mut start = whole.start;
+        while start < whole.end() {
+            let length = (whole.end() - start).min(max);
             let bio = Bio {
-                op: wanted.op,
                 start,
                 length,
-                sync: true, // direct access
-                noidle: false,
-                prio: false,
-                process: id,
-                priority,
+                ..*whole
             };
             self.path.submit(&mut self.host, now, index, &bio, access);
             start += length;
         }
     }
 
+    fn end_if_done(&mut self, now: Time, index: usize) {
+        let process = &mut self.host.processes[index];
+        let waits = process.in_flight > 0 || process.sync.is_some() || process.held_back.is_some();
+        if waits || process.has_more(now) {
+            return;
+        }
+        if process.busy_until > now {
+            let until = process.busy_until;
+            return self.host.wake_at(until, index);
+        }
+        if process.is_to_sync_at_end() {
+            process.synced_at_end = true;
+            self.begin_sync(now, index);
+            if self.host.processes[index].sync.is_some() {
+                return;
+            }
+        }
+        self.exit(now, index);
+    }
+
     fn exit(&mut self, now: Time, index: usize) {
         let host = &mut self.host;
         let process = &mut host.processes[index];
         process.ended = Some(now);
+        self.running -= 1;
         host.observer.exited(now, process.id, &process.job.name);
         self.path.exited(host, now, index);
-        let group = self.group;
-        let running = |process: &Process| process.job.group == group && process.ended.is_none();
-        if !self.host.processes.iter().any(running) {
+        let (group, flusher) = (self.group, self.host.flusher);
+        let mut others = self.host.processes.iter().enumerate();
+        let runs = |(index, process): (usize, &Process)| {
+            process.job.group == group && process.ended.is_none() && Some(index) != flusher
+        };
+        if !others.any(runs) {
             self.group += 1;
             self.begin_group(now);
         }

@@ -1,7 +1,8 @@
 //! Linux 4.19's single-queue path.
 //!
 //! A process that keeps several accesses in flight plugs them; bios merge; a request waits for a free
-//! place among `nr_requests` of its kind; the driver asks the scheduler after each unplug, unplugged
+//! place in the pool; a flush goes to the device before everything else, and so does a write that is
+//! to be on the medium, which a flush follows (no drive is taken to know better); the driver asks the scheduler after each unplug, unplugged
 //! insert, completion and timer, and looks at one request more than the device takes, which then
 //! cannot be overtaken.
 
@@ -9,8 +10,10 @@ use std::collections::VecDeque;
 
 use super::access::AccessId;
 use super::agenda::Event;
+use super::flush::Flushes;
 use super::host::Host;
 use super::path::Path;
+use super::pool::{Allocation, Pool};
 use crate::elevator::{Absorbed, Merge, MergeLimits, Merger};
 use crate::request::{Bio, ProcessId, Request, RequestId};
 use crate::scheduler::Scheduler;
@@ -21,6 +24,9 @@ use crate::units::{Sectors, Time};
 const PLUG_REQUESTS: usize = 16;
 /// A request of this length ends a plug.
 const PLUG_LENGTH: Sectors = Sectors::new(256); // 128 KiB
+
+/// The tag of the flush in the drive: requests have their indices.
+const FLUSH: u64 = u64::MAX;
 
 /// What a process has on its way to the scheduler.
 #[derive(Debug, Default)]
@@ -39,22 +45,34 @@ struct Issued {
     at: Time,
 }
 
+/// What waits for a flush.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// A process that wants nothing but this.
+    Access(AccessId),
+    /// A write that is to be on the medium: its data are in the disk's cache.
+    Write(Issued),
+}
+
 /// See the [module's page](self).
 pub(super) struct SingleQueue {
     scheduler: Box<dyn Scheduler>,
     merger: Merger,
     queue_depth: usize,
-    nr_requests: usize,
     /// By process.
     submitters: Vec<Submitter>,
-    /// Asynchronous, synchronous: how many requests exist, and which processes wait for one.
-    in_use: [usize; 2],
-    waiting: [VecDeque<usize>; 2],
+    pool: Pool,
+    flushes: Flushes<Step>,
+    /// Writes that a flush is to follow: they go to the device past the scheduler.
+    past_scheduler: VecDeque<RequestId>,
+    /// A flush that goes to the device before everything else.
+    flush_due: bool,
     /// By the request's index.
     issued: Vec<Option<Issued>>,
     /// Looked at by the driver, not yet taken by the device.
     held: Option<RequestId>,
     absorbed: Vec<Absorbed>,
+    served: Vec<Step>,
 }
 
 impl SingleQueue {
@@ -69,13 +87,15 @@ impl SingleQueue {
             scheduler,
             merger: Merger::new(*limits),
             queue_depth: queue_depth.max(1),
-            nr_requests: nr_requests.max(1),
             submitters: (0..processes).map(|_| Submitter::default()).collect(),
-            in_use: [0; 2],
-            waiting: [VecDeque::new(), VecDeque::new()],
+            pool: Pool::new(nr_requests, processes),
+            flushes: Flushes::default(),
+            past_scheduler: VecDeque::new(),
+            flush_due: false,
             issued: Vec::new(),
             held: None,
             absorbed: Vec::new(),
+            served: Vec::new(),
         }
     }
 
@@ -137,21 +157,24 @@ impl SingleQueue {
 
     fn absorb(&mut self, host: &mut Host<'_>, now: Time, Absorbed { survivor, victim }: Absorbed) {
         host.accesses.absorb(survivor, victim);
-        let kind = usize::from(host.requests[survivor].sync);
-        self.free_request(host, now, kind);
+        let sync = host.requests[survivor].sync;
+        self.free_request(host, now, sync);
     }
 
     // ---- requests ------------------------------------------------------------------------
 
-    fn wait_for_request(&mut self, process: usize, kind: usize) {
-        if !self.waiting[kind].contains(&process) {
-            self.waiting[kind].push_back(process);
+    /// True if the process may have a request for this bio; if not, it sleeps until it may.
+    fn allocate(&mut self, now: Time, process: usize, bio: &Bio) -> bool {
+        let must = self.scheduler.must_allocate(bio.process, bio.sync);
+        let given = self.pool.allocate(now, process, bio.sync, must) == Allocation::Given;
+        if !given {
+            self.pool.wait(process, bio.sync);
         }
+        given
     }
 
-    fn free_request(&mut self, host: &mut Host<'_>, now: Time, kind: usize) {
-        self.in_use[kind] -= 1;
-        if let Some(process) = self.waiting[kind].pop_front() {
+    fn free_request(&mut self, host: &mut Host<'_>, now: Time, sync: bool) {
+        if let Some(process) = self.pool.free(sync) {
             host.wake_at(now + host.times.wakeup, process);
         }
     }
@@ -164,9 +187,13 @@ impl SingleQueue {
         bio: &Bio,
         access: AccessId,
     ) {
-        self.in_use[usize::from(bio.sync)] += 1;
         let id = host.requests.add(Request::new(bio, now));
         host.accesses.carry(id, access);
+        if bio.fua {
+            host.tell_bio(now, Action::Allocated, bio);
+            self.past_scheduler.push_back(id);
+            return self.ask(host, now, bio.process);
+        }
         self.scheduler.prepare(now, &host.requests, id);
         host.tell_bio(now, Action::Allocated, bio);
         if !self.submitters[process].plugged {
@@ -236,6 +263,23 @@ impl SingleQueue {
     /// Gives the device what it takes, and looks at one request more. In the context of `process`.
     fn ask(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId) {
         loop {
+            if self.flush_due {
+                if host.drive.in_flight() == self.queue_depth {
+                    return;
+                }
+                self.flush_due = false;
+                host.flush_drive(now, FLUSH);
+            }
+            if let Some(&id) = self.past_scheduler.front() {
+                if host.drive.in_flight() == self.queue_depth {
+                    return;
+                }
+                self.past_scheduler.pop_front();
+                self.flushes.write_begins();
+                self.note_issue(host, now, id, process);
+                host.start(now, id);
+                continue;
+            }
             if let Some(held) = self.held {
                 if host.drive.in_flight() == self.queue_depth {
                     return;
@@ -251,6 +295,32 @@ impl SingleQueue {
             self.note_issue(host, now, id, process);
             self.held = Some(id);
         }
+    }
+
+    fn request_done(&mut self, host: &mut Host<'_>, now: Time, Issued { id, at }: Issued) {
+        let request = host.requests[id];
+        host.tell(now, Action::Completed, &request, ProcessId(0));
+        host.finish(now, id, at);
+        if !request.fua {
+            self.scheduler.completed(now, &host.requests, id);
+        }
+        host.requests.remove(id);
+        self.free_request(host, now, request.sync);
+    }
+
+    fn flush_completed(&mut self, host: &mut Host<'_>, now: Time) {
+        host.drive.completed(now);
+        let mut served = std::mem::take(&mut self.served);
+        served.extend(self.flushes.end());
+        for step in served.drain(..) {
+            match step {
+                Step::Access(access) => host.flushed(now, access),
+                Step::Write(issued) => self.request_done(host, now, issued),
+            }
+        }
+        self.served = served;
+        self.flush_due |= self.flushes.begin(now);
+        self.ask(host, now, ProcessId(0));
     }
 
     fn note_issue(&mut self, host: &mut Host<'_>, now: Time, id: RequestId, process: ProcessId) {
@@ -279,14 +349,13 @@ impl Path for SingleQueue {
 
     fn submit(&mut self, host: &mut Host<'_>, now: Time, process: usize, bio: &Bio, of: AccessId) {
         host.tell_bio(now, Action::Queued, bio);
-        if self.merge_in_plug(host, now, process, bio, of)
-            || self.merge_in_queue(host, now, bio, of)
-        {
+        let merged = !bio.fua
+            && (self.merge_in_plug(host, now, process, bio, of)
+                || self.merge_in_queue(host, now, bio, of));
+        if merged {
             return;
         }
-        let kind = usize::from(bio.sync);
-        if self.in_use[kind] >= self.nr_requests || self.is_blocked(process) {
-            self.wait_for_request(process, kind);
+        if self.is_blocked(process) || !self.allocate(now, process, bio) {
             self.submitters[process].blocked.push_back((*bio, of));
             self.unplug(host, now, process); // a process that sleeps lets its requests go
             return;
@@ -304,11 +373,13 @@ impl Path for SingleQueue {
     }
 
     fn resume(&mut self, host: &mut Host<'_>, now: Time, process: usize) {
+        if !self.is_blocked(process) {
+            return;
+        }
+        self.pool.woken(now, process);
         while let Some(&(bio, access)) = self.submitters[process].blocked.front() {
-            let kind = usize::from(bio.sync);
-            if self.in_use[kind] >= self.nr_requests {
-                self.wait_for_request(process, kind);
-                return;
+            if !self.allocate(now, process, &bio) {
+                break;
             }
             self.submitters[process].blocked.pop_front();
             self.new_request(host, now, process, &bio, access);
@@ -316,16 +387,31 @@ impl Path for SingleQueue {
         self.unplug(host, now, process);
     }
 
+    fn flush(&mut self, host: &mut Host<'_>, now: Time, process: usize, of: AccessId) {
+        self.flushes.ask(now, Step::Access(of));
+        self.flush_due |= self.flushes.begin(now);
+        self.ask(host, now, host.process_id(process));
+    }
+
+    fn is_congested(&self) -> bool {
+        self.pool.is_congested()
+    }
+
     fn completed(&mut self, host: &mut Host<'_>, now: Time, tag: u64) {
+        if tag == FLUSH {
+            return self.flush_completed(host, now);
+        }
         let place = usize::try_from(tag).expect("tags are indices");
-        let Issued { id, at } = self.issued[place].take().expect("a request completes once");
-        let request = host.requests[id];
-        host.tell(now, Action::Completed, &request, ProcessId(0));
-        host.finish(now, id, at);
+        let issued = self.issued[place].take();
+        let issued = issued.expect("a request completes once");
         host.drive.completed(now);
-        self.scheduler.completed(now, &host.requests, id);
-        host.requests.remove(id);
-        self.free_request(host, now, usize::from(request.sync));
+        if host.requests[issued.id].fua {
+            self.flushes.write_ends();
+            self.flushes.ask(now, Step::Write(issued));
+        } else {
+            self.request_done(host, now, issued);
+        }
+        self.flush_due |= self.flushes.begin(now);
         self.ask(host, now, ProcessId(0));
         self.heed_kick(host, now);
     }

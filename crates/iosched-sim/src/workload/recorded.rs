@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Access, Job, Mix, Pattern};
+use super::{Access, Job};
 use crate::request::{IoPriority, ProcessId};
 use crate::trace::kernel::{Action, Event, Line, Reader, Remark, TraceError};
 use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
@@ -118,25 +118,15 @@ impl Recorded {
                 .sum();
             Job {
                 name: process.name,
-                mix: Mix { read_percent: 100 },
-                pattern: Pattern::Sequential {
-                    skip: Sectors::ZERO,
-                },
-                random_percent: 0,
-                read_size: Sectors::new(8),
-                write_size: Sectors::new(8),
                 start: Sector::ZERO,
                 span,
                 depth: process.depth.max(1),
                 batch: process.depth.max(1),
-                think: Nanos::ZERO,
-                rate_iops: None,
                 priority: priorities.get(&id).copied().unwrap_or_default(),
                 delay: process.begins,
                 amount: Some(bytes),
-                runtime: None,
-                group: 0,
                 listed: Some(process.accesses),
+                ..Job::default()
             }
         });
         jobs.collect()

@@ -10,7 +10,7 @@ use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::scheduler::{
     self, Kernel, Scheduler, SchedulerError, SchedulerSpec, Settings, build, info_over_disks,
 };
-use iosched_sim::simulate::{self, HostTimes, Outcome as Simulated, ProcessOutcome, Setup};
+use iosched_sim::simulate::{self, Outcome as Simulated, ProcessOutcome, Setup};
 use iosched_sim::units::{Bytes, Nanos};
 use iosched_sim::workload::Job;
 use iosched_sim::workload::fio_job::{self as simulated_job, JobError};
@@ -200,18 +200,14 @@ impl SimulatedLoad {
         let disk = self.disk.build(settings.seed)?;
         let arm = SimulatedArm::new(arm, &self.disk.kernel())?;
         let setup = Setup {
-            scheduler: arm.scheduler,
-            queue_depth: disk.queue_depth(),
-            disk,
-            jobs: self.jobs(settings),
             nr_requests: arm.nr_requests,
             limits: MergeLimits {
                 max_sectors: MAX_SECTORS.to_sectors(),
                 merging: Merging::Full,
             },
-            host: HostTimes::default(),
+            volatile_cache: self.disk.model.write_cache(),
             seed: settings.seed,
-            until: Nanos::new(u64::MAX),
+            ..Setup::new(arm.scheduler, disk, self.jobs(settings))
         };
         Ok(simulate::run(setup, &mut ()))
     }

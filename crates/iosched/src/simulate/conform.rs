@@ -352,7 +352,7 @@ mod tests {
     use iosched_sim::disk::{self, ModelOptions};
     use iosched_sim::request::ProcessId;
     use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
-    use iosched_sim::simulate::{Happening, HostTimes, Observer, Setup, run};
+    use iosched_sim::simulate::{Happening, Observer, Setup, run};
     use iosched_sim::trace::kernel::write_line;
     use iosched_sim::units::Time;
     use iosched_sim::workload::fio_job;
@@ -388,16 +388,13 @@ mod tests {
         });
         let settings = settings.unwrap();
         let spec = SchedulerSpec::parse(scheduler).unwrap();
+        let jobs = fio_job::parse(load, disk.capacity()).unwrap();
         let setup = Setup {
-            scheduler: build(&spec, &kernel, &Vec::new()).unwrap(),
-            jobs: fio_job::parse(load, disk.capacity()).unwrap(),
-            disk,
             queue_depth: 1,
-            nr_requests: 128,
             limits: settings.limits,
-            host: HostTimes::default(),
             seed: 3,
             until: Nanos::from_secs(12),
+            ..Setup::new(build(&spec, &kernel, &Vec::new()).unwrap(), disk, jobs)
         };
         let mut recorder = Recorder(String::new());
         run(setup, &mut recorder);

@@ -16,7 +16,7 @@ use iosched_sim::scheduler::{
     Kernel, SchedulerError, SchedulerSpec, Settings, build, info_over_disks, parse_settings,
 };
 use iosched_sim::simulate::{
-    self, Happening, HostTimes, Latencies, Observer, Outcome, ProcessOutcome, Setup,
+    self, Happening, HostTimes, Latencies, Observer, Outcome, ProcessOutcome, Setup, Writeback,
 };
 use iosched_sim::trace::kernel::{TraceError, write_line};
 use iosched_sim::units::{Bytes, Nanos, Sector, Sectors, Time};
@@ -124,6 +124,8 @@ pub struct Wanted {
     pub hz: u32,
     /// Where chance comes from.
     pub seed: u64,
+    /// How writes through the page cache get to the disk.
+    pub writeback: Writeback,
     /// The run ends here at the latest.
     pub until: Nanos,
     /// Write what happens into this file (one scheduler only).
@@ -452,6 +454,11 @@ impl Plan {
                 merging: Merging::Full,
             },
             host: HostTimes::default(),
+            writeback: wanted.writeback,
+            volatile_cache: wanted
+                .options
+                .write_cache
+                .unwrap_or(wanted.disk.write_cache()),
             seed: wanted.seed,
             until: wanted.until,
         };

@@ -3,7 +3,7 @@
 use super::queue::QueueId;
 use super::tree::ServiceTree;
 use super::{Cfq, signed, span};
-use crate::request::{PriorityClass, Request};
+use crate::request::{PriorityClass, ProcessId, Request};
 use crate::units::{Nanos, Sectors, Time};
 
 /// One page: a larger request ends the wait for it at once.
@@ -104,5 +104,23 @@ impl Cfq {
         }
         self.queue_mut(id).must_dispatch = true;
         false
+    }
+
+    /// The disk stays idle until this process's next request: once in a slice it is not to wait for
+    /// a place among `nr_requests`.
+    pub(super) fn is_waited_for(&mut self, process: ProcessId, sync: bool) -> bool {
+        let context = self.contexts.find(process);
+        let queue = context.and_then(|context| {
+            let context = &self.contexts[context];
+            if sync {
+                context.sync_queue
+            } else {
+                context.async_queue
+            }
+        });
+        let Some(queue) = queue.map(|queue| self.queue_mut(queue)) else {
+            return false;
+        };
+        queue.wait_request && !std::mem::replace(&mut queue.must_allocate, true)
     }
 }

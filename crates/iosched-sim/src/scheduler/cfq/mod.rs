@@ -373,6 +373,10 @@ impl Scheduler for Cfq {
         }
     }
 
+    fn must_allocate(&mut self, process: ProcessId, sync: bool) -> bool {
+        self.is_waited_for(process, sync)
+    }
+
     fn join_group(&mut self, process: ProcessId, group: u32, weight: u16) {
         self.note_member(process, group, weight);
     }

@@ -73,6 +73,8 @@ pub(super) struct Queue {
     pub(super) wait_request: bool,
     pub(super) wait_busy: bool,
     pub(super) must_dispatch: bool,
+    /// It was given a request beyond the limit in this slice.
+    pub(super) must_allocate: bool,
     pub(super) fifo_checked: bool,
     pub(super) deep: bool,
 
@@ -116,6 +118,7 @@ impl Queue {
             wait_request: false,
             wait_busy: false,
             must_dispatch: false,
+            must_allocate: false,
             fifo_checked: false,
             deep: false,
             seeks: SeekHistory::default(),

@@ -105,6 +105,7 @@ impl Cfq {
             queue.slice_dispatch = 0;
             queue.wait_request = false;
             queue.must_dispatch = false;
+            queue.must_allocate = false;
             queue.fifo_checked = false;
             queue.slice_new = true;
             self.idle_timer = None;

@@ -1,0 +1,280 @@
+//! The page cache as far as a disk sees it: which pages are dirty, which are on their way to the
+//! disk, and when there are too many.
+//!
+//! Follows Linux 4.19: a flusher begins when more than the background ratio is dirty, or when
+//! something has been dirty for too long, and goes over the disk in order of position; who dirties
+//! beyond the ratio waits. Left out: the pauses that slow a writer down already between the two
+//! ratios, reads through the cache, several files.
+
+use std::collections::BTreeSet;
+
+use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
+
+/// Sectors in a page.
+const PAGE: u64 = 8;
+
+/// Settings of writeback, as `/proc/sys/vm/` has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Writeback {
+    /// Memory of which dirty pages may be a part.
+    pub memory: Bytes,
+    /// Percent of it from which on the flusher writes (`dirty_background_ratio`).
+    pub background_ratio: u8,
+    /// Percent of it that are dirty at most (`dirty_ratio`).
+    pub dirty_ratio: u8,
+    /// What has been dirty for as long is written (`dirty_expire_centisecs`).
+    pub expire: Nanos,
+    /// The flusher looks for such as often (`dirty_writeback_centisecs`).
+    pub interval: Nanos,
+}
+
+impl Default for Writeback {
+    /// The kernel's, with memory of a gibibyte.
+    fn default() -> Writeback {
+        Writeback {
+            memory: Bytes::from_gib(1),
+            background_ratio: 10,
+            dirty_ratio: 20,
+            expire: Nanos::from_secs(30),
+            interval: Nanos::from_secs(5),
+        }
+    }
+}
+
+/// A process that waits until what was on its way to the disk when it began is there.
+#[derive(Debug, Clone, Copy)]
+struct Waiter {
+    process: usize,
+    /// Writes with lesser numbers count.
+    before: u64,
+    left: u64,
+}
+
+/// See the [module's page](self).
+#[derive(Debug)]
+pub(super) struct PageCache {
+    settings: Writeback,
+    dirty: BTreeSet<u64>,
+    /// Pages on their way to the disk.
+    under_way: u64,
+    /// Where the flusher goes on.
+    cursor: u64,
+    /// Since when something has been dirty.
+    dirty_since: Option<Time>,
+    /// The flusher writes everything that is dirty, because it has been so for too long.
+    writes_all: bool,
+    /// Number of the next write to the disk, and how many of them are under way.
+    number: u64,
+    writes_under_way: u64,
+    waiters: Vec<Waiter>,
+    /// Processes that wait until less is dirty.
+    throttled: Vec<usize>,
+}
+
+impl PageCache {
+    pub(super) fn new(settings: Writeback) -> PageCache {
+        PageCache {
+            settings,
+            dirty: BTreeSet::new(),
+            under_way: 0,
+            cursor: 0,
+            dirty_since: None,
+            writes_all: false,
+            number: 0,
+            writes_under_way: 0,
+            waiters: Vec::new(),
+            throttled: Vec::new(),
+        }
+    }
+
+    fn pages(&self, percent: u8) -> u64 {
+        self.settings.memory.as_u64() / 4096 * u64::from(percent) / 100
+    }
+
+    /// More is dirty or on its way than may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.dirty.len() as u64 + self.under_way > self.pages(self.settings.dirty_ratio)
+    }
+
+    pub(super) fn has_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// The flusher has something to do.
+    pub(super) fn is_to_be_flushed(&self) -> bool {
+        let background = self.pages(self.settings.background_ratio);
+        let much = self.dirty.len() as u64 > background.min(self.pages(self.settings.dirty_ratio));
+        self.has_dirty() && (much || self.writes_all)
+    }
+
+    /// These sectors are written to.
+    pub(super) fn dirty(&mut self, now: Time, start: Sector, length: Sectors) {
+        let end = (start + length).as_u64();
+        self.dirty.extend(start.as_u64() / PAGE..end.div_ceil(PAGE));
+        self.dirty_since.get_or_insert(now);
+    }
+
+    /// When the flusher is to look whether something has been dirty for too long: at a multiple of
+    /// its interval.
+    pub(super) fn next_look(&self) -> Option<Time> {
+        let expires = self.dirty_since? + self.settings.expire;
+        let interval = self.settings.interval.as_nanos().max(1_000_000);
+        let looks = expires.as_nanos().div_ceil(interval);
+        Some(Time::from_nanos(looks * interval))
+    }
+
+    /// The flusher looks.
+    pub(super) fn look(&mut self, now: Time) {
+        if self.next_look().is_some_and(|look| look <= now) {
+            self.writes_all = true;
+        }
+    }
+
+    /// What the flusher writes next: pages that follow one another, at most this long. They are
+    /// clean from now on, and on their way.
+    pub(super) fn take_next(&mut self, most: Sectors) -> Option<(Sector, Sectors)> {
+        let from_here = self.dirty.range(self.cursor..).next();
+        let first = *from_here.or_else(|| self.dirty.first())?;
+        let most = (most.as_u64() / PAGE).max(1);
+        let mut end = first;
+        while end - first < most && self.dirty.remove(&end) {
+            end += 1;
+        }
+        self.cursor = end;
+        self.under_way += end - first;
+        if self.dirty.is_empty() {
+            self.dirty_since = None;
+            self.writes_all = false;
+        }
+        Some((
+            Sector::new(first * PAGE),
+            Sectors::new((end - first) * PAGE),
+        ))
+    }
+
+    /// A write of what was taken begins; returns its number.
+    pub(super) fn write_begins(&mut self) -> u64 {
+        self.number += 1;
+        self.writes_under_way += 1;
+        self.number
+    }
+
+    /// It is done. Calls those that may go on now.
+    pub(super) fn write_ends(&mut self, number: u64, length: Sectors, mut wake: impl FnMut(usize)) {
+        self.under_way -= length.as_u64() / PAGE;
+        self.writes_under_way -= 1;
+        for waiter in &mut self.waiters {
+            waiter.left -= u64::from(number <= waiter.before);
+            if waiter.left == 0 {
+                wake(waiter.process);
+            }
+        }
+        self.waiters.retain(|waiter| waiter.left > 0);
+        if !self.is_full() {
+            self.throttled.drain(..).for_each(wake);
+        }
+    }
+
+    /// The process goes on when all writes that are under way now are done. False if none is.
+    pub(super) fn wait_for_writes(&mut self, process: usize) -> bool {
+        if self.writes_under_way == 0 {
+            return false;
+        }
+        self.waiters.push(Waiter {
+            process,
+            before: self.number,
+            left: self.writes_under_way,
+        });
+        true
+    }
+
+    /// True if the process waits for writes.
+    pub(super) fn is_waiting(&self, process: usize) -> bool {
+        self.waiters.iter().any(|waiter| waiter.process == process)
+    }
+
+    /// The process goes on when less is dirty.
+    pub(super) fn wait_for_room(&mut self, process: usize) {
+        if !self.throttled.contains(&process) {
+            self.throttled.push(process);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache() -> PageCache {
+        PageCache::new(Writeback {
+            memory: Bytes::from_kib(4 * 100),
+            ..Writeback::default()
+        })
+    }
+
+    #[test]
+    fn what_follows_one_another_is_written_together_and_in_order() {
+        let mut cache = cache();
+        let now = Time::ZERO;
+        for (start, length) in [(800, 16), (0, 8), (8, 8), (816, 4)] {
+            cache.dirty(now, Sector::new(start), Sectors::new(length));
+        }
+        let most = Sectors::new(16);
+        let mut taken = Vec::new();
+        while let Some((start, length)) = cache.take_next(most) {
+            taken.push((start.as_u64(), length.as_u64()));
+        }
+        assert_eq!(taken, [(0, 16), (800, 16), (816, 8)]);
+        assert!(!cache.has_dirty());
+    }
+
+    #[test]
+    fn the_flusher_begins_above_its_ratio_and_writers_wait_above_theirs() {
+        let mut cache = cache();
+        cache.dirty(Time::ZERO, Sector::ZERO, Sectors::new(10 * PAGE));
+        assert!(!cache.is_to_be_flushed());
+        cache.dirty(Time::ZERO, Sector::new(10 * PAGE), Sectors::new(PAGE));
+        assert!(cache.is_to_be_flushed() && !cache.is_full());
+        cache.dirty(Time::ZERO, Sector::new(11 * PAGE), Sectors::new(10 * PAGE));
+        assert!(cache.is_full());
+        let (_, length) = cache.take_next(Sectors::new(80 * PAGE)).unwrap();
+        let number = cache.write_begins();
+        assert!(cache.is_full(), "what is on its way counts");
+        cache.wait_for_room(7);
+        let mut woken = Vec::new();
+        cache.write_ends(number, length, |process| woken.push(process));
+        assert_eq!(woken, [7]);
+    }
+
+    #[test]
+    fn what_was_dirty_for_too_long_is_written_at_the_flushers_next_look() {
+        let mut cache = cache();
+        cache.dirty(Time::from_nanos(1), Sector::ZERO, Sectors::new(PAGE));
+        let look = cache.next_look().unwrap();
+        assert_eq!(look, Time::ZERO + Nanos::from_secs(35));
+        cache.look(Time::ZERO + Nanos::from_secs(30));
+        assert!(!cache.is_to_be_flushed());
+        cache.look(look);
+        assert!(cache.is_to_be_flushed());
+    }
+
+    #[test]
+    fn who_syncs_waits_for_the_writes_before_and_not_for_later_ones() {
+        let mut cache = cache();
+        cache.dirty(Time::ZERO, Sector::ZERO, Sectors::new(2 * PAGE));
+        let page = Sectors::new(PAGE);
+        let (first, second) = {
+            cache.take_next(page);
+            let first = cache.write_begins();
+            assert!(cache.wait_for_writes(3));
+            cache.take_next(page);
+            (first, cache.write_begins())
+        };
+        let mut woken = Vec::new();
+        cache.write_ends(second, page, |process| woken.push(process));
+        assert!(woken.is_empty());
+        cache.write_ends(first, page, |process| woken.push(process));
+        assert_eq!(woken, [3]);
+        assert!(!cache.wait_for_writes(3));
+    }
+}

@@ -1,0 +1,133 @@
+//! Writes through the page cache: processes dirty pages, the flusher writes them to the disk, and
+//! who wants to be sure syncs.
+
+use super::access::{Access, Purpose};
+use super::engine::Simulation;
+use super::path::Path;
+use super::process::Sync;
+use crate::request::{Bio, Op};
+use crate::units::{Sectors, Time};
+use crate::workload;
+
+impl<P: Path> Simulation<'_, P> {
+    /// The process writes into the page cache, as it wanted to since then: at once, or when less is
+    /// dirty.
+    pub(super) fn write_cached(
+        &mut self,
+        since: Time,
+        now: Time,
+        index: usize,
+        access: workload::Access,
+    ) {
+        let host = &mut self.host;
+        if host.cache.is_full() {
+            host.cache.wait_for_room(index);
+            host.processes[index].held_back = Some((since, access));
+            return self.rouse_flusher(now);
+        }
+        host.cache.dirty(now, access.start, access.length);
+        let pages = access.length.as_u64().div_ceil(8);
+        let until = now + host.times.page_copy * pages;
+        host.last = host.last.max(until);
+        host.processes[index].cached(since, until, &access);
+        self.rouse_flusher(now);
+    }
+
+    pub(super) fn go_on_with_held_back(&mut self, now: Time, index: usize) {
+        if let Some((since, access)) = self.host.processes[index].held_back.take() {
+            self.write_cached(since, now, index, access);
+        }
+    }
+
+    /// The flusher goes on if there is something to do, or when there will be.
+    fn rouse_flusher(&mut self, now: Time) {
+        let Some(flusher) = self.host.flusher else {
+            return;
+        };
+        let host = &mut self.host;
+        if host.cache.is_to_be_flushed() || host.cache.is_full() {
+            host.wake_at(now + host.times.worker, flusher);
+        } else if let Some(look) = host.cache.next_look() {
+            host.wake_at(look.max(now), flusher);
+        }
+    }
+
+    /// The flusher: writes what is to be written, as long as it gets requests for it.
+    pub(super) fn write_back(&mut self, now: Time, flusher: usize) {
+        if self.running == 0 {
+            return;
+        }
+        self.host.cache.look(now);
+        self.path.plug(flusher);
+        while self.host.cache.is_to_be_flushed()
+            && !self.path.is_congested()
+            && !self.path.is_blocked(flusher)
+        {
+            self.write_next(now, flusher, false);
+        }
+        self.path.unplug(&mut self.host, now, flusher);
+        if !self.host.cache.is_to_be_flushed()
+            && let Some(look) = self.host.cache.next_look()
+        {
+            self.host.wake_at(look, flusher);
+        }
+    }
+
+    /// The next dirty pages go to the disk, for someone who waits or for nobody.
+    fn write_next(&mut self, now: Time, index: usize, sync: bool) {
+        let host = &mut self.host;
+        let Some((start, length)) = host.cache.take_next(host.max_sectors) else {
+            return;
+        };
+        let number = host.cache.write_begins();
+        let bio = Bio {
+            op: Op::Write,
+            start,
+            length,
+            sync,
+            noidle: sync, // another one may follow or not: nobody is to wait for it
+            prio: false,
+            fua: false,
+            process: host.process_id(index),
+            priority: host.processes[index].job.priority,
+        };
+        self.submit_bios(now, index, &bio, Purpose::Writeback(number));
+    }
+
+    /// The process syncs: everything that is dirty is written, then the disk's cache is flushed.
+    pub(super) fn begin_sync(&mut self, now: Time, index: usize) {
+        self.host.processes[index].begins_sync(now);
+        self.path.plug(index);
+        while self.host.cache.has_dirty() {
+            self.write_next(now, index, true);
+        }
+        self.path.unplug(&mut self.host, now, index);
+        if !self.host.cache.wait_for_writes(index) {
+            self.go_on_with_sync(now, index);
+        }
+    }
+
+    /// The process was woken: if what it wrote is on the disk, the disk's cache is flushed.
+    pub(super) fn go_on_with_sync(&mut self, now: Time, index: usize) {
+        let host = &mut self.host;
+        let Some(Sync::Writing { since }) = host.processes[index].sync else {
+            return;
+        };
+        if host.cache.is_waiting(index) {
+            return; // woken for something else
+        }
+        host.processes[index].sync = Some(Sync::Flushing { since });
+        if !host.volatile {
+            return host.processes[index].flushed(now); // there is nothing to flush
+        }
+        let access = host.accesses.begin(Access {
+            process: index,
+            purpose: Purpose::Flush,
+            op: Op::Write,
+            submitted: now,
+            length: Sectors::ZERO,
+            bios: 0,
+        });
+        self.path.flush(host, now, index, access);
+    }
+}

@@ -1,0 +1,252 @@
+//! fio job files, as far as they can be simulated.
+//!
+//! [`OPTIONS`] lists what is understood; options that change nothing here (`group_reporting`, …) are
+//! passed over. All others are refused by name with their line, because a load that is only nearly
+//! the one described gives figures that mean nothing.
+//!
+//! Where this differs from fio: access is direct unless the file says `direct=0` or `buffered=1`;
+//! random places are drawn with replacement (as with `norandommap`); with a synchronous engine the
+//! depth is 1; `normal` is a normal distribution, fio's is a sum of twelve dice; a rate counts from
+//! one access to the next, not over a window.
+
+mod error;
+mod section;
+mod setting;
+mod value;
+
+pub use error::JobError;
+use section::Section;
+pub use setting::OPTIONS;
+use setting::Setting;
+
+use super::Job;
+use crate::units::Sectors;
+
+/// Most processes in a load.
+const MAX_PROCESSES: u64 = 10_000;
+
+/// The processes that a job file describes, on a disk of this size.
+pub fn parse(text: &str, capacity: Sectors) -> Result<Vec<Job>, JobError> {
+    let sections = sections(text)?;
+    let count: u64 = sections.iter().map(|section| section.numjobs).sum();
+    if count > MAX_PROCESSES {
+        return Err(JobError::TooMany {
+            count,
+            max: MAX_PROCESSES,
+        });
+    }
+    let mut jobs = Vec::new();
+    let mut group = 0;
+    for section in &sections {
+        section.check()?;
+        if section.stonewall && !jobs.is_empty() {
+            group += 1;
+        }
+        for clone in 0..section.numjobs {
+            jobs.push(section.job(clone, group, capacity)?);
+        }
+    }
+    if jobs.is_empty() {
+        Err(JobError::Empty)
+    } else {
+        Ok(jobs)
+    }
+}
+
+/// The sections, each with what stood in `[global]` before it.
+fn sections(text: &str) -> Result<Vec<Section>, JobError> {
+    let mut global = Section::default();
+    let mut sections: Vec<Section> = Vec::new();
+    let mut in_global = None;
+    for (text, line) in text.lines().map(str::trim).zip(1..) {
+        if text.is_empty() || text.starts_with(['#', ';']) {
+            continue;
+        }
+        let head = text.strip_prefix('[');
+        if let Some(name) = head.and_then(|rest| rest.strip_suffix(']')) {
+            in_global = Some(name == "global");
+            if name != "global" {
+                let name = name.to_owned();
+                sections.push(Section {
+                    name,
+                    ..global.clone()
+                });
+            }
+            continue;
+        }
+        let section = match in_global {
+            None => {
+                let text = text.to_owned();
+                return Err(JobError::NoSection { line, text });
+            }
+            Some(true) => &mut global,
+            Some(false) => sections.last_mut().expect("a section was begun"),
+        };
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        let (name, value) = (name.trim(), value.trim());
+        Setting { line, name, value }.apply(section)?;
+    }
+    Ok(sections)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::request::{IoPriority, PriorityClass};
+    use crate::units::{Bytes, Nanos, Sector};
+    use crate::workload::{Cgroup, Distribution, Mix, Pattern, Rate, Sizes, Syncing, Think};
+
+    const CAPACITY: Sectors = Sectors::new((16 << 30) / 512);
+
+    #[test]
+    fn a_job_file_is_read_with_its_globals_and_clones() {
+        let text = "; two readers\n[global]\nbs=64k\nruntime=10\ntime_based\nioengine=libaio\n\n\
+                    [sr]\nrw=read\noffset=1g\nsize=4g\n[w]\nrw=randrw\nrwmixread=70\nbs=4k,8k\n\
+                    iodepth=32\niodepth_batch=8\nnumjobs=2\noffset_increment=25%\nprioclass=1\nprio=2\n";
+        let jobs = parse(text, CAPACITY).unwrap();
+        let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+        assert_eq!(names, ["sr", "w.0", "w.1"]);
+        let reader = &jobs[0];
+        assert_eq!(
+            reader.pattern,
+            Pattern::Sequential {
+                skip: Sectors::ZERO
+            }
+        );
+        assert_eq!(
+            (reader.start, reader.span),
+            (Sector::new(1 << 21), Sectors::new(1 << 23))
+        );
+        assert_eq!(reader.read_sizes, Sizes::one(Sectors::new(128)));
+        assert_eq!(reader.depth, 1);
+        assert_eq!(
+            (reader.runtime, reader.amount),
+            (Some(Nanos::from_secs(10)), None)
+        );
+        let writer = &jobs[2];
+        assert_eq!(writer.mix, Mix { read_percent: 70 });
+        assert_eq!(
+            (writer.read_sizes.least(), writer.write_sizes.least()),
+            (Sectors::new(8), Sectors::new(16))
+        );
+        assert_eq!((writer.depth, writer.batch), (32, 8));
+        assert_eq!(
+            writer.start,
+            Sector::new(CAPACITY.as_u64() / 100 * 25 / 8 * 8)
+        );
+        let priority = IoPriority {
+            class: PriorityClass::RealTime,
+            level: 2,
+        };
+        assert_eq!(writer.priority, priority);
+    }
+
+    #[test]
+    fn what_cannot_be_simulated_is_named_with_its_line() {
+        let message = |text: &str| parse(text, CAPACITY).unwrap_err().to_string();
+        assert_eq!(
+            message("[a]\nrw=read\nverify=crc32c\n"),
+            "line 3: `verify` is not simulated"
+        );
+        assert_eq!(
+            message("[a]\nrw=read\ndirect=0"),
+            "line 3: direct cannot be `0`: it can be 1 for a job that reads: only writes go through \
+             the page cache here"
+        );
+        assert!(
+            message("[a]\nrw=trim").starts_with("line 2: rw cannot be `trim`: it can be read,")
+        );
+        assert_eq!(message("rw=read"), "line 1: `rw=read` stands in no section");
+        assert_eq!(message("[global]\nrw=read"), "there is no job in it");
+        assert_eq!(
+            message("[a]\nsize=4k\nbs=64k"),
+            "a: its part of the disk (4 KiB) is smaller than one access (64 KiB)"
+        );
+        assert_eq!(
+            message("[a]\noffset=17g"),
+            "a: its part begins at 17 GiB, and the disk ends at 16 GiB"
+        );
+    }
+
+    #[test]
+    fn pace_shares_and_groups_of_processes_are_read() {
+        let text = "[a]\nrw=randrw\nbssplit=4k/60:64k/40,8k\nthinktime=2ms\nthinktime_blocks=4\n\
+                    thinktime_blocks_type=issue\nrate=1m,\nrate_process=poisson\nio_size=1g\n\
+                    random_distribution=pareto:0.3\npercentage_random=50\n\
+                    [b]\nrw=randwrite\nbuffered=1\nfsync=8\nend_fsync=1\ncgroup=two\n\
+                    cgroup_weight=200\nrate_iops=100\niodepth=32\n";
+        let [a, b] = &parse(text, CAPACITY).unwrap()[..] else {
+            panic!("two jobs")
+        };
+        let [small, large] = [Sectors::new(8), Sectors::new(128)];
+        assert_eq!(a.read_sizes, Sizes::split(&[(small, 60), (large, 40)]));
+        assert_eq!(a.write_sizes, Sizes::one(Sectors::new(16)));
+        let think = Think {
+            time: Nanos::from_millis(2),
+            every: 4,
+            counts_submitted: true,
+        };
+        assert_eq!(a.think, Some(think));
+        assert_eq!(a.rates, [Some(Rate::Bytes(1 << 20)), None]);
+        assert_eq!((a.poisson, a.amount), (true, Some(Bytes::from_gib(1))));
+        let pattern = Pattern::Random {
+            distribution: Distribution::Pareto { h: 0.3 },
+            percent: 50,
+        };
+        assert_eq!(a.pattern, pattern);
+        assert!(b.buffered && b.depth == 1);
+        let sync = Syncing {
+            each_write: false,
+            every: Some(8),
+            at_end: true,
+        };
+        assert_eq!(b.sync, sync);
+        let (name, weight) = ("two".to_owned(), 200);
+        assert_eq!(b.cgroup, Some(Cgroup { name, weight }));
+        assert_eq!(b.rates[1], Some(Rate::Accesses(100)));
+    }
+
+    #[test]
+    fn every_option_that_is_listed_is_understood() {
+        let values = [
+            "1", "4k", "read", "50", "complete", "linear", "random", "libaio", "2",
+        ];
+        for option in OPTIONS {
+            let understood = values.iter().any(|value| {
+                let text = format!("[a]\nrw=write\ncgroup=a\n{option}={value}\nbs=4k\nsize=1g\n");
+                parse(&text, CAPACITY).is_ok()
+            });
+            assert!(understood, "{option}");
+        }
+    }
+
+    #[test]
+    fn groups_follow_one_another_at_a_stonewall() {
+        let jobs = parse("[a]\n[b]\n[c]\nstonewall\n[d]\n", CAPACITY).unwrap();
+        assert_eq!(
+            jobs.iter().map(|job| job.group).collect::<Vec<_>>(),
+            [0, 0, 1, 1]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "(\\[[a-z]{1,4}\\]\n|[a-z_]{0,12}=?[-0-9a-z:%.,]{0,12}\n){0,8}") {
+            let _ = parse(&text, CAPACITY);
+        }
+
+        #[test]
+        fn no_value_of_a_known_option_makes_it_panic(
+            name in prop::sample::select(vec![
+                "rw", "bs", "size", "offset", "offset_increment", "iodepth", "numjobs",
+                "thinktime", "rate_iops", "runtime", "random_distribution", "startdelay",
+                "bssplit", "rate", "io_size", "cgroup_weight", "fsync", "percentage_random",
+            ]),
+            value in "[-0-9a-zµ:%.,]{0,22}",
+        ) {
+            let _ = parse(&format!("[a]\n{name}={value}\n"), CAPACITY);
+        }
+    }
+}

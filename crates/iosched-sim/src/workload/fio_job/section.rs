@@ -1,0 +1,212 @@
+//! A section of a job file as it is being read, and the processes that come of it.
+
+use super::super::{Cgroup, Distribution, Job, Mix, Pattern, Rate, Sizes, Syncing, Think};
+use super::error::JobError;
+use super::value::Size;
+use crate::request::{IoPriority, PriorityClass};
+use crate::units::{Nanos, Sector, Sectors};
+
+/// The weight of a control group that says none.
+const DEFAULT_WEIGHT: u16 = 500;
+
+/// What its lines have said so far.
+#[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "fio's switches, one by one")]
+pub(super) struct Section {
+    pub(super) name: String,
+    pub(super) mix: Mix,
+    pub(super) random: bool,
+    pub(super) skip: Sectors,
+    pub(super) distribution: Distribution,
+    pub(super) random_percent: u8,
+    pub(super) blocks: [Sectors; 2],
+    pub(super) splits: Option<[Sizes; 2]>,
+    pub(super) size: Option<Size>,
+    pub(super) io_size: Option<Size>,
+    pub(super) offset: Size,
+    pub(super) offset_increment: Size,
+    pub(super) depth: usize,
+    pub(super) batch: usize,
+    pub(super) numjobs: u64,
+    pub(super) synchronous: bool,
+    pub(super) buffered: Option<usize>,
+    pub(super) think: Nanos,
+    pub(super) think_every: u64,
+    pub(super) think_counts_submitted: bool,
+    pub(super) rates: [Option<Rate>; 2],
+    pub(super) poisson: bool,
+    pub(super) sync: Syncing,
+    pub(super) class: Option<PriorityClass>,
+    pub(super) level: Option<u8>,
+    pub(super) cgroup: Option<String>,
+    pub(super) weight: Option<(u16, usize)>,
+    pub(super) delay: Nanos,
+    pub(super) runtime: Option<Nanos>,
+    pub(super) time_based: bool,
+    pub(super) stonewall: bool,
+}
+
+impl Default for Section {
+    fn default() -> Section {
+        Section {
+            name: String::new(),
+            mix: Mix { read_percent: 100 },
+            random: false,
+            skip: Sectors::ZERO,
+            distribution: Distribution::Even,
+            random_percent: 100,
+            blocks: [Sectors::new(8); 2], // fio's default of 4 KiB
+            splits: None,
+            size: None,
+            io_size: None,
+            offset: Size::Bytes(0),
+            offset_increment: Size::Bytes(0),
+            depth: 1,
+            batch: 1,
+            numjobs: 1,
+            synchronous: false,
+            buffered: None,
+            think: Nanos::ZERO,
+            think_every: 1,
+            think_counts_submitted: false,
+            rates: [None; 2],
+            poisson: false,
+            sync: Syncing::default(),
+            class: None,
+            level: None,
+            cgroup: None,
+            weight: None,
+            delay: Nanos::ZERO,
+            runtime: None,
+            time_based: false,
+            stonewall: false,
+        }
+    }
+}
+
+impl Section {
+    /// What a section says that contradicts itself only when it is complete.
+    pub(super) fn check(&self) -> Result<(), JobError> {
+        let value = |line, name: &str, value: &str, allowed| JobError::Value {
+            line,
+            name: name.to_owned(),
+            value: value.to_owned(),
+            allowed,
+        };
+        if let Some(line) = self.buffered.filter(|_| self.mix.read_percent > 0) {
+            let allowed = "1 for a job that reads: only writes go through the page cache here";
+            return Err(value(line, "direct", "0", allowed));
+        }
+        match self.weight {
+            Some((weight, line)) if self.cgroup.is_none() => {
+                let allowed = "set only together with cgroup=NAME";
+                Err(value(line, "cgroup_weight", &weight.to_string(), allowed))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Its process with this number among its clones.
+    pub(super) fn job(&self, clone: u64, group: usize, capacity: Sectors) -> Result<Job, JobError> {
+        let name = if self.numjobs == 1 {
+            self.name.clone()
+        } else {
+            format!("{}.{clone}", self.name)
+        };
+        let [read_sizes, write_sizes] = match &self.splits {
+            Some(splits) => splits.clone(),
+            None => self.blocks.map(Sizes::one),
+        };
+        let longest = read_sizes.most().max(write_sizes.most());
+        let (start, span) = self.part(&name, clone, longest, capacity)?;
+        let amount = self.io_size.map_or(span, |size| size.on(capacity));
+        Ok(Job {
+            name,
+            mix: self.mix,
+            pattern: self.pattern(),
+            read_sizes,
+            write_sizes,
+            start,
+            span,
+            depth: if self.synchronous || self.buffered.is_some() {
+                1
+            } else {
+                self.depth
+            },
+            batch: self.batch,
+            think: self.think(),
+            rates: self.rates,
+            poisson: self.poisson,
+            buffered: self.buffered.is_some(),
+            sync: self.sync,
+            priority: self.priority(),
+            cgroup: self.cgroup.clone().map(|name| Cgroup {
+                name,
+                weight: self.weight.map_or(DEFAULT_WEIGHT, |(weight, _)| weight),
+            }),
+            delay: self.delay,
+            amount: (!self.time_based).then(|| amount.to_bytes()),
+            runtime: self.runtime,
+            group,
+            listed: None,
+        })
+    }
+
+    /// The part of the disk that the clone works on.
+    fn part(
+        &self,
+        name: &str,
+        clone: u64,
+        longest: Sectors,
+        capacity: Sectors,
+    ) -> Result<(Sector, Sectors), JobError> {
+        let offset = self.offset.on(capacity) + self.offset_increment.on(capacity) * clone;
+        if offset >= capacity {
+            return Err(JobError::BeyondEnd {
+                job: name.to_owned(),
+                offset: offset.to_bytes(),
+                capacity: capacity.to_bytes(),
+            });
+        }
+        let left = capacity - offset;
+        let span = self.size.map_or(left, |size| size.on(capacity)).min(left);
+        if span < longest {
+            return Err(JobError::TooSmall {
+                job: name.to_owned(),
+                span: span.to_bytes(),
+                access: longest.to_bytes(),
+            });
+        }
+        Ok((Sector::ZERO + offset, span))
+    }
+
+    fn pattern(&self) -> Pattern {
+        if self.random {
+            Pattern::Random {
+                distribution: self.distribution,
+                percent: self.random_percent,
+            }
+        } else {
+            Pattern::Sequential { skip: self.skip }
+        }
+    }
+
+    fn think(&self) -> Option<Think> {
+        (self.think > Nanos::ZERO).then_some(Think {
+            time: self.think,
+            every: self.think_every,
+            counts_submitted: self.think_counts_submitted,
+        })
+    }
+
+    fn priority(&self) -> IoPriority {
+        let class = self.class.unwrap_or_default();
+        match class {
+            PriorityClass::Idle => IoPriority { class, level: 7 },
+            _ => IoPriority {
+                class,
+                level: self.level.unwrap_or(4),
+            },
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! What each option of a job file means.
+
+use super::super::{Mix, Rate};
+use super::error::JobError;
+use super::section::Section;
+use super::value::{self, Size};
+use crate::request::PriorityClass;
+use crate::units::{Bytes, Nanos, Sectors};
+
+/// The options that are understood.
+pub const OPTIONS: &[&str] = &[
+    "rw",
+    "rwmixread",
+    "rwmixwrite",
+    "bs",
+    "bssplit",
+    "size",
+    "io_size",
+    "offset",
+    "offset_increment",
+    "random_distribution",
+    "percentage_random",
+    "iodepth",
+    "iodepth_batch",
+    "numjobs",
+    "ioengine",
+    "direct",
+    "buffered",
+    "fsync",
+    "fdatasync",
+    "end_fsync",
+    "sync",
+    "thinktime",
+    "thinktime_blocks",
+    "thinktime_blocks_type",
+    "rate",
+    "rate_iops",
+    "rate_process",
+    "prio",
+    "prioclass",
+    "cgroup",
+    "cgroup_weight",
+    "startdelay",
+    "runtime",
+    "time_based",
+    "stonewall",
+];
+
+/// Options that change nothing where places are drawn anew and the disk is ours.
+const WITHOUT_EFFECT: &[&str] = &[
+    "norandommap",
+    "group_reporting",
+    "invalidate",
+    "filename",
+    "description",
+    "randseed",
+    "randrepeat",
+    "allrandrepeat",
+    "thread",
+    "disable_lat",
+    "disable_clat",
+    "disable_slat",
+    "percentile_list",
+    "random_generator",
+    "thinktime_spin",
+    "cgroup_nodelete",
+];
+
+const SECOND: u64 = 1_000_000_000;
+
+/// One line of a section.
+pub(super) struct Setting<'text> {
+    pub(super) line: usize,
+    pub(super) name: &'text str,
+    pub(super) value: &'text str,
+}
+
+impl Setting<'_> {
+    /// Takes the option into the section.
+    pub(super) fn apply(&self, section: &mut Section) -> Result<(), JobError> {
+        if self.places(section)? || self.pace(section)? || self.process(section)? {
+            return Ok(());
+        }
+        if WITHOUT_EFFECT.contains(&self.name) {
+            return Ok(());
+        }
+        Err(JobError::Unsupported {
+            line: self.line,
+            name: self.name.to_owned(),
+        })
+    }
+
+    /// What is read and written, and where.
+    fn places(&self, section: &mut Section) -> Result<bool, JobError> {
+        match self.name {
+            "rw" | "readwrite" => self.access(section)?,
+            "rwmixread" => section.mix = self.mix(self.percent()?),
+            "rwmixwrite" => section.mix = self.mix(100 - self.percent()?),
+            "bs" | "blocksize" => {
+                let allowed = "SIZE or READ,WRITE in multiples of 512 bytes up to 1 GiB";
+                let blocks = value::pair(self.value, section.blocks, value::block);
+                section.blocks = blocks.ok_or_else(|| self.bad(allowed))?;
+                section.splits = None;
+            }
+            "bssplit" => {
+                let allowed = "SIZE/PERCENT:SIZE/PERCENT:… of 100 % at most, or two of these \
+                               for READ,WRITE";
+                let before = section.blocks.map(super::super::Sizes::one);
+                let splits = value::pair(self.value, before, value::split);
+                section.splits = Some(splits.ok_or_else(|| self.bad(allowed))?);
+            }
+            "size" => section.size = Some(self.size()?),
+            "io_size" | "io_limit" => section.io_size = Some(self.size()?),
+            "offset" => section.offset = self.size()?,
+            "offset_increment" => section.offset_increment = self.size()?,
+            "random_distribution" => {
+                let allowed = "random, zipf:THETA (above 0, not 1), pareto:H (between 0 and 1) or \
+                               normal:DEVIATION (percent)";
+                let found = value::distribution(self.value);
+                section.distribution = found.ok_or_else(|| self.bad(allowed))?;
+            }
+            "percentage_random" => section.random_percent = self.percent()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// How much at a time, and how fast.
+    fn pace(&self, section: &mut Section) -> Result<bool, JobError> {
+        match self.name {
+            "iodepth" => section.depth = self.count(65_536)?,
+            "iodepth_batch" | "iodepth_batch_submit" => section.batch = self.count(65_536)?,
+            "ioengine" => section.synchronous = self.engine()?,
+            "direct" => section.buffered = (!self.switch()?).then_some(self.line),
+            "buffered" => section.buffered = self.switch()?.then_some(self.line),
+            "fsync" | "fdatasync" => {
+                let every: u64 = self
+                    .value
+                    .parse()
+                    .map_err(|_| self.bad("a number of writes"))?;
+                section.sync.every = (every > 0).then_some(every);
+            }
+            "sync" => {
+                section.sync.each_write = match self.value {
+                    "" | "1" | "sync" | "dsync" => true,
+                    "0" | "none" => false,
+                    _ => return Err(self.bad("none, sync or dsync")),
+                };
+            }
+            "end_fsync" => section.sync.at_end = self.switch()?,
+            "thinktime" => section.think = self.time(1_000)?,
+            "thinktime_blocks" => section.think_every = self.count(1 << 30)? as u64,
+            "thinktime_blocks_type" => {
+                section.think_counts_submitted = match self.value {
+                    "complete" => false,
+                    "issue" => true,
+                    _ => return Err(self.bad("complete or issue")),
+                };
+            }
+            "rate" => self.rate(section, value::byte_rate, "bytes per second, or READ,WRITE")?,
+            "rate_iops" => {
+                self.rate(
+                    section,
+                    value::access_rate,
+                    "accesses per second, or READ,WRITE",
+                )?;
+            }
+            "rate_process" => {
+                section.poisson = match self.value {
+                    "linear" => false,
+                    "poisson" => true,
+                    _ => return Err(self.bad("linear or poisson")),
+                };
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Who does it, and when.
+    fn process(&self, section: &mut Section) -> Result<bool, JobError> {
+        match self.name {
+            "numjobs" => section.numjobs = self.count(1 << 20)? as u64,
+            "prioclass" => {
+                section.class = Some(match self.value {
+                    "1" => PriorityClass::RealTime,
+                    "0" | "2" => PriorityClass::BestEffort,
+                    "3" => PriorityClass::Idle,
+                    _ => return Err(self.bad("0 to 3")),
+                });
+            }
+            "prio" => {
+                let level = self.value.parse().ok().filter(|&level| level < 8);
+                section.level = Some(level.ok_or_else(|| self.bad("0 to 7"))?);
+            }
+            "cgroup" if self.value.is_empty() => return Err(self.bad("the name of a group")),
+            "cgroup" => section.cgroup = Some(self.value.to_owned()),
+            "cgroup_weight" => {
+                let weight = self.value.parse().ok();
+                let weight = weight.filter(|weight| (10..=1000).contains(weight));
+                let weight = weight.ok_or_else(|| self.bad("10 to 1000"))?;
+                section.weight = Some((weight, self.line));
+            }
+            "startdelay" => section.delay = self.time(SECOND)?,
+            "runtime" => section.runtime = Some(self.time(SECOND)?),
+            "time_based" => section.time_based = self.switch()?,
+            "stonewall" | "wait_for_previous" => section.stonewall = self.switch()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn bad(&self, allowed: &'static str) -> JobError {
+        let (name, value) = (self.name.to_owned(), self.value.to_owned());
+        JobError::Value {
+            line: self.line,
+            name,
+            value,
+            allowed,
+        }
+    }
+
+    fn mix(&self, read_percent: u8) -> Mix {
+        Mix { read_percent }
+    }
+
+    fn access(&self, section: &mut Section) -> Result<(), JobError> {
+        let allowed = "read, write, randread, randwrite, rw or randrw, and for sequential ones \
+                       `:SIZE` to leave out after each";
+        let (kind, skip) = self.value.split_once(':').unwrap_or((self.value, ""));
+        let (random, percent, mixed) = match kind {
+            "read" => (false, 100, false),
+            "write" => (false, 0, false),
+            "randread" => (true, 100, false),
+            "randwrite" => (true, 0, false),
+            "rw" | "readwrite" => (false, 50, true),
+            "randrw" => (true, 50, true),
+            _ => return Err(self.bad(allowed)),
+        };
+        section.skip = match skip {
+            "" => Sectors::ZERO,
+            _ if random => return Err(self.bad(allowed)),
+            skip => {
+                let size = value::bytes(skip).filter(|size| size.is_multiple_of(512));
+                Bytes::new(size.ok_or_else(|| self.bad(allowed))?).to_sectors()
+            }
+        };
+        // A mix that was given before `rw` stays.
+        if !mixed || section.mix.read_percent.is_multiple_of(100) {
+            section.mix = self.mix(percent);
+        }
+        section.random = random;
+        Ok(())
+    }
+
+    /// True for an engine that waits for each access.
+    fn engine(&self) -> Result<bool, JobError> {
+        match self.value {
+            "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" => Ok(true),
+            "libaio" | "io_uring" | "posixaio" => Ok(false),
+            _ => Err(self.bad("libaio, io_uring, posixaio, sync, psync, pvsync")),
+        }
+    }
+
+    fn rate(
+        &self,
+        section: &mut Section,
+        one: impl Fn(&str) -> Option<Rate>,
+        allowed: &'static str,
+    ) -> Result<(), JobError> {
+        let rates = value::pair(self.value, section.rates, |text| one(text).map(Some));
+        section.rates = rates.ok_or_else(|| self.bad(allowed))?;
+        Ok(())
+    }
+
+    fn switch(&self) -> Result<bool, JobError> {
+        match self.value {
+            "" | "1" | "true" => Ok(true),
+            "0" | "false" => Ok(false),
+            _ => Err(self.bad("0 or 1")),
+        }
+    }
+
+    fn percent(&self) -> Result<u8, JobError> {
+        value::percent(self.value).ok_or_else(|| self.bad("0 to 100"))
+    }
+
+    fn count(&self, max: usize) -> Result<usize, JobError> {
+        let number = self.value.parse().ok();
+        let good = number.filter(|&number| (1..=max).contains(&number));
+        good.ok_or_else(|| self.bad("a number from 1 on"))
+    }
+
+    fn size(&self) -> Result<Size, JobError> {
+        let allowed = "a size like 4096, 64k, 10g, or a share like 50%";
+        value::size(self.value).ok_or_else(|| self.bad(allowed))
+    }
+
+    fn time(&self, unit: u64) -> Result<Nanos, JobError> {
+        let allowed = "a time like 10, 500ms, 30s, 2m";
+        value::time(self.value, unit).ok_or_else(|| self.bad(allowed))
+    }
+}

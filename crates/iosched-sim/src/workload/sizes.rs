@@ -1,0 +1,80 @@
+//! Lengths of accesses: one, or several with their shares.
+
+use crate::random::Random;
+use crate::units::Sectors;
+
+/// See the [module's page](self).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sizes {
+    /// Each with the share of it and of those before it, in percent.
+    parts: Vec<(Sectors, u8)>,
+}
+
+impl Sizes {
+    /// Always the same.
+    pub fn one(size: Sectors) -> Sizes {
+        Sizes {
+            parts: vec![(size, 100)],
+        }
+    }
+
+    /// Each size with its share in percent; what is missing to a hundred goes to the last.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn split(shares: &[(Sectors, u8)]) -> Sizes {
+        assert!(!shares.is_empty(), "an access has a length");
+        let mut sum = 0_u8;
+        let mut parts: Vec<_> = shares
+            .iter()
+            .map(|&(size, share)| {
+                sum = sum.saturating_add(share).min(100);
+                (size, sum)
+            })
+            .collect();
+        parts.last_mut().expect("there is one").1 = 100;
+        Sizes { parts }
+    }
+
+    /// The shortest: random places are multiples of it.
+    pub fn least(&self) -> Sectors {
+        self.all().min().expect("there is one")
+    }
+
+    /// The longest.
+    pub fn most(&self) -> Sectors {
+        self.all().max().expect("there is one")
+    }
+
+    fn all(&self) -> impl Iterator<Item = Sectors> {
+        self.parts.iter().map(|&(size, _)| size)
+    }
+
+    pub(super) fn draw(&self, random: &mut Random) -> Sectors {
+        if let [(size, _)] = self.parts[..] {
+            return size;
+        }
+        let drawn = random.below(100);
+        let part = self
+            .parts
+            .iter()
+            .find(|(_, up_to)| drawn < u64::from(*up_to));
+        part.expect("the last goes up to a hundred").0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_come_in_the_shares_asked_for() {
+        let [small, large] = [Sectors::new(8), Sectors::new(128)];
+        let sizes = Sizes::split(&[(small, 70), (large, 30)]);
+        let mut random = Random::new(1, "sizes");
+        let drawn = (0..10_000).map(|_| sizes.draw(&mut random));
+        let small_ones = drawn.filter(|&size| size == small).count();
+        assert!((6_800..7_200).contains(&small_ones), "{small_ones}");
+        assert_eq!((sizes.least(), sizes.most()), (small, large));
+    }
+}

@@ -1,0 +1,178 @@
+//! The accesses of a job, one after the other, as chance has it.
+
+use super::distribution::{Distribution, Places};
+use super::{Access, Job, Pattern};
+use crate::random::Random;
+use crate::request::Op;
+use crate::units::{Nanos, Sector, Sectors};
+
+/// See the [module's page](self).
+#[derive(Debug, Clone)]
+pub struct Stream {
+    places: Random,
+    kinds: Random,
+    sizes: Random,
+    /// Where a sequential access goes.
+    next: Sector,
+    distribution: Places,
+}
+
+impl Stream {
+    /// The accesses of this job in a run with this seed.
+    pub fn new(job: &Job, seed: u64) -> Stream {
+        let name = |what: &str| format!("{} {what}", job.name);
+        let unit = job.read_sizes.least().min(job.write_sizes.least());
+        let distribution = match job.pattern {
+            Pattern::Random { distribution, .. } => distribution,
+            Pattern::Sequential { .. } => Distribution::Even,
+        };
+        Stream {
+            places: Random::new(seed, &name("places")),
+            kinds: Random::new(seed, &name("kinds")),
+            sizes: Random::new(seed, &name("sizes")),
+            next: job.start,
+            distribution: Places::new(distribution, job.span.as_u64() / unit.as_u64().max(1)),
+        }
+    }
+
+    /// Reads or writes?
+    pub fn next_op(&mut self, job: &Job) -> Op {
+        let read = match job.mix.read_percent {
+            0 => false,
+            100 => true,
+            percent => self.kinds.below(100) < u64::from(percent),
+        };
+        if read { Op::Read } else { Op::Write }
+    }
+
+    /// The next access, which is to do this.
+    pub fn next(&mut self, job: &Job, op: Op) -> Access {
+        let sizes = job.sizes(op);
+        let length = sizes.draw(&mut self.sizes);
+        let start = match job.pattern {
+            Pattern::Sequential { skip } => self.onward(job, length, skip),
+            Pattern::Random { percent, .. }
+                if percent < 100 && self.kinds.below(100) >= u64::from(percent) =>
+            {
+                self.onward(job, length, Sectors::ZERO)
+            }
+            Pattern::Random { .. } => self.anywhere(job, length, sizes.least()),
+        };
+        Access {
+            op,
+            start,
+            length,
+            think: Nanos::ZERO,
+        }
+    }
+
+    /// Behind the last one; at the end from the beginning again.
+    fn onward(&mut self, job: &Job, length: Sectors, skip: Sectors) -> Sector {
+        let end = job.start + job.span;
+        if self.next + length > end {
+            self.next = job.start;
+        }
+        let start = self.next;
+        self.next = start + length + skip;
+        start
+    }
+
+    /// A place that is a multiple of the unit.
+    fn anywhere(&mut self, job: &Job, length: Sectors, unit: Sectors) -> Sector {
+        let room = job.span - length;
+        let count = room.as_u64() / unit.as_u64() + 1;
+        let start = job.start + unit * self.distribution.draw(&mut self.places, count);
+        self.next = start + length;
+        start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Mix, Sizes};
+    use super::*;
+
+    fn job(pattern: Pattern) -> Job {
+        Job {
+            name: "test".to_owned(),
+            pattern,
+            write_sizes: Sizes::split(&[(Sectors::new(8), 50), (Sectors::new(64), 50)]),
+            start: Sector::new(1000),
+            span: Sectors::new(8000),
+            ..Job::default()
+        }
+    }
+
+    fn next(stream: &mut Stream, job: &Job) -> Access {
+        let op = stream.next_op(job);
+        stream.next(job, op)
+    }
+
+    #[test]
+    fn all_accesses_lie_in_the_jobs_part_and_sequential_ones_follow_one_another() {
+        let skip = Sectors::new(8);
+        let mut patterns = vec![Pattern::Sequential { skip }];
+        for percent in [0, 50, 100] {
+            for distribution in [
+                Distribution::Even,
+                Distribution::Zipf { theta: 1.2 },
+                Distribution::Pareto { h: 0.3 },
+                Distribution::Normal { deviation: 30.0 },
+            ] {
+                patterns.push(Pattern::Random {
+                    distribution,
+                    percent,
+                });
+            }
+        }
+        for pattern in patterns {
+            let job = Job {
+                mix: Mix { read_percent: 50 },
+                ..job(pattern)
+            };
+            let mut stream = Stream::new(&job, 1);
+            for _ in 0..10_000 {
+                let access = next(&mut stream, &job);
+                assert!(access.start >= job.start);
+                assert!(access.start + access.length <= job.start + job.span);
+            }
+        }
+        let sequential = job(Pattern::Sequential { skip });
+        let mut stream = Stream::new(&sequential, 1);
+        let (first, second) = (
+            next(&mut stream, &sequential),
+            next(&mut stream, &sequential),
+        );
+        assert_eq!(second.start - first.start, Sectors::new(16));
+    }
+
+    #[test]
+    fn so_many_accesses_are_random_as_was_asked_for() {
+        let job = job(Pattern::Random {
+            distribution: Distribution::Even,
+            percent: 30,
+        });
+        let mut stream = Stream::new(&job, 1);
+        let mut end = job.start;
+        let mut onward = 0;
+        for _ in 0..10_000 {
+            let access = next(&mut stream, &job);
+            onward += u32::from(access.start == end);
+            end = access.start + access.length;
+        }
+        assert!((6_800..7_200).contains(&onward), "{onward}");
+    }
+
+    #[test]
+    fn reads_and_writes_come_in_the_proportion_asked_for() {
+        let job = Job {
+            mix: Mix { read_percent: 70 },
+            ..job(Pattern::EVEN)
+        };
+        let mut stream = Stream::new(&job, 1);
+        let reads = (0..10_000)
+            .filter(|_| next(&mut stream, &job).op == Op::Read)
+            .count();
+        assert!((6_800..7_200).contains(&reads), "{reads}");
+    }
+}
