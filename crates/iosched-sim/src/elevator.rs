@@ -316,6 +316,7 @@ impl Merger {
             && self.can_join(requests, scheduler, last, id)
         {
             self.join_new(requests, last, id);
+            scheduler.absorbed(id);
             absorbed.push(Absorbed {
                 survivor: last,
                 victim: id,
@@ -332,6 +333,7 @@ impl Merger {
             return false;
         }
         self.join_new(requests, survivor, id);
+        scheduler.absorbed(id);
         absorbed.push(Absorbed {
             survivor,
             victim: id,

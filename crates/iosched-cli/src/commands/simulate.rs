@@ -193,11 +193,17 @@ fn block(run: &RunResult, width: usize) -> String {
     for share in run.processes.iter().chain(several.then_some(&run.total)) {
         table.push(row(share));
     }
+    let syncs: String = run
+        .processes
+        .iter()
+        .filter(|share| share.syncs > 0)
+        .map(sync_line)
+        .collect();
     let elapsed = run.elapsed_ns as f64 / 1e9;
     let idle = run.disk_idle_ns as f64 / run.elapsed_ns.max(1) as f64;
     let speed = elapsed / (run.wall_ns as f64 / 1e9).max(1e-9);
     format!(
-        "{}  {} commands, mean seek {:.0} sectors, {:.1} % sequential\n  \
+        "{}{syncs}  {} commands, mean seek {:.0} sectors, {:.1} % sequential\n  \
          disk idle {:.1} %, fairness {:.2}; {elapsed:.1} s simulated, {speed:.0} times as fast as real\n",
         table.render(width),
         run.commands,
@@ -205,6 +211,18 @@ fn block(run: &RunResult, width: usize) -> String {
         run.sequential_share * 100.0,
         idle * 100.0,
         run.fairness,
+    )
+}
+
+/// What a process that syncs waited for that.
+fn sync_line(share: &Share) -> String {
+    let ms = |nanos: u64| nanos as f64 / 1e6;
+    format!(
+        "  {} synced {} times: mean {:.3} ms, p99 {:.3} ms\n",
+        share.name,
+        share.syncs,
+        ms(share.sync_latency.mean_ns),
+        ms(share.sync_latency.p99_ns),
     )
 }
 

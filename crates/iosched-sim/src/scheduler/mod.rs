@@ -176,6 +176,9 @@ pub trait Scheduler: Send {
         victim: RequestId,
     );
 
+    /// A request that was allocated became part of another one before it was inserted.
+    fn absorbed(&mut self, _id: RequestId) {}
+
     /// When it wants [`Scheduler::timer`] to be called.
     fn next_timer(&self) -> Option<Time> {
         None

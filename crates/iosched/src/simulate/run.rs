@@ -265,10 +265,20 @@ pub struct Share {
     pub queue_time: Times,
     /// From there to completion.
     pub service_time: Times,
+    /// Times that it made sure that what it wrote was on the medium.
+    pub syncs: u64,
+    /// How long that took.
+    pub sync_latency: Times,
 }
 
 impl Share {
-    fn new(name: &str, bytes: Bytes, elapsed: Nanos, latencies: &Latencies) -> Share {
+    fn new(
+        name: &str,
+        bytes: Bytes,
+        elapsed: Nanos,
+        latencies: &Latencies,
+        syncs: &Histogram,
+    ) -> Share {
         let seconds = elapsed.as_secs_f64();
         let rate = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
         let accesses = latencies.total.count();
@@ -280,6 +290,8 @@ impl Share {
             latency: Times::from(&latencies.total),
             queue_time: Times::from(&latencies.queue),
             service_time: Times::from(&latencies.service),
+            syncs: syncs.count(),
+            sync_latency: Times::from(syncs),
         }
     }
 }
@@ -312,13 +324,18 @@ pub struct RunResult {
 impl RunResult {
     fn new(scheduler: &str, outcome: &Outcome, wall: std::time::Duration) -> RunResult {
         let bytes = outcome.processes.iter().map(ProcessOutcome::bytes).sum();
-        let total = Share::new("all", bytes, outcome.elapsed, &outcome.latencies());
+        let mut syncs = Histogram::default();
+        for process in &outcome.processes {
+            syncs.merge(&process.syncs.total);
+        }
+        let total = Share::new("all", bytes, outcome.elapsed, &outcome.latencies(), &syncs);
         let processes = outcome.processes.iter().map(|process| {
             Share::new(
                 &process.name,
                 process.bytes(),
                 process.elapsed,
                 &process.latencies(),
+                &process.syncs.total,
             )
         });
         let moves = outcome.disk.commands.saturating_sub(1).max(1) as f64;

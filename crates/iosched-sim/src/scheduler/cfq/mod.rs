@@ -56,6 +56,7 @@ pub struct Cfq {
     tunables: Tunables,
     kernel: Kernel,
     queues: Vec<Queue>,
+    unused_queues: Vec<QueueId>,
     contexts: Contexts,
     marks: Vec<Option<Mark>>,
     links: Links,
@@ -116,6 +117,7 @@ impl Cfq {
             tunables: Tunables::new(values, kernel),
             kernel: *kernel,
             queues: Vec::new(),
+            unused_queues: Vec::new(),
             contexts: Contexts::default(),
             marks: Vec::new(),
             links: Links::default(),
@@ -163,6 +165,14 @@ impl Cfq {
             .expect("the request was prepared")
     }
 
+    /// The request is no more.
+    fn forget(&mut self, id: RequestId) {
+        let mark = self.marks[id.index()].take();
+        let Mark { queue, .. } = mark.expect("the request was prepared");
+        self.queue_mut(queue).requests -= 1;
+        self.release_if_unused(queue);
+    }
+
     fn drive_queues(&self) -> bool {
         self.hw_tag != Some(false)
     }
@@ -175,6 +185,7 @@ impl Scheduler for Cfq {
 
     fn prepare(&mut self, now: Time, requests: &Requests, id: RequestId) {
         let (context, queue) = self.bind(now, &requests[id]);
+        self.queue_mut(queue).requests += 1;
         if id.index() >= self.marks.len() {
             self.marks.resize(id.index() + 1, None);
         }
@@ -258,7 +269,7 @@ impl Scheduler for Cfq {
         if self.rq_in_driver == 0 {
             self.schedule_dispatch();
         }
-        self.marks[id.index()] = None;
+        self.forget(id);
     }
 
     fn front_merge(&self, requests: &Requests, bio: &Bio) -> Option<RequestId> {
@@ -312,11 +323,15 @@ impl Scheduler for Cfq {
             self.queue_mut(queue).next = Some(survivor);
         }
         self.remove(requests, victim);
-        self.marks[victim.index()] = None;
         let entry = self.queue(queue);
         if entry.on_rr && entry.is_empty() && self.active != Some(queue) {
             self.remove_from_rr(queue);
         }
+        self.forget(victim);
+    }
+
+    fn absorbed(&mut self, id: RequestId) {
+        self.forget(id);
     }
 
     fn next_timer(&self) -> Option<Time> {
@@ -367,8 +382,9 @@ impl Scheduler for Cfq {
             }
             if self.queue(queue).sync {
                 self.drop_merge_reference(queue);
-                let queue = self.queue_mut(queue);
-                queue.process_refs = queue.process_refs.saturating_sub(1);
+                let refs = &mut self.queue_mut(queue).process_refs;
+                *refs = refs.saturating_sub(1);
+                self.release_if_unused(queue);
             }
         }
     }

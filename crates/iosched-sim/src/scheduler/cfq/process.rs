@@ -84,6 +84,10 @@ impl std::ops::IndexMut<ContextId> for Contexts {
 
 impl Cfq {
     fn new_queue(&mut self, group: GroupId, sync: bool, priority: IoPriority) -> QueueId {
+        if let Some(id) = self.unused_queues.pop() {
+            self.queue_mut(id).reuse(group, sync, priority);
+            return id;
+        }
         let id = QueueId(u32::try_from(self.queues.len()).expect("less than 2^32 queues"));
         self.queues.push(Queue::new(group, sync, priority));
         id
@@ -146,6 +150,7 @@ impl Cfq {
             } else {
                 self.drop_merge_reference(id);
                 self.queue_mut(id).process_refs -= 1;
+                self.release_if_unused(id);
                 queue = None;
             }
         }
@@ -157,10 +162,21 @@ impl Cfq {
             // The reference of this process was counted there when the merge was decided.
             self.queue_mut(target).coop = true;
             self.queue_mut(id).process_refs -= 1;
+            self.release_if_unused(id);
             id = target;
         }
         self.contexts[context].sync_queue = Some(id);
         id
+    }
+
+    /// The place of a queue that no process and no request needs any more may be used again.
+    pub(super) fn release_if_unused(&mut self, id: QueueId) {
+        let queue = self.queue(id);
+        let needed = queue.process_refs > 0 || queue.requests > 0 || queue.on_rr;
+        if !needed && !queue.unused && self.active != Some(id) {
+            self.queue_mut(id).unused = true;
+            self.unused_queues.push(id);
+        }
     }
 
     /// The queue to which this bio would go as things stand.

@@ -86,6 +86,10 @@ pub(super) struct Queue {
     pub(super) split_coop: bool,
     /// Processes whose queue it is, and those that will join it.
     pub(super) process_refs: u64,
+    /// Requests that were allocated to it and have neither completed nor been merged.
+    pub(super) requests: u64,
+    /// Nobody has to do with it any more: its place may be used again.
+    pub(super) unused: bool,
 }
 
 impl Queue {
@@ -127,7 +131,19 @@ impl Queue {
             coop: false,
             split_coop: false,
             process_refs: 1,
+            requests: 0,
+            unused: false,
         }
+    }
+
+    /// The same place for another process: what it has grown to stays.
+    pub(super) fn reuse(&mut self, group: GroupId, sync: bool, priority: IoPriority) {
+        let sorted = std::mem::take(&mut self.sorted);
+        assert!(sorted.is_empty(), "what is not used is empty");
+        *self = Queue {
+            sorted,
+            ..Queue::new(group, sync, priority)
+        };
     }
 
     pub(super) fn is_seeky(&self) -> bool {

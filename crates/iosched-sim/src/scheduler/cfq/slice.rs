@@ -101,5 +101,6 @@ impl Cfq {
         self.resort(now, requests, id);
         self.active = None;
         self.active_context = None;
+        self.release_if_unused(id);
     }
 }
