@@ -6,6 +6,7 @@
 //! matters.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
@@ -13,10 +14,14 @@ use iosched_sim::conform::Report;
 use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
+use iosched_sim::request::ProcessId;
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, parse_settings};
 use iosched_sim::simulate::{self, Setup};
-use iosched_sim::units::{Nanos, Sectors};
-use iosched_sim::workload::recorded::Recorded;
+use iosched_sim::trace::{Merge, Records, Stage};
+use iosched_sim::units::{Nanos, Sectors, Time};
+use iosched_sim::workload::Job;
+use iosched_sim::workload::recorded::{self, Answers, ClosedLoops};
+use iosched_sim::workload::replay::{Replay, Step};
 
 fn follow(compressed: &[u8], scheduler: &str, initial: &str) -> Report {
     let spec = SchedulerSpec::parse(scheduler).unwrap();
@@ -132,6 +137,41 @@ fn following_from_an_unknown_state_still_agrees_on_nearly_all() {
     assert!(report.agreement() > 0.998, "{}", report.agreement());
 }
 
+/// The processes of a recording with their accesses in closed loops.
+fn closed_loops(compressed: &[u8]) -> (Vec<Job>, Replay) {
+    let records = Records::new(GzDecoder::new(compressed), None).unwrap();
+    let mut merge = Merge::new(vec![records]);
+    let mut loops = ClosedLoops::new(Stage::Submitted, Answers::Events);
+    let mut lists: BTreeMap<ProcessId, (Time, Vec<Step>)> = BTreeMap::new();
+    for record in &mut merge {
+        let record = record.unwrap();
+        if let Some(step) = loops.step(&record) {
+            let list = lists.entry(record.process);
+            let (_, steps) = list.or_insert_with(|| (record.time, Vec::new()));
+            steps.push(step);
+        }
+    }
+    let first = lists.values().map(|(begins, _)| *begins).min().unwrap();
+    let job = |(&process, (begins, _)): (&ProcessId, &(Time, Vec<Step>))| {
+        let label = merge.labels().process(process).unwrap();
+        let priority = label.priority.unwrap_or_default();
+        recorded::job(
+            &label.name,
+            priority,
+            *begins - first,
+            loops.deepest(process),
+        )
+    };
+    let jobs = lists.iter().map(job).collect();
+    let boxed = |(_, steps): (Time, Vec<Step>)| -> Box<dyn Iterator<Item = Step> + Send> {
+        Box::new(steps.into_iter())
+    };
+    (
+        jobs,
+        Replay::Closed(lists.into_values().map(boxed).collect()),
+    )
+}
+
 /// MB/s of each process of a recording, with its accesses in closed loops.
 fn simulated_rates(
     compressed: &[u8],
@@ -139,10 +179,7 @@ fn simulated_rates(
     disk: &str,
     secs: u64,
 ) -> Vec<(String, f64)> {
-    let mut recorded = Recorded::default();
-    for line in BufReader::new(GzDecoder::new(compressed)).lines() {
-        recorded.line(&line.unwrap()).unwrap();
-    }
+    let (jobs, replay) = closed_loops(compressed);
     let spec = SchedulerSpec::parse(scheduler).unwrap();
     let initial = if scheduler == "cfq" { "average=3" } else { "" };
     let initial = parse_settings(initial).unwrap();
@@ -156,9 +193,9 @@ fn simulated_rates(
         },
         seed: 1,
         until: Nanos::from_secs(secs),
-        ..Setup::new(scheduler, disk, recorded.jobs())
+        ..Setup::new(scheduler, disk, jobs)
     };
-    let outcome = simulate::run(setup, &mut ());
+    let outcome = simulate::replay(setup, replay, &mut ());
     let rate = |process: &simulate::ProcessOutcome| {
         let rate = process.bytes().as_u64() as f64 / process.elapsed.as_secs_f64() / 1e6;
         (process.name.clone(), rate)

@@ -67,7 +67,7 @@ fn every_format_is_recognised_by_its_content_and_by_no_other_reader() {
         let records = Records::new(&bytes[..], None).unwrap();
         assert_eq!(records.format(), format);
         for other in Format::ALL {
-            let says_what_it_is = [Format::Blktrace, Format::FioIolog];
+            let says_what_it_is = [Format::Blktrace, Format::FioIologV2, Format::FioIologV3];
             let told_apart = other == format || says_what_it_is.contains(&format);
             // DiskSim's and MQSim's lines differ by a decimal point.
             let taken = read(&bytes, Some(other)).is_ok_and(|(all, _)| !all.is_empty());
@@ -152,12 +152,8 @@ fn binary_records_are_read_and_one_cut_off_is_counted() {
 
 #[test]
 fn iologs_have_their_times_or_their_pauses() {
-    let texts: Vec<_> = samples::all()
-        .into_iter()
-        .filter(|(format, _)| *format == Format::FioIolog)
-        .collect();
     assert_eq!(
-        told(&texts[0].1),
+        told(&sample(Format::FioIologV2)),
         [
             "0.000000000 s Submitted Read 120+8 0 /dev/sda",
             "0.001500000 s Submitted Write 960+8 0 /dev/sda",
@@ -165,7 +161,7 @@ fn iologs_have_their_times_or_their_pauses() {
         ]
     );
     assert_eq!(
-        told(&texts[1].1),
+        told(&sample(Format::FioIologV3)),
         [
             "0.000115000 s Submitted Read 120+8 0 /tmp/f",
             "0.001548000 s Submitted Read 1512+8 0 /tmp/f",
@@ -413,7 +409,7 @@ proptest! {
     #[test]
     fn what_the_simulation_writes_is_read_back(
         events in prop::collection::vec(
-            (0_u64..1 << 40, 0_usize..3, 0_usize..3, 0_u64..1 << 40, 1_u64..1 << 20, 0_u32..50),
+            (0_u64..1 << 40, 0_usize..3, (0_usize..3, any::<bool>()), 0_u64..1 << 40, 1_u64..1 << 20, 0_u32..50),
             1..60,
         ),
     ) {
@@ -422,11 +418,14 @@ proptest! {
         let mut text = String::new();
         let mut written = Vec::new();
         for (nanos, stage, op, start, length, process) in events {
+            let (op, sync) = op;
             let op = [Op::Read, Op::Write, Op::Discard][op];
+            let sync = sync || op == Op::Read;
             let happening = Happening {
                 time: Time::from_nanos(nanos),
                 action: [Action::Queued, Action::Issued, Action::Completed][stage],
                 op: Some(op),
+                sync,
                 start: Sector::new(start),
                 length: Sectors::new(length),
                 process: ProcessId(process),
@@ -434,7 +433,7 @@ proptest! {
             };
             write_line(&mut text, Time::ZERO, &happening).unwrap();
             let stage = [Stage::Submitted, Stage::Issued, Stage::Completed][stage];
-            written.push((nanos, stage, op, start, length, process));
+            written.push((nanos, stage, (op, sync), start, length, process));
         }
         let (records, _) = read(text.as_bytes(), None).unwrap();
         let zero = Time::ZERO + Nanos::from_secs(1000);
@@ -443,7 +442,7 @@ proptest! {
             .map(|record| {
                 let nanos = (record.time - zero).as_nanos();
                 let place = (record.start.as_u64(), record.length.as_u64());
-                (nanos, record.stage, record.op, place.0, place.1, record.process.0)
+                (nanos, record.stage, (record.op, record.sync), place.0, place.1, record.process.0)
             })
             .collect();
         prop_assert_eq!(read, written);

@@ -12,6 +12,7 @@ pub(crate) mod report;
 pub(crate) mod restore;
 pub(crate) mod set;
 pub(crate) mod simulate;
+pub(crate) mod trace_args;
 pub(crate) mod tune;
 pub(crate) mod undo;
 pub(crate) mod watch;

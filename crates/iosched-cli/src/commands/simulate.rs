@@ -1,21 +1,38 @@
 //! `iosched simulate`: a load under several schedulers on a disk model, in virtual time.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use iosched::disk_file;
 use iosched::failure::{Failure, exit};
 use iosched::report::table::{Align, Table};
+use iosched::simulate::replay::Meter;
 use iosched::simulate::run::{self, Load, Plan, RunResult, Share, Simulated, Wanted};
 use iosched_sim::disk::ModelOptions;
 use iosched_sim::simulate::Writeback;
 use iosched_sim::units::{Bytes, Nanos};
 
+use super::trace_args::{TraceArgs, describe};
 use super::{Outcome, boxed};
+use crate::meter::watched;
 use crate::output::Output;
 
 /// Arguments of `iosched simulate`.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  iosched simulate --load examples/two-sequential-readers.fio
+      noop, deadline and cfq on a 7200 rpm drive
+  iosched simulate --disk ssd-sata --scheduler deadline:fifo_batch=1 --json
+      one scheduler with a tunable, as JSON
+  iosched simulate --trace sda.blktrace.0 --size 4000
+      what blktrace recorded on all CPUs, each access at its time
+  iosched simulate --trace hm_0.csv.gz --speed 4 --wrap
+      a published trace, four times as fast, folded onto the disk
+  iosched simulate --trace sda.blkparse.txt --closed --scheduler cfq
+      each process waits for what it waited for, and thinks as long
+")]
 pub(crate) struct SimulateArgs {
     /// Disk model: a name (see `iosched emulate models`), or a .toml file of your own
     #[arg(long, default_value = "hdd-7200", value_name = "MODEL|FILE")]
@@ -37,10 +54,6 @@ pub(crate) struct SimulateArgs {
         conflicts_with = "trace"
     )]
     load: String,
-
-    /// Load: the processes of a recording with their accesses and pauses
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
 
     /// State that the scheduler begins with (cfq: average, last-position)
     #[arg(long, value_name = "NAME=VALUE,…")]
@@ -91,9 +104,10 @@ pub(crate) struct SimulateArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// End after this many simulated seconds, if the load has not ended before
-    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = parse_seconds)]
-    until: f64,
+    /// End after this many simulated seconds, if the load has not ended before [default: 10, for a
+    /// trace its end]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    until: Option<f64>,
 
     /// Print lines of comma-separated values
     #[arg(long, conflicts_with = "events")]
@@ -102,6 +116,9 @@ pub(crate) struct SimulateArgs {
     /// Write every event into this new file, in the form that `iosched conform` reads
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
+
+    #[command(flatten)]
+    trace: TraceArgs,
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {
@@ -113,8 +130,13 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
 
 /// Runs `iosched simulate`.
 pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
-    let plan = Plan::new(wanted(args)?).map_err(boxed)?;
-    let simulated = plan.run().map_err(boxed)?;
+    let wanted = wanted(args)?;
+    let meter = Arc::new(Meter::default());
+    let plan = watched("reading the trace", &meter, || {
+        Plan::watched(wanted, Arc::clone(&meter))
+    });
+    let plan = plan.map_err(boxed)?;
+    let simulated = watched("simulating", &meter, || plan.run()).map_err(boxed)?;
     if output.is_json() {
         output.json(&simulated);
     } else if args.csv {
@@ -142,8 +164,8 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
             seed: args.seed,
         },
         schedulers,
-        load: match &args.trace {
-            Some(trace) => Load::Recording(trace.clone()),
+        load: match args.trace.options() {
+            Some(trace) => Load::Trace(trace),
             None => Load::named(&args.load),
         },
         initial: args.initial.clone(),
@@ -160,9 +182,21 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
             background_ratio: args.dirty_background_ratio,
             ..Writeback::default()
         },
-        until: Nanos::from_millis_f64(args.until.clamp(0.0, 1e9) * 1e3),
+        until: until(args),
         events: args.events.clone(),
     })
+}
+
+/// Longer than any trace, in seconds.
+const CENTURY: u64 = 100 * 366 * 86_400;
+
+/// When the run ends at the latest.
+fn until(args: &SimulateArgs) -> Nanos {
+    match args.until {
+        Some(seconds) => Nanos::from_millis_f64(seconds.clamp(0.0, 1e9) * 1e3),
+        None if args.trace.options().is_some() => Nanos::from_secs(CENTURY),
+        None => Nanos::from_secs(10),
+    }
 }
 
 /// One block per scheduler, one line per process.
@@ -174,6 +208,9 @@ fn table(simulated: &Simulated, width: usize) -> String {
         simulated.queue_depth,
         simulated.load
     );
+    if let Some(trace) = &simulated.trace {
+        text += &(describe(trace).join("\n") + "\n");
+    }
     for run in &simulated.runs {
         text.push('\n');
         text += &block(run, width);
@@ -190,28 +227,43 @@ fn block(run: &RunResult, width: usize) -> String {
         table.column(head, Align::Right);
     }
     let several = run.processes.len() > 1;
-    for share in run.processes.iter().chain(several.then_some(&run.total)) {
+    let (shown, hidden) = busiest(&run.processes);
+    for share in shown.into_iter().chain(several.then_some(&run.total)) {
         table.push(row(share));
     }
-    let syncs: String = run
-        .processes
-        .iter()
-        .filter(|share| share.syncs > 0)
-        .map(sync_line)
-        .collect();
     let elapsed = run.elapsed_ns as f64 / 1e9;
     let idle = run.disk_idle_ns as f64 / run.elapsed_ns.max(1) as f64;
     let speed = elapsed / (run.wall_ns as f64 / 1e9).max(1e-9);
     format!(
-        "{}{syncs}  {} commands, mean seek {:.0} sectors, {:.1} % sequential\n  \
+        "{}{}  {} commands, mean seek {:.0} sectors, {:.1} % sequential\n  \
          disk idle {:.1} %, fairness {:.2}; {elapsed:.1} s simulated, {speed:.0} times as fast as real\n",
         table.render(width),
+        notes(run, hidden),
         run.commands,
         run.mean_seek_sectors,
         run.sequential_share * 100.0,
         idle * 100.0,
         run.fairness,
     )
+}
+
+/// What the table has no columns for.
+fn notes(run: &RunResult, hidden: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    if hidden > 0 {
+        lines.push(format!(
+            "  {hidden} processes more, with fewer accesses (--json has all)\n"
+        ));
+    }
+    let syncs = run.processes.iter().filter(|share| share.syncs > 0);
+    lines.extend(syncs.map(sync_line));
+    if run.held_back_ns > 0 {
+        lines.push(format!(
+            "  the disk could not keep up: the trace was held back by {:.1} s in all\n",
+            run.held_back_ns as f64 / 1e9
+        ));
+    }
+    lines.concat()
 }
 
 /// What a process that syncs waited for that.
@@ -225,6 +277,20 @@ fn sync_line(share: &Share) -> String {
         ms(share.sync_latency.p99_ns),
     )
 }
+
+/// The processes with most accesses, in their order, and how many others there are.
+fn busiest(processes: &[Share]) -> (Vec<&Share>, usize) {
+    let mut accesses: Vec<u64> = processes.iter().map(|share| share.accesses).collect();
+    accesses.sort_unstable_by(|a, b| b.cmp(a));
+    let least = accesses.get(MOST_ROWS - 1).copied().unwrap_or(0);
+    let shown = processes.iter().filter(|share| share.accesses >= least);
+    let shown: Vec<&Share> = shown.take(MOST_ROWS).collect();
+    let hidden = processes.len() - shown.len();
+    (shown, hidden)
+}
+
+/// Processes in a table.
+const MOST_ROWS: usize = 20;
 
 fn row(share: &Share) -> Vec<String> {
     let ms = |nanos: u64| format!("{:.3}", nanos as f64 / 1e6);

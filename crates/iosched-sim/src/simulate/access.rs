@@ -70,6 +70,11 @@ impl Accesses {
         AccessId(self.unanswered.add(access))
     }
 
+    /// How many have not been answered.
+    pub(super) fn unanswered(&self) -> usize {
+        self.unanswered.len()
+    }
+
     fn carried(&mut self, id: RequestId) -> &mut Carried {
         let carried = self.carried[id.index()].as_mut();
         carried.expect("the request carries something")

@@ -16,6 +16,8 @@ pub(super) enum Event {
     Completed(u64),
     /// A process goes on. Its index.
     Wake(usize),
+    /// The next access of an open loop is made.
+    Arrival,
     /// A worker runs the queue.
     RunQueue,
 }
@@ -39,7 +41,7 @@ impl Agenda {
         let line = match event {
             Event::Completed(_) => &mut self.lines[0],
             Event::Wake(_) => &mut self.lines[1],
-            Event::RunQueue => return self.others.push(Reverse(entry)),
+            Event::Arrival | Event::RunQueue => return self.others.push(Reverse(entry)),
         };
         if line.back().is_none_or(|last| last.0 <= time) {
             line.push_back(entry);

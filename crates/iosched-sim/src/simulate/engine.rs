@@ -2,24 +2,27 @@
 
 use super::access::Accesses;
 use super::agenda::{Agenda, Event};
+use super::arrivals::Arrivals;
 use super::drive::Drive;
 use super::host::Host;
 use super::outcome::Outcome;
 use super::page_cache::PageCache;
 use super::path::Path;
 use super::process::{self, Process};
-use super::source::Source;
+use super::source::{self, Source};
 use super::{HostTimes, Observer, Writeback};
 use crate::disk::DiskModel;
 use crate::request::Requests;
 use crate::scheduler::Scheduler;
 use crate::units::{Nanos, Sectors, Time};
+use crate::workload::replay::Replay;
 use crate::workload::{Cgroup, Job};
 
 /// What stands on both sides of the path.
 pub(super) struct Machine {
     pub(super) disk: Box<dyn DiskModel>,
     pub(super) jobs: Vec<Job>,
+    pub(super) replay: Option<Replay>,
     pub(super) max_sectors: Sectors,
     pub(super) host: HostTimes,
     pub(super) writeback: Writeback,
@@ -55,7 +58,7 @@ pub(super) fn join_groups(scheduler: &mut dyn Scheduler, jobs: &[Job]) {
 }
 
 /// Whose turn it is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
     Disk,
     Timer,
@@ -73,17 +76,15 @@ pub(super) struct Simulation<'run, P> {
     pub(super) running: usize,
     /// When the first access was submitted.
     pub(super) first: Option<Time>,
+    pub(super) arrivals: Arrivals,
 }
 
 impl<'run, P: Path> Simulation<'run, P> {
     pub(super) fn new(path: P, machine: Machine, observer: &'run mut dyn Observer) -> Self {
-        let seed = machine.seed;
-        let jobs = machine.jobs.into_iter().enumerate();
+        let (sources, arrivals) = source::sources(&machine.jobs, machine.seed, machine.replay);
+        let jobs = machine.jobs.into_iter().zip(sources).enumerate();
         let mut processes: Vec<_> = jobs
-            .map(|(index, job)| {
-                let source = Source::new(&job, seed);
-                Process::new(index, job, source)
-            })
+            .map(|(index, (job, source))| Process::new(index, job, source))
             .collect();
         let running = processes.len();
         let flusher = processes
@@ -116,16 +117,18 @@ impl<'run, P: Path> Simulation<'run, P> {
             group: 0,
             running,
             first: None,
+            arrivals: Arrivals::new(arrivals),
         }
     }
 
     pub(super) fn run(mut self) -> Outcome {
         self.begin_group(Time::ZERO);
+        self.plan_arrival();
         let mut now = Time::ZERO;
         loop {
             let (time, due) = self.next();
-            if time == Time::MAX {
-                break;
+            if time == Time::MAX || (due == Due::Timer && self.is_over()) {
+                break; // a timer that fires for ever keeps nothing alive
             }
             if time > self.until {
                 now = self.until;
@@ -135,6 +138,14 @@ impl<'run, P: Path> Simulation<'run, P> {
             self.step(now, due);
         }
         self.outcome(now)
+    }
+
+    /// True if nothing is left to be done: only timers can fire.
+    fn is_over(&self) -> bool {
+        let host = &self.host;
+        self.running == 0
+            && host.agenda.next_time() == Time::MAX
+            && host.drive.next_event().is_none()
     }
 
     /// What is due next, at [`Time::MAX`] if nothing ever is; of several things at one time the
@@ -158,7 +169,11 @@ impl<'run, P: Path> Simulation<'run, P> {
             Due::Disk => host.drive.advance(now, &mut host.agenda),
             Due::Timer => path.timer(host, now),
             Due::Planned => match host.agenda.pop().expect("something is planned") {
-                Event::Completed(tag) => path.completed(host, now, tag),
+                Event::Completed(tag) => {
+                    path.completed(host, now, tag);
+                    self.go_on_arriving(now);
+                }
+                Event::Arrival => self.arrive(now),
                 Event::Wake(process) => self.wake(now, process),
                 Event::RunQueue => path.run_queue(host, now),
             },
@@ -184,6 +199,7 @@ impl<'run, P: Path> Simulation<'run, P> {
                 .collect(),
             elapsed: last.saturating_since(first),
             disk,
+            held_back: self.arrivals.held_back(),
         }
     }
 }

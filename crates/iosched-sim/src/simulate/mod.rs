@@ -1,6 +1,7 @@
 //! A load, a scheduler and a disk, from event to event in virtual time.
 //!
 //! - `process`: processes submit accesses and wait for them, as their jobs say (`source`, `drawn`)
+//!   or as was recorded (`listed`); what comes by itself is in `arrivals`
 //! - `writeback`: writes through the page cache (`page_cache`), and syncs
 //! - `path`: how a bio gets from there to the disk; `single_queue` is Linux 4.19's way, with its
 //!   requests (`pool`) and flushes (`flush`)
@@ -13,11 +14,13 @@
 
 mod access;
 mod agenda;
+mod arrivals;
 mod drawn;
 mod drive;
 mod engine;
 mod flush;
 mod host;
+mod listed;
 mod outcome;
 mod page_cache;
 mod path;
@@ -40,6 +43,7 @@ use crate::scheduler::Scheduler;
 use crate::trace::kernel::Action;
 use crate::units::{Nanos, Sector, Sectors, Time};
 use crate::workload::Job;
+use crate::workload::replay::Replay;
 
 /// How long the host takes for what is not the disk's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +106,8 @@ pub struct Happening<'run> {
     pub action: Action,
     /// Reads or writes; nothing for plugs.
     pub op: Option<Op>,
+    /// Someone waits for it.
+    pub sync: bool,
     /// First sector.
     pub start: Sector,
     /// How many.
@@ -154,7 +160,17 @@ impl Setup {
 }
 
 /// Runs a load to its end, or to the end of time.
-pub fn run(mut setup: Setup, observer: &mut dyn Observer) -> Outcome {
+pub fn run(setup: Setup, observer: &mut dyn Observer) -> Outcome {
+    run_with(setup, None, observer)
+}
+
+/// Replays a trace to its end, or to the end of time. The jobs of the setup name its processes and
+/// their priorities, and say when a closed loop begins and how deep it is.
+pub fn replay(setup: Setup, replay: Replay, observer: &mut dyn Observer) -> Outcome {
+    run_with(setup, Some(replay), observer)
+}
+
+fn run_with(mut setup: Setup, replay: Option<Replay>, observer: &mut dyn Observer) -> Outcome {
     engine::join_groups(setup.scheduler.as_mut(), &setup.jobs);
     let path = SingleQueue::new(
         &setup.limits,
@@ -166,6 +182,7 @@ pub fn run(mut setup: Setup, observer: &mut dyn Observer) -> Outcome {
     let machine = engine::Machine {
         disk: setup.disk,
         jobs: setup.jobs,
+        replay,
         max_sectors: setup.limits.max_sectors,
         host: setup.host,
         writeback: setup.writeback,

@@ -88,6 +88,8 @@ pub struct Outcome {
     pub elapsed: Nanos,
     /// What the disk did.
     pub disk: DiskUse,
+    /// In an open loop: for how long the trace's clock stood still because too many accesses waited.
+    pub held_back: Nanos,
 }
 
 /// What the disk did.

@@ -108,7 +108,18 @@ impl Process {
         flow.bytes += access.length.to_bytes();
         flow.latencies.add(issued - access.submitted, now - issued);
         let pause = self.source.answered(noticed, &self.job, self.in_flight);
-        self.sync.is_none().then_some(pause)
+        pause.filter(|_| self.sync.is_none())
+    }
+
+    /// Its accesses arrive by themselves.
+    fn arrives(&self) -> bool {
+        matches!(self.source, Source::Arriving { .. })
+    }
+
+    /// No more accesses arrive. True if it waits for none either.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.source = Source::Arriving { over: true };
+        self.in_flight == 0
     }
 
     /// A write went into the page cache; it was asked for at `since`, and the process copies until
@@ -119,7 +130,7 @@ impl Process {
         self.write.bytes += access.length.to_bytes();
         self.write.latencies.add(Nanos::ZERO, until - since);
         let pause = self.source.answered(until, &self.job, self.in_flight);
-        self.busy_until = until + pause;
+        self.busy_until = until + pause.unwrap_or(Nanos::ZERO);
     }
 
     /// The flush that it waited for is done.
@@ -135,7 +146,7 @@ impl Process {
         let began = self.began.expect("it runs");
         let in_time = self.job.runtime.is_none_or(|runtime| now < began + runtime);
         in_time
-            && self.source.has_more(&self.job)
+            && self.source.has_more()
             && self.job.amount.is_none_or(|amount| self.submitted < amount)
     }
 
@@ -183,11 +194,16 @@ impl Process {
             return false; // woken before, by something sooner
         }
         self.wake_planned = None;
+        self.begin(now);
+        true
+    }
+
+    /// It runs from now on, if it does not yet.
+    pub(super) fn begin(&mut self, now: Time) {
         if self.began.is_none() {
             self.began = Some(now);
             self.source.begin(now);
         }
-        true
     }
 
     pub(super) fn outcome(self, now: Time) -> ProcessOutcome {
@@ -207,8 +223,10 @@ impl<P: Path> Simulation<'_, P> {
     /// Starts the processes of the group whose turn it is; if there is none, the load is over.
     pub(super) fn begin_group(&mut self, now: Time) {
         for index in 0..self.host.processes.len() {
-            let job = &self.host.processes[index].job;
-            if job.group == self.group && self.host.flusher != Some(index) {
+            let process = &self.host.processes[index];
+            let job = &process.job;
+            let by_itself = self.host.flusher != Some(index) && !process.arrives();
+            if job.group == self.group && by_itself {
                 let begin = now + job.delay;
                 self.host.wake_at(begin, index);
             }
@@ -270,7 +288,7 @@ impl<P: Path> Simulation<'_, P> {
     }
 
     /// The process reads or writes the disk itself.
-    fn submit(&mut self, now: Time, index: usize, wanted: workload::Access) {
+    pub(super) fn submit(&mut self, now: Time, index: usize, wanted: workload::Access) {
         let volatile = self.host.volatile;
         let process = &mut self.host.processes[index];
         process.in_flight += 1;
@@ -278,7 +296,7 @@ impl<P: Path> Simulation<'_, P> {
             op: wanted.op,
             start: wanted.start,
             length: wanted.length,
-            sync: true, // direct access
+            sync: wanted.sync,
             noidle: false,
             prio: false,
             fua: wanted.op.is_write() && process.job.sync.each_write && volatile,

@@ -29,6 +29,10 @@ impl<T> Slab<T> {
         self.values[place].take().expect("a place is emptied once")
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.values.len() - self.free.len()
+    }
+
     pub(super) fn get_mut(&mut self, place: usize) -> &mut T {
         self.values[place].as_mut().expect("the place is in use")
     }

@@ -1,27 +1,24 @@
-//! What comes next in a process: drawn by chance as its job says, or listed.
+//! What comes next in a process: drawn by chance as its job says, listed in a trace, or not up to it.
 
 use super::drawn::Drawn;
+use super::listed::Listed;
 use crate::units::{Nanos, Time};
+use crate::workload::replay::{Arrival, Replay};
 use crate::workload::{Access, Job};
 
 /// See the [module's page](self).
 pub(super) enum Source {
     /// As the job says.
     Drawn(Box<Drawn>),
-    /// The accesses of the job's list, as many of them as were taken.
-    Listed(usize),
+    /// The steps of a closed loop.
+    Listed(Listed),
+    /// Accesses arrive at their times ([`super::arrivals`]), until that is over.
+    Arriving { over: bool },
     /// Nothing by itself: the flusher.
     Nothing,
 }
 
 impl Source {
-    pub(super) fn new(job: &Job, seed: u64) -> Source {
-        match job.listed {
-            Some(_) => Source::Listed(0),
-            None => Source::Drawn(Box::new(Drawn::new(job, seed))),
-        }
-    }
-
     /// The process begins.
     pub(super) fn begin(&mut self, now: Time) {
         if let Source::Drawn(drawn) = self {
@@ -29,11 +26,12 @@ impl Source {
         }
     }
 
-    /// True if the list, if there is one, is not at its end.
-    pub(super) fn has_more(&self, job: &Job) -> bool {
+    /// True if something may be to come.
+    pub(super) fn has_more(&self) -> bool {
         match self {
             Source::Drawn(_) => true,
-            Source::Listed(taken) => listed(job, *taken).is_some(),
+            Source::Listed(listed) => listed.has_more(),
+            Source::Arriving { over } => !over,
             Source::Nothing => false,
         }
     }
@@ -42,8 +40,8 @@ impl Source {
     pub(super) fn due(&mut self, now: Time, job: &Job, in_flight: usize) -> Option<Time> {
         match self {
             Source::Drawn(drawn) => drawn.due(now, job, in_flight),
-            Source::Listed(_) => (in_flight < job.depth).then_some(now),
-            Source::Nothing => None,
+            Source::Listed(listed) => listed.due(now, in_flight),
+            Source::Arriving { .. } | Source::Nothing => None,
         }
     }
 
@@ -51,26 +49,41 @@ impl Source {
     pub(super) fn next(&mut self, job: &Job) -> Access {
         match self {
             Source::Drawn(drawn) => drawn.next(job),
-            Source::Listed(taken) => {
-                *taken += 1;
-                *listed(job, *taken - 1).expect("it has more")
-            }
-            Source::Nothing => unreachable!("it has no more"),
+            Source::Listed(listed) => listed.take(),
+            Source::Arriving { .. } | Source::Nothing => unreachable!("it has none by itself"),
         }
     }
 
     /// An access was answered, which the process notices then: how long it pauses before it goes on.
-    pub(super) fn answered(&mut self, noticed: Time, job: &Job, in_flight: usize) -> Nanos {
+    /// Nothing if it does not go on for that.
+    pub(super) fn answered(&mut self, noticed: Time, job: &Job, in_flight: usize) -> Option<Nanos> {
         match self {
-            Source::Drawn(drawn) => drawn.answered(noticed, job, in_flight),
-            Source::Listed(taken) if in_flight == 0 => {
-                listed(job, *taken).map_or(Nanos::ZERO, |access| access.think)
-            }
-            Source::Listed(_) | Source::Nothing => Nanos::ZERO,
+            Source::Drawn(drawn) => Some(drawn.answered(noticed, job, in_flight)),
+            Source::Listed(listed) => listed.answered(noticed, in_flight),
+            Source::Arriving { over } => (*over && in_flight == 0).then_some(Nanos::ZERO),
+            Source::Nothing => None,
         }
     }
 }
 
-fn listed(job: &Job, place: usize) -> Option<&Access> {
-    job.listed.as_ref().and_then(|listed| listed.get(place))
+/// What the accesses of an open loop come from.
+pub(super) type Timed = Option<Box<dyn Iterator<Item = Arrival> + Send>>;
+
+/// The source of each process, and what arrives by itself.
+pub(super) fn sources(jobs: &[Job], seed: u64, replay: Option<Replay>) -> (Vec<Source>, Timed) {
+    match replay {
+        None => {
+            let drawn = |job| Source::Drawn(Box::new(Drawn::new(job, seed)));
+            (jobs.iter().map(drawn).collect(), None)
+        }
+        Some(Replay::Open(arrivals)) => {
+            let arriving = |_| Source::Arriving { over: false };
+            (jobs.iter().map(arriving).collect(), Some(arrivals))
+        }
+        Some(Replay::Closed(lists)) => {
+            assert_eq!(lists.len(), jobs.len(), "each process has its accesses");
+            let listed = |steps| Source::Listed(Listed::new(steps));
+            (lists.into_iter().map(listed).collect(), None)
+        }
+    }
 }

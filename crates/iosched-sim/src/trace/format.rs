@@ -19,8 +19,10 @@ pub enum Format {
     Blkparse,
     /// Binary of `blktrace`.
     Blktrace,
-    /// fio's `write_iolog`.
-    FioIolog,
+    /// fio's `write_iolog`, version 2: pauses, no times.
+    FioIologV2,
+    /// fio's `write_iolog`, version 3.
+    FioIologV3,
     /// MSR Cambridge.
     Msr,
     /// SPC: Financial and `WebSearch`.
@@ -41,11 +43,12 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 12] = [
+    pub const ALL: [Format; 13] = [
         Format::Events,
         Format::Blkparse,
         Format::Blktrace,
-        Format::FioIolog,
+        Format::FioIologV2,
+        Format::FioIologV3,
         Format::Msr,
         Format::Spc,
         Format::Alibaba,
@@ -62,7 +65,8 @@ impl Format {
             Format::Events => "events",
             Format::Blkparse => "blkparse",
             Format::Blktrace => "blktrace",
-            Format::FioIolog => "fio-iolog",
+            Format::FioIologV2 => "fio-iolog-2",
+            Format::FioIologV3 => "fio-iolog-3",
             Format::Msr => "msr",
             Format::Spc => "spc",
             Format::Alibaba => "alibaba",
@@ -72,6 +76,14 @@ impl Format {
             Format::MqSim => "mqsim",
             Format::Fiu => "fiu",
         }
+    }
+
+    /// True if it tells who made an access.
+    pub fn has_processes(self) -> bool {
+        matches!(
+            self,
+            Format::Events | Format::Blkparse | Format::Blktrace | Format::Fiu
+        )
     }
 
     /// The format of this name.
@@ -91,8 +103,13 @@ impl Format {
         if blktrace::begins_like(head) {
             return Ok(Format::Blktrace);
         }
-        if fio_iolog::version(head).is_some() {
-            return Ok(Format::FioIolog);
+        if let Some(version) = fio_iolog::version(head) {
+            // The reader refuses what it does not know by its number.
+            return Ok(if version == 2 {
+                Format::FioIologV2
+            } else {
+                Format::FioIologV3
+            });
         }
         if head.is_empty() {
             return Err(failed(Cause::Empty));
@@ -174,7 +191,7 @@ impl Parser {
             Format::Events => Parser::Recording(Recording::default()),
             Format::Blkparse => Parser::Blkparse(Blkparse::default()),
             Format::Blktrace => Parser::Blktrace(Blktrace::default()),
-            Format::FioIolog => Parser::FioIolog(FioIolog::default()),
+            Format::FioIologV2 | Format::FioIologV3 => Parser::FioIolog(FioIolog::default()),
             Format::Msr => csv(csv::Dialect::Msr),
             Format::Spc => csv(csv::Dialect::Spc),
             Format::Alibaba => csv(csv::Dialect::Alibaba),

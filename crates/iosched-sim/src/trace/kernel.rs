@@ -144,11 +144,13 @@ pub fn write_line(
         owner,
         ..
     } = happening;
-    let rwbs = match happening.op {
-        None => "N",
-        Some(Op::Read) => "R",
-        Some(Op::Write) => "WS",
-        Some(Op::Discard) => "D",
+    let rwbs = match (happening.op, happening.sync) {
+        (None, _) => "N",
+        (Some(Op::Read), _) => "R",
+        (Some(Op::Write), true) => "WS",
+        (Some(Op::Write), false) => "W",
+        (Some(Op::Discard), true) => "DS",
+        (Some(Op::Discard), false) => "D",
     };
     let (micros, rest, start) = (nanos / 1000, nanos % 1000, start.as_u64());
     write!(

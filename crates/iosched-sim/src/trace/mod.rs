@@ -19,6 +19,7 @@ mod recording;
 mod records;
 mod rwbs;
 mod simulators;
+mod survey;
 mod text;
 
 pub use error::{Cause, Place, ReadError};
@@ -26,3 +27,4 @@ pub use format::Format;
 pub use merge::{Merge, MergeError, WINDOW};
 pub use record::{DeviceId, Labels, MOST_LABELS, ProcessLabel, Record, Skip, Skipped, Stage};
 pub use records::Records;
+pub use survey::{DeviceUse, MOST_PROCESSES, ProcessUse, Survey};

@@ -1,11 +1,13 @@
 //! Loads: what processes ask of a disk.
 //!
 //! [`fio_job`] reads the field's own description, a fio job file, as far as it can be simulated.
-//! [`recorded`] takes the accesses of a recording. [`Stream`] turns a job into one access after the other.
+//! [`Stream`] turns a job into one access after the other. [`replay`] is for accesses that were recorded;
+//! [`recorded`] makes closed loops of them.
 
 mod distribution;
 pub mod fio_job;
 pub mod recorded;
+pub mod replay;
 mod sizes;
 mod stream;
 
@@ -145,8 +147,6 @@ pub struct Job {
     pub runtime: Option<Nanos>,
     /// Groups run one after the other.
     pub group: usize,
-    /// These accesses one after the other, instead of what the pattern says; it ends with the last.
-    pub listed: Option<Vec<Access>>,
 }
 
 impl Default for Job {
@@ -175,7 +175,6 @@ impl Default for Job {
             amount: None,
             runtime: None,
             group: 0,
-            listed: None,
         }
     }
 }
@@ -200,6 +199,6 @@ pub struct Access {
     pub start: Sector,
     /// How much.
     pub length: Sectors,
-    /// Pause before it, after the access before it was answered and nothing else is in flight.
-    pub think: Nanos,
+    /// Someone waits for it: reads, and writes that are direct or synced.
+    pub sync: bool,
 }

@@ -1,174 +1,316 @@
-//! The load of a recording, as closed loops: each process makes the accesses that it made there, one
-//! after the other, with as many in flight and the pauses that it had.
+//! From the records of a trace to closed loops: which process made which access, how many others of its
+//! own were in flight, and how long it had thought.
 //!
-//! What a process would have done had the disk answered otherwise is not in a recording; that each
-//! access waits for the one before it, and thinks as long, is the best guess. The accesses are kept in
-//! memory, 32 bytes for each. Left out: writeback (asynchronous writes become synchronous ones), processes
-//! that began one another.
+//! What a process would have done had the disk answered otherwise is not in a trace; that each access waits
+//! for as many answers as it did, and comes as long after, is the best guess. Left out: processes that
+//! wait for one another.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
+use super::replay::Step;
 use super::{Access, Job};
 use crate::request::{IoPriority, ProcessId};
-use crate::trace::kernel::{Action, Event, Line, Reader, Remark, TraceError};
-use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
+use crate::trace::{DeviceId, Record, Stage};
+use crate::units::{Nanos, Sector, Time};
 
-/// What the recording's process took from a completion to its next submission on its own account:
-/// the simulated host takes as long by itself.
+/// What the recording's process took from an answer to its next access on the host's account: the
+/// simulated host takes as long by itself.
 const WAKEUP: Nanos = Nanos::from_micros(24);
 
-/// Collects a load from a recording. Feed it lines, then [`Recorded::jobs`].
-#[derive(Debug, Default)]
-pub struct Recorded {
-    reader: Reader,
-    first: Option<Time>,
+/// Most accesses in flight: of more, the oldest count as answered, so that memory does not grow with a
+/// trace that lost events.
+pub const MOST_IN_FLIGHT: usize = 1 << 16;
+
+/// How a trace says that accesses were answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answers {
+    /// Completions are recorded.
+    Events,
+    /// Each access has its response time.
+    Responses,
+    /// Each access waited for the one before it: only pauses are recorded.
+    OneByOne,
+}
+
+/// Turns accesses and answers, in the order of time, into the steps of closed loops.
+#[derive(Debug)]
+pub struct ClosedLoops {
+    /// The stage at which an access counts as made.
+    made: Stage,
+    answers: Answers,
     processes: BTreeMap<ProcessId, Process>,
-    priorities: BTreeMap<ProcessId, IoPriority>,
-    /// Bios between submission and completion, by position.
-    outstanding: BTreeMap<(Sector, u64), (ProcessId, Sector)>,
+    /// Accesses in flight by position.
+    in_flight: BTreeMap<Place, (ProcessId, Sector)>,
+    /// Answers that are known beforehand.
+    due: BinaryHeap<Reverse<(Time, ProcessId)>>,
     count: u64,
-    end: Sector,
+    lost: u64,
 }
 
-#[derive(Debug, Default)]
+/// Device and direction, first sector, number.
+type Place = ((DeviceId, bool), Sector, u64);
+
+/// Where a process stands.
+#[derive(Debug, Clone, Copy, Default)]
 struct Process {
-    name: String,
-    accesses: Vec<Access>,
-    begins: Nanos,
     in_flight: usize,
-    depth: usize,
-    last_completion: Option<Time>,
+    deepest: usize,
+    /// Its last access or answer.
+    last: Option<Time>,
 }
 
-impl Recorded {
-    /// Reads a line.
-    pub fn line(&mut self, text: &str) -> Result<(), TraceError> {
-        match self.reader.read(text)? {
-            Some(Line::Remark(Remark::Worker {
-                process, priority, ..
-            })) => {
-                self.priorities.insert(process, priority);
-            }
-            Some(Line::Event(event)) => self.event(&event),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn event(&mut self, event: &Event) {
-        match (event.action, event.op) {
-            (Action::Queued, Some(op)) if event.length > Sectors::ZERO => {
-                let first = *self.first.get_or_insert(event.time);
-                let process = self.processes.entry(event.process).or_default();
-                if process.accesses.is_empty() {
-                    process.name.clone_from(&event.comm);
-                    process.begins = event.time - first;
-                }
-                let idle = process.last_completion.filter(|_| process.in_flight == 0);
-                let think = idle.map_or(Nanos::ZERO, |last| event.time.saturating_since(last));
-                process.accesses.push(Access {
-                    op,
-                    start: event.start,
-                    length: event.length,
-                    think: think.saturating_sub(WAKEUP),
-                });
-                process.in_flight += 1;
-                process.depth = process.depth.max(process.in_flight);
-                let end = event.start + event.length;
-                self.end = self.end.max(end);
-                self.count += 1;
-                self.outstanding
-                    .insert((event.start, self.count), (event.process, end));
-            }
-            (Action::Completed, Some(_)) => self.completed(event),
-            _ => {}
+impl ClosedLoops {
+    /// Of a trace whose accesses are made at this stage and answered like this.
+    pub fn new(made: Stage, answers: Answers) -> ClosedLoops {
+        ClosedLoops {
+            made,
+            answers,
+            processes: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            due: BinaryHeap::new(),
+            count: 0,
+            lost: 0,
         }
     }
 
-    /// All bios within the request are done.
-    fn completed(&mut self, event: &Event) {
-        let end = event.start + event.length;
-        let within = self.outstanding.range((event.start, 0)..(end, 0));
+    /// Takes a record; gives the step, if it is one.
+    pub fn step(&mut self, record: &Record) -> Option<Step> {
+        if record.stage == Stage::Completed && self.answers == Answers::Events {
+            self.completed(record);
+        }
+        if record.stage != self.made {
+            return None;
+        }
+        while let Some(Reverse((time, process))) = self.due.peek().copied()
+            && (time <= record.time || self.due.len() > MOST_IN_FLIGHT)
+        {
+            self.due.pop();
+            self.answered(process, time.min(record.time));
+        }
+        let host = match self.answers {
+            Answers::OneByOne => Nanos::ZERO,
+            Answers::Events | Answers::Responses => WAKEUP,
+        };
+        let process = self.processes.entry(record.process).or_default();
+        let beside = process.in_flight;
+        let think = process
+            .last
+            .map_or(Nanos::ZERO, |last| record.time.saturating_since(last));
+        process.last = Some(record.time);
+        if self.answers != Answers::OneByOne {
+            process.in_flight += 1;
+            self.expect_answer(record);
+        }
+        let process = self.processes.entry(record.process).or_default();
+        process.deepest = process.deepest.max(beside + 1);
+        Some(Step {
+            access: Access::from(record),
+            beside,
+            think: think.saturating_sub(host),
+        })
+    }
+
+    fn expect_answer(&mut self, record: &Record) {
+        if let Some(response) = record.response {
+            self.due
+                .push(Reverse((record.time + response, record.process)));
+            return;
+        }
+        if self.in_flight.len() == MOST_IN_FLIGHT {
+            self.give_up_on_the_older_half(record.time);
+        }
+        self.count += 1;
+        let end = record.start + record.length;
+        let kind = (record.device, record.op.is_write());
+        let place = (kind, record.start, self.count);
+        self.in_flight.insert(place, (record.process, end));
+    }
+
+    fn give_up_on_the_older_half(&mut self, now: Time) {
+        let young = self.count - MOST_IN_FLIGHT as u64 / 2;
+        let old = self.in_flight.iter();
+        let old = old.filter(|((_, _, count), _)| *count < young);
+        let old: Vec<_> = old
+            .map(|(&place, &(process, _))| (place, process))
+            .collect();
+        self.lost += old.len() as u64;
+        for (place, process) in old {
+            self.in_flight.remove(&place);
+            self.answered(process, now);
+        }
+    }
+
+    /// The accesses that the request was made of are answered: those that follow one another from its
+    /// beginning to its end. Where there is a gap, because events were lost, all within it.
+    fn completed(&mut self, record: &Record) {
+        let end = record.start + record.length;
+        let mut at = record.start;
+        while at < end {
+            let Some((place, process, access_end)) = self.oldest_at(record, at, end) else {
+                self.complete_all_within(record, at, end);
+                return;
+            };
+            self.in_flight.remove(&place);
+            self.answered(process, record.time);
+            at = access_end;
+        }
+    }
+
+    fn oldest_at(
+        &self,
+        record: &Record,
+        at: Sector,
+        end: Sector,
+    ) -> Option<(Place, ProcessId, Sector)> {
+        let kind = (record.device, record.op.is_write());
+        let here = self.in_flight.range((kind, at, 0)..=(kind, at, u64::MAX));
+        here.filter(|(_, (_, access_end))| *access_end <= end)
+            .map(|(&place, &(process, access_end))| (place, process, access_end))
+            .next()
+    }
+
+    fn complete_all_within(&mut self, record: &Record, at: Sector, end: Sector) {
+        let kind = (record.device, record.op.is_write());
+        let within = self.in_flight.range((kind, at, 0)..(kind, end, 0));
         let done: Vec<_> = within
-            .filter(|(_, (_, bio_end))| *bio_end <= end)
+            .filter(|(_, (_, access_end))| *access_end <= end)
             .map(|(&place, &(process, _))| (place, process))
             .collect();
         for (place, process) in done {
-            self.outstanding.remove(&place);
-            let process = self.processes.get_mut(&process).expect("it submitted");
-            process.in_flight -= 1;
-            process.last_completion = Some(event.time);
+            self.in_flight.remove(&place);
+            self.answered(process, record.time);
         }
     }
 
-    /// The position after the last sector that was touched: the disk is at least that large.
-    pub fn end(&self) -> Sector {
-        self.end
+    fn answered(&mut self, process: ProcessId, time: Time) {
+        let process = self.processes.entry(process).or_default();
+        process.in_flight -= 1;
+        process.last = process.last.max(Some(time));
     }
 
-    /// The processes.
-    pub fn jobs(self) -> Vec<Job> {
-        let priorities = self.priorities;
-        let span = self.end - Sector::ZERO;
-        let jobs = self.processes.into_iter().map(|(id, process)| {
-            let bytes: Bytes = process
-                .accesses
-                .iter()
-                .map(|access| access.length.to_bytes())
-                .sum();
-            Job {
-                name: process.name,
-                start: Sector::ZERO,
-                span,
-                depth: process.depth.max(1),
-                batch: process.depth.max(1),
-                priority: priorities.get(&id).copied().unwrap_or_default(),
-                delay: process.begins,
-                amount: Some(bytes),
-                listed: Some(process.accesses),
-                ..Job::default()
-            }
-        });
-        jobs.collect()
+    /// Accesses whose answer is not in the trace.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Most accesses that the process had in flight.
+    pub fn deepest(&self, process: ProcessId) -> usize {
+        self.processes
+            .get(&process)
+            .map_or(1, |process| process.deepest.max(1))
+    }
+}
+
+impl From<&Record> for Access {
+    fn from(record: &Record) -> Access {
+        Access {
+            op: record.op,
+            start: record.start,
+            length: record.length,
+            sync: record.sync,
+        }
+    }
+}
+
+/// A process whose accesses come from a trace; the first of them `delay` after the trace begins.
+pub fn job(name: &str, priority: IoPriority, delay: Nanos, depth: usize) -> Job {
+    Job {
+        name: name.to_owned(),
+        depth,
+        batch: depth,
+        priority,
+        delay,
+        ..Job::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{Op, PriorityClass};
+    use crate::request::Op;
+    use crate::units::Sectors;
+
+    fn record(stage: Stage, micros: u64, process: u32, start: u64, length: u64) -> Record {
+        Record {
+            time: Time::ZERO + Nanos::from_micros(micros),
+            stage,
+            op: Op::Read,
+            sync: true,
+            start: Sector::new(start),
+            length: Sectors::new(length),
+            process: ProcessId(process),
+            device: DeviceId(0),
+            response: None,
+        }
+    }
+
+    /// What is beside each step, and its pause in microseconds.
+    fn steps(loops: &mut ClosedLoops, records: &[Record]) -> Vec<(usize, u64)> {
+        let steps = records.iter().filter_map(|record| loops.step(record));
+        steps
+            .map(|step| (step.beside, step.think.as_nanos() / 1000))
+            .collect()
+    }
 
     #[test]
-    fn accesses_pauses_and_depths_are_those_of_the_recording() {
-        let mut recorded = Recorded::default();
-        let lines = [
-            "# worker name=a pid=1 ioprio=2/0 buf=0",
-            "0 Q R 100 8 1 a a",
-            "1 Q R 200 8 2 b b",
-            "2 Q WS 208 8 2 b b",
-            "1000 C R 100 8 0 0 a",
-            "3020 Q R 300 8 1 a a",
-            "4000 C R 200 16 0 0 b",
-            "4100 Q R 400 8 2 b b",
+    fn pauses_and_depths_are_those_of_the_trace() {
+        use Stage::{Completed, Issued, Submitted};
+        let mut loops = ClosedLoops::new(Submitted, Answers::Events);
+        let records = [
+            record(Submitted, 0, 1, 100, 8),
+            record(Submitted, 1, 2, 200, 8),
+            record(Submitted, 2, 2, 208, 8),
+            record(Issued, 3, 2, 200, 16),
+            record(Completed, 1000, 0, 100, 8),
+            record(Submitted, 3020, 1, 300, 8),
+            // Merged: both are answered.
+            record(Completed, 4000, 0, 200, 16),
+            record(Submitted, 4100, 2, 400, 8),
+            record(Submitted, 4200, 2, 500, 8),
         ];
-        for line in lines {
-            recorded.line(line).unwrap();
-        }
-        assert_eq!(recorded.end(), Sector::new(408));
-        let jobs = recorded.jobs();
-        let [a, b] = &jobs[..] else {
-            panic!("{} jobs", jobs.len())
+        let expected = [(0, 0), (0, 0), (1, 0), (0, 1996), (0, 76), (1, 76)];
+        assert_eq!(steps(&mut loops, &records), expected);
+        assert_eq!(loops.deepest(ProcessId(1)), 1);
+        assert_eq!(loops.deepest(ProcessId(2)), 2);
+        assert_eq!(loops.lost(), 0);
+    }
+
+    #[test]
+    fn response_times_stand_for_completions() {
+        let mut loops = ClosedLoops::new(Stage::Submitted, Answers::Responses);
+        let with_response = |micros, response| Record {
+            response: Some(Nanos::from_micros(response)),
+            ..record(Stage::Submitted, micros, 0, 100, 8)
         };
-        assert_eq!((a.name.as_str(), a.depth), ("a", 1));
+        let records = [
+            with_response(0, 1000),
+            with_response(10, 100),
+            with_response(500, 100),
+            with_response(2000, 1),
+        ];
+        let expected = [(0, 0), (1, 0), (1, 366), (0, 976)];
+        assert_eq!(steps(&mut loops, &records), expected);
+    }
+
+    #[test]
+    fn pauses_alone_mean_one_by_one() {
+        let mut loops = ClosedLoops::new(Stage::Submitted, Answers::OneByOne);
+        let records = [0, 0, 1500].map(|micros| record(Stage::Submitted, micros, 0, 8, 8));
+        assert_eq!(steps(&mut loops, &records), [(0, 0), (0, 0), (0, 1500)]);
+    }
+
+    #[test]
+    fn lost_completions_do_not_fill_memory() {
+        let mut loops = ClosedLoops::new(Stage::Submitted, Answers::Events);
+        for index in 0..3 * MOST_IN_FLIGHT as u64 {
+            let step = loops.step(&record(Stage::Submitted, index, 1, index * 8, 8));
+            assert!(step.unwrap().beside <= MOST_IN_FLIGHT);
+        }
+        assert!(loops.in_flight.len() <= MOST_IN_FLIGHT);
         assert_eq!(
-            (a.priority.class, a.priority.level),
-            (PriorityClass::BestEffort, 0)
+            loops.lost() + loops.in_flight.len() as u64,
+            3 * MOST_IN_FLIGHT as u64
         );
-        let listed = a.listed.as_ref().unwrap();
-        assert_eq!(listed[1].think, Nanos::from_micros(1_996));
-        assert_eq!((b.depth, b.delay), (2, Nanos::from_micros(1)));
-        let listed = b.listed.as_ref().unwrap();
-        assert_eq!((listed[1].op, listed[1].think), (Op::Write, Nanos::ZERO));
-        assert_eq!(listed[2].think, Nanos::from_micros(76));
     }
 }

@@ -4,7 +4,7 @@ use super::distribution::{Distribution, Places};
 use super::{Access, Job, Pattern};
 use crate::random::Random;
 use crate::request::Op;
-use crate::units::{Nanos, Sector, Sectors};
+use crate::units::{Sector, Sectors};
 
 /// See the [module's page](self).
 #[derive(Debug, Clone)]
@@ -62,7 +62,7 @@ impl Stream {
             op,
             start,
             length,
-            think: Nanos::ZERO,
+            sync: true, // direct access
         }
     }
 

@@ -119,8 +119,8 @@ pub(crate) fn all() -> Vec<(Format, Vec<u8>)> {
     let texts = [
         (Format::Events, EVENTS),
         (Format::Blkparse, BLKPARSE),
-        (Format::FioIolog, FIO_V2),
-        (Format::FioIolog, FIO_V3),
+        (Format::FioIologV2, FIO_V2),
+        (Format::FioIologV3, FIO_V3),
         (Format::Msr, MSR),
         (Format::Spc, SPC),
         (Format::Alibaba, ALIBABA),

@@ -1,11 +1,13 @@
-//! Text files line by line; gzip is recognised by its first bytes. Memory does not grow with the
-//! file, nor with a line: one longer than 64 KiB is an error.
+//! Files, decompressed on the way; text files line by line. gzip and Zstandard are recognised by their
+//! first bytes. Memory does not grow with the file, nor with a line: one longer than 64 KiB is an error.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use crate::failure::{Failure, exit};
 
@@ -47,12 +49,7 @@ pub enum FileError {
 
 impl Failure for FileError {
     fn hint(&self) -> Option<String> {
-        match self {
-            FileError::NotText { what, .. } if what.contains("Zstandard") => {
-                Some("decompress it first: `zstd -d FILE`".to_owned())
-            }
-            _ => None,
-        }
+        None
     }
 
     fn exit_code(&self) -> u8 {
@@ -64,10 +61,90 @@ impl Failure for FileError {
     }
 }
 
+/// Opens a file and decompresses it on the way: gzip and Zstandard are recognised by their first
+/// bytes.
+pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, FileError> {
+    let failed = |cause| FileError::Open {
+        path: path.to_owned(),
+        cause,
+    };
+    let file = File::open(path).map_err(failed)?;
+    decompressed(BufReader::with_capacity(BUFFER, file)).map_err(failed)
+}
+
+/// What is in `input`, decompressed if need be.
+pub fn decompressed(
+    mut input: impl BufRead + Send + 'static,
+) -> io::Result<Box<dyn BufRead + Send>> {
+    let head = input.fill_buf()?;
+    let gzip = head.starts_with(&[0x1f, 0x8b]);
+    let zstandard = head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
+    Ok(if gzip {
+        Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(input)))
+    } else if zstandard {
+        Box::new(BufReader::with_capacity(BUFFER, Zstandard::new(input)))
+    } else {
+        Box::new(input)
+    })
+}
+
+/// Bytes that are asked for at a time.
+const BUFFER: usize = 1 << 16;
+
+/// The frames of a Zstandard file, one after the other.
+struct Zstandard<R> {
+    input: R,
+    decoder: FrameDecoder,
+}
+
+impl<R: BufRead> Zstandard<R> {
+    fn new(input: R) -> Zstandard<R> {
+        Zstandard {
+            input,
+            decoder: FrameDecoder::new(),
+        }
+    }
+
+    /// Begins the next frame that holds data; false at the end.
+    fn next_frame(&mut self) -> io::Result<bool> {
+        while !self.input.fill_buf()?.is_empty() {
+            match self.decoder.init(&mut self.input) {
+                Ok(()) => return Ok(true),
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let mut skipped = self.input.by_ref().take(u64::from(length));
+                    io::copy(&mut skipped, &mut io::sink())?;
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<R: BufRead> Read for Zstandard<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.decoder.can_collect() == 0 {
+            if self.decoder.is_finished() {
+                if !self.next_frame()? {
+                    return Ok(0);
+                }
+            } else {
+                self.decoder
+                    .decode_blocks(&mut self.input, BlockDecodingStrategy::UptoBlocks(1))
+                    .map_err(io::Error::other)?;
+            }
+        }
+        self.decoder.read(buffer)
+    }
+}
+
 /// Lines of a file.
 pub struct Lines {
     path: PathBuf,
-    reader: Box<dyn BufRead>,
+    reader: Box<dyn BufRead + Send>,
     buffer: Vec<u8>,
     line: u64,
 }
@@ -75,33 +152,9 @@ pub struct Lines {
 impl Lines {
     /// Opens a file.
     pub fn open(path: &Path) -> Result<Lines, FileError> {
-        let failed = |cause| FileError::Open {
-            path: path.to_owned(),
-            cause,
-        };
-        let file = File::open(path).map_err(failed)?;
-        let mut reader = BufReader::with_capacity(1 << 16, file);
-        let head = reader.fill_buf().map_err(failed)?;
-        let gzip = head.starts_with(&[0x1f, 0x8b]);
-        if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-            let what = "this is Zstandard data, which is not read";
-            return Err(FileError::NotText {
-                path: path.to_owned(),
-                line: 1,
-                what,
-            });
-        }
-        let reader: Box<dyn BufRead> = if gzip {
-            Box::new(BufReader::with_capacity(
-                1 << 16,
-                MultiGzDecoder::new(reader),
-            ))
-        } else {
-            Box::new(reader)
-        };
         Ok(Lines {
             path: path.to_owned(),
-            reader,
+            reader: open(path)?,
             buffer: Vec::new(),
             line: 0,
         })
@@ -145,6 +198,7 @@ mod tests {
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
+    use ruzstd::encoding::CompressionLevel;
 
     use super::*;
 
@@ -167,6 +221,13 @@ mod tests {
         encoder.finish().unwrap();
         assert_eq!(read_all(&plain).unwrap(), ["one", "two", "", "last"]);
         assert_eq!(read_all(&packed).unwrap(), ["one", "two", "", "last"]);
+        // Two frames, and one between them that is to be skipped.
+        let frame =
+            |text: &[u8]| ruzstd::encoding::compress_to_vec(text, CompressionLevel::Fastest);
+        let skipped = b"\x50\x2a\x4d\x18\x03\x00\x00\x00xyz".to_vec();
+        let frames = [frame(b"one\ntwo\r\n"), skipped, frame(b"\nlast")];
+        std::fs::write(&packed, frames.concat()).unwrap();
+        assert_eq!(read_all(&packed).unwrap(), ["one", "two", "", "last"]);
     }
 
     #[test]
@@ -183,13 +244,8 @@ mod tests {
         let message = read_all(&path).unwrap_err().to_string();
         assert!(message.contains("after line 0"), "{message}");
         std::fs::write(&path, b"\x28\xb5\x2f\xfd....").unwrap();
-        assert!(
-            read_all(&path)
-                .unwrap_err()
-                .hint()
-                .unwrap()
-                .contains("zstd -d")
-        );
+        let message = read_all(&path).unwrap_err().to_string();
+        assert!(message.contains("after line 0"), "{message}");
         let missing = read_all(&dir.path().join("none")).unwrap_err();
         assert_eq!(missing.exit_code(), exit::NO_SUCH_DEVICE);
     }

@@ -3,10 +3,13 @@
 //!
 //! - [`mod@file`]: text files line by line, compressed or not
 //! - [`settings`]: a scheduler with its tunables, from the command line and from a recording's file
+//! - [`replay`]: traces as loads
 //! - [`run`]: loads over disk models, several schedulers side by side
 //! - [`conform`]: recordings of a kernel's scheduler, followed by ours
 
 pub mod conform;
+mod events;
 pub mod file;
+pub mod replay;
 pub mod run;
 pub mod settings;

@@ -1,31 +1,29 @@
 //! A load over a disk model under several schedulers: each a run of its own, side by side.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use iosched_sim::disk::{DriveQueue, Model, ModelError, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::histogram::Histogram;
-use iosched_sim::request::{PriorityClass, ProcessId};
 use iosched_sim::scheduler::{
     Kernel, SchedulerError, SchedulerSpec, Settings, build, info_over_disks, parse_settings,
 };
 use iosched_sim::simulate::{
-    self, Happening, HostTimes, Latencies, Observer, Outcome, ProcessOutcome, Setup, Writeback,
+    self, HostTimes, Latencies, Observer, Outcome, ProcessOutcome, Setup, Writeback,
 };
-use iosched_sim::trace::kernel::{TraceError, write_line};
-use iosched_sim::units::{Bytes, Nanos, Sector, Sectors, Time};
+use iosched_sim::units::{Bytes, Nanos, Sectors};
 use iosched_sim::workload::Job;
 use iosched_sim::workload::fio_job::{self, JobError};
-use iosched_sim::workload::recorded::Recorded;
 use serde::Serialize;
 
+use super::events::EventFile;
 use super::file::{FileError, Lines};
+use super::replay::{Failed, Meter, ReplayError, Trace, TraceOptions, TraceReport};
 use crate::failure::{Failure, exit};
 use crate::load::builtin::{self, BuiltIn};
 
@@ -36,8 +34,8 @@ pub enum Load {
     BuiltIn(&'static BuiltIn),
     /// As a fio job file says.
     Job(PathBuf),
-    /// As they did in a recording, each access waiting for the one before it.
-    Recording(PathBuf),
+    /// As they did when they were recorded.
+    Trace(TraceOptions),
 }
 
 impl Load {
@@ -50,18 +48,21 @@ impl Load {
     pub fn name(&self) -> String {
         match self {
             Load::BuiltIn(load) => load.name.to_owned(),
-            Load::Job(path) | Load::Recording(path) => path.display().to_string(),
+            Load::Job(path) => path.display().to_string(),
+            Load::Trace(options) => options.path.display().to_string(),
         }
     }
 
     /// The processes, on a disk of this size.
-    fn jobs(&self, capacity: Sectors) -> Result<Vec<Job>, SimulateError> {
+    fn work(&self, capacity: Sectors, meter: &Arc<Meter>) -> Result<Work, SimulateError> {
         let parse = |text: &str| {
             let failed = |cause| SimulateError::Load {
                 name: self.name(),
                 cause,
             };
-            fio_job::parse(text, capacity).map_err(failed)
+            fio_job::parse(text, capacity)
+                .map(Work::Jobs)
+                .map_err(failed)
         };
         match self {
             Load::BuiltIn(load) => parse(load.text),
@@ -74,30 +75,29 @@ impl Load {
                 }
                 parse(&text)
             }
-            Load::Recording(path) => recorded_jobs(path, capacity),
+            Load::Trace(options) => {
+                let trace = Trace::new(options.clone(), capacity, meter)?;
+                Ok(Work::Trace(Arc::new(trace)))
+            }
         }
     }
 }
 
-fn recorded_jobs(path: &Path, capacity: Sectors) -> Result<Vec<Job>, SimulateError> {
-    let path = path.to_owned();
-    let mut lines = Lines::open(&path)?;
-    let mut recorded = Recorded::default();
-    while let Some(line) = lines.next_line()? {
-        if let Err(cause) = recorded.line(line) {
-            return Err(SimulateError::Recording { path, cause });
+/// Where accesses come from, checked.
+#[derive(Debug, Clone)]
+enum Work {
+    /// As jobs say.
+    Jobs(Vec<Job>),
+    /// As they were recorded.
+    Trace(Arc<Trace>),
+}
+
+impl Work {
+    fn jobs(&self) -> &[Job] {
+        match self {
+            Work::Jobs(jobs) => jobs,
+            Work::Trace(trace) => trace.jobs(),
         }
-    }
-    let end = recorded.end() - Sector::ZERO;
-    if end > capacity {
-        let (end, disk) = (end.to_bytes(), capacity.to_bytes());
-        return Err(SimulateError::DiskTooSmall { path, end, disk });
-    }
-    let jobs = recorded.jobs();
-    if jobs.is_empty() {
-        Err(SimulateError::EmptyRecording { path })
-    } else {
-        Ok(jobs)
     }
 }
 
@@ -152,30 +152,9 @@ pub enum SimulateError {
         /// What is wrong with it.
         cause: JobError,
     },
-    /// A line of the recording.
-    #[error("{}, {cause}", path.display())]
-    Recording {
-        /// The recording.
-        path: PathBuf,
-        /// What is wrong with the line.
-        cause: TraceError,
-    },
-    /// The recording has no accesses.
-    #[error("{} holds no access: no line of it is a bio (Q)", path.display())]
-    EmptyRecording {
-        /// The recording.
-        path: PathBuf,
-    },
-    /// The recording reaches beyond the disk.
-    #[error("{} reaches to {end}, and the disk ends at {disk}", path.display())]
-    DiskTooSmall {
-        /// The recording.
-        path: PathBuf,
-        /// The end of its last access.
-        end: Bytes,
-        /// How large the disk is.
-        disk: Bytes,
-    },
+    /// The trace.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// Events of several runs would get mixed.
     #[error("events can be written of one scheduler at a time, and there are {count}")]
     EventsOfSeveral {
@@ -204,6 +183,7 @@ impl Failure for SimulateError {
             ),
             SimulateError::File(file) => file.hint(),
             SimulateError::Scheduler(error) => error.hint(),
+            SimulateError::Replay(replay) => replay.hint(),
             SimulateError::EventsOfSeveral { .. } => {
                 Some("give one --scheduler together with --events".to_owned())
             }
@@ -215,6 +195,7 @@ impl Failure for SimulateError {
         match self {
             SimulateError::Scheduler(error) => error.exit_code(),
             SimulateError::File(file) => file.exit_code(),
+            SimulateError::Replay(replay) => replay.exit_code(),
             SimulateError::Events { .. } => exit::FAILURE,
             _ => exit::USAGE,
         }
@@ -317,6 +298,8 @@ pub struct RunResult {
     pub fairness: f64,
     /// From the first submission to the last completion.
     pub elapsed_ns: u64,
+    /// A trace's clock stood still for so long because the disk could not keep up.
+    pub held_back_ns: u64,
     /// What the run took on this machine.
     pub wall_ns: u64,
 }
@@ -349,6 +332,7 @@ impl RunResult {
             disk_idle_ns: outcome.disk_idle().as_nanos(),
             fairness: outcome.fairness(),
             elapsed_ns: outcome.elapsed.as_nanos(),
+            held_back_ns: outcome.held_back.as_nanos(),
             wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
         }
     }
@@ -365,6 +349,9 @@ pub struct Simulated {
     pub queue_depth: usize,
     /// The load.
     pub load: String,
+    /// What was found in the trace, if the load is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceReport>,
     /// Where chance came from.
     pub seed: u64,
     /// Scheduler by scheduler, as asked for.
@@ -377,7 +364,8 @@ pub struct Plan {
     wanted: Wanted,
     specs: Vec<SchedulerSpec>,
     initial: Settings,
-    jobs: Vec<Job>,
+    work: Work,
+    meter: Arc<Meter>,
     kernel: Kernel,
     capacity: Bytes,
     queue_depth: usize,
@@ -386,6 +374,11 @@ pub struct Plan {
 impl Plan {
     /// Checks everything that is wanted.
     pub fn new(wanted: Wanted) -> Result<Plan, SimulateError> {
+        Plan::watched(wanted, Arc::default())
+    }
+
+    /// The same; a trace is looked through, and the meter says how far that is, and the runs after it.
+    pub fn watched(wanted: Wanted, meter: Arc<Meter>) -> Result<Plan, SimulateError> {
         let mut wanted = wanted;
         wanted.options.queue_depth = wanted.queue_depth.or(wanted.options.queue_depth);
         let model = wanted.disk.build(&wanted.options)?;
@@ -405,11 +398,12 @@ impl Plan {
         if wanted.events.is_some() && specs.len() > 1 {
             return Err(SimulateError::EventsOfSeveral { count: specs.len() });
         }
-        let jobs = wanted.load.jobs(model.capacity())?;
+        let work = wanted.load.work(model.capacity(), &meter)?;
         Ok(Plan {
             specs,
             initial,
-            jobs,
+            work,
+            meter,
             kernel,
             capacity: model.capacity().to_bytes(),
             queue_depth: model.queue_depth(),
@@ -419,6 +413,10 @@ impl Plan {
 
     /// Runs every scheduler, as many at a time as there are processors.
     pub fn run(&self) -> Result<Simulated, SimulateError> {
+        if let Work::Trace(trace) = &self.work {
+            self.meter
+                .expect(trace.run_bytes() * self.specs.len() as u64);
+        }
         let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let next = AtomicUsize::new(0);
         let results = Mutex::new(vec![None; self.specs.len()]);
@@ -453,6 +451,10 @@ impl Plan {
             disk_bytes: self.capacity.as_u64(),
             queue_depth: self.queue_depth,
             load: self.wanted.load.name(),
+            trace: match &self.work {
+                Work::Jobs(_) => None,
+                Work::Trace(trace) => Some(trace.report().clone()),
+            },
             seed: self.wanted.seed,
             runs: runs.into_iter().flatten().collect(),
         })
@@ -463,7 +465,7 @@ impl Plan {
         let setup = Setup {
             scheduler: build(&self.specs[index], &self.kernel, &self.initial)?,
             disk: wanted.disk.build(&wanted.options)?,
-            jobs: self.jobs.clone(),
+            jobs: self.work.jobs().to_vec(),
             queue_depth: self.queue_depth,
             nr_requests: wanted.nr_requests,
             limits: MergeLimits {
@@ -481,8 +483,21 @@ impl Plan {
         };
         let began = Instant::now();
         let outcome = match &wanted.events {
-            None => simulate::run(setup, &mut ()),
-            Some(path) => self.run_with_events(setup, path, &wanted.schedulers[index])?,
+            None => self.run_watched(setup, &mut ())?,
+            Some(path) => {
+                let failed = |cause| SimulateError::Events {
+                    path: path.to_owned(),
+                    cause,
+                };
+                let head = format!(
+                    "scheduler={} disk={} queue_depth={} seed={}",
+                    wanted.schedulers[index], wanted.disk.name, self.queue_depth, wanted.seed
+                );
+                let mut file = EventFile::create(path, &head, &setup.jobs).map_err(failed)?;
+                let outcome = self.run_watched(setup, &mut file)?;
+                file.finish().map_err(failed)?;
+                outcome
+            }
         };
         Ok(RunResult::new(
             &wanted.schedulers[index],
@@ -491,90 +506,23 @@ impl Plan {
         ))
     }
 
-    fn run_with_events(
+    fn run_watched(
         &self,
         setup: Setup,
-        path: &Path,
-        scheduler: &str,
+        observer: &mut dyn Observer,
     ) -> Result<Outcome, SimulateError> {
-        let failed = |cause| SimulateError::Events {
-            path: path.to_owned(),
-            cause,
-        };
-        let file = File::options()
-            .write(true)
-            .create_new(true)
-            .open(path)
-            .map_err(failed)?;
-        let mut writer = EventWriter::new(BufWriter::new(file));
-        let head = format!(
-            "# simulated: scheduler={scheduler} disk={} queue_depth={} seed={}\n",
-            self.wanted.disk.name, self.queue_depth, self.wanted.seed
-        );
-        writer.write(&head);
-        for (index, job) in setup.jobs.iter().enumerate() {
-            let class = match job.priority.class {
-                PriorityClass::RealTime => 1,
-                PriorityClass::BestEffort => 2,
-                PriorityClass::Idle => 3,
-            };
-            let (name, level) = (
-                job.name.replace(char::is_whitespace, "_"),
-                job.priority.level,
-            );
-            let pid = 1000 + index;
-            writer.write(&format!(
-                "# worker name={name} pid={pid} ioprio={class}/{level} buf=0\n"
-            ));
+        match &self.work {
+            Work::Jobs(_) => Ok(simulate::run(setup, observer)),
+            Work::Trace(trace) => {
+                let failed = Failed::default();
+                let replay = trace.replay(&self.meter, &failed)?;
+                let outcome = simulate::replay(setup, replay, observer);
+                match failed.take() {
+                    Some(error) => Err(error.into()),
+                    None => Ok(outcome),
+                }
+            }
         }
-        let outcome = simulate::run(setup, &mut writer);
-        writer.finish().map_err(failed)?;
-        Ok(outcome)
-    }
-}
-
-/// Writes what happens in the form that `iosched conform` reads; remembers the first failure.
-struct EventWriter<W: Write> {
-    out: W,
-    line: String,
-    failure: Option<io::Error>,
-}
-
-impl<W: Write> EventWriter<W> {
-    fn new(out: W) -> EventWriter<W> {
-        EventWriter {
-            out,
-            line: String::new(),
-            failure: None,
-        }
-    }
-
-    fn write(&mut self, text: &str) {
-        if self.failure.is_none() {
-            self.failure = self.out.write_all(text.as_bytes()).err();
-        }
-    }
-
-    fn finish(mut self) -> io::Result<()> {
-        match self.failure.take() {
-            Some(failure) => Err(failure),
-            None => self.out.flush(),
-        }
-    }
-}
-
-impl<W: Write> Observer for EventWriter<W> {
-    fn happened(&mut self, happening: &Happening) {
-        let mut line = std::mem::take(&mut self.line);
-        line.clear();
-        write_line(&mut line, Time::ZERO, happening).expect("strings take all text");
-        self.write(&line);
-        self.line = line;
-    }
-
-    fn exited(&mut self, time: Time, process: ProcessId, _name: &str) {
-        let micros = time.as_nanos() as f64 / 1e3;
-        self.write(&format!("# exit pid={} time_us={micros:.3}\n", process.0));
     }
 }
 

@@ -148,7 +148,6 @@ impl Section {
             amount: (!self.time_based).then(|| amount.to_bytes()),
             runtime: self.runtime,
             group,
-            listed: None,
         })
     }
 

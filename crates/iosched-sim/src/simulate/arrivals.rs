@@ -1,0 +1,108 @@
+//! Accesses of an open loop: each is made at its time, whatever the disk does.
+//!
+//! When more wait than a host could hold, the trace's clock stands still until there is room, and the account says
+//! for how long: memory does not grow with what a slow disk cannot do.
+
+use super::agenda::Event;
+use super::engine::Simulation;
+use super::path::Path;
+use super::source::Timed;
+use crate::units::{Nanos, Time};
+use crate::workload::replay::Arrival;
+
+/// Most accesses that wait for an answer.
+pub(super) const MOST_WAITING: usize = 1 << 16;
+
+/// See the [module's page](self).
+pub(super) struct Arrivals {
+    source: Timed,
+    next: Option<Arrival>,
+    /// For how long the clock stood still.
+    held_back: Nanos,
+    is_held: bool,
+}
+
+impl Arrivals {
+    pub(super) fn new(mut source: Timed) -> Arrivals {
+        Arrivals {
+            next: source.as_mut().and_then(Iterator::next),
+            source,
+            held_back: Nanos::ZERO,
+            is_held: false,
+        }
+    }
+
+    pub(super) fn held_back(&self) -> Nanos {
+        self.held_back
+    }
+
+    /// When the next one is made, and by which process.
+    fn due(&self) -> Option<(Time, usize)> {
+        let next = self.next?;
+        Some((Time::ZERO + next.time + self.held_back, next.process))
+    }
+
+    fn take(&mut self) -> Arrival {
+        let after = self.source.as_mut().and_then(Iterator::next);
+        let next = std::mem::replace(&mut self.next, after);
+        next.expect("one is due")
+    }
+}
+
+impl<P: Path> Simulation<'_, P> {
+    pub(super) fn plan_arrival(&mut self) {
+        if let Some((time, _)) = self.arrivals.due() {
+            self.host.plan(time, Event::Arrival);
+        }
+    }
+
+    /// Makes what is due. Accesses of one process at one time are made in one go.
+    pub(super) fn arrive(&mut self, now: Time) {
+        while let Some((_, process)) = self.arrivals.due().filter(|(time, _)| *time <= now) {
+            if self.host.accesses.unanswered() >= MOST_WAITING {
+                self.arrivals.is_held = true;
+                return;
+            }
+            self.first.get_or_insert(now);
+            self.host.processes[process].begin(now);
+            let arrival = self.arrivals.take();
+            let goes_on = self.arrivals.due().is_some_and(|(time, other)| {
+                time <= now
+                    && other == process
+                    && self.host.accesses.unanswered() + 1 < MOST_WAITING
+            });
+            if goes_on {
+                self.path.plug(process);
+            }
+            self.submit(now, process, arrival.access);
+            if !goes_on {
+                self.path.unplug(&mut self.host, now, process);
+            }
+        }
+        if self.arrivals.next.is_some() {
+            self.plan_arrival();
+        } else {
+            self.end_arrivals(now);
+        }
+    }
+
+    /// After an answer there may be room again.
+    pub(super) fn go_on_arriving(&mut self, now: Time) {
+        if self.arrivals.is_held && self.host.accesses.unanswered() < MOST_WAITING {
+            self.arrivals.is_held = false;
+            if let Some((time, _)) = self.arrivals.due() {
+                self.arrivals.held_back += now.saturating_since(time);
+                self.host.plan(now, Event::Arrival);
+            }
+        }
+    }
+
+    /// Nothing more comes: who waits for nothing ends.
+    fn end_arrivals(&mut self, now: Time) {
+        for index in 0..self.host.processes.len() {
+            if self.host.processes[index].is_over() {
+                self.host.wake_at(now, index);
+            }
+        }
+    }
+}

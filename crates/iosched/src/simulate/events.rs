@@ -1,0 +1,80 @@
+//! The events of a run in a file, as `iosched conform` and the readers of traces take them.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use iosched_sim::request::{PriorityClass, ProcessId};
+use iosched_sim::simulate::{Happening, Observer};
+use iosched_sim::trace::kernel::write_line;
+use iosched_sim::units::Time;
+use iosched_sim::workload::Job;
+
+/// A new file of events. It remembers the first failure.
+pub(super) struct EventFile {
+    out: BufWriter<File>,
+    line: String,
+    failure: Option<io::Error>,
+}
+
+impl EventFile {
+    /// Creates the file, which must not exist, and writes what was simulated and who the processes
+    /// are.
+    pub(super) fn create(path: &Path, what: &str, jobs: &[Job]) -> io::Result<EventFile> {
+        let file = File::options().write(true).create_new(true).open(path)?;
+        let mut events = EventFile {
+            out: BufWriter::new(file),
+            line: String::new(),
+            failure: None,
+        };
+        events.write(&format!("# simulated: {what}\n"));
+        for (pid, job) in (1000..).zip(jobs) {
+            events.write(&worker(pid, job));
+        }
+        Ok(events)
+    }
+
+    fn write(&mut self, text: &str) {
+        if self.failure.is_none() {
+            self.failure = self.out.write_all(text.as_bytes()).err();
+        }
+    }
+
+    /// All is in the file, or an error says why not.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => self.out.flush(),
+        }
+    }
+}
+
+/// The line that describes a process.
+fn worker(pid: u32, job: &Job) -> String {
+    let class = match job.priority.class {
+        PriorityClass::RealTime => 1,
+        PriorityClass::BestEffort => 2,
+        PriorityClass::Idle => 3,
+    };
+    let name = job.name.replace(char::is_whitespace, "_");
+    let level = job.priority.level;
+    format!("# worker name={name} pid={pid} ioprio={class}/{level} buf=0\n")
+}
+
+impl Observer for EventFile {
+    fn happened(&mut self, happening: &Happening) {
+        let mut line = std::mem::take(&mut self.line);
+        line.clear();
+        write_line(&mut line, Time::ZERO, happening).expect("strings take all text");
+        self.write(&line);
+        self.line = line;
+    }
+
+    fn exited(&mut self, time: Time, process: ProcessId, _name: &str) {
+        let (micros, rest) = (time.as_nanos() / 1000, time.as_nanos() % 1000);
+        self.write(&format!(
+            "# exit pid={} time_us={micros}.{rest:03}\n",
+            process.0
+        ));
+    }
+}

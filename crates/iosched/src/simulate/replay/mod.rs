@@ -1,0 +1,352 @@
+//! Traces as loads: each access at its time, or each process in a closed loop.
+//!
+//! A trace is read once to see what is in it, so that everything that can be wrong is known before
+//! anything runs; then once more for every scheduler. Closed loops are worked out before the first run
+//! and kept in a temporary file. Memory does not grow with the trace.
+//!
+//! - `files`: the files of a trace; `meter`: how far they are read
+//! - `place`: where on the disk its devices lie
+//! - `processes`: who makes the accesses
+//! - `spill`: the steps of closed loops
+
+mod error;
+mod files;
+mod meter;
+mod place;
+mod processes;
+mod spill;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use iosched_sim::trace::{Format, Merge, MergeError, Record, Stage, Survey};
+use iosched_sim::units::{Nanos, Sectors, Time};
+use iosched_sim::workload::recorded::{Answers, ClosedLoops};
+use iosched_sim::workload::replay::{Arrival, Replay, Step};
+use iosched_sim::workload::{Access, Job};
+use serde::Serialize;
+
+pub use error::{Failed, ReplayError};
+use files::{Files, Source};
+pub use meter::Meter;
+use place::Placement;
+use processes::Processes;
+use spill::{Spill, SpillWriter, spill_failed};
+
+/// What is to be replayed, and how.
+#[derive(Debug, Clone)]
+pub struct TraceOptions {
+    /// The trace, or one of its files.
+    pub path: PathBuf,
+    /// Its format, if it is not to be recognised.
+    pub format: Option<Format>,
+    /// Of several devices this one, or `all`.
+    pub device: Option<String>,
+    /// Fold what lies beyond the end of the disk back onto it.
+    pub wrap: bool,
+    /// Closed loops.
+    pub closed: bool,
+    /// Pauses between accesses are divided by this.
+    pub speed: Option<f64>,
+}
+
+/// How accesses follow one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Loop {
+    /// Each at its time.
+    Open,
+    /// Each after those that it waited for.
+    Closed,
+}
+
+/// What was found in a trace.
+#[derive(Debug, Clone, Serialize)]
+pub struct TraceReport {
+    /// Its format.
+    pub format: &'static str,
+    /// Its files.
+    pub files: Vec<PathBuf>,
+    /// How its accesses follow one another.
+    pub mode: Loop,
+    /// Pauses are divided by this.
+    pub speed: f64,
+    /// The devices that are replayed.
+    pub devices: Vec<String>,
+    /// Accesses, issues and completions read.
+    pub records: u64,
+    /// Accesses that are replayed.
+    pub accesses: u64,
+    /// At which stage an access counts as made.
+    pub made: &'static str,
+    /// From the first access to the last record.
+    pub duration_ns: u64,
+    /// Lines and binary records that are no access, by reason.
+    pub skipped: BTreeMap<&'static str, u64>,
+    /// Records of other devices.
+    pub other_devices: u64,
+    /// Records that came too late to be put in order.
+    pub late: u64,
+    /// Closed loops: accesses whose answer is not in the trace.
+    pub unanswered: u64,
+}
+
+/// A trace, looked through: it can be replayed as often as needed.
+#[derive(Debug)]
+pub struct Trace {
+    options: TraceOptions,
+    files: Files,
+    placement: Arc<Placement>,
+    processes: Arc<Processes>,
+    jobs: Vec<Job>,
+    made: Stage,
+    first: Time,
+    spill: Option<Spill>,
+    report: TraceReport,
+}
+
+/// Years that a simulated clock can count, with room to spare.
+const MOST_YEARS: u64 = 100;
+const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
+
+impl Trace {
+    /// Looks through a trace that is to be replayed on a disk of this size.
+    pub fn new(
+        options: TraceOptions,
+        capacity: Sectors,
+        meter: &Arc<Meter>,
+    ) -> Result<Trace, ReplayError> {
+        let files = Files::find(&options.path, options.format)?;
+        let mut merge = open(&files, meter)?;
+        let mut survey = Survey::default();
+        let mut other_devices = 0;
+        let chosen = options.device.as_deref().filter(|name| *name != "all");
+        while let Some(record) = next(&mut merge, &files)? {
+            if chosen.is_none_or(|name| merge.labels().device_name(record.device) == name) {
+                survey.add(&record);
+            } else {
+                other_devices += 1;
+            }
+        }
+        let (Some(made), Some(first)) = (survey.made(), survey.first()) else {
+            return Err(place::nothing(&options, merge.labels()));
+        };
+        let placement = Placement::new(&options, &survey, merge.labels(), capacity)?;
+        let has_processes = merge.format().has_processes() && made == Stage::Submitted;
+        let processes = Processes::new(has_processes, &survey, merge.labels());
+        let mut report = report(&options, &files, &merge, &survey);
+        report.other_devices = other_devices;
+        let mut trace = Trace {
+            jobs: processes.open(merge.labels()),
+            placement: Arc::new(placement),
+            processes: Arc::new(processes),
+            options,
+            files,
+            made,
+            first,
+            spill: None,
+            report,
+        };
+        trace.check_times(survey.last())?;
+        if trace.report.mode == Loop::Closed {
+            trace.spill = Some(trace.close_loops(&survey, meter)?);
+        }
+        Ok(trace)
+    }
+
+    /// The processes, for [`iosched_sim::simulate::replay`].
+    pub fn jobs(&self) -> &[Job] {
+        &self.jobs
+    }
+
+    /// What was found.
+    pub fn report(&self) -> &TraceReport {
+        &self.report
+    }
+
+    /// What a run reads, for [`Meter::expect`].
+    pub fn run_bytes(&self) -> u64 {
+        match self.spill {
+            Some(_) => self.report.accesses * spill::STEP as u64,
+            None => self.files.bytes(),
+        }
+    }
+
+    /// The accesses from the beginning. What goes wrong with them during the run is in `failed` after it.
+    pub fn replay(&self, meter: &Arc<Meter>, failed: &Failed) -> Result<Replay, ReplayError> {
+        if let Some(spill) = &self.spill {
+            let steps = (0..self.jobs.len()).map(|process| {
+                let steps = spill.steps(process, meter, failed);
+                Box::new(steps) as Box<dyn Iterator<Item = Step> + Send>
+            });
+            return Ok(Replay::Closed(steps.collect()));
+        }
+        let merge = open(&self.files, meter)?;
+        Ok(Replay::Open(Box::new(OpenLoop {
+            merge,
+            files: self.files.clone(),
+            placement: Arc::clone(&self.placement),
+            processes: Arc::clone(&self.processes),
+            made: self.made,
+            first: self.first,
+            speed: self.options.speed,
+            failed: failed.clone(),
+        })))
+    }
+
+    fn check_times(&self, last: Time) -> Result<(), ReplayError> {
+        let has_times = self.report.format != Format::FioIologV2.name();
+        let path = self.options.path.clone();
+        if !has_times && self.options.speed.is_some() {
+            return Err(ReplayError::NoTimes { path });
+        }
+        let duration = scaled(last.saturating_since(self.first), self.options.speed);
+        let years = duration.as_nanos() / YEAR;
+        if years > MOST_YEARS {
+            return Err(ReplayError::TooLong { path, years });
+        }
+        Ok(())
+    }
+
+    /// Works out the steps of all processes.
+    fn close_loops(&mut self, survey: &Survey, meter: &Arc<Meter>) -> Result<Spill, ReplayError> {
+        let path = self.options.path.clone();
+        let answers = if self.report.format == Format::FioIologV2.name() {
+            Answers::OneByOne
+        } else if survey.at(Stage::Completed) > 0 {
+            Answers::Events
+        } else if survey.responses() > 0 {
+            Answers::Responses
+        } else {
+            return Err(ReplayError::NoAnswers { path });
+        };
+        if self.processes.has_others() {
+            let most = iosched_sim::trace::MOST_PROCESSES;
+            return Err(ReplayError::TooManyProcesses { path, most });
+        }
+        meter.expect(self.files.bytes());
+        let mut loops = ClosedLoops::new(self.made, answers);
+        let mut writer = SpillWriter::new(self.jobs.len()).map_err(spill_failed)?;
+        let mut merge = open(&self.files, meter)?;
+        while let Some(record) = next(&mut merge, &self.files)? {
+            let Some(record) = self.placement.place(self.processes.identify(record)) else {
+                continue;
+            };
+            if let Some(step) = loops.step(&record) {
+                let process = self.processes.index(record.process);
+                writer.add(process, &step).map_err(spill_failed)?;
+            }
+        }
+        self.report.unanswered = loops.lost();
+        self.jobs = self.processes.closed(merge.labels(), self.first, &loops);
+        writer.finish().map_err(spill_failed)
+    }
+}
+
+fn open(files: &Files, meter: &Arc<Meter>) -> Result<Merge<Source>, ReplayError> {
+    files.open(meter)
+}
+
+fn next(merge: &mut Merge<Source>, files: &Files) -> Result<Option<Record>, ReplayError> {
+    let located = |MergeError { file, error }| ReplayError::Trace {
+        path: files.paths()[file].clone(),
+        cause: error,
+    };
+    merge.next().transpose().map_err(located)
+}
+
+fn report(
+    options: &TraceOptions,
+    files: &Files,
+    merge: &Merge<Source>,
+    survey: &Survey,
+) -> TraceReport {
+    let format = merge.format();
+    let made = survey.made().unwrap_or(Stage::Submitted);
+    let names = survey
+        .devices()
+        .map(|(id, _)| merge.labels().device_name(id).to_owned());
+    let first = survey.first().unwrap_or_default();
+    let skipped = merge.skipped();
+    TraceReport {
+        format: format.name(),
+        files: files.paths().to_vec(),
+        mode: if options.closed || format == Format::FioIologV2 {
+            Loop::Closed
+        } else {
+            Loop::Open
+        },
+        speed: options.speed.unwrap_or(1.0),
+        devices: names.collect(),
+        records: merge.count(),
+        accesses: survey.at(made),
+        made: match made {
+            Stage::Submitted => "submitted",
+            Stage::Issued => "issued",
+            Stage::Completed => "completed",
+        },
+        duration_ns: survey.last().saturating_since(first).as_nanos(),
+        skipped: skipped
+            .iter()
+            .map(|(skip, count)| (skip.name(), count))
+            .collect(),
+        other_devices: 0,
+        late: merge.late(),
+        unanswered: 0,
+    }
+}
+
+/// A length of the trace's time at this speed.
+fn scaled(length: Nanos, speed: Option<f64>) -> Nanos {
+    let Some(speed) = speed else {
+        return length; // to the nanosecond
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "above zero, and a cast ends at the largest number"
+    )]
+    let nanos = (length.as_nanos() as f64 / speed) as u64;
+    Nanos::new(nanos)
+}
+
+/// The accesses of a trace at their times.
+struct OpenLoop {
+    merge: Merge<Source>,
+    files: Files,
+    placement: Arc<Placement>,
+    processes: Arc<Processes>,
+    made: Stage,
+    first: Time,
+    speed: Option<f64>,
+    failed: Failed,
+}
+
+impl Iterator for OpenLoop {
+    type Item = Arrival;
+
+    fn next(&mut self) -> Option<Arrival> {
+        loop {
+            let record = match next(&mut self.merge, &self.files) {
+                Ok(record) => record?,
+                Err(error) => {
+                    self.failed.set(error);
+                    return None;
+                }
+            };
+            if record.stage != self.made {
+                continue;
+            }
+            let Some(record) = self.placement.place(self.processes.identify(record)) else {
+                continue;
+            };
+            let after = record.time.saturating_since(self.first);
+            return Some(Arrival {
+                time: scaled(after, self.speed),
+                process: self.processes.index(record.process),
+                access: Access::from(&record),
+            });
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Where on the disk the devices of a trace lie.
+
+use iosched_sim::trace::{Labels, Record, Survey};
+use iosched_sim::units::{Bytes, Sector, Sectors};
+
+use super::TraceOptions;
+use super::error::ReplayError;
+
+/// Devices that an error names.
+const NAMED: usize = 8;
+
+/// See the [module's page](self).
+#[derive(Debug)]
+pub(super) struct Placement {
+    /// By device: where it begins on the disk, if it is replayed.
+    begins: Vec<Option<Sectors>>,
+    /// What is beyond this is folded back.
+    fold: Option<Sectors>,
+}
+
+impl Placement {
+    /// One device at the beginning of the disk, or all of them one after the other.
+    pub(super) fn new(
+        options: &TraceOptions,
+        survey: &Survey,
+        labels: &Labels,
+        capacity: Sectors,
+    ) -> Result<Placement, ReplayError> {
+        let path = || options.path.clone();
+        let count = survey.devices().count();
+        if count > 1 && options.device.is_none() {
+            let names = survey.devices().map(|(id, _)| labels.device_name(id));
+            let names = in_short(names);
+            let path = path();
+            return Err(ReplayError::SeveralDevices { path, count, names });
+        }
+        let mut begins = vec![None; labels.devices().count()];
+        let mut end = Sectors::ZERO;
+        for (id, device) in survey.devices() {
+            begins[id.0 as usize] = Some(end);
+            // No device is longer than what can be counted in bytes; several together can be.
+            let sum = end.as_u64().saturating_add(device.end.as_u64());
+            end = Sectors::new(sum.min(u64::MAX / 1024));
+        }
+        if end > capacity && !options.wrap {
+            let (end, disk): (Bytes, Bytes) = (end.to_bytes(), capacity.to_bytes());
+            let path = path();
+            return Err(ReplayError::DiskTooSmall { path, end, disk });
+        }
+        Ok(Placement {
+            begins,
+            fold: (end > capacity).then_some(capacity),
+        })
+    }
+
+    /// The record in its place on the disk; nothing if its device is not replayed.
+    pub(super) fn place(&self, mut record: Record) -> Option<Record> {
+        let begin = (*self.begins.get(record.device.0 as usize)?)?;
+        record.start += begin;
+        if let Some(capacity) = self.fold {
+            record.length = record.length.min(capacity);
+            let start = record.start.as_u64() % capacity.as_u64();
+            let last = capacity.as_u64() - record.length.as_u64();
+            record.start = Sector::new(start.min(last));
+        }
+        Some(record)
+    }
+}
+
+/// Why there is no access: the trace has none, or the chosen device has none.
+pub(super) fn nothing(options: &TraceOptions, labels: &Labels) -> ReplayError {
+    let path = options.path.clone();
+    let names: Vec<&str> = labels.devices().map(|(_, name)| name).collect();
+    match &options.device {
+        Some(device) if device != "all" && !names.is_empty() => ReplayError::NoSuchDevice {
+            path,
+            device: device.clone(),
+            names: in_short(names.into_iter()),
+        },
+        _ => ReplayError::Empty { path },
+    }
+}
+
+fn in_short<'a>(mut names: impl Iterator<Item = &'a str>) -> String {
+    let mut text = names.by_ref().take(NAMED).collect::<Vec<_>>().join(", ");
+    if names.next().is_some() {
+        text.push_str(", …");
+    }
+    text
+}
