@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use iosched::disk_file;
+use iosched::disk_file::disksim::{self, BusTimes};
 use iosched::emulate::spec::{STATE_DIR, Spec, order_name, parse_order, parse_size};
 use iosched::emulate::{
     self, Check, Condition, EmulateError, EmulatedDisk, Missing, Spread, Status, User,
@@ -66,6 +67,15 @@ struct ModelsArgs {
     /// Print this model (a name, or a .toml file) as a complete .toml file
     #[arg(long, value_name = "MODEL|FILE")]
     toml: Option<String>,
+
+    /// Print the model that DiskSim's parameters describe: a .diskspecs file, beside the files that
+    /// it names
+    #[arg(long, value_name = "FILE", conflicts_with = "toml")]
+    from_disksim: Option<PathBuf>,
+
+    /// Milliseconds per block on the bus, reading[,writing], where a .parv file has them
+    #[arg(long, value_name = "MS[,MS]", requires = "from_disksim", value_parser = parse_bus)]
+    bus_ms: Option<BusTimes>,
 }
 
 /// Arguments of `iosched emulate create`.
@@ -141,6 +151,21 @@ struct CheckArgs {
     /// Where the positions come from
     #[arg(long, default_value_t = 0)]
     seed: u64,
+}
+
+fn parse_bus(text: &str) -> Result<BusTimes, String> {
+    let (read, write) = text.split_once(',').unwrap_or((text, text));
+    let time = |text: &str| {
+        let millis = text
+            .parse()
+            .ok()
+            .filter(|millis| (0.0..1000.0).contains(millis));
+        millis.ok_or_else(|| format!("`{text}` is no time in milliseconds"))
+    };
+    Ok(BusTimes {
+        read_ms: time(read)?,
+        write_ms: time(write)?,
+    })
 }
 
 fn parse_switch(text: &str) -> Result<bool, String> {
@@ -277,6 +302,10 @@ fn show(disks: &[Status], output: &Output) {
 fn show_models(args: &ModelsArgs, output: &Output) -> Result<(), EmulateError> {
     if let Some(name) = &args.toml {
         output.text(&disk_file::to_toml(&disk_file::find(name)?));
+        return Ok(());
+    }
+    if let Some(path) = &args.from_disksim {
+        output.text(&disk_file::to_toml(&disksim::convert(path, args.bus_ms)?));
         return Ok(());
     }
     if output.is_json() {

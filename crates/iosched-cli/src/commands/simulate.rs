@@ -1,6 +1,6 @@
 //! `iosched simulate`: a load under several schedulers on a disk model, in virtual time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -8,6 +8,7 @@ use iosched::disk_file;
 use iosched::failure::{Failure, exit};
 use iosched::report::table::{Align, Table};
 use iosched::simulate::replay::Meter;
+use iosched::simulate::response;
 use iosched::simulate::run::{self, Load, Plan, RunResult, Share, Simulated, Wanted};
 use iosched_sim::disk::ModelOptions;
 use iosched_sim::simulate::Writeback;
@@ -54,6 +55,10 @@ pub(crate) struct SimulateArgs {
         conflicts_with = "trace"
     )]
     load: String,
+
+    /// Compare the disk with a drive: measured response times in DiskSim's validation format
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "load", "scheduler", "events", "csv"])]
+    check_response: Option<PathBuf>,
 
     /// State that the scheduler begins with (cfq: average, last-position)
     #[arg(long, value_name = "NAME=VALUE,…")]
@@ -130,6 +135,9 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
 
 /// Runs `iosched simulate`.
 pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
+    if let Some(trace) = &args.check_response {
+        return check_response(args, trace, output);
+    }
     let wanted = wanted(args)?;
     let meter = Arc::new(Meter::default());
     let plan = watched("reading the trace", &meter, || {
@@ -143,6 +151,21 @@ pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
         output.text(&run::csv(&simulated));
     } else {
         output.text(&table(&simulated, output.width()));
+    }
+    Ok(exit::OK)
+}
+
+fn check_response(args: &SimulateArgs, trace: &Path, output: &Output) -> Outcome {
+    let wanted = wanted(args)?;
+    let options = ModelOptions {
+        queue_depth: wanted.queue_depth,
+        ..wanted.options
+    };
+    let check = response::check(&wanted.disk, &options, trace).map_err(boxed)?;
+    if output.is_json() {
+        output.json(&check);
+    } else {
+        output.text(&response::text(&check));
     }
     Ok(exit::OK)
 }

@@ -23,6 +23,10 @@ pub struct Model {
 }
 
 /// The numbers that make a model.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are a dozen of them, and not in a queue"
+)]
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parameters {
     /// Platters and an arm.

@@ -4,7 +4,10 @@
 //! drives of a class differ more than two schedulers do.
 
 use super::hdd::seek::SeekCurve;
-use super::hdd::{HddParameters, Overheads, ZoneSpec, Zones};
+use super::hdd::{
+    After, HddParameters, Layout, LinkRates, Overheads, ReadAhead, Reading, SettleAfter,
+    WriteSettle, Writing, ZoneSpec, Zones,
+};
 use super::simple::{FIX1, HDD1, ServiceTime, SimpleParameters};
 use super::ssd::{Link, SsdParameters};
 use super::{DriveQueue, Model, Parameters};
@@ -12,7 +15,6 @@ use crate::units::{Bytes, Nanos, Sectors};
 
 const HDD_LEAVES_OUT: &[&str] = &[
     "retries, reallocated sectors and recalibration (the tail of a worn drive)",
-    "reading a track from the middle of the request",
     "commands that partly lie in the buffer, except those that continue the stream being read",
 ];
 
@@ -182,6 +184,53 @@ const fn micros(micros: u64) -> Nanos {
     Nanos::from_micros(micros)
 }
 
+/// Longer for writing after moves over more than one cylinder.
+fn settle(micros: i64) -> WriteSettle {
+    WriteSettle {
+        nanos: micros * 1_000,
+        after: SettleAfter::LongMoves,
+    }
+}
+
+/// In microseconds, whatever the command before was.
+fn overheads([read_hit, read_miss, write_hit, write_miss]: [u64; 4]) -> Overheads {
+    let both = |time| After::both(micros(time));
+    Overheads {
+        read_hit: both(read_hit),
+        read_miss: both(read_miss),
+        write_hit: both(write_hit),
+        write_miss: both(write_miss),
+        scattered_write: None,
+        reselect: Nanos::ZERO,
+        data_preparation: Nanos::ZERO,
+        read_completion: Nanos::ZERO,
+        write_completion: Nanos::ZERO,
+    }
+}
+
+fn reading(segments: usize, segment: Bytes, ahead: Bytes) -> Reading {
+    Reading {
+        segments,
+        segment,
+        ahead: ReadAhead::Distance(ahead),
+        threshold_permille: 0,
+        keeps_passing: false,
+        zero_latency: false,
+    }
+}
+
+fn writing(cache: Bytes, cache_stretches: usize) -> Writing {
+    Writing {
+        threshold: Sectors::ZERO,
+        keeps_written: false,
+        zero_latency: false,
+        cache,
+        cache_stretches,
+        destage_delay: Nanos::from_millis(10),
+        destage_age: Nanos::from_secs(2),
+    }
+}
+
 /// WD 4 TB, as a drive that leaves the order to the host.
 ///
 /// A drive that sorts 32 commands by itself hides what the host's scheduler does; one that sorts
@@ -192,42 +241,37 @@ pub(super) fn hdd_7200() -> HddParameters {
         capacity: whole_blocks(4_000_000_000_000),
         rpm: 7_200,
         surfaces: 10,
-        cylinders: 310_194,
-        band: 128,
-        zones: Zones::Even {
-            count: 60,
-            outer: 3072,
-            inner: 1536,
+        layout: Layout::Proportional {
+            cylinders: 310_194,
+            band: 128,
+            track_switch: micros(600),
+            zones: Zones::Even {
+                count: 60,
+                outer: 3072,
+                inner: 1536,
+            },
         },
         seek: SeekCurve::Fit {
-            single: 0.6,
+            first: vec![0.6],
             a: 1.498,
             b: 0.0192,
             knee: 67_809,
             c: 4.508,
             e: 0.000_031,
         },
-        write_settle: micros(800),
+        write_settle: settle(800),
         head_switch: micros(600),
-        track_switch: micros(600),
-        overheads: Overheads {
-            read_hit: micros(160),
-            read_miss: micros(160),
-            write_hit: micros(280),
-            write_miss: micros(630),
+        overheads: overheads([160, 160, 280, 630]),
+        link: LinkRates {
+            read: 550_000_000,
+            write: 550_000_000,
         },
-        link: 550_000_000,
         queue_depth: 4,
         order: DriveQueue::Fifo,
         age_limit: Nanos::from_millis(500),
-        segments: 32,
-        segment: Sectors::new(3072).to_bytes(),
-        read_ahead: Bytes::from_mib(1),
+        reading: reading(32, Sectors::new(3072).to_bytes(), Bytes::from_mib(1)),
+        writing: writing(Bytes::from_mib(64), 256),
         write_cache: true,
-        cache: Bytes::from_mib(64),
-        cache_stretches: 256,
-        destage_delay: Nanos::from_millis(10),
-        destage_age: Nanos::from_secs(2),
     }
 }
 
@@ -244,15 +288,19 @@ fn hdd_7200_desktop() -> HddParameters {
         capacity: whole_blocks(2_000_000_000_000),
         order: DriveQueue::ShortestAccessFirst,
         surfaces: 4,
-        cylinders: 380_000,
-        zones: Zones::Even {
-            count: 40,
-            outer: 2520,
-            inner: 1260,
+        layout: Layout::Proportional {
+            cylinders: 380_000,
+            band: 128,
+            track_switch: micros(800),
+            zones: Zones::Even {
+                count: 40,
+                outer: 2520,
+                inner: 1260,
+            },
         },
         // a + b * 8/15 = 13 ms: the mean over random moves.
         seek: SeekCurve::Fit {
-            single: 0.8,
+            first: vec![0.8],
             a: 3.0,
             b: 18.75 / 616.44, // sqrt(380 000)
             knee: u32::MAX,
@@ -260,10 +308,8 @@ fn hdd_7200_desktop() -> HddParameters {
             e: 0.0,
         },
         head_switch: micros(800),
-        track_switch: micros(800),
-        segments: 16,
-        cache: Bytes::from_mib(1),
-        cache_stretches: 64,
+        reading: reading(16, Sectors::new(3072).to_bytes(), Bytes::from_mib(1)),
+        writing: writing(Bytes::from_mib(1), 64),
         ..hdd_7200()
     }
 }
@@ -273,31 +319,33 @@ fn hdd_5400() -> HddParameters {
         capacity: whole_blocks(320_000_000_000),
         rpm: 5_400,
         surfaces: 4,
-        cylinders: 120_000,
-        band: 128,
-        zones: Zones::Even {
-            count: 24,
-            outer: 1736,
-            inner: 868,
+        layout: Layout::Proportional {
+            cylinders: 120_000,
+            band: 128,
+            track_switch: micros(1_000),
+            zones: Zones::Even {
+                count: 24,
+                outer: 1736,
+                inner: 868,
+            },
         },
         // a + b * 8/15 = 12 ms on average, a + b = 20 ms over the whole way.
         seek: SeekCurve::Fit {
-            single: 1.0,
+            first: vec![1.0],
             a: 2.86,
             b: 17.14 / 346.41, // sqrt(120 000)
             knee: u32::MAX,
             c: 0.0,
             e: 0.0,
         },
-        write_settle: micros(1_000),
+        write_settle: settle(1_000),
         head_switch: micros(1_000),
-        track_switch: micros(1_000),
-        segments: 16,
-        segment: Bytes::from_kib(512),
-        read_ahead: Bytes::from_kib(256),
-        cache: Bytes::from_mib(8),
-        cache_stretches: 128,
-        link: 270_000_000,
+        reading: reading(16, Bytes::from_kib(512), Bytes::from_kib(256)),
+        writing: writing(Bytes::from_mib(8), 128),
+        link: LinkRates {
+            read: 270_000_000,
+            write: 270_000_000,
+        },
         ..hdd_7200()
     }
 }
@@ -330,33 +378,30 @@ fn hdd_15k() -> HddParameters {
         write_cache: false,
         rpm: 15_000,
         surfaces: 4,
-        cylinders: 72_171,
-        band: 1,
-        zones: Zones::Table(ZONES.into_iter().map(zone).collect()),
+        layout: Layout::Proportional {
+            cylinders: 72_171,
+            band: 1,
+            track_switch: micros(300),
+            zones: Zones::Table(ZONES.into_iter().map(zone).collect()),
+        },
         // a + b * 8/15 = 3.5 ms.
         seek: SeekCurve::Fit {
-            single: 0.3,
+            first: vec![0.3],
             a: 0.9,
             b: 4.875 / 268.65, // sqrt(72 171)
             knee: u32::MAX,
             c: 0.0,
             e: 0.0,
         },
-        write_settle: micros(500),
+        write_settle: settle(500),
         head_switch: micros(300),
-        track_switch: micros(300),
-        overheads: Overheads {
-            read_hit: micros(80),
-            read_miss: micros(100),
-            write_hit: micros(80),
-            write_miss: micros(100),
+        overheads: overheads([80, 100, 80, 100]),
+        link: LinkRates {
+            read: 300_000_000,
+            write: 300_000_000,
         },
-        link: 300_000_000,
-        segments: 32,
-        segment: Bytes::from_kib(512),
-        read_ahead: Bytes::from_kib(256),
-        cache: Bytes::from_mib(8),
-        cache_stretches: 128,
+        reading: reading(32, Bytes::from_kib(512), Bytes::from_kib(256)),
+        writing: writing(Bytes::from_mib(8), 128),
         ..hdd_7200()
     }
 }
@@ -369,36 +414,33 @@ pub(super) fn hdd_10k() -> HddParameters {
         write_cache: false,
         rpm: 10_045,
         surfaces: 12,
-        cylinders: 6_962,
-        band: 1,
-        zones: Zones::Even {
-            count: 11,
-            outer: 254,
-            inner: 167,
+        layout: Layout::Proportional {
+            cylinders: 6_962,
+            band: 1,
+            track_switch: micros(900),
+            zones: Zones::Even {
+                count: 11,
+                outer: 254,
+                inner: 167,
+            },
         },
         seek: SeekCurve::Fit {
-            single: 0.831,
+            first: vec![0.831],
             a: 1.063,
             b: 0.0978,
             knee: 1_100,
             c: 3.108,
             e: 0.001_080,
         },
-        write_settle: micros(500),
+        write_settle: settle(500),
         head_switch: micros(600), // the skew of the drive; the switch itself is 0.03 ms
-        track_switch: micros(900),
-        overheads: Overheads {
-            read_hit: micros(70),
-            read_miss: micros(280),
-            write_hit: micros(750),
-            write_miss: micros(910),
+        overheads: overheads([70, 280, 750, 910]),
+        link: LinkRates {
+            read: 40_000_000,
+            write: 40_000_000,
         },
-        link: 40_000_000,
-        segments: 3,
-        segment: Sectors::new(561).to_bytes(),
-        read_ahead: Bytes::from_kib(128),
-        cache: Bytes::from_kib(256),
-        cache_stretches: 16,
+        reading: reading(3, Sectors::new(561).to_bytes(), Bytes::from_kib(128)),
+        writing: writing(Bytes::from_kib(256), 16),
         ..hdd_7200()
     }
 }

@@ -139,10 +139,10 @@ fn a_random_read_takes_mean_seek_and_half_a_turn_and_overhead() {
         ("hdd-7200", presets::hdd_7200()),
         ("hdd-10k", presets::hdd_10k()),
     ] {
-        let mean_seek = parameters.seek.mean(parameters.cylinders).as_secs_f64();
+        let mean_seek = parameters.seek.mean(parameters.cylinders()).as_secs_f64();
         let expected = mean_seek
             + parameters.turn().as_secs_f64() / 2.0
-            + parameters.overheads.read_miss.as_secs_f64();
+            + parameters.overheads.read_miss.read.as_secs_f64();
         let measured = 1.0 / random_read_iops(name, &ModelOptions::default(), 1);
         // Zones make outer cylinders likelier, so that moves are a little shorter than between
         // cylinders drawn evenly.

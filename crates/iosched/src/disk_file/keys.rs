@@ -49,7 +49,7 @@ pub(super) struct File {
     summary: String,
     source: Vec<String>,
     leaves_out: Vec<String>,
-    capacity_bytes: u64,
+    capacity_bytes: Option<u64>,
     queue_depth: usize,
     #[serde(default)]
     write_cache: bool,
@@ -73,7 +73,7 @@ impl File {
             summary: model.summary.clone(),
             source: model.sources.clone(),
             leaves_out: model.leaves_out.clone(),
-            capacity_bytes: model.capacity().as_u64(),
+            capacity_bytes: Some(model.capacity().as_u64()),
             queue_depth: model.queue_depth(),
             write_cache: model.write_cache(),
             hdd: None,
@@ -100,12 +100,14 @@ impl File {
                 return Err(Wrong::new(key, "must say something"));
             }
         }
-        let capacity_bytes = count("capacity_bytes", self.capacity_bytes, 1 << 20, 1 << 56)?;
+        let measured = self.hdd.as_ref().and_then(HddKeys::measured_capacity);
+        let capacity_bytes = self.capacity_bytes.or(measured.map(Bytes::as_u64));
+        let capacity_bytes =
+            capacity_bytes.ok_or_else(|| Wrong::new("capacity_bytes", "is missing"))?;
+        count("capacity_bytes", capacity_bytes, 1 << 20, 1 << 56)?;
         if !capacity_bytes.is_multiple_of(512) {
-            return Err(Wrong::new(
-                "capacity_bytes",
-                "is no whole number of 512-byte sectors",
-            ));
+            let what = "is no whole number of 512-byte sectors";
+            return Err(Wrong::new("capacity_bytes", what));
         }
         let common = Common {
             capacity: Bytes::new(capacity_bytes).to_sectors(),

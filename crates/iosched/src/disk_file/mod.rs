@@ -5,8 +5,10 @@
 //! of the keys' names; `docs/disk-models.md` lists all keys. What cannot be is refused with its line
 //! and column.
 
+pub mod disksim;
 mod hdd;
 mod keys;
+mod layout;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

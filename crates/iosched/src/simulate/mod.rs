@@ -5,11 +5,13 @@
 //! - [`settings`]: a scheduler with its tunables, from the command line and from a recording's file
 //! - [`replay`]: traces as loads
 //! - [`run`]: loads over disk models, several schedulers side by side
+//! - [`response`]: a drive's measured response times beside a model's
 //! - [`conform`]: recordings of a kernel's scheduler, followed by ours
 
 pub mod conform;
 mod events;
 pub mod file;
 pub mod replay;
+pub mod response;
 pub mod run;
 pub mod settings;

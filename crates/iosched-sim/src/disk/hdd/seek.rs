@@ -10,8 +10,8 @@ use crate::units::Nanos;
 pub enum SeekCurve {
     /// `a + b * sqrt(d)` below `knee`, `c + e * d` from there on; milliseconds.
     Fit {
-        /// One cylinder.
-        single: f64,
+        /// The first distances, from one cylinder on, where they were measured.
+        first: Vec<f64>,
         /// Offset of short moves.
         a: f64,
         /// Factor of the root.
@@ -35,20 +35,21 @@ impl SeekCurve {
             return Nanos::ZERO;
         }
         match self {
-            &SeekCurve::Fit {
-                single,
+            SeekCurve::Fit {
+                first,
                 a,
                 b,
                 knee,
                 c,
                 e,
-            } => Nanos::from_millis_f64(if distance <= 1.0 {
-                single
-            } else if distance < f64::from(knee) {
-                a + b * distance.sqrt()
-            } else {
-                c + e * distance
-            }),
+            } => {
+                let measured = (1..=first.len()).find(|&known| distance <= known as f64);
+                Nanos::from_millis_f64(match measured {
+                    Some(known) => first[known - 1],
+                    None if distance < f64::from(*knee) => a + b * distance.sqrt(),
+                    None => c + e * distance,
+                })
+            }
             SeekCurve::Table(table) => {
                 let after = table.partition_point(|&(known, _)| f64::from(known) < distance);
                 let after = after.clamp(1, table.len() - 1);
@@ -97,6 +98,30 @@ impl Scale {
     }
 }
 
+/// The times of all moves of a drive, by distance in its own cylinders.
+#[derive(Debug)]
+pub(super) struct SeekTable {
+    nanos: Vec<u32>,
+}
+
+impl SeekTable {
+    /// `nominal`: cylinders that the curve refers to; `actual`: those that the drive has.
+    pub(super) fn new(curve: &SeekCurve, nominal: u32, actual: u32) -> SeekTable {
+        let scale = Scale::new(nominal, actual);
+        let nanos = |distance| {
+            let time = curve.time(scale.nominal(distance)).as_nanos();
+            u32::try_from(time).unwrap_or(u32::MAX) // four seconds
+        };
+        SeekTable {
+            nanos: (0..actual).map(nanos).collect(),
+        }
+    }
+
+    pub(super) fn time(&self, distance: u32) -> Nanos {
+        Nanos::new(u64::from(self.nanos[distance as usize]))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,7 +148,7 @@ mod tests {
     fn the_mean_over_a_root_is_eight_fifteenths_of_the_way() {
         // E[sqrt(x)] for the distance of two random points is 8/15.
         let curve = SeekCurve::Fit {
-            single: 0.0,
+            first: vec![0.0],
             a: 0.0,
             b: 1.0,
             knee: u32::MAX,

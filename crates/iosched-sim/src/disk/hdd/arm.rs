@@ -1,0 +1,288 @@
+//! What the arm does next, and how it does it.
+
+use super::buffer::Dirty;
+use super::mechanics::{Access, Receiving, Sending};
+use super::stream::Stream;
+use super::{DESTAGE_PIECE, Event, Hdd};
+use crate::disk::{DiskOp, DriveQueue};
+use crate::units::{Sector, Sectors, Time};
+
+/// What the arm is doing.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Work {
+    /// Reading for a command.
+    Read(Read),
+    /// Writing for the command in this slot.
+    Write(usize),
+    /// Writing back this stretch.
+    Destage(Dirty),
+}
+
+/// A read that the arm is at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Read {
+    slot: usize,
+    /// The first sector that goes into the buffer.
+    from: Sector,
+    /// When the data are with the host.
+    delivered: Time,
+}
+
+impl Hdd {
+    /// Gives the arm its next work, if it is free and there is any: the drive's policy.
+    pub(super) fn direct_arm(&mut self, now: Time) {
+        if self.work.is_some() {
+            return;
+        }
+        if let Some(number) = self.answer_flushes(now) {
+            let dirty = self.nearest_dirty(now, |dirty| dirty.number < number);
+            self.destage(now, dirty.expect("an unanswered flush waits for something"));
+            return;
+        }
+        if self.cache_presses(now) && !self.destaged_last {
+            let dirty = self
+                .nearest_dirty(now, |_| true)
+                .expect("an empty cache does not press");
+            self.destage(now, dirty);
+            return;
+        }
+        if let Some(index) = self.choose_command(now) {
+            self.serve(now, index);
+            return;
+        }
+        if self.cache.stretches().is_empty() {
+            return;
+        }
+        let rested =
+            now.saturating_since(self.resting_since) >= self.parameters.writing.destage_delay;
+        if rested || self.cache_presses(now) {
+            let dirty = self.nearest_dirty(now, |_| true).expect("not empty");
+            self.destage(now, dirty);
+        } else if !self.look_planned {
+            self.look_planned = true;
+            self.agenda.plan(
+                self.resting_since + self.parameters.writing.destage_delay,
+                Event::Look,
+            );
+        }
+    }
+
+    /// The cache is nearly full, writes wait for room, or its data are old.
+    fn cache_presses(&self, now: Time) -> bool {
+        let stretches = self.cache.stretches();
+        let full = self.cache.held().as_u64() * 10 > self.cache.capacity().as_u64() * 8
+            || stretches.len() * 10 > self.parameters.writing.cache_stretches * 8
+            || !self.stalled.is_empty();
+        let age = |dirty: &Dirty| now.saturating_since(dirty.since);
+        !stretches.is_empty()
+            && (full
+                || stretches
+                    .iter()
+                    .any(|dirty| age(dirty) > self.parameters.writing.destage_age))
+    }
+
+    /// Flushes whose writes are all on the medium are done. For the first one that is not: the
+    /// number that the writes it waits for are below.
+    fn answer_flushes(&mut self, now: Time) -> Option<u64> {
+        let mut index = 0;
+        while index < self.flushes.len() {
+            let (slot, number) = self.flushes[index];
+            if self
+                .cache
+                .stretches()
+                .iter()
+                .any(|dirty| dirty.number < number)
+            {
+                return Some(number);
+            }
+            if self.slot(slot).ready {
+                self.flushes.remove(index);
+                self.agenda.plan(now, Event::Done(slot));
+            } else {
+                index += 1; // still on its way through the electronics
+            }
+        }
+        None
+    }
+
+    fn choose_command(&self, now: Time) -> Option<usize> {
+        let &first = self.for_arm.first()?;
+        let oldest = self.slot(first);
+        let overdue = now.saturating_since(oldest.entered) > self.parameters.age_limit;
+        if self.parameters.order == DriveQueue::Fifo || overdue {
+            return oldest.ready.then_some(0);
+        }
+        let waiting = self.for_arm.iter().map(|&slot| self.slot(slot)).enumerate();
+        waiting
+            .filter(|(_, slot)| slot.ready)
+            .min_by_key(|(_, slot)| {
+                let access = match slot.command.op {
+                    DiskOp::Write => Access::Write,
+                    _ => Access::Read,
+                };
+                self.mechanics.access_time(now, &slot.place, access)
+            })
+            .map(|(index, _)| index)
+    }
+
+    fn nearest_dirty(&self, now: Time, wanted: impl Fn(&Dirty) -> bool) -> Option<usize> {
+        let stretches = self.cache.stretches().iter().enumerate();
+        stretches
+            .filter(|(_, dirty)| wanted(dirty))
+            .min_by_key(|(_, dirty)| self.mechanics.access_time(now, &dirty.place, Access::Write))
+            .map(|(index, _)| index)
+    }
+
+    fn serve(&mut self, now: Time, index: usize) {
+        let slot = self.for_arm.remove(index);
+        self.slot_mut(slot).started = now;
+        self.destaged_last = false;
+        self.settle_stream(now);
+        match self.slot(slot).command.op {
+            DiskOp::Write => self.serve_write(now, slot),
+            _ => self.serve_read(now, slot),
+        }
+    }
+
+    fn serve_write(&mut self, now: Time, slot: usize) {
+        let write = *self.slot(slot);
+        let command = write.command;
+        self.stream = None;
+        self.read_buffer.forget(command.start, command.end());
+        let receiving = Receiving {
+            pace: self.write_pace,
+            from: write.data_from,
+            threshold: self.parameters.writing.threshold.min(command.length),
+        };
+        let range = (command.start, command.end());
+        let done = self
+            .mechanics
+            .pass(now, range, Access::Write, |mechanics, piece| {
+                receiving.delay(mechanics, piece)
+            });
+        self.start_work(done, Work::Write(slot));
+    }
+
+    fn serve_read(&mut self, now: Time, slot: usize) {
+        let command = self.slot(slot).command;
+        if self.in_memory(&command) {
+            // The stream brought it while it waited.
+            self.keep_reading(now, &command);
+            self.send_from_memory(now, slot);
+            self.direct_arm(now);
+            return;
+        }
+        let continued = self.stream.filter(|stream| {
+            let near = command.start <= stream.next && stream.next < command.end();
+            near && (command.start == stream.next
+                || self.read_buffer.holds(command.start, stream.next))
+        });
+        let (from, ready) = match continued {
+            // Some of the next sector may have passed already: it is not missed.
+            Some(stream) if stream.next < stream.limit => (stream.next, stream.ready),
+            Some(stream) => (stream.next, now.max(stream.ready)),
+            None => (command.start, now),
+        };
+        let overheads = self.parameters.overheads;
+        let present = from - command.start;
+        let length = (command.length, present);
+        let threshold = self.read_threshold(command.length);
+        let setup = overheads.reselect + overheads.data_preparation;
+        let mut sending = Sending::new(self.read_pace, length, threshold, now, setup);
+        let keeps_passing = self.parameters.reading.keeps_passing && continued.is_none();
+        let mut kept = Sectors::ZERO;
+        let range = (from, command.end());
+        let read = self
+            .mechanics
+            .pass(ready, range, Access::Read, |mechanics, piece| {
+                sending.pass(mechanics, piece);
+                if keeps_passing && piece.before == Sectors::ZERO {
+                    let passed = mechanics.passed_in(&piece.place, piece.waited);
+                    kept = passed.min(Sectors::new(piece.place.passed_on_track));
+                }
+                0
+            });
+        let done = read.max(now);
+        let first = from - kept;
+        let begin = continued.map_or(first, |stream| stream.begin);
+        self.stream = Some(Stream {
+            begin,
+            next: command.end(),
+            ready: read,
+            limit: self.read_ahead_limit(begin, command.end()),
+        });
+        let length = self.read_pace.time(command.length);
+        self.link_free = sending.delivered().max(self.link_free + length).max(done);
+        let read = Read {
+            slot,
+            from: first,
+            delivered: self.link_free,
+        };
+        self.start_work(done, Work::Read(read));
+    }
+
+    /// How much of a read is in the buffer before its data are sent.
+    fn read_threshold(&self, length: Sectors) -> Sectors {
+        let reading = &self.parameters.reading;
+        let most = length.min(reading.segment.to_sectors());
+        let share = most.as_u64() * u64::from(reading.threshold_permille) / 1000;
+        Sectors::new(share.max(1))
+    }
+
+    fn destage(&mut self, now: Time, index: usize) {
+        self.settle_stream(now);
+        self.stream = None;
+        self.destaged_last = true;
+        let mechanics = &self.mechanics;
+        let piece = DESTAGE_PIECE.to_sectors();
+        let dirty = self
+            .cache
+            .take_out(index, piece, |sector| mechanics.place(sector));
+        let range = (dirty.start, dirty.end);
+        let done = self.mechanics.pass(now, range, Access::Write, |_, _| 0);
+        self.start_work(done, Work::Destage(dirty));
+    }
+
+    fn start_work(&mut self, done: Time, work: Work) {
+        self.work = Some(work);
+        self.agenda.plan(done, Event::ArmDone);
+    }
+
+    pub(super) fn arm_done(&mut self, now: Time) {
+        let overheads = self.parameters.overheads;
+        self.resting_since = now;
+        match self.work.take().expect("the arm was at work") {
+            Work::Read(read) => {
+                let end = self.slot(read.slot).command.end();
+                self.read_buffer.fill(read.from, end);
+                self.finish(now, read.delivered + overheads.read_completion, read.slot);
+            }
+            Work::Write(slot) => {
+                let command = self.slot(slot).command;
+                self.keep_written(command.start, command.end());
+                let done = now + overheads.reselect + overheads.write_completion;
+                self.finish(now, done, slot);
+            }
+            Work::Destage(dirty) => {
+                self.keep_written(dirty.start, dirty.end);
+                self.cache.written(&dirty);
+                self.take_into_cache(now);
+            }
+        }
+    }
+
+    fn keep_written(&mut self, start: Sector, end: Sector) {
+        if self.parameters.writing.keeps_written {
+            self.read_buffer.fill(start, end);
+        }
+    }
+
+    /// The command in this slot is done at `done`, which may be now.
+    fn finish(&mut self, now: Time, done: Time, slot: usize) {
+        if done <= now {
+            self.complete(now, slot);
+        } else {
+            self.agenda.plan(done, Event::Done(slot));
+        }
+    }
+}
