@@ -178,17 +178,28 @@ fn a_command_that_cannot_work_is_one_clear_error() {
 }
 
 #[test]
-fn options_for_a_command_without_one_are_refused() {
-    let output = iosched()
-        .args(["tune", "--metric", "time"])
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        stderr.contains("--metric is about a load that is a command"),
-        "{stderr}"
-    );
-    assert_eq!(output.status.code(), Some(2));
+fn options_without_the_load_that_they_are_about_are_refused() {
+    let cases: [(&[&str], &str); 3] = [
+        (
+            &["--metric", "time"],
+            "--metric is about a load that is a command",
+        ),
+        (&["--pg", "host=/x"], "--pg is about the load pgbench"),
+        (
+            &["--load", "command: true", "--ramp", "1s"],
+            "--ramp is not possible with it",
+        ),
+    ];
+    for (options, words) in cases {
+        let output = iosched()
+            .args(["tune", "--dry-run"])
+            .args(options)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains(words), "{stderr}");
+        assert_eq!(output.status.code(), Some(2));
+    }
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub(crate) fn plan(arms: usize) -> Plan {
             weight: 1.0,
             objective: Objective::Throughput,
             spec: Spec::JobFile("[random-read]\nrw=randread\n".into()),
+            test: None,
+            is_control: false,
             runtime_s: Some(10.0),
             wait_until_steady: false,
         }],

@@ -47,6 +47,12 @@ pub const BUILT_IN: &[BuiltIn] = &[
         text: include_str!("../../loads/readers-vs-writer.fio"),
         objective: Objective::ReadP99,
     },
+    BuiltIn {
+        name: "fairness",
+        summary: "five kinds of readers and writers side by side; decided by Jain's index",
+        text: include_str!("../../loads/fairness.fio"),
+        objective: Objective::Fairness,
+    },
 ];
 
 /// The built-in load of this name.

@@ -93,12 +93,30 @@ pub struct Running<'a> {
     pub stop: &'a Stop,
 }
 
+/// What fio measured.
+#[derive(Debug)]
+pub struct Measurement {
+    /// What each job did.
+    pub jobs: Vec<JobResult>,
+    /// How long the job took that ended last, by fio's clock: its start and end are not in it.
+    pub longest: Duration,
+}
+
 /// Runs a composed job file. `tick` is called while it runs.
 pub fn run(
     job_file: &str,
     running: &Running<'_>,
     tick: &mut dyn FnMut(Duration),
 ) -> Result<Vec<JobResult>, FioError> {
+    Ok(run_timed(job_file, running, tick)?.jobs)
+}
+
+/// [`run`], with the time that it took.
+pub fn run_timed(
+    job_file: &str,
+    running: &Running<'_>,
+    tick: &mut dyn FnMut(Duration),
+) -> Result<Measurement, FioError> {
     let file = readable_file(job_file).map_err(FioError::JobFile)?;
     let mut command = Command::new("fio");
     command
@@ -172,6 +190,9 @@ struct FioJob {
     read: FioFlow,
     write: FioFlow,
     trim: Option<FioFlow>,
+    /// ms.
+    #[serde(default)]
+    job_runtime: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -192,7 +213,7 @@ struct FioLatency {
 }
 
 /// Reads fio's JSON+, before which it may have printed notes.
-fn read_result(stdout: &str) -> Result<Vec<JobResult>, FioError> {
+fn read_result(stdout: &str) -> Result<Measurement, FioError> {
     let unreadable = |cause: String| FioError::Unreadable { cause };
     let start = if stdout.starts_with('{') {
         0
@@ -207,7 +228,12 @@ fn read_result(stdout: &str) -> Result<Vec<JobResult>, FioError> {
     if output.jobs.is_empty() {
         return Err(unreadable("it names no job".into()));
     }
-    output.jobs.into_iter().map(job_result).collect()
+    let longest = output.jobs.iter().map(|job| job.job_runtime).max();
+    let jobs = output.jobs.into_iter().map(job_result);
+    Ok(Measurement {
+        jobs: jobs.collect::<Result<_, _>>()?,
+        longest: Duration::from_millis(longest.unwrap_or(0)),
+    })
 }
 
 fn job_result(job: FioJob) -> Result<JobResult, FioError> {
@@ -271,7 +297,7 @@ mod tests {
 
     #[test]
     fn notes_before_the_json_are_passed_over_and_bins_are_sorted() {
-        let jobs = read_result(OUTPUT).unwrap();
+        let jobs = read_result(OUTPUT).unwrap().jobs;
         let read = jobs[0].read.as_ref().unwrap();
         assert_eq!(read.latency_bins, vec![(10, 1), (2000, 1)]);
         assert_eq!(read.ios, 2);

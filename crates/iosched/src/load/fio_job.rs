@@ -287,6 +287,11 @@ impl JobFile {
         self.compose_with(settings, &[("create_only", "1")])
     }
 
+    /// The same for jobs that make their files: nothing is written before.
+    pub fn compose_new(&self, settings: &TrialSettings) -> String {
+        self.compose_with(settings, &[("overwrite", "0"), ("create_on_open", "1")])
+    }
+
     fn compose_with(&self, settings: &TrialSettings, last: &[(&str, &str)]) -> String {
         let mut text = String::new();
         for job in &self.jobs {

@@ -10,6 +10,8 @@
 //! - [`command`]: any program, its time or a number that it prints; [`words`] cuts its command line
 //! - [`simulated`]: the same job files, run by the simulator over a disk model
 //! - [`pgbench`]: PostgreSQL with a database of our own
+//! - [`fixed_work`]: a job file with an end, judged by its time; [`families`] makes those of the
+//!   sweep, the document server and the database server
 //! - [`settings`]: what stands after a load's name
 
 use std::collections::BTreeMap;
@@ -27,8 +29,10 @@ use crate::trial::JobResult;
 
 pub mod builtin;
 pub mod command;
+pub mod families;
 pub mod fio;
 pub mod fio_job;
+pub mod fixed_work;
 pub mod job_file;
 pub mod pgbench;
 pub mod settings;
@@ -39,6 +43,7 @@ use command::{CommandError, CommandSpecError};
 use fio::FioError;
 use fio_job::{JobFileError, Place, TrialSettings};
 use pgbench::{PgbenchError, PgbenchSpecError};
+use settings::SettingError;
 use simulated::{SimulatedDisk, SimulatedLoad, SimulationError};
 
 /// What plan and record know of a load.
@@ -61,6 +66,8 @@ pub enum Spec {
     },
     /// pgbench.
     Pgbench(pgbench::Settings),
+    /// A fio job file with an end.
+    FixedWork(fixed_work::Settings),
 }
 
 /// Why a load cannot be made of what the user wrote.
@@ -78,6 +85,9 @@ pub enum SpecError {
     /// pgbench.
     #[error(transparent)]
     Pgbench(#[from] PgbenchSpecError),
+    /// A setting of a family.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
 }
 
 impl Failure for SpecError {
@@ -87,6 +97,7 @@ impl Failure for SpecError {
             SpecError::Command(error) => error.hint(),
             SpecError::Simulation(error) => error.hint(),
             SpecError::Pgbench(error) => error.hint(),
+            SpecError::Setting(error) => error.hint(),
         }
     }
 
@@ -96,6 +107,7 @@ impl Failure for SpecError {
             SpecError::Command(error) => error.exit_code(),
             SpecError::Simulation(error) => error.exit_code(),
             SpecError::Pgbench(error) => error.exit_code(),
+            SpecError::Setting(error) => error.exit_code(),
         }
     }
 }
@@ -110,6 +122,7 @@ impl Spec {
                 Ok(Box::new(SimulatedLoad::new(name, job_file, disk)?))
             }
             Spec::Pgbench(settings) => Ok(Box::new(pgbench::PgbenchLoad::new(settings)?)),
+            Spec::FixedWork(settings) => Ok(Box::new(fixed_work::FixedWork::new(name, settings)?)),
         }
     }
 }
@@ -217,6 +230,11 @@ pub trait Load {
 
     /// Bytes that it keeps in a directory, with test files of this size.
     fn bytes_needed(&self, file_size: u64) -> u64;
+
+    /// The files that it shares with others of its family; they take their room once.
+    fn shared_files(&self) -> Option<&str> {
+        None
+    }
 
     /// Why it can never have the number that is to decide; `None` if it can.
     fn lacks(&self, objective: Objective) -> Option<&'static str>;

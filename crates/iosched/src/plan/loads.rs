@@ -6,6 +6,7 @@ use super::wanted::CommandOptions;
 use super::{PlanError, PlannedLoad, Steady, Wanted};
 use crate::load::builtin;
 use crate::load::command::{self, Metric};
+use crate::load::families::{self, Member, Work};
 use crate::load::{Load, Spec, SpecError, pgbench};
 use crate::objective::Objective;
 
@@ -13,19 +14,62 @@ use crate::objective::Objective;
 pub(super) fn read(wanted: &Wanted) -> Result<Vec<PlannedLoad>, PlanError> {
     let mut loads: Vec<PlannedLoad> = Vec::new();
     for text in &wanted.loads {
-        let load = read_one(wanted, text)?;
-        if loads.iter().any(|other| other.name == load.name) {
-            return Err(PlanError::LoadTwice { name: load.name });
+        for load in read_text(wanted, text)? {
+            if loads.iter().any(|other| other.name == load.name) {
+                return Err(PlanError::LoadTwice { name: load.name });
+            }
+            loads.push(load);
         }
-        loads.push(load);
     }
     let has_command = loads
         .iter()
         .any(|load| matches!(load.spec, Spec::Command(_)));
+    let has_pgbench = loads
+        .iter()
+        .any(|load| matches!(load.spec, Spec::Pgbench(_)));
     match wanted.command.first_given() {
         Some(option) if !has_command => Err(PlanError::OnlyForCommands { option }),
+        _ if wanted.connection.is_some() && !has_pgbench => Err(PlanError::OnlyForPgbench),
         _ => Ok(loads),
     }
+}
+
+/// Weight of a load that is there to show no difference: none to speak of.
+const CONTROL_WEIGHT: f64 = 1e-9;
+
+/// The loads that one text after `--load` stands for.
+fn read_text(wanted: &Wanted, text: &str) -> Result<Vec<PlannedLoad>, PlanError> {
+    let Some(members) = families::read(text) else {
+        return Ok(vec![read_one(wanted, text)?]);
+    };
+    let members = members.map_err(SpecError::from)?;
+    members
+        .into_iter()
+        .map(|member| plan_member(wanted, member))
+        .collect()
+}
+
+/// A load of a family.
+fn plan_member(wanted: &Wanted, member: Member) -> Result<PlannedLoad, PlanError> {
+    let weight = if member.is_control {
+        CONTROL_WEIGHT
+    } else {
+        1.0
+    };
+    let chosen = Chosen {
+        name: member.name,
+        objective: member.objective,
+        spec: match member.work {
+            Work::Timed(text) => spec_of(wanted, text.to_owned()),
+            Work::Fixed(settings) => Spec::FixedWork(settings),
+        },
+    };
+    let planned = plan_one(wanted, chosen, weight)?;
+    Ok(PlannedLoad {
+        test: member.test,
+        is_control: member.is_control,
+        ..planned
+    })
 }
 
 /// What stands after `--load`, before it is held against the other options.
@@ -184,6 +228,8 @@ fn plan_one(wanted: &Wanted, chosen: Chosen, weight: f64) -> Result<PlannedLoad,
         objective,
         wait_until_steady,
         spec,
+        test: None,
+        is_control: false,
         runtime_s: runtime.map(|runtime| runtime.as_secs_f64()),
     })
 }

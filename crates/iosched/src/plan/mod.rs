@@ -148,6 +148,12 @@ pub struct PlannedLoad {
     /// What it is.
     #[serde(flatten)]
     pub spec: Spec,
+    /// The name of its test in the sweep's log, where that is not the load's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test: Option<String>,
+    /// True if it is there to show no difference, and has no say over all loads.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_control: bool,
     /// Run time of a trial, s; `None` leaves it to the job file.
     pub runtime_s: Option<f64>,
     /// Its trials wait until it has become steady.

@@ -1,5 +1,6 @@
 //! Whether a plan may use its target: what it destroys, what is in the way, whether there is room.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{PlanError, PlannedLoad, Target, Wanted};
@@ -127,10 +128,7 @@ fn check_room(directory: &Path, file_size: u64, loads: &[PlannedLoad]) -> Result
         source: error.into(),
     })?;
     let free = room.f_bavail * room.f_frsize;
-    let needed: u64 = loads
-        .iter()
-        .map(|load| load.open().bytes_needed(file_size))
-        .sum();
+    let needed = bytes_needed(loads, file_size);
     // A file system filled to the brim behaves unlike itself: leave a tenth.
     if needed > free / 10 * 9 {
         const MIB: u64 = 1 << 20;
@@ -141,4 +139,21 @@ fn check_room(directory: &Path, file_size: u64, loads: &[PlannedLoad]) -> Result
         });
     }
     Ok(())
+}
+
+/// What all loads keep in the directory; a family's files count once.
+fn bytes_needed(loads: &[PlannedLoad], file_size: u64) -> u64 {
+    let mut shared: BTreeMap<String, u64> = BTreeMap::new();
+    let mut own = 0;
+    for load in loads.iter().map(PlannedLoad::open) {
+        let bytes = load.bytes_needed(file_size);
+        match load.shared_files() {
+            Some(files) => {
+                let most = shared.entry(files.to_owned()).or_default();
+                *most = bytes.max(*most);
+            }
+            None => own += bytes,
+        }
+    }
+    own + shared.values().sum::<u64>()
 }

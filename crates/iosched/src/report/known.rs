@@ -12,6 +12,7 @@ use iosched_stats::race::Better;
 use super::table::{Align, Table};
 use crate::analysis::Analysis;
 use crate::objective::Objective;
+use crate::plan::PlannedLoad;
 use crate::record::Record;
 use crate::trial::Slot;
 
@@ -24,7 +25,7 @@ pub fn sweep_log(record: &Record) -> String {
         let _ = writeln!(
             text,
             "{}\t{:.2}\t{}\t{}\t{}",
-            plan.loads[trial.slot.load].name,
+            test_name(&plan.loads[trial.slot.load]),
             trial.metrics.throughput_bytes_per_s / 1024.0,
             plan.arm_label(trial.slot.arm),
             trial.jobs.len(),
@@ -32,6 +33,10 @@ pub fn sweep_log(record: &Record) -> String {
         );
     }
     text
+}
+
+fn test_name(load: &PlannedLoad) -> &str {
+    load.test.as_deref().unwrap_or(&load.name)
 }
 
 /// Points per load and arm over all rounds, as text.

@@ -1,0 +1,174 @@
+//! The loads that come as several: the sweep with its log, the document server with its control, the
+//! database server's four, and fairness. Real fio on a loop device, in small.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test may panic, and says what it lacked"
+)]
+
+mod common;
+
+use std::fs;
+
+use common::{Mounted, can_use_loop_devices, has_fio, iosched};
+
+const MIB: u64 = 1 << 20;
+
+/// Runs two rounds of two arms under a load and returns what it printed and the record's directory.
+fn tune(load: &str, more: &[&str]) -> Option<(String, tempfile::TempDir)> {
+    if !can_use_loop_devices() || !has_fio() {
+        return None;
+    }
+    let mounted = Mounted::new(256 * MIB);
+    let records = tempfile::tempdir().unwrap();
+    let output = iosched()
+        .args(["tune", mounted.path(), "--load", load])
+        .args([
+            "--arms",
+            "none,mq-deadline",
+            "--fixed-rounds",
+            "2",
+            "--steady",
+            "off",
+        ])
+        .arg("--out")
+        .arg(records.path().join("r"))
+        .args(more)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(mounted.names(), Vec::<String>::new());
+    assert_eq!(mounted.disk.scheduler(), "none");
+    Some((String::from_utf8(output.stdout).unwrap(), records))
+}
+
+fn report(records: &tempfile::TempDir, form: &str) -> String {
+    let output = iosched()
+        .arg("report")
+        .arg(records.path().join("r"))
+        .arg(form)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn trials(records: &tempfile::TempDir) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(records.path().join("r/record.jsonl")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines
+        .filter(|line: &serde_json::Value| line["type"] == "trial")
+        .collect()
+}
+
+#[test]
+fn the_sweep_ends_with_its_log_its_points_and_a_verdict() {
+    let Some((stdout, records)) = tune("five-tests:size=4m,record=1m,threads=2", &[]) else {
+        return;
+    };
+    assert!(stdout.contains("over all loads"), "{stdout}");
+    let log = report(&records, "--tsv");
+    let rows: Vec<Vec<&str>> = log.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!(
+        rows.len(),
+        1 + 5 * 2 * 2 * 2,
+        "tests × threads × arms × runs"
+    );
+    let head = ["Test", "Throughput (KB/s)", "I/O Scheduler", "Threads", "n"];
+    assert_eq!(rows[0], head);
+    let of = |test: &str| -> Vec<&str> {
+        rows.iter()
+            .filter(|row| row[0] == test)
+            .map(|row| row[1])
+            .collect()
+    };
+    for test in [
+        "Initial write",
+        "Rewrite",
+        "Random read",
+        "Mixed workload",
+        "Random write",
+    ] {
+        assert_eq!(of(test).len(), 4, "{test}");
+    }
+    // The original's script wrote one variable twice.
+    assert_ne!(of("Rewrite"), of("Random write"));
+    assert!(rows[1..].iter().all(|row| row[3] == "2"), "{log}");
+    assert!(report(&records, "--points").contains("Points"));
+    // Each thread moved its file once.
+    for trial in trials(&records) {
+        for job in trial["jobs"].as_array().unwrap() {
+            let bytes = |flow: &str| job[flow]["bytes"].as_u64().unwrap_or(0);
+            assert_eq!(bytes("read") + bytes("write"), 4 * MIB, "{trial}");
+        }
+    }
+}
+
+#[test]
+fn cold_documents_come_from_the_disk_and_those_of_the_control_do_not() {
+    let load = "documents-read:threads=4,documents=200";
+    let Some((stdout, records)) = tune(load, &[]) else {
+        return;
+    };
+    assert!(stdout.contains("documents-read-cached"), "{stdout}");
+    let mut least_read = u64::MAX;
+    for trial in trials(&records) {
+        let read = trial["measured"]["read_bytes"].as_u64().unwrap();
+        let seen = trial["jobs"][0]["read"]["ios"].as_u64().unwrap();
+        if trial["load"] == 0 {
+            assert_eq!(seen, 200, "every document once");
+            assert!(read >= 4 * 200 * 4096, "{read}");
+        } else {
+            assert_eq!(seen, 2000, "ten times through");
+            least_read = least_read.min(read);
+        }
+        assert!(trial["metrics"]["elapsed_s"].as_f64().unwrap() > 0.0);
+    }
+    // Who else drops the page cache meanwhile (another test) strikes some trials, hardly all.
+    assert!(
+        least_read < 100 * 4096,
+        "{least_read} bytes were read from the disk"
+    );
+}
+
+#[test]
+fn documents_are_created_anew_in_every_trial() {
+    let load = "documents-create:threads=3,documents=20";
+    let Some((stdout, records)) = tune(load, &[]) else {
+        return;
+    };
+    assert!(stdout.contains("elapsed time (less"), "{stdout}");
+    for trial in trials(&records) {
+        let jobs = trial["jobs"].as_array().unwrap();
+        assert_eq!(jobs.len(), 3);
+        assert!(jobs.iter().all(|job| job["write"]["ios"] == 20));
+    }
+}
+
+#[test]
+fn the_database_server_has_four_loads_and_a_table_with_the_baseline_at_100() {
+    let more = ["--runtime", "200ms", "--file-size", "4M"];
+    let Some((_, records)) = tune("database", &more) else {
+        return;
+    };
+    let text = report(&records, "--normalised");
+    let (_, table) = text.split_once("none = 100").unwrap();
+    for load in ["database:1", "database:2", "database:3", "database:4"] {
+        let row = table.lines().find(|line| line.starts_with(load)).unwrap();
+        assert!(row.contains(" 100 "), "{table}");
+    }
+}
+
+#[test]
+fn fairness_is_jains_index_over_its_workers() {
+    let more = ["--runtime", "300ms", "--file-size", "8M"];
+    let Some((stdout, records)) = tune("fairness", &more) else {
+        return;
+    };
+    assert!(stdout.contains("fairness between jobs"), "{stdout}");
+    for trial in trials(&records) {
+        let index = trial["metrics"]["fairness"].as_f64().unwrap();
+        assert!(index > 0.2 && index <= 1.0, "{index}: five workers");
+    }
+}

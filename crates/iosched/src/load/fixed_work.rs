@@ -1,0 +1,218 @@
+//! A fio job file that does a fixed amount of work: how long it takes is what counts.
+//!
+//! Each load has a directory of its own, so that loads with jobs of one name do not share files
+//! unless they mean to.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::fio::{self, Running};
+use super::fio_job::{JobFile, JobFileError, Place, TrialSettings};
+use super::{Load, LoadError, Outcome, Turn, Workplace};
+use crate::objective::Objective;
+
+/// A load that hangs is killed after this time, where the user does not say (`--timeout`).
+const LONGEST: Duration = Duration::from_secs(6 * 3600);
+
+/// What is done, and to which files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The job file.
+    pub job_file: String,
+    /// The directory of its files, which loads of one family share.
+    pub directory: String,
+    /// Bytes of those files.
+    pub bytes: u64,
+    /// What a trial finds.
+    pub files: Files,
+}
+
+/// What a trial finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Files {
+    /// The files, written once before the first trial; nothing of them in memory.
+    Cold,
+    /// The same, and all of them in memory: a control, which no scheduler can change.
+    Cached,
+    /// None: the trial makes them.
+    New,
+}
+
+/// A job file with an end.
+#[derive(Debug)]
+pub struct FixedWork {
+    name: String,
+    settings: Settings,
+    file: JobFile,
+}
+
+impl FixedWork {
+    /// Checks the job file.
+    pub fn new(name: &str, settings: &Settings) -> Result<FixedWork, JobFileError> {
+        Ok(FixedWork {
+            name: name.into(),
+            settings: settings.clone(),
+            file: JobFile::parse(name, &settings.job_file)?,
+        })
+    }
+
+    /// Where its files are.
+    fn directory(&self, at: &Workplace<'_>) -> PathBuf {
+        let own = at
+            .own_directory()
+            .expect("the plan gave this load a directory");
+        own.join(&self.settings.directory)
+    }
+
+    fn place(&self, at: &Workplace<'_>) -> Place {
+        Place::Directory {
+            directory: self.directory(at).display().to_string(),
+            file_size: 0,
+        }
+    }
+
+    fn compose(&self, settings: &TrialSettings, at: &Workplace<'_>) -> String {
+        let settings = TrialSettings {
+            place: self.place(at),
+            runtime: None,
+            ramp: None,
+            seed: settings.seed,
+        };
+        match self.settings.files {
+            Files::New => self.file.compose_new(&settings),
+            Files::Cold | Files::Cached => self.file.compose(&settings),
+        }
+    }
+}
+
+impl Load for FixedWork {
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn needs_directory(&self) -> bool {
+        true
+    }
+
+    fn is_cold(&self) -> bool {
+        self.settings.files != Files::Cached
+    }
+
+    fn programs(&self) -> Result<Vec<String>, LoadError> {
+        Ok(vec![fio::version()?])
+    }
+
+    fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {
+        None
+    }
+
+    fn bytes_needed(&self, _file_size: u64) -> u64 {
+        self.settings.bytes
+    }
+
+    fn shared_files(&self) -> Option<&str> {
+        Some(&self.settings.directory)
+    }
+
+    fn lacks(&self, objective: Objective) -> Option<&'static str> {
+        match objective {
+            Objective::Fairness if self.file.workers() < 2 => Some("it has one worker"),
+            Objective::ReadMean | Objective::ReadP99 if !self.file.reads() => {
+                Some("it reads nothing")
+            }
+            Objective::Tps => Some("it makes no transactions"),
+            Objective::NumberHigher | Objective::NumberLower => Some("it prints no number"),
+            _ => None,
+        }
+    }
+
+    fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
+        let directory = self.directory(at);
+        make_directory(&directory, at).map_err(fio::FioError::JobFile)?;
+        if self.settings.files == Files::New {
+            return Ok(());
+        }
+        if is_empty(&directory).map_err(fio::FioError::JobFile)? {
+            say(&format!("writing test files for {}", self.name));
+        }
+        let settings = TrialSettings {
+            place: self.place(at),
+            runtime: None,
+            ramp: None,
+            seed: 1,
+        };
+        fio::run_long(&self.file.compose_layout(&settings), at.user, at.stop)?;
+        Ok(())
+    }
+
+    fn reset(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
+        if self.settings.files == Files::New {
+            remove_files(&self.directory(at)).map_err(fio::FioError::JobFile)?;
+        }
+        Ok(())
+    }
+
+    /// Reads everything once, so that it is in memory.
+    fn start(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
+        if self.settings.files == Files::Cached {
+            read_files(&self.directory(at)).map_err(fio::FioError::JobFile)?;
+        }
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        at: &Workplace<'_>,
+        turn: &Turn<'_>,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Outcome, LoadError> {
+        let running = Running {
+            duration: Duration::ZERO,
+            read_only: false,
+            limit: Some(at.trial_limit.unwrap_or(LONGEST)),
+            user: at.user,
+            stop: at.stop,
+        };
+        let result = fio::run_timed(&self.compose(turn.settings, at), &running, tick)?;
+        Ok(Outcome {
+            jobs: result.jobs,
+            elapsed_s: Some(result.longest.as_secs_f64()),
+            ..Outcome::default()
+        })
+    }
+}
+
+/// The directory may be there: loads of one family share it.
+fn make_directory(path: &Path, at: &Workplace<'_>) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        other => other?,
+    }
+    match at.user {
+        Some(user) => std::os::unix::fs::lchown(path, Some(user.uid), Some(user.gid)),
+        None => Ok(()),
+    }
+}
+
+fn is_empty(directory: &Path) -> io::Result<bool> {
+    Ok(fs::read_dir(directory)?.next().is_none())
+}
+
+fn remove_files(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        fs::remove_file(entry?.path())?;
+    }
+    Ok(())
+}
+
+fn read_files(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        io::copy(&mut fs::File::open(entry?.path())?, &mut io::sink())?;
+    }
+    Ok(())
+}
