@@ -208,7 +208,7 @@ fn load_help() -> String {
         .map(|load| format!("{} ({})", load.name, load.summary))
         .collect();
     format!(
-        "Load to run, repeatable: a fio job file, 'command: PROGRAM …' (sh: before it for a shell), pgbench[:scale=50,clients=100,threads=2,transactions=…|time=60,mode=tpcb|select|simple-update|FILE,protocol=…], five-tests[:size=1g,record=16m,threads=1..3], documents-read[:threads=80,documents=32000,size=4k,control=on|off], documents-create[:…], database[:1..4], or a built-in one: {} [default: random-read]",
+        "Load to run, repeatable: a fio job file, 'command: PROGRAM …' (sh: before it for a shell), pgbench[:scale=50,clients=100,threads=2,transactions=…|time=60,mode=tpcb|select|simple-update|FILE,protocol=…], five-tests[:size=1g,record=16m,threads=1..3], documents-read[:threads=80,documents=32000,stored=…,size=4k,control=on|off], documents-create[:…], database[:1..4], or a built-in one: {} [default: random-read]",
         loads.join("; ")
     )
 }

@@ -165,34 +165,44 @@ fn five_tests(text: &str) -> Result<Vec<Member>, SettingError> {
         .collect())
 }
 
+/// How often the control reads what the load reads: memory is fast, and a clock coarse.
+const CONTROL_TIMES: u64 = 100;
+
 /// What the document server's loads are told.
 struct Documents {
     threads: u32,
-    /// Of each thread.
+    /// That each thread reads or makes.
     count: u64,
+    /// In the database of each thread.
+    stored: u64,
     size: u64,
 }
 
 impl Documents {
     fn parse(given: &mut Settings<'_>, documents: u64) -> Result<Documents, SettingError> {
+        let count = given.number("documents", 1..=100_000_000, documents)?;
         Ok(Documents {
             threads: given.number("threads", 1..=4096, 80)?,
-            count: given.number("documents", 1..=100_000_000, documents)?,
+            count,
+            stored: given.number("stored", count..=100_000_000, count)?,
             size: size(given, "size", 4096, 512..=1 << 30)?,
         })
     }
 
-    /// Each thread goes through the documents of its own database, one after the other.
-    fn work(&self, directory: &str, options: &str, files: Files) -> Work {
+    /// Each thread goes through documents of its own database, one after the other, this many
+    /// times as many as it is told to.
+    fn work(&self, directory: &str, options: &str, files: Files, times: u64) -> Work {
         let Documents {
             threads,
             count,
+            stored,
             size,
         } = self;
-        let database = count * size;
+        let database = stored * size;
+        let moved = times * count * size;
         let job_file = format!(
             "[documents]\nioengine=psync\ndirect=0\nbs={size}\nsize={database}\n\
-             numjobs={threads}\n{options}"
+             io_size={moved}\nnumjobs={threads}\n{options}"
         );
         Work::Fixed(fixed_work::Settings {
             job_file,
@@ -203,10 +213,11 @@ impl Documents {
     }
 }
 
-/// Every document once, in random order, through the page cache, which is empty at first. With
-/// `control=on` the same follows with all of them in memory.
+/// Documents in random order, none twice, through the page cache, which is empty at first. With
+/// `control=on` the same follows with all of them in memory. To be read from the disk and not from
+/// the drive's own memory, more must be `stored` than that holds.
 fn documents_read(text: &str) -> Result<Vec<Member>, SettingError> {
-    let known = ["threads", "documents", "size", "control"];
+    let known = ["threads", "documents", "stored", "size", "control"];
     let mut given = Settings::parse("documents-read", text, &known)?;
     let documents = Documents::parse(&mut given, 32_000)?;
     let has_control = match given.text("control").unwrap_or("on") {
@@ -214,18 +225,23 @@ fn documents_read(text: &str) -> Result<Vec<Member>, SettingError> {
         "off" => false,
         other => return Err(given.refuse("control", other, "on or off is wanted")),
     };
-    let member = |name: &str, options: &str, files| Member {
+    let member = |name: &str, options: &str, files, times| Member {
         name: name.into(),
         test: None,
-        work: documents.work("documents-read", options, files),
+        work: documents.work("documents-read", options, files, times),
         objective: Objective::Time,
         is_control: files == Files::Cached,
     };
-    let mut members = vec![member("documents-read", "rw=randread\n", Files::Cold)];
+    let mut members = vec![member("documents-read", "rw=randread\n", Files::Cold, 1)];
     if has_control {
-        // The kernel is not told to forget the file, and 10 times through: memory is fast.
-        let options = "rw=randread\ninvalidate=0\nloops=10\n";
-        members.push(member("documents-read-cached", options, Files::Cached));
+        // The kernel is not told to forget the file.
+        let options = "rw=randread\nnorandommap=1\ninvalidate=0\n";
+        members.push(member(
+            "documents-read-cached",
+            options,
+            Files::Cached,
+            CONTROL_TIMES,
+        ));
     }
     Ok(members)
 }
@@ -238,7 +254,7 @@ fn documents_create(text: &str) -> Result<Vec<Member>, SettingError> {
     Ok(vec![Member {
         name: "documents-create".into(),
         test: None,
-        work: documents.work("documents-create", "rw=write\nfdatasync=1\n", Files::New),
+        work: documents.work("documents-create", "rw=write\nfdatasync=1\n", Files::New, 1),
         objective: Objective::Time,
         is_control: false,
     }])
