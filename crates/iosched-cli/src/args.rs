@@ -4,8 +4,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apply, calibrate, completions, conform, emulate, list, log, persist, report, restore, set,
-    simulate, tune, undo, watch,
+    apply, calibrate, check, completions, conform, emulate, list, log, persist, report, restore,
+    set, simulate, tune, undo, watch,
 };
 
 /// Which I/O scheduler should each disk of this machine use? Measure, decide, apply, undo.
@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Persist(persist::PersistArgs),
     /// Bring the policy file into force
     Apply(apply::ApplyArgs),
+    /// Is every disk as the policy says, will it stay so, and who was it?
+    Check(check::CheckArgs),
     /// Take the last change back
     Undo(undo::UndoArgs),
     /// Show what was changed when, by which command, why

@@ -2,6 +2,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod calibrate;
+pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod conform;
 pub(crate) mod emulate;
@@ -41,6 +42,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Outcome {
         Command::Watch(args) => watch::run(&args, output),
         Command::Persist(args) => persist::run(&args, output),
         Command::Apply(args) => apply::run(&args, output),
+        Command::Check(args) => check::run(&args, output),
         Command::Undo(args) => undo::run(&args, output),
         Command::Log(args) => log::run(&args, output),
         Command::Restore(args) => restore::run(&args, output),

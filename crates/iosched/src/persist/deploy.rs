@@ -175,18 +175,13 @@ impl Deployment {
         };
         let disks = matching::disks(host).map_err(DeployError::List)?;
         let wanted = wanted::wanted(host, &policy, &disks);
-        let mut notes = Vec::new();
-        let rules = wanted::udev_rules(host, &policy, &wanted);
-        let rules_text = (!rules.is_empty()).then(|| rules::text(&rules));
-        if let Some(text) = &rules_text {
-            udev::verify(text)?;
+        let made = made_files(host, &policy, &wanted)?;
+        for file in &made {
+            if let (Some(text), true) = (&file.after, file.path == Path::new(rules::PATH)) {
+                udev::verify(text)?;
+            }
         }
-        let modules = modules_of(host, &policy, &wanted, &mut notes);
-        let files = [
-            policy_file,
-            FileChange::plan(host, modules::PATH, modules::text(&modules))?,
-            FileChange::plan(host, rules::PATH, rules_text)?,
-        ];
+        let mut notes = module_notes(host, &wanted);
         for disk in &wanted {
             notes.extend(remarks(&policy, disk));
         }
@@ -202,10 +197,17 @@ impl Deployment {
         Ok(Deployment {
             policy,
             disks,
-            files: files.into_iter().flatten().collect(),
+            files: policy_file.into_iter().chain(made).collect(),
             notes,
             change,
         })
+    }
+
+    /// The changes of the files that are made from a policy, if it is not in force.
+    pub fn files_for(host: &Host, policy: &Policy) -> Result<Vec<FileChange>, DeployError> {
+        let disks = matching::disks(host).map_err(DeployError::List)?;
+        let wanted = wanted::wanted(host, policy, &disks);
+        made_files(host, policy, &wanted)
     }
 
     /// True if there is nothing to do.
@@ -402,13 +404,12 @@ fn take_back(host: &Host, made: &[FileChange], before: &[SavedDisk]) -> bool {
     files && announced && disks
 }
 
-/// The modules of all schedulers that the policy names; a note where the root disk needs one.
-fn modules_of(
+/// What must change in the files that are made from a policy.
+fn made_files(
     host: &Host,
     policy: &Policy,
     wanted: &[Wanted],
-    notes: &mut Vec<String>,
-) -> Vec<String> {
+) -> Result<Vec<FileChange>, DeployError> {
     let mut modules: Vec<String> = policy
         .rules
         .iter()
@@ -416,6 +417,18 @@ fn modules_of(
         .collect();
     modules.sort();
     modules.dedup();
+    let rules = wanted::udev_rules(host, policy, wanted);
+    let rules_text = (!rules.is_empty()).then(|| rules::text(&rules));
+    let files = [
+        FileChange::plan(host, modules::PATH, modules::text(&modules))?,
+        FileChange::plan(host, rules::PATH, rules_text)?,
+    ];
+    Ok(files.into_iter().flatten().collect())
+}
+
+/// What to do where the root disk needs a module.
+fn module_notes(host: &Host, wanted: &[Wanted]) -> Vec<String> {
+    let mut notes = Vec::new();
     for disk in wanted {
         let Some(module) = modules::of_scheduler(host, &disk.arm.scheduler) else {
             continue;
@@ -430,7 +443,7 @@ fn modules_of(
             ));
         }
     }
-    modules
+    notes
 }
 
 fn holds_root(host: &Host, disk: &KnownDisk) -> bool {

@@ -1,18 +1,21 @@
 //! Making a choice last over reboots.
 //!
 //! - [`identity`]: what tells a disk from all others at every boot
-//! - [`rules`]: the text of our udev rules
+//! - [`rules`]: the text of our udev rules; [`pattern`]: the patterns in it
 //! - [`modules`]: the modules that schedulers come in
 //! - [`files`]: files of the system replaced so that a power failure leaves the old one or the new one
+//! - [`cmdline`]: `elevator=` for kernels before 5.0
 //! - [`udev`]: the running udev: check rules, load them, apply them now
 //! - [`choice`]: from "this disk, that scheduler" to rules of the policy
 //! - [`deploy`]: all of it together: planned, shown, done, read back, taken back if it does not hold
 
 pub mod choice;
+pub mod cmdline;
 pub mod deploy;
 pub mod files;
 pub mod identity;
 pub mod modules;
+pub mod pattern;
 pub mod rules;
 #[cfg(test)]
 pub(crate) mod testing;

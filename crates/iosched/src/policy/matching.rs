@@ -11,6 +11,7 @@ use crate::device::{Device, Inventory, Kind, Role, Transport};
 use crate::emulate::spec::parse_size;
 use crate::host::Host;
 use crate::persist::identity::{Identity, Properties, identities};
+use crate::persist::pattern::is_like;
 use crate::persist::rules::Condition;
 
 /// What a disk must be; all that is given must hold. Texts are patterns: `*` is anything, `?` one
@@ -320,30 +321,6 @@ fn is_virtual(device: &Device) -> bool {
         || is_hypervisors(&device.vendor)
 }
 
-/// True if the whole text is like the pattern: `*` is anything, `?` one character.
-pub fn is_like(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
-    let mut star = None; // where the last `*` stands, and up to where it has taken the text
-    while t < text.len() {
-        if p < pattern.len() && pattern[p] == '*' {
-            star = Some((p, t));
-            p += 1;
-        } else if p < pattern.len() && (pattern[p] == '?' || pattern[p] == text[t]) {
-            p += 1;
-            t += 1;
-        } else if let Some((at, taken)) = star {
-            star = Some((at, taken + 1));
-            p = at + 1;
-            t = taken + 1;
-        } else {
-            return false;
-        }
-    }
-    pattern[p..].iter().all(|&c| c == '*')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,22 +329,6 @@ mod tests {
     fn all(of: &[Disk]) -> Vec<KnownDisk> {
         let (_dir, host) = machine(of);
         disks(&host).unwrap()
-    }
-
-    #[test]
-    fn patterns_match_as_people_expect() {
-        for (pattern, text, expected) in [
-            ("", "", true),
-            ("*", "", true),
-            ("a*c", "abbc", true),
-            ("a*c", "abcd", false),
-            ("*b*", "abc", true),
-            ("a?c", "abc", true),
-            ("a?c", "ac", false),
-            ("*aab", "aaaab", true),
-        ] {
-            assert_eq!(is_like(pattern, text), expected, "{pattern} {text}");
-        }
     }
 
     #[test]

@@ -1,0 +1,309 @@
+//! `iosched check`: is every disk as the policy says, will it stay so, and who was it?
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use iosched::device;
+use iosched::failure::{Failure, exit};
+use iosched::host::Host;
+use iosched::persist::deploy::DeployError;
+use iosched::policy::check::{self, DiskReport, Memory, Report, Verdict};
+use iosched::policy::file::{self, Policy};
+use iosched::policy::{matching, writers};
+
+use super::log::date;
+use super::{Outcome, boxed};
+use crate::output::Output;
+
+/// Arguments of `iosched check`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  iosched check                      against /etc/iosched/policy.toml
+  iosched check --who sda            everybody who sets sda's scheduler, in order
+  iosched check --textfile /var/lib/node_exporter/iosched.prom
+
+Exit codes of this command, as monitoring wants them:
+  0  every disk is as the policy says, and will stay so
+  1  as it says now, but: another rule or program comes after ours, evidence is
+     stale, the files are not those of the policy, or elevator= is given in vain
+  2  a disk is not as the policy says, or the policy cannot be read
+Other failures have the codes of `iosched --help`.")]
+pub(crate) struct CheckArgs {
+    /// The policy to check against
+    #[arg(value_name = "POLICY")]
+    policy: Option<PathBuf>,
+
+    /// Name everybody who sets this device's queue, in the order in which they come at boot
+    #[arg(long, value_name = "DEVICE", conflicts_with = "policy")]
+    who: Option<String>,
+
+    /// Print metrics in Prometheus' text format
+    #[arg(long, conflicts_with = "who")]
+    prometheus: bool,
+
+    /// Write those metrics to a file, as a whole or not at all
+    #[arg(long, value_name = "FILE", conflicts_with = "who")]
+    textfile: Option<PathBuf>,
+
+    /// Check a copied tree instead of this machine
+    #[arg(long, value_name = "DIR", hide = true)]
+    root: Option<PathBuf>,
+}
+
+/// A file that the user named.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}", path.display())]
+struct FileError {
+    action: &'static str,
+    path: PathBuf,
+    source: std::io::Error,
+}
+
+impl Failure for FileError {
+    fn exit_code(&self) -> u8 {
+        if self.action == "read" {
+            exit::NO_SUCH_DEVICE
+        } else {
+            exit::BAD_FILE
+        }
+    }
+}
+
+/// Runs `iosched check`.
+pub(crate) fn run(args: &CheckArgs, output: &Output) -> Outcome {
+    let host = args.root.as_ref().map_or_else(Host::live, Host::at);
+    if let Some(device) = &args.who {
+        return who(&host, device, output);
+    }
+    let policy = policy(args, &host)?;
+    let mut report = check::check(&host, &policy).map_err(boxed)?;
+    let mut memory = Memory::read(&host);
+    let now = std::time::UNIX_EPOCH
+        .elapsed()
+        .map_or(0.0, |since| since.as_secs_f64());
+    memory.enter(&host, &mut report, now);
+    memory.save(&host);
+    if let Some(path) = &args.textfile {
+        write_whole(path, &metrics(&report)).map_err(|source| {
+            boxed(FileError {
+                action: "write",
+                path: path.clone(),
+                source,
+            })
+        })?;
+    }
+    if output.is_json() {
+        output.json(&report);
+    } else if args.prometheus {
+        output.text(&metrics(&report));
+    } else if args.textfile.is_none() {
+        tell(&report, &policy, output);
+    }
+    Ok(match report.verdict {
+        Verdict::Good => 0,
+        Verdict::Warning => 1,
+        Verdict::Bad => 2,
+    })
+}
+
+fn policy(args: &CheckArgs, host: &Host) -> Result<Policy, Box<dyn Failure>> {
+    let Some(path) = &args.policy else {
+        let found = file::read(host).map_err(boxed)?;
+        return Ok(found.map(|(policy, _)| policy).unwrap_or_default());
+    };
+    let text = std::fs::read_to_string(path).map_err(|source| {
+        boxed(FileError {
+            action: "read",
+            path: path.clone(),
+            source,
+        })
+    })?;
+    Policy::parse(&text, path).map_err(boxed)
+}
+
+fn tell(report: &Report, policy: &Policy, output: &Output) {
+    if policy.rules.is_empty() {
+        output.text("there is no rule to check against: `iosched persist` makes one");
+    } else if report.disks.is_empty() {
+        output.text("no disk that is there matches a rule of the policy");
+    }
+    for disk in &report.disks {
+        tell_disk(disk, output);
+    }
+    for path in &report.not_in_force {
+        output.text(&format!(
+            "warning: {} is not what the policy makes of it: run `iosched apply`",
+            path.display()
+        ));
+    }
+    for place in &report.dead_elevator {
+        let line = if place.line > 0 {
+            format!(":{}", place.line)
+        } else {
+            String::new()
+        };
+        output.text(&format!(
+            "warning: {}{line} gives elevator= to a kernel that has ignored it since 5.0",
+            place.file.display()
+        ));
+    }
+}
+
+fn tell_disk(disk: &DiskReport, output: &Output) {
+    let DiskReport {
+        device,
+        rule,
+        wanted,
+        ..
+    } = disk;
+    if disk.deviations.is_empty() {
+        output.text(&format!("{device}: as wanted by {rule:?}: {wanted}"));
+    } else {
+        output.text(&format!("{device}: NOT as wanted by {rule:?}: {wanted}"));
+    }
+    for explained in &disk.deviations {
+        let deviation = &explained.deviation;
+        output.text(&format!(
+            "  {} is {}, not {}",
+            deviation.file.trim_start_matches("queue/"),
+            deviation.found,
+            deviation.wanted
+        ));
+        output.text(&format!("    who: {}", explained.cause));
+    }
+    if let Some(since) = &disk.since {
+        let good = since.last_good_unix_s.map_or_else(
+            || "no check found it right before".to_owned(),
+            |at| format!("it was right at {}", date(at)),
+        );
+        output.text(&format!(
+            "  since {} at the latest; {good}",
+            date(since.first_seen_unix_s)
+        ));
+    }
+    for overridden in &disk.overridden {
+        let value = overridden.by.value.as_deref().unwrap_or("something");
+        output.text(&format!(
+            "  warning: at {} it becomes {value}: {}",
+            overridden.when, overridden.by
+        ));
+    }
+    for stale in &disk.stale {
+        output.text(&format!(
+            "  warning: measured with {} {}, now {}: measure again",
+            stale.what, stale.measured, stale.now
+        ));
+    }
+}
+
+/// Metrics for node_exporter's textfile collector.
+fn metrics(report: &Report) -> String {
+    let mut text = String::from(
+        "# HELP iosched_disk_as_wanted 1 if the disk is as the policy says.\n\
+         # TYPE iosched_disk_as_wanted gauge\n",
+    );
+    let label = |value: &str| {
+        value
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n")
+    };
+    for disk in &report.disks {
+        let _ = writeln!(
+            text,
+            "iosched_disk_as_wanted{{device=\"{}\",rule=\"{}\",wanted=\"{}\"}} {}",
+            label(&disk.device),
+            label(&disk.rule),
+            label(&disk.wanted),
+            u8::from(disk.deviations.is_empty())
+        );
+    }
+    text.push_str(
+        "# HELP iosched_disk_warnings What would undo the disk's setting, or is stale.\n\
+         # TYPE iosched_disk_warnings gauge\n",
+    );
+    for disk in &report.disks {
+        let _ = writeln!(
+            text,
+            "iosched_disk_warnings{{device=\"{}\"}} {}",
+            label(&disk.device),
+            disk.overridden.len() + disk.stale.len()
+        );
+    }
+    let _ = write!(
+        text,
+        "# HELP iosched_policy_in_force 1 if the installed files are those of the policy.\n\
+         # TYPE iosched_policy_in_force gauge\n\
+         iosched_policy_in_force {}\n",
+        u8::from(report.not_in_force.is_empty())
+    );
+    text
+}
+
+/// Readers see the old file or the new one.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = path.parent().filter(|parent| *parent != Path::new(""));
+    let mut file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))?;
+    file.write_all(text.as_bytes())?;
+    let readable = std::fs::Permissions::from_mode(0o644);
+    file.as_file().set_permissions(readable)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// Everybody who sets a device's queue.
+fn who(host: &Host, target: &str, output: &Output) -> Outcome {
+    let device = device::find(host, target).map_err(boxed)?;
+    let disks = matching::disks(host).map_err(|error| boxed(DeployError::List(error)))?;
+    let below = device::schedulable_disks(host, &device)
+        .map_err(|error| boxed(DeployError::List(error)))?;
+    let mut found = Vec::new();
+    for disk in disks
+        .iter()
+        .filter(|disk| below.iter().any(|below| below.name == disk.device.name))
+    {
+        let name = &disk.device.name;
+        let at_boot = writers::find(host, disk);
+        if !output.is_json() {
+            tell_who(name, disk.device.schedulers.active(), &at_boot, output);
+        }
+        found.push(serde_json::json!({
+            "device": name,
+            "at_boot": at_boot,
+            "at_events": writers::find_on_change(host, disk),
+        }));
+    }
+    if output.is_json() {
+        output.json(&found);
+    }
+    Ok(exit::OK)
+}
+
+fn tell_who(device: &str, active: Option<&str>, at_boot: &[writers::Writer], output: &Output) {
+    output.text(&format!("{device}: {} now", active.unwrap_or("?")));
+    if at_boot.is_empty() {
+        output.text("  nobody sets it: the kernel's own default");
+    }
+    for writer in at_boot {
+        let is_winner = writers::winner(at_boot, &writer.target) == Some(writer);
+        let mut line = format!(
+            "  {} = {}: {writer}",
+            writer.target.trim_start_matches("queue/"),
+            writer.value.as_deref().unwrap_or("?"),
+        );
+        if !writer.certain {
+            line.push_str(" (perhaps)");
+        }
+        if writer.kind.acts_on_events() {
+            line.push_str(" (at events, too)");
+        }
+        if is_winner {
+            line.push_str("  <- wins at boot");
+        }
+        output.text(&line);
+    }
+}

@@ -1,0 +1,317 @@
+//! `elevator=` on the kernel's command line, for kernels before 5.0: put in, changed or taken out in
+//! the files that boot loaders read, every other parameter kept. Pure but for the search.
+//!
+//! Since 5.0 the kernel prints a warning and ignores it, so there it is refused.
+
+use std::path::{Path, PathBuf};
+
+use crate::host::Host;
+use crate::policy::check::Place;
+
+/// The parameter.
+const PARAMETER: &str = "elevator=";
+
+/// A file that carries the command line, in the way of its boot loader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// `/etc/default/grub`: `GRUB_CMDLINE_LINUX="…"`.
+    GrubDefault,
+    /// `menu.lst` of GRUB before 2: lines `kernel /vmlinuz …`.
+    MenuLst,
+    /// `/etc/kernel/cmdline` of kernel-install: the parameters themselves.
+    KernelInstall,
+}
+
+/// The text of a file with `elevator=` set to this value everywhere; with none, taken out.
+pub fn with_elevator(text: &str, format: Format, value: Option<&str>) -> String {
+    match format {
+        Format::GrubDefault => grub_default(text, value),
+        Format::MenuLst => each_line(text, |line| menu_line(line, value)),
+        Format::KernelInstall => {
+            let line = with_parameter(text.trim_end(), value);
+            format!("{line}\n")
+        }
+    }
+}
+
+/// The value is put into `GRUB_CMDLINE_LINUX`, which counts for every entry, and taken out of all
+/// other variables, which come after it.
+fn grub_default(text: &str, value: Option<&str>) -> String {
+    const EVERY: &str = "GRUB_CMDLINE_LINUX";
+    let mut is_put = false;
+    let mut edited = each_line(text, |line| {
+        let trimmed = line.trim_start();
+        let Some((name, assigned)) = trimmed.split_once('=') else {
+            return line.to_owned();
+        };
+        if !name.starts_with(EVERY) {
+            return line.to_owned();
+        }
+        // Several assignments of one variable: the last one counts, so all are the same.
+        let put = (name == EVERY).then_some(value).flatten();
+        is_put |= put.is_some();
+        let indent = &line[..line.len() - trimmed.len()];
+        format!("{indent}{name}={}", quoted_with(assigned, put))
+    });
+    if let (Some(value), false) = (value, is_put) {
+        if !edited.is_empty() && !edited.ends_with('\n') {
+            edited.push('\n');
+        }
+        edited.push_str(&format!("{EVERY}=\"{PARAMETER}{value}\"\n"));
+    }
+    edited
+}
+
+/// The right side of a shell assignment with the parameter in it, quoted as it was; a comment after it
+/// stays.
+fn quoted_with(assigned: &str, value: Option<&str>) -> String {
+    let quote = assigned.chars().next().filter(|c| matches!(c, '"' | '\''));
+    let (inner, after) = match quote {
+        Some(quote) => match assigned[1..].split_once(quote) {
+            Some(parts) => parts,
+            None => return assigned.to_owned(), // goes on in the next line: not ours to guess
+        },
+        None => {
+            let end = assigned.find(char::is_whitespace).unwrap_or(assigned.len());
+            assigned.split_at(end)
+        }
+    };
+    let quote = quote.unwrap_or('"');
+    let edited = with_parameter(inner, value);
+    if edited == inner {
+        return assigned.to_owned();
+    }
+    format!("{quote}{edited}{quote}{after}")
+}
+
+/// A line `kernel /boot/vmlinuz root=…` of an entry (not of a memory test).
+fn menu_line(line: &str, value: Option<&str>) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let is_linux = words.first() == Some(&"kernel")
+        && words
+            .iter()
+            .any(|word| word.starts_with("root=") || word.contains("vmlinuz"));
+    if is_linux {
+        with_parameter(line, value)
+    } else {
+        line.to_owned()
+    }
+}
+
+/// Parameters with `elevator=` set once (where it first stood, or at the end) or taken out; all else,
+/// blanks too, as it was.
+fn with_parameter(parameters: &str, value: Option<&str>) -> String {
+    let mut text = parameters.to_owned();
+    let mut wanted = value.map(|value| format!("{PARAMETER}{value}"));
+    let mut from = 0;
+    while let Some((start, end)) = find_parameter(&text, from) {
+        match wanted.take() {
+            Some(word) => {
+                text.replace_range(start..end, &word);
+                from = start + word.len();
+            }
+            None => {
+                // With the blanks before it, or, at the beginning, those after it.
+                let before = text[..start].trim_end().len();
+                if before > 0 || start == 0 {
+                    let after = if before == 0 {
+                        end + (text[end..].len() - text[end..].trim_start().len())
+                    } else {
+                        end
+                    };
+                    text.replace_range(before..after, "");
+                    from = before;
+                } else {
+                    text.replace_range(start..end, "");
+                    from = start;
+                }
+            }
+        }
+    }
+    if let Some(word) = wanted {
+        let blank = if text.is_empty() || text.ends_with(' ') {
+            ""
+        } else {
+            " "
+        };
+        text = format!("{text}{blank}{word}");
+    }
+    text
+}
+
+/// Where a word `elevator=…` stands.
+fn find_parameter(text: &str, from: usize) -> Option<(usize, usize)> {
+    let mut from = from;
+    loop {
+        let start = from + text[from..].find(PARAMETER)?;
+        let is_word = text[..start]
+            .chars()
+            .next_back()
+            .is_none_or(char::is_whitespace);
+        let end = text[start..]
+            .find(char::is_whitespace)
+            .map_or(text.len(), |length| start + length);
+        if is_word {
+            return Some((start, end));
+        }
+        from = end;
+    }
+}
+
+/// Every line edited, line ends kept.
+fn each_line(text: &str, mut edit: impl FnMut(&str) -> String) -> String {
+    text.split_inclusive('\n')
+        .map(|line| match line.strip_suffix('\n') {
+            Some(line) => edit(line) + "\n",
+            None => edit(line),
+        })
+        .collect()
+}
+
+/// The files of this machine that may carry the command line.
+const FILES: [&str; 5] = [
+    "/etc/default/grub",
+    "/etc/kernel/cmdline",
+    "/boot/grub/menu.lst",
+    "/boot/grub/grub.conf",
+    "/etc/default/grub.d/",
+];
+
+/// The lines in which `elevator=` is given.
+pub fn places_of_elevator(host: &Host) -> Vec<Place> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for file in FILES {
+        match file.strip_suffix('/') {
+            Some(directory) => {
+                let entries = std::fs::read_dir(host.path(Path::new(directory)));
+                let mut found: Vec<PathBuf> = entries
+                    .into_iter()
+                    .flatten()
+                    .flatten()
+                    .map(|entry| Path::new(directory).join(entry.file_name()))
+                    .collect();
+                found.sort();
+                files.extend(found);
+            }
+            None => files.push(file.into()),
+        }
+    }
+    let mut places = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(host.path(&file)).unwrap_or_default();
+        for (index, line) in text.lines().enumerate() {
+            let is_comment = line.trim_start().starts_with('#');
+            let parameters = line.replace(['"', '\''], " ");
+            if !is_comment && find_parameter(&parameters, 0).is_some() {
+                places.push(Place {
+                    file: file.clone(),
+                    line: index + 1,
+                });
+            }
+        }
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_is_set_once_and_every_other_one_kept() {
+        for (text, value, expected) in [
+            (
+                "root=/dev/sda1 ro quiet",
+                Some("noop"),
+                "root=/dev/sda1 ro quiet elevator=noop",
+            ),
+            ("elevator=cfq ro", Some("noop"), "elevator=noop ro"),
+            (
+                "ro elevator=cfq  quiet elevator=deadline",
+                Some("noop"),
+                "ro elevator=noop  quiet",
+            ),
+            ("ro elevator=cfq quiet", None, "ro quiet"),
+            ("elevator=cfq quiet", None, "quiet"),
+            ("elevator=cfq", None, ""),
+            ("", Some("noop"), "elevator=noop"),
+            (
+                "x.elevator=1 ro",
+                Some("noop"),
+                "x.elevator=1 ro elevator=noop",
+            ),
+        ] {
+            assert_eq!(with_parameter(text, value), expected, "{text:?}");
+        }
+    }
+
+    /// `/etc/default/grub` as Ubuntu 16.04 and RHEL 7 have it, in our own words.
+    const UBUNTU: &str = "GRUB_DEFAULT=0\n#GRUB_HIDDEN_TIMEOUT=0\nGRUB_TIMEOUT=10\n\
+        GRUB_CMDLINE_LINUX_DEFAULT=\"quiet splash elevator=cfq\"\nGRUB_CMDLINE_LINUX=\"\"\n";
+    const RHEL: &str = "GRUB_TIMEOUT=5\nGRUB_DISABLE_SUBMENU=true\n\
+        GRUB_CMDLINE_LINUX=\"crashkernel=auto rd.lvm.lv=rhel/root rhgb quiet\" # ours\nGRUB_DISABLE_RECOVERY='true'\n";
+    const SLES: &str = "default 0\ntimeout 8\n##YaST - activate\n\ntitle SUSE Linux Enterprise Server 11\n    \
+        root (hd0,1)\n    kernel /boot/vmlinuz-3.0.101 root=/dev/sda2 resume=/dev/sda1 splash=silent showopts\n    \
+        initrd /boot/initrd-3.0.101\n\ntitle Failsafe\n    kernel /boot/vmlinuz-3.0.101 root=/dev/sda2 noresume\n\n\
+        title Memory test\n    kernel /boot/memtest.bin\n";
+
+    #[test]
+    fn grub_of_ubuntu_16_04_gets_it_for_every_entry_and_loses_the_one_that_came_after() {
+        let edited = with_elevator(UBUNTU, Format::GrubDefault, Some("deadline"));
+        assert_eq!(
+            edited,
+            UBUNTU
+                .replace("quiet splash elevator=cfq", "quiet splash")
+                .replace(
+                    "GRUB_CMDLINE_LINUX=\"\"",
+                    "GRUB_CMDLINE_LINUX=\"elevator=deadline\""
+                )
+        );
+        let removed = with_elevator(&edited, Format::GrubDefault, None);
+        assert_eq!(removed, UBUNTU.replace(" elevator=cfq", ""));
+    }
+
+    #[test]
+    fn grub_of_rhel_7_keeps_crashkernel_volumes_and_the_comment() {
+        let edited = with_elevator(RHEL, Format::GrubDefault, Some("noop"));
+        assert_eq!(
+            edited,
+            RHEL.replace("rhgb quiet\"", "rhgb quiet elevator=noop\"")
+        );
+        assert_eq!(with_elevator(&edited, Format::GrubDefault, None), RHEL);
+    }
+
+    #[test]
+    fn menu_lst_of_sles_11_gets_it_in_every_linux_entry_and_in_no_other() {
+        let edited = with_elevator(SLES, Format::MenuLst, Some("noop"));
+        assert_eq!(
+            edited,
+            SLES.replace("showopts\n", "showopts elevator=noop\n")
+                .replace("noresume\n", "noresume elevator=noop\n")
+        );
+        assert_eq!(with_elevator(&edited, Format::MenuLst, None), SLES);
+    }
+
+    #[test]
+    fn a_grub_file_without_the_variable_gets_it() {
+        assert_eq!(
+            with_elevator("GRUB_TIMEOUT=1", Format::GrubDefault, Some("noop")),
+            "GRUB_TIMEOUT=1\nGRUB_CMDLINE_LINUX=\"elevator=noop\"\n"
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn putting_in_and_taking_out_keeps_every_other_parameter(
+            words in proptest::collection::vec("[a-z]{1,5}(=[a-z0-9/.,]{1,5})?", 0..6),
+            at in 0..6usize,
+        ) {
+            let words: Vec<String> = words.into_iter().filter(|w| !w.starts_with(PARAMETER)).collect();
+            let mut with = words.clone();
+            with.insert(at.min(words.len()), "elevator=cfq".into());
+            let set = with_parameter(&with.join(" "), Some("noop"));
+            proptest::prop_assert_eq!(&set, &with.join(" ").replace("elevator=cfq", "elevator=noop"));
+            proptest::prop_assert_eq!(with_parameter(&set, None), words.join(" "));
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Programs known to set schedulers, by their configuration: TuneD, TLP, saptune, the guest agent of
+//! Google's cloud; and the kernel's own command line.
+
+use std::path::{Path, PathBuf};
+
+use super::services::is_enabled;
+use super::{Writer, WriterKind, files_of, text_of};
+use crate::host::Host;
+use crate::persist::pattern::is_like;
+use crate::policy::matching::KnownDisk;
+
+const SCHEDULER: &str = "queue/scheduler";
+
+/// All of them but the command line.
+pub(super) fn writers(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    let mut found = tlp(host, disk);
+    found.extend(saptune(host, disk));
+    found.extend(guest_agent(host));
+    found.extend(tuned(host, &disk.device.name));
+    found
+}
+
+fn sets_scheduler(kind: WriterKind, file: &Path, line: usize, value: &str) -> Writer {
+    Writer {
+        kind,
+        file: file.into(),
+        line,
+        target: SCHEDULER.into(),
+        value: Some(value.into()),
+        certain: true,
+    }
+}
+
+/// `elevator=` where the kernel still listens to it.
+pub(super) fn command_line(host: &Host) -> Vec<Writer> {
+    if host
+        .kernel_version()
+        .is_none_or(|version| version >= (5, 0))
+    {
+        return Vec::new();
+    }
+    let line = std::fs::read_to_string(host.proc("cmdline")).unwrap_or_default();
+    let value = line
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix("elevator="))
+        .next_back();
+    value
+        .map(|value| {
+            sets_scheduler(
+                WriterKind::CommandLine,
+                Path::new("/proc/cmdline"),
+                0,
+                value,
+            )
+        })
+        .into_iter()
+        .collect()
+}
+
+/// Lines `NAME="value"` or `NAME=value`, with the number of each, from 1.
+fn assignments(text: &str) -> impl Iterator<Item = (usize, &str, &str)> {
+    text.lines().enumerate().filter_map(|(index, line)| {
+        let line = line.split(" #").next().unwrap_or(line).trim();
+        let (name, value) = line.split_once('=')?;
+        let value = value.trim().trim_matches(['"', '\'']);
+        (!line.starts_with(['#', ';'])).then_some((index + 1, name.trim(), value))
+    })
+}
+
+/// `DISK_DEVICES` and `DISK_IOSCHED`, word by word; `keep` leaves a disk alone.
+fn tlp(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    if !is_enabled(host, Path::new("tlp.service")) {
+        return Vec::new();
+    }
+    let mut files = files_of(host, &["/etc/tlp.d"], ".conf");
+    files.push("/etc/tlp.conf".into()); // read last: it wins
+    let mut devices = vec!["nvme0n1".to_owned(), "sda".to_owned()]; // TLP's own default
+    let mut schedulers: Option<(PathBuf, usize, Vec<String>)> = None;
+    for file in files {
+        let text = text_of(host, &file).unwrap_or_default();
+        for (line, name, value) in assignments(&text) {
+            let words = || value.split_whitespace().map(str::to_owned).collect();
+            match name {
+                "DISK_DEVICES" => devices = words(),
+                "DISK_IOSCHED" => schedulers = Some((file.clone(), line, words())),
+                _ => {}
+            }
+        }
+    }
+    let Some((file, line, values)) = schedulers else {
+        return Vec::new();
+    };
+    let is_meant = |name: &str| {
+        let id = name.split_once('-').map_or(name, |(_, id)| id); // `ata-MODEL_SERIAL`
+        name == disk.device.name || disk.properties.get("ID_SERIAL") == Some(id)
+    };
+    let value = devices
+        .iter()
+        .position(|name| is_meant(name))
+        .and_then(|index| values.get(index))
+        .filter(|value| *value != "keep");
+    value
+        .map(|value| sets_scheduler(WriterKind::Tlp, &file, line, value))
+        .into_iter()
+        .collect()
+}
+
+/// `IO_SCHEDULER` of the applied notes: the first in the list that the disk offers.
+fn saptune(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    if !is_enabled(host, Path::new("saptune.service")) {
+        return Vec::new();
+    }
+    let settings = text_of(host, Path::new("/etc/sysconfig/saptune")).unwrap_or_default();
+    let notes = assignments(&settings)
+        .filter(|(_, name, _)| *name == "NOTE_APPLY_ORDER")
+        .flat_map(|(_, _, value)| value.split_whitespace());
+    let mut found = Vec::new();
+    for note in notes {
+        // What an override sets, the note itself does not.
+        let file = [
+            "/etc/saptune/override",
+            "/var/lib/saptune/working/notes",
+            "/usr/share/saptune/notes",
+        ]
+        .iter()
+        .map(|directory| Path::new(directory).join(note))
+        .find(|file| {
+            text_of(host, file)
+                .is_some_and(|text| assignments(&text).any(|(_, name, _)| name == "IO_SCHEDULER"))
+        });
+        let Some(file) = file else { continue };
+        let text = text_of(host, &file).unwrap_or_default();
+        for (line, _, value) in assignments(&text).filter(|(_, name, _)| *name == "IO_SCHEDULER") {
+            let mut names = value.split([',', ' ']).filter(|name| !name.is_empty());
+            let offered = disk.device.schedulers.offered();
+            if let Some(name) = names.find(|name| offered.iter().any(|offer| offer == name)) {
+                found.push(sets_scheduler(WriterKind::Saptune, &file, line, name));
+            }
+        }
+    }
+    found
+}
+
+/// Google's agent sets `none` on every disk when it starts.
+fn guest_agent(host: &Host) -> Vec<Writer> {
+    let unit = Path::new("google-guest-agent.service");
+    if !is_enabled(host, unit) {
+        return Vec::new();
+    }
+    let file = [
+        "/usr/lib/systemd/system",
+        "/lib/systemd/system",
+        "/etc/systemd/system",
+    ]
+    .iter()
+    .map(|directory| Path::new(directory).join(unit))
+    .find(|file| host.path(file).exists());
+    file.map(|file| sets_scheduler(WriterKind::GuestAgent, &file, 0, "none"))
+        .into_iter()
+        .collect()
+}
+
+/// The profiles in force, with all that they include: the last setting wins.
+fn tuned(host: &Host, device: &str) -> Vec<Writer> {
+    let Some(active) = text_of(host, Path::new("/etc/tuned/active_profile")) else {
+        return Vec::new();
+    };
+    if !is_enabled(host, Path::new("tuned.service")) && !host.run("tuned/tuned.pid").exists() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for profile in active.split_whitespace() {
+        tuned_profile(host, profile, device, 0, &mut found);
+    }
+    found
+}
+
+/// A profile's settings, after those of the profiles that it includes.
+fn tuned_profile(host: &Host, profile: &str, device: &str, depth: usize, found: &mut Vec<Writer>) {
+    const DEEPEST: usize = 8; // profiles that include each other
+    let Some((file, text)) = tuned_file(host, profile).filter(|_| depth < DEEPEST) else {
+        return;
+    };
+    for (_, name, value) in assignments(&text) {
+        if name == "include" {
+            for included in value.split([',', ' ']).filter(|name| !name.is_empty()) {
+                tuned_profile(host, included, device, depth + 1, found);
+            }
+        }
+    }
+    let mut section = Section::default();
+    let mut elevator = None;
+    let mut close = |section: &Section, elevator: &mut Option<(usize, String)>| {
+        if let Some((line, value)) = elevator.take()
+            && section.is_for(device)
+        {
+            found.push(Writer {
+                certain: !section.by_regex,
+                ..sets_scheduler(WriterKind::Tuned, &file, line, &value)
+            });
+        }
+    };
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix('[') {
+            close(&section, &mut elevator);
+            section = Section::named(name.trim_end_matches(']'));
+        } else if let Some((_, name, value)) = assignments(line).next() {
+            match name {
+                "type" => value.clone_into(&mut section.plugin),
+                "devices" => section.devices = Some(value.to_owned()),
+                "devices_udev_regex" => section.by_regex = true,
+                "elevator" => elevator = Some((index + 1, value.to_owned())),
+                _ => {}
+            }
+        }
+    }
+    close(&section, &mut elevator);
+}
+
+/// The file of a profile, and its text.
+pub(super) fn tuned_file(host: &Host, profile: &str) -> Option<(PathBuf, String)> {
+    [
+        "/etc/tuned/profiles",
+        "/etc/tuned",
+        "/usr/lib/tuned/profiles",
+        "/usr/lib/tuned",
+    ]
+    .iter()
+    .map(|directory| Path::new(directory).join(profile).join("tuned.conf"))
+    .find_map(|file| {
+        let text = text_of(host, &file)?;
+        Some((file, text))
+    })
+}
+
+/// A section of a profile.
+#[derive(Default)]
+struct Section {
+    plugin: String,
+    devices: Option<String>,
+    by_regex: bool,
+}
+
+impl Section {
+    fn named(name: &str) -> Section {
+        Section {
+            plugin: name.to_owned(), // unless `type` says otherwise
+            ..Section::default()
+        }
+    }
+
+    fn is_for(&self, device: &str) -> bool {
+        let is_meant = self.devices.as_ref().is_none_or(|devices| {
+            let names = || devices.split([',', ' ']).filter(|name| !name.is_empty());
+            let is_taken = names().any(|name| is_like(name, device));
+            let is_left_out = names()
+                .filter_map(|name| name.strip_prefix('!'))
+                .any(|name| is_like(name, device));
+            is_taken && !is_left_out
+        });
+        self.plugin == "disk" && is_meant
+    }
+}
