@@ -6,6 +6,7 @@ PREFIX ?= /usr/local
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .PHONY: example-pgbench example-sweep example-documents example-database run test test-full bench install setup setup-test build clean
+.PHONY: run test test-full bench install setup setup-test build clean deb test-vm
 
 run: setup build ## measure this kernel's schedulers on an emulated disk, and leave no trace
 	$(SUDO) $(BIN) tune
@@ -44,6 +45,13 @@ example-database: setup build ## the database server's four loads, as ratios to 
 
 install: build ## one static-ish binary into $(PREFIX)/bin
 	install -D -m 0755 $(BIN) $(DESTDIR)$(PREFIX)/bin/iosched
+
+deb: setup build ## target/package/iosched_*.deb, with manual pages and completions
+	scripts/package-deb
+
+test-vm: deb ## install the package in a machine of QEMU, keep schedulers, reboot it, cut its power
+	scripts/setup vm
+	scripts/test-vm
 
 clean:
 	$(CARGO) clean

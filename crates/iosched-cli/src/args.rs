@@ -4,8 +4,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apply, calibrate, check, completions, conform, emulate, list, log, persist, report, restore,
-    set, simulate, tune, undo, watch,
+    apply, calibrate, check, completions, conform, emulate, list, log, manual, persist, report,
+    restore, set, simulate, tune, undo, watch,
 };
 
 /// Which I/O scheduler should each disk of this machine use? Measure, decide, apply, undo.
@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Calibrate(calibrate::CalibrateArgs),
     /// Print a completion script for your shell
     Completions(completions::CompletionsArgs),
+    #[command(hide = true)]
+    Manual(manual::ManualArgs),
     #[command(hide = true)]
     RevertAfter(set::RevertArgs),
 }

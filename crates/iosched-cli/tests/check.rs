@@ -1,5 +1,9 @@
 //! `iosched check` names who set a scheduler, on the systems of `tests/systems`, and its exit codes.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test may panic, and says what it lacked"
+)]
 
 mod common;
 

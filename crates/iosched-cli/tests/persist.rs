@@ -459,3 +459,71 @@ fn schedulers_that_a_disk_does_not_offer_are_refused_before_anything_is_written(
     assert_eq!(code, 6, "{stderr}");
     assert_eq!(machine.etc(), before);
 }
+
+/// A machine of before 5.0 with a boot loader's file.
+fn legacy(kernel: &str, file: &str, text: &str) -> Machine {
+    let machine = Machine::new(&[("sda", &["ID_SERIAL=S1"])]);
+    machine.write("proc/sys/kernel/osrelease", kernel);
+    machine.write(file, text);
+    machine
+}
+
+#[test]
+fn elevator_is_written_for_kernels_that_listen_to_it_and_taken_back() {
+    for (kernel, file, text) in [
+        // Ubuntu 16.04, RHEL 7, SLES 11
+        (
+            "4.4.0-210-generic",
+            "etc/default/grub",
+            "GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet splash\"\nGRUB_CMDLINE_LINUX=\"\"\n",
+        ),
+        (
+            "3.10.0-1160.el7.x86_64",
+            "etc/default/grub",
+            "GRUB_CMDLINE_LINUX=\"crashkernel=auto rd.lvm.lv=rhel/root rhgb quiet\"\n",
+        ),
+        (
+            "3.0.101-108-default",
+            "boot/grub/menu.lst",
+            "title SLES\n    root (hd0,1)\n    kernel /boot/vmlinuz root=/dev/sda2 showopts\n    initrd /boot/initrd\n",
+        ),
+    ] {
+        let machine = legacy(kernel, file, text);
+        let (code, _, stderr) = machine.run(
+            "persist",
+            &["--yes", "--method", "cmdline", "sda", "deadline"],
+        );
+        assert_eq!(code, 0, "{stderr}");
+        assert!(stderr.contains("all disks of the machine"), "{stderr}");
+        let edited = machine.read(file);
+        assert_eq!(edited.matches("elevator=deadline").count(), 1, "{edited}");
+        for word in text
+            .split_whitespace()
+            .map(|word| word.trim_end_matches('"'))
+        {
+            assert!(edited.contains(word), "{word} is lost: {edited}");
+        }
+        machine.succeeds("undo", &[]);
+        assert_eq!(machine.read(file), text);
+    }
+}
+
+#[test]
+fn elevator_is_refused_where_it_does_nothing_and_a_dead_one_can_be_taken_out() {
+    let grub = "GRUB_CMDLINE_LINUX=\"quiet elevator=noop\"\n";
+    let machine = legacy("5.4.0", "etc/default/grub", grub);
+    let (code, _, stderr) = machine.run("persist", &["--yes", "--method", "cmdline", "sda", "bfq"]);
+    assert_eq!(code, 10);
+    assert!(stderr.contains("no effect on Linux 5.4"), "{stderr}");
+    assert_eq!(machine.read("etc/default/grub"), grub);
+    machine.succeeds("persist", &["--yes", "--remove", "elevator"]);
+    assert_eq!(
+        machine.read("etc/default/grub"),
+        "GRUB_CMDLINE_LINUX=\"quiet\"\n"
+    );
+    let machine = legacy("4.4.0", "etc/hosts", "");
+    let arguments = ["--yes", "--method", "cmdline", "sda", "deadline"];
+    assert_eq!(machine.run("persist", &arguments).0, 10, "no boot loader");
+    let (code, ..) = machine.run("persist", &["--yes", "--method", "tuned", "sda", "bfq"]);
+    assert_eq!(code, 10, "no TuneD");
+}

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use iosched::failure::{Failure, exit};
+use iosched::persist::deploy::{Deployment, Method};
 use iosched::policy::file;
 
 use super::persist::{HowArgs, deploy};
@@ -47,5 +48,6 @@ pub(crate) fn run(args: &ApplyArgs, output: &Output) -> Outcome {
     if file::read(&host).map_err(boxed)?.is_none() {
         return Err(boxed(NoPolicy));
     }
-    deploy(&host, None, None, &args.how, output)
+    let deployment = Deployment::plan(&host, None, Method::Auto).map_err(boxed)?;
+    deploy(&host, &deployment, Vec::new(), None, &args.how, output)
 }

@@ -199,7 +199,7 @@ fn tell_disk(disk: &DiskReport, output: &Output) {
     }
 }
 
-/// Metrics for node_exporter's textfile collector.
+/// Metrics for `node_exporter`'s textfile collector.
 fn metrics(report: &Report) -> String {
     let mut text = String::from(
         "# HELP iosched_disk_as_wanted 1 if the disk is as the policy says.\n\

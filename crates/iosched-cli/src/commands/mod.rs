@@ -8,6 +8,7 @@ pub(crate) mod conform;
 pub(crate) mod emulate;
 pub(crate) mod list;
 pub(crate) mod log;
+pub(crate) mod manual;
 pub(crate) mod persist;
 pub(crate) mod report;
 pub(crate) mod restore;
@@ -47,6 +48,7 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Outcome {
         Command::Log(args) => log::run(&args, output),
         Command::Restore(args) => restore::run(&args, output),
         Command::Completions(args) => completions::run(&args, Cli::command(), output),
+        Command::Manual(args) => manual::run(&args, Cli::command()),
         Command::RevertAfter(args) => set::revert_after(&args),
     }
 }

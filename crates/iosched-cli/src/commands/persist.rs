@@ -7,7 +7,7 @@ use clap::Args;
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::persist::choice::{self, Edited, Grounds};
-use iosched::persist::deploy::{DeployError, Deployed, Deployment, When};
+use iosched::persist::deploy::{DeployError, Deployed, Deployment, Method, When};
 use iosched::policy::file;
 use iosched::switch::Arm;
 use serde::Serialize;
@@ -25,6 +25,7 @@ Examples:
   iosched persist --policy ours.toml      take over a whole policy
   iosched persist --list
   iosched persist --remove sda            `iosched undo` takes it back, too
+  iosched persist --remove elevator       take a dead elevator= out of GRUB's files
 
 The disk is recognised by its world-wide name, its serial number or, if it has
 neither, its place. A rule is put into /etc/iosched/policy.toml, and from that
@@ -60,8 +61,22 @@ pub(crate) struct PersistArgs {
     #[arg(long, value_name = "DEVICE|RULE", conflicts_with = "device")]
     remove: Option<String>,
 
+    /// How it is kept: auto is a udev rule, and a TuneD profile where TuneD would undo it; cmdline is
+    /// elevator=, for kernels before 5.0 only
+    #[arg(long, value_enum, default_value_t = MethodArg::Auto)]
+    method: MethodArg,
+
     #[command(flatten)]
     how: HowArgs,
+}
+
+/// The ways to keep a scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum MethodArg {
+    Auto,
+    Udev,
+    Tuned,
+    Cmdline,
 }
 
 /// How a policy is brought into force: for `persist` and `apply`.
@@ -151,8 +166,50 @@ pub(crate) fn run(args: &PersistArgs, output: &Output) -> Outcome {
     if args.list {
         return list(&host, output);
     }
+    if args.method == MethodArg::Cmdline || args.remove.as_deref() == Some("elevator") {
+        return command_line(args, &host, output);
+    }
+    let method = match args.method {
+        MethodArg::Auto | MethodArg::Cmdline => Method::Auto,
+        MethodArg::Udev => Method::Udev,
+        MethodArg::Tuned => Method::Tuned,
+    };
     let edited = edited(args, &host)?;
-    deploy(&host, Some(edited), args.why.clone(), &args.how, output)
+    let deployment = Deployment::plan(&host, Some(edited.text), method).map_err(boxed)?;
+    deploy(
+        &host,
+        &deployment,
+        edited.notes,
+        args.why.clone(),
+        &args.how,
+        output,
+    )
+}
+
+/// `elevator=` put in or taken out. It has no tunables, and knows no disks.
+fn command_line(args: &PersistArgs, host: &Host, output: &Output) -> Outcome {
+    let scheduler = args.scheduler.as_deref().filter(|_| args.remove.is_none());
+    if let Some(tunable) = args.tunables.first() {
+        let known = Vec::new();
+        return Err(boxed(iosched::switch::SwitchError::UnknownTunable {
+            device: "the kernel's command line".into(),
+            scheduler: "elevator=".into(),
+            tunable: tunable.clone(),
+            known,
+        }));
+    }
+    if let Some(scheduler) = scheduler {
+        Arm::new(scheduler, []).map_err(boxed)?;
+    }
+    let deployment = Deployment::plan_command_line(host, scheduler).map_err(boxed)?;
+    deploy(
+        host,
+        &deployment,
+        Vec::new(),
+        args.why.clone(),
+        &args.how,
+        output,
+    )
 }
 
 /// The policy as it is to become.
@@ -184,25 +241,22 @@ fn edited(args: &PersistArgs, host: &Host) -> Result<Edited, Box<dyn Failure>> {
     choice::with_choice(host, device, &arm, &grounds).map_err(boxed)
 }
 
-/// Plans, shows, asks, does: for `persist` and `apply`.
+/// Shows, asks, does: for `persist` and `apply`.
 pub(crate) fn deploy(
     host: &Host,
-    edited: Option<Edited>,
+    deployment: &Deployment,
+    mut notes: Vec<String>,
     why: Option<String>,
     how: &HowArgs,
     output: &Output,
 ) -> Outcome {
-    let (text, mut notes) = edited.map_or((None, Vec::new()), |edited| {
-        (Some(edited.text), edited.notes)
-    });
-    let deployment = Deployment::plan(host, text).map_err(boxed)?;
     notes.extend(deployment.notes.iter().cloned());
     if !output.is_json() {
-        show(&deployment, &notes, output);
+        show(deployment, &notes, output);
     }
     if how.dry_run || deployment.is_in_force() {
         if output.is_json() {
-            output.json(&report(&deployment, None, &notes));
+            output.json(&report(deployment, None, &notes));
         } else if how.dry_run {
             output.text("nothing was written (--dry-run)");
         }
@@ -216,7 +270,7 @@ pub(crate) fn deploy(
     let deployed = deployment.make(host, when, why).map_err(boxed)?;
     notes.extend(deployed.notes.iter().cloned());
     if output.is_json() {
-        output.json(&report(&deployment, Some(&deployed), &notes));
+        output.json(&report(deployment, Some(&deployed), &notes));
     } else {
         tell(&deployed, output);
     }

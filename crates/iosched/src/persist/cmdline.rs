@@ -3,6 +3,7 @@
 //!
 //! Since 5.0 the kernel prints a warning and ignores it, so there it is refused.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use crate::host::Host;
@@ -57,7 +58,7 @@ fn grub_default(text: &str, value: Option<&str>) -> String {
         if !edited.is_empty() && !edited.ends_with('\n') {
             edited.push('\n');
         }
-        edited.push_str(&format!("{EVERY}=\"{PARAMETER}{value}\"\n"));
+        let _ = writeln!(edited, "{EVERY}=\"{PARAMETER}{value}\"");
     }
     edited
 }
@@ -66,15 +67,13 @@ fn grub_default(text: &str, value: Option<&str>) -> String {
 /// stays.
 fn quoted_with(assigned: &str, value: Option<&str>) -> String {
     let quote = assigned.chars().next().filter(|c| matches!(c, '"' | '\''));
-    let (inner, after) = match quote {
-        Some(quote) => match assigned[1..].split_once(quote) {
-            Some(parts) => parts,
-            None => return assigned.to_owned(), // goes on in the next line: not ours to guess
-        },
-        None => {
-            let end = assigned.find(char::is_whitespace).unwrap_or(assigned.len());
-            assigned.split_at(end)
-        }
+    let (inner, after) = if let Some(quote) = quote {
+        let Some(parts) = assigned[1..].split_once(quote) else {
+            return assigned.to_owned(); // goes on in the next line: not ours to guess
+        };
+        parts
+    } else {
+        assigned.split_at(assigned.find(char::is_whitespace).unwrap_or(assigned.len()))
     };
     let quote = quote.unwrap_or('"');
     let edited = with_parameter(inner, value);
@@ -105,27 +104,11 @@ fn with_parameter(parameters: &str, value: Option<&str>) -> String {
     let mut wanted = value.map(|value| format!("{PARAMETER}{value}"));
     let mut from = 0;
     while let Some((start, end)) = find_parameter(&text, from) {
-        match wanted.take() {
-            Some(word) => {
-                text.replace_range(start..end, &word);
-                from = start + word.len();
-            }
-            None => {
-                // With the blanks before it, or, at the beginning, those after it.
-                let before = text[..start].trim_end().len();
-                if before > 0 || start == 0 {
-                    let after = if before == 0 {
-                        end + (text[end..].len() - text[end..].trim_start().len())
-                    } else {
-                        end
-                    };
-                    text.replace_range(before..after, "");
-                    from = before;
-                } else {
-                    text.replace_range(start..end, "");
-                    from = start;
-                }
-            }
+        if let Some(word) = wanted.take() {
+            text.replace_range(start..end, &word);
+            from = start + word.len();
+        } else {
+            from = without_word(&mut text, start, end);
         }
     }
     if let Some(word) = wanted {
@@ -137,6 +120,20 @@ fn with_parameter(parameters: &str, value: Option<&str>) -> String {
         text = format!("{text}{blank}{word}");
     }
     text
+}
+
+/// Takes a word out with the blanks before it, or, at the beginning, with those after it; where the
+/// text goes on.
+fn without_word(text: &mut String, start: usize, end: usize) -> usize {
+    let before = text[..start].trim_end().len();
+    if before > 0 {
+        text.replace_range(before..end, "");
+        before
+    } else {
+        let after = text.len() - text[end..].trim_start().len();
+        text.replace_range(start..after, "");
+        start
+    }
 }
 
 /// Where a word `elevator=…` stands.

@@ -15,10 +15,11 @@ use crate::journal::{SavedDisk, Undone};
 use crate::persist::files::{FileChange, FileError};
 use crate::persist::identity::Properties;
 use crate::persist::udev::{self, UdevError};
-use crate::persist::{modules, rules};
+use crate::persist::{boot, cmdline, modules, rules, tuned};
 use crate::policy::file::{self, Policy, PolicyError};
 use crate::policy::matching::{self, KnownDisk};
 use crate::policy::wanted::{self, Deviation, Wanted};
+use crate::policy::writers;
 use crate::set::{self, SetError};
 use crate::switch::{Adjusted, Entered, QueueState, SwitchError};
 
@@ -48,6 +49,18 @@ pub struct Deployed {
     pub adjusted: Vec<Adjusted>,
     /// What the user should know.
     pub notes: Vec<String>,
+}
+
+/// The way in which it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Method {
+    /// udev's rules, and a profile of TuneD where its active one would undo them.
+    #[default]
+    Auto,
+    /// udev's rules alone.
+    Udev,
+    /// udev's rules, and a profile of TuneD in any case.
+    Tuned,
 }
 
 /// When the disks get what the policy wants.
@@ -108,6 +121,18 @@ pub enum DeployError {
         /// Whether our rule was applied.
         reason: &'static str,
     },
+    /// `elevator=` does nothing any more.
+    #[error("elevator= has no effect on Linux {kernel}: kernels ignore it since 5.0")]
+    DeadCommandLine {
+        /// Its version.
+        kernel: String,
+    },
+    /// No known file carries the kernel's command line.
+    #[error("no file of a boot loader that is known here carries the kernel's command line")]
+    NoBootLoader,
+    /// TuneD was asked for and does not run.
+    #[error("TuneD does not run here")]
+    NoTuned,
     /// No rule of the policy is for it.
     #[error("no rule of {} is for {what}", file::PATH)]
     NoRule {
@@ -136,6 +161,13 @@ impl Failure for DeployError {
                 Some("everything was taken back; `iosched check` names who else sets it".into())
             }
             DeployError::NoRule { .. } => Some("`iosched persist --list` shows the rules".into()),
+            DeployError::DeadCommandLine { .. } => {
+                Some("leave out --method: a udev rule does it, disk by disk".into())
+            }
+            DeployError::NoBootLoader => Some("a udev rule needs none: leave out --method".into()),
+            DeployError::NoTuned => {
+                Some("start it (systemctl enable --now tuned), or leave out --method".into())
+            }
         }
     }
 
@@ -151,13 +183,20 @@ impl Failure for DeployError {
             DeployError::List(_) => exit::FAILURE,
             DeployError::NoIdentity { .. } | DeployError::NoRule { .. } => exit::NO_SUCH_DEVICE,
             DeployError::Overridden { .. } => exit::NOT_TAKEN,
+            DeployError::DeadCommandLine { .. }
+            | DeployError::NoBootLoader
+            | DeployError::NoTuned => exit::MISSING,
         }
     }
 }
 
 impl Deployment {
     /// What brings the machine's policy into force; with `text`, after the policy has become that.
-    pub fn plan(host: &Host, text: Option<String>) -> Result<Deployment, DeployError> {
+    pub fn plan(
+        host: &Host,
+        text: Option<String>,
+        method: Method,
+    ) -> Result<Deployment, DeployError> {
         let path = Path::new(file::PATH);
         let (policy, policy_file) = match text {
             Some(text) => {
@@ -175,7 +214,10 @@ impl Deployment {
         };
         let disks = matching::disks(host).map_err(DeployError::List)?;
         let wanted = wanted::wanted(host, &policy, &disks);
-        let made = made_files(host, &policy, &wanted)?;
+        if method == Method::Tuned && !writers::tuned_runs(host) {
+            return Err(DeployError::NoTuned);
+        }
+        let made = made_files(host, &policy, &wanted, method)?;
         for file in &made {
             if let (Some(text), true) = (&file.after, file.path == Path::new(rules::PATH)) {
                 udev::verify(text)?;
@@ -207,7 +249,49 @@ impl Deployment {
     pub fn files_for(host: &Host, policy: &Policy) -> Result<Vec<FileChange>, DeployError> {
         let disks = matching::disks(host).map_err(DeployError::List)?;
         let wanted = wanted::wanted(host, policy, &disks);
-        made_files(host, policy, &wanted)
+        made_files(host, policy, &wanted, Method::Auto)
+    }
+
+    /// What sets `elevator=` for all disks at every boot, for kernels before 5.0; with no scheduler,
+    /// what takes it out, for all kernels.
+    pub fn plan_command_line(
+        host: &Host,
+        scheduler: Option<&str>,
+    ) -> Result<Deployment, DeployError> {
+        let kernel = host.kernel_version().unwrap_or_default();
+        if scheduler.is_some() && kernel >= (5, 0) {
+            return Err(DeployError::DeadCommandLine {
+                kernel: format!("{}.{}", kernel.0, kernel.1),
+            });
+        }
+        let files = boot::files(host, scheduler)?;
+        if scheduler.is_some() && files.is_empty() && cmdline::places_of_elevator(host).is_empty() {
+            return Err(DeployError::NoBootLoader);
+        }
+        let mut notes = Vec::new();
+        if scheduler.is_some() {
+            notes.push("elevator= is for all disks of the machine, from the next boot on".into());
+        }
+        if files
+            .iter()
+            .any(|file| file.path.ends_with("kernel/cmdline"))
+        {
+            notes.push(
+                "/etc/kernel/cmdline is for kernels installed from now on: run kernel-install for \
+                 the present one"
+                    .into(),
+            );
+        }
+        Ok(Deployment {
+            policy: Policy::default(),
+            disks: Vec::new(),
+            files,
+            notes,
+            change: set::Change {
+                disks: Vec::new(),
+                notes: Vec::new(),
+            },
+        })
     }
 
     /// True if there is nothing to do.
@@ -357,8 +441,18 @@ impl Deployment {
 
 /// Has every program read what was written that does so only when told.
 pub fn announce(host: &Host, files: &[FileChange]) -> Result<(), UdevError> {
+    if !host.is_live() {
+        return Ok(());
+    }
     if udev::is_running(host) && files.iter().any(|file| file.path == Path::new(rules::PATH)) {
         udev::reload()?;
+    }
+    if files.iter().any(|file| tuned::is_for_tuned(&file.path)) {
+        let restart = ["systemctl", "try-restart", "tuned.service"];
+        udev::run(&restart.map(str::to_owned))?;
+    }
+    for command in files.iter().filter_map(|file| boot::generator(host, file)) {
+        udev::run(&command)?;
     }
     Ok(())
 }
@@ -409,6 +503,7 @@ fn made_files(
     host: &Host,
     policy: &Policy,
     wanted: &[Wanted],
+    method: Method,
 ) -> Result<Vec<FileChange>, DeployError> {
     let mut modules: Vec<String> = policy
         .rules
@@ -419,11 +514,17 @@ fn made_files(
     modules.dedup();
     let rules = wanted::udev_rules(host, policy, wanted);
     let rules_text = (!rules.is_empty()).then(|| rules::text(&rules));
-    let files = [
+    let mut files = [
         FileChange::plan(host, modules::PATH, modules::text(&modules))?,
         FileChange::plan(host, rules::PATH, rules_text)?,
-    ];
-    Ok(files.into_iter().flatten().collect())
+    ]
+    .into_iter()
+    .flatten()
+    .collect::<Vec<_>>();
+    if method != Method::Udev {
+        files.extend(tuned::files(host, wanted, method == Method::Tuned)?);
+    }
+    Ok(files)
 }
 
 /// What to do where the root disk needs a module.

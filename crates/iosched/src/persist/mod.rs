@@ -4,11 +4,13 @@
 //! - [`rules`]: the text of our udev rules; [`pattern`]: the patterns in it
 //! - [`modules`]: the modules that schedulers come in
 //! - [`files`]: files of the system replaced so that a power failure leaves the old one or the new one
-//! - [`cmdline`]: `elevator=` for kernels before 5.0
+//! - [`tuned`]: a profile of TuneD that agrees with our rules
+//! - [`cmdline`], [`boot`]: `elevator=` for kernels before 5.0, and the files of boot loaders
 //! - [`udev`]: the running udev: check rules, load them, apply them now
 //! - [`choice`]: from "this disk, that scheduler" to rules of the policy
 //! - [`deploy`]: all of it together: planned, shown, done, read back, taken back if it does not hold
 
+pub mod boot;
 pub mod choice;
 pub mod cmdline;
 pub mod deploy;
@@ -19,4 +21,5 @@ pub mod pattern;
 pub mod rules;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod tuned;
 pub mod udev;

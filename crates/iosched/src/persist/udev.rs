@@ -20,8 +20,8 @@ pub enum UdevError {
         /// What it said.
         output: String,
     },
-    /// `udevadm` ended with an error.
-    #[error("udevadm {command} failed: {output}")]
+    /// `udevadm`, or another program that must read what was written, ended with an error.
+    #[error("{command} failed: {output}")]
     Failed {
         /// What it was to do.
         command: String,
@@ -92,12 +92,17 @@ pub fn trigger(host: &Host, devices: &[String]) -> Result<(), UdevError> {
 }
 
 fn succeed(arguments: &[&str]) -> Result<(), UdevError> {
-    let finished = udevadm(arguments)?;
+    run(&udevadm_command(arguments))
+}
+
+/// Runs a program that must succeed.
+pub fn run(command: &[String]) -> Result<(), UdevError> {
+    let finished = start(command)?;
     if finished.status.success() {
         return Ok(());
     }
     Err(UdevError::Failed {
-        command: arguments[0].to_owned(),
+        command: command.join(" "),
         output: format!(
             "{} {}",
             process::describe(finished.status),
@@ -106,8 +111,19 @@ fn succeed(arguments: &[&str]) -> Result<(), UdevError> {
     })
 }
 
+fn start(command: &[String]) -> Result<process::Finished, ChildError> {
+    let mut child = Command::new(&command[0]);
+    child.args(&command[1..]);
+    process::run(child, PATIENCE, &Stop::new(), &mut |_| {})
+}
+
 fn udevadm(arguments: &[&str]) -> Result<process::Finished, ChildError> {
-    let mut command = Command::new("udevadm");
-    command.args(arguments);
-    process::run(command, PATIENCE, &Stop::new(), &mut |_| {})
+    start(&udevadm_command(arguments))
+}
+
+fn udevadm_command(arguments: &[&str]) -> Vec<String> {
+    let arguments = arguments.iter().map(|&argument| argument.to_owned());
+    std::iter::once("udevadm".to_owned())
+        .chain(arguments)
+        .collect()
 }

@@ -103,9 +103,9 @@ impl fmt::Display for Writer {
 }
 
 impl Writer {
-    /// True if it is a rule of ours.
+    /// True if it is a rule or profile of ours.
     pub fn is_ours(&self) -> bool {
-        self.file == Path::new(rules::PATH)
+        self.file == Path::new(rules::PATH) || self.file.ends_with("iosched/tuned.conf")
     }
 }
 
@@ -125,6 +125,16 @@ pub fn find_on_change(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
     let mut found = udev::writers(host, disk, "change");
     found.sort_by_key(|writer| writer.kind);
     found
+}
+
+/// True if TuneD runs, or will at the next boot.
+pub fn tuned_runs(host: &Host) -> bool {
+    programs::tuned_runs(host)
+}
+
+/// What these profiles of TuneD (separated by commas or blanks) write into a disk's queue.
+pub fn tuned_writers(host: &Host, profiles: &str, device: &str) -> Vec<Writer> {
+    programs::tuned_writers(host, profiles, device)
 }
 
 /// True if a rule of udev reads `elevator=` (RHEL 8 and 9 bring it back to life so).

@@ -7,6 +7,7 @@ use super::services::is_enabled;
 use super::{Writer, WriterKind, files_of, text_of};
 use crate::host::Host;
 use crate::persist::pattern::is_like;
+use crate::persist::tuned;
 use crate::policy::matching::KnownDisk;
 
 const SCHEDULER: &str = "queue/scheduler";
@@ -16,7 +17,7 @@ pub(super) fn writers(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
     let mut found = tlp(host, disk);
     found.extend(saptune(host, disk));
     found.extend(guest_agent(host));
-    found.extend(tuned(host, &disk.device.name));
+    found.extend(tuned(host, disk));
     found
 }
 
@@ -131,7 +132,7 @@ fn saptune(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
         let Some(file) = file else { continue };
         let text = text_of(host, &file).unwrap_or_default();
         for (line, _, value) in assignments(&text).filter(|(_, name, _)| *name == "IO_SCHEDULER") {
-            let mut names = value.split([',', ' ']).filter(|name| !name.is_empty());
+            let mut names = names_in(value);
             let offered = disk.device.schedulers.offered();
             if let Some(name) = names.find(|name| offered.iter().any(|offer| offer == name)) {
                 found.push(sets_scheduler(WriterKind::Saptune, &file, line, name));
@@ -160,19 +161,51 @@ fn guest_agent(host: &Host) -> Vec<Writer> {
         .collect()
 }
 
-/// The profiles in force, with all that they include: the last setting wins.
-fn tuned(host: &Host, device: &str) -> Vec<Writer> {
+/// The profiles in force. Ours gives a disk a section that comes before all others.
+fn tuned(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
     let Some(active) = text_of(host, Path::new("/etc/tuned/active_profile")) else {
         return Vec::new();
     };
-    if !is_enabled(host, Path::new("tuned.service")) && !host.run("tuned/tuned.pid").exists() {
+    if !tuned_runs(host) {
         return Vec::new();
     }
+    let is_ours = active.split_whitespace().any(|name| name == tuned::PROFILE);
+    is_ours
+        .then(|| own_section(host, disk))
+        .flatten()
+        .map_or_else(
+            || tuned_writers(host, &active, &disk.device.name),
+            |writer| vec![writer],
+        )
+}
+
+/// True if TuneD is started at boot, or runs.
+pub(super) fn tuned_runs(host: &Host) -> bool {
+    is_enabled(host, Path::new("tuned.service")) || host.run("tuned/tuned.pid").exists()
+}
+
+/// What profiles write, with all that they include: the last setting wins.
+pub(super) fn tuned_writers(host: &Host, profiles: &str, device: &str) -> Vec<Writer> {
     let mut found = Vec::new();
-    for profile in active.split_whitespace() {
+    for profile in names_in(profiles) {
         tuned_profile(host, profile, device, 0, &mut found);
     }
     found
+}
+
+fn names_in(list: &str) -> impl Iterator<Item = &str> {
+    list.split(|c: char| c == ',' || c.is_whitespace())
+        .filter(|name| !name.is_empty())
+}
+
+/// The section of our own profile for a disk.
+fn own_section(host: &Host, disk: &KnownDisk) -> Option<Writer> {
+    let (file, text) = tuned_file(host, tuned::PROFILE)?;
+    let regex = tuned::regex(disk.identities.first()?);
+    let mut lines = assignments(&text);
+    lines.find(|(_, name, value)| *name == "devices_udev_regex" && *value == regex)?;
+    let (line, _, value) = lines.find(|(_, name, _)| *name == "elevator")?;
+    Some(sets_scheduler(WriterKind::Tuned, &file, line, value))
 }
 
 /// A profile's settings, after those of the profiles that it includes.
@@ -183,7 +216,7 @@ fn tuned_profile(host: &Host, profile: &str, device: &str, depth: usize, found: 
     };
     for (_, name, value) in assignments(&text) {
         if name == "include" {
-            for included in value.split([',', ' ']).filter(|name| !name.is_empty()) {
+            for included in names_in(value) {
                 tuned_profile(host, included, device, depth + 1, found);
             }
         }
@@ -219,7 +252,7 @@ fn tuned_profile(host: &Host, profile: &str, device: &str, depth: usize, found: 
 }
 
 /// The file of a profile, and its text.
-pub(super) fn tuned_file(host: &Host, profile: &str) -> Option<(PathBuf, String)> {
+fn tuned_file(host: &Host, profile: &str) -> Option<(PathBuf, String)> {
     [
         "/etc/tuned/profiles",
         "/etc/tuned",
@@ -252,9 +285,8 @@ impl Section {
 
     fn is_for(&self, device: &str) -> bool {
         let is_meant = self.devices.as_ref().is_none_or(|devices| {
-            let names = || devices.split([',', ' ']).filter(|name| !name.is_empty());
-            let is_taken = names().any(|name| is_like(name, device));
-            let is_left_out = names()
+            let is_taken = names_in(devices).any(|name| is_like(name, device));
+            let is_left_out = names_in(devices)
                 .filter_map(|name| name.strip_prefix('!'))
                 .any(|name| is_like(name, device));
             is_taken && !is_left_out
