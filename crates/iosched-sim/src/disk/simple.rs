@@ -5,6 +5,8 @@
 //! this project's validation were recorded (`fix1`, `hdd1`), so that a simulation can be compared
 //! with the recording. Left out on purpose: everything else.
 
+use std::collections::VecDeque;
+
 use super::door::{Door, Tray, earlier};
 use super::{Command, Completion, DiskModel, DiskOp, assert_on_disk};
 use crate::units::{Nanos, Sector, Sectors, Time};
@@ -63,8 +65,9 @@ pub struct SimpleDisk {
     rule: ServiceTime,
     door: Door,
     tray: Tray,
-    /// Ends of the commands in service, unordered: there are as few as the depth.
-    in_service: Vec<Completion>,
+    /// Commands in service, by their ends; of those that end together the one that came first.
+    /// Nearly always the order that they came in.
+    in_service: VecDeque<Completion>,
     last_end: Sector,
     now: Time,
 }
@@ -82,7 +85,7 @@ impl SimpleDisk {
             rule,
             door: Door::new(servers),
             tray: Tray::default(),
-            in_service: Vec::with_capacity(servers.min(1024)),
+            in_service: VecDeque::with_capacity(servers.min(1024)),
             last_end: Sector::ZERO,
             now: Time::ZERO,
         }
@@ -118,28 +121,25 @@ impl SimpleDisk {
             if !matches!(command.op, DiskOp::Flush) {
                 self.last_end = command.end();
             }
-            self.in_service.push(Completion {
+            let completion = Completion {
                 tag: command.tag,
                 started: now,
                 time,
-            });
+            };
+            let longer = self.in_service.iter().rev();
+            let longer = longer.take_while(|other| other.time > time).count();
+            let place = self.in_service.len() - longer;
+            self.in_service.insert(place, completion);
         }
-    }
-
-    /// Index of the command that ends first; of those that end together the one that came first.
-    fn first_to_end(&self) -> Option<usize> {
-        let ends = self.in_service.iter().enumerate();
-        ends.min_by_key(|(index, completion)| (completion.time, *index))
-            .map(|(index, _)| index)
     }
 
     fn catch_up(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while let Some(index) = self.first_to_end() {
-            if self.in_service[index].time > self.now {
+        while let Some(&completion) = self.in_service.front() {
+            if completion.time > self.now {
                 break;
             }
-            let completion = self.in_service.remove(index);
+            self.in_service.pop_front();
             self.door.leave();
             self.tray.put(completion);
             self.start_next(completion.time);
@@ -164,7 +164,7 @@ impl DiskModel for SimpleDisk {
     }
 
     fn next_event(&self) -> Option<Time> {
-        let served = self.first_to_end().map(|index| self.in_service[index].time);
+        let served = self.in_service.front().map(|completion| completion.time);
         earlier(self.tray.next_time(), served)
     }
 

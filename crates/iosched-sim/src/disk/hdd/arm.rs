@@ -106,35 +106,26 @@ impl Hdd {
     }
 
     fn choose_command(&self, now: Time) -> Option<usize> {
-        let &first = self.for_arm.first()?;
-        let oldest = self.slot(first);
+        let oldest = self.for_arm.first()?;
         let overdue = now.saturating_since(oldest.entered) > self.parameters.age_limit;
         if self.parameters.order == DriveQueue::Fifo || overdue {
             return oldest.ready.then_some(0);
         }
-        let waiting = self.for_arm.iter().map(|&slot| self.slot(slot)).enumerate();
-        waiting
-            .filter(|(_, slot)| slot.ready)
-            .min_by_key(|(_, slot)| {
-                let access = match slot.command.op {
-                    DiskOp::Write => Access::Write,
-                    _ => Access::Read,
-                };
-                self.mechanics.access_time(now, &slot.place, access)
-            })
-            .map(|(index, _)| index)
+        let waiting = self.for_arm.iter().enumerate();
+        let ready = waiting.filter(|(_, waiting)| waiting.ready);
+        let places = ready.map(|(index, waiting)| (index, &waiting.place, waiting.access));
+        self.mechanics.soonest(now, places)
     }
 
     fn nearest_dirty(&self, now: Time, wanted: impl Fn(&Dirty) -> bool) -> Option<usize> {
         let stretches = self.cache.stretches().iter().enumerate();
-        stretches
-            .filter(|(_, dirty)| wanted(dirty))
-            .min_by_key(|(_, dirty)| self.mechanics.access_time(now, &dirty.place, Access::Write))
-            .map(|(index, _)| index)
+        let wanted = stretches.filter(|(_, dirty)| wanted(dirty));
+        let places = wanted.map(|(index, dirty)| (index, &dirty.place, Access::Write));
+        self.mechanics.soonest(now, places)
     }
 
     fn serve(&mut self, now: Time, index: usize) {
-        let slot = self.for_arm.remove(index);
+        let slot = self.for_arm.remove(index).slot;
         self.slot_mut(slot).started = now;
         self.destaged_last = false;
         self.settle_stream(now);
@@ -155,11 +146,13 @@ impl Hdd {
             threshold: self.parameters.writing.threshold.min(command.length),
         };
         let range = (command.start, command.end());
-        let done = self
-            .mechanics
-            .pass(now, range, Access::Write, |mechanics, piece| {
-                receiving.delay(mechanics, piece)
-            });
+        let done = self.mechanics.pass(
+            now,
+            range,
+            write.place,
+            Access::Write,
+            |mechanics, piece| receiving.delay(mechanics, piece),
+        );
         self.start_work(done, Work::Write(slot));
     }
 
@@ -192,9 +185,14 @@ impl Hdd {
         let keeps_passing = self.parameters.reading.keeps_passing && continued.is_none();
         let mut kept = Sectors::ZERO;
         let range = (from, command.end());
+        let place = if from == command.start {
+            self.slot(slot).place
+        } else {
+            self.mechanics.place(from)
+        };
         let read = self
             .mechanics
-            .pass(ready, range, Access::Read, |mechanics, piece| {
+            .pass(ready, range, place, Access::Read, |mechanics, piece| {
                 sending.pass(mechanics, piece);
                 if keeps_passing && piece.before == Sectors::ZERO {
                     let passed = mechanics.passed_in(&piece.place, piece.waited);
@@ -239,7 +237,9 @@ impl Hdd {
             .cache
             .take_out(index, piece, |sector| mechanics.place(sector));
         let range = (dirty.start, dirty.end);
-        let done = self.mechanics.pass(now, range, Access::Write, |_, _| 0);
+        let done = self
+            .mechanics
+            .pass(now, range, dirty.place, Access::Write, |_, _| 0);
         self.start_work(done, Work::Destage(dirty));
     }
 

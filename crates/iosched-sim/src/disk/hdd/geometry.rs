@@ -20,7 +20,7 @@ impl Angle {
         Angle(other.0.wrapping_sub(self.0))
     }
 
-    fn plus(self, other: Angle) -> Angle {
+    pub(super) fn plus(self, other: Angle) -> Angle {
         Angle(self.0.wrapping_add(other.0))
     }
 
@@ -38,6 +38,8 @@ impl Angle {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spindle {
     turn: u64,
+    /// In units of 2^-64.
+    turns_per_nano: u64,
     /// Angle under the heads at the beginning of the run.
     phase: Angle,
 }
@@ -47,6 +49,7 @@ impl Spindle {
         assert!((1..1 << 30).contains(&turn.as_nanos()), "a turn of {turn}");
         Spindle {
             turn: turn.as_nanos(),
+            turns_per_nano: u64::MAX / turn.as_nanos(),
             phase,
         }
     }
@@ -63,6 +66,16 @@ impl Spindle {
     /// How long the platter takes for this angle.
     pub(super) fn time_of(self, angle: Angle) -> Nanos {
         Nanos::new((u64::from(angle.0) * self.turn) >> 32)
+    }
+
+    /// The angle that passes in this time, to a few units.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "whole turns are dropped on purpose"
+    )]
+    pub(super) fn angle_about(self, time: Nanos) -> Angle {
+        let turns = u128::from(time.as_nanos()) * u128::from(self.turns_per_nano);
+        Angle((turns >> 32) as u32)
     }
 
     /// The angle that passes in this time, rounded up.
@@ -103,23 +116,17 @@ struct Zone {
     band_skew: Angle,
     /// Sectors before the first one of the host.
     unused: u64,
-    /// Sectors of the unit at whose end spares are kept: all, and those of the host.
-    unit: Unit,
+    /// The unit at whose end spares are kept, if it is not the whole zone.
+    unit: Option<Unit>,
 }
 
 /// A stretch of the medium with spares at its end.
 #[derive(Debug, Clone, Copy)]
 struct Unit {
+    /// All its sectors.
     all: u64,
+    /// Those of the host.
     used: u64,
-}
-
-impl Unit {
-    /// No spares between sectors of the host.
-    const WHOLE: Unit = Unit {
-        all: u64::MAX,
-        used: u64::MAX,
-    };
 }
 
 /// The layout of one drive.
@@ -173,8 +180,13 @@ impl Geometry {
     pub(super) fn place(&self, sector: Sector) -> Place {
         let zone = self.zone(sector);
         let used = sector.as_u64() - zone.first_sector + zone.unused;
-        let (unit, in_unit) = (used / zone.unit.used, used % zone.unit.used);
-        let offset = unit.wrapping_mul(zone.unit.all) + in_unit;
+        let (offset, left_in_unit) = match zone.unit {
+            None => (used, u64::MAX),
+            Some(unit) => {
+                let (units, in_unit) = (used / unit.used, used % unit.used);
+                (units * unit.all + in_unit, unit.used - in_unit)
+            }
+        };
         let (track, on_track) = (
             offset / zone.sectors_per_track,
             offset % zone.sectors_per_track,
@@ -212,7 +224,7 @@ impl Geometry {
                 .plus(part_of_turn(on_track, zone.sectors_per_track)),
             sector_angle: zone.sector_angle,
             passed_on_track: on_track,
-            left_on_track: (zone.sectors_per_track - on_track).min(zone.unit.used - in_unit),
+            left_on_track: (zone.sectors_per_track - on_track).min(left_in_unit),
         }
     }
 }
@@ -271,7 +283,7 @@ fn proportional(
             surface_skew: skews.surface,
             band_skew: skews.band,
             unused: 0,
-            unit: Unit::WHOLE,
+            unit: None,
         });
         first_sector += bands * per_band;
         bands_done += bands;
@@ -386,7 +398,7 @@ fn exact_zone(zone: &ExactZone, first_sector: u64, surfaces: u32, spares: Spares
         Spares::SectorsPerCylinder => Some(per_cylinder),
         Spares::SectorsPerRange { cylinders } => Some(per_cylinder * u64::from(cylinders)),
     };
-    let unit = all.map_or(Unit::WHOLE, |all| Unit {
+    let unit = all.map(|all| Unit {
         all,
         used: all - u64::from(zone.spares),
     });

@@ -8,6 +8,9 @@ use crate::units::{Nanos, Sector, Sectors, Time};
 /// How close behind the head a sector may begin and still be caught: rounding, not mechanics.
 const TOLERANCE: Nanos = Nanos::from_micros(2);
 
+/// More than what the roundings of a time and of an angle differ by.
+const ROUNDING: Nanos = Nanos::new(2);
+
 /// The moving parts of a drive, and where they are.
 #[derive(Debug)]
 pub(super) struct Mechanics {
@@ -134,6 +137,40 @@ impl Mechanics {
         }
     }
 
+    /// The first of those that begin to pass soonest, from where the heads are now. An exact look costs
+    /// divisions; few are needed beside a bound that costs none.
+    pub(super) fn soonest<'a>(
+        &self,
+        now: Time,
+        places: impl Iterator<Item = (usize, &'a Place, Access)>,
+    ) -> Option<usize> {
+        let angle = self.spindle.angle_at(now);
+        let mut soonest: Option<(Nanos, usize)> = None;
+        for (index, place, access) in places {
+            let least = self.least_access_time(angle, place, access);
+            if soonest.is_some_and(|(time, _)| time <= least) {
+                continue;
+            }
+            let time = self.access_time(now, place, access);
+            if soonest.is_none_or(|(best, _)| time < best) {
+                soonest = Some((time, index));
+            }
+        }
+        soonest.map(|(_, index)| index)
+    }
+
+    /// What the access time is at least, for a platter that is at this angle now: less than it by
+    /// rounding only, or by a turn where a sector is just missed.
+    fn least_access_time(&self, angle: Angle, place: &Place, access: Access) -> Nanos {
+        let moved = self.move_time(place, access);
+        let there = angle.plus(self.spindle.angle_about(moved));
+        let wait = self.spindle.time_of(there.until(place.angle));
+        if wait + TOLERANCE + ROUNDING >= self.spindle.turn() {
+            return moved;
+        }
+        (moved + wait).saturating_sub(ROUNDING)
+    }
+
     /// Time until a sector begins to pass, from where the heads are now.
     pub(super) fn access_time(&self, now: Time, place: &Place, access: Access) -> Nanos {
         let moved = self.move_time(place, access);
@@ -141,11 +178,12 @@ impl Mechanics {
     }
 
     /// Moves the heads and lets `start` to `end` pass under them; says when the last has passed.
-    /// `delay` sees each piece and says for how many turns it has to wait.
+    /// `first` is the place of `start`. `delay` sees each piece and says for how many turns it has to wait.
     pub(super) fn pass(
         &mut self,
         now: Time,
         (start, end): (Sector, Sector),
+        first: Place,
         access: Access,
         mut delay: impl FnMut(&Mechanics, &Piece) -> u64,
     ) -> Time {
@@ -156,8 +194,8 @@ impl Mechanics {
         let turn = self.spindle.turn();
         let mut time = now;
         let mut from = start;
+        let mut place = first;
         while from < end {
-            let place = self.geometry.place(from);
             let moved = self.move_time(&place, access);
             let waited = self.rotation_wait(time + moved, &place);
             self.stand_at(&place);
@@ -181,6 +219,9 @@ impl Mechanics {
             piece.begin += turn * delay(self, &piece);
             time = piece.begin + self.passing_time(&place, piece.passing);
             from += sectors;
+            if from < end {
+                place = self.geometry.place(from);
+            }
         }
         time
     }

@@ -24,13 +24,15 @@ mod mechanics;
 mod parameters;
 pub mod seek;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 
 use arm::Work;
 use buffer::{ReadBuffer, WriteCache};
 use geometry::{Angle, Place};
-use mechanics::{Mechanics, Pace};
+use mechanics::{Access, Mechanics, Pace};
 pub use parameters::*;
 use stream::Stream;
 
@@ -64,10 +66,21 @@ struct Slot {
     started: Time,
     /// When a write's data begin to come.
     data_from: Time,
-    /// Passed the electronics.
+    /// A flush passed the electronics.
     ready: bool,
     /// A write for which room is kept in the cache.
     cached: bool,
+}
+
+/// A command that needs the arm: what the choice among them looks at.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    slot: usize,
+    entered: Time,
+    /// Passed the electronics.
+    ready: bool,
+    access: Access,
+    place: Place,
 }
 
 /// See the [module's page](self).
@@ -83,7 +96,7 @@ pub struct Hdd {
     slots: Vec<Option<Slot>>,
     free_slots: Vec<usize>,
     /// Commands for the arm, in order of arrival.
-    for_arm: Vec<usize>,
+    for_arm: Vec<Waiting>,
     /// Writes that wait for room in the cache.
     stalled: VecDeque<usize>,
     /// Flushes with the number that all writes they wait for are below.
@@ -271,8 +284,32 @@ impl Hdd {
     }
 
     fn queue_for_arm(&mut self, ready: Time, slot: usize) {
-        self.for_arm.push(slot);
+        let &Slot {
+            command,
+            place,
+            entered,
+            ..
+        } = self.slot(slot);
+        self.for_arm.push(Waiting {
+            slot,
+            entered,
+            ready: false,
+            access: match command.op {
+                DiskOp::Write => Access::Write,
+                _ => Access::Read,
+            },
+            place,
+        });
         self.agenda.plan(ready, Event::Ready(slot));
+    }
+
+    fn passed_electronics(&mut self, slot: usize) {
+        // Most often the youngest.
+        let mut waiting = self.for_arm.iter_mut().rev();
+        match waiting.find(|waiting| waiting.slot == slot) {
+            Some(waiting) => waiting.ready = true,
+            None => self.slot_mut(slot).ready = true, // a flush
+        }
     }
 
     /// From the buffer to the host; the link carries one command's data at a time.
@@ -322,7 +359,7 @@ impl Hdd {
 
     fn happen(&mut self, now: Time, event: Event) {
         match event {
-            Event::Ready(slot) => self.slot_mut(slot).ready = true,
+            Event::Ready(slot) => self.passed_electronics(slot),
             Event::ArmDone => self.arm_done(now),
             Event::Look => self.look_planned = false,
             Event::Done(slot) => self.complete(now, slot),
