@@ -101,6 +101,37 @@ fn a_program_is_timed_and_told_its_trial() {
 }
 
 #[test]
+fn a_compile_is_a_load() {
+    let has = |program: &str| {
+        std::process::Command::new(program)
+            .arg("--version")
+            .output()
+            .is_ok()
+    };
+    if !has("make") || !has("cc") {
+        eprintln!("SKIPPED: needs make and a C compiler");
+        return;
+    }
+    let Some(bench) = Bench::new() else { return };
+    let source = "int main(void) { return 0; }\n";
+    for name in ["a.c", "b.c"] {
+        fs::write(bench.mounted.at.join(name), source).unwrap();
+    }
+    fs::write(
+        bench.mounted.at.join("Makefile"),
+        "all: a b\nclean:\n\trm -f a b\n",
+    )
+    .unwrap();
+    let ended = bench.tune("make -j2", &["--prepare", "make clean"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.starts_with("\nmake on "), "{}", ended.stdout);
+    assert!(
+        bench.mounted.at.join("b").exists(),
+        "what it made is the user's"
+    );
+}
+
+#[test]
 fn a_number_that_it_prints_decides_either_way() {
     let Some(bench) = Bench::new() else { return };
     // mq-deadline "has" twice the number.

@@ -12,7 +12,7 @@ use super::words::{
     count, enumerate, enumerate_plain, number, percent, percent_up, span, stop_reason,
 };
 use crate::analysis::{Analysis, Confound, LoadAnalysis, SideEffect};
-use crate::plan::{Plan, Target};
+use crate::plan::{Plan, PlannedLoad, Target};
 use crate::record::{Entry, Record, StopReason};
 
 /// The verdict of one contest as a sentence.
@@ -178,6 +178,7 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
         ));
     }
     lines.extend(preparation(record));
+    lines.extend(controls(plan, analysis));
     lines.extend(
         analysis
             .confounds
@@ -200,6 +201,29 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
         lines.push("The run was interrupted: this is what is known so far.".into());
     }
     lines
+}
+
+/// What the loads say that no scheduler can change.
+fn controls(plan: &Plan, analysis: &Analysis) -> Vec<String> {
+    let loads = analysis.loads.iter().zip(&plan.loads);
+    let controls = loads.filter(|(_, planned)| planned.is_control);
+    let sentence = |(load, _): (&LoadAnalysis, &PlannedLoad)| {
+        let shows_difference = match &load.contest.verdict {
+            Verdict::Winner { .. } => true,
+            Verdict::Equal { arms, .. } => arms.len() < load.contest.arms.len(),
+            _ => false,
+        };
+        let name = &load.name;
+        if shows_difference {
+            format!(
+                "The control {name}, which no scheduler can change, shows a difference: something \
+                 else than the scheduler was measured."
+            )
+        } else {
+            format!("The control {name}, which no scheduler can change, shows no difference.")
+        }
+    };
+    controls.map(sentence).collect()
 }
 
 /// What was measured under a load, where, by what and how often.
@@ -431,4 +455,30 @@ fn confound_sentence(analysis: &Analysis, confound: &Confound) -> String {
         confound.setting,
         parts.join("; ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::schedule::{Next, next};
+
+    /// What is said of a control whose second arm is this much faster.
+    fn said_of_a_control(factor: f64) -> String {
+        let mut plan = fixture::plan(2);
+        plan.loads[0].is_control = true;
+        let mut record = fixture::record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = ((slot.round as usize * 7 + slot.arm * 3) % 5) as f64 * 0.001;
+            let value = if slot.arm == 1 { factor } else { 1.0 } * 1e6 * (1.0 + noise);
+            record.entries.push(fixture::trial(slot, value));
+        }
+        notes(&record, &Analysis::of(&record)).join("\n")
+    }
+
+    #[test]
+    fn a_control_that_shows_a_difference_is_an_alarm() {
+        assert!(said_of_a_control(1.0).contains("shows no difference"));
+        assert!(said_of_a_control(1.5).contains("shows a difference: something else"));
+    }
 }
