@@ -27,6 +27,10 @@ Examples:
       noop, deadline and cfq on a 7200 rpm drive
   iosched simulate --disk ssd-sata --scheduler deadline:fifo_batch=1 --json
       one scheduler with a tunable, as JSON
+  iosched simulate --load examples/database-beside-copy.fio --memory 256
+      a database that syncs beside a copy through a page cache of 256 MiB
+  iosched simulate --load examples/control-groups.fio --scheduler cfq
+      control groups with weights
   iosched simulate --trace sda.blktrace.0 --size 4000
       what blktrace recorded on all CPUs, each access at its time
   iosched simulate --trace hm_0.csv.gz --speed 4 --wrap

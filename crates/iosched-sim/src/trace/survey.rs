@@ -29,7 +29,7 @@ pub struct ProcessUse {
     pub first: Time,
 }
 
-/// See the [module's page](self).
+/// What a trace holds, as far as it was looked at.
 #[derive(Debug, Clone, Default)]
 pub struct Survey {
     stages: Stages,

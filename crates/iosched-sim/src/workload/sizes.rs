@@ -3,7 +3,7 @@
 use crate::random::Random;
 use crate::units::Sectors;
 
-/// See the [module's page](self).
+/// Lengths of accesses: one, or several with their shares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sizes {
     /// Each with the share of it and of those before it, in percent.

@@ -6,7 +6,7 @@ use crate::random::Random;
 use crate::request::Op;
 use crate::units::{Sector, Sectors};
 
-/// See the [module's page](self).
+/// The accesses of a job, one after the other, as chance has it.
 #[derive(Debug, Clone)]
 pub struct Stream {
     places: Random,

@@ -2,7 +2,7 @@
 //!
 //! A command first passes the electronics (overhead). A read whose data are in the buffer, and a
 //! write that the cache takes, then need only the link. All others wait for the arm, which serves
-//! them as they came or the soonest reachable first ([`DriveQueue`]); their data pass the link while
+//! them as they came or the soonest reachable first ([`DriveQueue`](super::DriveQueue)); their data pass the link while
 //! the medium delivers or takes them. While no command waits for the arm, the drive reads on behind
 //! the last read, so that a sequential reader runs at the speed of the medium; and, after a moment
 //! of rest, writes back its cache, soonest reachable first. A cache above its mark, or with data
