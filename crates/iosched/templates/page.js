@@ -27,6 +27,7 @@
     const spec = JSON.parse(figure.querySelector("script.spec").textContent);
     const { data, layout } = painted(spec, inks());
     if (isTouch) layout.dragmode = false;
+    if (figure.clientWidth < 480) narrow(layout);
     const ink = inks();
     layout.hoverlabel = { bgcolor: ink["@grid"], font: { color: ink["@text"] } };
     layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: ink["@muted"], activecolor: ink["@text"] };
@@ -39,6 +40,15 @@
         live.on("plotly_relayout", (change) => ticksFor(live, change));
       }
     });
+  };
+
+  // On a narrow screen long names would take the room of what they name.
+  const narrow = (layout) => {
+    const rows = layout.yaxis.ticktext;
+    if (rows && layout.yaxis.fixedrange) {
+      layout.yaxis.ticktext = rows.map((name) => (name.length > 16 ? name.slice(0, 15) + "…" : name));
+      layout.yaxis.tickfont.size = 11;
+    }
   };
 
   // Ticks of our own suit the whole axis; on a part of it plotly's suit better.

@@ -74,7 +74,7 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
 }
 
 /// The recording's figures, and the first disagreements in words.
-fn text(conformance: &Conformance) -> String {
+pub(super) fn text(conformance: &Conformance) -> String {
     let Conformance {
         trace,
         scheduler,

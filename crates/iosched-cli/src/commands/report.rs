@@ -1,4 +1,4 @@
-//! `iosched report`: records again, in the form that is wanted.
+//! `iosched report`: records, simulations and recordings, in the form that is wanted.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,13 @@ use clap::Args;
 use iosched::analysis::Analysis;
 use iosched::failure::{Failure, exit};
 use iosched::record::Record;
-use iosched::report::chart::{Chart, of_record, png, svg};
-use iosched::report::{csv, html, known, text};
+use iosched::report::chart::{Chart, of_events, of_record, of_simulated, png, svg};
+use iosched::report::input::Input;
+use iosched::report::tidy::{self, Row};
+use iosched::report::traffic::Traffic;
+use iosched::report::{html, known, markdown, text, words};
 
-use super::{Outcome, boxed};
+use super::{Outcome, boxed, conform, simulate};
 use crate::files;
 use crate::output::Output;
 
@@ -21,7 +24,10 @@ Examples:
   iosched report DIR --html page.html                  everything on one page
   iosched report BEFORE AFTER --html compared.html     two records side by side
   iosched report DIR --svg charts                      each chart as a file
-  iosched report DIR --csv > trials.csv                one row per trial
+  iosched report DIR --md                              for a ticket
+  iosched report DIR --csv > trials.csv                one row per trial and metric
+  iosched simulate --json > sim.json; iosched report sim.json --html sim.html
+  iosched report EVENTS --html traffic.html            a recording: seeks, queue
   iosched report DIR --json | jq .loads[0].contest.verdict
   iosched report DIR --points --normalised             tables that people know
 
@@ -34,9 +40,10 @@ them.")]
     reason = "each is a switch of the command line"
 )]
 pub(crate) struct ReportArgs {
-    /// Results directories that `iosched tune` wrote; several are compared on a page
-    #[arg(required = true, value_name = "DIR")]
-    directories: Vec<PathBuf>,
+    /// Results directory of `tune` (several are compared), output of `simulate --json` or
+    /// `conform --json`, or a recording of block traffic (`simulate --events`, blktrace, CSV, ...)
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
 
     /// Write one page with tables, charts, method and data
     #[arg(long, value_name = "FILE")]
@@ -50,9 +57,17 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "DIR")]
     png: Option<PathBuf>,
 
-    /// Tidy data, one row per trial
+    /// Markdown for a ticket
+    #[arg(long, group = "form")]
+    md: bool,
+
+    /// Tidy data, one row per trial and metric
     #[arg(long, group = "form")]
     csv: bool,
+
+    /// The same rows as a Parquet file
+    #[arg(long, value_name = "FILE")]
+    parquet: Option<PathBuf>,
 
     /// Tab-separated log of the iozone sweep: Test, Throughput (KB/s), I/O Scheduler, Threads, n
     #[arg(long, group = "form")]
@@ -74,16 +89,104 @@ struct Named {
     analysis: Analysis,
 }
 
+/// What cannot be done with what was named.
+#[derive(Debug, thiserror::Error)]
+enum ReportError {
+    #[error("{} is no results directory, and only those can be put side by side", path.display())]
+    NotComparable { path: PathBuf },
+    #[error("--{form} is for results directories, and {} is none", path.display())]
+    OnlyRecords { form: &'static str, path: PathBuf },
+    #[error("the Parquet file cannot be made: {cause}")]
+    Parquet { cause: String },
+}
+
+impl Failure for ReportError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            ReportError::NotComparable { .. } => Some("report on one file at a time".into()),
+            ReportError::OnlyRecords { .. } => {
+                Some("--html, --svg and --png show it; `simulate --csv` has its numbers".into())
+            }
+            ReportError::Parquet { .. } => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            ReportError::Parquet { .. } => exit::FAILURE,
+            _ => exit::USAGE,
+        }
+    }
+}
+
 /// Runs `iosched report`.
 pub(crate) fn run(args: &ReportArgs, output: &Output) -> Outcome {
-    let records = load(&args.directories)?;
-    let writes_files = args.html.is_some() || args.svg.is_some() || args.png.is_some();
-    if writes_files {
-        write_files(args, &records, output)?;
+    let mut records = Vec::new();
+    for (path, name) in args.paths.iter().zip(names(&args.paths)) {
+        match Input::read(path).map_err(boxed)? {
+            Input::Record(record) => records.push(Named {
+                name,
+                analysis: Analysis::of(&record),
+                record: *record,
+            }),
+            other if args.paths.len() == 1 => return of_file(args, path, &other, output),
+            _ => return Err(boxed(ReportError::NotComparable { path: path.clone() })),
+        }
+    }
+    of_records(args, &records, output)
+}
+
+/// What each path is called: its last part, or all of it where two end alike.
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    let short = |path: &Path| {
+        let name = path.file_name().unwrap_or(path.as_os_str());
+        name.to_string_lossy().into_owned()
+    };
+    let names: Vec<String> = paths.iter().map(|path| short(path)).collect();
+    let is_alone = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
+    let pairs = paths.iter().zip(&names);
+    pairs
+        .map(|(path, name)| {
+            if is_alone(name) {
+                name.clone()
+            } else {
+                path.display().to_string()
+            }
+        })
+        .collect()
+}
+
+fn of_records(args: &ReportArgs, records: &[Named], output: &Output) -> Outcome {
+    let rows = || {
+        records
+            .iter()
+            .flat_map(|named| tidy::rows(&named.name, &named.record))
+    };
+    if let Some(path) = &args.parquet {
+        let rows: Vec<Row> = rows().collect();
+        let failed = |cause: String| boxed(ReportError::Parquet { cause });
+        let bytes = tidy::parquet(&rows).map_err(|error| failed(error.to_string()))?;
+        files::write(path, &bytes).map_err(boxed)?;
+        output.note(&format!("data: {}", path.display()));
+    }
+    let parts: Vec<(String, &Record, &Analysis)> = records
+        .iter()
+        .map(|named| (named.name.clone(), &named.record, &named.analysis))
+        .collect();
+    let charts = || match &parts[..] {
+        [(_, record, analysis)] => of_record::charts(record, analysis),
+        several => vec![of_record::compared(several)],
+    };
+    let wrote = write_pictures(args, || html::records(&parts), charts, output)?;
+    if wrote || args.parquet.is_some() {
         return Ok(exit::OK);
     }
-    for named in &records {
-        if records.len() > 1 && !output.is_json() && !args.csv && !args.tsv {
+    if args.csv {
+        output.text(&tidy::csv(rows()));
+        return Ok(exit::OK);
+    }
+    for named in records {
+        if records.len() > 1 && !output.is_json() && !args.tsv {
             output.text(&format!("== {}", named.name));
         }
         print(args, named, output);
@@ -91,38 +194,12 @@ pub(crate) fn run(args: &ReportArgs, output: &Output) -> Outcome {
     Ok(exit::OK)
 }
 
-/// Reads the records; each is called as its directory, or by the path where two are called alike.
-fn load(directories: &[PathBuf]) -> Result<Vec<Named>, Box<dyn Failure>> {
-    let short = |path: &Path| {
-        let name = path.file_name().unwrap_or(path.as_os_str());
-        name.to_string_lossy().into_owned()
-    };
-    let names: Vec<String> = directories.iter().map(|path| short(path)).collect();
-    directories
-        .iter()
-        .zip(&names)
-        .map(|(path, name)| {
-            let record = Record::load(path).map_err(boxed)?;
-            let is_alone = names.iter().filter(|other| *other == name).count() == 1;
-            Ok(Named {
-                name: if is_alone {
-                    name.clone()
-                } else {
-                    path.display().to_string()
-                },
-                analysis: Analysis::of(&record),
-                record,
-            })
-        })
-        .collect()
-}
-
 fn print(args: &ReportArgs, named: &Named, output: &Output) {
     let Named {
         record, analysis, ..
     } = named;
-    if args.csv {
-        output.text(&csv::trials(record));
+    if args.md {
+        output.text(&markdown::record(record, analysis));
     } else if args.tsv {
         output.text(&known::sweep_log(record));
     } else if output.is_json() {
@@ -138,47 +215,111 @@ fn print(args: &ReportArgs, named: &Named, output: &Output) {
     }
 }
 
-fn write_files(
-    args: &ReportArgs,
-    records: &[Named],
-    output: &Output,
-) -> Result<(), Box<dyn Failure>> {
-    if let Some(path) = &args.html {
-        let parts: Vec<(String, &Record, &Analysis)> = records
-            .iter()
-            .map(|named| (named.name.clone(), &named.record, &named.analysis))
-            .collect();
-        files::write(path, html::records(&parts).as_bytes()).map_err(boxed)?;
-        output.note(&format!("page: {}", path.display()));
+/// What is no record: the output of another command, or a recording.
+fn of_file(args: &ReportArgs, path: &Path, input: &Input, output: &Output) -> Outcome {
+    let forms = [
+        ("md", args.md),
+        ("csv", args.csv),
+        ("tsv", args.tsv),
+        ("parquet", args.parquet.is_some()),
+        ("points", args.points),
+        ("normalised", args.normalised),
+    ];
+    if let Some(&(form, _)) = forms.iter().find(|(_, is_asked)| *is_asked) {
+        let path = path.to_owned();
+        return Err(boxed(ReportError::OnlyRecords { form, path }));
     }
-    let charts = charts(records);
-    if let Some(directory) = &args.svg {
-        files::directory(directory).map_err(boxed)?;
-        for chart in &charts {
-            let path = directory.join(format!("{}.svg", chart.id));
-            files::write(&path, svg::file(chart).as_bytes()).map_err(boxed)?;
-        }
-        output.note(&format!("{} charts: {}", charts.len(), directory.display()));
+    let page = || match input {
+        Input::Simulated(simulated) => html::simulated(simulated),
+        Input::Conformances(all) => html::conformances(all),
+        Input::Traffic(traffic) => html::traffic(traffic),
+        Input::Record(record) => html::record(record, &Analysis::of(record)),
+    };
+    let charts = || match input {
+        Input::Simulated(simulated) => of_simulated::charts(simulated),
+        Input::Conformances(all) => vec![of_simulated::agreement(all)],
+        Input::Traffic(traffic) => of_events::charts(traffic),
+        Input::Record(record) => of_record::charts(record, &Analysis::of(record)),
+    };
+    if !write_pictures(args, page, charts, output)? {
+        print_file(input, output);
     }
-    if let Some(directory) = &args.png {
-        files::directory(directory).map_err(boxed)?;
-        for chart in &charts {
-            let path = directory.join(format!("{}.png", chart.id));
-            files::write(&path, &png::file(chart).map_err(boxed)?).map_err(boxed)?;
-        }
-        output.note(&format!("{} charts: {}", charts.len(), directory.display()));
-    }
-    Ok(())
+    Ok(exit::OK)
 }
 
-/// The charts of the only record, or the comparison of several.
-fn charts(records: &[Named]) -> Vec<Chart> {
-    if let [named] = records {
-        return of_record::charts(&named.record, &named.analysis);
+fn print_file(input: &Input, output: &Output) {
+    match input {
+        Input::Simulated(simulated) if output.is_json() => output.json(simulated),
+        Input::Simulated(simulated) => output.text(&simulate::table(simulated, output.width())),
+        Input::Conformances(all) => {
+            for one in all {
+                if output.is_json() {
+                    output.json(one);
+                } else {
+                    output.text(&conform::text(one));
+                }
+            }
+        }
+        Input::Traffic(traffic) => print_traffic(traffic, output),
+        Input::Record(_) => {}
     }
-    let parts: Vec<(String, &Record, &Analysis)> = records
-        .iter()
-        .map(|named| (named.name.clone(), &named.record, &named.analysis))
-        .collect();
-    vec![of_record::compared(&parts)]
+}
+
+fn print_traffic(traffic: &Traffic, output: &Output) {
+    let seconds = traffic.length_ns as f64 / 1e9;
+    if output.is_json() {
+        output.json(&serde_json::json!({
+            "name": traffic.name,
+            "format": traffic.format,
+            "records": traffic.records,
+            "requests": traffic.requests(),
+            "length_s": seconds,
+        }));
+        return;
+    }
+    let kinds = traffic.accesses().iter();
+    let kinds = kinds.map(|(kind, accesses)| format!("{} {}", accesses.len(), kind.words()));
+    output.text(&format!(
+        "{} ({}): {} in {seconds:.3} s; --html FILE shows where they went",
+        traffic.name,
+        traffic.format,
+        words::enumerate(kinds.collect::<Vec<_>>().iter().map(String::as_str))
+    ));
+}
+
+/// The page and the charts, where they are wanted; true if any of them is.
+fn write_pictures(
+    args: &ReportArgs,
+    page: impl Fn() -> String,
+    charts: impl Fn() -> Vec<Chart>,
+    output: &Output,
+) -> Result<bool, Box<dyn Failure>> {
+    if let Some(path) = &args.html {
+        files::write(path, page().as_bytes()).map_err(boxed)?;
+        output.note(&format!("page: {}", path.display()));
+    }
+    if let Some(directory) = &args.svg {
+        let draw = |chart: &Chart| Ok(svg::file(chart).into_bytes());
+        write_charts(directory, "svg", &charts(), draw, output)?;
+    }
+    if let Some(directory) = &args.png {
+        write_charts(directory, "png", &charts(), png::file, output)?;
+    }
+    Ok(args.html.is_some() || args.svg.is_some() || args.png.is_some())
+}
+
+fn write_charts(
+    directory: &Path,
+    extension: &str,
+    charts: &[Chart],
+    draw: impl Fn(&Chart) -> Result<Vec<u8>, png::PaintError>,
+    output: &Output,
+) -> Result<(), Box<dyn Failure>> {
+    files::directory(directory).map_err(boxed)?;
+    for chart in charts {
+        let path = directory.join(format!("{}.{extension}", chart.id));
+        files::write(&path, &draw(chart).map_err(boxed)?).map_err(boxed)?;
+    }
+    output.note(&format!("{} charts: {}", charts.len(), directory.display()));
+    Ok(())
 }

@@ -227,7 +227,7 @@ fn until(args: &SimulateArgs) -> Nanos {
 }
 
 /// One block per scheduler, one line per process.
-fn table(simulated: &Simulated, width: usize) -> String {
+pub(super) fn table(simulated: &Simulated, width: usize) -> String {
     let mut text = format!(
         "{} of {}, queue depth {}, load {}\n",
         simulated.disk,

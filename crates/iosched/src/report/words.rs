@@ -106,8 +106,16 @@ impl From<usize> for Count {
     }
 }
 
+/// A name as far as a label has room: what is longer than 60 characters ends in `…`.
+pub(super) fn clipped(name: &str) -> String {
+    if name.chars().count() <= 60 {
+        return name.to_owned();
+    }
+    name.chars().take(59).chain(['…']).collect()
+}
+
 /// `a`, `a and b`, `a, b and c`.
-pub(super) fn enumerate<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub fn enumerate<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
     match names.split_last() {
         None => String::new(),

@@ -9,7 +9,7 @@ use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::scheduler::{self, BlockLayer, Scheduler};
 use iosched_sim::trace::kernel::TraceError;
 use iosched_sim::units::Nanos;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::file::{FileError, Lines};
 use super::settings::{Checked, SettingsError, Wanted};
@@ -89,7 +89,7 @@ impl Failure for ConformError {
 }
 
 /// A decision where ours differs.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Disagreement {
     /// Time in the recording.
     pub time_us: f64,
@@ -102,7 +102,7 @@ pub struct Disagreement {
 }
 
 /// How well ours agrees with one recording.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Conformance {
     /// The recording.
     pub trace: String,

@@ -19,7 +19,7 @@ use iosched_sim::simulate::{
 use iosched_sim::units::{Bytes, Nanos, Sectors};
 use iosched_sim::workload::Job;
 use iosched_sim::workload::fio_job::{self, JobError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::events::EventFile;
 use super::file::{FileError, Lines};
@@ -203,7 +203,7 @@ impl Failure for SimulateError {
 }
 
 /// A distribution of times.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Times {
     /// Mean.
     pub mean_ns: u64,
@@ -230,7 +230,7 @@ impl From<&Histogram> for Times {
 }
 
 /// What a process got, or all of them together.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Share {
     /// The process.
     pub name: String,
@@ -278,7 +278,7 @@ impl Share {
 }
 
 /// One scheduler's run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunResult {
     /// The scheduler with its tunables, as asked for.
     pub scheduler: String,
@@ -339,7 +339,7 @@ impl RunResult {
 }
 
 /// What was simulated, and what came out.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Simulated {
     /// The disk model.
     pub disk: String,

@@ -2,10 +2,13 @@
 //! same in words. Two renderers draw it: [`plotly`] for the page, and `scene`, which lays it out
 //! as plain shapes for [`svg`] and [`png`], without a browser.
 //!
-//! [`of_record`] makes the charts of a record; `thin` keeps long series small without losing extremes.
+//! [`of_record`] makes the charts of a record, [`of_simulated`] those of a simulation and
+//! [`of_events`] those of a recording; `thin` keeps long series small without losing extremes.
 
 mod font;
+pub mod of_events;
 pub mod of_record;
+pub mod of_simulated;
 mod palette;
 pub mod plotly;
 pub mod png;
@@ -223,6 +226,13 @@ impl Chart {
             ),
         }
     }
+}
+
+/// The words of all points, one after the other.
+pub(super) fn in_words(series: &[Series]) -> String {
+    let points = series.iter().flat_map(|series| &series.points);
+    let words: Vec<&str> = points.map(|point| point.words.as_str()).collect();
+    words.join("; ")
 }
 
 /// An id of letters, digits and hyphens, whatever a load is called; not empty, not long.

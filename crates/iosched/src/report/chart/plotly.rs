@@ -140,7 +140,7 @@ fn layout(chart: &Chart) -> Value {
         "height": scene::height(chart),
         "barmode": "overlay",
         "showlegend": chart.needs_legend(),
-        "legend": { "orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom" },
+        "legend": { "orientation": "h", "xref": "container", "x": 0, "y": 1.02, "yanchor": "bottom" },
         "hovermode": "closest",
         "margin": { "l": 10, "r": 16, "t": 28, "b": 10 },
         "paper_bgcolor": "rgba(0,0,0,0)",

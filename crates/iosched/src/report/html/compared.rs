@@ -8,7 +8,7 @@ use crate::record::Record;
 use crate::report::chart::of_record::compared;
 use crate::report::table::{Align, Table};
 use crate::report::words::{megabytes, milliseconds};
-use crate::report::{csv, sentences};
+use crate::report::{sentences, tidy};
 
 /// The page of several records side by side, as HTML; with each its name.
 pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
@@ -36,11 +36,11 @@ pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
     let downloads = records
         .iter()
         .enumerate()
-        .filter_map(|(index, (_, record, _))| {
+        .filter_map(|(index, (name, record, _))| {
             download(
                 &format!("trials-{}.csv", index + 1),
                 "text/csv",
-                &csv::trials(record),
+                &tidy::csv(tidy::rows(name, record)),
             )
         });
     let headlines = records.iter().map(|(name, record, analysis)| {

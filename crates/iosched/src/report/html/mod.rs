@@ -7,6 +7,7 @@
 mod compared;
 mod data;
 mod of_record;
+mod of_simulated;
 mod table;
 
 use askama::Template;
@@ -16,6 +17,7 @@ use super::chart::{Chart, plotly, svg};
 
 pub use compared::records;
 pub use of_record::record;
+pub use of_simulated::{conformances, simulated, traffic};
 
 use data::Download;
 use table::HtmlTable;

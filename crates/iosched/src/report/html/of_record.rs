@@ -10,8 +10,8 @@ use crate::record::{Entry, Record};
 use crate::report::chart::of_record;
 use crate::report::columns::arm_table;
 use crate::report::table::{Align, Table};
-use crate::report::words::{percent, span};
-use crate::report::{csv, known, sentences};
+use crate::report::words::{clipped, percent, span};
+use crate::report::{known, sentences, tidy};
 
 /// The page of one record, as HTML.
 pub fn record(record: &Record, analysis: &Analysis) -> String {
@@ -20,10 +20,10 @@ pub fn record(record: &Record, analysis: &Analysis) -> String {
 
 fn page(record: &Record, analysis: &Analysis) -> Page {
     let plan = &record.header.plan;
-    let loads: Vec<&str> = analysis
+    let loads: Vec<String> = analysis
         .loads
         .iter()
-        .map(|load| load.name.as_str())
+        .map(|load| clipped(&load.name))
         .collect();
     let choice = sentences::choice(analysis, plan);
     let mut lines = choice.lines().map(str::to_owned);
@@ -38,7 +38,7 @@ fn page(record: &Record, analysis: &Analysis) -> Page {
         ..Page::default()
     };
     capitalise(&mut page.headline);
-    let trials = download("trials.csv", "text/csv", &csv::trials(record));
+    let trials = download("trials.csv", "text/csv", &tidy::csv(tidy::rows("", record)));
     if trials.is_none() {
         page.data_notes.push(
             "The trials are too many for the page: `iosched report DIR --csv` writes them.".into(),
@@ -180,7 +180,7 @@ fn folded(record: &Record, analysis: &Analysis) -> Vec<Fold> {
     folds.extend(record.header.machine.disks.iter().map(queue));
     folds.push(states(record, analysis));
     folds.extend(record.header.plan.loads.iter().map(|load| Fold {
-        title: format!("Load {}", load.name),
+        title: format!("Load {}", clipped(&load.name)),
         code: load_text(load),
         ..Fold::default()
     }));

@@ -2,9 +2,9 @@
 
 use super::{Rows, Source, ratio::id};
 use crate::analysis::ArmSummary;
-use crate::report::chart::{Axis, Chart, Form, Point, Scale, Series};
+use crate::report::chart::{Axis, Chart, Form, Point, Scale, Series, in_words};
 use crate::report::units::{MEGABYTES, MICROSECONDS, MILLISECONDS, Unit};
-use crate::report::words::significant;
+use crate::report::words::{clipped, significant};
 use crate::trial::Trial;
 
 /// More workers than this have no bar each.
@@ -20,22 +20,44 @@ struct Figure {
     of_trial: fn(&Trial) -> Option<f64>,
 }
 
+/// Loads whose numbers differ by more than this have a chart each: the smaller ones' bars would not
+/// be seen.
+const MOST_APART: f64 = 10.0;
+
 /// Throughput per load and arm: the picture that articles have.
-pub(super) fn throughput(of: &Source) -> Chart {
+pub(super) fn throughput(of: &Source) -> Vec<Chart> {
     let figure = Figure {
         unit: MEGABYTES,
         of_arm: |arm| arm.throughput_bytes_per_s,
         of_trial: |trial| Some(trial.metrics.throughput_bytes_per_s),
     };
+    let all: Vec<usize> = (0..of.analysis.loads.len()).collect();
+    let most = |load: &usize| {
+        let arms = of.analysis.loads[*load].arms.iter();
+        arms.filter_map(figure.of_arm).fold(0.0, f64::max)
+    };
+    let largest = all.iter().map(most).fold(0.0, f64::max);
+    let smallest = all.iter().map(most).fold(f64::MAX, f64::min);
+    if largest <= smallest * MOST_APART {
+        return vec![throughput_of(of, &figure, &all, "throughput".into(), "")];
+    }
+    let each = all.iter().map(|&load| {
+        let name = id("throughput", of, load);
+        throughput_of(of, &figure, &[load], name, &of.place(load))
+    });
+    each.collect()
+}
+
+fn throughput_of(of: &Source, figure: &Figure, loads: &[usize], id: String, place: &str) -> Chart {
     Chart {
-        id: "throughput".into(),
-        title: "Throughput".into(),
+        id,
+        title: format!("Throughput{place}"),
         caption:
             "Mean over the trials; the whisker reaches from the lowest trial to the highest. It is \
                   no interval: trials of different rounds are not comparable, the ratios above are."
                 .into(),
         x: Axis::new("throughput, MB/s", Scale::FromZero),
-        ..grouped(of, &figure)
+        ..grouped(of, figure, loads)
     }
 }
 
@@ -54,19 +76,28 @@ pub(super) fn cpu(of: &Source) -> Chart {
                   scheduler costs. Mean, lowest and highest trial."
                 .into(),
         x: Axis::new("CPU time per I/O, µs", Scale::FromZero),
-        ..grouped(of, &figure)
+        ..grouped(
+            of,
+            &figure,
+            &(0..of.analysis.loads.len()).collect::<Vec<_>>(),
+        )
     }
 }
 
-fn grouped(of: &Source, figure: &Figure) -> Chart {
-    let rows = of.rows();
+fn grouped(of: &Source, figure: &Figure, loads: &[usize]) -> Chart {
+    let rows = Rows {
+        arms: of.analysis.arms.len(),
+        loads: loads.len(),
+    };
     let series: Vec<Series> = (0..of.analysis.arms.len())
         .map(|arm| Series {
             name: of.analysis.arms[arm].clone(),
             slot: arm,
             form: Form::Bars(rows.thickness()),
-            points: (0..of.analysis.loads.len())
-                .filter_map(|load| bar(of, (load, arm), rows, figure))
+            points: loads
+                .iter()
+                .enumerate()
+                .filter_map(|(row, &load)| bar(of, (load, arm), rows.place(row, arm), figure))
                 .collect(),
         })
         .collect();
@@ -76,14 +107,18 @@ fn grouped(of: &Source, figure: &Figure) -> Chart {
         caption: String::new(),
         alternative: in_words(&series),
         x: Axis::new("", Scale::FromZero),
-        y: rows.axis(of),
+        y: rows.axis(of, loads),
         series,
         marks: Vec::new(),
-        trials: of.numbers(None),
+        trials: of.numbers(if let [load] = loads {
+            Some(*load)
+        } else {
+            None
+        }),
     }
 }
 
-fn bar(of: &Source, (load, arm): (usize, usize), rows: Rows, figure: &Figure) -> Option<Point> {
+fn bar(of: &Source, (load, arm): (usize, usize), y: f64, figure: &Figure) -> Option<Point> {
     let value = (figure.of_arm)(&of.analysis.loads[load].arms[arm])? / figure.unit.size;
     let trials = of.trials(load, arm).filter_map(figure.of_trial);
     let ends = trials.fold((f64::MAX, f64::MIN), |(low, high), value| {
@@ -101,7 +136,7 @@ fn bar(of: &Source, (load, arm): (usize, usize), rows: Rows, figure: &Figure) ->
     );
     Some(Point {
         interval: (ends.1 > ends.0).then_some(ends),
-        ..Point::new(value, rows.place(load, arm), words)
+        ..Point::new(value, y, words)
     })
 }
 
@@ -195,14 +230,15 @@ fn shares(of: &Source, load: usize, workers: usize) -> Vec<Series> {
                 let rate = share.bytes_per_s / MEGABYTES.size;
                 let y = (middle - worker as f64) * thickness - arm as f64;
                 let label = &of.analysis.arms[arm];
-                let words = format!("{label}, {}: {} MB/s", share.name, significant(rate));
+                let name = clipped(&share.name);
+                let words = format!("{label}, {name}: {} MB/s", significant(rate));
                 Some(Point::new(rate, y, words))
             });
             let names = arms.iter().filter_map(|arm| arm.workers.get(worker));
             let name = names.map(|share| share.name.clone()).next();
             Series {
                 // Two sections of one name are two workers.
-                name: format!("{}. {}", worker + 1, name.unwrap_or_default()),
+                name: format!("{}. {}", worker + 1, clipped(&name.unwrap_or_default())),
                 slot: worker,
                 form: Form::Bars(thickness),
                 points: points.collect(),
@@ -228,10 +264,4 @@ fn index(of: &Source, load: usize) -> Vec<Series> {
         })
     })
     .collect()
-}
-
-fn in_words(series: &[Series]) -> String {
-    let points = series.iter().flat_map(|series| &series.points);
-    let words: Vec<&str> = points.map(|point| point.words.as_str()).collect();
-    words.join("; ")
 }

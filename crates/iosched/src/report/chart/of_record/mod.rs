@@ -9,6 +9,7 @@ mod tradeoff;
 use super::{Axis, Chart};
 use crate::analysis::Analysis;
 use crate::record::Record;
+use crate::report::words::clipped;
 use crate::trial::Trial;
 
 pub use ratio::compared;
@@ -32,7 +33,7 @@ pub fn groups(record: &Record, analysis: &Analysis) -> Vec<Group> {
             .map(|load| chart(&of, load))
             .collect()
     };
-    let mut cost = vec![bars::throughput(&of)];
+    let mut cost = bars::throughput(&of);
     cost.extend(each(bars::waiting));
     cost.push(bars::cpu(&of));
     cost.extend(each(bars::fairness));
@@ -88,15 +89,13 @@ impl<'a> Source<'a> {
     fn place(&self, load: usize) -> String {
         match self.analysis.loads.len() {
             1 => String::new(),
-            _ => format!(" in {}", self.analysis.loads[load].name),
+            _ => format!(" in {}", self.name(load)),
         }
     }
 
-    fn rows(&self) -> Rows {
-        Rows {
-            arms: self.analysis.arms.len(),
-            loads: self.analysis.loads.len(),
-        }
+    /// What a load is called on a chart.
+    fn name(&self, load: usize) -> String {
+        clipped(&self.analysis.loads[load].name)
     }
 }
 
@@ -126,11 +125,12 @@ impl Rows {
         (middle - arm as f64) * self.thickness() - row as f64
     }
 
-    fn axis(self, of: &Source) -> Axis {
+    fn axis(self, of: &Source, loads: &[usize]) -> Axis {
         if self.loads == 1 {
             Axis::names(of.analysis.arms.iter().map(String::as_str))
         } else {
-            Axis::names(of.analysis.loads.iter().map(|load| load.name.as_str()))
+            let names: Vec<String> = loads.iter().map(|load| of.name(*load)).collect();
+            Axis::names(names.iter().map(String::as_str))
         }
     }
 }

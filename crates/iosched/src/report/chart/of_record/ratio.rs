@@ -6,8 +6,8 @@ use iosched_stats::race::Contest;
 use super::Source;
 use crate::analysis::Analysis;
 use crate::record::Record;
-use crate::report::chart::{Axis, Chart, Form, Mark, Point, Scale, Series, id_of};
-use crate::report::words::{number, percent};
+use crate::report::chart::{Axis, Chart, Form, Mark, Point, Scale, Series, id_of, in_words};
+use crate::report::words::{clipped, number, percent};
 
 /// Points and intervals per load and arm around the line of the baseline, the margin shaded.
 pub(super) fn chart(of: &Source) -> Chart {
@@ -47,7 +47,7 @@ pub(super) fn chart(of: &Source) -> Chart {
             of.baseline(),
             percent(plan.rules.margin - 1.0)
         ),
-        alternative: alternative(&series),
+        alternative: in_words(&series),
         x: Axis::new(direction(analysis), Scale::Log),
         y,
         series,
@@ -95,7 +95,7 @@ pub fn compared(records: &[(String, &Record, &Analysis)]) -> Chart {
         caption: "Each record against its own baseline, with its own interval. Intervals of two \
                   records that do not overlap differ surely; overlapping ones may differ all the same."
             .into(),
-        alternative: alternative(&series),
+        alternative: in_words(&series),
         x: Axis::new("ratio to the record's baseline", Scale::Log),
         y: Axis::names(names.iter().map(String::as_str)),
         series,
@@ -122,9 +122,9 @@ fn ratios(analysis: &Analysis) -> Vec<(String, Interval)> {
 fn contests(analysis: &Analysis) -> Vec<(String, &Contest)> {
     let name = |load: &crate::analysis::LoadAnalysis| {
         if load.objective.higher_is_better() {
-            load.name.clone()
+            clipped(&load.name)
         } else {
-            format!("{} (less is better)", load.name)
+            format!("{} (less is better)", clipped(&load.name))
         }
     };
     let loads = analysis.loads.iter();
@@ -197,12 +197,6 @@ fn baseline_and_margin(margin: f64) -> Vec<Mark> {
             is_alarm: false,
         },
     ]
-}
-
-fn alternative(series: &[Series]) -> String {
-    let points = series.iter().flat_map(|series| &series.points);
-    let words: Vec<&str> = points.map(|point| point.words.as_str()).collect();
-    words.join("; ")
 }
 
 /// The anchor of a load's chart.

@@ -1,7 +1,7 @@
 //! Throughput against the tail of latency: what one arm gains here it may lose there.
 
 use super::{Source, ratio::id};
-use crate::report::chart::{Axis, Chart, Form, Point, Scale, Series, thin};
+use crate::report::chart::{Axis, Chart, Form, Point, Scale, Series, in_words, thin};
 use crate::report::units::{MEGABYTES, MILLISECONDS};
 use crate::report::words::{megabytes, milliseconds};
 
@@ -39,14 +39,12 @@ pub(super) fn chart(of: &Source, load: usize) -> Chart {
             }
         })
         .collect();
-    let words = means.iter().flat_map(|series| &series.points);
-    let words: Vec<&str> = words.map(|point| point.words.as_str()).collect();
     Chart {
         id: id("tradeoff", of, load),
         title: format!("Throughput against latency{}", of.place(load)),
         caption: "Large: an arm over all its trials; small: single trials. Best is right and low."
             .into(),
-        alternative: words.join("; "),
+        alternative: in_words(&means),
         x: Axis::new("throughput, MB/s", Scale::Linear),
         y: Axis::new("99th percentile of latency, ms", Scale::Log),
         series: trials.chain(means.iter().cloned()).collect(),

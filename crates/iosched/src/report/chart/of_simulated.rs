@@ -1,0 +1,216 @@
+//! The charts of a simulation, and of how well ours agrees with recorded decisions.
+
+use super::{Axis, Chart, Form, Point, Scale, Series, in_words};
+use crate::report::units::{MEGABYTES, MILLISECONDS};
+use crate::report::words::{milliseconds, percent, significant};
+use crate::simulate::conform::Conformance;
+use crate::simulate::run::{Share, Simulated};
+
+/// Shares beyond this number are left to the table.
+const MOST_ROWS: usize = 16;
+
+/// Every chart of a simulation.
+pub fn charts(simulated: &Simulated) -> Vec<Chart> {
+    vec![throughput(simulated), split(simulated), latency(simulated)]
+}
+
+/// The processes by name, all together first; of many processes only all together.
+fn names(simulated: &Simulated) -> Vec<String> {
+    let processes = &simulated.runs[0].processes;
+    let several = (2..MOST_ROWS).contains(&processes.len());
+    let each = processes
+        .iter()
+        .filter(|_| several)
+        .map(|share| share.name.clone());
+    std::iter::once("all".to_owned()).chain(each).collect()
+}
+
+/// The share of a row in a run.
+fn share(simulated: &Simulated, run: usize, row: usize) -> Option<&Share> {
+    let run = simulated.runs.get(run)?;
+    match row {
+        0 => Some(&run.total),
+        row => run.processes.get(row - 1),
+    }
+}
+
+fn place(simulated: &Simulated, run: usize, row: usize) -> (f64, f64) {
+    let thickness = 0.8 / simulated.runs.len() as f64;
+    let middle = (simulated.runs.len() - 1) as f64 / 2.0;
+    ((middle - run as f64) * thickness - row as f64, thickness)
+}
+
+fn throughput(simulated: &Simulated) -> Chart {
+    let rows = names(simulated);
+    let series = simulated.runs.iter().enumerate().map(|(index, run)| {
+        let points = rows.iter().enumerate().filter_map(|(row, name)| {
+            let rate = share(simulated, index, row)?.bytes_per_second / MEGABYTES.size;
+            let words = format!("{}, {name}: {} MB/s", run.scheduler, significant(rate));
+            Some(Point::new(rate, place(simulated, index, row).0, words))
+        });
+        Series {
+            name: run.scheduler.clone(),
+            slot: index,
+            form: Form::Bars(place(simulated, index, 0).1),
+            points: points.collect(),
+        }
+    });
+    let series: Vec<Series> = series.collect();
+    Chart {
+        id: "throughput".into(),
+        title: "Throughput".into(),
+        caption: "All processes together, and each of them. A simulation has no noise: the same seed gives \
+                  the same numbers."
+            .into(),
+        alternative: in_words(&series),
+        x: Axis::new("throughput, MB/s", Scale::FromZero),
+        y: Axis::names(rows.iter().map(String::as_str)),
+        series,
+        marks: Vec::new(),
+        trials: Vec::new(),
+    }
+}
+
+/// From where to where a part of the latency reaches, ns.
+type Part = fn(&Share) -> (f64, f64);
+
+/// Mean latency, split into the time in the queue and the time at the disk.
+fn split(simulated: &Simulated) -> Chart {
+    let rows = names(simulated);
+    let labels: Vec<String> = rows
+        .iter()
+        .flat_map(|name| {
+            simulated
+                .runs
+                .iter()
+                .map(move |run| format!("{name}, {}", run.scheduler))
+        })
+        .collect();
+    let parts: [(&str, Part); 2] = [
+        ("in the queue", |share| {
+            (0.0, share.queue_time.mean_ns as f64)
+        }),
+        ("at the disk", |share| {
+            let queue = share.queue_time.mean_ns as f64;
+            (queue, queue + share.service_time.mean_ns as f64)
+        }),
+    ];
+    let series = parts.into_iter().enumerate().map(|(slot, (part, ends))| {
+        let mut points = Vec::new();
+        for row in 0..rows.len() {
+            for index in 0..simulated.runs.len() {
+                let line = row * simulated.runs.len() + index;
+                let Some(share) = share(simulated, index, row) else {
+                    continue;
+                };
+                let (from, to) = ends(share);
+                let words = format!("{}, {part}: {} ms", labels[line], milliseconds(to - from));
+                points.push(Point {
+                    from: from / MILLISECONDS.size,
+                    ..Point::new(to / MILLISECONDS.size, -(line as f64), words)
+                });
+            }
+        }
+        Series {
+            name: part.to_owned(),
+            slot: slot + 4,
+            form: Form::Bars(0.66),
+            points,
+        }
+    });
+    let series: Vec<Series> = series.collect();
+    Chart {
+        id: "split".into(),
+        title: "Where an access waits".into(),
+        caption: "Mean latency from submission to completion: time until the driver took the request, and \
+                  from there on."
+            .into(),
+        alternative: in_words(&series),
+        x: Axis::new("mean latency, ms", Scale::FromZero),
+        y: Axis::names(labels.iter().map(String::as_str)),
+        series,
+        marks: Vec::new(),
+        trials: Vec::new(),
+    }
+}
+
+/// A percentile, ns.
+type OfShare = fn(&Share) -> u64;
+
+/// The percentiles that a simulation keeps.
+fn latency(simulated: &Simulated) -> Chart {
+    let places: [(&str, OfShare); 4] = [
+        ("50 %", |share| share.latency.p50_ns),
+        ("99 %", |share| share.latency.p99_ns),
+        ("99.9 %", |share| share.latency.p999_ns),
+        ("slowest", |share| share.latency.max_ns),
+    ];
+    let series = simulated.runs.iter().enumerate().map(|(index, run)| {
+        let points = places.iter().enumerate().map(|(place, (name, value))| {
+            let ns = value(&run.total) as f64;
+            let words = format!("{}: {name} within {} ms", run.scheduler, milliseconds(ns));
+            Point::new(place as f64, ns / MILLISECONDS.size, words)
+        });
+        Series {
+            name: run.scheduler.clone(),
+            slot: index,
+            form: Form::Trail,
+            points: points.filter(|point| point.y > 0.0).collect(),
+        }
+    });
+    let series: Vec<Series> = series.collect();
+    let named = places
+        .iter()
+        .enumerate()
+        .map(|(place, (name, _))| (place as f64, (*name).to_owned()));
+    Chart {
+        id: "latency".into(),
+        title: "Latency of all accesses".into(),
+        caption: "So many took no longer than this. Lower is better.".into(),
+        alternative: in_words(&series),
+        x: Axis::new("share of accesses", Scale::Named(named.collect())),
+        y: Axis::new("latency, ms", Scale::Log),
+        series,
+        marks: Vec::new(),
+        trials: Vec::new(),
+    }
+}
+
+/// How many recorded decisions ours made too, recording by recording.
+pub fn agreement(conformances: &[Conformance]) -> Chart {
+    let points = conformances.iter().enumerate().map(|(row, one)| {
+        let words = format!(
+            "{}, {}: {} of {} decisions, {}",
+            one.trace,
+            one.scheduler,
+            one.agreed,
+            one.decisions,
+            percent(one.agreement)
+        );
+        Point::new(one.agreement * 100.0, -(row as f64), words)
+    });
+    let series = vec![Series {
+        name: "agreement".into(),
+        slot: 0,
+        form: Form::Bars(0.62),
+        points: points.collect(),
+    }];
+    let names = conformances.iter().map(|one| {
+        let name = one.trace.rsplit('/').next().unwrap_or(&one.trace);
+        format!("{name} ({})", one.scheduler)
+    });
+    let names: Vec<String> = names.collect();
+    Chart {
+        id: "agreement".into(),
+        title: "Decisions on which ours agrees".into(),
+        caption: "Of the requests that the recorded scheduler gave out, the share that ours would have given \
+                  out at that moment, too."
+            .into(),
+        alternative: in_words(&series),
+        x: Axis::new("decisions agreed on, %", Scale::FromZero),
+        y: Axis::names(names.iter().map(String::as_str)),
+        series,
+        marks: Vec::new(),
+        trials: Vec::new(),
+    }
+}

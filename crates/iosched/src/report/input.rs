@@ -1,0 +1,164 @@
+//! What `iosched report` is given: a results directory, the JSON of `simulate` or `conform`, or a
+//! recording of block traffic. What it is, its content tells. The only file of reports that reads.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+use iosched_sim::trace::{Merge, ReadError, Records};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::traffic::Traffic;
+use crate::failure::{Failure, exit};
+use crate::record::{Record, RecordError};
+use crate::simulate::conform::Conformance;
+use crate::simulate::run::Simulated;
+
+/// Something to report on.
+#[derive(Debug)]
+pub enum Input {
+    /// What `tune` measured.
+    Record(Box<Record>),
+    /// What `simulate --json` printed.
+    Simulated(Box<Simulated>),
+    /// What `conform --json` printed.
+    Conformances(Vec<Conformance>),
+    /// A recording: of `simulate --events`, of blktrace, of a published trace.
+    Traffic(Box<Traffic>),
+}
+
+/// Why it cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// A record.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// It cannot be opened or read.
+    #[error("cannot read {}", path.display())]
+    Io {
+        /// As given.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// JSON, but not of ours.
+    #[error("{} is JSON, but not what `simulate --json` or `conform --json` print: {cause}", path.display())]
+    OtherJson {
+        /// As given.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// A recording that cannot be understood.
+    #[error("{}: {cause}", path.display())]
+    Trace {
+        /// As given.
+        path: PathBuf,
+        /// Where and why.
+        cause: ReadError,
+    },
+    /// A recording without a single access.
+    #[error("{} has no access to a disk", path.display())]
+    Empty {
+        /// As given.
+        path: PathBuf,
+    },
+}
+
+impl Failure for InputError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            InputError::Record(error) => error.hint(),
+            InputError::Trace { cause, .. } => cause.cause.hint().map(str::to_owned),
+            InputError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Some("name a results directory, or a file of `simulate` or `conform`".into())
+            }
+            InputError::OtherJson { .. } | InputError::Io { .. } | InputError::Empty { .. } => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            InputError::Record(error) => error.exit_code(),
+            InputError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                exit::NOT_PERMITTED
+            }
+            _ => exit::BAD_RECORD,
+        }
+    }
+}
+
+impl Input {
+    /// Reads whatever stands there.
+    pub fn read(path: &Path) -> Result<Input, InputError> {
+        if path.is_dir() {
+            return Ok(Input::Record(Box::new(Record::load(path)?)));
+        }
+        let failed = |source| InputError::Io {
+            path: path.into(),
+            source,
+        };
+        let mut reader = BufReader::with_capacity(1 << 18, File::open(path).map_err(failed)?);
+        let head = reader.fill_buf().map_err(failed)?;
+        if head.starts_with(&[0x1f, 0x8b]) {
+            return traffic(path, Box::new(MultiGzDecoder::new(reader)));
+        }
+        if head.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+            return traffic(path, Box::new(reader));
+        }
+        let mut text = String::new();
+        reader.read_to_string(&mut text).map_err(failed)?;
+        json(path, &text)
+    }
+}
+
+/// Results of `simulate` and `conform`: one object, or one after the other.
+fn json(path: &Path, text: &str) -> Result<Input, InputError> {
+    let other = |cause: String| InputError::OtherJson {
+        path: path.into(),
+        cause,
+    };
+    let values: Vec<Value> = serde_json::Deserializer::from_str(text)
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .map_err(|error| other(error.to_string()))?;
+    let first = values.first().ok_or_else(|| other("it is empty".into()))?;
+    if first.get("kind").and_then(Value::as_str) == Some("iosched-record") {
+        let directory = path.parent().unwrap_or(Path::new("."));
+        return Ok(Input::Record(Box::new(Record::load(directory)?)));
+    }
+    let is_simulated = first.get("runs").is_some();
+    if is_simulated {
+        let simulated = Simulated::deserialize(first).map_err(|error| other(error.to_string()))?;
+        return Ok(Input::Simulated(Box::new(simulated)));
+    }
+    let all = values.iter().map(Conformance::deserialize);
+    let all = all.collect::<Result<Vec<_>, _>>();
+    Ok(Input::Conformances(
+        all.map_err(|error| other(error.to_string()))?,
+    ))
+}
+
+fn traffic(path: &Path, reader: Box<dyn Read>) -> Result<Input, InputError> {
+    let failed = |cause| InputError::Trace {
+        path: path.into(),
+        cause,
+    };
+    let records = Records::new(reader, None).map_err(failed)?;
+    let name = path
+        .file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy();
+    let mut traffic = Traffic::new(name.into_owned(), records.format().name().to_owned());
+    for record in Merge::new(vec![records]) {
+        let record = record.map_err(|error| failed(error.error))?;
+        traffic.take(&record);
+    }
+    if traffic.records == 0 {
+        return Err(InputError::Empty { path: path.into() });
+    }
+    Ok(Input::Traffic(Box::new(traffic)))
+}

@@ -1,0 +1,316 @@
+//! Tidy data: one row per trial and metric, for those who analyse themselves. As CSV (RFC 4180) and as
+//! Parquet, with the same columns; docs/report.md describes them.
+
+use std::sync::Arc;
+
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+
+use crate::record::Record;
+use crate::trial::{Latency, Trial};
+
+/// The columns, in their order.
+const COLUMNS: &str = "record,load,arm,round,trial,started_unix_s,worker,metric,unit,value";
+
+/// The same for Parquet.
+const SCHEMA: &str = "message trials {
+    required binary record (UTF8);
+    required binary load (UTF8);
+    required binary arm (UTF8);
+    required int32 round;
+    required int32 trial;
+    required double started_unix_s;
+    required binary worker (UTF8);
+    required binary metric (UTF8);
+    required binary unit (UTF8);
+    required double value;
+}";
+
+/// A number of a trial.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Name of the record.
+    pub record: Arc<str>,
+    /// Name of the load.
+    pub load: Arc<str>,
+    /// Label of the arm.
+    pub arm: Arc<str>,
+    /// Counted from 1.
+    pub round: u32,
+    /// Number of the trial in its record, from 1; void ones have numbers, too.
+    pub trial: u32,
+    /// When its load started, seconds since 1970.
+    pub started_unix_s: f64,
+    /// The worker that it is of; empty where it is of all together.
+    pub worker: Arc<str>,
+    /// What.
+    pub metric: Arc<str>,
+    /// Its unit.
+    pub unit: &'static str,
+    /// How much.
+    pub value: f64,
+}
+
+/// A metric of a trial.
+type Of = fn(&Trial) -> Option<f64>;
+
+/// The metrics that every trial can have: name, unit, number.
+const METRICS: &[(&str, &str, Of)] = &[
+    ("load_s", "s", |t| Some(t.phases.load_ns as f64 / 1e9)),
+    ("throughput", "B/s", |t| {
+        Some(t.metrics.throughput_bytes_per_s)
+    }),
+    ("iops", "1/s", |t| Some(t.metrics.iops)),
+    ("read_throughput", "B/s", |t| {
+        Some(t.metrics.read_bytes_per_s)
+    }),
+    ("write_throughput", "B/s", |t| {
+        Some(t.metrics.write_bytes_per_s)
+    }),
+    ("transactions", "1/s", |t| t.metrics.transactions_per_s),
+    ("elapsed", "s", |t| t.metrics.elapsed_s),
+    ("number", "", |t| t.metrics.number),
+    ("fairness", "", |t| t.metrics.fairness),
+    ("cpu_per_io", "ns", |t| t.metrics.cpu_ns_per_io),
+    ("disk_reads", "", |t| Some(t.measured.reads as f64)),
+    ("disk_writes", "", |t| Some(t.measured.writes as f64)),
+    ("disk_reads_merged", "", |t| {
+        Some(t.measured.reads_merged as f64)
+    }),
+    ("disk_writes_merged", "", |t| {
+        Some(t.measured.writes_merged as f64)
+    }),
+    ("read_await", "ns", |t| t.measured.read_await_ns),
+    ("write_await", "ns", |t| t.measured.write_await_ns),
+    ("average_queue_length", "", |t| {
+        Some(t.measured.average_queue_length)
+    }),
+    ("utilisation", "", |t| Some(t.measured.utilisation)),
+    ("pressure_some", "ns", |t| {
+        t.measured.pressure_some_ns.map(|ns| ns as f64)
+    }),
+    ("pressure_full", "ns", |t| {
+        t.measured.pressure_full_ns.map(|ns| ns as f64)
+    }),
+];
+
+/// A number of a latency, ns.
+type OfLatency = fn(&Latency) -> f64;
+
+/// The numbers of a latency.
+const LATENCIES: &[(&str, OfLatency)] = &[
+    ("mean", |latency| latency.mean_ns),
+    ("p50", |latency| latency.p50_ns),
+    ("p99", |latency| latency.p99_ns),
+    ("p999", |latency| latency.p999_ns),
+    ("max", |latency| latency.max_ns),
+];
+
+/// Every number of every trial that counts, in the order they ran.
+pub fn rows<'a>(name: &str, record: &'a Record) -> impl Iterator<Item = Row> + 'a {
+    let name: Arc<str> = name.into();
+    let plan = &record.header.plan;
+    let arms: Vec<Arc<str>> = (0..plan.arms.len())
+        .map(|arm| plan.arm_label(arm).into())
+        .collect();
+    record.trials().flat_map(move |trial| {
+        let row = Row {
+            record: name.clone(),
+            load: plan.loads[trial.slot.load].name.as_str().into(),
+            arm: arms[trial.slot.arm].clone(),
+            round: trial.slot.round + 1,
+            trial: trial.sequence + 1,
+            started_unix_s: trial.started_unix_s,
+            worker: "".into(),
+            metric: "".into(),
+            unit: "",
+            value: 0.0,
+        };
+        of_trial(&row, trial)
+    })
+}
+
+fn of_trial(row: &Row, trial: &Trial) -> Vec<Row> {
+    let metric = |metric: &str, unit: &'static str, value: f64| Row {
+        metric: metric.into(),
+        unit,
+        value,
+        ..row.clone()
+    };
+    let mut rows: Vec<Row> = METRICS
+        .iter()
+        .filter_map(|(name, unit, of)| Some(metric(name, unit, of(trial)?)))
+        .collect();
+    let metrics = &trial.metrics;
+    let kinds = [
+        ("", &metrics.all),
+        ("read_", &metrics.read),
+        ("write_", &metrics.write),
+    ];
+    for (kind, latency) in kinds {
+        for (name, of) in LATENCIES.iter().filter(|_| latency.is_some()) {
+            let value = latency.as_ref().map_or(0.0, of);
+            rows.push(metric(&format!("{kind}latency_{name}"), "ns", value));
+        }
+    }
+    let numbers = metrics.numbers.iter();
+    rows.extend(numbers.map(|(name, value)| metric(name, "", *value)));
+    for job in &trial.jobs {
+        let flows = job.flows();
+        rows.push(Row {
+            worker: job.name.as_str().into(),
+            ..metric(
+                "throughput",
+                "B/s",
+                flows.iter().map(|flow| flow.bytes_per_s).sum(),
+            )
+        });
+        rows.push(Row {
+            worker: job.name.as_str().into(),
+            ..metric("iops", "1/s", flows.iter().map(|flow| flow.iops).sum())
+        });
+    }
+    rows
+}
+
+/// The rows as CSV, with a head.
+pub fn csv(rows: impl Iterator<Item = Row>) -> String {
+    let mut text = String::from(COLUMNS);
+    text.push('\n');
+    for row in rows {
+        let cells = [
+            quoted(&row.record),
+            quoted(&row.load),
+            quoted(&row.arm),
+            row.round.to_string(),
+            row.trial.to_string(),
+            format!("{:.3}", row.started_unix_s),
+            quoted(&row.worker),
+            quoted(&row.metric),
+            row.unit.to_owned(),
+            row.value.to_string(),
+        ];
+        text += &cells.join(",");
+        text.push('\n');
+    }
+    text
+}
+
+/// A cell in quotes where it needs them: arms with several tunables have commas.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.into()
+    }
+}
+
+/// The rows as a Parquet file.
+pub fn parquet(rows: &[Row]) -> Result<Vec<u8>, ParquetError> {
+    let schema = Arc::new(parse_message_type(SCHEMA)?);
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .build();
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?;
+    let mut group = writer.next_row_group()?;
+    let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    texts(&mut group, rows.iter().map(|row| &*row.record))?;
+    texts(&mut group, rows.iter().map(|row| &*row.load))?;
+    texts(&mut group, rows.iter().map(|row| &*row.arm))?;
+    numbers(&mut group, rows.iter().map(|row| number(row.round)))?;
+    numbers(&mut group, rows.iter().map(|row| number(row.trial)))?;
+    values(&mut group, rows.iter().map(|row| row.started_unix_s))?;
+    texts(&mut group, rows.iter().map(|row| &*row.worker))?;
+    texts(&mut group, rows.iter().map(|row| &*row.metric))?;
+    texts(&mut group, rows.iter().map(|row| row.unit))?;
+    values(&mut group, rows.iter().map(|row| row.value))?;
+    group.close()?;
+    writer.into_inner()
+}
+
+type Group<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
+
+fn texts<'a>(group: &mut Group, texts: impl Iterator<Item = &'a str>) -> Result<(), ParquetError> {
+    column::<ByteArrayType>(group, texts.map(ByteArray::from))
+}
+
+fn numbers(group: &mut Group, numbers: impl Iterator<Item = i32>) -> Result<(), ParquetError> {
+    column::<Int32Type>(group, numbers)
+}
+
+fn values(group: &mut Group, values: impl Iterator<Item = f64>) -> Result<(), ParquetError> {
+    column::<DoubleType>(group, values)
+}
+
+/// Writes the next column of the schema.
+fn column<T: DataType>(
+    group: &mut Group,
+    values: impl Iterator<Item = T::T>,
+) -> Result<(), ParquetError> {
+    let values: Vec<T::T> = values.collect();
+    let mut column = group.next_column()?.expect("the schema has this column");
+    column.typed::<T>().write_batch(&values, None, None)?;
+    column.close()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use parquet::record::RowAccessor;
+
+    use super::*;
+    use crate::fixture;
+    use crate::switch::Arm;
+    use crate::trial::Slot;
+
+    fn example() -> Vec<Row> {
+        let mut plan = fixture::plan(2);
+        plan.arms[1] = Arm::parse("bfq:low_latency=0,slice_idle=0").unwrap();
+        let mut record = fixture::record(&plan);
+        let slot = Slot {
+            load: 0,
+            round: 0,
+            arm: 1,
+        };
+        record.entries.push(fixture::trial(slot, 5e6));
+        rows("a", &record).collect()
+    }
+
+    #[test]
+    fn every_row_has_a_cell_for_each_column_and_commas_are_quoted() {
+        let text = csv(example().into_iter());
+        let cells = |line: &str| line.replace("low_latency=0,", "").split(',').count();
+        assert!(text.lines().all(|line| cells(line) == 10), "{text}");
+        assert!(text.contains(",\"bfq:low_latency=0,slice_idle=0\",1,1,"));
+        assert!(text.contains(",,throughput,B/s,5000000\n"), "{text}");
+        assert!(
+            text.contains(",random-read,throughput,B/s,5000000\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn parquet_has_the_same_rows() {
+        let rows = example();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&parquet(&rows).unwrap()).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let read: Vec<_> = reader
+            .get_row_iter(None)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(read.len(), rows.len());
+        for (there, here) in read.iter().zip(&rows) {
+            assert_eq!(there.get_string(2).unwrap(), &*here.arm);
+            assert_eq!(there.get_string(7).unwrap(), &*here.metric);
+            assert_eq!(there.get_double(9).unwrap().to_bits(), here.value.to_bits());
+        }
+    }
+}
