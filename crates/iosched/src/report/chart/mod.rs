@@ -196,6 +196,20 @@ impl Chart {
         shown
     }
 
+    /// The same with at most about so many points in each series: lines keep their extremes, of clouds
+    /// every so many points stay.
+    #[must_use]
+    pub fn thinned(&self, most: usize) -> Chart {
+        let mut chart = self.clone();
+        for series in &mut chart.series {
+            series.points = match series.form {
+                Form::Specks => thin::sample(&series.points, most),
+                _ => thin::thin_to(std::mem::take(&mut series.points), most),
+            };
+        }
+        chart
+    }
+
     /// `trials 1-13, 15`, or nothing.
     pub fn source(&self) -> String {
         let mut numbers = self.trials.clone();

@@ -4,7 +4,7 @@ use super::{Axis, Chart, Form, Point, Scale, Series, thin};
 use crate::report::traffic::{Access, Kind, Level, Traffic};
 
 /// Columns of the grid that a seek picture of many requests is thinned to.
-const COLUMNS: usize = 200;
+const COLUMNS: usize = 160;
 /// Rows of it.
 const ROWS: usize = 40;
 
@@ -99,7 +99,7 @@ fn picture(kind: Kind, accesses: &[Access]) -> Vec<Point> {
         )
     };
     // What thousands of points mean when they are pointed at, their axes tell.
-    let has_words = kept.len() <= thin::MOST_POINTS / 4;
+    let has_words = kept.len() <= 400;
     let point = |access: &Access| {
         let words = if has_words {
             words(access)

@@ -34,15 +34,18 @@ fn trace(chart: &Chart, series: &Series, is_in_legend: bool) -> Value {
     let xs: Vec<f64> = points.iter().map(|point| short(point.x)).collect();
     let ys: Vec<f64> = points.iter().map(|point| short(point.y)).collect();
     let words: Vec<String> = points.iter().map(|point| label(&point.words)).collect();
+    let has_words = words.iter().any(|words| !words.is_empty());
     let mut trace = json!({
         "name": label(&series.name),
         "legendgroup": label(&series.name),
         "showlegend": is_in_legend,
         "x": xs,
         "y": ys,
-        "hoverinfo": "text",
-        "hovertext": words,
+        "hoverinfo": if has_words { "text" } else { "x+y+name" },
     });
+    if has_words {
+        merge(&mut trace, json!({ "hovertext": words }));
+    }
     let colour = colour(series.slot);
     let form = match series.form {
         Form::Bars(thickness) => bars(chart, series, thickness, &colour),

@@ -27,9 +27,11 @@ pub fn file(chart: &Chart) -> String {
     )
 }
 
-/// A part of a page, which has the title and the paper.
+/// A part of a page, which has the title and the paper. What is printed needs fewer points than what
+/// can be zoomed.
 pub fn inline(chart: &Chart) -> String {
-    element(chart, &lay_out(chart, false), "")
+    let chart = chart.thinned(MOST_TITLES);
+    element(&chart, &lay_out(&chart, false), "")
 }
 
 fn element(chart: &Chart, scene: &Scene, paper: &str) -> String {

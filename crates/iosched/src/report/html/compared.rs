@@ -2,7 +2,7 @@
 
 use super::data::download;
 use super::of_record::{arm_tables, subtitle, verdicts};
-use super::{Figure, HtmlTable, Page, Section, of_record, render};
+use super::{Figure, HtmlTable, MOST_POINTS, Page, Section, of_record, render};
 use crate::analysis::Analysis;
 use crate::record::Record;
 use crate::report::chart::of_record::compared;
@@ -25,7 +25,7 @@ pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
              records nothing is paired: the columns of numbers say what was seen, not what is proven."
                 .into(),
         ],
-        figures: if chart.has_points() { vec![Figure::of(&chart)] } else { Vec::new() },
+        figures: if chart.has_points() { vec![Figure::of(&chart, MOST_POINTS)] } else { Vec::new() },
     }];
     sections.extend(
         records

@@ -71,8 +71,19 @@ struct Figure {
     spec: String,
 }
 
+/// Points that all charts of a page may have together: the page has to stay below 6 MB.
+const MOST_POINTS: usize = 40_000;
+
+/// Points that each series may have on a page of these charts.
+fn points_per_series<'a>(charts: impl Iterator<Item = &'a Chart>) -> usize {
+    let series: usize = charts.map(|chart| chart.series.len()).sum();
+    MOST_POINTS / series.max(1)
+}
+
 impl Figure {
-    fn of(chart: &Chart) -> Figure {
+    /// A chart with at most about so many points in a series.
+    fn of(chart: &Chart, most: usize) -> Figure {
+        let chart = &chart.thinned(most.max(60));
         Figure {
             id: format!("chart-{}", chart.id),
             title: chart.title.clone(),

@@ -1,7 +1,7 @@
 //! The page of one record.
 
 use super::data::download;
-use super::{Figure, Fold, HtmlTable, Page, Section, render};
+use super::{Figure, Fold, HtmlTable, Page, Section, points_per_series, render};
 use crate::analysis::Analysis;
 use crate::facts::DiskFacts;
 use crate::load::Spec;
@@ -91,12 +91,18 @@ pub(super) fn verdicts(analysis: &Analysis, plan: &Plan) -> Vec<String> {
 }
 
 fn sections(record: &Record, analysis: &Analysis) -> Vec<Section> {
-    let groups = of_record::groups(record, analysis).into_iter();
+    let groups = of_record::groups(record, analysis);
+    let most = points_per_series(groups.iter().flat_map(|group| &group.charts));
     let mut sections: Vec<Section> = groups
+        .into_iter()
         .map(|group| Section {
             id: group.id.into(),
             title: group.title.into(),
-            figures: group.charts.iter().map(Figure::of).collect(),
+            figures: group
+                .charts
+                .iter()
+                .map(|chart| Figure::of(chart, most))
+                .collect(),
             ..Section::default()
         })
         .collect();

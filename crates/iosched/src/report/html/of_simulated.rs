@@ -1,7 +1,7 @@
 //! The pages of a simulation, of recorded decisions that ours was held against, and of a recording.
 
 use super::data::download;
-use super::{Figure, HtmlTable, Page, Section, render};
+use super::{Figure, HtmlTable, MOST_POINTS, Page, Section, render};
 use crate::report::chart::{Chart, of_events, of_simulated};
 use crate::report::table::{Align, Table};
 use crate::report::traffic::Traffic;
@@ -104,7 +104,7 @@ fn figures(id: &str, title: &str, charts: &[Chart]) -> Section {
         figures: charts
             .iter()
             .filter(|chart| chart.has_points())
-            .map(Figure::of)
+            .map(|chart| Figure::of(chart, MOST_POINTS))
             .collect(),
         ..Section::default()
     }
