@@ -71,7 +71,7 @@ pub(crate) fn describe(trace: &TraceReport) -> Vec<String> {
         Loop::Open => format!("at {} times the speed", trace.speed),
         Loop::Closed => "in closed loops".to_owned(),
     };
-    let (format, accesses) = (trace.format, trace.accesses);
+    let (format, accesses) = (&trace.format, trace.accesses);
     let seconds = trace.duration_ns as f64 / 1e9;
     let mut lines = vec![format!(
         "trace: {format}, {accesses} accesses in {seconds:.1} s, {how}"

@@ -152,7 +152,8 @@ impl Browser {
         let url = format!("file://{}", path.canonicalize().unwrap().display());
         self.ask("Page.navigate", &json!({ "url": url }));
         let drawn = "new Promise((done) => { const look = () => \
-                     document.documentElement?.dataset.drawn ? done(true) : setTimeout(look, 50); look(); })";
+                     document.documentElement?.dataset.drawn ? done(true) : setTimeout(look, 50); look(); \
+                     setTimeout(() => done(false), 60000); })";
         assert_eq!(self.value(drawn), json!(true));
     }
 

@@ -16,6 +16,7 @@ mod place;
 mod processes;
 mod spill;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use iosched_sim::units::{Nanos, Sectors, Time};
 use iosched_sim::workload::recorded::{Answers, ClosedLoops};
 use iosched_sim::workload::replay::{Arrival, Replay, Step};
 use iosched_sim::workload::{Access, Job};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use error::{Failed, ReplayError};
 use files::{Files, Source};
@@ -52,7 +53,7 @@ pub struct TraceOptions {
 }
 
 /// How accesses follow one another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Loop {
     /// Each at its time.
@@ -62,10 +63,10 @@ pub enum Loop {
 }
 
 /// What was found in a trace.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TraceReport {
     /// Its format.
-    pub format: &'static str,
+    pub format: Cow<'static, str>,
     /// Its files.
     pub files: Vec<PathBuf>,
     /// How its accesses follow one another.
@@ -79,11 +80,11 @@ pub struct TraceReport {
     /// Accesses that are replayed.
     pub accesses: u64,
     /// At which stage an access counts as made.
-    pub made: &'static str,
+    pub made: Cow<'static, str>,
     /// From the first access to the last record.
     pub duration_ns: u64,
     /// Lines and binary records that are no access, by reason.
-    pub skipped: BTreeMap<&'static str, u64>,
+    pub skipped: BTreeMap<Cow<'static, str>, u64>,
     /// Records of other devices.
     pub other_devices: u64,
     /// Records that came too late to be put in order.
@@ -270,7 +271,7 @@ fn report(
     let first = survey.first().unwrap_or_default();
     let skipped = merge.skipped();
     TraceReport {
-        format: format.name(),
+        format: format.name().into(),
         files: files.paths().to_vec(),
         mode: if options.closed || format == Format::FioIologV2 {
             Loop::Closed
@@ -282,14 +283,14 @@ fn report(
         records: merge.count(),
         accesses: survey.at(made),
         made: match made {
-            Stage::Submitted => "submitted",
-            Stage::Issued => "issued",
-            Stage::Completed => "completed",
+            Stage::Submitted => "submitted".into(),
+            Stage::Issued => "issued".into(),
+            Stage::Completed => "completed".into(),
         },
         duration_ns: survey.last().saturating_since(first).as_nanos(),
         skipped: skipped
             .iter()
-            .map(|(skip, count)| (skip.name(), count))
+            .map(|(skip, count)| (skip.name().into(), count))
             .collect(),
         other_devices: 0,
         late: merge.late(),
