@@ -5,8 +5,7 @@ BIN   := target/release/iosched
 PREFIX ?= /usr/local
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: example-pgbench example-sweep example-documents example-database run test test-full bench install setup setup-test build clean
-.PHONY: run test test-full bench install setup setup-test build clean deb test-vm
+.PHONY: example-pgbench example-sweep example-documents example-database run test test-full bench install setup setup-test build clean deb test-vm
 
 run: setup build ## measure this kernel's schedulers on an emulated disk, and leave no trace
 	$(SUDO) $(BIN) tune

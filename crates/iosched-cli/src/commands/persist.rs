@@ -1,14 +1,17 @@
 //! `iosched persist`: a scheduler that stays over reboots.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use iosched::analysis::Analysis;
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::persist::choice::{self, Edited, Grounds};
 use iosched::persist::deploy::{DeployError, Deployed, Deployment, Method, When};
-use iosched::policy::file;
+use iosched::plan::Target;
+use iosched::policy::file::{self, Evidence};
+use iosched::record::Record;
 use iosched::switch::Arm;
 use serde::Serialize;
 
@@ -275,6 +278,56 @@ pub(crate) fn deploy(
         tell(&deployed, output);
     }
     Ok(exit::OK)
+}
+
+/// Keeps the answer of a tune on every disk that it measured, with a link to the record.
+pub(crate) fn keep_answer(
+    record: &Record,
+    analysis: &Analysis,
+    directory: &Path,
+    host: &Host,
+    output: &Output,
+) -> Result<(), Box<dyn Failure>> {
+    let plan = &record.header.plan;
+    if plan.emulated.is_some() || matches!(plan.target, Target::Simulated(_)) {
+        output.note("nothing to keep: the disk was made for this run");
+        return Ok(());
+    }
+    let Some(arm) = analysis.choice else {
+        output.note("not kept: nothing is proven better, so nothing is changed");
+        return Ok(());
+    };
+    let machine = &record.header.machine;
+    let evidence = machine.disks.iter().map(|disk| {
+        let evidence = Evidence {
+            kernel: Some(machine.kernel.clone()),
+            model: disk.model.clone(),
+            firmware: disk.firmware.clone(),
+        };
+        (disk.device.clone(), evidence)
+    });
+    let why = format!("the answer of a tune: {}", plan.arm_label(arm));
+    let grounds = Grounds {
+        why: Some(why.clone()),
+        record: Some(std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned())),
+        evidence: evidence.collect(),
+    };
+    for disk in &plan.disks {
+        let edited = choice::with_choice(host, disk, &plan.arms[arm], &grounds).map_err(boxed)?;
+        let deployment = Deployment::plan(host, Some(edited.text), Method::Auto).map_err(boxed)?;
+        for note in edited.notes.iter().chain(&deployment.notes) {
+            output.note(&format!("note: {note}"));
+        }
+        let deployed = deployment
+            .make(host, When::Now, Some(why.clone()))
+            .map_err(boxed)?;
+        let label = plan.arm_label(arm);
+        let undo = deployed.id.map_or(String::new(), |id| {
+            format!(" (change {id}; `iosched undo` takes it back)")
+        });
+        output.note(&format!("{disk}: {label} is kept over reboots{undo}"));
+    }
+    Ok(())
 }
 
 /// Asks on the terminal; an error where there is none.

@@ -27,7 +27,7 @@ use iosched::run::{self, RunOptions};
 use iosched::set::{self, Change};
 use iosched_sim::units::Bytes;
 
-use super::{Outcome, boxed, stop_on_signals};
+use super::{Outcome, boxed, persist, stop_on_signals};
 
 use crate::files;
 use crate::output::Output;
@@ -74,7 +74,7 @@ pub(crate) struct TuneArgs {
     #[arg(
         long,
         value_name = "MODEL",
-        conflicts_with_all = ["target", "user", "apply", "precondition", "destroy_data", "ramp", "resume"]
+        conflicts_with_all = ["target", "user", "apply", "persist", "precondition", "destroy_data", "ramp", "resume"]
     )]
     simulate: Option<String>,
 
@@ -174,6 +174,10 @@ pub(crate) struct TuneArgs {
     /// Switch to the winner when there is one (until the next reboot)
     #[arg(long)]
     apply: bool,
+
+    /// Keep the winner when there is one, over reboots: a rule in the policy, with a link to the record
+    #[arg(long)]
+    persist: bool,
 
     /// Directory for the record [default: iosched-results/TIME-TARGET]
     #[arg(long, value_name = "DIR")]
@@ -602,6 +606,9 @@ impl Session<'_> {
         }
         if !self.args.no_html {
             write_page(record, &analysis, recorder.directory(), output);
+        }
+        if self.args.persist {
+            persist::keep_answer(record, &analysis, recorder.directory(), &self.host, output)?;
         }
         if self.args.apply {
             let directory = recorder.directory();

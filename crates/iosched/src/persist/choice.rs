@@ -175,3 +175,37 @@ fn rule_name(disk: &KnownDisk) -> String {
     };
     name.replace(|c: char| c.is_control(), " ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::persist::testing::{Disk, machine};
+
+    #[test]
+    fn the_grounds_of_a_choice_are_kept_with_the_rule() {
+        let (_dir, host) = machine(&[Disk::new("sda").property("ID_SERIAL", "S1")]);
+        let evidence = Evidence {
+            kernel: Some("6.12.1".into()),
+            model: None,
+            firmware: Some("1.02".into()),
+        };
+        let grounds = Grounds {
+            why: Some("it won".into()),
+            record: Some("/root/r".into()),
+            evidence: vec![
+                ("sda".into(), evidence.clone()),
+                ("sdb".into(), Evidence::default()),
+            ],
+        };
+        let edited = with_choice(&host, "sda", &Arm::plain("bfq"), &grounds).unwrap();
+        let policy = file::Policy::parse(&edited.text, std::path::Path::new("p")).unwrap();
+        let rule = &policy.rules[0];
+        assert_eq!(rule.why.as_deref(), Some("it won"));
+        assert_eq!(
+            rule.record.as_deref(),
+            Some(std::path::Path::new("/root/r"))
+        );
+        assert_eq!(rule.evidence, Some(evidence));
+        assert_eq!(rule.matching.serial.as_deref(), Some("S1"));
+    }
+}
