@@ -3,9 +3,9 @@
 //! Without care the order of runs decides, not the scheduler: the cache warms, tables grow, and
 //! tps rose from 70 to 149 over eight runs in a row. So the database is made once and copied; before
 //! each trial the server is ended, its files are put back page by page into the blocks where they
-//! were ([`snapshot`]), the arm is set, the page cache is emptied, and the server starts anew. With
+//! were (`snapshot`), the arm is set, the page cache is emptied, and the server starts anew. With
 //! `--pg` it is a server of the user's, where a database is made anew from a template
-//! ([`existing`]). Latencies come from pgbench's log of every transaction.
+//! (`existing`). Latencies come from pgbench's log of every transaction.
 
 use std::fs;
 use std::os::unix::fs::lchown;
