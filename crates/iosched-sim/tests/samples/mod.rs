@@ -1,4 +1,5 @@
 //! A short trace of each format, as its own tools write them: for tests and benchmarks.
+#![allow(dead_code, reason = "each program uses a part of it")]
 
 use iosched_sim::trace::Format;
 

@@ -10,7 +10,7 @@ use iosched_sim::units::Bytes;
 use crate::failure::{Failure, exit};
 use crate::simulate::file::FileError;
 
-/// See the [module's page](self).
+/// A trace that cannot be replayed, and why.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// A file.
