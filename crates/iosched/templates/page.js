@@ -33,7 +33,8 @@
     layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: ink["@muted"], activecolor: ink["@text"] };
     const live = figure.querySelector(".live");
     live.hidden = false;
-    return Plotly.react(live, data, layout, config).then(() => {
+    const late = new Promise((_, fail) => { setTimeout(() => fail(new Error("too slow")), 15000); });
+    return Promise.race([Plotly.react(live, data, layout, config), late]).then(() => {
       figure.querySelector(".static").hidden = true;
       if (!live.dataset.listens) {
         live.dataset.listens = "yes";

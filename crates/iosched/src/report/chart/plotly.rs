@@ -36,7 +36,7 @@ fn trace(chart: &Chart, series: &Series, is_in_legend: bool) -> Value {
     let words: Vec<String> = points.iter().map(|point| label(&point.words)).collect();
     let has_words = words.iter().any(|words| !words.is_empty());
     let mut trace = json!({
-        "name": label(&series.name),
+        "name": name(&series.name),
         "legendgroup": label(&series.name),
         "showlegend": is_in_legend,
         "x": xs,
@@ -166,7 +166,7 @@ fn axis(axis: &Axis, ticks: &[(f64, String)]) -> Value {
     let is_named = matches!(axis.scale, Scale::Named(_));
     if is_named || axis.scale == Scale::Log {
         let places: Vec<f64> = ticks.iter().map(|(place, _)| *place).collect();
-        let names: Vec<String> = ticks.iter().map(|(_, name)| label(name)).collect();
+        let names: Vec<String> = ticks.iter().map(|(_, text)| name(text)).collect();
         merge(
             &mut spec,
             json!({ "tickmode": "array", "tickvals": places, "ticktext": names }),
@@ -222,6 +222,15 @@ fn colour(slot: usize) -> String {
 /// Without the digits that no screen shows.
 fn short(value: f64) -> f64 {
     format!("{value:.6e}").parse().unwrap_or(value)
+}
+
+/// A name in the legend or at an axis: where long ones leave no room for the plot, plotly.js lays out
+/// for ever.
+fn name(text: &str) -> String {
+    if text.chars().count() <= 32 {
+        return label(text);
+    }
+    label(&text.chars().take(31).chain(['…']).collect::<String>())
 }
 
 /// Text that plotly.js takes as text.
