@@ -89,7 +89,7 @@ impl Failure for RunError {
                 "go on with: iosched tune --resume {}",
                 directory.display()
             )),
-            RunError::LoadFails { .. } => Some("run the load by hand with fio to see more".into()),
+            RunError::LoadFails { .. } => Some("run the load by hand to see more".into()),
             RunError::InUse { .. } => Some("take it out of use: see `iosched list -v`".into()),
             RunError::Io { .. } => None,
         }
