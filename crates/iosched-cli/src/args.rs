@@ -55,7 +55,7 @@ pub(crate) enum Command {
     /// Make a disk model a block device, and take it away again
     Emulate(emulate::EmulateArgs),
     /// Run a load under schedulers on a disk model, in virtual time
-    Simulate(simulate::SimulateArgs),
+    Simulate(Box<simulate::SimulateArgs>),
     /// Follow recordings of a kernel's scheduler with ours, and count where they agree
     Conform(conform::ConformArgs),
     /// Check by simulation that the answers of tune keep what they promise

@@ -57,6 +57,8 @@ pub struct Absorbed {
     pub survivor: RequestId,
     /// Is gone.
     pub victim: RequestId,
+    /// What it was.
+    pub was: Request,
 }
 
 /// Merging of one queue: knows the requests that stand in the scheduler.
@@ -253,6 +255,7 @@ impl Merger {
         Some(Absorbed {
             survivor: first,
             victim: second,
+            was: victim,
         })
     }
 
@@ -269,7 +272,7 @@ impl Merger {
             && !one.unmergeable
             && !other.unmergeable
             && one.length + other.length <= self.limits.max_sectors
-            && scheduler.allow_request_merge(first, second)
+            && scheduler.allow_request_merge(requests, first, second)
     }
 
     fn grow(&self, requests: &mut Requests, survivor: RequestId, victim: &Request) {
@@ -315,11 +318,13 @@ impl Merger {
         if let Some(last) = self.last
             && self.can_join(requests, scheduler, last, id)
         {
+            let was = requests[id];
             self.join_new(requests, last, id);
             scheduler.absorbed(id);
             absorbed.push(Absorbed {
                 survivor: last,
                 victim: id,
+                was,
             });
             return true;
         }
@@ -332,11 +337,13 @@ impl Merger {
         if !self.can_join(requests, scheduler, survivor, id) {
             return false;
         }
+        let was = requests[id];
         self.join_new(requests, survivor, id);
         scheduler.absorbed(id);
         absorbed.push(Absorbed {
             survivor,
             victim: id,
+            was,
         });
         while let Some(before) = self.ending_at(requests, requests[survivor].start) {
             match self.join(now, requests, scheduler, before, survivor) {

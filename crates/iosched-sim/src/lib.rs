@@ -25,6 +25,7 @@ pub mod request;
 pub mod scheduler;
 pub mod simulate;
 mod sorted;
+mod tags;
 pub mod trace;
 pub mod units;
 pub mod workload;

@@ -47,6 +47,10 @@ impl List {
         self.first
     }
 
+    pub(crate) fn last(&self) -> Option<RequestId> {
+        self.last
+    }
+
     pub(crate) fn pop_front(&mut self, links: &mut Links) -> Option<RequestId> {
         let first = self.first?;
         self.remove(links, first);

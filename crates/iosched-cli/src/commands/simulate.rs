@@ -11,7 +11,8 @@ use iosched::simulate::replay::Meter;
 use iosched::simulate::response;
 use iosched::simulate::run::{self, Load, Plan, RunResult, Share, Simulated, Wanted};
 use iosched_sim::disk::ModelOptions;
-use iosched_sim::simulate::Writeback;
+use iosched_sim::scheduler;
+use iosched_sim::simulate::{Attachment, Writeback};
 use iosched_sim::units::{Bytes, Nanos};
 
 use super::trace_args::{TraceArgs, describe};
@@ -47,7 +48,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..))]
     size: Option<u64>,
 
-    /// Scheduler with tunables; give it several times to compare [default: noop, deadline, cfq]
+    /// Scheduler with tunables; give it several times to compare [default: all]
     #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…]")]
     scheduler: Vec<String>,
 
@@ -80,19 +81,33 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
     write_cache: Option<String>,
 
-    /// Requests of each kind that may wait (`queue/nr_requests`)
-    #[arg(long, default_value_t = 128, value_name = "N")]
-    nr_requests: usize,
+    /// Requests of each kind that may wait (`queue/nr_requests`; default: 128; none, mq-deadline and
+    /// kyber: twice the queue depth, 256 at most)
+    #[arg(long, value_name = "N")]
+    nr_requests: Option<usize>,
 
     /// Longest request in KiB (`queue/max_sectors_kb`)
     #[arg(long, default_value_t = 1280, value_name = "KIB",
           value_parser = clap::value_parser!(u64).range(4..=1 << 20))]
     max_sectors_kb: u64,
 
-    /// Ticks per second of the simulated kernel
-    #[arg(long, default_value_t = 1000, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(100..=1000))]
-    hz: u32,
+    /// Ticks per second of the simulated kernel (default: 1000; none, mq-deadline and kyber: 250)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1000))]
+    hz: Option<u32>,
+
+    /// How long before the run a tick began, in µs
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0.0)]
+    tick_phase: f64,
+
+    /// The disk is attached as SCSI and SATA disks are: none, mq-deadline and kyber are asked only when
+    /// it has a slot (default: as on loop, virtio and NVMe, one request ahead)
+    #[arg(long)]
+    scsi: bool,
+
+    /// Let requests of none, mq-deadline and kyber cost time on this many processors, as on a machine
+    /// with a fast drive (default: they cost none)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    cpus: Option<u64>,
 
     /// Memory in MiB of which a part may be dirty, for jobs that write with direct=0
     #[arg(long, default_value_t = 1024, value_name = "MIB",
@@ -175,7 +190,12 @@ fn check_response(args: &SimulateArgs, trace: &Path, output: &Output) -> Outcome
 }
 
 fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
-    let all = || ["noop", "deadline", "cfq"].map(str::to_owned).to_vec();
+    let all = || {
+        scheduler::schedulers()
+            .iter()
+            .map(|info| info.name.to_owned())
+            .collect()
+    };
     let schedulers = if args.scheduler.is_empty() {
         all()
     } else {
@@ -202,6 +222,13 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
         nr_requests: args.nr_requests,
         max_sectors: Bytes::from_kib(args.max_sectors_kb),
         hz: args.hz,
+        tick_phase_us: args.tick_phase,
+        attachment: if args.scsi {
+            Attachment::Budget
+        } else {
+            Attachment::LookAhead
+        },
+        processors: args.cpus.and_then(|cpus| usize::try_from(cpus).ok()),
         seed: args.seed,
         writeback: Writeback {
             memory: Bytes::from_mib(args.memory),

@@ -28,9 +28,6 @@ const SAME_RUN: Nanos = Nanos::from_micros(200);
 /// A request that is not issued after this much waited for room.
 const HANDED_OVER: Nanos = Nanos::from_micros(50);
 
-/// An ask that gives nothing is repeated after this much, in whole ticks, and one.
-const RERUN: u64 = 3; // ms
-
 /// kyber's lines come this much after the tick began.
 const KYBER_LINE: Nanos = Nanos::from_micros(5);
 
@@ -185,11 +182,14 @@ pub fn follow(
         held: Vec::new(),
         touched: Vec::new(),
         queued: Vec::new(),
+        last: None,
         taken: Vec::new(),
         in_driver: Vec::new(),
         past_scheduler: Vec::new(),
         rerun: None,
-        lacked_slot: false,
+        restart: false,
+        busy: 0,
+        waited: 0,
         said: 0,
         report: Report::default(),
     };
@@ -210,6 +210,8 @@ struct Follower<'a> {
     touched: Vec<Time>,
     /// In the scheduler.
     queued: Vec<RequestId>,
+    /// The one of those that was last merged, or else inserted.
+    last: Option<RequestId>,
     /// Given out, and not yet issued.
     taken: Vec<RequestId>,
     /// Issued, and not yet completed.
@@ -218,8 +220,13 @@ struct Follower<'a> {
     past_scheduler: Vec<RequestId>,
     /// When the kernel asks again after an ask that gave nothing.
     rerun: Option<Time>,
-    /// The scheduler had work and was not asked, because the device had no slot.
-    lacked_slot: bool,
+    /// The next completion runs the queue: the scheduler had work and was not asked, because the
+    /// device had no slot (SCSI), or a request that had waited was issued (look-ahead).
+    restart: bool,
+    /// How often the device had no room, of late.
+    busy: u32,
+    /// Of those given out, how many have waited through a completion.
+    waited: usize,
     /// How much of what the recorded kyber said has been heard.
     said: usize,
     report: Report,
@@ -241,14 +248,21 @@ impl Follower<'_> {
                         self.asked(step.time, at + 1);
                     }
                 }
-                (Action::Decided, _) => self.decided(&step),
+                (Action::Decided, _) => {
+                    self.decided(&step);
+                    self.asked_for_more(step.time, at + 1);
+                }
                 (Action::Issued, Some(_)) => {
                     self.issued(&step);
+                    if !self.next_is(at + 1, Action::Issued) {
+                        self.note_busy(!self.taken.is_empty());
+                    }
                     self.asked(step.time, at + 1);
                 }
                 (Action::Completed, Some(_)) => {
                     self.completed(&step);
-                    if std::mem::take(&mut self.lacked_slot) {
+                    self.waited = self.taken.len();
+                    if std::mem::take(&mut self.restart) && self.with_decisions {
                         self.asked(step.time, at + 1);
                     }
                 }
@@ -337,8 +351,44 @@ impl Follower<'_> {
         }
     }
 
+    /// A device that was not busy of late is given several requests at once: the kernel asks on
+    /// before it issues the first.
+    fn asked_for_more(&mut self, now: Time, next: usize) {
+        let (out, depth) = (self.out(), self.device.queue_depth);
+        let issued_next = self.next_is(next, Action::Issued);
+        if out > depth && !issued_next {
+            self.note_busy(true);
+        }
+        let another = self.next_is(next, Action::Decided);
+        let room = out < depth || out == depth && self.device.look_ahead;
+        if !room {
+            self.restart |= !self.device.look_ahead && self.scheduler.has_work();
+        } else if self.busy == 0 && !another && self.scheduler.has_work() {
+            self.asked_in_vain(now, true);
+        }
+    }
+
+    fn next_is(&self, next: usize, action: Action) -> bool {
+        let next = self.recording.steps.get(next);
+        next.is_some_and(|next| next.action == action)
+    }
+
+    /// As the kernel counts it: eighths of how often a device had no room.
+    fn note_busy(&mut self, busy: bool) {
+        self.busy = (7 * self.busy + if busy { 16 } else { 0 }) / 8;
+    }
+
+    /// Requests given out and not completed.
+    fn out(&self) -> usize {
+        self.in_driver.len() + self.past_scheduler.len() + self.taken.len()
+    }
+
     fn may_ask(&mut self) -> bool {
-        let out = self.in_driver.len() + self.past_scheduler.len() + self.taken.len();
+        let out = self.out();
+        if self.device.look_ahead && !self.taken.is_empty() && self.with_decisions {
+            self.restart = true;
+            self.note_busy(true);
+        }
         if !self.scheduler.has_work() {
             return false;
         }
@@ -349,7 +399,7 @@ impl Follower<'_> {
                 out <= self.device.queue_depth
             };
         }
-        self.lacked_slot |= out >= self.device.queue_depth;
+        self.restart |= out >= self.device.queue_depth;
         self.with_decisions && self.taken.is_empty() && out < self.device.queue_depth
     }
 
@@ -361,9 +411,7 @@ impl Follower<'_> {
             self.scheduler = before;
             return;
         }
-        let ticks = self.kernel.millis_to_ticks(RERUN) + 1;
-        let tick = self.kernel.tick(now) + ticks;
-        self.rerun = Some(self.kernel.tick_begins(tick));
+        self.rerun = Some(self.kernel.asks_again(now));
     }
 
     // ---- decisions -----------------------------------------------------------------------
@@ -398,6 +446,7 @@ impl Follower<'_> {
             id
         };
         self.queued.retain(|&other| other != given_out);
+        self.last = self.last.filter(|&last| last != given_out);
         self.taken.push(given_out);
     }
 
@@ -472,14 +521,18 @@ impl Follower<'_> {
             };
             position && request.op == op
         };
-        let own = |&id: &RequestId| self.requests[id].process == step.process;
-        let in_plug = |id: &RequestId| touches(id) && own(id);
-        let held = self.held.iter().rev().copied().find(in_plug);
-        let queued = || self.queued.iter().rev().copied().find(touches);
+        let own = |id: &RequestId| self.requests[*id].process == step.process;
+        let newest = self.held.iter().rev().copied().find(own);
+        let held = newest.filter(touches);
+        let last = self.last.filter(touches);
+        let queued = || last.or_else(|| self.queued.iter().rev().copied().find(touches));
         let Some(id) = held.or_else(queued) else {
             return; // the insert will tell
         };
         self.touch(id, step.time);
+        if held.is_none() {
+            self.has_grown(id);
+        }
         let request = &mut self.requests[id];
         let old_start = request.start;
         request.length += step.length;
@@ -489,6 +542,16 @@ impl Follower<'_> {
                 self.scheduler
                     .front_merged(step.time, &self.requests, id, old_start);
             }
+        }
+    }
+
+    /// Where bios are matched by the ends of requests, one that has grown is the first choice for
+    /// the next, and the newest of those that end at the same place.
+    fn has_grown(&mut self, id: RequestId) {
+        if !self.scheduler.merges_in_lists() {
+            self.queued.retain(|&other| other != id);
+            self.queued.push(id);
+            self.last = Some(id);
         }
     }
 
@@ -514,6 +577,7 @@ impl Follower<'_> {
         self.queued.retain(|&id| id != victim);
         self.held.retain(|&id| id != victim);
         self.requests.remove(victim);
+        self.has_grown(survivor);
     }
 
     fn inserted(&mut self, step: &Step, op: Op) {
@@ -529,6 +593,9 @@ impl Follower<'_> {
         self.requests[id].length = step.length;
         self.scheduler.insert(step.time, &self.requests, id);
         self.queued.push(id);
+        if !self.scheduler.merges_in_lists() {
+            self.last.get_or_insert(id);
+        }
     }
 
     fn issued(&mut self, step: &Step) {
@@ -543,6 +610,10 @@ impl Follower<'_> {
             return;
         };
         self.taken.retain(|&other| other != id);
+        if self.waited > 0 && self.device.look_ahead {
+            self.waited -= 1;
+            self.restart = true;
+        }
         self.scheduler.activate(step.time, &self.requests, id);
         self.in_driver.push(id);
     }

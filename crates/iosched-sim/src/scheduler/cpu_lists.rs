@@ -1,8 +1,12 @@
 //! Lists of requests by the CPU on which they were submitted: the software queues of the multi-queue
 //! block layer.
 
+use crate::elevator::Merge;
 use crate::list::{Links, List};
-use crate::request::{RequestId, Requests};
+use crate::request::{Bio, RequestId, Requests};
+
+/// How many requests are looked at for a bio.
+const LOOKED_AT: usize = 8;
 
 /// One list per CPU.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +36,30 @@ impl CpuLists {
     pub(super) fn first_from(&self, cpu: usize) -> Option<RequestId> {
         let (before, after) = self.lists.split_at(cpu.min(self.lists.len()));
         after.iter().chain(before).find_map(List::first)
+    }
+
+    /// The request among the newest of this CPU that the bio touches, if it may merge.
+    pub(super) fn partner(
+        &self,
+        links: &Links,
+        requests: &Requests,
+        bio: &Bio,
+        cpu: u16,
+    ) -> Option<Merge> {
+        let newest = self.lists.get(usize::from(cpu))?.last();
+        let newest_first = std::iter::successors(newest, |&id| links.previous(id));
+        newest_first.take(LOOKED_AT).find_map(|id| {
+            let request = &requests[id];
+            let alike =
+                request.op == bio.op && request.priority == bio.priority && !request.unmergeable;
+            if !alike {
+                None
+            } else if request.end() == bio.start {
+                Some(Merge::Back(id))
+            } else {
+                (bio.end() == request.start).then_some(Merge::Front(id))
+            }
+        })
     }
 
     /// Moves all requests behind those of `to`, CPU by CPU.

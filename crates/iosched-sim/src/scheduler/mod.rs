@@ -15,6 +15,7 @@ pub mod noop;
 #[cfg(test)]
 mod testing;
 
+use crate::elevator::Merge;
 use crate::request::{Bio, Op, ProcessId, RequestId, Requests};
 use crate::units::{Nanos, Time};
 
@@ -96,6 +97,12 @@ impl Kernel {
         (millis * u64::from(self.hz)).div_ceil(1000)
     }
 
+    /// When the multi-queue block layer asks again after an ask at this time that gave nothing: the
+    /// wait of 3 ms ends with a tick.
+    pub fn asks_again(&self, now: Time) -> Time {
+        self.tick_begins(self.tick(now) + self.millis_to_ticks(3) + 1)
+    }
+
     /// Nanoseconds in a tick.
     pub fn tick_nanos(&self) -> u64 {
         1_000_000_000 / u64::from(self.hz)
@@ -146,8 +153,24 @@ pub trait Scheduler: Send {
     }
 
     /// May the second request become part of the first?
-    fn allow_request_merge(&self, _first: RequestId, _second: RequestId) -> bool {
+    fn allow_request_merge(
+        &self,
+        _requests: &Requests,
+        _first: RequestId,
+        _second: RequestId,
+    ) -> bool {
         true
+    }
+
+    /// True if bios merge with what stands in its own lists ([`Scheduler::list_partner`]), and
+    /// otherwise not at all.
+    fn merges_in_lists(&self) -> bool {
+        false
+    }
+
+    /// A request in the lists of this CPU that the bio touches.
+    fn list_partner(&self, _requests: &Requests, _bio: &Bio, _cpu: u16) -> Option<Merge> {
+        None
     }
 
     /// The request before this one, in the order in which neighbours merge.
@@ -254,6 +277,16 @@ pub enum BlockLayer {
     SingleQueue,
     /// Software queues per CPU over hardware queues (blk-mq).
     MultiQueue,
+}
+
+impl BlockLayer {
+    /// Ticks per second of the kernels that had it last: those of the recordings that were followed.
+    pub fn usual_hz(self) -> u32 {
+        match self {
+            BlockLayer::SingleQueue => 1000,
+            BlockLayer::MultiQueue => 250,
+        }
+    }
 }
 
 /// A scheduler that [`build`] knows.
@@ -421,21 +454,6 @@ pub fn info(name: &str) -> Result<&'static SchedulerInfo, SchedulerError> {
         } else {
             SchedulerError::Unknown { name, known }
         }
-    })
-}
-
-/// The scheduler of this name, if it runs over disk models: those of the multi-queue block layer
-/// follow recordings only.
-pub fn info_over_disks(name: &str) -> Result<&'static SchedulerInfo, SchedulerError> {
-    let info = info(name)?;
-    if info.block_layer == BlockLayer::SingleQueue {
-        return Ok(info);
-    }
-    let known = schedulers().iter();
-    let known = known.filter(|info| info.block_layer == BlockLayer::SingleQueue);
-    Err(SchedulerError::NotYet {
-        name: name.to_owned(),
-        known: known.map(|info| info.name).collect(),
     })
 }
 

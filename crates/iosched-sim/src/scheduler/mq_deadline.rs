@@ -393,6 +393,19 @@ impl Scheduler for MqDeadline {
         (requests[at_end].op == bio.op).then_some(at_end)
     }
 
+    fn allow_merge(&self, requests: &Requests, id: RequestId, bio: &Bio) -> bool {
+        requests[id].priority == bio.priority
+    }
+
+    fn allow_request_merge(
+        &self,
+        requests: &Requests,
+        first: RequestId,
+        second: RequestId,
+    ) -> bool {
+        requests[first].priority == requests[second].priority
+    }
+
     fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
         let request = &requests[id];
         self.side(request).sorted.predecessor(request.start, id)

@@ -7,8 +7,9 @@
 
 use super::cpu_lists::CpuLists;
 use super::{BlockLayer, Scheduler, SchedulerInfo};
+use crate::elevator::Merge;
 use crate::list::Links;
-use crate::request::{RequestId, Requests};
+use crate::request::{Bio, RequestId, Requests};
 use crate::units::Time;
 
 /// How it is listed.
@@ -49,6 +50,14 @@ impl Scheduler for NoScheduler {
     fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
         self.queues.remove(&mut self.links, requests, id);
         self.turn = usize::from(requests[id].cpu) + 1;
+    }
+
+    fn merges_in_lists(&self) -> bool {
+        true
+    }
+
+    fn list_partner(&self, requests: &Requests, bio: &Bio, cpu: u16) -> Option<Merge> {
+        self.queues.partner(&self.links, requests, bio, cpu)
     }
 
     fn former(&self, _requests: &Requests, _id: RequestId) -> Option<RequestId> {

@@ -155,7 +155,14 @@ impl SingleQueue {
         true
     }
 
-    fn absorb(&mut self, host: &mut Host<'_>, now: Time, Absorbed { survivor, victim }: Absorbed) {
+    fn absorb(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        Absorbed {
+            survivor, victim, ..
+        }: Absorbed,
+    ) {
         host.accesses.absorb(survivor, victim);
         let sync = host.requests[survivor].sync;
         self.free_request(host, now, sync);

@@ -8,9 +8,11 @@ use std::time::Duration;
 use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::scheduler::{
-    self, Kernel, Scheduler, SchedulerError, SchedulerSpec, Settings, build, info_over_disks,
+    self, Kernel, Scheduler, SchedulerError, SchedulerSpec, Settings, build,
 };
-use iosched_sim::simulate::{self, Outcome as Simulated, ProcessOutcome, Setup};
+use iosched_sim::simulate::{
+    self, MultiQueueSettings, Outcome as Simulated, ProcessOutcome, Setup,
+};
 use iosched_sim::units::{Bytes, Nanos};
 use iosched_sim::workload::Job;
 use iosched_sim::workload::fio_job::{self as simulated_job, JobError};
@@ -114,26 +116,28 @@ pub fn schedulers() -> Vec<&'static str> {
     scheduler::schedulers()
         .iter()
         .map(|info| info.name)
-        .filter(|name| info_over_disks(name).is_ok())
         .collect()
 }
 
 /// An arm as the simulator understands it: the scheduler, and `nr_requests` beside it.
 struct SimulatedArm {
     scheduler: Box<dyn Scheduler>,
-    nr_requests: usize,
+    kernel: Kernel,
+    nr_requests: Option<usize>,
 }
 
 impl SimulatedArm {
     fn new(arm: &Arm, kernel: &Kernel) -> Result<SimulatedArm, SchedulerError> {
-        let mut nr_requests = NR_REQUESTS;
+        let mut nr_requests = None;
         let mut tunables = Settings::new();
         for (name, text) in &arm.tunables {
             let value: i64 = text.parse().map_err(|_| SchedulerError::Syntax {
                 text: format!("{name}={text}"),
             })?;
             match usize::try_from(value) {
-                Ok(number) if name == "nr_requests" => nr_requests = number.max(4), // as the kernel
+                Ok(number) if name == "nr_requests" => {
+                    nr_requests = Some(number.max(4)); // as the kernel
+                }
                 _ => tunables.push((name.clone(), value)),
             }
         }
@@ -142,9 +146,13 @@ impl SimulatedArm {
             tunables,
             kernel: None,
         };
-        info_over_disks(&spec.name)?;
+        let kernel = Kernel {
+            hz: scheduler::info(&spec.name)?.block_layer.usual_hz(),
+            ..*kernel
+        };
         Ok(SimulatedArm {
-            scheduler: build(&spec, kernel, &Settings::new())?,
+            scheduler: build(&spec, &kernel, &Settings::new())?,
+            kernel,
             nr_requests,
         })
     }
@@ -199,8 +207,14 @@ impl SimulatedLoad {
     fn simulate(&self, arm: &Arm, settings: &TrialSettings) -> Result<Simulated, SimulationError> {
         let disk = self.disk.build(settings.seed)?;
         let arm = SimulatedArm::new(arm, &self.disk.kernel())?;
-        let setup = Setup {
+        let block_layer = MultiQueueSettings {
+            kernel: arm.kernel,
             nr_requests: arm.nr_requests,
+            ..MultiQueueSettings::default()
+        };
+        let setup = Setup {
+            nr_requests: arm.nr_requests.unwrap_or(NR_REQUESTS),
+            multi_queue: block_layer,
             limits: MergeLimits {
                 max_sectors: MAX_SECTORS.to_sectors(),
                 merging: Merging::Full,

@@ -11,10 +11,11 @@ use iosched_sim::disk::{DriveQueue, Model, ModelError, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::histogram::Histogram;
 use iosched_sim::scheduler::{
-    Kernel, SchedulerError, SchedulerSpec, Settings, build, info_over_disks, parse_settings,
+    self, BlockLayer, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
 };
 use iosched_sim::simulate::{
-    self, HostTimes, Latencies, Observer, Outcome, ProcessOutcome, Setup, Writeback,
+    self, Attachment, HostTimes, Latencies, MultiQueueSettings, Observer, Outcome, ProcessOutcome,
+    Setup, Writeback,
 };
 use iosched_sim::units::{Bytes, Nanos, Sectors};
 use iosched_sim::workload::Job;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::events::EventFile;
 use super::file::{FileError, Lines};
 use super::replay::{Failed, Meter, ReplayError, Trace, TraceOptions, TraceReport};
+use super::settings::{SettingsError, tick_phase};
 use crate::failure::{Failure, exit};
 use crate::load::builtin::{self, BuiltIn};
 
@@ -117,11 +119,17 @@ pub struct Wanted {
     /// Commands that the disk takes at a time, if not as many as its model.
     pub queue_depth: Option<usize>,
     /// Requests of each kind that may exist.
-    pub nr_requests: usize,
+    pub nr_requests: Option<usize>,
     /// Longest request.
     pub max_sectors: Bytes,
     /// Ticks per second.
-    pub hz: u32,
+    pub hz: Option<u32>,
+    /// How long before time zero a tick began, in microseconds.
+    pub tick_phase_us: f64,
+    /// How the disk is attached, for the multi-queue block layer.
+    pub attachment: Attachment,
+    /// Processors on which a request of the multi-queue block layer costs time.
+    pub processors: Option<usize>,
     /// Where chance comes from.
     pub seed: u64,
     /// How writes through the page cache get to the disk.
@@ -141,6 +149,9 @@ pub enum SimulateError {
     /// A scheduler.
     #[error(transparent)]
     Scheduler(#[from] SchedulerError),
+    /// Where ticks begin.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
     /// The file of the load.
     #[error(transparent)]
     File(#[from] FileError),
@@ -366,9 +377,23 @@ pub struct Plan {
     initial: Settings,
     work: Work,
     meter: Arc<Meter>,
-    kernel: Kernel,
     capacity: Bytes,
     queue_depth: usize,
+}
+
+/// Requests of each kind in the single-queue block layer, unless others are wanted.
+const NR_REQUESTS: usize = 128;
+
+/// The kernel that a scheduler runs in.
+fn kernel_of(wanted: &Wanted, spec: &SchedulerSpec) -> Result<Kernel, SimulateError> {
+    let usual_hz = scheduler::info(&spec.name)?.block_layer.usual_hz();
+    let mut kernel = Kernel {
+        hz: wanted.hz.unwrap_or(usual_hz),
+        rotational: wanted.disk.rotational(),
+        ..Kernel::default()
+    };
+    kernel.tick_phase = tick_phase(wanted.tick_phase_us, &kernel)?;
+    Ok(kernel)
 }
 
 impl Plan {
@@ -382,17 +407,11 @@ impl Plan {
         let mut wanted = wanted;
         wanted.options.queue_depth = wanted.queue_depth.or(wanted.options.queue_depth);
         let model = wanted.disk.build(&wanted.options)?;
-        let kernel = Kernel {
-            hz: wanted.hz,
-            rotational: wanted.disk.rotational(),
-            ..Kernel::default()
-        };
         let initial = parse_settings(wanted.initial.as_deref().unwrap_or(""))?;
         let mut specs = Vec::new();
         for text in &wanted.schedulers {
             let spec = SchedulerSpec::parse(text)?;
-            build(&spec, &kernel, &initial)?; // tells what is wrong, if anything
-            info_over_disks(&spec.name)?;
+            build(&spec, &kernel_of(&wanted, &spec)?, &initial)?; // tells what is wrong, if anything
             specs.push(spec);
         }
         if wanted.events.is_some() && specs.len() > 1 {
@@ -404,7 +423,6 @@ impl Plan {
             initial,
             work,
             meter,
-            kernel,
             capacity: model.capacity().to_bytes(),
             queue_depth: model.queue_depth(),
             wanted,
@@ -462,17 +480,28 @@ impl Plan {
 
     fn run_one(&self, index: usize) -> Result<RunResult, SimulateError> {
         let wanted = &self.wanted;
+        let kernel = kernel_of(wanted, &self.specs[index])?;
+        let settings = MultiQueueSettings {
+            attachment: wanted.attachment,
+            kernel,
+            nr_requests: wanted.nr_requests,
+            processors: wanted.processors,
+        };
         let setup = Setup {
-            scheduler: build(&self.specs[index], &self.kernel, &self.initial)?,
+            scheduler: build(&self.specs[index], &kernel, &self.initial)?,
             disk: wanted.disk.build(&wanted.options)?,
             jobs: self.work.jobs().to_vec(),
             queue_depth: self.queue_depth,
-            nr_requests: wanted.nr_requests,
+            nr_requests: wanted.nr_requests.unwrap_or(NR_REQUESTS),
             limits: MergeLimits {
                 max_sectors: wanted.max_sectors.to_sectors(),
                 merging: Merging::Full,
             },
-            host: HostTimes::default(),
+            host: match wanted.processors {
+                Some(_) => HostTimes::fast(),
+                None => HostTimes::default(),
+            },
+            multi_queue: settings,
             writeback: wanted.writeback,
             volatile_cache: wanted
                 .options
@@ -489,8 +518,12 @@ impl Plan {
                     path: path.to_owned(),
                     cause,
                 };
+                let blk_mq = match scheduler::info(setup.scheduler.name())?.block_layer {
+                    BlockLayer::SingleQueue => "",
+                    BlockLayer::MultiQueue => "blk-mq, ",
+                };
                 let head = format!(
-                    "scheduler={} disk={} queue_depth={} seed={}",
+                    "{blk_mq}scheduler={} disk={} queue_depth={} seed={}",
                     wanted.schedulers[index], wanted.disk.name, self.queue_depth, wanted.seed
                 );
                 let mut file = EventFile::create(path, &head, &setup.jobs).map_err(failed)?;

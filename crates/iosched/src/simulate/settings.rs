@@ -89,11 +89,8 @@ impl Failure for SettingsError {
 /// their file of tunables: taken where no such file is given.
 const RECORDED_MAX_KIB: u64 = 512;
 
-/// HZ of the kernels that distributions build today: taken for multi-queue schedulers.
-const MULTI_QUEUE_HZ: u32 = 250;
-
 /// A phase in microseconds, which may lie some ticks away.
-fn tick_phase(micros: f64, kernel: &Kernel) -> Result<Nanos, SettingsError> {
+pub(super) fn tick_phase(micros: f64, kernel: &Kernel) -> Result<Nanos, SettingsError> {
     if !micros.is_finite() {
         return Err(SettingsError::TickPhase { micros });
     }
@@ -151,10 +148,10 @@ impl Checked {
     pub fn new(wanted: &Wanted) -> Result<Checked, SettingsError> {
         let mut spec = SchedulerSpec::parse(&wanted.scheduler)?;
         let info = scheduler::info(&spec.name)?;
-        let mut kernel = Kernel::default();
-        if info.block_layer == BlockLayer::MultiQueue {
-            kernel.hz = MULTI_QUEUE_HZ;
-        }
+        let mut kernel = Kernel {
+            hz: info.block_layer.usual_hz(),
+            ..Kernel::default()
+        };
         let max_sectors = Bytes::from_kib(RECORDED_MAX_KIB).to_sectors();
         let mut limits = MergeLimits {
             max_sectors,

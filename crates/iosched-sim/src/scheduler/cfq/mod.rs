@@ -285,7 +285,12 @@ impl Scheduler for Cfq {
         self.queue_of_bio(bio) == Some(self.mark(id).queue)
     }
 
-    fn allow_request_merge(&self, first: RequestId, second: RequestId) -> bool {
+    fn allow_request_merge(
+        &self,
+        _requests: &Requests,
+        first: RequestId,
+        second: RequestId,
+    ) -> bool {
         self.mark(first).queue == self.mark(second).queue
     }
 

@@ -5,14 +5,14 @@
 //! of flushes and zone commands, which do not pass a scheduler here; the design before 4.20.
 
 mod latency;
-mod tokens;
 
 use self::latency::{Clock, Latencies, MISSED};
-use self::tokens::Tokens;
 use super::cpu_lists::CpuLists;
 use super::{BlockLayer, Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo, Values};
+use crate::elevator::Merge;
 use crate::list::{Links, List};
-use crate::request::{Op, Request, RequestId, Requests};
+use crate::request::{Bio, Op, RequestId, Requests};
+use crate::tags::Tags;
 use crate::units::{Nanos, Time};
 
 /// How it is listed.
@@ -134,7 +134,7 @@ struct Domain {
     waiting: CpuLists,
     /// Those that a dispatch took from there.
     flushed: List,
-    tokens: Tokens,
+    tokens: Tags,
     /// Latency that is aimed at, in nanoseconds.
     target: u64,
     /// From allocation to completion.
@@ -149,7 +149,7 @@ struct Domain {
 
 impl Domain {
     fn new(domain: usize, depth: u32, target: u64) -> Domain {
-        let mut tokens = Tokens::new(MAX_DEPTH[domain]);
+        let mut tokens = Tags::new(MAX_DEPTH[domain]);
         tokens.resize(depth);
         Domain {
             name: NAMES[domain],
@@ -218,12 +218,15 @@ pub struct Kyber {
     current: usize,
     /// Requests given out in this batch.
     batching: u32,
+    /// An ask lacked a token: the queue is to be run when one is given back.
+    lacked_token: bool,
+    kick: bool,
     /// Tick at which the statistics are due.
     due: Option<u64>,
 }
 
-fn domain_of(request: &Request) -> usize {
-    match request.op {
+fn domain_of(op: Op) -> usize {
+    match op {
         Op::Read => READ,
         Op::Write => WRITE,
         Op::Discard => DISCARD,
@@ -249,6 +252,8 @@ impl Kyber {
             marks: Vec::new(),
             current: READ,
             batching: 0,
+            lacked_token: false,
+            kick: false,
             due: None,
         }
     }
@@ -274,7 +279,11 @@ impl Kyber {
     /// where bios can merge with them.
     fn first_of(&mut self, domain: usize) -> Option<RequestId> {
         let domain = &mut self.domains[domain];
-        if !domain.has_work() || !domain.tokens.ask() {
+        if !domain.has_work() {
+            return None;
+        }
+        if !domain.tokens.ask() {
+            self.lacked_token = true;
             return None;
         }
         if domain.flushed.first().is_none() {
@@ -289,7 +298,7 @@ impl Kyber {
     }
 
     fn give_out(&mut self, requests: &Requests, id: RequestId) {
-        let domain = &mut self.domains[domain_of(&requests[id])];
+        let domain = &mut self.domains[domain_of(requests[id].op)];
         domain.flushed.remove(&mut self.links, id);
         self.batching += 1;
         self.marks[id.index()].token = domain.tokens.take();
@@ -333,7 +342,7 @@ impl Scheduler for Kyber {
             self.marks.resize(id.index() + 1, Mark::default());
         }
         self.marks[id.index()] = Mark::default();
-        let domain = &mut self.domains[domain_of(&requests[id])];
+        let domain = &mut self.domains[domain_of(requests[id].op)];
         domain.waiting.push(&mut self.links, requests, id);
         false
     }
@@ -346,7 +355,7 @@ impl Scheduler for Kyber {
 
     fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
         let _ = self.choose(); // what the choice changes, changes all the same
-        let domain = domain_of(&requests[id]);
+        let domain = domain_of(requests[id].op);
         if self.current != domain {
             (self.current, self.batching) = (domain, 0);
         }
@@ -368,9 +377,10 @@ impl Scheduler for Kyber {
     fn completed(&mut self, now: Time, requests: &Requests, id: RequestId) {
         let request = &requests[id];
         let mark = self.marks[id.index()];
-        let domain = &mut self.domains[domain_of(request)];
+        let domain = &mut self.domains[domain_of(request.op)];
         if let Some(token) = mark.token {
             domain.tokens.free(token);
+            self.kick |= std::mem::take(&mut self.lacked_token);
         }
         domain
             .total
@@ -401,9 +411,22 @@ impl Scheduler for Kyber {
     ) {
         let Domain {
             waiting, flushed, ..
-        } = &mut self.domains[domain_of(&requests[victim])];
+        } = &mut self.domains[domain_of(requests[victim].op)];
         waiting.splice(&mut self.links, flushed);
         flushed.remove(&mut self.links, victim);
+    }
+
+    fn take_kick(&mut self) -> bool {
+        std::mem::take(&mut self.kick)
+    }
+
+    fn merges_in_lists(&self) -> bool {
+        true
+    }
+
+    fn list_partner(&self, requests: &Requests, bio: &Bio, cpu: u16) -> Option<Merge> {
+        let waiting = &self.domains[domain_of(bio.op)].waiting;
+        waiting.partner(&self.links, requests, bio, cpu)
     }
 
     fn next_timer(&self) -> Option<Time> {
@@ -454,6 +477,8 @@ impl Scheduler for Kyber {
             marks: Vec::new(),
             current: READ,
             batching: 0,
+            lacked_token: false,
+            kick: false,
             due: None,
         }))
     }

@@ -1,4 +1,5 @@
-//! Tokens by number, as the kernel's scalable bitmap hands them out.
+//! Tags (and kyber's tokens, which are the same) by number, as the kernel's scalable bitmap hands
+//! them out.
 //!
 //! The bitmap stands in words of a power of two of bits ([`word_bits`]). A freed number is only
 //! noted; it can be had again once its word has no other left, when all that were noted in that
@@ -25,9 +26,9 @@ struct Word {
     freed: u64,
 }
 
-/// The tokens of a domain.
+/// See the [module's page](self).
 #[derive(Debug, Clone)]
-pub(super) struct Tokens {
+pub(crate) struct Tags {
     words: Vec<Word>,
     /// Bits in each word.
     bits: u32,
@@ -36,11 +37,11 @@ pub(super) struct Tokens {
     hint: u32,
 }
 
-impl Tokens {
+impl Tags {
     /// As many as there can ever be.
-    pub(super) fn new(depth: u32) -> Tokens {
+    pub(crate) fn new(depth: u32) -> Tags {
         let bits = word_bits(depth);
-        Tokens {
+        Tags {
             words: vec![Word::default(); depth.div_ceil(bits) as usize],
             bits,
             depth,
@@ -48,7 +49,7 @@ impl Tokens {
         }
     }
 
-    pub(super) fn depth(&self) -> u32 {
+    pub(crate) fn depth(&self) -> u32 {
         self.depth
     }
 
@@ -58,7 +59,7 @@ impl Tokens {
     }
 
     /// Cuts or restores the depth. What was freed can be had again at once.
-    pub(super) fn resize(&mut self, depth: u32) {
+    pub(crate) fn resize(&mut self, depth: u32) {
         let in_use = self.words_in_use() as usize;
         for word in &mut self.words[..in_use] {
             word.taken &= !std::mem::take(&mut word.freed);
@@ -66,8 +67,18 @@ impl Tokens {
         self.depth = depth;
     }
 
-    /// The number of a free token.
-    pub(super) fn take(&mut self) -> Option<u32> {
+    /// Bits in each word.
+    pub(crate) fn word(&self) -> u32 {
+        self.bits
+    }
+
+    /// The number of a free tag.
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        self.take_among(self.bits)
+    }
+
+    /// The number of a free tag among the first ones of each word.
+    pub(crate) fn take_among(&mut self, first_of_word: u32) -> Option<u32> {
         if self.hint >= self.depth {
             self.hint = 0; // the kernel takes any number here
         }
@@ -75,7 +86,7 @@ impl Tokens {
         let first = self.hint / self.bits;
         let found = (0..words)
             .map(|step| (first + step) % words)
-            .find_map(|word| self.take_in(word));
+            .find_map(|word| self.take_in(word, first_of_word));
         match found {
             None => self.hint = 0,
             Some(number) if number == self.hint => {
@@ -90,9 +101,9 @@ impl Tokens {
         found
     }
 
-    fn take_in(&mut self, index: u32) -> Option<u32> {
+    fn take_in(&mut self, index: u32, among: u32) -> Option<u32> {
         let first = index * self.bits;
-        let below = (self.depth - first).min(self.bits);
+        let below = (self.depth - first).min(self.bits).min(among);
         let word = &mut self.words[index as usize];
         let mut bit = word.taken.trailing_ones();
         if bit >= below && word.freed != 0 {
@@ -106,13 +117,13 @@ impl Tokens {
         Some(first + bit)
     }
 
-    /// Gives a token back.
-    pub(super) fn free(&mut self, number: u32) {
+    /// Gives a tag back.
+    pub(crate) fn free(&mut self, number: u32) {
         let word = &mut self.words[(number / self.bits) as usize];
         let bit = 1 << (number % self.bits);
         assert!(
             word.taken & bit != 0 && word.freed & bit == 0,
-            "token {number} is given back once"
+            "tag {number} is given back once"
         );
         word.freed |= bit;
         if number < self.depth {
@@ -120,8 +131,8 @@ impl Tokens {
         }
     }
 
-    /// True if [`Tokens::take`] gives one. If not, the next search begins at the lowest number.
-    pub(super) fn ask(&mut self) -> bool {
+    /// True if [`Tags::take`] gives one. If not, the next search begins at the lowest number.
+    pub(crate) fn ask(&mut self) -> bool {
         let available = self.available();
         if !available {
             self.hint = 0;
@@ -138,7 +149,7 @@ impl Tokens {
     }
 
     /// How many are in use.
-    pub(super) fn in_use(&self) -> u32 {
+    pub(crate) fn in_use(&self) -> u32 {
         let used = |word: &Word| (word.taken & !word.freed).count_ones();
         self.words.iter().map(used).sum()
     }
@@ -158,7 +169,7 @@ mod tests {
 
     #[test]
     fn after_a_cut_only_low_numbers_are_given_out_and_high_ones_do_not_count() {
-        let mut tokens = Tokens::new(128);
+        let mut tokens = Tags::new(128);
         let all: Vec<_> = std::iter::from_fn(|| tokens.take()).collect();
         assert_eq!(all.len(), 128);
         assert!(!tokens.available());
@@ -174,8 +185,16 @@ mod tests {
     }
 
     #[test]
+    fn a_share_of_each_word_is_what_shallow_allocations_get() {
+        let mut tags = Tags::new(256); // words of 64
+        let few: Vec<_> = std::iter::from_fn(|| tags.take_among(1)).collect();
+        assert_eq!(few, [0, 64, 128, 192]);
+        assert_eq!(tags.take(), Some(1), "the others have all");
+    }
+
+    #[test]
     fn a_freed_number_waits_until_its_word_has_no_other() {
-        let mut tokens = Tokens::new(16); // words of 4
+        let mut tokens = Tags::new(16); // words of 4
         assert_eq!((tokens.take(), tokens.take()), (Some(0), Some(1)));
         tokens.free(0);
         let next: Vec<_> = (0..3).filter_map(|_| tokens.take()).collect();
