@@ -73,7 +73,7 @@ struct ModelsArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "toml")]
     from_disksim: Option<PathBuf>,
 
-    /// Milliseconds per block on the bus, reading[,writing], where a .parv file has them
+    /// Milliseconds per block on the bus, one number or, with a comma, reading and writing, where a .parv file has them
     #[arg(long, value_name = "MS[,MS]", requires = "from_disksim", value_parser = parse_bus)]
     bus_ms: Option<BusTimes>,
 }

@@ -462,8 +462,6 @@ impl MultiQueue {
 
     fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
         let known = self.known[id.index()];
-        let request = host.requests[id];
-        host.tell(now, Action::Completed, &request, ProcessId(0));
         host.finish(now, id, known.issued);
         if known.scheduled {
             self.scheduler.completed(now, &host.requests, id);
@@ -584,6 +582,8 @@ impl Path for MultiQueue {
             return;
         }
         host.drive.completed(now);
+        // As blktrace shows it: the drive is done with it, whoever else has to wait for a flush.
+        host.tell(now, Action::Completed, &request, ProcessId(0));
         if request.fua {
             self.flushes.write_ends();
             self.flushes.ask(now, Step::Write(known.id));

@@ -306,7 +306,6 @@ impl SingleQueue {
 
     fn request_done(&mut self, host: &mut Host<'_>, now: Time, Issued { id, at }: Issued) {
         let request = host.requests[id];
-        host.tell(now, Action::Completed, &request, ProcessId(0));
         host.finish(now, id, at);
         if !request.fua {
             self.scheduler.completed(now, &host.requests, id);
@@ -412,7 +411,10 @@ impl Path for SingleQueue {
         let issued = self.issued[place].take();
         let issued = issued.expect("a request completes once");
         host.drive.completed(now);
-        if host.requests[issued.id].fua {
+        // As blktrace shows it: the drive is done with it, whoever else has to wait for a flush.
+        let request = host.requests[issued.id];
+        host.tell(now, Action::Completed, &request, ProcessId(0));
+        if request.fua {
             self.flushes.write_ends();
             self.flushes.ask(now, Step::Write(issued));
         } else {

@@ -1,4 +1,4 @@
-//! A chart as PNG, without a browser: the shapes of [`super::scene`] painted by `tiny-skia`, words in
+//! A chart as PNG, without a browser: the shapes of `scene.rs` painted by `tiny-skia`, words in
 //! the program's own font, twice as fine as the SVG's pixels.
 
 use ab_glyph::{Font as _, ScaleFont as _};

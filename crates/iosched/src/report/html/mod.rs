@@ -2,7 +2,7 @@
 //!
 //! Every chart is in it twice: drawn as SVG, for paper and for readers without JavaScript, and as data
 //! that plotly.js makes a live chart of. The page's own policy forbids it to load anything. Text of
-//! records is escaped by the templates (askama), data by [`in_script`].
+//! records is escaped by the templates (askama), data by `in_script`.
 
 mod compared;
 mod data;
