@@ -187,7 +187,7 @@ fn tables_sort_and_the_theme_changes_by_keyboard() {
 }
 
 #[test]
-#[ignore = "plotly.js does not end its layout with such names under emulated screens; escaping holds"]
+#[ignore = "with such names the page is not drawn within a minute under emulated screens; why is not known yet"]
 fn hostile_names_are_text_everywhere() {
     let Some(mut browser) = Browser::start() else {
         return;

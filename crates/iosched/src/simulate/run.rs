@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use iosched_sim::disk::{DriveQueue, Model, ModelError, ModelOptions};
@@ -20,6 +19,7 @@ use iosched_sim::simulate::{
 use iosched_sim::units::{Bytes, Nanos, Sectors};
 use iosched_sim::workload::Job;
 use iosched_sim::workload::fio_job::{self, JobError};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::events::EventFile;
@@ -435,35 +435,10 @@ impl Plan {
             self.meter
                 .expect(trace.run_bytes() * self.specs.len() as u64);
         }
-        let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let next = AtomicUsize::new(0);
-        let results = Mutex::new(vec![None; self.specs.len()]);
-        let failure = Mutex::new(None);
-        std::thread::scope(|scope| {
-            for _ in 0..workers.min(self.specs.len()) {
-                scope.spawn(|| {
-                    loop {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        if index >= self.specs.len() {
-                            return;
-                        }
-                        match self.run_one(index) {
-                            Ok(result) => {
-                                results.lock().expect("no thread panics with it")[index] =
-                                    Some(result);
-                            }
-                            Err(error) => {
-                                *failure.lock().expect("no thread panics with it") = Some(error);
-                            }
-                        }
-                    }
-                });
-            }
-        });
-        if let Some(error) = failure.into_inner().expect("all threads have ended") {
-            return Err(error);
-        }
-        let runs = results.into_inner().expect("all threads have ended");
+        let runs = (0..self.specs.len())
+            .into_par_iter()
+            .map(|index| self.run_one(index))
+            .collect::<Result<Vec<_>, _>>()?;
         Ok(Simulated {
             disk: self.wanted.disk.name.clone(),
             disk_bytes: self.capacity.as_u64(),
@@ -474,7 +449,7 @@ impl Plan {
                 Work::Trace(trace) => Some(trace.report().clone()),
             },
             seed: self.wanted.seed,
-            runs: runs.into_iter().flatten().collect(),
+            runs,
         })
     }
 
