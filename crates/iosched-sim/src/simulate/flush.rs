@@ -3,12 +3,26 @@
 //! Follows Linux 4.19: whoever asks while a flush runs, or while a write runs that is to be followed by
 //! one, waits for the next; but nobody makes others wait for longer than five seconds.
 
+use super::access::AccessId;
+use crate::request::RequestId;
 use crate::units::{Nanos, Time};
+
+/// The tag of the flush in the drive: requests have their indices.
+pub(super) const FLUSH: u64 = u64::MAX;
 
 /// A waiting flush does not wait for writes any more after this.
 const PATIENCE: Nanos = Nanos::from_secs(5);
 
-/// Steps that wait for a flush, of whatever kind the path's are.
+/// What waits for a flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A process that wants nothing but this.
+    Access(AccessId),
+    /// A write that is to be on the medium: its data are in the disk's cache.
+    Write(RequestId),
+}
+
+/// Steps that wait for a flush.
 #[derive(Debug)]
 pub(super) struct Flushes<S> {
     pending: Vec<S>,

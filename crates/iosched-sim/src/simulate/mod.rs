@@ -4,7 +4,8 @@
 //!   or as was recorded (`listed`); what comes by itself is in `arrivals`
 //! - `writeback`: writes through the page cache (`page_cache`), and syncs
 //! - `path`: how a bio gets from there to the disk; `single_queue` is Linux 4.19's way, with its
-//!   requests (`pool`), `multi_queue` today's, where `processors` may cost time; both flush (`flush`)
+//!   requests (`pool`), `multi_queue` today's, where `processors` may cost time; both plug
+//!   (`submitter`), merge (`merging`) and flush (`flush`)
 //! - `drive`: the disk, and the account of what it did
 //! - `host`: what these share; `engine` goes from one event to the next
 //!
@@ -21,6 +22,7 @@ mod engine;
 mod flush;
 mod host;
 mod listed;
+mod merging;
 mod multi_queue;
 mod outcome;
 mod page_cache;
@@ -31,6 +33,7 @@ mod processors;
 mod single_queue;
 mod slab;
 mod source;
+mod submitter;
 mod writeback;
 
 use engine::Simulation;

@@ -13,47 +13,25 @@ use std::collections::VecDeque;
 
 use super::access::AccessId;
 use super::agenda::Event;
-use super::flush::Flushes;
+use super::flush::{FLUSH, Flushes, Step};
 use super::host::Host;
+use super::merging::{Found, grow, merge_in_scheduler};
 use super::path::Path;
 use super::processors::Processors;
+use super::submitter::Submitter;
 use super::{Attachment, MultiQueueSettings};
 use crate::elevator::{Absorbed, Merge, MergeLimits, Merger};
 use crate::request::{Bio, Op, ProcessId, Request, RequestId};
 use crate::scheduler::{Kernel, Scheduler};
 use crate::tags::Tags;
 use crate::trace::kernel::Action;
-use crate::units::{Sectors, Time};
+use crate::units::Time;
 
 /// Most requests that a plug holds before it is let go.
 const PLUG_REQUESTS: usize = 32;
-/// A request of this length ends a plug.
-const PLUG_LENGTH: Sectors = Sectors::new(256); // 128 KiB
 
 /// Most tags that the kernel doubles to get its default of `nr_requests`.
 const DOUBLED: usize = 128;
-
-/// The tag of the flush in the drive: requests have their indices.
-const FLUSH: u64 = u64::MAX;
-
-/// What waits for a flush.
-#[derive(Debug, Clone, Copy)]
-enum Step {
-    /// A process that wants nothing but this.
-    Access(AccessId),
-    /// A write that is to be on the medium: its data are in the disk's cache.
-    Write(RequestId),
-}
-
-/// What a process has on its way to the scheduler.
-#[derive(Debug, Default)]
-struct Submitter {
-    /// Requests that it holds back, in the order of their submission.
-    plug: Vec<RequestId>,
-    plugged: bool,
-    /// Bios that wait for a tag.
-    blocked: VecDeque<(Bio, AccessId)>,
-}
 
 /// What the path knows of a request.
 #[derive(Debug, Clone, Copy)]
@@ -122,7 +100,7 @@ impl MultiQueue {
             merger: Merger::new(*limits),
             queue_depth,
             tags: Tags::new(u32::try_from(tags).unwrap_or(u32::MAX)),
-            submitters: (0..processes).map(|_| Submitter::default()).collect(),
+            submitters: Submitter::many(processes),
             waiting: [VecDeque::new(), VecDeque::new()],
             known: Vec::new(),
             dispatch: VecDeque::new(),
@@ -180,21 +158,11 @@ impl MultiQueue {
             grow(host, now, merge, bio, access);
             return true;
         }
-        let MultiQueue {
-            merger, scheduler, ..
-        } = self;
-        let found = merger.find(&host.requests, scheduler.as_ref(), bio);
-        let Some(merge @ (Merge::Back(id) | Merge::Front(id))) = found else {
-            return false;
-        };
-        if !merger.fits(&mut host.requests, id, bio) {
-            return false;
-        }
-        let absorbed = merger.merge(now, &mut host.requests, scheduler.as_mut(), merge, bio);
-        tell_merge(host, now, merge, bio);
-        host.accesses.join(id, access);
-        if let Some(absorbed) = absorbed {
-            self.absorb(host, now, absorbed);
+        let (merger, scheduler) = (&mut self.merger, self.scheduler.as_mut());
+        match merge_in_scheduler(merger, scheduler, host, now, bio, access) {
+            Found::Nothing => return false,
+            Found::Joined => {}
+            Found::Closed(absorbed) => self.absorb(host, now, absorbed),
         }
         true
     }
@@ -289,9 +257,7 @@ impl MultiQueue {
             self.run(host, now, bio.process);
             return;
         }
-        let plug = &self.submitters[process].plug;
-        let last = plug.last().map(|&last| host.requests[last].length);
-        if plug.len() >= PLUG_REQUESTS || last.is_some_and(|length| length >= PLUG_LENGTH) {
+        if self.submitters[process].is_full(&host.requests, PLUG_REQUESTS) {
             self.flush_plug(host, now, process);
         }
         if self.submitters[process].plug.is_empty() {
@@ -484,25 +450,6 @@ impl MultiQueue {
         self.flush_due |= self.flushes.begin(now);
         self.run(host, now, ProcessId(0));
     }
-}
-
-/// The request grows; the scheduler does not mind.
-fn grow(host: &mut Host<'_>, now: Time, merge: Merge, bio: &Bio, access: AccessId) {
-    let (Merge::Back(id) | Merge::Front(id)) = merge;
-    host.requests[id].length += bio.length;
-    if let Merge::Front(_) = merge {
-        host.requests[id].start = bio.start;
-    }
-    tell_merge(host, now, merge, bio);
-    host.accesses.join(id, access);
-}
-
-fn tell_merge(host: &mut Host<'_>, now: Time, merge: Merge, bio: &Bio) {
-    let action = match merge {
-        Merge::Back(_) => Action::BackMerged,
-        Merge::Front(_) => Action::FrontMerged,
-    };
-    host.tell_bio(now, action, bio);
 }
 
 impl Path for MultiQueue {

@@ -2,56 +2,34 @@
 //!
 //! A process that keeps several accesses in flight plugs them; bios merge; a request waits for a free
 //! place in the pool; a flush goes to the device before everything else, and so does a write that is
-//! to be on the medium, which a flush follows (no drive is taken to know better); the driver asks the scheduler after each unplug, unplugged
-//! insert, completion and timer, and looks at one request more than the device takes, which then
-//! cannot be overtaken.
+//! to be on the medium, which a flush follows (no drive is taken to know better); the driver asks the
+//! scheduler after each unplug, unplugged insert, completion and timer, and looks at one request more
+//! than the device takes, which then cannot be overtaken.
 
 use std::collections::VecDeque;
 
 use super::access::AccessId;
 use super::agenda::Event;
-use super::flush::Flushes;
+use super::flush::{FLUSH, Flushes, Step};
 use super::host::Host;
+use super::merging::{Found, grow, merge_in_scheduler};
 use super::path::Path;
 use super::pool::{Allocation, Pool};
-use crate::elevator::{Absorbed, Merge, MergeLimits, Merger};
+use super::submitter::Submitter;
+use crate::elevator::{Absorbed, MergeLimits, Merger};
 use crate::request::{Bio, ProcessId, Request, RequestId};
 use crate::scheduler::Scheduler;
 use crate::trace::kernel::Action;
-use crate::units::{Sectors, Time};
+use crate::units::Time;
 
 /// Most requests that a plug holds before it is let go.
 const PLUG_REQUESTS: usize = 16;
-/// A request of this length ends a plug.
-const PLUG_LENGTH: Sectors = Sectors::new(256); // 128 KiB
-
-/// The tag of the flush in the drive: requests have their indices.
-const FLUSH: u64 = u64::MAX;
-
-/// What a process has on its way to the scheduler.
-#[derive(Debug, Default)]
-struct Submitter {
-    /// Requests that it holds back.
-    plug: Vec<RequestId>,
-    plugged: bool,
-    /// Bios that wait for a free request.
-    blocked: VecDeque<(Bio, AccessId)>,
-}
 
 /// What the path knows of a request in the driver's hands.
 #[derive(Debug, Clone, Copy)]
 struct Issued {
     id: RequestId,
     at: Time,
-}
-
-/// What waits for a flush.
-#[derive(Debug, Clone, Copy)]
-enum Step {
-    /// A process that wants nothing but this.
-    Access(AccessId),
-    /// A write that is to be on the medium: its data are in the disk's cache.
-    Write(Issued),
 }
 
 /// See the [module's page](self).
@@ -67,7 +45,7 @@ pub(super) struct SingleQueue {
     past_scheduler: VecDeque<RequestId>,
     /// A flush that goes to the device before everything else.
     flush_due: bool,
-    /// By the request's index.
+    /// By the request's index, while the driver has it.
     issued: Vec<Option<Issued>>,
     /// Looked at by the driver, not yet taken by the device.
     held: Option<RequestId>,
@@ -87,7 +65,7 @@ impl SingleQueue {
             scheduler,
             merger: Merger::new(*limits),
             queue_depth: queue_depth.max(1),
-            submitters: (0..processes).map(|_| Submitter::default()).collect(),
+            submitters: Submitter::many(processes),
             pool: Pool::new(nr_requests, processes),
             flushes: Flushes::default(),
             past_scheduler: VecDeque::new(),
@@ -119,13 +97,7 @@ impl SingleQueue {
         let Some(merge) = self.merger.find_held(&mut host.requests, held, bio) else {
             return false;
         };
-        let (Merge::Back(id) | Merge::Front(id)) = merge;
-        host.requests[id].length += bio.length;
-        if let Merge::Front(_) = merge {
-            host.requests[id].start = bio.start;
-        }
-        tell_merge(host, now, merge, bio);
-        host.accesses.join(id, access);
+        grow(host, now, merge, bio, access);
         true
     }
 
@@ -136,21 +108,11 @@ impl SingleQueue {
         bio: &Bio,
         access: AccessId,
     ) -> bool {
-        let SingleQueue {
-            merger, scheduler, ..
-        } = self;
-        let Some(merge) = merger.find(&host.requests, scheduler.as_ref(), bio) else {
-            return false;
-        };
-        let (Merge::Back(id) | Merge::Front(id)) = merge;
-        if !merger.fits(&mut host.requests, id, bio) {
-            return false;
-        }
-        let absorbed = merger.merge(now, &mut host.requests, scheduler.as_mut(), merge, bio);
-        tell_merge(host, now, merge, bio);
-        host.accesses.join(id, access);
-        if let Some(absorbed) = absorbed {
-            self.absorb(host, now, absorbed);
+        let (merger, scheduler) = (&mut self.merger, self.scheduler.as_mut());
+        match merge_in_scheduler(merger, scheduler, host, now, bio, access) {
+            Found::Nothing => return false,
+            Found::Joined => {}
+            Found::Closed(absorbed) => self.absorb(host, now, absorbed),
         }
         true
     }
@@ -208,11 +170,7 @@ impl SingleQueue {
             self.ask(host, now, bio.process);
             return;
         }
-        let plug = &self.submitters[process].plug;
-        let long = plug
-            .last()
-            .is_some_and(|&last| host.requests[last].length >= PLUG_LENGTH);
-        if plug.len() >= PLUG_REQUESTS || long {
+        if self.submitters[process].is_full(&host.requests, PLUG_REQUESTS) {
             self.flush_plug(host, now, process);
         }
         if self.submitters[process].plug.is_empty() {
@@ -304,8 +262,10 @@ impl SingleQueue {
         }
     }
 
-    fn request_done(&mut self, host: &mut Host<'_>, now: Time, Issued { id, at }: Issued) {
+    fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
         let request = host.requests[id];
+        let issued = self.issued[id.index()].take();
+        let at = issued.expect("a request is done once").at;
         host.finish(now, id, at);
         if !request.fua {
             self.scheduler.completed(now, &host.requests, id);
@@ -321,7 +281,7 @@ impl SingleQueue {
         for step in served.drain(..) {
             match step {
                 Step::Access(access) => host.flushed(now, access),
-                Step::Write(issued) => self.request_done(host, now, issued),
+                Step::Write(id) => self.request_done(host, now, id),
             }
         }
         self.served = served;
@@ -338,14 +298,6 @@ impl SingleQueue {
         }
         self.issued[id.index()] = Some(Issued { id, at: now });
     }
-}
-
-fn tell_merge(host: &mut Host<'_>, now: Time, merge: Merge, bio: &Bio) {
-    let action = match merge {
-        Merge::Back(_) => Action::BackMerged,
-        Merge::Front(_) => Action::FrontMerged,
-    };
-    host.tell_bio(now, action, bio);
 }
 
 impl Path for SingleQueue {
@@ -408,17 +360,16 @@ impl Path for SingleQueue {
             return self.flush_completed(host, now);
         }
         let place = usize::try_from(tag).expect("tags are indices");
-        let issued = self.issued[place].take();
-        let issued = issued.expect("a request completes once");
+        let id = self.issued[place].expect("the driver has it").id;
         host.drive.completed(now);
         // As blktrace shows it: the drive is done with it, whoever else has to wait for a flush.
-        let request = host.requests[issued.id];
+        let request = host.requests[id];
         host.tell(now, Action::Completed, &request, ProcessId(0));
         if request.fua {
             self.flushes.write_ends();
-            self.flushes.ask(now, Step::Write(issued));
+            self.flushes.ask(now, Step::Write(id));
         } else {
-            self.request_done(host, now, issued);
+            self.request_done(host, now, id);
         }
         self.flush_due |= self.flushes.begin(now);
         self.ask(host, now, ProcessId(0));

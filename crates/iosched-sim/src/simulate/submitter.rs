@@ -1,0 +1,35 @@
+//! What a process has on its way to the block layer: requests that its plug holds back, and bios that
+//! sleep with it.
+
+use std::collections::VecDeque;
+
+use super::access::AccessId;
+use crate::request::{Bio, RequestId, Requests};
+use crate::units::Sectors;
+
+/// A request of this length ends a plug.
+const PLUG_LENGTH: Sectors = Sectors::new(256); // 128 KiB
+
+/// See the [module's page](self).
+#[derive(Debug, Default)]
+pub(super) struct Submitter {
+    /// Requests that it holds back, in the order of their submission.
+    pub(super) plug: Vec<RequestId>,
+    pub(super) plugged: bool,
+    /// Bios that wait for a request to be had.
+    pub(super) blocked: VecDeque<(Bio, AccessId)>,
+}
+
+impl Submitter {
+    /// One for each process.
+    pub(super) fn many(processes: usize) -> Vec<Submitter> {
+        (0..processes).map(|_| Submitter::default()).collect()
+    }
+
+    /// True if the plug is to be let go before it takes one more: it holds `most`, or a long one.
+    pub(super) fn is_full(&self, requests: &Requests, most: usize) -> bool {
+        let last = self.plug.last();
+        let long = last.is_some_and(|&last| requests[last].length >= PLUG_LENGTH);
+        self.plug.len() >= most || long
+    }
+}
