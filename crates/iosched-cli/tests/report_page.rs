@@ -80,9 +80,11 @@ fn look_at(browser: &mut Browser, page: &Path, name: &str) {
             "Array.from(document.querySelectorAll('figure'), (f) => [f.id, \
              f.querySelectorAll('.live .points path, .live .point path, .live path.js-line, .live .scatterlayer path').length, \
              f.querySelectorAll('.static svg polyline, .static svg rect, .static svg circle').length, \
-             f.querySelector('.words p').textContent.length])",
+             f.querySelector('.words p').textContent.length, \
+             f.querySelector('.live')._fullLayout?._size.w * 2 >= f.clientWidth ? 1 : 0])",
         );
         for chart in charts.as_array().unwrap() {
+            // Marks, marks of the drawing, words, and half of the width for the plot.
             for count in &chart.as_array().unwrap()[1..] {
                 assert!(count.as_u64() > Some(0), "{name} {kind}: {chart}");
             }
@@ -181,13 +183,17 @@ fn tables_sort_and_the_theme_changes_by_keyboard() {
     assert!(down.windows(2).all(|pair| pair[0] >= pair[1]), "{down:?}");
     let up = press(&mut browser, sort);
     assert!(up.windows(2).all(|pair| pair[0] <= pair[1]), "{up:?}");
+    let key = "document.querySelector('#chart-ratio button.key')";
+    press(&mut browser, key);
+    let is_shown = "document.querySelector('#chart-ratio .live').data[0].visible";
+    assert_eq!(browser.value(is_shown), json!(false));
     press(&mut browser, "document.getElementById('theme')");
+    assert_eq!(browser.value(is_shown), json!(false));
     let paper = browser.value("getComputedStyle(document.body).backgroundColor");
     assert_eq!(paper, json!("rgb(20, 24, 29)"));
 }
 
 #[test]
-#[ignore = "with such names the page is not drawn within a minute under emulated screens; why is not known yet"]
 fn hostile_names_are_text_everywhere() {
     let Some(mut browser) = Browser::start() else {
         return;

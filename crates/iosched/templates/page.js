@@ -23,32 +23,64 @@
   const config = { responsive: true, displaylogo: false, displayModeBar: isTouch ? false : "hover",
     modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]] };
 
-  const draw = (figure) => {
-    const spec = JSON.parse(figure.querySelector("script.spec").textContent);
-    const { data, layout } = painted(spec, inks());
-    if (isTouch) layout.dragmode = false;
-    if (figure.clientWidth < 480) narrow(layout);
-    const ink = inks();
-    layout.hoverlabel = { bgcolor: ink["@grid"], font: { color: ink["@text"] } };
-    layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: ink["@muted"], activecolor: ink["@text"] };
-    const live = figure.querySelector(".live");
-    live.hidden = false;
-    const late = new Promise((_, fail) => { setTimeout(() => fail(new Error("too slow")), 15000); });
-    return Promise.race([Plotly.react(live, data, layout, config), late]).then(() => {
-      figure.querySelector(".static").hidden = true;
-      if (!live.dataset.listens) {
-        live.dataset.listens = "yes";
-        live.on("plotly_relayout", (change) => ticksFor(live, change));
-      }
-    });
+  // Where the library cannot draw a chart (or not in this many ms), the drawing in the page stays.
+  const SLOWEST = 15000;
+  const orLate = (drawn) => {
+    let timer;
+    const late = new Promise((_, fail) => { timer = setTimeout(() => fail(new Error("too slow")), SLOWEST); });
+    return Promise.race([drawn, late]).finally(() => clearTimeout(timer));
   };
 
+  const draw = async (figure) => {
+    const spec = JSON.parse(figure.querySelector("script.spec").textContent);
+    const ink = inks();
+    const { data, layout } = painted(spec, ink);
+    if (isTouch) layout.dragmode = false;
+    const width = figure.clientWidth; // of its column
+    if (width < 720) narrow(layout, width < 480 ? 16 : 24, width < 480 ? 11 : 12);
+    layout.hoverlabel = { bgcolor: ink["@grid"], font: { color: ink["@text"] } };
+    layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: ink["@muted"], activecolor: ink["@text"] };
+    for (const key of keysOf(figure)) for (const trace of tracesOf(key)) data[trace].visible = isShown(key);
+    const live = figure.querySelector(".live");
+    live.hidden = false;
+    await orLate(Plotly.react(live, data, layout, config));
+    show(figure, true);
+    if (live.dataset.listens) return;
+    live.dataset.listens = "yes";
+    live.on("plotly_relayout", (change) => ticksFor(live, change));
+    for (const key of keysOf(figure)) {
+      key.addEventListener("click", () => {
+        key.setAttribute("aria-pressed", !isShown(key));
+        Plotly.restyle(live, { visible: isShown(key) }, tracesOf(key));
+      });
+    }
+  };
+
+  // The legend: each name hides and shows its series.
+  const keysOf = (figure) => figure.querySelectorAll("button.key");
+  const tracesOf = (key) => key.dataset.traces.split(" ").map(Number);
+  const isShown = (key) => key.getAttribute("aria-pressed") === "true";
+
+  const show = (figure, isLive) => {
+    figure.querySelector(".live").hidden = !isLive;
+    figure.querySelector(".static").hidden = isLive;
+    for (const keys of figure.querySelectorAll(".keys")) keys.hidden = !isLive;
+  };
+
+  // Names are escaped for plotly.js, which reads a part of HTML; an entity is one letter, not four.
+  const ENTITIES = [["&lt;", "<"], ["&gt;", ">"], ["&amp;", "&"]];
+  const BACK = ENTITIES.map(([entity, letter]) => [letter, entity]).reverse();
+  const swapped = (text, pairs) => pairs.reduce((changed, [from, to]) => changed.replaceAll(from, to), text);
+
   // On a narrow screen long names would take the room of what they name.
-  const narrow = (layout) => {
+  const narrow = (layout, most, size) => {
     const rows = layout.yaxis.ticktext;
     if (rows && layout.yaxis.fixedrange) {
-      layout.yaxis.ticktext = rows.map((name) => (name.length > 16 ? name.slice(0, 15) + "…" : name));
-      layout.yaxis.tickfont.size = 11;
+      layout.yaxis.ticktext = rows.map((name) => {
+        const plain = Array.from(swapped(name, ENTITIES));
+        return plain.length > most ? swapped(plain.slice(0, most - 1).join("") + "…", BACK) : name;
+      });
+      layout.yaxis.tickfont.size = size;
     }
   };
 
@@ -66,8 +98,7 @@
   };
 
   const drawAll = () => Promise.all(Array.from(document.querySelectorAll("figure"), (figure) =>
-    // The drawing in the page stays where the library cannot make one.
-    draw(figure).catch(() => { figure.querySelector(".live").hidden = true; figure.querySelector(".static").hidden = false; })));
+    draw(figure).catch(() => { Plotly.purge(figure.querySelector(".live")); show(figure, false); })));
 
   // Light or dark: as the system says, until the reader says otherwise.
   const dark = matchMedia("(prefers-color-scheme: dark)");

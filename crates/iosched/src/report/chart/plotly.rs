@@ -1,6 +1,7 @@
 //! A chart as plotly.js takes it: data and layout in its own JSON, <https://plotly.com/javascript/reference/>.
 //!
-//! Colours are written as `@0`, `@text`, …: the page puts its theme's in. Names are escaped, because
+//! The page has a legend of its own: that of plotly.js takes the plot's room on a narrow screen and
+//! cannot be reached by keyboard. Colours are written as `@0`, `@text`, …: the page puts its theme's in. Names are escaped, because
 //! plotly.js reads a part of HTML in labels.
 
 use serde_json::{Value, json};
@@ -11,11 +12,10 @@ use super::{Axis, Chart, Form, Mark, Scale, Series};
 
 /// Data and layout.
 pub fn spec(chart: &Chart) -> Value {
-    let legend: Vec<*const Series> = chart.legend().into_iter().map(std::ptr::from_ref).collect();
     let traces: Vec<Value> = chart
         .series
         .iter()
-        .map(|series| trace(chart, series, legend.contains(&std::ptr::from_ref(series))))
+        .map(|series| trace(chart, series))
         .collect();
     json!({ "data": traces, "layout": layout(chart) })
 }
@@ -29,7 +29,7 @@ pub fn library() -> String {
     first[begin..].to_owned()
 }
 
-fn trace(chart: &Chart, series: &Series, is_in_legend: bool) -> Value {
+fn trace(chart: &Chart, series: &Series) -> Value {
     let points = &series.points;
     let xs: Vec<f64> = points.iter().map(|point| short(point.x)).collect();
     let ys: Vec<f64> = points.iter().map(|point| short(point.y)).collect();
@@ -37,8 +37,6 @@ fn trace(chart: &Chart, series: &Series, is_in_legend: bool) -> Value {
     let has_words = words.iter().any(|words| !words.is_empty());
     let mut trace = json!({
         "name": name(&series.name),
-        "legendgroup": label(&series.name),
-        "showlegend": is_in_legend,
         "x": xs,
         "y": ys,
         "hoverinfo": if has_words { "text" } else { "x+y+name" },
@@ -142,10 +140,9 @@ fn layout(chart: &Chart) -> Value {
     json!({
         "height": scene::height(chart),
         "barmode": "overlay",
-        "showlegend": chart.needs_legend(),
-        "legend": { "orientation": "h", "xref": "container", "x": 0, "y": 1.02, "yanchor": "bottom" },
+        "showlegend": false,
         "hovermode": "closest",
-        "margin": { "l": 10, "r": 16, "t": 28, "b": 10 },
+        "margin": { "l": 10, "r": 16, "t": 12, "b": 10 },
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": { "color": "@muted", "size": 12 },
@@ -224,7 +221,7 @@ fn short(value: f64) -> f64 {
     format!("{value:.6e}").parse().unwrap_or(value)
 }
 
-/// A name in the legend or at an axis: where long ones leave no room for the plot, plotly.js lays out
+/// A name at a point or at an axis: where long ones leave no room for the plot, plotly.js lays out
 /// for ever.
 fn name(text: &str) -> String {
     if text.chars().count() <= 32 {

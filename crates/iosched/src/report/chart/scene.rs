@@ -110,10 +110,9 @@ pub(super) fn axis_ticks(chart: &Chart) -> (Vec<Place>, Vec<Place>) {
     (layout.x.ticks(&chart.x, 7), layout.ticks_y)
 }
 
-/// The height of the picture, px.
+/// The height of the picture without a legend, px.
 pub(super) fn height(chart: &Chart) -> f32 {
     let mut layout = Layout::new(chart, false);
-    layout.legend();
     layout.place_plot();
     layout.height
 }

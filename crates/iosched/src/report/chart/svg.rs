@@ -5,9 +5,9 @@
 
 use std::fmt::Write as _;
 
-use super::Chart;
 use super::palette::{self, Marker};
 use super::scene::{Anchor, Ink, Scene, Shape, lay_out, outline};
+use super::{Chart, Form, Series};
 
 /// Markers beyond this number have no titles: they would be most of the picture.
 const MOST_TITLES: usize = 400;
@@ -32,6 +32,44 @@ pub fn file(chart: &Chart) -> String {
 pub fn inline(chart: &Chart) -> String {
     let chart = chart.thinned(MOST_TITLES);
     element(&chart, &lay_out(&chart, false), "")
+}
+
+/// What stands before a series' name in a legend.
+pub fn swatch(series: &Series) -> String {
+    let ink = Ink::Slot(series.slot);
+    let (is_line, marker) = match series.form {
+        Form::Bars(_) => (false, None),
+        Form::Line | Form::Steps => (true, None),
+        Form::Trail => (true, Some(3.5)),
+        Form::Dots | Form::Specks => (false, Some(4.5)),
+    };
+    let mut text =
+        "<svg viewBox=\"0 0 20 12\" width=\"20\" height=\"12\" aria-hidden=\"true\">".to_owned();
+    if is_line {
+        let points = list(&[(1.0, 6.0), (19.0, 6.0)]);
+        let _ = write!(
+            text,
+            "<polyline points=\"{points}\" {} stroke-width=\"2\"/>",
+            stroke(ink)
+        );
+    }
+    if let Some(radius) = marker {
+        let at = (10.0, 6.0);
+        write_marker(
+            &mut text,
+            (at, Marker::of(series.slot), radius),
+            ink,
+            1.0,
+            "",
+        );
+    } else if !is_line {
+        let _ = write!(
+            text,
+            "<rect x=\"4\" width=\"12\" height=\"12\" {}/>",
+            fill(ink)
+        );
+    }
+    text + "</svg>"
 }
 
 fn element(chart: &Chart, scene: &Scene, paper: &str) -> String {

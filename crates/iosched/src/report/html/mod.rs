@@ -65,10 +65,22 @@ struct Figure {
     caption: String,
     alternative: String,
     source: String,
+    /// The legend of the live chart, where it needs one.
+    keys: Vec<Key>,
     /// The drawing.
     svg: String,
     /// The data of the live chart.
     spec: String,
+}
+
+/// A name of the legend, by which its series are hidden and shown.
+#[derive(Debug)]
+struct Key {
+    name: String,
+    /// The numbers of the series in the live chart.
+    traces: String,
+    /// The marker or line before the name.
+    swatch: String,
 }
 
 /// Points that all charts of a page may have together: the page has to stay below 6 MB.
@@ -90,10 +102,31 @@ impl Figure {
             caption: chart.caption.clone(),
             alternative: chart.alternative.clone(),
             source: chart.source(),
+            keys: keys(chart),
             svg: svg::inline(chart),
             spec: in_script(&plotly::spec(chart)),
         }
     }
+}
+
+fn keys(chart: &Chart) -> Vec<Key> {
+    if !chart.needs_legend() {
+        return Vec::new();
+    }
+    let numbers_of = |name: &str| -> Vec<String> {
+        let series = chart.series.iter().enumerate();
+        let named = series.filter(|(_, series)| series.name == name);
+        named.map(|(number, _)| number.to_string()).collect()
+    };
+    let legend = chart.legend().into_iter();
+    legend
+        .map(|series| Key {
+            // A hostile name may be a megabyte.
+            name: series.name.chars().take(300).collect(),
+            traces: numbers_of(&series.name).join(" "),
+            swatch: svg::swatch(series),
+        })
+        .collect()
 }
 
 #[derive(Template)]

@@ -171,6 +171,11 @@ pub(super) fn waiting(of: &Source, load: usize) -> Chart {
         })
         .filter(|series| !series.points.is_empty())
         .collect();
+    // One kind alone has no legend to say which it is.
+    let title = match series.as_slice() {
+        [only] => format!("await of {}, ms", only.name),
+        _ => "await, ms".into(),
+    };
     Chart {
         id: id("await", of, load),
         title: format!("Time per request at the disk{}", of.place(load)),
@@ -179,7 +184,7 @@ pub(super) fn waiting(of: &Source, load: usize) -> Chart {
                   number of I/Os in flight, more throughput is less of it."
             .into(),
         alternative: in_words(&series),
-        x: Axis::new("await, ms", Scale::FromZero),
+        x: Axis::new(title, Scale::FromZero),
         y: Axis::names(of.analysis.arms.iter().map(String::as_str)),
         series,
         marks: Vec::new(),
