@@ -11,8 +11,10 @@
 //! | TuneD, TLP, saptune, a cloud's agent | last | |
 
 mod programs;
+mod rule_text;
 mod services;
 mod shell;
+mod substitute;
 mod udev;
 
 use std::fmt;

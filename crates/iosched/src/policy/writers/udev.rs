@@ -4,10 +4,14 @@
 //! Followed: `==`, `!=` of the keys of an event, of the device and of its parents, `ENV`, `ATTR`,
 //! `ATTRS`, `TEST`, `IMPORT{cmdline}`, assignments of `ENV` and `ATTR`, `RUN`, `GOTO`, `LABEL`. What
 //! can only be known by running it (`PROGRAM`, other imports, tags) is taken for true, and what
-//! follows for uncertain. Properties are those of udev's database, as at the end of the last event.
+//! follows for uncertain. Properties are those of udev's database, as at the end of the last event:
+//! what udev's own rules make of a disk's serial number, escapes included, need not be made again.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::rule_text::{Line, Operator, Token, lines};
+use super::substitute::{Substituted, substituted};
 use super::{Writer, WriterKind, files_of, shell, text_of};
 use crate::host::Host;
 use crate::persist::identity::Properties;
@@ -48,121 +52,6 @@ pub(super) fn imports_from_command_line(host: &Host, parameter: &str) -> bool {
     })
 }
 
-/// A rule: its line in the file, from 1, and its keys.
-#[derive(Debug, PartialEq, Eq)]
-struct Line {
-    number: usize,
-    tokens: Vec<Token>,
-}
-
-/// `KEY{attribute}=="value"`.
-#[derive(Debug, PartialEq, Eq)]
-struct Token {
-    key: String,
-    attribute: Option<String>,
-    operator: Operator,
-    value: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
-    Is,
-    IsNot,
-    Assign,
-    Add,
-    Remove,
-}
-
-/// The rules of a file: comments left out, continued lines joined.
-fn lines(text: &str) -> Vec<Line> {
-    let mut found = Vec::new();
-    let mut joined = String::new();
-    let mut first = 0;
-    for (index, line) in text.lines().enumerate() {
-        if line.trim_start().starts_with('#') {
-            continue;
-        }
-        if joined.is_empty() {
-            first = index + 1;
-        }
-        if let Some(continued) = line.strip_suffix('\\') {
-            joined.push_str(continued);
-            continue;
-        }
-        joined.push_str(line);
-        let tokens = tokens(&joined);
-        if !tokens.is_empty() {
-            found.push(Line {
-                number: first,
-                tokens,
-            });
-        }
-        joined.clear();
-    }
-    found
-}
-
-/// The keys of a rule; what cannot be read ends it, as udev ignores such a rule.
-fn tokens(line: &str) -> Vec<Token> {
-    let mut found = Vec::new();
-    let mut rest = line.trim_start_matches(|c: char| c.is_whitespace() || c == ',');
-    while !rest.is_empty() {
-        let Some((token, after)) = token(rest) else {
-            return Vec::new();
-        };
-        found.push(token);
-        rest = after.trim_start_matches(|c: char| c.is_whitespace() || c == ',');
-    }
-    found
-}
-
-fn token(text: &str) -> Option<(Token, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_alphabetic() && c != '_')?;
-    let (key, mut rest) = text.split_at(end);
-    let mut attribute = None;
-    if let Some(inner) = rest.strip_prefix('{') {
-        let (name, after) = inner.split_once('}')?;
-        attribute = Some(name.to_owned());
-        rest = after;
-    }
-    rest = rest.trim_start();
-    let (operator, after) = [
-        ("==", Operator::Is),
-        ("!=", Operator::IsNot),
-        ("+=", Operator::Add),
-        ("-=", Operator::Remove),
-        (":=", Operator::Assign),
-        ("=", Operator::Assign),
-    ]
-    .into_iter()
-    .find_map(|(sign, operator)| Some((operator, rest.strip_prefix(sign)?)))?;
-    let after = after.trim_start();
-    // e"…" has escapes, i"…" ignores case.
-    let after = after.strip_prefix(['e', 'i']).unwrap_or(after);
-    let quoted = after.strip_prefix('"')?;
-    let mut value = String::new();
-    let mut chars = quoted.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => {
-                let token = Token {
-                    key: key.to_owned(),
-                    attribute,
-                    operator,
-                    value,
-                };
-                return Some((token, &quoted[at + 1..]));
-            }
-            '\\' if quoted[at + 1..].starts_with('"') => {
-                chars.next();
-                value.push('"');
-            }
-            c => value.push(c),
-        }
-    }
-    None
-}
-
 /// Whether a condition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Truth {
@@ -184,6 +73,10 @@ struct Event<'a> {
     disk: &'a KnownDisk,
     action: &'a str,
     properties: Properties,
+    /// The properties that a rule may have assigned, or of a value that is not known from here.
+    in_doubt: BTreeSet<String>,
+    /// The device of the chain that met the conditions of parents in the rule that is followed.
+    parent: Option<PathBuf>,
     /// The directories of the device and its parents in sysfs, the device first.
     chain: Vec<PathBuf>,
     /// The device's path below `/sys`; empty where the tree does not tell.
@@ -218,6 +111,8 @@ impl Event<'_> {
             disk,
             action,
             properties,
+            in_doubt: BTreeSet::new(),
+            parent: None,
             chain,
             devpath,
             writers: Vec::new(),
@@ -231,7 +126,7 @@ impl Event<'_> {
         let mut doubtful_until: Option<String> = None;
         while let Some(line) = lines.get(index) {
             index += 1;
-            let label = value_of(line, "LABEL");
+            let label = line.value_of("LABEL");
             if label.is_some() && label == doubtful_until.as_deref() {
                 doubtful_until = None;
             }
@@ -241,12 +136,12 @@ impl Event<'_> {
             }
             let certain = holds == Truth::Yes && doubtful_until.is_none();
             self.carry_out(file, line, certain);
-            let Some(target) = value_of(line, "GOTO") else {
+            let Some(target) = line.value_of("GOTO") else {
                 continue;
             };
             let at = lines[index..]
                 .iter()
-                .position(|line| value_of(line, "LABEL") == Some(target));
+                .position(|line| line.value_of("LABEL") == Some(target));
             match at {
                 Some(at) if holds == Truth::Yes => index += at,
                 Some(_) => {
@@ -286,19 +181,24 @@ impl Event<'_> {
         if !is_condition {
             return Truth::Yes;
         }
-        let name = sysfs_name(&self.disk.device.name);
         match token.key.as_str() {
             "ACTION" => compare(token, self.action),
-            "KERNEL" => compare(token, &name),
+            "KERNEL" => compare(token, &sysfs_name(&self.disk.device.name)),
             "SUBSYSTEM" => compare(token, "block"),
             "DEVPATH" if self.devpath.starts_with("/devices/") => compare(token, &self.devpath),
+            "ENV" if self.in_doubt.contains(attribute) => Truth::Maybe,
             "ENV" => compare(token, self.properties.get(attribute).unwrap_or_default()),
+            "ATTR" if attribute.starts_with('[') => Truth::Maybe, // of another device
             "ATTR" => match read(&self.chain[0].join(attribute)) {
                 Some(value) => compare(token, &value),
                 None => Truth::No, // for `!=`, too
             },
             "TEST" => {
                 let path = self.substituted(&token.value);
+                if !path.is_known {
+                    return Truth::Maybe;
+                }
+                let path = path.text;
                 let path = match path.strip_prefix("/sys/") {
                     Some(below) => self.host.sysfs().root().join(below),
                     None if path.starts_with('/') => self.host.path(Path::new(&path)),
@@ -313,7 +213,8 @@ impl Event<'_> {
     }
 
     /// Whether one device of the chain meets all conditions of parents together.
-    fn parents(&self, line: &Line) -> Truth {
+    fn parents(&mut self, line: &Line) -> Truth {
+        self.parent = None;
         let conditions: Vec<&Token> = line
             .tokens
             .iter()
@@ -340,7 +241,8 @@ impl Event<'_> {
                 value.is_some_and(|value| compare(token, &value) == Truth::Yes)
             })
         };
-        if self.chain.iter().any(|directory| meets(directory)) {
+        if let Some(directory) = self.chain.iter().find(|directory| meets(directory)) {
+            self.parent = Some(directory.clone());
             return Truth::Yes;
         }
         // A reduced copy does not have the parents.
@@ -377,17 +279,20 @@ impl Event<'_> {
             let attribute = token.attribute.as_deref().unwrap_or_default();
             let value = self.substituted(&token.value);
             match token.key.as_str() {
-                "ENV" => self.properties.set(attribute, &value),
+                "ENV" => {
+                    let is_plain = value.is_literal && token.operator == Operator::Assign;
+                    self.assign(attribute, &value, certain, is_plain);
+                }
                 "ATTR" if attribute.starts_with("queue/") => self.writers.push(Writer {
                     kind: WriterKind::UdevRule,
                     file: file.into(),
                     line: line.number,
                     target: attribute.to_owned(),
-                    value: (!value.contains('$')).then_some(value),
+                    value: value.is_known.then_some(value.text),
                     certain,
                 }),
                 "RUN" => {
-                    let Some(write) = shell::write_of(&value, &self.disk.device.name) else {
+                    let Some(write) = shell::write_of(&value.text, &self.disk.device.name) else {
                         continue;
                     };
                     self.writers.push(Writer {
@@ -404,41 +309,44 @@ impl Event<'_> {
         }
     }
 
-    /// A value with udev's substitutions made; those that are not known here stay.
-    fn substituted(&self, value: &str) -> String {
-        let mut text = value.to_owned();
-        for (long, short, with) in [
-            ("$kernel", "%k", sysfs_name(&self.disk.device.name)),
-            ("$devpath", "%p", self.devpath.clone()),
-            ("$sys", "%S", "/sys".to_owned()),
-            ("$devnode", "%N", format!("/dev/{}", self.disk.device.name)),
-        ] {
-            text = text.replace(long, &with).replace(short, &with);
-        }
-        for opening in ["$env{", "%E{"] {
-            while let Some(at) = text.find(opening) {
-                let Some(length) = text[at..].find('}') else {
-                    break;
-                };
-                let name = &text[at + opening.len()..at + length];
-                let with = self.properties.get(name).unwrap_or_default().to_owned();
-                text.replace_range(at..=at + length, &with);
+    /// A property that a rule assigns. Of what comes from elsewhere, or only may be assigned, udev's
+    /// database says how it ended.
+    fn assign(&mut self, name: &str, value: &Substituted, certain: bool, is_plain: bool) {
+        self.in_doubt.remove(name);
+        match self.disk.properties.get(name) {
+            _ if certain && is_plain => self.properties.set(name, &value.text),
+            Some(at_the_end) => self.properties.set(name, at_the_end),
+            None if certain && value.is_known => self.properties.set(name, &value.text),
+            None => {
+                self.in_doubt.insert(name.to_owned());
             }
         }
-        text
+    }
+
+    /// A value with udev's substitutions made.
+    fn substituted(&self, value: &str) -> Substituted {
+        let device = &self.disk.device;
+        substituted(value, &|letter, argument| match letter {
+            'k' => Some(sysfs_name(&device.name)),
+            'N' => Some(format!("/dev/{}", device.name)),
+            'p' => Some(self.devpath.clone()),
+            'S' => Some("/sys".into()),
+            'r' => Some("/dev".into()),
+            'M' => Some(device.number.major.to_string()),
+            'm' => Some(device.number.minor.to_string()),
+            'E' if self.in_doubt.contains(argument) => None,
+            'E' => Some(self.properties.get(argument).unwrap_or_default().to_owned()),
+            's' => std::iter::once(&self.chain[0])
+                .chain(&self.parent)
+                .find_map(|directory| read(&directory.join(argument))),
+            _ => None,
+        })
     }
 }
 
 fn compare(token: &Token, value: &str) -> Truth {
     let is_like = is_like_any(&token.value, value);
     Truth::of(is_like == (token.operator == Operator::Is))
-}
-
-fn value_of<'a>(line: &'a Line, key: &str) -> Option<&'a str> {
-    line.tokens
-        .iter()
-        .find(|token| token.key == key)
-        .map(|token| token.value.as_str())
 }
 
 /// An attribute's text without the blanks at its end, as udev compares it.
@@ -483,16 +391,6 @@ mod tests {
 
     fn one(text: &str) -> Vec<String> {
         follow("add", &[("60-x.rules", text)])
-    }
-
-    #[test]
-    fn continued_lines_comments_and_quotes_are_read() {
-        let text = "\n# comment\nKERNEL==\"sd[a-z]\", \\\n# in between\n  ATTR{queue/rotational}==\"1\", \\\n  ATTR{queue/scheduler}=\"bfq\"\n";
-        assert_eq!(one(text), ["60-x.rules:3 bfq"]);
-        let quoted = tokens(r#"RUN+="/bin/sh -c \"echo x\"", ENV{A}=e"b""#);
-        assert_eq!(quoted[0].value, "/bin/sh -c \"echo x\"");
-        assert_eq!(quoted[1].value, "b");
-        assert_eq!(tokens("KERNEL==\"sda\" garbage"), []);
     }
 
     #[test]
@@ -557,6 +455,39 @@ mod tests {
     fn properties_that_rules_set_and_programs_that_they_start_are_followed() {
         let text = "ENV{.MQ}=\"1\"\nENV{.MQ}==\"1\", RUN+=\"/bin/sh -c 'echo kyber > /sys/block/%k/queue/scheduler'\"\n";
         assert_eq!(one(text), ["60-x.rules:2 kyber"]);
+    }
+
+    #[test]
+    fn what_udevs_own_rules_make_of_a_serial_number_is_taken_from_its_database() {
+        let disk = Disk::new("vda")
+            .file("serial", "S 1")
+            .file("device/model", "ACME 4000   ")
+            .property("ID_SERIAL", "ACME_4000_S_1")
+            .property("ID_SHORT", "S_1");
+        let (dir, host) = machine(&[disk]);
+        let value = |rules: &str| {
+            write(dir.path(), "usr/lib/udev/rules.d/60-x.rules", rules);
+            let writers = writers(&host, &disks(&host).unwrap()[0], "change");
+            let of = |writer: &Writer| (writer.value.clone().unwrap_or_default(), writer.certain);
+            writers.iter().map(of).collect::<Vec<_>>()
+        };
+        let ours = "ENV{ID_SERIAL}==\"ACME_4000_S_1\", ATTR{queue/scheduler}=\"bfq\"\n";
+        let bfq = [("bfq".to_owned(), true)];
+        for made in [
+            "ATTRS{serial}==\"?*\", ENV{ID_SERIAL}=\"$attr{serial}\"",
+            "ENV{ID_MODEL}=\"%s{device/model}\", ENV{ID_SERIAL}=\"$env{ID_MODEL}_$attr{serial}\"",
+            "PROGRAM==\"/bin/serial\", ENV{ID_SERIAL}=\"%c{2}\"",
+            "PROGRAM==\"/bin/serial\", ENV{ID_SERIAL}=\"S2\"",
+        ] {
+            assert_eq!(value(&format!("{made}\n{ours}")), bfq, "{made}");
+        }
+        // What the database does not hold and only a program tells leaves a doubt.
+        let doubtful = "PROGRAM==\"/bin/x\", ENV{.X}=\"$result\"\nENV{.X}==\"1\", ATTR{queue/scheduler}=\"none\"\n";
+        assert_eq!(value(doubtful), [("none".to_owned(), false)]);
+        // A text of the rule itself holds from now on, whatever the last event left.
+        let plain =
+            "ENV{ID_SHORT}=\"S2\"\nENV{ID_SHORT}==\"S_1\", ATTR{queue/scheduler}=\"none\"\n";
+        assert_eq!(value(plain), []);
     }
 
     #[test]

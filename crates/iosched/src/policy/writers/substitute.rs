@@ -1,0 +1,118 @@
+//! udev's substitutions in the value of a rule: `$env{NAME}`, `%k` and the like.
+
+use std::fmt::Write;
+
+/// A value after its substitutions.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Substituted {
+    /// The text; what is not known stands in it as the rule has it.
+    pub(super) text: String,
+    /// False if something in it is only known when the rule runs.
+    pub(super) is_known: bool,
+    /// True if it is the text of the rule itself.
+    pub(super) is_literal: bool,
+}
+
+/// Names of substitutions with their letter; those with an argument have it in braces.
+const NAMES: [(&str, char); 17] = [
+    ("attr", 's'),
+    ("devnode", 'N'),
+    ("devpath", 'p'),
+    ("driver", 'd'),
+    ("env", 'E'),
+    ("id", 'b'),
+    ("kernel", 'k'),
+    ("links", 'L'),
+    ("major", 'M'),
+    ("minor", 'm'),
+    ("name", 'D'),
+    ("number", 'n'),
+    ("parent", 'P'),
+    ("result", 'c'),
+    ("root", 'r'),
+    ("sysfs", 's'),
+    ("sys", 'S'),
+];
+
+/// Makes the substitutions of a value. `known` gives what stands for a letter (of `%k`, and of the
+/// word that means the same) and its argument; none where that cannot be known from here.
+pub(super) fn substituted(
+    value: &str,
+    known: &dyn Fn(char, &str) -> Option<String>,
+) -> Substituted {
+    let mut found = Substituted {
+        text: String::new(),
+        is_known: true,
+        is_literal: true,
+    };
+    let mut rest = value;
+    while let Some(at) = rest.find(['$', '%']) {
+        found.text.push_str(&rest[..at]);
+        rest = &rest[at..];
+        found.is_literal = false;
+        let sign = &rest[..1];
+        if rest[1..].starts_with(sign) {
+            found.text.push_str(sign);
+            rest = &rest[2..];
+            continue;
+        }
+        let (with, length) = match placeholder(rest) {
+            Some((letter, argument, length)) => (known(letter, argument), length),
+            None => (None, 1),
+        };
+        if let Some(with) = with {
+            found.text.push_str(&with);
+        } else {
+            found.is_known = false;
+            let _ = write!(found.text, "{}", &rest[..length]);
+        }
+        rest = &rest[length..];
+    }
+    found.text.push_str(rest);
+    found
+}
+
+/// The letter, the argument and the length of what a text begins with, `$env{A}` or `%E{A}`.
+fn placeholder(text: &str) -> Option<(char, &str, usize)> {
+    let (letter, named) = if let Some(after) = text.strip_prefix('%') {
+        let letter = after.chars().next()?;
+        (letter, 1 + letter.len_utf8())
+    } else {
+        let after = text.strip_prefix('$')?;
+        let (name, letter) = NAMES.iter().find(|(name, _)| after.starts_with(name))?;
+        (*letter, 1 + name.len())
+    };
+    let argument = text[named..]
+        .strip_prefix('{')
+        .and_then(|inner| Some(&inner[..inner.find('}')?]));
+    let length = named + argument.map_or(0, |argument| argument.len() + 2);
+    Some((letter, argument.unwrap_or_default(), length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(value: &str) -> (String, bool) {
+        let found = substituted(value, &|letter, argument| match (letter, argument) {
+            ('k', "") => Some("sda".into()),
+            ('E', "A") => Some("$env{A}".into()),
+            _ => None,
+        });
+        (found.text, found.is_known)
+    }
+
+    #[test]
+    fn what_is_known_is_put_in_once_and_the_rest_is_left_and_said() {
+        assert_eq!(of("a %k$kernel b"), ("a sdasda b".into(), true));
+        assert_eq!(
+            of("%E{A}, 100 %%, $$1"),
+            ("$env{A}, 100 %, $1".into(), true)
+        );
+        assert_eq!(of("$result-%c{2}"), ("$result-%c{2}".into(), false));
+        assert_eq!(of("$env{A"), ("$env{A".into(), false));
+        assert_eq!(of("100 %"), ("100 %".into(), false));
+        assert!(!substituted("$$", &|_, _| None).is_literal);
+        assert!(substituted("plain", &|_, _| None).is_literal);
+    }
+}
