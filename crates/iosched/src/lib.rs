@@ -10,7 +10,8 @@
 //! - [`simulate`]: schedulers and disks in virtual time, with files and threads around them
 //! - [`plan`]: arms × loads × rounds on a target, checked, nothing touched
 //! - [`objective`], [`load`]: what decides, and what a trial runs
-//! - [`switch`], [`journal`], [`lock`], [`process`]: changing the machine so that it can be put back
+//! - [`switch`], [`file_system`], [`journal`], [`lock`], [`process`]: changing the machine so that it
+//!   can be put back
 //! - [`set`]: an arm on every disk below a device, all or none
 //! - [`policy`], [`persist`], [`history`]: what each disk is to have, kept over reboots, taken back
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
@@ -29,6 +30,7 @@ pub mod emulate;
 pub mod event;
 pub mod facts;
 pub mod failure;
+pub mod file_system;
 #[cfg(test)]
 mod fixture;
 pub mod history;

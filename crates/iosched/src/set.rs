@@ -9,7 +9,7 @@ use crate::device::{self, Device, DeviceError, Kind, Role};
 use crate::failure::{Failure, exit};
 use crate::history::{self, HistoryError};
 use crate::host::Host;
-use crate::journal::{self, Journal, JournalError, Leftover, SavedDisk};
+use crate::journal::{self, Journal, JournalError, Leftover, Ours, SavedDisk};
 use crate::lock::{self, LockError};
 use crate::plan::{PlanError, disks_below};
 use crate::switch::{self, Arm, Entered, QueueState, SwitchError};
@@ -187,7 +187,7 @@ impl Change {
             .map(|name| lock::lock(host, name))
             .collect::<Result<Vec<_>, _>>()?;
         let settled = settle(host, &names)?;
-        let journal = Journal::open(host, &names, Vec::new())?;
+        let journal = Journal::open(host, &names, Ours::default())?;
         let disks = self
             .disks
             .iter()

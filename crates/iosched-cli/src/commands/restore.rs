@@ -18,7 +18,7 @@ use crate::output::Output;
 #[command(after_long_help = "\
 Run it after a crash, a SIGKILL or a power failure. It puts back the scheduler
 and every queue setting that an interrupted `tune` or `set --for` changed,
-removes its test files, and clears what dead emulated disks left. Runs that are
+removes its test files, unmounts its file system and clears what dead emulated disks left. Runs that are
 alive are left alone, but for those that only wait to put something back
 (`set --for`): they do it now.")]
 pub(crate) struct RestoreArgs {}
@@ -143,5 +143,9 @@ pub(crate) fn describe(undone: &Undone) -> String {
         }
         Undone::Failed { thing, cause } => format!("{thing}: not put back: {cause}"),
         Undone::Removed { directory } => format!("removed {}", directory.display()),
+        Undone::FileSystemRemoved { device, kind } => format!(
+            "{device}: our {} file system unmounted, its signature erased",
+            kind.name()
+        ),
     }
 }

@@ -12,6 +12,7 @@ use iosched::emulate::{self, Condition, EmulatedDisk};
 use iosched::event::Observer;
 use iosched::facts::MachineFacts;
 use iosched::failure::{Failure, exit};
+use iosched::file_system;
 use iosched::host::Host;
 use iosched::load::builtin::BUILT_IN;
 use iosched::load::fio;
@@ -52,6 +53,9 @@ Examples:
   iosched tune sda                      the raw device, only read
   iosched tune /srv/data --load mixed --load my.fio:2 --apply
   iosched tune /srv/data --load 'command: make -j2' --prepare 'make clean'
+  iosched tune --load pgbench:scale=10  an emulated disk with PostgreSQL on it
+  iosched tune sdb --mkfs ext4 --destroy-data --load pgbench
+                                        the same on a disk that holds nothing
   iosched tune sda --arms none,bfq,mq-deadline:fifo_batch=1
   iosched tune sda --objective p99 --require 'throughput>=0.95' --budget 30m
   iosched tune --simulate hdd-7200 --arms noop,deadline,cfq --load mixed
@@ -167,6 +171,16 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     precondition: bool,
 
+    /// Make a file system on the device for the run, and remove it afterwards: for loads that need a
+    /// directory (with --destroy-data; on an emulated disk of the run's own it is ext4 by itself)
+    #[arg(
+        long,
+        value_name = "ext4|xfs|btrfs|f2fs",
+        value_parser = parse_file_system,
+        conflicts_with_all = ["precondition", "simulate"]
+    )]
+    mkfs: Option<file_system::Kind>,
+
     /// Run the load with this user's rights [default: yours]
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -188,7 +202,7 @@ pub(crate) struct TuneArgs {
     no_html: bool,
 
     /// Go on with an interrupted run, or with one whose budget was spent (give a larger one)
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "loads", "arms", "out", "seed"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "loads", "arms", "out", "seed", "mkfs"])]
     resume: Option<PathBuf>,
 
     /// Print the plan and its time, and do nothing
@@ -237,6 +251,13 @@ fn parse_confidence(text: &str) -> Result<f64, String> {
         .parse()
         .map_err(|_| "a confidence looks like 95%".to_owned())?;
     Ok(number / scale)
+}
+
+fn parse_file_system(text: &str) -> Result<file_system::Kind, String> {
+    file_system::Kind::from_name(text).ok_or_else(|| {
+        let names = file_system::Kind::ALL.map(file_system::Kind::name);
+        format!("known are {}", names.join(", "))
+    })
 }
 
 fn parse_steady(text: &str) -> Result<Steady, String> {
@@ -737,6 +758,7 @@ fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
         file_size: args.file_size.as_u64(),
         steady: args.steady,
         precondition: args.precondition,
+        mkfs: args.mkfs,
         destroy_data: args
             .destroy_data
             .clone()
@@ -794,12 +816,22 @@ fn settle(host: &Host, plan: &Plan, output: &Output) -> Result<(), Box<dyn Failu
             leftover.entry.command
         ));
     }
-    if let Target::Directory { device, .. } = &plan.target
-        && !output.is_json()
-    {
-        output.note(&format!(
+    if output.is_json() {
+        return Ok(());
+    }
+    match &plan.target {
+        Target::Directory { device, .. } => output.note(&format!(
             "Measuring on {device}; test files are removed afterwards."
-        ));
+        )),
+        Target::FileSystem {
+            device,
+            file_system,
+            ..
+        } => output.note(&format!(
+            "Measuring on {device}, on a file system of its own ({}) that is removed afterwards.",
+            file_system.name()
+        )),
+        Target::Device { .. } | Target::File { .. } | Target::Simulated(_) => {}
     }
     Ok(())
 }

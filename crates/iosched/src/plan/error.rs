@@ -91,10 +91,10 @@ pub enum PlanError {
         arm: String,
     },
     /// The load writes and the user did not allow it.
-    #[error("load {load} writes, and {target} is a raw device whose data it would destroy")]
+    #[error("{what} writes, and {target} is a raw device whose data it would destroy")]
     WritesNotAllowed {
-        /// The load.
-        load: String,
+        /// The load, or the option.
+        what: String,
         /// The target.
         target: String,
     },
@@ -125,12 +125,18 @@ pub enum PlanError {
         target: String,
     },
     /// The load writes and the target is a file.
-    #[error("load {load} writes, and {} is somebody's file", path.display())]
+    #[error("{what} writes, and {} is somebody's file", path.display())]
     WritesToFile {
-        /// The load.
-        load: String,
+        /// The load, or the option.
+        what: String,
         /// The target.
         path: PathBuf,
+    },
+    /// Only a device can get a file system.
+    #[error("--mkfs makes a file system on a device, and {target} is none")]
+    NoDevice {
+        /// The target.
+        target: String,
     },
     /// Only a raw device can be filled.
     #[error("--precondition fills a whole device, and {target} is none")]
@@ -211,9 +217,12 @@ impl Failure for PlanError {
             PlanError::NamedAnother { device, .. } => Some(format!(
                 "nothing was written; is {device} the one that you mean?"
             )),
-            PlanError::NeedsDirectory { .. } => {
-                Some("name a directory on the disk that is meant, on a mounted file system".into())
-            }
+            PlanError::NeedsDirectory { .. } => Some(
+                "name a directory on the disk that is meant; on a disk that holds nothing, let a file \
+                 system be made for the run: --mkfs ext4 --destroy-data"
+                    .into(),
+            ),
+            PlanError::NoDevice { .. } => Some("leave it out: the load works in a directory".into()),
             PlanError::WritesToFile { .. } => {
                 Some("name the directory: the load then makes files of its own".into())
             }
@@ -233,7 +242,7 @@ impl Failure for PlanError {
             PlanError::Switch(error) => error.exit_code(),
             PlanError::Load(error) => error.exit_code(),
             PlanError::Simulation(error) => error.exit_code(),
-            PlanError::NeedsDirectory { .. } => exit::NO_SUCH_DEVICE,
+            PlanError::NeedsDirectory { .. } | PlanError::NoDevice { .. } => exit::NO_SUCH_DEVICE,
             PlanError::WritesNotAllowed { .. }
             | PlanError::Refused { .. }
             | PlanError::NamedAnother { .. }

@@ -12,6 +12,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::file_system;
 use crate::load::fio_job::{Place, TrialSettings};
 use crate::load::simulated::SimulatedDisk;
 use crate::load::{Load, LoadError, Spec};
@@ -125,6 +126,18 @@ pub enum Target {
         /// Size of each worker's file.
         file_size: u64,
     },
+    /// A block device or partition that gets a file system of our own for the run; then as a directory.
+    FileSystem {
+        /// Kernel name.
+        device: String,
+        /// What is made.
+        file_system: file_system::Kind,
+        /// Size of each worker's file.
+        file_size: u64,
+        /// What the user knows that is destroyed with it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        held: Vec<String>,
+    },
     /// A disk model, in virtual time: no device is touched.
     Simulated(Box<SimulatedDisk>),
     /// An existing file, only read.
@@ -165,9 +178,13 @@ impl Plan {
     /// The emulated disk of the run has another name now.
     pub fn move_to_disk(&mut self, name: &str) {
         self.disks = vec![name.to_owned()];
-        if let Target::Device { device, path, .. } = &mut self.target {
-            path.set_file_name(name);
-            name.clone_into(device);
+        match &mut self.target {
+            Target::Device { device, path, .. } => {
+                path.set_file_name(name);
+                name.clone_into(device);
+            }
+            Target::FileSystem { device, .. } => name.clone_into(device),
+            Target::Directory { .. } | Target::Simulated(_) | Target::File { .. } => {}
         }
     }
 

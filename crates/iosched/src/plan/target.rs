@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::{PlanError, PlannedLoad, Target, Wanted};
 use crate::device::{self, Device, Refusal, Target as Found};
+use crate::file_system::Kind;
 use crate::host::Host;
 
 /// Checks the target and says how the loads reach it.
@@ -24,9 +25,13 @@ pub(super) fn check(
     let writer = loads
         .iter()
         .find(|load| load.open().writes())
-        .map(|load| load.name.as_str())
-        .or(wanted.precondition.then_some("--precondition"));
-    if let Some(load) = loads.iter().find(|load| load.open().needs_directory())
+        .map(|load| format!("load {}", load.name))
+        .or(wanted.precondition.then(|| "--precondition".to_owned()));
+    let needs_directory = loads.iter().find(|load| load.open().needs_directory());
+    if let Some(kind) = own_file_system(wanted, needs_directory.is_some()) {
+        return check_file_system(wanted, host, found, loads, kind);
+    }
+    if let Some(load) = needs_directory
         && !matches!(found, Found::FileSystem(file_system) if file_system.path.is_dir())
     {
         return Err(PlanError::NeedsDirectory {
@@ -36,8 +41,8 @@ pub(super) fn check(
     }
     match found {
         Found::Device(device) => {
-            if let Some(load) = writer {
-                check_may_write(wanted, host, device, load)?;
+            if let Some(what) = &writer {
+                check_may_write(wanted, host, device, what)?;
             }
             Ok(Target::Device {
                 path: host.dev(&device.name),
@@ -58,11 +63,8 @@ pub(super) fn check(
                     device,
                     file_size: wanted.file_size,
                 })
-            } else if let Some(load) = writer {
-                Err(PlanError::WritesToFile {
-                    load: load.to_owned(),
-                    path,
-                })
+            } else if let Some(what) = writer {
+                Err(PlanError::WritesToFile { what, path })
             } else {
                 Ok(Target::File { path, device })
             }
@@ -70,21 +72,51 @@ pub(super) fn check(
     }
 }
 
+/// The file system that is made for the run: the one that is asked for, or ext4 where a load needs a
+/// directory and the disk is one that this run made.
+fn own_file_system(wanted: &Wanted, needs_directory: bool) -> Option<Kind> {
+    let of_itself = wanted.is_our_own && needs_directory;
+    wanted.mkfs.or(of_itself.then_some(Kind::ALL[0]))
+}
+
+/// A device that is to bear a file system of our own.
+fn check_file_system(
+    wanted: &Wanted,
+    host: &Host,
+    found: &Found,
+    loads: &[PlannedLoad],
+    kind: Kind,
+) -> Result<Target, PlanError> {
+    let Found::Device(device) = found else {
+        return Err(PlanError::NoDevice {
+            target: wanted.target.clone(),
+        });
+    };
+    let held = check_may_write(wanted, host, device, "--mkfs")?;
+    check_has_room(&device.node(), device.size_bytes, wanted.file_size, loads)?;
+    Ok(Target::FileSystem {
+        device: device.name.clone(),
+        file_system: kind,
+        file_size: wanted.file_size,
+        held,
+    })
+}
+
 /// The rule when a raw device may be written: it is a disk that this run made; or the user said
 /// so and it holds nothing and nobody uses it; or it holds something, nobody uses it, and the user
-/// named it a second time.
+/// named it a second time. Says what it holds.
 fn check_may_write(
     wanted: &Wanted,
     host: &Host,
     device: &Device,
-    load: &str,
-) -> Result<(), PlanError> {
+    what: &str,
+) -> Result<Vec<String>, PlanError> {
     if wanted.is_our_own {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let Some(allowance) = &wanted.destroy_data else {
         return Err(PlanError::WritesNotAllowed {
-            load: load.into(),
+            what: what.into(),
             target: wanted.target.clone(),
         });
     };
@@ -102,12 +134,13 @@ fn check_may_write(
         .iter()
         .any(|reason: &Refusal| !reason.can_be_overruled());
     let named_again = allowance.is_some();
-    if reasons.is_empty() || (named_again && !in_use) {
-        return Ok(());
+    let held: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+    if held.is_empty() || (named_again && !in_use) {
+        return Ok(held);
     }
     Err(PlanError::Refused {
         device: device.name.clone(),
-        reasons: reasons.iter().map(ToString::to_string).collect(),
+        reasons: held,
         is_final: in_use,
     })
 }
@@ -128,12 +161,21 @@ fn check_room(directory: &Path, file_size: u64, loads: &[PlannedLoad]) -> Result
         source: error.into(),
     })?;
     let free = room.f_bavail * room.f_frsize;
+    check_has_room(directory, free, file_size, loads)
+}
+
+fn check_has_room(
+    path: &Path,
+    free: u64,
+    file_size: u64,
+    loads: &[PlannedLoad],
+) -> Result<(), PlanError> {
     let needed = bytes_needed(loads, file_size);
     // A file system filled to the brim behaves unlike itself: leave a tenth.
     if needed > free / 10 * 9 {
         const MIB: u64 = 1 << 20;
         return Err(PlanError::NoRoom {
-            path: directory.into(),
+            path: path.into(),
             needed: needed / MIB,
             free: free / MIB,
         });

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Plan, PlanError, Rules, check_rules, loads, simulated, target};
 use crate::device::{self, Device, Role, Target as Found};
+use crate::file_system;
 use crate::host::Host;
 use crate::load::simulated::SimulatedDisk;
 use crate::objective::Objective;
@@ -44,6 +45,8 @@ pub struct Wanted {
     pub steady: Steady,
     /// Fill the whole raw device twice before anything else.
     pub precondition: bool,
+    /// Make a file system on the device for the run.
+    pub mkfs: Option<file_system::Kind>,
     /// `None`: nothing on a raw device may be written. `Some(None)`: it may, if it holds nothing.
     /// `Some(Some(device))`: it may although it holds something, if this names it again.
     pub destroy_data: Option<Option<String>>,

@@ -386,6 +386,14 @@ pub(super) fn target_name(plan: &Plan) -> String {
     match (&plan.target, &plan.emulated) {
         (_, Some(model)) => format!("{disks} (emulated {model})"),
         (Target::Simulated(disk), None) => format!("simulated {}", disk.model.name),
+        (
+            Target::FileSystem {
+                device,
+                file_system,
+                ..
+            },
+            None,
+        ) => format!("{device} ({} of our own)", file_system.name()),
         (Target::Device { device, .. }, None) if *device == disks => disks,
         (Target::Device { device, .. }, None) => format!("{device} ({disks})"),
         (Target::Directory { path, .. } | Target::File { path, .. }, None) => {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::failure::{Failure, exit};
+use crate::file_system::FileSystemError;
 use crate::journal::JournalError;
 use crate::load::LoadError;
 use crate::lock::LockError;
@@ -28,6 +29,9 @@ pub enum RunError {
     /// What a load needs is missing, or it cannot be prepared.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// There is no file system of our own on the target.
+    #[error(transparent)]
+    FileSystem(#[from] FileSystemError),
     /// A signal.
     #[error("interrupted: the disks are as before, the trials so far are saved in {}", directory.display())]
     Interrupted {
@@ -83,6 +87,7 @@ impl Failure for RunError {
             RunError::Switch(error) => error.hint(),
             RunError::Record(error) => error.hint(),
             RunError::Load(error) => error.hint(),
+            RunError::FileSystem(error) => error.hint(),
             RunError::Interrupted { directory }
             | RunError::Vanished { directory, .. }
             | RunError::TargetFailed { directory, .. } => Some(format!(
@@ -102,6 +107,7 @@ impl Failure for RunError {
             RunError::Switch(error) => error.exit_code(),
             RunError::Record(error) => error.exit_code(),
             RunError::Load(error) => error.exit_code(),
+            RunError::FileSystem(error) => error.exit_code(),
             RunError::Interrupted { .. } => exit::INTERRUPTED,
             RunError::Vanished { .. } | RunError::TargetFailed { .. } => exit::VANISHED,
             RunError::LoadFails { .. } => exit::LOAD_FAILED,

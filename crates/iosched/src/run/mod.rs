@@ -5,15 +5,16 @@
 //! state again, save. Which trial is next is decided by [`crate::schedule`] from the plan and the
 //! record alone, so a run that was interrupted goes on as if it had not been.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use rand::Rng;
 
 use crate::analysis::Analysis;
 use crate::event::{Event, Observer};
+use crate::file_system::FileSystemError;
 use crate::host::Host;
-use crate::journal::{Journal, Undone};
+use crate::journal::{Journal, Ours, Undone};
 use crate::load::fio::FioError;
 use crate::load::fio_job::Place;
 use crate::load::{Load, LoadError, Workplace};
@@ -61,8 +62,8 @@ pub fn run(
     let locks = plan.disks.iter().map(|disk| lock::lock(host, disk));
     let _locks = locks.collect::<Result<Vec<Lock>, _>>()?;
     let _claim = site::claim(&plan.target)?;
-    let site = site::Site::choose(&plan.target);
-    let journal = journal(host, &plan, site.directories())?;
+    let site = site::Site::choose(host, &plan.target);
+    let journal = journal(host, &plan, site.ours())?;
     observer.event(&Event::Started {
         plan: &plan,
         directory: recorder.directory(),
@@ -82,7 +83,7 @@ pub fn run(
         baseline,
         mark: Instant::now(),
     };
-    let made = site.make(options.user);
+    let made = site.make(host, options.user, stop);
     let outcome = made.and_then(|()| runner.all_trials());
     runner.loads.iter_mut().for_each(|load| load.clean_up());
     let undone = journal.map_or_else(Vec::new, Journal::undo);
@@ -92,15 +93,11 @@ pub fn run(
 }
 
 /// The journal, where there is anything that may have to be put back.
-fn journal(
-    host: &Host,
-    plan: &Plan,
-    directories: Vec<PathBuf>,
-) -> Result<Option<Journal>, RunError> {
-    if plan.disks.is_empty() && directories.is_empty() {
+fn journal(host: &Host, plan: &Plan, ours: Ours) -> Result<Option<Journal>, RunError> {
+    if plan.disks.is_empty() && ours.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Journal::open(host, &plan.disks, directories)?))
+    Ok(Some(Journal::open(host, &plan.disks, ours)?))
 }
 
 /// A signal and a vanished disk show first as something else that failed.
@@ -111,6 +108,9 @@ fn say_what_ended_it(error: RunError, is_gone: bool, plan: &Plan, directory: &Pa
             RunError::Vanished { device, directory }
         }
         RunError::Load(error) if error.is_stopped() => RunError::Interrupted { directory },
+        RunError::FileSystem(FileSystemError::Child(ChildError::Stopped)) => {
+            RunError::Interrupted { directory }
+        }
         RunError::LoadFails { .. } if is_gone => RunError::Vanished {
             device: plan.disks[0].clone(),
             directory,

@@ -15,9 +15,14 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, exit};
+use crate::file_system::OwnFileSystem;
 use crate::host::Host;
-use crate::switch::{Adjusted, QueueState, SwitchError};
+use crate::switch::{QueueState, SwitchError};
 use crate::sysfs::Sysfs;
+
+mod undone;
+
+pub use undone::Undone;
 
 /// What one run may have to put back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,8 +37,26 @@ pub struct Entry {
     pub boot_id: String,
     /// Each disk and its state before.
     pub disks: Vec<SavedDisk>,
-    /// Directories of our own on the target, to be removed.
+    /// What is our own, to be removed.
+    #[serde(flatten)]
+    pub ours: Ours,
+}
+
+/// What a run makes besides changing disks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ours {
+    /// Directories on the target.
     pub directories: Vec<PathBuf>,
+    /// The file system on the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<OwnFileSystem>,
+}
+
+impl Ours {
+    /// True if there is nothing to remove.
+    pub fn is_empty(&self) -> bool {
+        self.directories.is_empty() && self.file_system.is_none()
+    }
 }
 
 /// A process that can be told from a later one with the same pid.
@@ -112,55 +135,6 @@ impl Failure for JournalError {
     }
 }
 
-/// What became of one disk or directory of an [`Entry`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "what", rename_all = "kebab-case")]
-pub enum Undone {
-    /// The disk is as before.
-    Restored {
-        /// Kernel name.
-        device: String,
-        /// The scheduler that is active again.
-        scheduler: String,
-    },
-    /// The disk is as before but for these.
-    RestoredExcept {
-        /// Kernel name.
-        device: String,
-        /// What the kernel did not take back.
-        adjusted: Vec<Adjusted>,
-    },
-    /// The disk is not there any more, or is another one: nothing to put back.
-    Gone {
-        /// Kernel name.
-        device: String,
-    },
-    /// The machine was booted since: the kernel has set up the disk anew.
-    Rebooted {
-        /// Kernel name.
-        device: String,
-    },
-    /// The disk could not be put back.
-    Failed {
-        /// Kernel name or path.
-        thing: String,
-        /// Why.
-        cause: String,
-    },
-    /// A directory of ours was removed.
-    Removed {
-        /// Where it was.
-        directory: PathBuf,
-    },
-}
-
-impl Undone {
-    /// True unless something is still to be put back.
-    pub fn is_settled(&self) -> bool {
-        !matches!(self, Undone::Failed { .. })
-    }
-}
-
 /// A journal file while its run lasts.
 #[derive(Debug)]
 pub struct Journal {
@@ -177,11 +151,7 @@ pub fn directory(host: &Host) -> PathBuf {
 
 impl Journal {
     /// Reads the state of the disks and writes it down. From now on they may be changed.
-    pub fn open(
-        host: &Host,
-        devices: &[String],
-        directories: Vec<PathBuf>,
-    ) -> Result<Journal, JournalError> {
+    pub fn open(host: &Host, devices: &[String], ours: Ours) -> Result<Journal, JournalError> {
         let sysfs = host.sysfs();
         let disks = devices
             .iter()
@@ -193,7 +163,7 @@ impl Journal {
             owner: Owner::this_process(host),
             boot_id: boot_id(host),
             disks,
-            directories,
+            ours,
         };
         let chance = rand::rng().next_u32();
         let name = format!("{}-{chance:08x}.json", entry.owner.pid);
@@ -336,15 +306,17 @@ fn undo_file(host: &Host, path: &Path, entry: &Entry) -> Vec<Undone> {
 }
 
 impl Entry {
-    /// Puts every disk back and removes the directories.
+    /// Puts every disk back and removes what is ours.
     pub fn undo(&self, host: &Host) -> Vec<Undone> {
         let same_boot = self.boot_id == boot_id(host);
         let disks = self.disks.iter().map(|disk| disk.undo(host, same_boot));
-        let directories = self
-            .directories
-            .iter()
-            .filter_map(|path| remove_directory(path));
-        disks.chain(directories).collect()
+        let Ours {
+            directories,
+            file_system,
+        } = &self.ours;
+        let directories = directories.iter().filter_map(|path| remove_directory(path));
+        let file_system = file_system.iter().filter_map(OwnFileSystem::undo);
+        disks.chain(directories).chain(file_system).collect()
     }
 }
 
@@ -531,7 +503,7 @@ mod tests {
     fn what_a_dead_run_changed_is_put_back_and_the_file_goes() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal = Journal::open(&host, &["sda".into()], vec![]).unwrap();
+        let journal = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
         let path = journal.path().to_owned();
         std::mem::forget(journal); // SIGKILL
@@ -551,7 +523,7 @@ mod tests {
     fn another_disk_of_the_same_name_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        std::mem::forget(Journal::open(&host, &["sda".into()], vec![]).unwrap());
+        std::mem::forget(Journal::open(&host, &["sda".into()], Ours::default()).unwrap());
         host.sysfs().write("sda", "diskseq", "8").unwrap();
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
         let undone = leftovers(&host)[0].undo(&host);
@@ -570,7 +542,11 @@ mod tests {
         let host = machine(dir.path());
         let ours = dir.path().join(".iosched-x1");
         fs::create_dir(&ours).unwrap();
-        std::mem::forget(Journal::open(&host, &["sda".into()], vec![ours.clone()]).unwrap());
+        let made = Ours {
+            directories: vec![ours.clone()],
+            file_system: None,
+        };
+        std::mem::forget(Journal::open(&host, &["sda".into()], made).unwrap());
         fs::write(host.proc("sys/kernel/random/boot_id"), "boot-2\n").unwrap();
         let undone = leftovers(&host)[0].undo(&host);
         assert!(matches!(

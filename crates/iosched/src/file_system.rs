@@ -1,0 +1,426 @@
+//! A file system of our own on a device that the user gave up (`--mkfs`): made and mounted before
+//! the first trial, unmounted and its signature erased after the last.
+//!
+//! It bears a label that was drawn by chance and is in the journal before anything is written. That
+//! label is how it is known again after a crash, also after a reboot: what has another label, or none,
+//! is left alone.
+
+use std::ffi::CStr;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rand::Rng;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use serde::{Deserialize, Serialize};
+
+use crate::device::{self, Device};
+use crate::failure::{Failure, exit};
+use crate::host::Host;
+use crate::journal::Undone;
+use crate::process::{self, ChildError, Stop, User};
+
+/// mkfs on a large slow disk takes at the most this long.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// How long those who work in it may take to end: what a killed run leaves is ended by the kernel.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A kind of file system, with what it takes to make one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// ext4.
+    Ext4,
+    /// XFS.
+    Xfs,
+    /// Btrfs.
+    Btrfs,
+    /// F2FS.
+    F2fs,
+}
+
+impl Kind {
+    /// All of them, the default first.
+    pub const ALL: [Kind; 4] = [Kind::Ext4, Kind::Xfs, Kind::Btrfs, Kind::F2fs];
+
+    /// What the kernel and the user call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Ext4 => "ext4",
+            Kind::Xfs => "xfs",
+            Kind::Btrfs => "btrfs",
+            Kind::F2fs => "f2fs",
+        }
+    }
+
+    /// The kind of this name.
+    pub fn from_name(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The program that makes it, its options, and the one before the label. Whether the device may be
+    /// written was asked before: what is on it is no reason to stop.
+    fn mkfs(self) -> (&'static str, &'static [&'static str], &'static str) {
+        match self {
+            // Empty inode tables are not written at all (minutes on a large disk), see `mount_options`.
+            // What is kept back for root would be missing to a load that runs as somebody else.
+            Kind::Ext4 => (
+                "mkfs.ext4",
+                &[
+                    "-q",
+                    "-F",
+                    "-m0",
+                    "-Elazy_itable_init=1,lazy_journal_init=1",
+                ],
+                "-L",
+            ),
+            Kind::Xfs => ("mkfs.xfs", &["-q", "-f"], "-L"),
+            Kind::Btrfs => ("mkfs.btrfs", &["-q", "-f"], "-L"),
+            Kind::F2fs => ("mkfs.f2fs", &["-q", "-f"], "-l"),
+        }
+    }
+
+    /// What keeps it from working on itself in the middle of a trial.
+    fn mount_options(self) -> Option<&'static CStr> {
+        match self {
+            Kind::Ext4 => Some(c"noinit_itable"),
+            Kind::Xfs | Kind::Btrfs | Kind::F2fs => None,
+        }
+    }
+
+    fn package(self) -> &'static str {
+        match self {
+            Kind::Ext4 => "e2fsprogs",
+            Kind::Xfs => "xfsprogs",
+            Kind::Btrfs => "btrfs-progs",
+            Kind::F2fs => "f2fs-tools",
+        }
+    }
+}
+
+/// A file system of our own: where it is, and how it is known again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnFileSystem {
+    /// Kernel name of the device that it is on.
+    pub device: String,
+    /// The device's node.
+    pub node: PathBuf,
+    /// What it is.
+    pub kind: Kind,
+    /// Drawn by chance.
+    pub label: String,
+    /// Where it is mounted, below `/run/iosched/mounted`.
+    pub mount_point: PathBuf,
+}
+
+/// Why there is no file system on the device.
+#[derive(Debug, thiserror::Error)]
+pub enum FileSystemError {
+    /// mkfs is missing, or we were interrupted.
+    #[error(transparent)]
+    Child(#[from] ChildError),
+    /// mkfs is missing.
+    #[error("{program} is not installed")]
+    Missing {
+        /// Its name.
+        program: &'static str,
+        /// Where it is.
+        package: &'static str,
+    },
+    /// mkfs ended with an error.
+    #[error("cannot make a file system ({}) on {device}: {program} failed with {status}: {message}", kind.name())]
+    Mkfs {
+        /// What was wanted.
+        kind: Kind,
+        /// Kernel name.
+        device: String,
+        /// Its name.
+        program: &'static str,
+        /// How it ended.
+        status: String,
+        /// The last lines it wrote.
+        message: String,
+    },
+    /// The kernel does not mount it.
+    #[error("cannot mount the file system ({}) on {device}", kind.name())]
+    Mount {
+        /// What it is.
+        kind: Kind,
+        /// Kernel name.
+        device: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Something has come to the device since the user gave it up.
+    #[error("refusing to write to {device}: since the plan was made, {reason}")]
+    Changed {
+        /// Kernel name.
+        device: String,
+        /// What.
+        reason: String,
+    },
+    /// A directory of ours.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Failure for FileSystemError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            FileSystemError::Missing { package, .. } => {
+                Some(format!("install it: it is in the package {package}"))
+            }
+            FileSystemError::Mount { kind, source, .. }
+                if source.raw_os_error() == Some(Errno::NODEV.raw_os_error()) =>
+            {
+                let name = kind.name();
+                Some(format!(
+                    "this kernel does not know {name}: run `modprobe {name}`, or take another"
+                ))
+            }
+            FileSystemError::Mkfs { .. } => Some("is the device large enough for it?".into()),
+            FileSystemError::Changed { device, .. } => Some(format!(
+                "see what it is: iosched list -v {device}; nothing was written"
+            )),
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            FileSystemError::Child(ChildError::Stopped) => exit::INTERRUPTED,
+            FileSystemError::Missing { .. } => exit::MISSING,
+            FileSystemError::Changed { .. } => exit::UNSAFE,
+            _ => exit::FAILURE,
+        }
+    }
+}
+
+impl OwnFileSystem {
+    /// Chooses a label and a place; makes nothing.
+    pub fn choose(host: &Host, device: &str, kind: Kind) -> OwnFileSystem {
+        // XFS takes labels of up to 12 bytes.
+        let label = format!("ios-{:08x}", rand::rng().next_u32());
+        OwnFileSystem {
+            device: device.into(),
+            node: host.dev(device),
+            kind,
+            mount_point: host.run("iosched/mounted").join(&label),
+            label,
+        }
+    }
+
+    /// Makes it and mounts it, so that this user can write to it. `held` is what the device held when
+    /// its user gave it up.
+    pub fn make(
+        &self,
+        host: &Host,
+        held: &[String],
+        user: Option<User>,
+        stop: &Stop,
+    ) -> Result<(), FileSystemError> {
+        self.check_as_before(host, held)?;
+        make_passage(&self.mount_point).map_err(|source| self.io(source))?;
+        self.mkfs(stop)?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        let mounted = mount(
+            &self.node,
+            &self.mount_point,
+            self.kind.name(),
+            flags,
+            self.kind.mount_options(),
+        );
+        mounted.map_err(|error| FileSystemError::Mount {
+            kind: self.kind,
+            device: self.device.clone(),
+            source: error.into(),
+        })?;
+        if let Some(user) = user {
+            chown(&self.mount_point, Some(user.uid), Some(user.gid))
+                .map_err(|source| self.io(source))?;
+        }
+        Ok(())
+    }
+
+    /// Between the plan and now (days, where a run is resumed) somebody may have put something there.
+    fn check_as_before(&self, host: &Host, held: &[String]) -> Result<(), FileSystemError> {
+        let changed = |reason: String| FileSystemError::Changed {
+            device: self.device.clone(),
+            reason,
+        };
+        let device =
+            Device::read(host, &self.device).map_err(|error| changed(error.to_string()))?;
+        let reasons = device::refusals(host, &device);
+        let new = reasons
+            .iter()
+            .map(ToString::to_string)
+            .find(|reason| !held.contains(reason));
+        new.map_or(Ok(()), |reason| Err(changed(reason)))
+    }
+
+    fn mkfs(&self, stop: &Stop) -> Result<(), FileSystemError> {
+        let (program, options, label) = self.kind.mkfs();
+        let mut command = Command::new(program);
+        command
+            .args(options)
+            .args([label, &self.label])
+            .arg(&self.node);
+        let finished = match process::run(command, LONGEST, stop, &mut |_| {}) {
+            Err(ChildError::Missing { .. }) => {
+                return Err(FileSystemError::Missing {
+                    program,
+                    package: self.kind.package(),
+                });
+            }
+            other => other?,
+        };
+        if finished.status.success() {
+            return Ok(());
+        }
+        let said = format!("{}\n{}", finished.stdout, finished.stderr);
+        Err(FileSystemError::Mkfs {
+            kind: self.kind,
+            device: self.device.clone(),
+            program,
+            status: process::describe(finished.status),
+            message: process::last_lines(&said, 2),
+        })
+    }
+
+    fn io(&self, source: io::Error) -> FileSystemError {
+        FileSystemError::Io {
+            path: self.mount_point.clone(),
+            source,
+        }
+    }
+
+    /// Unmounts it and erases its signature, so that the device is known to hold nothing; nothing to
+    /// say where it is not there.
+    pub fn undo(&self) -> Option<Undone> {
+        let failed = |cause: String| {
+            Some(Undone::Failed {
+                thing: self.mount_point.display().to_string(),
+                cause,
+            })
+        };
+        let was_mounted = match unmount_patiently(&self.mount_point) {
+            Ok(was_mounted) => was_mounted,
+            Err(Errno::BUSY) => return failed("somebody still works in it".into()),
+            Err(error) => return failed(error.to_string()),
+        };
+        let _ = fs::remove_dir(&self.mount_point);
+        let was_there = label_on(&self.node).is_some_and(|label| label == self.label);
+        if was_there && let Err(cause) = erase_signatures(&self.node) {
+            return Some(Undone::Failed {
+                thing: self.device.clone(),
+                cause,
+            });
+        }
+        (was_mounted || was_there).then(|| Undone::FileSystemRemoved {
+            device: self.device.clone(),
+            kind: self.kind,
+        })
+    }
+}
+
+/// A new directory whose parents can be passed through, but not listed, by whoever the loads run as.
+fn make_passage(path: &Path) -> io::Result<()> {
+    for above in path
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .collect::<Vec<_>>()
+        .iter()
+        .rev()
+    {
+        match DirBuilder::new().mode(0o711).create(above) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => fs::set_permissions(above, Permissions::from_mode(0o711))?,
+        }
+    }
+    DirBuilder::new().mode(0o755).create(path)
+}
+
+/// True if something was mounted there. Those who are just ending are waited for.
+fn unmount_patiently(at: &Path) -> Result<bool, Errno> {
+    const STEP: Duration = Duration::from_millis(50);
+    let mut waited = Duration::ZERO;
+    loop {
+        match unmount(at, UnmountFlags::NOFOLLOW) {
+            Ok(()) => return Ok(true),
+            // It is no mount point, or not there at all.
+            Err(Errno::INVAL | Errno::NOENT) => return Ok(false),
+            Err(Errno::BUSY) if waited < PATIENCE => {
+                std::thread::sleep(STEP);
+                waited += STEP;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The label of the file system on a device.
+fn label_on(node: &Path) -> Option<String> {
+    let mut command = Command::new("blkid");
+    command.args(["--probe", "--output", "value", "--match-tag", "LABEL"]);
+    let output = command.arg(node).output().ok()?;
+    let label = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    (!label.is_empty()).then_some(label)
+}
+
+fn erase_signatures(node: &Path) -> Result<(), String> {
+    let mut command = Command::new("wipefs");
+    let output = command.args(["--all", "--quiet"]).arg(node).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(process::last_lines(
+            &String::from_utf8_lossy(&output.stderr),
+            2,
+        )),
+        Err(error) => Err(format!("cannot run wipefs: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_found_by_its_name() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::from_name(kind.name()), Some(kind));
+        }
+        assert_eq!(Kind::from_name("ntfs"), None);
+    }
+
+    #[test]
+    fn a_label_fits_into_every_kind_of_file_system() {
+        let chosen = OwnFileSystem::choose(&Host::live(), "loop0", Kind::Xfs);
+        assert_eq!(chosen.label.len(), 12);
+        assert!(chosen.mount_point.starts_with("/run/iosched/mounted"));
+    }
+
+    #[test]
+    fn where_none_was_made_there_is_nothing_to_undo() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut chosen = OwnFileSystem::choose(&Host::at(dir.path()), "loop0", Kind::Ext4);
+        assert_eq!(chosen.undo(), None);
+        // Another's is left alone.
+        let node = dir.path().join("disk");
+        fs::write(&node, [0; 4096]).unwrap();
+        chosen.node = node;
+        assert_eq!(chosen.undo(), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! What became of what a run had changed.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::file_system;
+use crate::switch::Adjusted;
+
+/// What became of one disk, directory or file system of an [`Entry`](super::Entry).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum Undone {
+    /// The disk is as before.
+    Restored {
+        /// Kernel name.
+        device: String,
+        /// The scheduler that is active again.
+        scheduler: String,
+    },
+    /// The disk is as before but for these.
+    RestoredExcept {
+        /// Kernel name.
+        device: String,
+        /// What the kernel did not take back.
+        adjusted: Vec<Adjusted>,
+    },
+    /// The disk is not there any more, or is another one: nothing to put back.
+    Gone {
+        /// Kernel name.
+        device: String,
+    },
+    /// The machine was booted since: the kernel has set up the disk anew.
+    Rebooted {
+        /// Kernel name.
+        device: String,
+    },
+    /// The disk could not be put back.
+    Failed {
+        /// Kernel name or path.
+        thing: String,
+        /// Why.
+        cause: String,
+    },
+    /// A directory of ours was removed.
+    Removed {
+        /// Where it was.
+        directory: PathBuf,
+    },
+    /// A file system of ours was unmounted, and its signature erased.
+    FileSystemRemoved {
+        /// Kernel name of the device that it was on.
+        device: String,
+        /// What it was.
+        kind: file_system::Kind,
+    },
+}
+
+impl Undone {
+    /// True unless something is still to be put back.
+    pub fn is_settled(&self) -> bool {
+        !matches!(self, Undone::Failed { .. })
+    }
+}
