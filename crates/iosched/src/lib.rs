@@ -7,6 +7,7 @@
 //! - [`device`]: what is there, what it stands on, who uses it, what is written on it
 //! - [`disk_file`]: disk models as TOML files
 //! - [`emulate`]: disk models as block devices
+//! - [`capture`]: what the kernel's block layer does with a disk, event by event
 //! - [`simulate`]: schedulers and disks in virtual time, with files and threads around them
 //! - [`plan`]: arms × loads × rounds on a target, checked, nothing touched
 //! - [`objective`], [`load`]: what decides, and what a trial runs
@@ -23,6 +24,7 @@
 
 pub mod analysis;
 pub mod calibrate;
+pub mod capture;
 pub mod device;
 pub mod disk_file;
 pub mod diskstats;

@@ -4,10 +4,10 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use iosched::emulate;
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::journal::{self, Undone};
+use iosched::{capture, emulate};
 use serde::Serialize;
 
 use super::{Outcome, boxed};
@@ -18,15 +18,16 @@ use crate::output::Output;
 #[command(after_long_help = "\
 Run it after a crash, a SIGKILL or a power failure. It puts back the scheduler
 and every queue setting that an interrupted `tune` or `set --for` changed,
-removes its test files, unmounts its file system and clears what dead emulated disks left. Runs that are
-alive are left alone, but for those that only wait to put something back
-(`set --for`): they do it now.")]
+removes its test files, unmounts its file system, and clears what dead emulated
+disks and recordings of block events left. Runs that are alive are left alone,
+but for those that only wait to put something back (`set --for`): they do it now.")]
 pub(crate) struct RestoreArgs {}
 
 #[derive(Serialize)]
 struct Report {
     runs: Vec<RunReport>,
     emulated_disks_cleared: Vec<String>,
+    tracing_instances_removed: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -83,6 +84,7 @@ pub(crate) fn run(_args: &RestoreArgs, output: &Output) -> Outcome {
         .collect();
     let emulated_disks_cleared =
         emulate::remove_remains().map_or(Vec::new(), |(cleared, _)| cleared);
+    let tracing_instances_removed = capture::remove_remains(&host);
     let is_settled = runs
         .iter()
         .flat_map(|run| &run.undone)
@@ -90,6 +92,7 @@ pub(crate) fn run(_args: &RestoreArgs, output: &Output) -> Outcome {
     let report = Report {
         runs,
         emulated_disks_cleared,
+        tracing_instances_removed,
     };
     if output.is_json() {
         output.json(&report);
@@ -100,10 +103,15 @@ pub(crate) fn run(_args: &RestoreArgs, output: &Output) -> Outcome {
 }
 
 fn print(report: &Report, output: &Output) {
-    if report.runs.is_empty() && report.emulated_disks_cleared.is_empty() {
+    let Report {
+        runs,
+        emulated_disks_cleared: disks,
+        tracing_instances_removed: instances,
+    } = report;
+    if runs.is_empty() && disks.is_empty() && instances.is_empty() {
         output.text("nothing to restore: no run left anything");
     }
-    for run in &report.runs {
+    for run in runs {
         if run.still_running {
             output.text(&format!(
                 "pid {} still runs, left alone: {}",
@@ -119,8 +127,11 @@ fn print(report: &Report, output: &Output) {
             output.text("  nothing was left to put back");
         }
     }
-    for id in &report.emulated_disks_cleared {
+    for id in disks {
         output.text(&format!("cleared what the emulated disk {id} left"));
+    }
+    for name in instances {
+        output.text(&format!("removed the tracing instance {name}"));
     }
 }
 

@@ -67,6 +67,8 @@ pub struct Event {
     pub comm: String,
     /// With which priority, if the line says so.
     pub priority: Option<IoPriority>,
+    /// On which processor, where that was recorded (no line says so).
+    pub cpu: Option<u16>,
 }
 
 /// What a `#` line says.
@@ -365,6 +367,7 @@ impl Reader {
             process: ProcessId(process),
             comm: columns.next().unwrap_or("-").to_owned(),
             priority: columns.nth(1).and_then(priority),
+            cpu: None,
         })
     }
 

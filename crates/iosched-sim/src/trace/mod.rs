@@ -17,7 +17,7 @@ mod merge;
 mod record;
 mod recording;
 mod records;
-mod rwbs;
+pub mod rwbs;
 mod simulators;
 mod survey;
 mod text;

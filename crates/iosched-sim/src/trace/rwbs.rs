@@ -8,15 +8,15 @@ use crate::request::Op;
 
 /// What the letters say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub struct Kind {
     /// What it does to data; nothing for flushes and commands past the scheduler.
-    pub(crate) op: Option<Op>,
+    pub op: Option<Op>,
     /// Someone waits for it.
-    pub(crate) sync: bool,
+    pub sync: bool,
 }
 
 /// Reads the letters; nothing if they are no such letters.
-pub(crate) fn kind(letters: &[u8]) -> Option<Kind> {
+pub fn kind(letters: &[u8]) -> Option<Kind> {
     if letters.is_empty() || !letters.iter().all(u8::is_ascii_alphabetic) {
         return (letters == b"-").then_some(Kind {
             op: None,

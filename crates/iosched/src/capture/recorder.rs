@@ -1,0 +1,290 @@
+//! Sets an instance up for one disk, reads the pages of its processors, and puts the events in order.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+
+use iosched_sim::trace::kernel::{Line, Remark};
+use iosched_sim::units::{Nanos, Time};
+use rustix::fs::OFlags;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::event::{BLOCK_EVENTS, Decoder, INDISPENSABLE, KYBER_EVENTS};
+use super::format::{HeaderFormat, PageFormat};
+use super::page::Page;
+use super::tracefs::{Instance, Tracefs};
+use super::{CaptureError, DeviceNumber, Events};
+use crate::host::Host;
+
+/// Memory for the buffers of all processors together.
+const BUFFERS_KIB: usize = 64 << 10;
+/// For one processor: a second of 30 000 requests, with all their events, fits into the larger.
+const BUFFER_KIB: std::ops::RangeInclusive<usize> = 1 << 10..=16 << 10;
+
+/// An event is in the buffer at most this long after its time.
+const SETTLED: Nanos = Nanos::from_millis(2);
+
+/// What the kernel could not keep, and what was not understood.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Events that were overwritten before they were read, or found no room.
+    pub events: u64,
+    /// Records that are no event that was asked for.
+    pub unknown: u64,
+    /// Events read.
+    pub read: u64,
+}
+
+/// A recording under way. When dropped, its instance is removed; after a SIGKILL the next recorder
+/// or `iosched restore` does that.
+#[derive(Debug)]
+pub struct Recorder {
+    /// Before the instance, which cannot go while they are open.
+    processors: Vec<Processor>,
+    instance: Instance,
+    decoder: Decoder,
+    page_format: PageFormat,
+    header_format: HeaderFormat,
+    page: Vec<u8>,
+    /// Read, and perhaps to be preceded by what another processor still has.
+    pending: Vec<(Time, Line)>,
+    read: u64,
+    unknown: u64,
+    /// Lost, as pages say: less than there were if the last of a processor's events were lost.
+    lost_in_pages: u64,
+}
+
+#[derive(Debug)]
+struct Processor {
+    number: u16,
+    pages: File,
+}
+
+impl Recorder {
+    /// Records what happens on the disk of this [number](super::device_number).
+    pub fn start(device: DeviceNumber, events: &[Events]) -> Result<Recorder, CaptureError> {
+        let host = Host::live();
+        let tracefs = Tracefs::open()?;
+        tracefs.sweep(&host);
+        let instance = tracefs.make_instance(&host)?;
+        instance.write("tracing_on", "0")?;
+        instance.write("trace_clock", "mono")?;
+        let mut decoder = Decoder::default();
+        for event in wanted(&tracefs, events) {
+            decoder.learn(
+                event.rsplit('/').next().unwrap_or(&event),
+                &tracefs.read(&format!("events/{event}/format"))?,
+            )?;
+            let filter = format!("dev == {}", device.0);
+            instance.write(&format!("events/{event}/filter"), &filter)?;
+            instance.write(&format!("events/{event}/enable"), "1")?;
+        }
+        let numbers = processors(&instance)?;
+        let each = BUFFERS_KIB / numbers.len().max(1);
+        let each = each.clamp(*BUFFER_KIB.start(), *BUFFER_KIB.end());
+        instance.write("buffer_size_kb", &each.to_string())?;
+        let processors = numbers
+            .into_iter()
+            .map(|number| Processor::open(&instance, number))
+            .collect::<Result<Vec<_>, _>>()?;
+        let page_format = PageFormat::parse(&tracefs.read("events/header_page")?)?;
+        let header_format = HeaderFormat::parse(&tracefs.read("events/header_event")?)?;
+        instance.write("tracing_on", "1")?;
+        Ok(Recorder {
+            processors,
+            instance,
+            decoder,
+            page_format,
+            header_format,
+            page: vec![0; page_format.size()],
+            pending: Vec::new(),
+            read: 0,
+            unknown: 0,
+            lost_in_pages: 0,
+        })
+    }
+
+    /// The instance's name among the kernel's.
+    pub fn instance(&self) -> &str {
+        self.instance.name()
+    }
+
+    /// Takes what happened up to a moment ago, in the order of time (of the clock
+    /// `CLOCK_MONOTONIC`). To be called often enough that the buffers do not fill up: ten times a
+    /// second is enough for any disk.
+    pub fn drain(&mut self, into: &mut Vec<Line>) -> Result<(), CaptureError> {
+        let settled = monotonic() - SETTLED;
+        self.read_all()?;
+        self.hand_over(settled, into);
+        Ok(())
+    }
+
+    /// Ends the recording, takes what is left of it, and says what was lost.
+    pub fn finish(mut self, into: &mut Vec<Line>) -> Result<Losses, CaptureError> {
+        self.instance.write("tracing_on", "0")?;
+        self.read_all()?;
+        self.hand_over(Time::from_nanos(u64::MAX), into);
+        Ok(Losses {
+            events: self.lost()?,
+            unknown: self.unknown,
+            read: self.read,
+        })
+    }
+
+    /// Events that were lost so far, by the kernel's own count.
+    pub fn lost(&self) -> Result<u64, CaptureError> {
+        let mut lost = 0;
+        for processor in &self.processors {
+            let text = self
+                .instance
+                .read(&format!("per_cpu/cpu{}/stats", processor.number))?;
+            lost += lost_by(&text);
+        }
+        Ok(lost.max(self.lost_in_pages))
+    }
+
+    fn hand_over(&mut self, until: Time, into: &mut Vec<Line>) {
+        self.pending.sort_by_key(|&(time, _)| time); // stable: a processor's own order is kept
+        let settled = self.pending.partition_point(|&(time, _)| time < until);
+        into.extend(self.pending.drain(..settled).map(|(_, line)| line));
+    }
+
+    fn read_all(&mut self) -> Result<(), CaptureError> {
+        for index in 0..self.processors.len() {
+            while self.read_page(index)? {}
+        }
+        Ok(())
+    }
+
+    /// Reads a page of this processor; false if it has none.
+    fn read_page(&mut self, index: usize) -> Result<bool, CaptureError> {
+        let Processor { number, pages } = &mut self.processors[index];
+        let cpu = *number;
+        let length = match pages.read(&mut self.page) {
+            Ok(0) => return Ok(false),
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(source) => {
+                return Err(CaptureError::File {
+                    action: "read",
+                    path: self.instance.path(&raw_path(cpu)),
+                    source,
+                });
+            }
+        };
+        let failed = |cause| CaptureError::Page { cpu, cause };
+        let bytes = &self.page[..length];
+        let mut page = Page::new(bytes, &self.page_format, self.header_format).map_err(failed)?;
+        self.lost_in_pages += page.lost();
+        while let Some(raw) = page.next_record().map_err(failed)? {
+            match self.decoder.decode(&raw, cpu) {
+                Some(line) => {
+                    self.read += 1;
+                    self.pending.push((time_of(&line), line));
+                }
+                None => self.unknown += 1,
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The events to be switched on, as folders below `events`. Those that every kernel has are named
+/// even if they are not there: the error tells then.
+fn wanted(tracefs: &Tracefs, events: &[Events]) -> Vec<String> {
+    let mut names = Vec::new();
+    for kind in events {
+        match kind {
+            Events::Block | Events::Requests => {
+                let count = match kind {
+                    Events::Requests => INDISPENSABLE,
+                    _ => BLOCK_EVENTS.len(),
+                };
+                let block = BLOCK_EVENTS.iter().take(count).enumerate();
+                names.extend(
+                    block
+                        .map(|(index, (name, _))| (index, format!("block/{name}")))
+                        .filter(|(index, name)| *index < INDISPENSABLE || tracefs.has_event(name))
+                        .map(|(_, name)| name),
+                );
+            }
+            Events::Kyber => {
+                let kyber = KYBER_EVENTS.iter().map(|name| format!("kyber/{name}"));
+                names.extend(kyber.filter(|name| tracefs.has_event(name)));
+            }
+        }
+    }
+    names
+}
+
+/// The processors that have a buffer.
+fn processors(instance: &Instance) -> Result<Vec<u16>, CaptureError> {
+    let path = instance.path("per_cpu");
+    let entries = fs::read_dir(&path).map_err(|source| CaptureError::File {
+        action: "read",
+        path,
+        source,
+    })?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let numbers = names.filter_map(|name| name.strip_prefix("cpu")?.parse().ok());
+    let mut numbers: Vec<u16> = numbers.collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn raw_path(cpu: u16) -> String {
+    format!("per_cpu/cpu{cpu}/trace_pipe_raw")
+}
+
+impl Processor {
+    fn open(instance: &Instance, number: u16) -> Result<Processor, CaptureError> {
+        let path = instance.path(&raw_path(number));
+        let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag of open");
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(nonblocking)
+            .open(&path);
+        let pages = opened.map_err(|source| CaptureError::File {
+            action: "open",
+            path,
+            source,
+        })?;
+        Ok(Processor { number, pages })
+    }
+}
+
+/// Events that `per_cpu/cpuN/stats` says were lost.
+fn lost_by(stats: &str) -> u64 {
+    let lines = stats.lines().filter_map(|line| line.split_once(':'));
+    let lost = lines
+        .filter(|(name, _)| matches!(name.trim(), "overrun" | "commit overrun" | "dropped events"));
+    lost.filter_map(|(_, count)| count.trim().parse::<u64>().ok())
+        .sum()
+}
+
+fn time_of(line: &Line) -> Time {
+    match line {
+        Line::Event(event) => event.time,
+        Line::Remark(Remark::Kyber { time, .. } | Remark::Exit { time, .. }) => *time,
+        Line::Remark(_) => Time::ZERO,
+    }
+}
+
+fn monotonic() -> Time {
+    let now = clock_gettime(ClockId::Monotonic);
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    Time::from_nanos(part(now.tv_sec) * 1_000_000_000 + part(now.tv_nsec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_lost_is_all_that_it_says() {
+        let stats = "entries: 0\noverrun: 12\ncommit overrun: 1\nbytes: 52\n\
+                     oldest event ts:  2.1\nnow ts:  3.2\ndropped events: 30\nread events: 9\n";
+        assert_eq!(lost_by(stats), 43);
+    }
+}

@@ -1,0 +1,227 @@
+//! The kernel's tracing files, and an instance of our own among them: a directory with buffers and
+//! switches that no other user of tracing sees.
+//!
+//! An instance is called `iosched-PID-START`, after the process that made it: when that is gone, the
+//! next recorder and `iosched restore` know whose it was, and remove it.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+
+use super::CaptureError;
+use crate::host::Host;
+use crate::journal::Owner;
+
+/// Where tracefs is, unless the machine has not mounted it.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// What instances of ours are called.
+const PREFIX: &str = "iosched-";
+
+/// The tracing files of this machine.
+#[derive(Debug, Clone)]
+pub(super) struct Tracefs {
+    root: PathBuf,
+    /// A mount that only we have, where the machine has none. It goes with us.
+    _mount: Option<Arc<OwnedFd>>,
+}
+
+impl Tracefs {
+    /// Finds them, or makes a mount of them that nobody else sees.
+    pub(super) fn open() -> Result<Tracefs, CaptureError> {
+        for place in PLACES {
+            if Path::new(place).join("events/header_page").exists() {
+                return Ok(Tracefs {
+                    root: place.into(),
+                    _mount: None,
+                });
+            }
+        }
+        let mount = own_mount().map_err(|source| CaptureError::NoTracefs { source })?;
+        let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+        if !root.join("events/header_page").exists() {
+            let source = io::Error::from(io::ErrorKind::NotFound);
+            return Err(CaptureError::NoTracefs { source });
+        }
+        Ok(Tracefs {
+            root,
+            _mount: Some(Arc::new(mount)),
+        })
+    }
+
+    fn instances(&self) -> PathBuf {
+        self.root.join("instances")
+    }
+
+    /// Removes the instances of processes that are gone, and returns their names.
+    pub(super) fn sweep(&self, host: &Host) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.instances()) else {
+            return Vec::new();
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let left = names.filter(|name| owner_of(name).is_some_and(|owner| !owner.is_alive(host)));
+        left.filter(|name| remove(&self.instances().join(name)).is_ok())
+            .collect()
+    }
+
+    /// Makes an instance of our own.
+    pub(super) fn make_instance(&self, host: &Host) -> Result<Instance, CaptureError> {
+        let owner = Owner::this_process(host);
+        let mut number = 0_u32;
+        loop {
+            let name = format!("{PREFIX}{}-{}-{number}", owner.pid, owner.start_ticks);
+            let path = self.instances().join(&name);
+            match fs::create_dir(&path) {
+                Ok(()) => {
+                    return Ok(Instance {
+                        _tracefs: self.clone(),
+                        name,
+                        path,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(source) => {
+                    return Err(CaptureError::File {
+                        action: "make the tracing instance",
+                        path,
+                        source,
+                    });
+                }
+            }
+        }
+    }
+
+    /// A file that describes what is recorded.
+    pub(super) fn read(&self, below: &str) -> Result<String, CaptureError> {
+        let path = self.root.join(below);
+        read_at_once(&path).map_err(|source| CaptureError::File {
+            action: "read",
+            path,
+            source,
+        })
+    }
+
+    /// True if this kernel has the event (`block/block_rq_merge`).
+    pub(super) fn has_event(&self, event: &str) -> bool {
+        self.root.join("events").join(event).exists()
+    }
+}
+
+/// Reads a file that may give no more than its first piece (`header_page` ends with that, however
+/// short it was).
+fn read_at_once(path: &Path) -> io::Result<String> {
+    let mut file = fs::File::open(path)?;
+    let mut bytes = Vec::new();
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            length => bytes.extend_from_slice(&piece[..length]),
+        }
+    }
+}
+
+/// A mount of tracefs without a place in the file tree.
+fn own_mount() -> io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_create(&context)?;
+    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+    Ok(rustix::mount::fsmount(
+        &context,
+        flags,
+        MountAttrFlags::empty(),
+    )?)
+}
+
+/// Who made the instance of this name, if it is one of ours.
+fn owner_of(name: &str) -> Option<Owner> {
+    let mut parts = name.strip_prefix(PREFIX)?.split('-');
+    let pid = parts.next()?.parse().ok()?;
+    let start_ticks = parts.next()?.parse().ok()?;
+    let _number: u32 = parts.next()?.parse().ok()?;
+    parts.next().is_none().then_some(Owner { pid, start_ticks })
+}
+
+/// Removes an instance. While somebody still reads from it, it is busy for a moment.
+fn remove(path: &Path) -> io::Result<()> {
+    let _ = fs::write(path.join("events/enable"), "0");
+    for _ in 0..40 {
+        match fs::remove_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                std::thread::sleep(Duration::from_millis(25));
+            }
+            other => return other,
+        }
+    }
+    fs::remove_dir(path)
+}
+
+/// An instance of our own; removed when dropped.
+#[derive(Debug)]
+pub(super) struct Instance {
+    _tracefs: Tracefs,
+    name: String,
+    path: PathBuf,
+}
+
+impl Instance {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn path(&self, below: &str) -> PathBuf {
+        self.path.join(below)
+    }
+
+    pub(super) fn write(&self, below: &str, value: &str) -> Result<(), CaptureError> {
+        let path = self.path(below);
+        fs::write(&path, value).map_err(|source| CaptureError::File {
+            action: "write",
+            path,
+            source,
+        })
+    }
+
+    pub(super) fn read(&self, below: &str) -> Result<String, CaptureError> {
+        let path = self.path(below);
+        read_at_once(&path).map_err(|source| CaptureError::File {
+            action: "read",
+            path,
+            source,
+        })
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = remove(&self.path); // what stays is removed by the next recorder, or `restore`
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_tells_whose_it_is_and_others_are_left_alone() {
+        let owner = Owner {
+            pid: 12,
+            start_ticks: 3456,
+        };
+        assert_eq!(owner_of("iosched-12-3456-0"), Some(owner));
+        for other in [
+            "iosched",
+            "iosched-12",
+            "iosched-12-x-0",
+            "iosched-1-2-3-4",
+            "trace-1-2-3",
+        ] {
+            assert_eq!(owner_of(other), None, "{other}");
+        }
+    }
+}
