@@ -14,8 +14,10 @@
 //! - [`trace`]: recordings of block traffic
 //! - [`conform`]: follows a recording of a kernel's scheduler and counts where ours agrees
 
+mod agenda;
 pub mod conform;
 pub mod disk;
+mod divide;
 pub mod elevator;
 mod ends;
 pub mod histogram;

@@ -1,8 +1,7 @@
 //! What every model needs around its mechanics: the door where commands wait for a place in the
-//! drive, the agenda of what will happen, and the tray of what has completed.
+//! drive, and the tray of what has completed.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use super::{Command, Completion};
 use crate::units::Time;
@@ -48,70 +47,29 @@ impl Door {
     }
 }
 
-/// What will happen, by time; what is planned for the same time happens in the order of planning.
-#[derive(Debug)]
-pub(super) struct Agenda<E: Ord> {
-    events: BinaryHeap<Reverse<(Time, u64, E)>>,
-    planned: u64,
-}
-
-impl<E: Ord> Agenda<E> {
-    pub(super) fn new() -> Agenda<E> {
-        Agenda {
-            events: BinaryHeap::with_capacity(256),
-            planned: 0,
-        }
-    }
-
-    pub(super) fn plan(&mut self, time: Time, event: E) {
-        self.planned += 1;
-        self.events.push(Reverse((time, self.planned, event)));
-    }
-
-    pub(super) fn next_time(&self) -> Option<Time> {
-        self.events.peek().map(|Reverse((time, _, _))| *time)
-    }
-
-    /// The next event that is due by `now`.
-    pub(super) fn take_due(&mut self, now: Time) -> Option<(Time, E)> {
-        if self.next_time()? > now {
-            return None;
-        }
-        self.events
-            .pop()
-            .map(|Reverse((time, _, event))| (time, event))
-    }
-}
-
 /// What completed and has not been fetched yet, in order of time.
 #[derive(Debug, Default)]
 pub(super) struct Tray {
-    completed: VecDeque<Completion>,
+    completed: Vec<Completion>,
 }
 
 impl Tray {
     pub(super) fn put(&mut self, completion: Completion) {
         debug_assert!(
             self.completed
-                .back()
+                .last()
                 .is_none_or(|last| last.time <= completion.time)
         );
-        self.completed.push_back(completion);
+        self.completed.push(completion);
     }
 
-    pub(super) fn next_time(&self) -> Option<Time> {
-        self.completed.front().map(|completion| completion.time)
+    /// When the first of them completed; [`Time::MAX`] if there is none.
+    pub(super) fn next_time(&self) -> Time {
+        let first = self.completed.first();
+        first.map_or(Time::MAX, |completion| completion.time)
     }
 
     pub(super) fn fetch(&mut self, into: &mut Vec<Completion>) {
-        into.extend(self.completed.drain(..));
-    }
-}
-
-/// The earlier of two times that may not exist.
-pub(super) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
+        into.append(&mut self.completed);
     }
 }

@@ -20,7 +20,7 @@ mod tests;
 pub use model::{DriveQueue, Model, ModelError, ModelKind, ModelOptions, Parameters, build};
 pub use presets::models;
 
-use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
+use crate::units::{Sector, Sectors, Time};
 
 /// What a command asks of the drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,21 +87,15 @@ pub trait DiskModel: Send {
     /// If it reaches beyond the drive's capacity: the caller is to refuse such a command.
     fn submit(&mut self, now: Time, command: Command);
 
-    /// The earliest time at which [`DiskModel::advance`] has something to do or to say. May be in
-    /// the past of a late caller. Not every event completes a command.
+    /// A time before which nothing completes, and at or after which [`DiskModel::advance`] is to be
+    /// called; nothing if the drive has nothing to do. May be in the past of a late caller. Something
+    /// need not have completed then, but after the call the next time is later. What happens inside
+    /// the drive before, without any effect, may be left for the call.
     fn next_event(&self) -> Option<Time>;
 
     /// Does what is due up to `now`, each thing at its own time, and appends what completed, in
     /// order of completion.
     fn advance(&mut self, now: Time, completed: &mut Vec<Completion>);
-}
-
-/// What `length` bytes take at `bytes_per_second`, rounded up to a nanosecond.
-#[expect(clippy::cast_possible_truncation, reason = "centuries fit")]
-pub(crate) fn transfer_time(length: Bytes, bytes_per_second: u64) -> Nanos {
-    let nanos =
-        (u128::from(length.as_u64()) * 1_000_000_000).div_ceil(u128::from(bytes_per_second));
-    Nanos::new(nanos as u64)
 }
 
 /// Asserts that a command lies on the disk.

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::door::{Door, Tray, earlier};
+use super::door::{Door, Tray};
 use super::{Command, Completion, DiskModel, DiskOp, assert_on_disk};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
@@ -164,8 +164,10 @@ impl DiskModel for SimpleDisk {
     }
 
     fn next_event(&self) -> Option<Time> {
-        let served = self.in_service.front().map(|completion| completion.time);
-        earlier(self.tray.next_time(), served)
+        let first = self.in_service.front();
+        let served = first.map_or(Time::MAX, |completion| completion.time);
+        let next = served.min(self.tray.next_time());
+        (next < Time::MAX).then_some(next)
     }
 
     fn advance(&mut self, now: Time, completed: &mut Vec<Completion>) {

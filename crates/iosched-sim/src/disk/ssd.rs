@@ -13,8 +13,10 @@
 
 use std::collections::VecDeque;
 
-use super::door::{Agenda, Door, Tray, earlier};
-use super::{Command, Completion, DiskModel, DiskOp, assert_on_disk, transfer_time};
+use super::door::{Door, Tray};
+use super::{Command, Completion, DiskModel, DiskOp, assert_on_disk};
+use crate::agenda::{Agenda, Planned};
+use crate::divide::Divisor;
 use crate::random::Random;
 use crate::units::{Bytes, Nanos, Sectors, Time};
 
@@ -27,9 +29,34 @@ pub struct Link {
     pub bytes_per_second: u64,
 }
 
-impl Link {
-    fn time(&self, length: Bytes) -> Nanos {
-        self.per_command + transfer_time(length, self.bytes_per_second)
+/// A link that knows what data take on it.
+#[derive(Debug, Clone, Copy)]
+struct Wire {
+    per_command: Nanos,
+    bytes_per_second: Divisor,
+}
+
+impl Wire {
+    fn new(link: Link) -> Wire {
+        Wire {
+            per_command: link.per_command,
+            bytes_per_second: Divisor::new(link.bytes_per_second),
+        }
+    }
+
+    /// Rounded up to a nanosecond.
+    #[expect(clippy::cast_possible_truncation, reason = "centuries fit")]
+    fn time(self, length: Bytes) -> Nanos {
+        const SECOND: u64 = 1_000_000_000;
+        let short = length.as_u64().checked_mul(SECOND);
+        let nanos = short.map_or_else(
+            || {
+                let product = u128::from(length.as_u64()) * u128::from(SECOND);
+                product.div_ceil(u128::from(self.bytes_per_second.get())) as u64
+            },
+            |product| self.bytes_per_second.divide_up(product),
+        );
+        self.per_command + Nanos::new(nanos)
     }
 }
 
@@ -70,7 +97,7 @@ pub struct SsdParameters {
     pub flush: Nanos,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     /// A read's address reached the dies.
     AtDies(usize),
@@ -88,6 +115,27 @@ enum Event {
     Done(usize),
 }
 
+/// Lines of the agenda.
+const AT_DIES: usize = 0;
+const PAGES_READ: usize = 1;
+const DONE: usize = 2;
+const WRITES: usize = 3;
+const LINES: usize = 4;
+
+impl Planned for Event {
+    fn line(&self) -> Option<usize> {
+        match self {
+            Event::AtDies(_) => Some(AT_DIES),
+            Event::PagesRead(_) => Some(PAGES_READ),
+            Event::Done(_) => Some(DONE),
+            Event::WriteDecoded(_)
+            | Event::FlushDecoded(_)
+            | Event::DataArrived(_)
+            | Event::Programmed(_) => Some(WRITES),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     command: Command,
@@ -98,8 +146,13 @@ struct Slot {
 #[derive(Debug)]
 pub struct Ssd {
     parameters: SsdParameters,
+    page: Divisor,
+    read_wire: Wire,
+    write_wire: Wire,
+    /// A read's data are not at the link sooner after its address is at the dies.
+    quickest_read: Nanos,
     door: Door,
-    agenda: Agenda<Event>,
+    agenda: Agenda<Event, LINES>,
     tray: Tray,
     slots: Vec<Option<Slot>>,
     free_slots: Vec<usize>,
@@ -136,9 +189,14 @@ impl Ssd {
             "empty pages"
         );
         let depth = parameters.queue_depth;
+        let quickest_page = parameters.read_fast.min(parameters.read_slow);
         Ssd {
+            page: Divisor::new(parameters.page.as_u64()),
+            read_wire: Wire::new(parameters.read_link),
+            write_wire: Wire::new(parameters.write_link),
+            quickest_read: quickest_page,
             door: Door::new(depth),
-            agenda: Agenda::new(),
+            agenda: Agenda::default(),
             tray: Tray::default(),
             slots: vec![None; depth],
             free_slots: (0..depth).rev().collect(),
@@ -187,12 +245,12 @@ impl Ssd {
         match event {
             Event::AtDies(slot) => self.read_pages(now, slot),
             Event::PagesRead(slot) => {
-                let link = self.parameters.read_link;
-                self.over_the_link(now, slot, link, Event::Done(slot));
+                let through = self.through_link(now, slot, self.read_wire);
+                self.pass_link(through, Event::Done(slot));
             }
             Event::WriteDecoded(slot) => {
-                let link = self.parameters.write_link;
-                self.over_the_link(now, slot, link, Event::DataArrived(slot));
+                let through = self.through_link(now, slot, self.write_wire);
+                self.pass_link(through, Event::DataArrived(slot));
             }
             Event::DataArrived(slot) => {
                 self.stalled.push_back(slot);
@@ -213,7 +271,7 @@ impl Ssd {
 
     fn read_pages(&mut self, now: Time, slot: usize) {
         let length = self.slot(slot).command.length.to_bytes();
-        let pages = length.as_u64().div_ceil(self.parameters.page.as_u64());
+        let pages = self.page.divide_up(length.as_u64());
         let mut read_by = now;
         for _ in 0..pages {
             let die = self.random_die();
@@ -235,10 +293,15 @@ impl Ssd {
         self.die_random.below(self.parameters.dies as u64) as usize
     }
 
-    fn over_the_link(&mut self, now: Time, slot: usize, link: Link, then: Event) {
+    /// When a command's data are over the link, if they wait for it from `now` on.
+    fn through_link(&self, now: Time, slot: usize, wire: Wire) -> Time {
         let length = self.slot(slot).command.length.to_bytes();
-        self.link_free = self.link_free.max(now) + link.time(length);
-        self.agenda.plan(self.link_free, then);
+        self.link_free.max(now) + wire.time(length)
+    }
+
+    fn pass_link(&mut self, through: Time, then: Event) {
+        self.link_free = through;
+        self.agenda.plan(through, then);
     }
 
     /// Writes enter the buffer as they came, while there is room. One that is larger than the whole
@@ -303,6 +366,25 @@ impl Ssd {
         }
     }
 
+    /// Before this nothing completes; [`Time::MAX`] if nothing is to happen. The stations of a read
+    /// are passed without any effect until its data are over the link.
+    fn next_effect(&self) -> Time {
+        let at_dies = self.agenda.next_time_in(AT_DIES);
+        let sent = if at_dies == Time::MAX {
+            Time::MAX
+        } else {
+            at_dies + self.quickest_read
+        };
+        let read = match self.agenda.next_in(PAGES_READ) {
+            Some((time, Event::PagesRead(slot))) => self.through_link(time, slot, self.read_wire),
+            _ => Time::MAX,
+        };
+        let done = self.agenda.next_time_in(DONE);
+        let write = self.agenda.next_time_in(WRITES);
+        let other = self.agenda.next_other_time();
+        sent.min(read).min(done).min(write).min(other)
+    }
+
     /// What was acknowledged or is on its way, and not yet on the medium.
     #[cfg(test)]
     pub(super) fn not_on_medium(&self) -> Bytes {
@@ -327,11 +409,33 @@ impl DiskModel for Ssd {
     }
 
     fn next_event(&self) -> Option<Time> {
-        earlier(self.tray.next_time(), self.agenda.next_time())
+        let next = self.tray.next_time().min(self.next_effect());
+        (next < Time::MAX).then_some(next)
     }
 
     fn advance(&mut self, now: Time, completed: &mut Vec<Completion>) {
         self.catch_up(now);
         self.tray.fetch(completed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn data_take_what_they_are_divided_by_the_rate(
+            length in prop_oneof![0..1_u64 << 24, any::<u64>()], rate in 1000..1_u64 << 40,
+        ) {
+            let per_command = Nanos::new(7);
+            let wire = Wire::new(Link { per_command, bytes_per_second: rate });
+            let exact = (u128::from(length) * 1_000_000_000).div_ceil(u128::from(rate));
+            prop_assume!(exact < 1 << 63);
+            let time = wire.time(Bytes::new(length)) - per_command;
+            prop_assert_eq!(u128::from(time.as_nanos()), exact);
+        }
     }
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::random::Random;
+use crate::units::{Bytes, Nanos};
 
 fn command(tag: u64, op: DiskOp, start: u64, length: u64) -> Command {
     Command {
@@ -472,6 +473,20 @@ fn any_model() -> impl Strategy<Value = (Model, ModelOptions)> {
         })
 }
 
+/// Advances the model; what completes by that was announced, and its next time is later.
+fn advance(model: &mut dyn DiskModel, now: Time, completed: &mut Vec<Completion>) {
+    let before = completed.len();
+    let announced = model.next_event().unwrap();
+    model.advance(now, completed);
+    let mut new = completed[before..].iter();
+    assert!(
+        new.all(|completion| completion.time >= announced),
+        "announced for {announced:?}: {:?}",
+        &completed[before..]
+    );
+    assert!(model.next_event().is_none_or(|next| next > now));
+}
+
 /// Runs the arrivals; `late` is by how much the caller comes late to each internal event.
 fn run(model: &Model, options: &ModelOptions, load: &[Arrival], late: Nanos) -> Vec<Completion> {
     let mut model = model.build(options).unwrap();
@@ -483,7 +498,7 @@ fn run(model: &Model, options: &ModelOptions, load: &[Arrival], late: Nanos) -> 
             if event + late >= arrives {
                 break;
             }
-            model.advance(event + late, &mut completed);
+            advance(model.as_mut(), event + late, &mut completed);
         }
         at = arrives;
         model.submit(
@@ -502,7 +517,7 @@ fn run(model: &Model, options: &ModelOptions, load: &[Arrival], late: Nanos) -> 
         let event = model
             .next_event()
             .expect("something is outstanding, so something will happen");
-        model.advance(event.max(at) + late, &mut completed);
+        advance(model.as_mut(), event.max(at) + late, &mut completed);
         turns += 1;
         assert!(turns < 1_000_000, "the model spins");
     }

@@ -168,7 +168,7 @@ impl<'run, P: Path> Simulation<'run, P> {
         match due {
             Due::Disk => host.drive.advance(now, &mut host.agenda),
             Due::Timer => path.timer(host, now),
-            Due::Planned => match host.agenda.pop().expect("something is planned") {
+            Due::Planned => match host.agenda.take_due(now).expect("something is planned").1 {
                 Event::Completed(tag) => {
                     path.completed(host, now, tag);
                     self.go_on_arriving(now);

@@ -1,8 +1,8 @@
 //! What the arm does next, and how it does it.
 
-use super::buffer::Dirty;
 use super::mechanics::{Access, Receiving, Sending};
 use super::stream::Stream;
+use super::write_cache::Dirty;
 use super::{DESTAGE_PIECE, Event, Hdd};
 use crate::disk::{DiskOp, DriveQueue};
 use crate::units::{Sector, Sectors, Time};
@@ -255,7 +255,7 @@ impl Hdd {
             Work::Read(read) => {
                 let end = self.slot(read.slot).command.end();
                 self.read_buffer.fill(read.from, end);
-                self.finish(now, read.delivered + overheads.read_completion, read.slot);
+                self.finish(now, self.completion_of(&read), read.slot);
             }
             Work::Write(slot) => {
                 let command = self.slot(slot).command;
@@ -269,6 +269,11 @@ impl Hdd {
                 self.take_into_cache(now);
             }
         }
+    }
+
+    /// When a read that the arm is at completes.
+    pub(super) fn completion_of(&self, read: &Read) -> Time {
+        read.delivered + self.parameters.overheads.read_completion
     }
 
     fn keep_written(&mut self, start: Sector, end: Sector) {

@@ -6,84 +6,11 @@
 //! Each track begins a little later on the turn than the one before it (skew), so that a drive that
 //! reads on has time to get there. Some sectors at the end of each unit may be kept as spares.
 
-use super::parameters::{ExactZone, HddParameters, HeadOrder, Layout, Spares, ZoneSpec};
-use super::seek::Scale;
-use crate::units::{Nanos, Sector, Sectors, Time};
-
-/// A part of a turn, in units of 2^-32 of it. Arithmetic wraps, as angles do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Angle(pub(super) u32);
-
-impl Angle {
-    /// How far it is from here on to `other`, in the direction of rotation.
-    pub(super) fn until(self, other: Angle) -> Angle {
-        Angle(other.0.wrapping_sub(self.0))
-    }
-
-    pub(super) fn plus(self, other: Angle) -> Angle {
-        Angle(self.0.wrapping_add(other.0))
-    }
-
-    fn times(self, factor: u64) -> Angle {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "whole turns are dropped on purpose"
-        )]
-        let product = u64::from(self.0).wrapping_mul(factor) as u32;
-        Angle(product)
-    }
-}
-
-/// The turning platter: which angle is under the heads when.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Spindle {
-    turn: u64,
-    /// In units of 2^-64.
-    turns_per_nano: u64,
-    /// Angle under the heads at the beginning of the run.
-    phase: Angle,
-}
-
-impl Spindle {
-    pub(super) fn new(turn: Nanos, phase: Angle) -> Spindle {
-        assert!((1..1 << 30).contains(&turn.as_nanos()), "a turn of {turn}");
-        Spindle {
-            turn: turn.as_nanos(),
-            turns_per_nano: u64::MAX / turn.as_nanos(),
-            phase,
-        }
-    }
-
-    pub(super) fn turn(self) -> Nanos {
-        Nanos::new(self.turn)
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "less than a whole turn")]
-    pub(super) fn angle_at(self, time: Time) -> Angle {
-        Angle((((time.as_nanos() % self.turn) << 32) / self.turn) as u32).plus(self.phase)
-    }
-
-    /// How long the platter takes for this angle.
-    pub(super) fn time_of(self, angle: Angle) -> Nanos {
-        Nanos::new((u64::from(angle.0) * self.turn) >> 32)
-    }
-
-    /// The angle that passes in this time, to a few units.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "whole turns are dropped on purpose"
-    )]
-    pub(super) fn angle_about(self, time: Nanos) -> Angle {
-        let turns = u128::from(time.as_nanos()) * u128::from(self.turns_per_nano);
-        Angle((turns >> 32) as u32)
-    }
-
-    /// The angle that passes in this time, rounded up.
-    #[expect(clippy::cast_possible_truncation, reason = "less than a whole turn")]
-    pub(super) fn angle_in(self, time: Nanos) -> Angle {
-        Angle((((time.as_nanos() % self.turn) << 32).div_ceil(self.turn)) as u32)
-    }
-}
+use super::layout::{Shape, exact, proportional};
+use super::parameters::{HddParameters, HeadOrder, Layout};
+use super::turn::{Angle, Spindle, part_of_turn};
+use crate::divide::Divisor;
+use crate::units::{Nanos, Sector, Sectors};
 
 /// A place on the platters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,43 +28,90 @@ pub(super) struct Place {
 }
 
 #[derive(Debug)]
-struct Zone {
-    first_sector: u64,
-    first_cylinder: u32,
-    sectors_per_track: u64,
-    sector_angle: Angle,
+pub(super) struct Zone {
+    pub(super) first_sector: u64,
+    pub(super) first_cylinder: u32,
+    pub(super) sectors_per_track: Divisor,
+    pub(super) sector_angle: Angle,
     /// Angle of the zone's first sector.
-    angle: Angle,
+    pub(super) angle: Angle,
     /// Skew from track to track on one surface of a band.
-    track_skew: Angle,
+    pub(super) track_skew: Angle,
     /// Skew over all tracks of a surface in a band, with the change to the next surface.
-    surface_skew: Angle,
+    pub(super) surface_skew: Angle,
     /// Skew over a whole band, with the change to the next band.
-    band_skew: Angle,
+    pub(super) band_skew: Angle,
     /// Sectors before the first one of the host.
-    unused: u64,
+    pub(super) unused: u64,
     /// The unit at whose end spares are kept, if it is not the whole zone.
-    unit: Option<Unit>,
+    pub(super) unit: Option<Unit>,
 }
 
 /// A stretch of the medium with spares at its end.
 #[derive(Debug, Clone, Copy)]
-struct Unit {
+pub(super) struct Unit {
     /// All its sectors.
-    all: u64,
+    pub(super) all: u64,
     /// Those of the host.
-    used: u64,
+    pub(super) used: Divisor,
 }
 
 /// The layout of one drive.
 #[derive(Debug)]
 pub(super) struct Geometry {
-    zones: Vec<Zone>,
-    surfaces: u64,
+    pub(super) zones: ZoneMap,
+    pub(super) surfaces: u64,
     /// Cylinders in a band.
-    band: u64,
-    cylinders: u32,
-    heads: HeadOrder,
+    pub(super) band: Divisor,
+    /// Tracks in a band.
+    pub(super) band_tracks: Divisor,
+    pub(super) cylinders: u32,
+    pub(super) heads: HeadOrder,
+}
+
+/// The zones by sector.
+#[derive(Debug)]
+pub(super) struct ZoneMap {
+    zones: Vec<Zone>,
+    /// For each stretch of 2^`shift` sectors the zone that its first sector lies in.
+    by_stretch: Vec<u32>,
+    shift: u32,
+}
+
+impl ZoneMap {
+    /// At least so many stretches for each zone: seldom do two zones begin in one.
+    const STRETCHES_PER_ZONE: u64 = 4;
+
+    pub(super) fn new(zones: Vec<Zone>, capacity: Sectors) -> ZoneMap {
+        let wanted = Self::STRETCHES_PER_ZONE * zones.len() as u64;
+        let shift = (capacity.as_u64() / wanted).max(1).ilog2();
+        let mut zone = 0;
+        let by_stretch = (0..=capacity.as_u64() >> shift).map(|stretch| {
+            let begins = |zone: &Zone| zone.first_sector <= stretch << shift;
+            while zones.get(zone + 1).is_some_and(begins) {
+                zone += 1;
+            }
+            to_u32(zone as u64)
+        });
+        ZoneMap {
+            by_stretch: by_stretch.collect(),
+            shift,
+            zones,
+        }
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a few stretches for each zone"
+    )]
+    fn at(&self, sector: Sector) -> &Zone {
+        let mut zone = self.by_stretch[(sector.as_u64() >> self.shift) as usize] as usize;
+        let begins = |zone: &Zone| zone.first_sector <= sector.as_u64();
+        while self.zones.get(zone + 1).is_some_and(begins) {
+            zone += 1;
+        }
+        &self.zones[zone]
+    }
 }
 
 impl Geometry {
@@ -170,38 +144,31 @@ impl Geometry {
         self.cylinders
     }
 
-    fn zone(&self, sector: Sector) -> &Zone {
-        let after = self
-            .zones
-            .partition_point(|zone| zone.first_sector <= sector.as_u64());
-        &self.zones[after - 1]
+    /// The part of a turn that a sector of the densest zone takes.
+    pub(super) fn least_sector_angle(&self) -> Angle {
+        let angles = self.zones.zones.iter().map(|zone| zone.sector_angle);
+        angles.min().expect("a drive has zones")
     }
 
     pub(super) fn place(&self, sector: Sector) -> Place {
-        let zone = self.zone(sector);
+        let zone = self.zones.at(sector);
         let used = sector.as_u64() - zone.first_sector + zone.unused;
         let (offset, left_in_unit) = match zone.unit {
             None => (used, u64::MAX),
             Some(unit) => {
-                let (units, in_unit) = (used / unit.used, used % unit.used);
-                (units * unit.all + in_unit, unit.used - in_unit)
+                let (units, in_unit) = unit.used.divide(used);
+                (units * unit.all + in_unit, unit.used.get() - in_unit)
             }
         };
-        let (track, on_track) = (
-            offset / zone.sectors_per_track,
-            offset % zone.sectors_per_track,
-        );
-        let (band, in_band) = (
-            track / (self.band * self.surfaces),
-            track % (self.band * self.surfaces),
-        );
-        let (surface, along) = (in_band / self.band, in_band % self.band);
+        let (track, on_track) = zone.sectors_per_track.divide(offset);
+        let (band, in_band) = self.band_tracks.divide(track);
+        let (surface, along) = self.band.divide(in_band);
         let in_band_cylinder = if surface % 2 == 0 {
             along
         } else {
-            self.band - 1 - along
+            self.band.get() - 1 - along
         };
-        let in_zone = to_u32(band * self.band + in_band_cylinder);
+        let in_zone = to_u32(band * self.band.get() + in_band_cylinder);
         let cylinder = zone.first_cylinder + in_zone;
         let backwards = match self.heads {
             HeadOrder::Rising => false,
@@ -224,199 +191,8 @@ impl Geometry {
                 .plus(part_of_turn(on_track, zone.sectors_per_track)),
             sector_angle: zone.sector_angle,
             passed_on_track: on_track,
-            left_on_track: (zone.sectors_per_track - on_track).min(left_in_unit),
+            left_on_track: (zone.sectors_per_track.get() - on_track).min(left_in_unit),
         }
-    }
-}
-
-/// What a proportional layout has besides its zones.
-struct Shape {
-    nominal: u64,
-    band: u64,
-    track_switch: Nanos,
-}
-
-/// Spreads the capacity over the zones in the drive's proportions.
-fn proportional(
-    parameters: &HddParameters,
-    spindle: Spindle,
-    shape: &Shape,
-    zones: &[ZoneSpec],
-) -> Geometry {
-    let total_weight: u64 = zones.iter().map(|zone| u64::from(zone.cylinders)).sum();
-    let weighted: u64 = zones
-        .iter()
-        .map(|zone| u64::from(zone.cylinders) * u64::from(zone.sectors_per_track))
-        .sum();
-    let sectors = parameters.capacity.as_u64();
-    let tracks = (sectors * total_weight).div_ceil(weighted);
-    // A smaller drive keeps its surfaces as long as there are some cylinders for each zone.
-    let surfaces = u64::from(parameters.surfaces).min((tracks / (4 * zones.len() as u64)).max(1));
-    let cylinders = tracks.div_ceil(surfaces);
-    let band = (shape.band * cylinders.min(shape.nominal) / shape.nominal).max(1);
-    let skews = Skews::new(parameters, spindle, shape, surfaces, band, cylinders);
-
-    let mut laid = Vec::with_capacity(zones.len());
-    let mut first_sector = 0;
-    let mut bands_done = 0;
-    let mut weight_done = 0;
-    let all_bands = cylinders.div_ceil(band);
-    for (index, zone) in zones.iter().enumerate() {
-        weight_done += u64::from(zone.cylinders);
-        let last = index + 1 == zones.len();
-        let mut bands = (all_bands * weight_done / total_weight).saturating_sub(bands_done);
-        let spt = u64::from(zone.sectors_per_track);
-        let per_band = band * surfaces * spt;
-        if last {
-            bands = bands.max((sectors.saturating_sub(first_sector)).div_ceil(per_band));
-        }
-        if bands == 0 {
-            continue;
-        }
-        laid.push(Zone {
-            first_sector,
-            first_cylinder: to_u32(bands_done * band),
-            sectors_per_track: spt,
-            sector_angle: part_of_turn(1, spt),
-            angle: skews.band.times(bands_done),
-            track_skew: skews.track,
-            surface_skew: skews.surface,
-            band_skew: skews.band,
-            unused: 0,
-            unit: None,
-        });
-        first_sector += bands * per_band;
-        bands_done += bands;
-    }
-    Geometry {
-        zones: laid,
-        surfaces,
-        band,
-        cylinders: to_u32(bands_done * band),
-        heads: HeadOrder::Rising,
-    }
-}
-
-/// The skews that the times of switches demand.
-struct Skews {
-    track: Angle,
-    surface: Angle,
-    band: Angle,
-}
-
-impl Skews {
-    fn new(
-        parameters: &HddParameters,
-        spindle: Spindle,
-        shape: &Shape,
-        surfaces: u64,
-        band: u64,
-        cylinders: u64,
-    ) -> Skews {
-        // From the last track of a band to the first of the next: one cylinder if the number of
-        // surfaces is odd, back over the whole band if it is even.
-        let step = if surfaces % 2 == 1 { 1 } else { band };
-        let scale = Scale::new(to_u32(shape.nominal), to_u32(cylinders));
-        let settle = if step > 1 {
-            Nanos::new(parameters.write_settle.nanos.max(0).unsigned_abs())
-        } else {
-            Nanos::ZERO
-        };
-        let move_between_bands = parameters.seek.time(scale.nominal(to_u32(step)));
-        let between_bands = move_between_bands.max(shape.track_switch) + settle;
-        let track = spindle.angle_in(shape.track_switch);
-        let within_surface = track.times(band - 1);
-        let surface = within_surface.plus(spindle.angle_in(parameters.head_switch));
-        let over_band = surface
-            .times(surfaces - 1)
-            .plus(within_surface)
-            .plus(spindle.angle_in(between_bands.max(parameters.head_switch)));
-        Skews {
-            track,
-            surface,
-            band: over_band,
-        }
-    }
-}
-
-/// The zones as measured; on a smaller drive, each with its share of the cylinders.
-fn exact(
-    parameters: &HddParameters,
-    zones: &[ExactZone],
-    heads: HeadOrder,
-    spares: Spares,
-) -> Geometry {
-    let surfaces = parameters.surfaces;
-    let sectors = |zone: &ExactZone| zone.sectors(surfaces, spares);
-    let total: u64 = zones.iter().map(sectors).sum();
-    let capacity = parameters.capacity.as_u64();
-    assert!(capacity <= total, "zones of {total} sectors for {capacity}");
-    let scaled = |number: u64| {
-        let product = u128::from(number) * u128::from(capacity);
-        u64::try_from((product + u128::from(total) / 2) / u128::from(total)).expect("not larger")
-    };
-    let whole = zones
-        .iter()
-        .all(|zone| scaled(zone.cylinders()) == zone.cylinders());
-    let mut laid: Vec<Zone> = Vec::with_capacity(zones.len());
-    let (mut first_sector, mut next_cylinder) = (0, 0);
-    for (index, zone) in zones.iter().enumerate() {
-        let mut zone = *zone;
-        if !whole {
-            zone.unused = to_u32(scaled(u64::from(zone.unused)));
-            let mut cylinders = scaled(zone.cylinders()).max(1);
-            loop {
-                zone.first_cylinder = next_cylinder;
-                zone.last_cylinder = to_u32(u64::from(next_cylinder) + cylinders - 1);
-                // Rounding and spares may leave too little: the last zone makes up for it.
-                let enough = first_sector + sectors(&zone) >= capacity;
-                if index + 1 < zones.len() || enough {
-                    break;
-                }
-                cylinders += 1;
-            }
-        }
-        laid.push(exact_zone(&zone, first_sector, surfaces, spares));
-        first_sector += sectors(&zone);
-        next_cylinder = zone.last_cylinder + 1;
-    }
-    Geometry {
-        zones: laid,
-        surfaces: u64::from(surfaces),
-        band: 1,
-        cylinders: next_cylinder,
-        heads,
-    }
-}
-
-fn exact_zone(zone: &ExactZone, first_sector: u64, surfaces: u32, spares: Spares) -> Zone {
-    let spt = u64::from(zone.sectors_per_track);
-    let per_cylinder = spt * u64::from(surfaces);
-    let all = match spares {
-        Spares::None | Spares::TracksPerZone | Spares::SectorsPerZone => None,
-        Spares::SectorsPerTrack => Some(spt),
-        Spares::SectorsPerCylinder => Some(per_cylinder),
-        Spares::SectorsPerRange { cylinders } => Some(per_cylinder * u64::from(cylinders)),
-    };
-    let unit = all.map(|all| Unit {
-        all,
-        used: all - u64::from(zone.spares),
-    });
-    let skew = |sectors: f64| angle_of_sectors(sectors, zone.sectors_per_track);
-    let surface_skew = skew(zone.track_skew);
-    Zone {
-        first_sector,
-        first_cylinder: zone.first_cylinder,
-        sectors_per_track: spt,
-        sector_angle: part_of_turn(1, spt),
-        angle: skew(zone.offset),
-        track_skew: Angle::default(), // a band has one cylinder
-        surface_skew,
-        band_skew: surface_skew
-            .times(u64::from(surfaces) - 1)
-            .plus(skew(zone.cylinder_skew)),
-        unused: u64::from(zone.unused),
-        unit,
     }
 }
 
@@ -424,25 +200,10 @@ fn exact_zone(zone: &ExactZone, first_sector: u64, surfaces: u32, spares: Spares
 pub(super) fn passing_time(spindle: Spindle, place: &Place, sectors: Sectors) -> Nanos {
     let angle = u64::from(place.sector_angle.0) * sectors.as_u64();
     // More than one turn never passes within a track.
-    Nanos::new((angle * spindle.turn) >> 32)
+    Nanos::new((angle * spindle.turn().as_nanos()) >> 32)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "less than a whole turn")]
-fn part_of_turn(sectors: u64, sectors_per_track: u64) -> Angle {
-    Angle(((sectors << 32) / sectors_per_track) as u32)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a share of a turn"
-)]
-fn angle_of_sectors(sectors: f64, sectors_per_track: u32) -> Angle {
-    let share = (sectors / f64::from(sectors_per_track)).rem_euclid(1.0);
-    Angle((share * 4_294_967_296.0) as u64 as u32)
-}
-
-fn to_u32(number: u64) -> u32 {
+pub(super) fn to_u32(number: u64) -> u32 {
     u32::try_from(number).expect("cylinders and heads fit in 32 bits")
 }
 
@@ -451,6 +212,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::super::presets;
+    use super::super::parameters::{ExactZone, Spares};
     use super::*;
 
     fn geometry(mib: u64, surfaces: u32, band: u32) -> Geometry {
@@ -580,7 +342,7 @@ mod tests {
             if next <= last {
                 let next = drive.place(Sector::new(next));
                 let step = place.cylinder.abs_diff(next.cylinder);
-                let limit = u32::try_from(drive.band).unwrap();
+                let limit = u32::try_from(drive.band.get()).unwrap();
                 prop_assert!(step <= limit, "{place:?} {next:?}");
                 if place.head != next.head && next.head != 0 {
                     prop_assert_eq!(step, 0);

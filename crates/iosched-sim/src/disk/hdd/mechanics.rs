@@ -1,15 +1,14 @@
 //! The arm and the platter: how long the heads take from here to there, and when sectors pass.
 
-use super::geometry::{Angle, Geometry, Place, Spindle, passing_time};
+use super::geometry::{Geometry, Place, passing_time};
 use super::parameters::{HddParameters, SettleAfter};
+use super::reach::{Part, Reach};
 use super::seek::SeekTable;
+use super::turn::{Angle, Spindle};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
 /// How close behind the head a sector may begin and still be caught: rounding, not mechanics.
-const TOLERANCE: Nanos = Nanos::from_micros(2);
-
-/// More than what the roundings of a time and of an angle differ by.
-const ROUNDING: Nanos = Nanos::new(2);
+pub(super) const TOLERANCE: Nanos = Nanos::from_micros(2);
 
 /// The moving parts of a drive, and where they are.
 #[derive(Debug)]
@@ -17,6 +16,7 @@ pub(super) struct Mechanics {
     geometry: Geometry,
     spindle: Spindle,
     seeks: SeekTable,
+    reach: Reach,
     head_switch: Nanos,
     /// Added to a move for writing over more than this many cylinders.
     settle: Settle,
@@ -28,10 +28,22 @@ pub(super) struct Mechanics {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Settle {
-    nanos: i64,
+pub(super) struct Settle {
+    pub(super) nanos: i64,
     /// Not after moves up to so many cylinders.
     not_within: u32,
+}
+
+impl Settle {
+    /// True if the heads settle after a move over so many cylinders, as far as that goes.
+    pub(super) fn after_move_over(self, distance: u32) -> bool {
+        distance > self.not_within || self.not_within == 0
+    }
+
+    /// The time of a move with settling.
+    pub(super) fn add(self, moved: Nanos) -> Nanos {
+        Nanos::new(moved.as_nanos().saturating_add_signed(self.nanos))
+    }
 }
 
 /// What the arm is to do with the sectors that pass.
@@ -63,22 +75,22 @@ impl Mechanics {
         let spindle = Spindle::new(parameters.turn(), phase);
         let geometry = Geometry::new(parameters, spindle);
         let settle = parameters.write_settle;
+        let settle = Settle {
+            nanos: settle.nanos,
+            not_within: match settle.after {
+                SettleAfter::EveryMove => 0,
+                SettleAfter::LongMoves => 1,
+            },
+        };
+        let (nominal, actual) = (parameters.cylinders(), geometry.cylinders());
+        let seeks = SeekTable::new(&parameters.seek, nominal, actual);
         Mechanics {
-            seeks: SeekTable::new(
-                &parameters.seek,
-                parameters.cylinders(),
-                geometry.cylinders(),
-            ),
+            reach: Reach::new(&seeks, parameters.head_switch, settle, spindle.turn()),
+            seeks,
             geometry,
             spindle,
             head_switch: parameters.head_switch,
-            settle: Settle {
-                nanos: settle.nanos,
-                not_within: match settle.after {
-                    SettleAfter::EveryMove => 0,
-                    SettleAfter::LongMoves => 1,
-                },
-            },
+            settle,
             zero_latency_read: parameters.reading.zero_latency,
             zero_latency_write: parameters.writing.zero_latency,
             cylinder: 0,
@@ -93,6 +105,11 @@ impl Mechanics {
     /// The time in which `sectors` pass at this place.
     pub(super) fn passing_time(&self, place: &Place, sectors: Sectors) -> Nanos {
         passing_time(self.spindle, place, sectors)
+    }
+
+    /// The least time in which a sector passes anywhere.
+    pub(super) fn quickest_sector(&self) -> Nanos {
+        self.spindle.time_of(self.geometry.least_sector_angle())
     }
 
     /// How many sectors pass at this place in this time, the last one perhaps in part.
@@ -115,11 +132,10 @@ impl Mechanics {
         } else {
             seek.max(self.head_switch)
         };
-        let settles = access == Access::Write
-            && moved > Nanos::ZERO
-            && (distance > self.settle.not_within || self.settle.not_within == 0);
+        let settles =
+            access == Access::Write && moved > Nanos::ZERO && self.settle.after_move_over(distance);
         if settles {
-            Nanos::new(moved.as_nanos().saturating_add_signed(self.settle.nanos))
+            self.settle.add(moved)
         } else {
             moved
         }
@@ -137,38 +153,50 @@ impl Mechanics {
         }
     }
 
-    /// The first of those that begin to pass soonest, from where the heads are now. An exact look costs
-    /// divisions; few are needed beside a bound that costs none.
+    /// The first of those that begin to pass soonest, from where the heads are now.
+    ///
+    /// Nearly always that is the one with the least bound, and its time is not above the next bound:
+    /// then no other time has to be worked out.
     pub(super) fn soonest<'a>(
         &self,
         now: Time,
-        places: impl Iterator<Item = (usize, &'a Place, Access)>,
+        places: impl Iterator<Item = (usize, &'a Place, Access)> + Clone,
     ) -> Option<usize> {
         let angle = self.spindle.angle_at(now);
-        let mut soonest: Option<(Nanos, usize)> = None;
-        for (index, place, access) in places {
-            let least = self.least_access_time(angle, place, access);
-            if soonest.is_some_and(|(time, _)| time <= least) {
-                continue;
-            }
-            let time = self.access_time(now, place, access);
-            if soonest.is_none_or(|(best, _)| time < best) {
-                soonest = Some((time, index));
+        let mut least = None;
+        let mut next = None;
+        for (index, place, access) in places.clone() {
+            let bound = self.bound(angle, place, access);
+            match &mut least {
+                None => least = Some((bound, index, place, access)),
+                Some(least) if bound < least.0 => {
+                    next = Some(least.0);
+                    *least = (bound, index, place, access);
+                }
+                Some(_) => next = Some(next.map_or(bound, |next: Part| next.min(bound))),
             }
         }
-        soonest.map(|(_, index)| index)
+        let (_, index, place, access) = least?;
+        let turn = self.spindle.turn();
+        let time = self.access_time(now, place, access);
+        if next.is_none_or(|next| time < next.at_least(turn)) {
+            return Some(index);
+        }
+        let mut soonest = (time, index);
+        for (index, place, access) in places {
+            if self.bound(angle, place, access).at_least(turn) <= soonest.0 {
+                soonest = soonest.min((self.access_time(now, place, access), index));
+            }
+        }
+        Some(soonest.1)
     }
 
-    /// What the access time is at least, for a platter that is at this angle now: less than it by
-    /// rounding only, or by a turn where a sector is just missed.
-    fn least_access_time(&self, angle: Angle, place: &Place, access: Access) -> Nanos {
-        let moved = self.move_time(place, access);
-        let there = angle.plus(self.spindle.angle_about(moved));
-        let wait = self.spindle.time_of(there.until(place.angle));
-        if wait + TOLERANCE + ROUNDING >= self.spindle.turn() {
-            return moved;
-        }
-        (moved + wait).saturating_sub(ROUNDING)
+    /// What the access time is at least, for a platter that is at this angle now.
+    fn bound(&self, angle: Angle, place: &Place, access: Access) -> Part {
+        let distance = self.cylinder.abs_diff(place.cylinder);
+        let switches = self.head != place.head;
+        let until = angle.until(place.angle);
+        self.reach.bound(distance, switches, access, until)
     }
 
     /// Time until a sector begins to pass, from where the heads are now.
@@ -338,5 +366,56 @@ impl Receiving {
             .max(there(piece.before + piece.sectors).saturating_since(wanted));
         late.as_nanos()
             .div_ceil(mechanics.spindle.turn().as_nanos())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::parameters::Layout;
+    use super::super::tests::any_hdd;
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_soonest_is_the_first_of_the_least_access_time(
+            hdd in any_hdd(),
+            large in any::<bool>(),
+            phase in any::<u32>(),
+            now in prop_oneof![0..1_u64 << 30, 0..1_u64 << 50],
+            from in 0.0..1.0_f64,
+            near in any::<bool>(),
+            waiting in prop::collection::vec((0.0..1.0_f64, any::<bool>()), 0..64),
+        ) {
+            let capacity = match hdd.layout {
+                // Many cylinders share a bound.
+                Layout::Proportional { .. } if large => Sectors::new(1 << 27),
+                _ => hdd.capacity,
+            };
+            let hdd = HddParameters { capacity, ..hdd };
+            let last = hdd.capacity.as_u64() - 1;
+            let mut mechanics = Mechanics::new(&hdd, Angle(phase));
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let place_at = |mechanics: &Mechanics, share: f64| {
+                mechanics.place(Sector::new((share * last as f64) as u64))
+            };
+            let start = place_at(&mechanics, from);
+            mechanics.stand_at(&start);
+            let now = Time::from_nanos(now);
+            let places: Vec<_> = waiting.iter().map(|&(share, write)| {
+                // Close to the heads and to one another, many begin to pass at the same time.
+                let share = if near { from * 0.99 + share * 0.01 } else { share };
+                let access = if write { Access::Write } else { Access::Read };
+                (place_at(&mechanics, share), access)
+            }).collect();
+            let times = places.iter().map(|(place, access)| mechanics.access_time(now, place, *access));
+            let expected = times.enumerate().min_by_key(|&(index, time)| (time, index));
+            let candidates = places.iter().enumerate();
+            let candidates = candidates.map(|(index, (place, access))| (index, place, *access));
+            prop_assert_eq!(mechanics.soonest(now, candidates), expected.map(|(index, _)| index));
+        }
     }
 }

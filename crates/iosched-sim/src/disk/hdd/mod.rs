@@ -11,33 +11,42 @@
 //!
 //! The angle of the platter is a function of time alone, positions are computed from the layout
 //! (`geometry`), moves from the seek curve (`seek`), both put together in `mechanics`; `arm` decides
-//! what is next, `stream` reads on, `buffer` is the drive's memory.
+//! what is next, `stream` reads on, `read_buffer` and `write_cache` are the drive's memory.
 //!
 //! Left out: retries, reallocated and slipped sectors, thermal recalibration, servo misses; commands
 //! that partly lie in the buffer count as not there, except those that continue the stream being
 //! read.
 
 mod arm;
-mod buffer;
+
 mod geometry;
+mod layout;
 mod mechanics;
 mod parameters;
+mod reach;
+mod read_buffer;
 pub mod seek;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod turn;
+mod write_cache;
 
 use std::collections::VecDeque;
 
 use arm::Work;
-use buffer::{ReadBuffer, WriteCache};
-use geometry::{Angle, Place};
+
+use geometry::Place;
 use mechanics::{Access, Mechanics, Pace};
 pub use parameters::*;
+use read_buffer::ReadBuffer;
 use stream::Stream;
+use turn::Angle;
+use write_cache::WriteCache;
 
-use super::door::{Agenda, Door, Tray, earlier};
+use super::door::{Door, Tray};
 use super::{Command, Completion, DiskModel, DiskOp, assert_on_disk};
+use crate::agenda::{Agenda, Planned};
 use crate::random::Random;
 use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
 
@@ -45,7 +54,7 @@ use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
 /// more.
 const DESTAGE_PIECE: Bytes = Bytes::from_mib(1);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
     /// A command passed the electronics and can be served by the arm.
     Ready(usize),
@@ -55,6 +64,23 @@ enum Event {
     Look,
     /// A command is done (for a cached write: its data are in the cache).
     Done(usize),
+}
+
+/// Lines of the agenda. The electronics and the link take commands in order of time.
+const READY: usize = 0;
+const DONE: usize = 1;
+const ARM_DONE: usize = 2;
+const LINES: usize = 3;
+
+impl Planned for Event {
+    fn line(&self) -> Option<usize> {
+        match self {
+            Event::Ready(_) => Some(READY),
+            Event::Done(_) => Some(DONE),
+            Event::ArmDone => Some(ARM_DONE),
+            Event::Look => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -91,7 +117,7 @@ pub struct Hdd {
     read_pace: Pace,
     write_pace: Pace,
     door: Door,
-    agenda: Agenda<Event>,
+    agenda: Agenda<Event, LINES>,
     tray: Tray,
     slots: Vec<Option<Slot>>,
     free_slots: Vec<usize>,
@@ -115,6 +141,8 @@ pub struct Hdd {
     resting_since: Time,
     look_planned: bool,
     link_free: Time,
+    /// The least time in which a sector passes.
+    quickest: Nanos,
     now: Time,
 }
 
@@ -140,12 +168,14 @@ impl Hdd {
         let phase = u32::try_from(Random::new(seed, "hdd angle").next_u64() >> 32);
         let depth = parameters.queue_depth;
         let (reading, writing) = (&parameters.reading, &parameters.writing);
+        let mechanics = Mechanics::new(&parameters, Angle(phase.expect("the upper half")));
         Hdd {
-            mechanics: Mechanics::new(&parameters, Angle(phase.expect("the upper half"))),
+            quickest: mechanics.quickest_sector(),
+            mechanics,
             read_pace: Pace::new(parameters.link.read),
             write_pace: Pace::new(parameters.link.write),
             door: Door::new(depth),
-            agenda: Agenda::new(),
+            agenda: Agenda::default(),
             tray: Tray::default(),
             slots: vec![None; depth],
             free_slots: (0..depth).rev().collect(),
@@ -374,6 +404,27 @@ impl Hdd {
         }
     }
 
+    /// Before this nothing completes; [`Time::MAX`] if nothing is to happen.
+    fn next_effect(&self) -> Time {
+        let Some(work) = &self.work else {
+            return self.agenda.next_time();
+        };
+        // While the arm is at work, what passes the electronics only waits.
+        let done = self.agenda.next_time_in(DONE);
+        let arm = self.agenda.next_time_in(ARM_DONE);
+        let read = match work {
+            Work::Read(read) if self.flushes.is_empty() => self.completion_of(read),
+            _ => arm,
+        };
+        // What the arm does after a read ends when a sector more has passed, at the earliest.
+        let arm = if read <= arm + self.quickest {
+            arm.max(read)
+        } else {
+            arm
+        };
+        done.min(arm).min(self.agenda.next_other_time())
+    }
+
     /// Acknowledged and not yet on the medium.
     #[cfg(test)]
     pub(super) fn dirty(&self) -> Sectors {
@@ -418,7 +469,8 @@ impl DiskModel for Hdd {
     }
 
     fn next_event(&self) -> Option<Time> {
-        earlier(self.tray.next_time(), self.agenda.next_time())
+        let next = self.tray.next_time().min(self.next_effect());
+        (next < Time::MAX).then_some(next)
     }
 
     fn advance(&mut self, now: Time, completed: &mut Vec<Completion>) {

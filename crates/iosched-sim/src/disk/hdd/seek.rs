@@ -117,6 +117,11 @@ impl SeekTable {
         }
     }
 
+    /// Nanoseconds of each distance, from none on.
+    pub(super) fn all(&self) -> &[u32] {
+        &self.nanos
+    }
+
     pub(super) fn time(&self, distance: u32) -> Nanos {
         Nanos::new(u64::from(self.nanos[distance as usize]))
     }

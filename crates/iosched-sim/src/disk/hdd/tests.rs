@@ -7,7 +7,7 @@ use super::*;
 use crate::disk::{DriveQueue, ModelKind, Parameters, models};
 
 /// The parameters of all hard disks that come with the program, made small.
-fn any_hdd() -> impl Strategy<Value = HddParameters> {
+pub(super) fn any_hdd() -> impl Strategy<Value = HddParameters> {
     let all = models()
         .into_iter()
         .filter(|m| m.kind() == ModelKind::HardDisk);

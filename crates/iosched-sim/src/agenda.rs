@@ -1,0 +1,216 @@
+//! What is to happen and when; of two things at one time the one that was planned first.
+//!
+//! Most of what is planned comes about the same time after what plans it, so that things of one kind
+//! are planned nearly in order of time: they stand in a line of their own, and only what belongs far
+//! from its end goes into a heap.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::units::Time;
+
+/// So many places from the end of a line a thing is put into it.
+const NEAR: usize = 32;
+
+/// A kind of thing that can be planned.
+pub(crate) trait Planned: Copy {
+    /// The line of things that are planned nearly in order of time; nothing for others.
+    fn line(&self) -> Option<usize>;
+}
+
+/// When, and how many were planned before: one number, so that one comparison tells the order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key(u128);
+
+impl Key {
+    /// After everything that is planned.
+    const NEVER: Key = Key(u128::MAX);
+
+    fn new(time: Time, number: u64) -> Key {
+        Key(u128::from(time.as_nanos()) << 64 | u128::from(number))
+    }
+
+    fn time(self) -> Time {
+        Time::from_nanos((self.0 >> 64) as u64)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry<E> {
+    key: Key,
+    event: E,
+}
+
+impl<E> PartialEq for Entry<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl<E> Eq for Entry<E> {}
+
+impl<E> PartialOrd for Entry<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Entry<E> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+/// See the [module's page](self).
+#[derive(Debug)]
+pub(crate) struct Agenda<E, const LINES: usize> {
+    lines: [VecDeque<Entry<E>>; LINES],
+    others: BinaryHeap<Reverse<Entry<E>>>,
+    /// The first entry of each line.
+    firsts: [Key; LINES],
+    /// The first of the others.
+    first_other: Key,
+    planned: u64,
+}
+
+impl<E, const LINES: usize> Default for Agenda<E, LINES> {
+    fn default() -> Agenda<E, LINES> {
+        Agenda {
+            lines: std::array::from_fn(|_| VecDeque::with_capacity(64)),
+            others: BinaryHeap::with_capacity(64),
+            firsts: [Key::NEVER; LINES],
+            first_other: Key::NEVER,
+            planned: 0,
+        }
+    }
+}
+
+impl<E: Planned, const LINES: usize> Agenda<E, LINES> {
+    #[inline]
+    pub(crate) fn plan(&mut self, time: Time, event: E) {
+        self.planned += 1;
+        let key = Key::new(time, self.planned);
+        let entry = Entry { key, event };
+        let Some(number) = event.line() else {
+            return self.plan_other(entry);
+        };
+        let line = &mut self.lines[number];
+        match line.back() {
+            None => self.firsts[number] = key,
+            Some(last) if last.key > key => return self.plan_before(number, entry),
+            Some(_) => {}
+        }
+        line.push_back(entry);
+    }
+
+    /// Puts something into a line, not at its end.
+    fn plan_before(&mut self, number: usize, entry: Entry<E>) {
+        let line = &mut self.lines[number];
+        let later = line.iter().rev().take(NEAR + 1);
+        let later = later.take_while(|other| other.key > entry.key).count();
+        if later > NEAR {
+            return self.plan_other(entry);
+        }
+        let place = line.len() - later;
+        line.insert(place, entry);
+        if place == 0 {
+            self.firsts[number] = entry.key;
+        }
+    }
+
+    fn plan_other(&mut self, entry: Entry<E>) {
+        self.first_other = self.first_other.min(entry.key);
+        self.others.push(Reverse(entry));
+    }
+
+    fn first(&self) -> Key {
+        let firsts = self.firsts.iter().copied();
+        firsts.fold(self.first_other, Key::min)
+    }
+
+    /// When something is to happen next; [`Time::MAX`] if nothing is.
+    #[inline]
+    pub(crate) fn next_time(&self) -> Time {
+        self.first().time()
+    }
+
+    /// When the next thing in this line is to happen; [`Time::MAX`] if there is none.
+    #[inline]
+    pub(crate) fn next_time_in(&self, line: usize) -> Time {
+        self.firsts[line].time()
+    }
+
+    /// When the next thing is to happen that stands in no line; [`Time::MAX`] if there is none.
+    #[inline]
+    pub(crate) fn next_other_time(&self) -> Time {
+        self.first_other.time()
+    }
+
+    /// The next thing of this line.
+    #[inline]
+    pub(crate) fn next_in(&self, line: usize) -> Option<(Time, E)> {
+        let next = self.lines[line].front();
+        next.map(|entry| (entry.key.time(), entry.event))
+    }
+
+    /// The next thing, if it is due by `now`.
+    #[inline]
+    pub(crate) fn take_due(&mut self, now: Time) -> Option<(Time, E)> {
+        let first = self.first();
+        if first.time() > now || first == Key::NEVER {
+            return None;
+        }
+        for (line, head) in self.lines.iter_mut().zip(&mut self.firsts) {
+            if *head == first {
+                let entry = line.pop_front()?;
+                *head = line.front().map_or(Key::NEVER, |next| next.key);
+                return Some((first.time(), entry.event));
+            }
+        }
+        let Reverse(entry) = self.others.pop()?;
+        self.first_other = self
+            .others
+            .peek()
+            .map_or(Key::NEVER, |Reverse(next)| next.key);
+        Some((first.time(), entry.event))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Which line it stands in, if it is in 0 to 2, and its number.
+    impl Planned for (usize, usize) {
+        fn line(&self) -> Option<usize> {
+            (self.0 < 3).then_some(self.0)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn things_come_in_order_of_time_and_then_of_planning(
+            things in prop::collection::vec((0..20_u64, 0..5_usize), 0..300),
+        ) {
+            let mut agenda = Agenda::<(usize, usize), 3>::default();
+            let mut expected = Vec::new();
+            for (number, &(time, line)) in things.iter().enumerate() {
+                let time = Time::from_nanos(time);
+                agenda.plan(time, (line, number));
+                expected.push((time, (line, number)));
+            }
+            expected.sort_by_key(|(time, _)| *time); // keeps the order of equals
+            for (time, event) in expected {
+                prop_assert_eq!(agenda.next_time(), time);
+                if time > Time::ZERO {
+                    let before = Time::from_nanos(time.as_nanos() - 1);
+                    prop_assert_eq!(agenda.take_due(before), None);
+                }
+                prop_assert_eq!(agenda.take_due(Time::MAX), Some((time, event)));
+            }
+            prop_assert_eq!(agenda.take_due(Time::MAX), None);
+        }
+    }
+}
