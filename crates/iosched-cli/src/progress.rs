@@ -130,8 +130,8 @@ impl Observer for Progress {
             Event::ArmLeft { arm, load, reason } => {
                 self.say(&format!("{arm} leaves {load}: {reason}"));
             }
-            Event::Estimate { analysis } => {
-                self.say(&text::estimate(&self.plan, analysis));
+            Event::Estimate { rounds, standing } => {
+                self.say(&text::estimate(&self.plan, *rounds, standing));
             }
             Event::Restored { undone } => {
                 self.bar.finish_and_clear();

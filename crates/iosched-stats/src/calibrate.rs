@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::chance::Chance;
 use crate::interval::student_t;
 use crate::points;
-use crate::race::{Better, Design, Load, Place, Race, Rules, Standing, Verdict};
+use crate::race::{Better, Design, Judge, Load, Place, Race, Rules, Standing, Verdict};
 
 /// What is true of the arms.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -343,10 +343,13 @@ impl Machine {
             // Nothing is said before the last round, so nobody needs to look.
             race.loads[0].rounds = self.all(rounds - 1);
         }
+        let mut judge = Judge::new(&race).expect("the rules are those of a race");
         loop {
             let round = self.round(&arms);
             race.loads[0].rounds.push(round);
-            let standing = race.judge().expect("simulated trials are positive");
+            let judged = judge.follow(&race);
+            judged.expect("simulated trials are positive");
+            let standing = judge.standing();
             self.watch(&standing, &mut outcome);
             let Some(next) = standing.next else {
                 outcome.rounds = race.loads[0].rounds.len();

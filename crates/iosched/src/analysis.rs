@@ -13,7 +13,7 @@ use crate::objective::Objective;
 use crate::plan::Plan;
 use crate::record::{Record, StopReason};
 use crate::schedule;
-use crate::trial::{Flow, JobResult, Slot, Trial, latency_histogram};
+use crate::trial::{Flow, JobResult, Trial, latency_histogram};
 
 /// The smallest relative standard deviation of a difference that is believed, as in the race.
 const RESOLUTION: f64 = 0.001;
@@ -145,7 +145,12 @@ impl Analysis {
                 arms: (0..plan.arms.len())
                     .map(|arm| summarise(plan, record, load, arm))
                     .collect(),
-                remarks: remarks::remarks(&schedule::objective_table(plan, record, load, rounds)),
+                remarks: remarks::remarks(&schedule::table(
+                    record,
+                    load,
+                    rounds,
+                    plan.loads[load].objective,
+                )),
                 contest,
             })
             .collect();
@@ -258,16 +263,12 @@ fn side_effects(plan: &Plan, record: &Record, choice: usize) -> Vec<SideEffect> 
 
 /// Log-ratios of a metric between two arms within each round that both ran.
 fn log_ratios(record: &Record, load: usize, objective: Objective, a: usize, b: usize) -> Vec<f64> {
-    let value = |round, arm| objective.of(&record.trial(Slot { load, round, arm })?.metrics);
-    let rounds = record
-        .trials()
-        .map(|trial| trial.slot.round + 1)
-        .max()
-        .unwrap_or(0);
-    (0..rounds)
-        .filter_map(|round| Some((value(round, a)? / value(round, b)?).ln()))
-        .filter(|log| log.is_finite())
-        .collect()
+    let rounds = record.trials().map(|trial| trial.slot.round + 1).max();
+    let table = schedule::table(record, load, rounds.unwrap_or(0), objective);
+    let logs = table
+        .iter()
+        .filter_map(|row| Some((row[a]? / row[b]?).ln()));
+    logs.filter(|log| log.is_finite()).collect()
 }
 
 fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -> ArmSummary {

@@ -1,5 +1,6 @@
 //! All that a run says while it works: for a progress bar, for JSON lines, for a test's `Vec`.
 
+use iosched_stats::race::Standing;
 use serde::Serialize;
 
 use crate::analysis::Analysis;
@@ -92,8 +93,10 @@ pub enum Event<'a> {
     },
     /// A round is complete: what is known so far.
     Estimate {
-        /// Worked out from the record so far.
-        analysis: &'a Analysis,
+        /// Rounds that are complete.
+        rounds: u32,
+        /// Where the race stands after them.
+        standing: &'a Standing,
     },
     /// The disks are as before.
     Restored {

@@ -2,13 +2,21 @@
 //!
 //! A run that was interrupted goes on as if it had not been, and what the race decides after a
 //! round does not depend on when anybody looked. See [`iosched_stats::race`] for the rules.
+//!
+//! A [`Course`] follows a record while it grows and reads each line once: after ten thousand trials the
+//! next one is found as fast as after ten. It knows nothing that the record does not say.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use iosched_stats::race::{Better, Bound, Design, Load, Race, Requirement, Rules, Standing};
+use iosched_stats::race::{
+    Better, Bound, Contest, Design, Judge, Load, Race, Requirement, Rules, Standing, Stopped,
+    Verdict,
+};
 
+use crate::objective::Objective;
 use crate::plan::Plan;
-use crate::record::{Record, StopReason};
+use crate::record::{Entry, Record, StopReason};
 use crate::trial::{Slot, Trial};
 
 /// What a trial takes besides its load: a switch, dropped caches, fio's start and end.
@@ -25,144 +33,291 @@ pub enum Next {
 
 /// What comes next after the trials in the record.
 pub fn next(plan: &Plan, record: &Record) -> Next {
-    for round in 0.. {
-        let standing = standing(plan, record, round);
-        let Some(arms) = &standing.next else {
-            return Next::Done(stop_reason(&standing));
-        };
-        let mut missing = slots(plan, record, round, arms).filter(|s| record.trial(*s).is_none());
-        let is_begun = record.trials().any(|trial| trial.slot.round == round);
-        if let Some(slot) = missing.next() {
-            if !is_begun && is_time_spent(plan, record, round, arms) {
-                return Next::Done(StopReason::TimeSpent);
-            }
-            return Next::Trial(slot);
-        }
-    }
-    unreachable!("a race ends within its budget of rounds")
+    Course::of(plan, record).next()
 }
 
-/// Where the race stands after the first `rounds` rounds of the record.
-pub fn standing(plan: &Plan, record: &Record, rounds: u32) -> Standing {
-    race(plan, record, rounds)
-        .judge()
-        .expect("the plan's rules and the record's values were checked")
-}
-
-/// Where the race stands after all rounds that are complete.
-pub fn standing_now(plan: &Plan, record: &Record) -> (u32, Standing) {
-    let mut rounds = 0;
-    loop {
-        let standing = standing(plan, record, rounds);
-        let is_complete = standing.next.as_ref().is_some_and(|arms| {
-            slots(plan, record, rounds, arms).all(|slot| record.trial(slot).is_some())
-                && record.trials().any(|trial| trial.slot.round == rounds)
-        });
-        if !is_complete {
-            return (rounds, standing);
-        }
-        rounds += 1;
-    }
-}
-
-/// Where the race stands for a reader of the record: when time ran out, what is not decided is
-/// undecided, with its bound.
+/// Where the race stands for a reader of the record, and after how many rounds: when time ran out, what
+/// is not decided is undecided, with its bound.
 pub fn standing_to_report(plan: &Plan, record: &Record) -> (u32, Standing) {
-    let (rounds, standing) = standing_now(plan, record);
+    let Course {
+        rounds,
+        standing,
+        mut race,
+        ..
+    } = Course::of(plan, record);
     if record.stop_reason() != Some(StopReason::TimeSpent) {
         return (rounds, standing);
     }
-    let mut race = race(plan, record, rounds);
     race.rules.budget_rounds = rounds as usize;
     race.rules.min_rounds = race.rules.min_rounds.min(rounds as usize);
     let standing = race.judge().expect("the same race with another budget");
     (rounds, standing)
 }
 
-/// True if the round of this slot has no trial left to run.
-pub fn is_round_complete(plan: &Plan, record: &Record, slot: Slot) -> bool {
-    match next(plan, record) {
-        Next::Trial(other) => other.round > slot.round,
-        Next::Done(_) => true,
-    }
-}
-
-/// How long the rest of the run takes at the most.
-pub fn at_most(plan: &Plan, record: &Record) -> Duration {
-    let (round, standing) = standing_now(plan, record);
-    let Some(arms) = &standing.next else {
-        return Duration::ZERO;
-    };
-    let rounds_left = plan.rounds_at_most().saturating_sub(round);
-    let done_of_round: Duration = record
-        .trials()
-        .filter(|trial| trial.slot.round == round)
-        .map(|trial| trial_time(plan, record, trial.slot.load))
-        .sum();
-    let by_rounds = (round_time(plan, record, arms) * rounds_left).saturating_sub(done_of_round);
-    match plan.rules.time_budget_s {
-        // A round that was begun in time is run to its end.
-        Some(budget) => by_rounds.min(
-            Duration::from_secs_f64(budget).saturating_sub(spent(record))
-                + round_time(plan, record, arms),
-        ),
-        None => by_rounds,
-    }
-}
-
-/// The slots of a round in the order they run; arms that left are not in it.
-fn slots<'a>(
+/// Where a run has got to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Course<'a> {
     plan: &'a Plan,
-    record: &'a Record,
-    round: u32,
-    arms: &'a [Vec<usize>],
-) -> impl Iterator<Item = Slot> + 'a {
-    arms.iter().enumerate().flat_map(move |(load, arms)| {
-        plan.order(round, load, arms)
-            .into_iter()
-            .filter(|&arm| record.arm_left(arm).is_none())
-            .map(move |arm| Slot { load, round, arm })
-    })
+    /// How long a trial of each load takes, as far as the load says it.
+    planned: Vec<Option<Duration>>,
+    /// Entries of the record that were read.
+    entries: usize,
+    /// Trials, and trials that do not count.
+    attempts: u32,
+    /// Per load: how many trials there were, and how long they took.
+    took: Vec<(u32, Duration)>,
+    withdrawn: Vec<usize>,
+    /// Complete rounds, all of which `race` has.
+    rounds: u32,
+    race: Race,
+    judge: Judge,
+    /// After those rounds.
+    standing: Standing,
+    /// What came in of the rounds after them.
+    begun: BTreeMap<u32, Vec<Row>>,
 }
 
-/// The race that the first `rounds` rounds of the record make.
-fn race(plan: &Plan, record: &Record, rounds: u32) -> Race {
-    let arms = plan.arms.len();
-    let loads = plan
-        .loads
-        .iter()
-        .enumerate()
-        .map(|(index, load)| Load {
-            weight: load.weight,
-            better: better(load.objective.higher_is_better()),
-            rounds: objective_table(plan, record, index, rounds),
-            requirements: plan
-                .rules
-                .requirements
-                .iter()
-                .map(|requirement| {
-                    let objective = requirement.objective;
-                    Requirement {
-                        bound: if objective.higher_is_better() {
-                            Bound::AtLeast(requirement.at_least)
-                        } else {
-                            Bound::AtMost(1.0 / requirement.at_least)
-                        },
-                        rounds: table(record, index, rounds, arms, |trial| {
-                            objective.of(&trial.metrics)
-                        }),
-                    }
-                })
-                .collect(),
+/// A load's trials in a round: per arm.
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    ran: Vec<bool>,
+    objective: Vec<Option<f64>>,
+    /// Of each requirement.
+    required: Vec<Vec<Option<f64>>>,
+}
+
+impl<'a> Course<'a> {
+    /// Where the run of a record has got to.
+    pub fn of(plan: &'a Plan, record: &Record) -> Course<'a> {
+        let withdrawn = (0..plan.arms.len()).filter(|&arm| record.arm_left(arm).is_some());
+        let withdrawn: Vec<usize> = withdrawn.collect();
+        let race = race(plan, withdrawn.clone());
+        let judge = Judge::new(&race).expect("the plan's rules were checked");
+        let loads = plan.loads.len();
+        let mut course = Course {
+            plan,
+            planned: (0..loads).map(|load| plan.trial_duration(load)).collect(),
+            entries: 0,
+            attempts: 0,
+            took: vec![(0, Duration::ZERO); loads],
+            withdrawn,
+            rounds: 0,
+            standing: judge.standing(),
+            race,
+            judge,
+            begun: BTreeMap::new(),
+        };
+        course.read(record);
+        course
+    }
+
+    /// Reads what was added to the record.
+    pub fn follow(&mut self, record: &Record) {
+        let added = &record.entries[self.entries.min(record.entries.len())..];
+        // An arm that leaves is taken out of all rounds, the first included.
+        let changes_the_past = |entry: &Entry| match entry {
+            Entry::ArmLeft { arm, .. } => !self.withdrawn.contains(arm),
+            Entry::Trial(trial) => trial.slot.round < self.rounds,
+            _ => false,
+        };
+        if added.iter().any(changes_the_past) {
+            *self = Course::of(self.plan, record);
+        } else {
+            self.read(record);
+        }
+    }
+
+    fn read(&mut self, record: &Record) {
+        let added = &record.entries[self.entries..];
+        self.entries = record.entries.len();
+        for entry in added {
+            match entry {
+                Entry::Trial(trial) => self.take_in(trial),
+                Entry::Void(_) => self.attempts += 1,
+                _ => {}
+            }
+        }
+        self.close_rounds();
+    }
+
+    fn take_in(&mut self, trial: &Trial) {
+        let Slot { load, round, arm } = trial.slot;
+        self.attempts += 1;
+        let (trials, time) = &mut self.took[load];
+        *trials += 1;
+        *time += trial.phases.total();
+        let plan = self.plan;
+        let rows = self.begun.entry(round).or_insert_with(|| Row::none(plan));
+        let row = &mut rows[load];
+        row.ran[arm] = true;
+        row.objective[arm] = plan.loads[load].objective.of(&trial.metrics);
+        for (values, objective) in row.required.iter_mut().zip(required(plan)) {
+            values[arm] = objective.of(&trial.metrics);
+        }
+    }
+
+    /// Judges the rounds that have become complete.
+    fn close_rounds(&mut self) {
+        while self
+            .missing()
+            .is_some_and(|mut slots| slots.next().is_none())
+        {
+            let Some(rows) = self.begun.remove(&self.rounds) else {
+                return;
+            };
+            for (load, row) in self.race.loads.iter_mut().zip(rows) {
+                load.rounds.push(row.objective);
+                let tables = load.requirements.iter_mut();
+                for (requirement, values) in tables.zip(row.required) {
+                    requirement.rounds.push(values);
+                }
+            }
+            let judged = self.judge.follow(&self.race);
+            judged.expect("the record's values were checked");
+            self.standing = self.judge.standing();
+            self.rounds += 1;
+        }
+    }
+
+    /// What comes next.
+    pub fn next(&self) -> Next {
+        let Some(mut missing) = self.missing() else {
+            return Next::Done(stop_reason(&self.standing));
+        };
+        let slot = missing.next().expect("complete rounds are closed");
+        if !self.begun.contains_key(&self.rounds) && self.is_time_spent() {
+            return Next::Done(StopReason::TimeSpent);
+        }
+        Next::Trial(slot)
+    }
+
+    /// The trials that the round still needs, in the order they run; none after the last round.
+    fn missing(&self) -> Option<impl Iterator<Item = Slot> + '_> {
+        let (round, rows) = (self.rounds, self.begun.get(&self.rounds));
+        let arms = self.standing.next.as_ref()?.iter().enumerate();
+        let slots = arms.flat_map(move |(load, arms)| {
+            let order = self.plan.order(round, load, arms).into_iter();
+            order.map(move |arm| Slot { load, round, arm })
+        });
+        Some(slots.filter(move |slot| rows.is_none_or(|rows| !rows[slot.load].ran[slot.arm])))
+    }
+
+    /// Complete rounds.
+    pub fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
+    /// Where the race stands after them.
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// Trials so far, those that do not count included.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// How long the rest of the run takes at the most.
+    pub fn at_most(&self) -> Duration {
+        if self.standing.next.is_none() {
+            return Duration::ZERO;
+        }
+        let round_time = self.round_time();
+        let rounds_left = self.plan.rounds_at_most().saturating_sub(self.rounds);
+        let rows = self.begun.get(&self.rounds).into_iter().flatten();
+        let done = rows.enumerate().map(|(load, row)| {
+            let ran = row.ran.iter().filter(|ran| **ran).count();
+            self.trial_time(load) * u32::try_from(ran).unwrap_or(u32::MAX)
+        });
+        let by_rounds = (round_time * rounds_left).saturating_sub(done.sum());
+        match self.plan.rules.time_budget_s {
+            // A round that was begun in time is run to its end.
+            Some(budget) => by_rounds
+                .min(Duration::from_secs_f64(budget).saturating_sub(self.spent()) + round_time),
+            None => by_rounds,
+        }
+    }
+
+    /// True if another round would end after the budget of time. Two rounds are always run: fewer say
+    /// nothing at all.
+    fn is_time_spent(&self) -> bool {
+        self.plan.rules.time_budget_s.is_some_and(|budget| {
+            let after = self.spent() + self.round_time();
+            self.rounds >= 2 && after > Duration::from_secs_f64(budget)
+        })
+    }
+
+    /// How long the next round takes.
+    fn round_time(&self) -> Duration {
+        let loads = self.standing.next.iter().flatten().enumerate();
+        let times = loads.map(|(load, arms)| {
+            let trials = u32::try_from(arms.len()).unwrap_or(u32::MAX);
+            self.trial_time(load) * trials
+        });
+        times.sum()
+    }
+
+    /// How long a trial of a load takes: what the load says, or else the mean of those that ran.
+    pub fn trial_time(&self, load: usize) -> Duration {
+        if let Some(duration) = self.planned[load] {
+            return duration + OVERHEAD;
+        }
+        match self.took[load] {
+            (0, _) => OVERHEAD,
+            (trials, time) => time / trials,
+        }
+    }
+
+    /// Time that the trials took, over all sittings.
+    fn spent(&self) -> Duration {
+        self.took.iter().map(|(_, time)| *time).sum()
+    }
+}
+
+impl Row {
+    /// One for each load of a plan, of which nothing has run.
+    fn none(plan: &Plan) -> Vec<Row> {
+        let arms = plan.arms.len();
+        let row = Row {
+            ran: vec![false; arms],
+            objective: vec![None; arms],
+            required: required(plan).map(|_| vec![None; arms]).collect(),
+        };
+        vec![row; plan.loads.len()]
+    }
+}
+
+fn required(plan: &Plan) -> impl Iterator<Item = Objective> {
+    let requirements = plan.rules.requirements.iter();
+    requirements.map(|requirement| requirement.objective)
+}
+
+/// The race of a plan, before its first round.
+fn race(plan: &Plan, withdrawn: Vec<usize>) -> Race {
+    let loads = plan.loads.iter();
+    let requirements = plan.rules.requirements.iter();
+    let requirements: Vec<Requirement> = requirements
+        .map(|requirement| Requirement {
+            bound: if requirement.objective.higher_is_better() {
+                Bound::AtLeast(requirement.at_least)
+            } else {
+                Bound::AtMost(1.0 / requirement.at_least)
+            },
+            rounds: Vec::new(),
         })
         .collect();
     Race {
-        arms,
+        arms: plan.arms.len(),
         baseline: plan.baseline,
-        loads,
-        withdrawn: (0..arms)
-            .filter(|&arm| record.arm_left(arm).is_some())
+        loads: loads
+            .map(|load| Load {
+                weight: load.weight,
+                better: better(load.objective.higher_is_better()),
+                rounds: Vec::new(),
+                requirements: requirements.clone(),
+            })
             .collect(),
+        withdrawn,
         rules: rules(plan),
     }
 }
@@ -191,39 +346,26 @@ fn rules(plan: &Plan) -> Rules {
     }
 }
 
-/// `rounds[round][arm]` of what decides a load.
-pub fn objective_table(
-    plan: &Plan,
+/// `rounds[round][arm]` of one metric of one load, for the first so many rounds.
+pub fn table(
     record: &Record,
     load: usize,
     rounds: u32,
+    objective: Objective,
 ) -> Vec<Vec<Option<f64>>> {
-    let objective = plan.loads[load].objective;
-    table(record, load, rounds, plan.arms.len(), |trial| {
-        objective.of(&trial.metrics)
-    })
-}
-
-/// `rounds[round][arm]` of one metric of one load.
-fn table(
-    record: &Record,
-    load: usize,
-    rounds: u32,
-    arms: usize,
-    metric: impl Fn(&Trial) -> Option<f64>,
-) -> Vec<Vec<Option<f64>>> {
+    let arms = record.header.plan.arms.len();
     let mut table = vec![vec![None; arms]; rounds as usize];
     for trial in record.trials().filter(|trial| trial.slot.load == load) {
         if let Some(row) = table.get_mut(trial.slot.round as usize) {
-            row[trial.slot.arm] = metric(trial);
+            row[trial.slot.arm] = objective.of(&trial.metrics);
         }
     }
     table
 }
 
 fn stop_reason(standing: &Standing) -> StopReason {
-    use iosched_stats::race::{Stopped, Verdict};
-    match &standing.decisive().verdict {
+    let Contest { verdict, .. } = standing.decisive();
+    match verdict {
         Verdict::Undecided {
             because: Stopped::Hopeless,
             ..
@@ -237,49 +379,14 @@ fn stop_reason(standing: &Standing) -> StopReason {
     }
 }
 
-/// True if another round would end after the budget of time. Two rounds are always run: fewer say
-/// nothing at all.
-fn is_time_spent(plan: &Plan, record: &Record, round: u32, arms: &[Vec<usize>]) -> bool {
-    plan.rules.time_budget_s.is_some_and(|budget| {
-        let after = spent(record) + round_time(plan, record, arms);
-        round >= 2 && after > Duration::from_secs_f64(budget)
-    })
-}
-
-/// How long a round of these arms (per load) takes.
-fn round_time(plan: &Plan, record: &Record, arms: &[Vec<usize>]) -> Duration {
-    arms.iter()
-        .enumerate()
-        .map(|(load, arms)| {
-            let trials = u32::try_from(arms.len()).unwrap_or(u32::MAX);
-            trial_time(plan, record, load) * trials
-        })
-        .sum()
-}
-
-/// How long a trial of a load takes: what the load says, or else the mean of those that ran.
-pub fn trial_time(plan: &Plan, record: &Record, load: usize) -> Duration {
-    if let Some(duration) = plan.trial_duration(load) {
-        return duration + OVERHEAD;
-    }
-    let ran = record.trials().filter(|trial| trial.slot.load == load);
-    let times: Vec<Duration> = ran.map(|trial| trial.phases.total()).collect();
-    let count = u32::try_from(times.len()).unwrap_or(u32::MAX);
-    if count == 0 {
-        return OVERHEAD;
-    }
-    times.iter().sum::<Duration>() / count
-}
-
-/// Time that the trials of the record took, over all sittings.
-fn spent(record: &Record) -> Duration {
-    record.trials().map(|trial| trial.phases.total()).sum()
-}
-
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::fixture::{plan, record, trial};
+    use crate::plan;
+    use crate::trial::{VoidReason, VoidTrial};
 
     #[test]
     fn a_round_has_every_arm_once_in_an_order_of_its_own() {
@@ -374,5 +481,71 @@ mod tests {
             record.entries.push(trial(slot, 100.0));
         }
         assert_eq!(next(&plan, &record), Next::Done(StopReason::TimeSpent));
+    }
+
+    /// The definition, slowly: from the first round on, judge the rounds so far and look for the first
+    /// trial that the next one lacks.
+    fn by_definition(plan: &Plan, record: &Record) -> Next {
+        let left = |arm: &usize| record.arm_left(*arm).is_some();
+        for round in 0.. {
+            let mut race = race(plan, (0..plan.arms.len()).filter(left).collect());
+            for (index, load) in race.loads.iter_mut().enumerate() {
+                let objective = plan.loads[index].objective;
+                load.rounds = table(record, index, round, objective);
+                for (requirement, objective) in load.requirements.iter_mut().zip(required(plan)) {
+                    requirement.rounds = table(record, index, round, objective);
+                }
+            }
+            let standing = race.judge().unwrap();
+            let Some(arms) = &standing.next else {
+                return Next::Done(stop_reason(&standing));
+            };
+            for (load, arms) in arms.iter().enumerate() {
+                for arm in plan.order(round, load, arms) {
+                    let slot = Slot { load, round, arm };
+                    if record.trial(slot).is_none() {
+                        return Next::Trial(slot);
+                    }
+                }
+            }
+        }
+        unreachable!("a race ends within its budget of rounds")
+    }
+
+    proptest! {
+        #[test]
+        fn who_follows_a_record_says_what_the_definition_says(
+            arms in 2usize..5, loads in 1usize..3, is_required: bool,
+            levels in prop::collection::vec(0.9f64..1.2, 4),
+            noise in prop::collection::vec(0.95f64..1.05, 200),
+            mishaps in prop::collection::vec(0u8..40, 200),
+            looks in prop::collection::vec(any::<bool>(), 200),
+        ) {
+            let mut plan = plan(arms);
+            plan.loads = vec![plan.loads[0].clone(); loads];
+            if is_required {
+                let objective = Objective::Mean;
+                plan.rules.requirements.push(plan::Requirement { objective, at_least: 0.97 });
+            }
+            let mut record = record(&plan);
+            let mut course = Course::of(&plan, &record);
+            for step in 0..200 {
+                let Next::Trial(slot) = by_definition(&plan, &record) else {
+                    break;
+                };
+                record.entries.push(match mishaps[step] {
+                    0 => Entry::ArmLeft { load: slot.load, arm: slot.arm, reason: "it failed".into() },
+                    1 => Entry::Void(VoidTrial { slot, sequence: 0, reason: VoidReason::LoadFailed {
+                        message: "it failed".into(),
+                    } }),
+                    _ => trial(slot, 1e8 * levels[slot.arm] * noise[step]),
+                });
+                if looks[step] {
+                    course.follow(&record);
+                    prop_assert_eq!(course.next(), by_definition(&plan, &record));
+                    prop_assert_eq!(&course, &Course::of(&plan, &record));
+                }
+            }
+        }
     }
 }

@@ -1,202 +1,44 @@
-//! The fold itself: round after round into the pairs, arms out by the rule of [`super`], a verdict at
-//! the end.
+//! One contest: round after round into the pairs, arms out by the rule of [`super`], a verdict whenever
+//! it is asked for.
 //!
 //! Inside, every metric is turned into a *merit*: its logarithm, negated where lower is better, so that
 //! more is always better.
 
+use super::judge::Gate;
 use super::pairs::{Pairs, Pooled, Precision};
-use super::{
-    ArmStanding, Better, Bound, Contest, Design, Load, Place, Race, Requirement, Rules, Standing,
-    Stopped, Until, Verdict,
-};
+use super::{ArmStanding, Better, Contest, Design, Place, Race, Rules, Stopped, Verdict};
 use crate::distribution::student_t_cdf;
 use crate::interval::Interval;
 use crate::sequence;
 
-pub(super) fn judge(race: &Race) -> Standing {
-    let several = race.loads.len() > 1;
-    let families = race
-        .loads
-        .iter()
-        .map(|load| 1 + load.requirements.len())
-        .sum::<usize>()
-        + usize::from(several);
-    let referee = Referee::new(race, families);
-
-    let gates: Vec<Gates> = race
-        .loads
-        .iter()
-        .map(|load| referee.gates(&load.requirements, load.rounds.len()))
-        .collect();
-    let loads: Vec<Contest> = race
-        .loads
-        .iter()
-        .zip(&gates)
-        .map(|(load, gates)| referee.contest(&merits(load), load.better, gates))
-        .collect();
-    let overall = several.then(|| {
-        let merits = overall_merits(&race.loads, race.arms);
-        let gates = Gates::all_of(&gates, merits.len(), race.arms);
-        referee.contest(&merits, Better::Higher, &gates)
-    });
-    let next = next(race, &loads, overall.as_ref(), &gates);
-    Standing {
-        loads,
-        overall,
-        next,
-    }
-}
-
-/// Who runs in the next round of each load.
-///
-/// A load needs its own candidates while its own verdict is wanted and open, and the candidates of the
-/// verdict over all loads while that is open. The baseline also runs, as a measure only, while a
-/// requirement, which is a ratio to it, is not settled for a candidate.
-fn next(
-    race: &Race,
-    loads: &[Contest],
-    overall: Option<&Contest>,
-    gates: &[Gates],
-) -> Option<Vec<Vec<usize>>> {
-    let own_verdicts = overall.is_none() || race.rules.until == Until::EveryLoad;
-    let mut anybody = false;
-    let mut next = Vec::with_capacity(loads.len());
-    for (load, gates) in loads.iter().zip(gates) {
-        let mut runs = vec![false; race.arms];
-        for contest in [own_verdicts.then_some(load), overall]
-            .into_iter()
-            .flatten()
-        {
-            if contest.verdict == Verdict::Open {
-                contest.remaining().for_each(|arm| runs[arm] = true);
-            }
-        }
-        let unsettled = (0..race.arms).any(|arm| runs[arm] && gates.last(arm) == Gate::Unknown);
-        if unsettled && !race.withdrawn.contains(&race.baseline) {
-            runs[race.baseline] = true;
-        }
-        anybody |= runs.contains(&true);
-        next.push((0..race.arms).filter(|&arm| runs[arm]).collect());
-    }
-    anybody.then_some(next)
-}
-
-fn merits(load: &Load) -> Vec<Vec<Option<f64>>> {
-    let sign = sign(load.better);
-    let merit = |value: &Option<f64>| value.map(|value| sign * value.ln());
-    load.rounds
-        .iter()
-        .map(|round| round.iter().map(merit).collect())
-        .collect()
-}
-
-/// The weighted mean of the loads' merits, for the rounds and arms that every load has.
-fn overall_merits(loads: &[Load], arms: usize) -> Vec<Vec<Option<f64>>> {
-    let merits: Vec<_> = loads.iter().map(merits).collect();
-    let rounds = merits.iter().map(Vec::len).min().unwrap_or(0);
-    let weights: f64 = loads.iter().map(|load| load.weight).sum();
-    let mean = |round: usize, arm: usize| {
-        loads
-            .iter()
-            .zip(&merits)
-            .try_fold(0.0, |sum, (load, rows)| {
-                rows[round][arm].map(|merit| sum + merit * load.weight / weights)
-            })
-    };
-    (0..rounds)
-        .map(|round| (0..arms).map(|arm| mean(round, arm)).collect())
-        .collect()
-}
-
-fn sign(better: Better) -> f64 {
-    match better {
-        Better::Higher => 1.0,
-        Better::Lower => -1.0,
-    }
-}
-
-/// Does an arm fulfil its requirements?
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Gate {
-    Open,
-    Unknown,
-    /// Surely not this one.
-    Closed(usize),
-}
-
-/// The gates after each number of rounds: `after[rounds][arm]`.
-struct Gates {
-    after: Vec<Vec<Gate>>,
-    /// How many requirements stand behind them.
-    requirements: usize,
-}
-
-impl Gates {
-    fn at(&self, rounds: usize, arm: usize) -> Gate {
-        self.after[rounds.min(self.after.len() - 1)][arm]
-    }
-
-    fn last(&self, arm: usize) -> Gate {
-        self.at(usize::MAX, arm)
-    }
-
-    /// An arm must fulfil the requirements of all loads; they are counted through.
-    fn all_of(loads: &[Gates], rounds: usize, arms: usize) -> Gates {
-        let join = |rounds: usize, arm: usize| {
-            let mut before = 0;
-            let mut joined = Gate::Open;
-            for gates in loads {
-                joined = joined.and(match gates.at(rounds, arm) {
-                    Gate::Closed(which) => Gate::Closed(before + which),
-                    gate => gate,
-                });
-                before += gates.requirements;
-            }
-            joined
-        };
-        Gates {
-            after: (0..=rounds)
-                .map(|rounds| (0..arms).map(|arm| join(rounds, arm)).collect())
-                .collect(),
-            requirements: loads.iter().map(|gates| gates.requirements).sum(),
-        }
-    }
-}
-
-impl Gate {
-    fn and(self, other: Gate) -> Gate {
-        match (self, other) {
-            (Gate::Closed(which), _) | (_, Gate::Closed(which)) => Gate::Closed(which),
-            (Gate::Unknown, _) | (_, Gate::Unknown) => Gate::Unknown,
-            (Gate::Open, Gate::Open) => Gate::Open,
-        }
-    }
-}
-
-/// Holds the rules and applies them to one contest after the other.
-struct Referee<'a> {
-    arms: usize,
-    baseline: usize,
-    withdrawn: &'a [usize],
+/// Holds the rules, which are the same for all contests of a race.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Referee {
+    pub(super) arms: usize,
+    pub(super) baseline: usize,
+    /// How many arms the caller took out.
+    withdrawn: usize,
     rules: Rules,
-    precision: Precision,
+    pub(super) precision: Precision,
     margin: f64,
     /// The rounds after which arms may leave and a verdict may be given.
-    first_look: usize,
+    pub(super) first_look: usize,
     last_look: usize,
 }
 
-impl Referee<'_> {
-    fn new(race: &Race, families: usize) -> Referee<'_> {
+impl Referee {
+    pub(super) fn new(race: &Race) -> Referee {
         let rules = race.rules;
         let (first_look, last_look) = match rules.design {
             Design::Sequential => (rules.min_rounds, rules.budget_rounds),
             Design::FixedRounds(rounds) => (rounds, rounds),
         };
+        let of_loads = race.loads.iter().map(|load| 1 + load.requirements.len());
+        let families = of_loads.sum::<usize>() + usize::from(race.loads.len() > 1);
         Referee {
             arms: race.arms,
             baseline: race.baseline,
-            withdrawn: &race.withdrawn,
+            withdrawn: race.withdrawn.len(),
             rules,
             precision: Precision {
                 level: (1.0 - rules.confidence) / ((race.arms - 1) * families) as f64,
@@ -208,103 +50,68 @@ impl Referee<'_> {
             last_look,
         }
     }
-
-    fn gates(&self, requirements: &[Requirement], rounds: usize) -> Gates {
-        let mut after = vec![vec![Gate::Open; self.arms]; rounds + 1];
-        for (which, requirement) in requirements.iter().enumerate() {
-            let mut pairs = Pairs::new(self.arms);
-            for (seen, gates) in after.iter_mut().enumerate() {
-                if let Some(round) = seen
-                    .checked_sub(1)
-                    .and_then(|last| requirement.rounds.get(last))
-                {
-                    let logs: Vec<_> = round.iter().map(|value| value.map(f64::ln)).collect();
-                    pairs.add(&logs);
-                }
-                let pooled = pairs.pooled();
-                for (arm, gate) in gates.iter_mut().enumerate() {
-                    let ratio = if arm == self.baseline {
-                        Some(Interval::around(0.0, 0.0))
-                    } else if seen >= self.first_look {
-                        pairs.interval(arm, self.baseline, pooled, self.precision)
-                    } else {
-                        None
-                    };
-                    *gate = gate.and(requirement.gate(which, ratio));
-                }
-            }
-        }
-        Gates {
-            after,
-            requirements: requirements.len(),
-        }
-    }
-
-    fn contest(&self, merits: &[Vec<Option<f64>>], better: Better, gates: &Gates) -> Contest {
-        let mut field = Field {
-            referee: self,
-            pairs: Pairs::new(self.arms),
-            places: vec![Place::Remaining; self.arms],
-            seen: vec![0; self.arms],
-            sign: sign(better),
-        };
-        for &arm in self.withdrawn {
-            field.places[arm] = Place::Withdrawn;
-        }
-        for (index, round) in merits.iter().enumerate() {
-            let rounds = index + 1;
-            field.pairs.add(round);
-            for (seen, merit) in field.seen.iter_mut().zip(round) {
-                *seen += usize::from(merit.is_some());
-            }
-            if rounds >= self.first_look {
-                field.disqualify(rounds, gates);
-                field.drop_the_worse(rounds, gates);
-            }
-        }
-        field.close(merits.len(), better, gates)
-    }
 }
 
-impl Requirement {
-    /// What the interval of the log-ratio to the baseline says about requirement number `which`.
-    fn gate(&self, which: usize, ratio: Option<Interval>) -> Gate {
-        let Some(ratio) = ratio else {
-            return Gate::Unknown;
-        };
-        let (kept, missed) = match self.bound {
-            Bound::AtLeast(bound) => (ratio.lower >= bound.ln(), ratio.upper < bound.ln()),
-            Bound::AtMost(bound) => (ratio.upper <= bound.ln(), ratio.lower > bound.ln()),
-        };
-        match (kept, missed) {
-            (true, _) => Gate::Open,
-            (false, true) => Gate::Closed(which),
-            (false, false) => Gate::Unknown,
-        }
+/// +1 where more of a metric is better, -1 where less is.
+pub(super) fn sign(better: Better) -> f64 {
+    match better {
+        Better::Higher => 1.0,
+        Better::Lower => -1.0,
     }
 }
 
 /// The arms of one contest while the rounds go by.
-struct Field<'a> {
-    referee: &'a Referee<'a>,
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Field {
+    referee: Referee,
+    better: Better,
+    /// Rounds taken in.
+    pub(super) rounds: usize,
     pairs: Pairs,
     places: Vec<Place>,
     seen: Vec<usize>,
-    sign: f64,
 }
 
-impl Field<'_> {
+impl Field {
+    pub(super) fn new(referee: Referee, better: Better, withdrawn: &[usize]) -> Field {
+        let mut places = vec![Place::Remaining; referee.arms];
+        for &arm in withdrawn {
+            places[arm] = Place::Withdrawn;
+        }
+        Field {
+            referee,
+            better,
+            rounds: 0,
+            pairs: Pairs::new(referee.arms),
+            places,
+            seen: vec![0; referee.arms],
+        }
+    }
+
+    /// Takes in a round's merits; `gates` are those after it.
+    pub(super) fn add(&mut self, merits: &[Option<f64>], gates: &[Gate]) {
+        self.rounds += 1;
+        self.pairs.add(merits);
+        for (seen, merit) in self.seen.iter_mut().zip(merits) {
+            *seen += usize::from(merit.is_some());
+        }
+        if self.rounds >= self.referee.first_look {
+            self.disqualify(gates);
+            self.drop_the_worse(gates);
+        }
+    }
+
     fn remaining(&self) -> Vec<usize> {
         (0..self.places.len())
             .filter(|&arm| self.places[arm] == Place::Remaining)
             .collect()
     }
 
-    fn disqualify(&mut self, rounds: usize, gates: &Gates) {
+    fn disqualify(&mut self, gates: &[Gate]) {
         for arm in self.remaining() {
-            if let Gate::Closed(requirement) = gates.at(rounds, arm) {
+            if let Gate::Closed(requirement) = gates[arm] {
                 self.places[arm] = Place::Disqualified {
-                    after: rounds,
+                    after: self.rounds,
                     requirement,
                 };
             }
@@ -313,13 +120,13 @@ impl Field<'_> {
 
     /// Takes out the arms that another one surely beats, the most clearly beaten one first, so that
     /// whoever drives out is himself still in.
-    fn drop_the_worse(&mut self, rounds: usize, gates: &Gates) {
+    fn drop_the_worse(&mut self, gates: &[Gate]) {
         let pooled = self.pairs.pooled();
         loop {
             let remaining = self.remaining();
             let mut clearest: Option<(usize, usize, Interval)> = None;
             for &winner in &remaining {
-                if gates.at(rounds, winner) != Gate::Open {
+                if gates[winner] != Gate::Open {
                     continue;
                 }
                 for &loser in remaining.iter().filter(|&&loser| loser != winner) {
@@ -338,7 +145,7 @@ impl Field<'_> {
                 return;
             };
             self.places[loser] = Place::Worse {
-                after: rounds,
+                after: self.rounds,
                 than: winner,
                 ratio: self.to_metric(lead.negated()),
             };
@@ -352,14 +159,15 @@ impl Field<'_> {
 
     /// From a difference of merits to a ratio of metrics.
     fn to_metric(&self, merit: Interval) -> Interval {
-        if self.sign > 0.0 {
+        if sign(self.better) > 0.0 {
             merit.exp()
         } else {
             merit.negated().exp()
         }
     }
 
-    fn close(self, rounds: usize, better: Better, gates: &Gates) -> Contest {
+    /// Where the contest stands; `gates` are those after its last round.
+    pub(super) fn standing(&self, gates: &[Gate]) -> Contest {
         let arms = self.places.len();
         let pooled = self.pairs.pooled();
         let pairs: Vec<Vec<Option<Interval>>> = (0..arms)
@@ -385,11 +193,11 @@ impl Field<'_> {
             })
             .collect();
         Contest {
-            rounds,
-            better,
+            rounds: self.rounds,
+            better: self.better,
             arms: standings,
             leader: self.leader(),
-            verdict: self.verdict(rounds, pooled, gates),
+            verdict: self.verdict(pooled, gates),
             pairs,
         }
     }
@@ -410,14 +218,14 @@ impl Field<'_> {
             .max_by(|&a, &b| lead(a).total_cmp(&lead(b)).then(b.cmp(&a)))
     }
 
-    fn verdict(&self, rounds: usize, pooled: Pooled, gates: &Gates) -> Verdict {
-        let referee = self.referee;
+    fn verdict(&self, pooled: Pooled, gates: &[Gate]) -> Verdict {
+        let (referee, rounds) = (self.referee, self.rounds);
         let arms = self.remaining();
-        let settled = arms.iter().all(|&arm| gates.at(rounds, arm) == Gate::Open);
+        let settled = arms.iter().all(|&arm| gates[arm] == Gate::Open);
         if rounds >= referee.first_look || arms.len() < 2 {
             match arms[..] {
                 [] => return Verdict::Nobody,
-                [arm] if referee.withdrawn.len() + 1 == referee.arms => {
+                [arm] if referee.withdrawn + 1 == referee.arms => {
                     return Verdict::Alone { arm };
                 }
                 [arm] if settled => return Verdict::Winner { arm },
@@ -434,7 +242,7 @@ impl Field<'_> {
         }
         let because = if rounds >= referee.last_look {
             Stopped::Budget
-        } else if settled && self.chance(&arms, rounds, pooled) < referee.rules.hopeless {
+        } else if settled && self.chance(&arms, pooled) < referee.rules.hopeless {
             Stopped::Hopeless
         } else {
             return Verdict::Open;
@@ -462,13 +270,13 @@ impl Field<'_> {
     /// The mean of all rounds at the end is predicted, as a Student t, from the mean and the noise so
     /// far. Deciding means that one arm beats each other one, or that each two are within the margin;
     /// for each of these the least likely pair bounds the chance from above.
-    fn chance(&self, arms: &[usize], rounds: usize, pooled: Pooled) -> f64 {
+    fn chance(&self, arms: &[usize], pooled: Pooled) -> f64 {
         let end = self.referee.last_look;
         let precision = self.referee.precision;
         let margin = self.referee.margin;
         let predicted = |a: usize, b: usize| -> Option<Prediction> {
             let seen = self.pairs.rounds(a, b);
-            let left = end - rounds;
+            let left = end - self.rounds;
             (seen >= 2).then(|| Prediction {
                 mean: self.pairs.mean(a, b).unwrap_or(0.0),
                 scale: self.pairs.sd(a, b, precision)

@@ -3,7 +3,8 @@
 //! # The table
 //! For each load a list of rounds; a round has one value per arm, or nothing where the arm had left, was
 //! not run, or its trial was void. [`Race::judge`] reads the whole table from its first round, so the
-//! judgement after a resumed run is the judgement of one uninterrupted run.
+//! judgement after a resumed run is the judgement of one uninterrupted run; a [`Judge`] says the same
+//! while the table grows, and reads each round once.
 //!
 //! # The rule
 //! Let `a/b` be the true ratio of two arms in a load ("better" is up, whatever the metric), with its
@@ -37,11 +38,14 @@
 //! E. Even-Dar, S. Mannor, Y. Mansour, *Action elimination and stopping conditions*, JMLR 7 (2006).
 
 mod contest;
+mod judge;
 mod pairs;
 
 use serde::{Deserialize, Serialize};
 
 use crate::interval::Interval;
+
+pub use judge::Judge;
 
 /// Which direction of a metric is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -411,8 +415,7 @@ impl Contest {
 impl Race {
     /// Where the race stands.
     pub fn judge(&self) -> Result<Standing, BadRace> {
-        self.check()?;
-        Ok(contest::judge(self))
+        Ok(Judge::new(self)?.standing())
     }
 
     fn check(&self) -> Result<(), BadRace> {
@@ -434,20 +437,34 @@ impl Race {
                 let weight = entry.weight;
                 return Err(BadRace::Weight { load, weight });
             }
-            self.check_rounds(load, &entry.rounds)?;
             for requirement in &entry.requirements {
                 let (Bound::AtLeast(ratio) | Bound::AtMost(ratio)) = requirement.bound;
                 if !(ratio > 0.0 && ratio.is_finite()) {
                     return Err(BadRace::RequiredRatio(ratio));
                 }
-                self.check_rounds(load, &requirement.rounds)?;
+            }
+        }
+        self.check_rounds_from(|_| 0)
+    }
+
+    /// Checks each load's rounds from this one on.
+    fn check_rounds_from(&self, first: impl Fn(usize) -> usize) -> Result<(), BadRace> {
+        for (load, entry) in self.loads.iter().enumerate() {
+            let tables = entry.requirements.iter().map(|one| &one.rounds);
+            for rounds in tables.chain([&entry.rounds]) {
+                self.check_rounds(load, rounds, first(load))?;
             }
         }
         Ok(())
     }
 
-    fn check_rounds(&self, load: usize, rounds: &[Vec<Option<f64>>]) -> Result<(), BadRace> {
-        for (round, values) in rounds.iter().enumerate() {
+    fn check_rounds(
+        &self,
+        load: usize,
+        rounds: &[Vec<Option<f64>>],
+        first: usize,
+    ) -> Result<(), BadRace> {
+        for (round, values) in rounds.iter().enumerate().skip(first) {
             if values.len() != self.arms {
                 return Err(BadRace::RoundLength {
                     load,

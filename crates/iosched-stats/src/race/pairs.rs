@@ -10,7 +10,7 @@ use crate::interval::Interval;
 use crate::sequence;
 
 /// How sure an interval has to be.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Precision {
     /// The probability, per pair, with which its intervals may be wrong at any time.
     pub(super) level: f64,
@@ -21,7 +21,7 @@ pub(super) struct Precision {
 }
 
 /// Running sums over the rounds seen so far.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Pairs {
     arms: usize,
     sums: Vec<Sums>,
@@ -30,7 +30,7 @@ pub(super) struct Pairs {
 }
 
 /// Welford's running mean and sum of squares.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Sums {
     n: usize,
     mean: f64,

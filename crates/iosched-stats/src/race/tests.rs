@@ -431,6 +431,36 @@ mod properties {
         }
 
         #[test]
+        fn a_judge_who_follows_says_what_one_says_who_reads_all(
+            tables in prop::collection::vec(tables(), 1..3), bound in 0.5f64..1.2, every_load: bool,
+            look_at in prop::collection::vec(any::<bool>(), 12),
+        ) {
+            let mut whole = race(tables.iter().map(|table| Load {
+                requirements: vec![Requirement {
+                    bound: Bound::AtLeast(bound),
+                    rounds: table.iter().map(|round| vec![round[1], round[2], round[0]]).collect(),
+                }],
+                ..Load::new(Better::Higher, table.clone())
+            }).collect());
+            whole.arms = 3;
+            whole.rules.until = if every_load { Until::EveryLoad } else { Until::Overall };
+            let cut = |rounds: usize| {
+                let mut part = whole.clone();
+                for load in &mut part.loads {
+                    load.rounds.truncate(rounds);
+                    load.requirements[0].rounds.truncate(rounds);
+                }
+                part
+            };
+            let mut judge = Judge::new(&cut(0)).unwrap();
+            for rounds in (0..12).filter(|rounds| look_at[*rounds]) {
+                let part = cut(rounds);
+                judge.follow(&part).unwrap();
+                prop_assert_eq!(judge.standing(), part.judge().unwrap());
+            }
+        }
+
+        #[test]
         fn the_arms_numbers_do_not_matter(table in tables()) {
             let turned: Vec<Vec<Option<f64>>> = table
                 .iter()

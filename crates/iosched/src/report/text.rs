@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use iosched_stats::race::Place;
+use iosched_stats::race::{Place, Standing};
 
 use super::columns::arm_table;
 use super::sentences::{
@@ -146,35 +146,24 @@ pub fn plan_in_short(plan: &Plan) -> String {
 }
 
 /// How the race stands after a round, in one line.
-pub fn estimate(plan: &Plan, analysis: &Analysis) -> String {
-    let contest = analysis.decisive();
-    let ratios: Vec<String> = analysis
-        .arms
-        .iter()
-        .enumerate()
-        .filter(|&(arm, _)| arm != analysis.baseline)
-        .map(|(arm, label)| {
-            let gone = if contest.arms[arm].place == Place::Remaining {
-                ""
-            } else {
-                " (out)"
-            };
+pub fn estimate(plan: &Plan, rounds: u32, standing: &Standing) -> String {
+    let contest = standing.decisive();
+    let gone = |arm: usize| match contest.arms[arm].place {
+        Place::Remaining => "",
+        _ => " (out)",
+    };
+    let others = (0..plan.arms.len()).filter(|&arm| arm != plan.baseline);
+    let ratios: Vec<String> = others
+        .map(|arm| {
             let ratio = contest.arms[arm].to_baseline.as_ref();
-            format!(
-                "{label} {}{gone}",
-                ratio.map_or("-".into(), |ratio| number(ratio.estimate))
-            )
+            let ratio = ratio.map_or("-".into(), |ratio| number(ratio.estimate));
+            format!("{} {ratio}{}", plan.arm_label(arm), gone(arm))
         })
         .collect();
-    let baseline = plan.arm_label(analysis.baseline);
-    let gone = if contest.arms[analysis.baseline].place == Place::Remaining {
-        ""
-    } else {
-        " (out)"
-    };
     format!(
-        "round {}: against {baseline}{gone}: {}",
-        analysis.rounds,
+        "round {rounds}: against {}{}: {}",
+        plan.arm_label(plan.baseline),
+        gone(plan.baseline),
         ratios.join(", ")
     )
 }

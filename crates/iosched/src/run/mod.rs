@@ -22,7 +22,7 @@ use crate::lock::{self, Lock};
 use crate::plan::{Plan, PlannedLoad};
 use crate::process::{ChildError, Stop, User};
 use crate::record::{Entry, Recorder, StopReason};
-use crate::schedule::{self, Next};
+use crate::schedule::{Course, Next};
 use crate::switch::{QueueState, SwitchError};
 use crate::trial::{Slot, VoidReason, VoidTrial};
 
@@ -71,9 +71,11 @@ pub fn run(
     });
     let saved = journal.iter().flat_map(Journal::saved);
     let baseline = saved.map(|disk| disk.state.clone()).collect();
+    let course = Course::of(&plan, recorder.record());
     let mut runner = Runner {
         host,
         plan: &plan,
+        course,
         loads: plan.loads.iter().map(PlannedLoad::open).collect(),
         recorder,
         options,
@@ -122,6 +124,8 @@ fn say_what_ended_it(error: RunError, is_gone: bool, plan: &Plan, directory: &Pa
 struct Runner<'a> {
     host: &'a Host,
     plan: &'a Plan,
+    /// Follows the record.
+    course: Course<'a>,
     /// Those of the plan, in its order.
     loads: Vec<Box<dyn Load>>,
     recorder: &'a mut Recorder,
@@ -143,10 +147,10 @@ impl Runner<'_> {
         self.wait_until_steady()?;
         self.mark = Instant::now();
         loop {
-            match schedule::next(self.plan, self.recorder.record()) {
+            match self.course.next() {
                 Next::Trial(slot) => self.one_slot(slot)?,
                 Next::Done(stop) => {
-                    self.recorder.append(Entry::Finished {
+                    self.save(Entry::Finished {
                         at_unix_s: unix_time(),
                         stop,
                     })?;
@@ -173,14 +177,13 @@ impl Runner<'_> {
         self.check_stop()?;
         let label = self.plan.arm_label(slot.arm);
         let load = self.plan.loads[slot.load].name.clone();
-        let sequence = self.sequence();
+        let sequence = self.course.attempts();
         self.observer.event(&Event::TrialStarted {
             arm: &label,
             load: &load,
             round: slot.round + 1,
-            expected_s: schedule::trial_time(self.plan, self.recorder.record(), slot.load)
-                .as_secs_f64(),
-            at_most_s: schedule::at_most(self.plan, self.recorder.record()).as_secs_f64(),
+            expected_s: self.course.trial_time(slot.load).as_secs_f64(),
+            at_most_s: self.course.at_most().as_secs_f64(),
         });
         match self.trial(slot, sequence)? {
             Ok(trial) => {
@@ -189,12 +192,12 @@ impl Runner<'_> {
                     load: &load,
                     trial: &trial,
                 });
-                self.recorder.append(Entry::Trial(Box::new(trial)))?;
+                self.save(Entry::Trial(Box::new(trial)))?;
                 self.mark = Instant::now();
-                if schedule::is_round_complete(self.plan, self.recorder.record(), slot) {
-                    let analysis = Analysis::of(self.recorder.record());
+                if self.course.rounds() > slot.round {
                     self.observer.event(&Event::Estimate {
-                        analysis: &analysis,
+                        rounds: self.course.rounds(),
+                        standing: self.course.standing(),
                     });
                 }
             }
@@ -228,7 +231,7 @@ impl Runner<'_> {
         });
         let reason = void.reason.to_string();
         let is_failure = matches!(void.reason, VoidReason::LoadFailed { .. });
-        self.recorder.append(Entry::Void(void))?;
+        self.save(Entry::Void(void))?;
         self.mark = Instant::now();
         if is_failure {
             self.check_target()?;
@@ -241,7 +244,7 @@ impl Runner<'_> {
             load,
             reason: &reason,
         });
-        self.recorder.append(Entry::ArmLeft {
+        self.save(Entry::ArmLeft {
             load: slot.load,
             arm: slot.arm,
             reason: reason.clone(),
@@ -281,10 +284,10 @@ impl Runner<'_> {
         }
     }
 
-    fn sequence(&self) -> u32 {
-        let record = self.recorder.record();
-        let count = record.trials().count() + record.void_trials().count();
-        u32::try_from(count).unwrap_or(u32::MAX)
+    fn save(&mut self, entry: Entry) -> Result<(), RunError> {
+        self.recorder.append(entry)?;
+        self.course.follow(self.recorder.record());
+        Ok(())
     }
 }
 
