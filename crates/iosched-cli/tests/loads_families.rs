@@ -9,8 +9,11 @@
 mod common;
 
 use std::fs;
+use std::process::Stdio;
 
-use common::{Mounted, can_use_loop_devices, has_fio, iosched};
+use common::{
+    Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, processes_with, wait_until,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -157,12 +160,77 @@ fn the_database_server_has_four_loads_and_a_table_with_the_baseline_at_100() {
 }
 
 #[test]
+fn a_killed_run_leaves_no_job_file_behind() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    let mounted = Mounted::new(64 * MIB);
+    let temporary = tempfile::tempdir().unwrap();
+    let mut child = iosched_process()
+        .args([
+            "tune",
+            mounted.path(),
+            "--load",
+            "mixed",
+            "--runtime",
+            "100s",
+        ])
+        .args(["--arms", "none,mq-deadline", "--file-size", "8M", "--out"])
+        .arg(mounted.at.join("r"))
+        .env("TMPDIR", temporary.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let is_measuring = || {
+        let writes = fs::read_to_string(format!("/sys/block/{}/inflight", mounted.disk.name));
+        writes.unwrap().trim() != "0        0"
+    };
+    assert!(wait_until(60, || mounted
+        .at
+        .join("r/record.jsonl")
+        .exists()
+        && is_measuring()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left: Vec<_> = fs::read_dir(temporary.path()).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(wait_until(20, || processes_with(&mounted.disk.name).is_empty()));
+    iosched().arg("restore").assert().success();
+    assert_eq!(mounted.names(), ["r"]);
+}
+
+#[test]
 fn fairness_is_jains_index_over_its_workers() {
     let more = ["--runtime", "300ms", "--file-size", "8M"];
     let Some((stdout, records)) = tune("fairness", &more) else {
         return;
     };
     assert!(stdout.contains("fairness between jobs"), "{stdout}");
+    for row in [
+        "light-reader",
+        "stream-writer",
+        "smallest share",
+        "largest share",
+    ] {
+        let line = stdout.lines().find(|line| line.starts_with(row));
+        let shares = line
+            .unwrap_or_else(|| panic!("no {row}: {stdout}"))
+            .matches('%');
+        assert_eq!(shares.count(), 2, "one for each arm: {stdout}");
+    }
+    let analysis: serde_json::Value = serde_json::from_str(&report(&records, "--json")).unwrap();
+    let arm = &analysis["loads"][0]["arms"][0];
+    let (smallest, largest) = (&arm["smallest_share"], &arm["largest_share"]);
+    assert!(
+        smallest.as_f64().unwrap() <= 0.2 && largest.as_f64().unwrap() >= 0.2,
+        "{arm}"
+    );
+    assert_eq!(arm["workers"][0]["name"], "light-reader");
+    assert!(
+        arm["workers"][0]["latency_p99_ns"].as_f64().unwrap() > 0.0,
+        "{arm}"
+    );
     for trial in trials(&records) {
         let index = trial["metrics"]["fairness"].as_f64().unwrap();
         assert!(index > 0.2 && index <= 1.0, "{index}: five workers");

@@ -118,6 +118,11 @@ fn a_cluster_of_our_own_is_made_measured_and_removed() {
         ended.stdout
     );
     assert!(ended.stdout.contains("p99 ms"), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("latency mean ms"),
+        "what it says besides: {}",
+        ended.stdout
+    );
     let record = record(&records);
     assert_eq!(record.matches("\"type\":\"trial\"").count(), 4);
     let trial = record.lines().nth(1).unwrap();
@@ -171,6 +176,100 @@ fn a_server_that_dies_makes_a_void_trial_and_the_run_goes_on() {
     assert_eq!(record.matches("\"type\":\"void\"").count(), 1);
     assert_eq!(record.matches("\"type\":\"trial\"").count(), 4);
     assert_nothing_is_left(&mounted);
+}
+
+/// The command in a world of its own, with no shared memory but what it makes. What is left of that
+/// when nobody works on the target any more stands on the last lines.
+fn in_an_empty_world(mounted: &Mounted, arguments: &[&str]) -> Command {
+    let script = "mount -t tmpfs none /dev/shm; target=$1; shift; \"$@\"; echo status $? >&2; \
+                  while grep -sqa \"$target\" $(ls -d /proc/[0-9]* | grep -v /$$\\$ | sed s,$,/cmdline,); do \
+                  sleep 0.1; done; ls -A /dev/shm; tail -n +2 /proc/sysvipc/shm";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--ipc", "sh", "-c", script, "sh", mounted.path()]);
+    command.arg(iosched_process().get_program());
+    command.args(["tune", mounted.path()]).args(arguments);
+    command
+        .env("NO_COLOR", "1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn a_server_that_dies_in_every_trial_is_an_error_and_leaves_no_shared_memory() {
+    if !has_postgres() {
+        return;
+    }
+    let mounted = Mounted::new(512 * MIB);
+    let records = tempfile::tempdir().unwrap();
+    let script = records.path().join("kill.sql");
+    let kill =
+        "COPY (SELECT 1) TO PROGRAM 'kill -9 $(head -1 postmaster.pid)';\nSELECT pg_sleep(30);\n";
+    fs::write(&script, kill).unwrap();
+    let load = format!(
+        "pgbench:scale=1,clients=1,transactions=1,mode={}",
+        script.display()
+    );
+    let out = records.path().join("r").display().to_string();
+    let arguments = [&["--load", &load, "--out", &out], SHORT].concat();
+    let output = in_an_empty_world(&mounted, &arguments).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("status 13"), "{stderr}");
+    assert!(
+        stderr.contains(
+            "fails under every arm: the load failed: the PostgreSQL server died during the trial"
+        ),
+        "{stderr}"
+    );
+    let left = String::from_utf8(output.stdout).unwrap();
+    let left: Vec<&str> = left.lines().filter(|line| is_shared_memory(line)).collect();
+    assert_eq!(left, Vec::<&str>::new());
+    assert_nothing_is_left(&mounted);
+    assert_eq!(mounted.disk.scheduler(), "none");
+}
+
+/// A file of PostgreSQL's below `/dev/shm`, or a line of `/proc/sysvipc/shm`.
+fn is_shared_memory(line: &str) -> bool {
+    let is_segment = line.split_whitespace().count() > 10
+        && line
+            .split_whitespace()
+            .all(|word| word.parse::<i64>().is_ok());
+    line.starts_with("PostgreSQL.") || is_segment
+}
+
+#[test]
+fn a_killed_run_leaves_no_shared_memory_either() {
+    if !has_postgres() {
+        return;
+    }
+    let mounted = Mounted::new(512 * MIB);
+    let records = tempfile::tempdir().unwrap();
+    let out = records.path().join("r").display().to_string();
+    let load = "pgbench:scale=1,clients=2,time=60";
+    let arguments = [&["--load", load, "--out", &out], SHORT].concat();
+    let child = in_an_empty_world(&mounted, &arguments).spawn().unwrap();
+    assert!(wait_until(120, || is_measuring(&mounted)));
+    let ours = processes_with(&format!("iosched tune {} ", mounted.path()));
+    let shell = processes_with("unshare")
+        .into_iter()
+        .chain(processes_with("mount -t tmpfs"));
+    let shells: Vec<u32> = shell.collect();
+    let run: Vec<u32> = ours
+        .into_iter()
+        .filter(|pid| !shells.contains(pid))
+        .collect();
+    assert_eq!(run.len(), 1, "{run:?}");
+    run_kill(run[0]);
+    let output = child.wait_with_output().unwrap();
+    let left = String::from_utf8(output.stdout).unwrap();
+    let left: Vec<&str> = left.lines().filter(|line| is_shared_memory(line)).collect();
+    assert_eq!(left, Vec::<&str>::new());
+    iosched().arg("restore").assert().success();
+    assert_nothing_is_left(&mounted);
+}
+
+fn run_kill(pid: u32) {
+    run("kill", &["-9", &pid.to_string()]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From the record to the answer: pure, from the record alone, the same whenever it is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use iosched_stats::histogram::Histogram;
 use iosched_stats::race::{Contest, Place, Standing, Verdict};
@@ -100,12 +100,16 @@ pub struct ArmSummary {
     pub throughput_bytes_per_s: Option<f64>,
     /// I/Os per second, mean.
     pub iops: Option<f64>,
+    /// Mean latency of the trials, ns.
+    pub latency_mean_ns: Option<f64>,
     /// Latency percentiles over all I/Os of all its trials, ns.
     pub latency_p50_ns: Option<f64>,
     /// 99th percentile.
     pub latency_p99_ns: Option<f64>,
     /// 99.9th percentile.
     pub latency_p999_ns: Option<f64>,
+    /// Largest.
+    pub latency_max_ns: Option<f64>,
     /// 99th percentile of the reads alone.
     pub read_latency_p99_ns: Option<f64>,
     /// The disk's mean time per read, queue time and service time together (iostat's `r_await`), ns.
@@ -118,17 +122,39 @@ pub struct ArmSummary {
     pub cpu_ns_per_io: Option<f64>,
     /// Jain's index over the load's workers, mean.
     pub fairness: Option<f64>,
-    /// Name and share of the bytes of each worker, in the order of the job file.
-    pub workers: Vec<WorkerShare>,
+    /// What the worker that got least got of all, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smallest_share: Option<f64>,
+    /// What the worker that got most got of all, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_share: Option<f64>,
+    /// Each worker, in the order of the job file.
+    pub workers: Vec<Worker>,
+    /// The same with those of one name together.
+    pub kinds: Vec<Worker>,
+    /// What else the load says, by name, mean.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub numbers: BTreeMap<String, f64>,
 }
 
 /// A worker's part of what an arm moved.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct WorkerShare {
+pub struct Worker {
     /// The section of the job file.
     pub name: String,
+    /// How many workers these are.
+    pub count: usize,
     /// Bytes per second, mean over trials.
     pub bytes_per_s: f64,
+    /// Its part of the bytes of all workers, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// Latency percentiles over its I/Os of all trials, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_p50_ns: Option<f64>,
+    /// 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_p99_ns: Option<f64>,
 }
 
 impl Analysis {
@@ -279,6 +305,14 @@ fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -> ArmSummar
     let objective = plan.loads[load].objective;
     let all = latencies(&trials, JobResult::flows);
     let reads = latencies(&trials, |job| job.read.iter().collect());
+    let kinds = kinds(&trials);
+    let each: Vec<Vec<usize>> = (0..kinds.iter().map(Vec::len).sum())
+        .map(|one| vec![one])
+        .collect();
+    let kinds = workers(&trials, &kinds);
+    let workers = workers(&trials, &each);
+    let shares = || workers.iter().filter_map(|worker| worker.share);
+    let is_compared = workers.len() > 1;
     ArmSummary {
         trials: trials.len(),
         left: record.arm_left(arm).map(str::to_owned),
@@ -286,16 +320,23 @@ fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -> ArmSummar
         robust: robust(plan, record, load, arm),
         throughput_bytes_per_s: mean(&trials, |t| Some(t.metrics.throughput_bytes_per_s)),
         iops: mean(&trials, |t| Some(t.metrics.iops)),
+        latency_mean_ns: mean(&trials, |t| Some(t.metrics.all?.mean_ns)),
         latency_p50_ns: percentile(&all, 50.0),
         latency_p99_ns: percentile(&all, 99.0),
         latency_p999_ns: percentile(&all, 99.9),
+        latency_max_ns: (trials.iter().filter_map(|t| Some(t.metrics.all?.max_ns)))
+            .max_by(f64::total_cmp),
         read_latency_p99_ns: percentile(&reads, 99.0),
         read_await_ns: mean(&trials, |t| t.measured.read_await_ns),
         write_await_ns: mean(&trials, |t| t.measured.write_await_ns),
         average_queue_length: mean(&trials, |t| Some(t.measured.average_queue_length)),
         cpu_ns_per_io: mean(&trials, |t| t.metrics.cpu_ns_per_io),
         fairness: mean(&trials, |t| t.metrics.fairness),
-        workers: workers(&trials),
+        smallest_share: shares().min_by(f64::total_cmp).filter(|_| is_compared),
+        largest_share: shares().max_by(f64::total_cmp).filter(|_| is_compared),
+        numbers: numbers(&trials),
+        workers,
+        kinds,
     }
 }
 
@@ -329,25 +370,63 @@ fn geometric_mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
-fn workers(trials: &[&Trial]) -> Vec<WorkerShare> {
-    let Some(first) = trials.first() else {
-        return Vec::new();
+/// Workers, or groups of them, each by its places in the job file.
+fn workers(trials: &[&Trial], groups: &[Vec<usize>]) -> Vec<Worker> {
+    let rate = |group: &Vec<usize>| {
+        let of = |trial: &Trial| Some(flows(trial, group).iter().map(|f| f.bytes_per_s).sum());
+        mean(trials, of).unwrap_or(0.0)
     };
-    (0..first.jobs.len())
-        .map(|worker| WorkerShare {
-            name: first.jobs[worker].name.clone(),
-            bytes_per_s: mean(trials, |trial| {
-                Some(
-                    trial
-                        .jobs
-                        .get(worker)?
-                        .flows()
-                        .iter()
-                        .map(|flow| flow.bytes_per_s)
-                        .sum(),
-                )
-            })
-            .unwrap_or(0.0),
+    let rates: Vec<f64> = groups.iter().map(rate).collect();
+    let total: f64 = rates.iter().sum();
+    let of_group = |(group, &bytes_per_s): (&Vec<usize>, &f64)| {
+        let flows: Vec<&Flow> = trials
+            .iter()
+            .flat_map(|trial| flows(trial, group))
+            .collect();
+        let latencies = latency_histogram(&flows);
+        Worker {
+            name: trials[0].jobs[group[0]].name.clone(),
+            count: group.len(),
+            bytes_per_s,
+            share: (total > 0.0).then(|| bytes_per_s / total),
+            latency_p50_ns: percentile(&latencies, 50.0),
+            latency_p99_ns: percentile(&latencies, 99.0),
+        }
+    };
+    groups.iter().zip(&rates).map(of_group).collect()
+}
+
+fn flows<'a>(trial: &'a Trial, group: &[usize]) -> Vec<&'a Flow> {
+    let jobs = group.iter().filter_map(|&worker| trial.jobs.get(worker));
+    jobs.flat_map(JobResult::flows).collect()
+}
+
+/// The places of the workers of each name, in the order of the job file.
+fn kinds(trials: &[&Trial]) -> Vec<Vec<usize>> {
+    let mut kinds: Vec<(&str, Vec<usize>)> = Vec::new();
+    for (place, job) in trials
+        .iter()
+        .take(1)
+        .flat_map(|trial| &trial.jobs)
+        .enumerate()
+    {
+        match kinds.iter_mut().find(|(name, _)| *name == job.name) {
+            Some((_, places)) => places.push(place),
+            None => kinds.push((&job.name, vec![place])),
+        }
+    }
+    kinds.into_iter().map(|(_, places)| places).collect()
+}
+
+/// The mean of each number that the load says besides.
+fn numbers(trials: &[&Trial]) -> BTreeMap<String, f64> {
+    let names = trials.iter().flat_map(|trial| trial.metrics.numbers.keys());
+    let names: BTreeSet<&String> = names.collect();
+    names
+        .into_iter()
+        .filter_map(|name| {
+            let mean = mean(trials, |trial| trial.metrics.numbers.get(name).copied())?;
+            Some((name.clone(), mean))
         })
         .collect()
 }

@@ -5,7 +5,7 @@
 //! [`Stop`] is asked for. Its output goes to memory files: a full disk does not stop it.
 
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -128,7 +128,37 @@ pub enum ChildError {
 /// The child dies when the *thread* that called this dies: call it from a thread that lives as
 /// long as the run.
 pub fn run(
+    command: Command,
+    limit: Duration,
+    stop: &Stop,
+    tick: &mut dyn FnMut(Duration),
+) -> Result<Finished, ChildError> {
+    run_on(command, Stdio::null(), limit, stop, tick)
+}
+
+/// [`run`] with a text on standard input, which leaves no file behind, whatever happens.
+pub fn run_with_input(
+    command: Command,
+    input: &str,
+    limit: Duration,
+    stop: &Stop,
+    tick: &mut dyn FnMut(Duration),
+) -> Result<Finished, ChildError> {
+    let stdin = memory_file("stdin").and_then(|mut file| {
+        file.write_all(input.as_bytes())?;
+        file.rewind()?;
+        Ok(file)
+    });
+    let stdin = stdin.map_err(|source| ChildError::Start {
+        program: command.get_program().to_string_lossy().into_owned(),
+        source,
+    })?;
+    run_on(command, stdin.into(), limit, stop, tick)
+}
+
+fn run_on(
     mut command: Command,
+    stdin: Stdio,
     limit: Duration,
     stop: &Stop,
     tick: &mut dyn FnMut(Duration),
@@ -141,11 +171,11 @@ pub fn run(
     let mut stdout = memory_file("stdout").map_err(start_error)?;
     let mut stderr = memory_file("stderr").map_err(start_error)?;
     command
-        .stdin(Stdio::null())
+        .stdin(stdin)
         .stdout(stdout.try_clone().map_err(start_error)?)
         .stderr(stderr.try_clone().map_err(start_error)?)
         .process_group(0);
-    die_with_us(&mut command);
+    die_with_us(&mut command, Signal::KILL);
     let started = Instant::now();
     let mut child = command.spawn().map_err(|source| {
         if source.kind() == io::ErrorKind::NotFound {
@@ -180,8 +210,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it; what it says goes to `log`.
-    pub fn start(mut command: Command, log: File) -> Result<Daemon, ChildError> {
+    /// Starts it; what it says goes to `log`. `when_we_die` is the signal that ends it then.
+    pub fn start(
+        mut command: Command,
+        log: File,
+        when_we_die: Signal,
+    ) -> Result<Daemon, ChildError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let start_error = |source| ChildError::Start {
             program: program.clone(),
@@ -192,7 +226,7 @@ impl Daemon {
             .stdout(log.try_clone().map_err(start_error)?)
             .stderr(log)
             .process_group(0);
-        die_with_us(&mut command);
+        die_with_us(&mut command, when_we_die);
         let child = command.spawn().map_err(start_error)?;
         Ok(Daemon { child })
     }
@@ -248,14 +282,14 @@ pub fn last_lines(text: &str, count: usize) -> String {
     }
 }
 
-/// Makes the child of `command` get SIGKILL when the thread that starts it dies.
-pub fn die_with_us(command: &mut Command) {
+/// Makes the child of `command` get this signal when the thread that starts it dies.
+fn die_with_us(command: &mut Command, signal: Signal) {
     let parent = rustix::process::getpid();
     // SAFETY: between fork and exec only async-signal-safe system calls are made (prctl, getppid),
     // and nothing is allocated.
     unsafe {
         command.pre_exec(move || {
-            set_parent_process_death_signal(Some(Signal::KILL))?;
+            set_parent_process_death_signal(Some(signal))?;
             // The parent may have died before the request above was in force.
             if rustix::process::getppid() == Some(parent) {
                 Ok(())
@@ -346,6 +380,13 @@ mod tests {
         assert_eq!(finished.stdout, "out\n");
         assert_eq!(finished.stderr, "err\n");
         assert_eq!(describe(finished.status), "exit code 3");
+    }
+
+    #[test]
+    fn what_is_put_in_comes_back_through_cat() {
+        let (limit, stop) = (Duration::from_secs(60), Stop::new());
+        let finished = run_with_input(sh("cat"), "a\nb\n", limit, &stop, &mut |_| {}).unwrap();
+        assert_eq!(finished.stdout, "a\nb\n");
     }
 
     #[test]

@@ -5,15 +5,12 @@
 //! percentiles of several jobs are merged from counts and never averaged.
 
 use std::collections::BTreeMap;
-use std::fs::Permissions;
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tempfile::NamedTempFile;
 
 use crate::failure::{Failure, exit};
 use crate::process::{self, ChildError, Stop, User};
@@ -45,9 +42,9 @@ pub enum FioError {
         /// What is wrong with it.
         cause: String,
     },
-    /// The job file could not be handed over.
-    #[error("cannot hand the job file to fio")]
-    JobFile(#[source] io::Error),
+    /// The files that it is to work on cannot be used.
+    #[error("cannot use the files of the load")]
+    Files(#[source] io::Error),
 }
 
 impl Failure for FioError {
@@ -117,7 +114,6 @@ pub fn run_timed(
     running: &Running<'_>,
     tick: &mut dyn FnMut(Duration),
 ) -> Result<Measurement, FioError> {
-    let file = readable_file(job_file).map_err(FioError::JobFile)?;
     let mut command = Command::new("fio");
     command
         .arg("--output-format=json+")
@@ -130,9 +126,9 @@ pub fn run_timed(
     if let Some(user) = running.user {
         command.uid(user.uid).gid(user.gid);
     }
-    command.arg(file.path());
+    command.arg("-"); // the job file comes on standard input
     let limit = running.limit.unwrap_or(running.duration * 2 + ALLOWANCE);
-    let finished = process::run(command, limit, running.stop, tick)?;
+    let finished = process::run_with_input(command, job_file, limit, running.stop, tick)?;
     if !finished.status.success() {
         return Err(FioError::Failed {
             status: process::describe(finished.status),
@@ -156,15 +152,6 @@ pub fn run_long(
         stop,
     };
     run(job_file, &running, &mut |_| {})
-}
-
-/// A job file that fio can read whoever it runs as; there is nothing secret in it.
-fn readable_file(text: &str) -> io::Result<NamedTempFile> {
-    let mut file = NamedTempFile::with_suffix(".fio")?;
-    file.write_all(text.as_bytes())?;
-    file.as_file()
-        .set_permissions(Permissions::from_mode(0o644))?;
-    Ok(file)
 }
 
 /// The few lines that say what went wrong: standard error, or what stands before the JSON.

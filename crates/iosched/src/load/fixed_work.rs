@@ -133,11 +133,11 @@ impl Load for FixedWork {
 
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
         let directory = self.directory(at);
-        make_directory(&directory, at).map_err(fio::FioError::JobFile)?;
+        make_directory(&directory, at).map_err(fio::FioError::Files)?;
         if self.settings.files == Files::New {
             return Ok(());
         }
-        if is_empty(&directory).map_err(fio::FioError::JobFile)? {
+        if is_empty(&directory).map_err(fio::FioError::Files)? {
             say(&format!("writing test files for {}", self.name));
         }
         let settings = TrialSettings {
@@ -152,7 +152,7 @@ impl Load for FixedWork {
 
     fn reset(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
         if self.settings.files == Files::New {
-            remove_files(&self.directory(at)).map_err(fio::FioError::JobFile)?;
+            remove_files(&self.directory(at)).map_err(fio::FioError::Files)?;
         }
         Ok(())
     }
@@ -160,7 +160,7 @@ impl Load for FixedWork {
     /// Reads everything once, so that it is in memory.
     fn start(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
         if self.settings.files == Files::Cached {
-            read_files(&self.directory(at)).map_err(fio::FioError::JobFile)?;
+            read_files(&self.directory(at)).map_err(fio::FioError::Files)?;
         }
         Ok(())
     }

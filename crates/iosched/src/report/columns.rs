@@ -1,8 +1,10 @@
 //! The table of a load's arms: the same columns on the terminal, on the page and in a ticket.
 
+use std::collections::BTreeSet;
+
 use super::sentences::{ratio_cell, standing_word};
 use super::table::{Align, Table};
-use super::words::{megabytes, microseconds, milliseconds, percent, significant};
+use super::words::{clipped, megabytes, microseconds, milliseconds, percent, significant};
 use crate::analysis::{Analysis, ArmSummary, LoadAnalysis};
 use crate::objective::Objective;
 use crate::plan::Plan;
@@ -31,6 +33,112 @@ pub(super) fn arm_table(plan: &Plan, analysis: &Analysis, load: &LoadAnalysis) -
         table.push(row);
     }
     table
+}
+
+/// What there is to know of a load besides: who of its workers got what, where they are of several
+/// kinds, and the numbers that it says itself. A row for each, a column for each arm.
+pub(super) fn details_table(analysis: &Analysis, load: &LoadAnalysis) -> Option<Table> {
+    let mut rows = worker_rows(load);
+    if load.objective == Objective::Tps {
+        rows.extend(transaction_rows(load));
+    }
+    rows.extend(number_rows(load));
+    rows.retain(|row| row.cells.iter().any(|cell| !cell.is_empty()));
+    if rows.is_empty() {
+        return None;
+    }
+    let has_workers = rows[0].cells.iter().any(|cell| cell.contains(", "));
+    let head = if has_workers {
+        "share, p99 ms"
+    } else {
+        "besides"
+    };
+    let mut table = Table::new([(head, Align::Left)]);
+    for label in &analysis.arms {
+        table.column(label, Align::Right);
+    }
+    for Details { head, cells } in rows {
+        table.push(std::iter::once(head).chain(cells).collect());
+    }
+    Some(table)
+}
+
+struct Details {
+    head: String,
+    /// Of each arm.
+    cells: Vec<String>,
+}
+
+impl Details {
+    fn of(
+        head: impl Into<String>,
+        load: &LoadAnalysis,
+        cell: impl Fn(&ArmSummary) -> Option<String>,
+    ) -> Details {
+        let cells = load.arms.iter().map(|arm| cell(arm).unwrap_or_default());
+        Details {
+            head: head.into(),
+            cells: cells.collect(),
+        }
+    }
+}
+
+/// What each kind of worker got, and how long it waited; nothing to say of one kind.
+fn worker_rows(load: &LoadAnalysis) -> Vec<Details> {
+    let Some(measured) = load.arms.iter().find(|arm| arm.kinds.len() > 1) else {
+        return Vec::new();
+    };
+    let kinds = measured.kinds.iter().enumerate();
+    let mut rows: Vec<Details> = kinds
+        .map(|(index, kind)| {
+            let head = match kind.count {
+                1 => clipped(&kind.name),
+                count => format!("{} ×{count}", clipped(&kind.name)),
+            };
+            Details::of(head, load, |arm| {
+                let kind = arm.kinds.get(index)?;
+                let waited = kind.latency_p99_ns.map_or("-".into(), milliseconds);
+                Some(format!("{}, {waited}", percents(kind.share?)))
+            })
+        })
+        .collect();
+    rows.push(Details::of("smallest share", load, |arm| {
+        Some(percents(arm.smallest_share?))
+    }));
+    rows.push(Details::of("largest share", load, |arm| {
+        Some(percents(arm.largest_share?))
+    }));
+    rows
+}
+
+/// A share that may be small and still matter: `0.04 %`.
+fn percents(share: f64) -> String {
+    format!("{} %", significant(share * 100.0))
+}
+
+/// What does not fit beside a database's tps on a terminal, and is asked for.
+fn transaction_rows(load: &LoadAnalysis) -> Vec<Details> {
+    let rows: [(&str, Value); 5] = [
+        ("latency mean ms", |arm| arm.latency_mean_ns),
+        ("latency p50 ms", |arm| arm.latency_p50_ns),
+        ("latency max ms", |arm| arm.latency_max_ns),
+        ("await of reads ms", |arm| arm.read_await_ns),
+        ("await of writes ms", |arm| arm.write_await_ns),
+    ];
+    let row =
+        |(head, value): (&str, Value)| Details::of(head, load, |arm| value(arm).map(milliseconds));
+    rows.into_iter().map(row).collect()
+}
+
+fn number_rows(load: &LoadAnalysis) -> Vec<Details> {
+    let names = load.arms.iter().flat_map(|arm| arm.numbers.keys());
+    let names: BTreeSet<&String> = names.collect();
+    let row = |name: &String| {
+        Details::of(clipped(name), load, |arm| {
+            Some(significant(*arm.numbers.get(name)?))
+        })
+    };
+    names.into_iter().map(row).collect()
 }
 
 /// A column of an arm's own numbers.

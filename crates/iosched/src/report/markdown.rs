@@ -1,6 +1,6 @@
 //! A record for a ticket: headings, tables and lists that GitHub, GitLab and Jira's editor take.
 
-use super::columns::arm_table;
+use super::columns::{arm_table, details_table};
 use super::table::{Align, Table};
 use super::{sentences, words};
 use crate::analysis::Analysis;
@@ -21,6 +21,7 @@ pub fn record(record: &Record, analysis: &Analysis) -> String {
             escaped(&sentences::load_head(plan, analysis, index))
         ));
         lines.push(table(&arm_table(plan, analysis, load)));
+        lines.extend(details_table(analysis, load).as_ref().map(table));
         let place = sentences::in_load(load);
         let verdict = sentences::verdict(analysis, &load.contest, &place, plan);
         lines.push(escaped(verdict.trim_end()));

@@ -53,11 +53,31 @@ impl Table {
         while shown.len() > 2 && self.width_of(&shown) > width {
             shown.pop();
         }
+        self.render_columns(&shown)
+    }
+
+    fn render_columns(&self, shown: &[usize]) -> String {
         let heads: Vec<String> = self.columns.iter().map(|(head, _)| head.clone()).collect();
         std::iter::once(&heads)
             .chain(&self.rows)
-            .map(|row| self.line(row, &shown) + "\n")
+            .map(|row| self.line(row, shown) + "\n")
             .collect()
+    }
+
+    /// The table as text, whole: columns that do not fit into `width` follow below, beside the first
+    /// one again.
+    pub fn render_whole(&self, width: usize) -> String {
+        let mut parts: Vec<Vec<usize>> = Vec::new();
+        for column in 1..self.columns.len() {
+            match parts.last_mut() {
+                Some(part) if self.width_of(&[part.as_slice(), &[column]].concat()) <= width => {
+                    part.push(column);
+                }
+                _ => parts.push(vec![0, column]),
+            }
+        }
+        let part = |shown: &Vec<usize>| self.render_columns(shown);
+        parts.iter().map(part).collect::<Vec<_>>().join("\n")
     }
 
     /// The heads of the columns that are not empty, each with the side that its cells lean to.
@@ -138,6 +158,15 @@ mod tests {
         assert_eq!(
             table().render(80),
             "arm           MB/s  p99\nnone           1.5   20\nmq-deadline  12.25    3\n"
+        );
+    }
+
+    #[test]
+    fn a_whole_table_goes_on_below() {
+        assert_eq!(
+            table().render_whole(20),
+            "arm           MB/s\nnone           1.5\nmq-deadline  12.25\n\n\
+             arm          p99\nnone          20\nmq-deadline    3\n"
         );
     }
 

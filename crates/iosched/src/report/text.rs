@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use iosched_stats::race::{Place, Standing};
 
-use super::columns::arm_table;
+use super::columns::{arm_table, details_table};
 use super::sentences::{
     choice, in_load, load_head, notes, remark_sentence, robust, target_name, verdict,
 };
@@ -22,6 +22,10 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
         text += "\n";
         text += &fold(&load_head(plan, analysis, index), width);
         text += &arm_table(plan, analysis, load).render(width);
+        if let Some(details) = details_table(analysis, load) {
+            text += "\n";
+            text += &details.render_whole(width);
+        }
         for (arm, summary) in load.arms.iter().enumerate() {
             if let Some(reason) = &summary.left {
                 text += &fold(&format!("{} left: {reason}", analysis.arms[arm]), width);

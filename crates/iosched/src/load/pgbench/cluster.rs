@@ -32,6 +32,9 @@ const FAST: &[(Signal, Duration)] = &[
 /// How a server is ended whose data nobody needs any more.
 const IMMEDIATE: &[(Signal, Duration)] = &[(Signal::QUIT, Duration::from_secs(10))];
 
+/// How often a server is started to remove what a killed one left.
+const LAST_CLIENTS_TRIES: usize = 25;
+
 /// The superuser of the cluster. Nobody but the owner of its directory reaches the socket.
 const SUPERUSER: &str = "iosched";
 
@@ -134,7 +137,8 @@ impl Cluster {
         for setting in own.iter().chain(configuration) {
             command.args(["-c", setting]);
         }
-        self.server = Some(Daemon::start(command, file)?);
+        // Killed, it would leave its shared memory behind.
+        self.server = Some(Daemon::start(command, file, Signal::QUIT)?);
         self.wait_until_ready()
     }
 
@@ -197,6 +201,20 @@ impl Cluster {
         process::last_lines(&telling.join("\n"), 2)
     }
 
+    /// A server that was killed leaves shared memory behind, which the next one on the same data finds
+    /// and removes.
+    fn sweep_up(&mut self) {
+        self.programs.go_on_after_stop();
+        let is_restored = self.reset().is_ok();
+        for _ in 0..LAST_CLIENTS_TRIES {
+            // As long as a client of the dead one lives, the memory is in use.
+            if !is_restored || self.start_with(WHILE_MAKING).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
     fn data(&self) -> PathBuf {
         self.root.join("data")
     }
@@ -243,6 +261,9 @@ impl Database for Cluster {
     }
 
     fn take_down(&mut self) {
+        if self.server.is_some() && self.has_died() {
+            self.sweep_up();
+        }
         self.end(IMMEDIATE);
     }
 }

@@ -8,7 +8,7 @@ use crate::load::Spec;
 use crate::plan::{Plan, PlannedLoad};
 use crate::record::{Entry, Record};
 use crate::report::chart::of_record;
-use crate::report::columns::arm_table;
+use crate::report::columns::{arm_table, details_table};
 use crate::report::table::{Align, Table};
 use crate::report::words::{clipped, percent, span};
 use crate::report::{known, sentences, tidy};
@@ -129,9 +129,14 @@ pub(super) fn arm_tables(record: &Record, analysis: &Analysis) -> Vec<String> {
     let chosen = analysis.choice.map(|arm| analysis.arms[arm].as_str());
     let loads = analysis.loads.iter().enumerate();
     loads
-        .map(|(index, load)| {
+        .flat_map(|(index, load)| {
             let caption = sentences::load_head(plan, analysis, index);
-            HtmlTable::of(&caption, &arm_table(plan, analysis, load), chosen).html()
+            let arms = HtmlTable::of(&caption, &arm_table(plan, analysis, load), chosen).html();
+            let details = details_table(analysis, load).map(|details| {
+                let caption = format!("What else is known of {}", load.name);
+                HtmlTable::of(&caption, &details, None).html()
+            });
+            std::iter::once(arms).chain(details)
         })
         .collect()
 }
