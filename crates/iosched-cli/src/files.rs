@@ -1,10 +1,12 @@
 //! Files that the user asked for: whole or not at all, and never through a symbolic link.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use iosched::failure::{Failure, exit};
+use tempfile::NamedTempFile;
 
 /// A file cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -38,31 +40,50 @@ impl Failure for WriteError {
 /// Writes a file of its own beside the wanted one and renames it: what stood there before is replaced
 /// as a whole, and a link that somebody laid is replaced, not followed.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
-    let failed = |source| WriteError {
-        path: path.to_owned(),
-        source,
-    };
+    let mut file = beside(path)?;
+    file.write_all(bytes)
+        .map_err(|source| failed(path, source))?;
+    rename(file, path)
+}
+
+/// The same for what is made piece by piece.
+pub(crate) fn write_with<E: Failure + 'static>(
+    path: &Path,
+    make: impl FnOnce(&mut File) -> Result<(), E>,
+) -> Result<(), Box<dyn Failure>> {
+    let boxed = |error| -> Box<dyn Failure> { Box::new(error) };
+    let mut file = beside(path).map_err(boxed)?;
+    make(file.as_file_mut()).map_err(|error| -> Box<dyn Failure> { Box::new(error) })?;
+    rename(file, path).map_err(boxed)
+}
+
+fn beside(path: &Path) -> Result<NamedTempFile, WriteError> {
     if path.is_dir() && !path.is_symlink() {
-        return Err(failed(io::ErrorKind::IsADirectory.into()));
+        return Err(failed(path, io::ErrorKind::IsADirectory.into()));
     }
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let mut file = tempfile::Builder::new()
+    tempfile::Builder::new()
         .prefix(".iosched-")
         .permissions(std::fs::Permissions::from_mode(0o644))
         .tempfile_in(directory)
-        .map_err(failed)?;
-    file.write_all(bytes).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
+        .map_err(|source| failed(path, source))
+}
+
+fn rename(file: NamedTempFile, path: &Path) -> Result<(), WriteError> {
+    let renamed = file.persist(path);
+    renamed.map_err(|error| failed(path, error.error))?;
     Ok(())
+}
+
+fn failed(path: &Path, source: io::Error) -> WriteError {
+    let path = path.to_owned();
+    WriteError { path, source }
 }
 
 /// Makes a directory for files, if it is not there.
 pub(crate) fn directory(path: &Path) -> Result<(), WriteError> {
-    std::fs::create_dir_all(path).map_err(|source| WriteError {
-        path: path.to_owned(),
-        source,
-    })
+    std::fs::create_dir_all(path).map_err(|source| failed(path, source))
 }

@@ -3,7 +3,7 @@
 //! Results go to standard output, everything else (progress, notes, errors) to standard error.
 
 use std::cell::RefCell;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 use iosched::failure::Failure;
 use serde::Serialize;
@@ -80,6 +80,20 @@ impl Output {
         self.text(&text.expect("our own types serialise"));
     }
 
+    /// A result that is too long to be held: who makes it writes it, and says what went wrong.
+    pub(crate) fn stream<E>(
+        &self,
+        make: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut pipe = Pipe { is_closed: false };
+        let mut out = BufWriter::with_capacity(1 << 18, &mut pipe);
+        make(&mut out)?;
+        if let Err(error) = out.flush() {
+            self.lost.borrow_mut().get_or_insert(error.to_string());
+        }
+        Ok(())
+    }
+
     /// A remark beside the result, on standard error.
     pub(crate) fn note(&self, text: &str) {
         // There is nobody to tell if this fails.
@@ -116,6 +130,33 @@ impl Output {
             ));
         }
         self.note(&lines.join("\n"));
+    }
+}
+
+/// Standard output, until its reader closes it: what is written then goes nowhere.
+struct Pipe {
+    is_closed: bool,
+}
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_closed {
+            return Ok(bytes.len());
+        }
+        match io::stdout().write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.is_closed = true;
+                Ok(bytes.len())
+            }
+            other => other,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match io::stdout().flush() {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other,
+        }
     }
 }
 

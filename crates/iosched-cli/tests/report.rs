@@ -9,6 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
 use serde_json::Value;
 
 /// A real record: a tune of two loads on an emulated disk.
@@ -164,36 +166,94 @@ fn a_ticket_has_every_ratio_of_the_terminal() {
     }
 }
 
-#[test]
-fn others_can_read_the_tidy_data() {
+/// True if the examples can run here.
+fn has_pandas() -> bool {
     let ready = Command::new("/usr/bin/python3")
         .args(["-c", "import pandas, matplotlib"])
         .output();
-    if !ready.is_ok_and(|output| output.status.success()) {
+    let is_ready = ready.is_ok_and(|output| output.status.success());
+    if !is_ready {
         eprintln!("SKIPPED: needs python3-pandas and python3-matplotlib");
+    }
+    is_ready
+}
+
+/// What a script of the examples prints of a CSV file, once it has drawn its picture.
+fn analysed(script: &str, csv: &Path) -> String {
+    let script = root().join("examples/analysis").join(script);
+    let picture = csv.with_extension("png");
+    let output = Command::new("/usr/bin/python3")
+        .args([&script, csv, &picture])
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(fs::metadata(&picture).unwrap().len() > 10_000);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_events_of_a_recording_are_rows_that_say_what_the_simulation_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let (events, csv) = (directory.path().join("e"), directory.path().join("e.csv"));
+    let simulation = ["simulate", "--scheduler", "cfq", "--until", "2"];
+    done(&[&simulation[..], &["--events", path(&events)]].concat());
+    let rows = done(&["report", path(&events), "--csv"]);
+    let columns =
+        "recording,time_ns,stage,op,sync,sector,sectors,device,process,process_name,response_ns";
+    assert_eq!(rows.lines().next(), Some(columns));
+    let said: Value =
+        serde_json::from_str(&done(&[&simulation[..], &["--json"]].concat())).unwrap();
+    let run = &said["runs"][0];
+    let of_stage = |stage: &str| rows.lines().filter(|row| row.contains(stage)).count();
+    assert_eq!(Some(of_stage(",issued,") as u64), run["commands"].as_u64());
+    assert_eq!(
+        Some(of_stage(",completed,") as u64),
+        run["total"]["accesses"].as_u64()
+    );
+    let parquet = directory.path().join("e.parquet");
+    done(&["report", path(&events), "--parquet", path(&parquet)]);
+    let reader = SerializedFileReader::new(fs::File::open(&parquet).unwrap()).unwrap();
+    let mut there = vec![columns.to_owned()];
+    for row in reader.get_row_iter(None).unwrap() {
+        let row = row.unwrap();
+        let cells = row.get_column_iter().map(|(_, field)| match field {
+            Field::Str(text) => text.clone(),
+            Field::Null => String::new(),
+            other => other.to_string(),
+        });
+        there.push(cells.collect::<Vec<_>>().join(","));
+    }
+    assert_eq!(there, rows.lines().collect::<Vec<_>>());
+    if !has_pandas() {
+        return;
+    }
+    fs::write(&csv, &rows).unwrap();
+    let printed = analysed("events.py", &csv);
+    let cells: Vec<&str> = printed.trim_end().split(',').collect();
+    assert_eq!(cells[..2], ["read", &of_stage(",completed,").to_string()]);
+    for (cell, ours) in [
+        (cells[2], &run["total"]["service_time"]["mean_ns"]),
+        (cells[4], &run["mean_seek_sectors"]),
+    ] {
+        let unit = if cell == cells[2] { 1e6 } else { 1.0 };
+        let (theirs, ours) = (cell.parse::<f64>().unwrap() * unit, ours.as_f64().unwrap());
+        assert!((theirs / ours - 1.0).abs() < 1e-3, "{printed} {ours}");
+    }
+}
+
+#[test]
+fn others_can_read_the_tidy_data() {
+    if !has_pandas() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let (csv, picture) = (
-        directory.path().join("a.csv"),
-        directory.path().join("a.png"),
-    );
+    let csv = directory.path().join("a.csv");
     fs::write(&csv, done(&["report", path(&example()), "--csv"])).unwrap();
-    let script = root().join("examples/analysis/compare.py");
-    let output = Command::new("/usr/bin/python3")
-        .args([path(&script), path(&csv), path(&picture)])
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(fs::metadata(&picture).unwrap().len() > 10_000);
+    let printed = analysed("compare.py", &csv);
     // What pandas works out of it is what the race worked out: the mean of the log-ratios.
     let analysis = done(&["report", path(&example()), "--json"]);
     let analysis: Value = serde_json::from_str(&analysis).unwrap();
-    let printed = String::from_utf8(output.stdout).unwrap();
     let arms = analysis["arms"].as_array().unwrap();
     for (index, arm) in arms.iter().enumerate() {
         let ratio = &analysis["loads"][0]["contest"]["arms"][index]["to_baseline"]["estimate"];

@@ -7,8 +7,8 @@ use iosched::analysis::Analysis;
 use iosched::failure::{Failure, exit};
 use iosched::record::Record;
 use iosched::report::chart::{Chart, of_events, of_record, of_simulated, png, svg};
-use iosched::report::input::Input;
-use iosched::report::tidy::{self, Row};
+use iosched::report::input::{Input, Recording};
+use iosched::report::tidy::{events, trials};
 use iosched::report::traffic::Traffic;
 use iosched::report::{html, known, markdown, text, words};
 
@@ -28,6 +28,7 @@ Examples:
   iosched report DIR --csv > trials.csv                one row per trial and metric
   iosched simulate --json > sim.json; iosched report sim.json --html sim.html
   iosched report EVENTS --html traffic.html            a recording: seeks, queue
+  iosched report EVENTS --parquet events.parquet       one row per event
   iosched report DIR --json | jq .loads[0].contest.verdict
   iosched report DIR --points --normalised             tables that people know
 
@@ -61,7 +62,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, group = "form")]
     md: bool,
 
-    /// Tidy data, one row per trial and metric
+    /// Tidy data: one row per trial and metric, or per event of a recording
     #[arg(long, group = "form")]
     csv: bool,
 
@@ -94,8 +95,12 @@ struct Named {
 enum ReportError {
     #[error("{} is no results directory, and only those can be put side by side", path.display())]
     NotComparable { path: PathBuf },
-    #[error("--{form} is for results directories, and {} is none", path.display())]
-    OnlyRecords { form: &'static str, path: PathBuf },
+    #[error("--{form} is for {of}, and {} is none", path.display())]
+    OtherForm {
+        form: &'static str,
+        of: &'static str,
+        path: PathBuf,
+    },
     #[error("the Parquet file cannot be made: {cause}")]
     Parquet { cause: String },
 }
@@ -104,7 +109,7 @@ impl Failure for ReportError {
     fn hint(&self) -> Option<String> {
         match self {
             ReportError::NotComparable { .. } => Some("report on one file at a time".into()),
-            ReportError::OnlyRecords { .. } => {
+            ReportError::OtherForm { .. } => {
                 Some("--html, --svg and --png show it; `simulate --csv` has its numbers".into())
             }
             ReportError::Parquet { .. } => None,
@@ -121,6 +126,12 @@ impl Failure for ReportError {
 
 /// Runs `iosched report`.
 pub(crate) fn run(args: &ReportArgs, output: &Output) -> Outcome {
+    if let [path] = &args.paths[..]
+        && (args.csv || args.parquet.is_some())
+        && let Some(recording) = Recording::open(path).map_err(boxed)?
+    {
+        return of_recording(args, path, recording, output);
+    }
     let mut records = Vec::new();
     for (path, name) in args.paths.iter().zip(names(&args.paths)) {
         match Input::read(path).map_err(boxed)? {
@@ -160,12 +171,12 @@ fn of_records(args: &ReportArgs, records: &[Named], output: &Output) -> Outcome 
     let rows = || {
         records
             .iter()
-            .flat_map(|named| tidy::rows(&named.name, &named.record))
+            .flat_map(|named| trials::rows(&named.name, &named.record))
     };
     if let Some(path) = &args.parquet {
-        let rows: Vec<Row> = rows().collect();
+        let rows: Vec<trials::Row> = rows().collect();
         let failed = |cause: String| boxed(ReportError::Parquet { cause });
-        let bytes = tidy::parquet(&rows).map_err(|error| failed(error.to_string()))?;
+        let bytes = trials::parquet(&rows).map_err(|error| failed(error.to_string()))?;
         files::write(path, &bytes).map_err(boxed)?;
         output.note(&format!("data: {}", path.display()));
     }
@@ -182,7 +193,7 @@ fn of_records(args: &ReportArgs, records: &[Named], output: &Output) -> Outcome 
         return Ok(exit::OK);
     }
     if args.csv {
-        output.text(&tidy::csv(rows()));
+        output.text(&trials::csv(rows()));
         return Ok(exit::OK);
     }
     for named in records {
@@ -215,19 +226,38 @@ fn print(args: &ReportArgs, named: &Named, output: &Output) {
     }
 }
 
+/// The events of a recording, as rows; and the pictures, where they are wanted, too.
+fn of_recording(args: &ReportArgs, path: &Path, recording: Recording, output: &Output) -> Outcome {
+    if let Some(parquet) = &args.parquet {
+        files::write_with(parquet, |file| events::parquet(recording, file))?;
+        output.note(&format!("data: {}", parquet.display()));
+    } else {
+        let written = output.stream(|out| events::csv(recording, out));
+        return written.map(|()| exit::OK).map_err(boxed);
+    }
+    if args.html.is_some() || args.svg.is_some() || args.png.is_some() {
+        let input = Input::read(path).map_err(boxed)?;
+        return of_file(args, path, &input, output);
+    }
+    Ok(exit::OK)
+}
+
 /// What is no record: the output of another command, or a recording.
 fn of_file(args: &ReportArgs, path: &Path, input: &Input, output: &Output) -> Outcome {
+    const RECORDS: &str = "results directories";
+    const TABLES: &str = "results directories and recordings";
+    let is_recording = matches!(input, Input::Traffic(_));
     let forms = [
-        ("md", args.md),
-        ("csv", args.csv),
-        ("tsv", args.tsv),
-        ("parquet", args.parquet.is_some()),
-        ("points", args.points),
-        ("normalised", args.normalised),
+        ("md", RECORDS, args.md),
+        ("csv", TABLES, args.csv),
+        ("tsv", RECORDS, args.tsv),
+        ("parquet", TABLES, args.parquet.is_some() && !is_recording),
+        ("points", RECORDS, args.points),
+        ("normalised", RECORDS, args.normalised),
     ];
-    if let Some(&(form, _)) = forms.iter().find(|(_, is_asked)| *is_asked) {
+    if let Some(&(form, of, _)) = forms.iter().find(|(_, _, is_asked)| *is_asked) {
         let path = path.to_owned();
-        return Err(boxed(ReportError::OnlyRecords { form, path }));
+        return Err(boxed(ReportError::OtherForm { form, of, path }));
     }
     let page = || match input {
         Input::Simulated(simulated) => html::simulated(simulated),

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use flate2::bufread::MultiGzDecoder;
 use iosched_sim::trace::{Merge, ReadError, Records};
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,6 +13,7 @@ use super::traffic::Traffic;
 use crate::failure::{Failure, exit};
 use crate::record::{Record, RecordError};
 use crate::simulate::conform::Conformance;
+use crate::simulate::file::decompressed;
 use crate::simulate::run::Simulated;
 
 /// Something to report on.
@@ -91,28 +91,83 @@ impl Failure for InputError {
     }
 }
 
+/// A recording that is opened and not read yet.
+pub struct Recording {
+    path: PathBuf,
+    /// Name of its file.
+    pub name: String,
+    /// Its records, in the order of time.
+    pub records: Merge<Box<dyn BufRead + Send>>,
+}
+
+/// What stands at a path, before more than its beginning is read.
+enum Opened {
+    Json(Box<dyn BufRead + Send>),
+    Recording(Box<Recording>),
+}
+
 impl Input {
     /// Reads whatever stands there.
     pub fn read(path: &Path) -> Result<Input, InputError> {
         if path.is_dir() {
             return Ok(Input::Record(Box::new(Record::load(path)?)));
         }
-        let failed = |source| InputError::Io {
-            path: path.into(),
-            source,
-        };
-        let mut reader = BufReader::with_capacity(1 << 18, File::open(path).map_err(failed)?);
-        let head = reader.fill_buf().map_err(failed)?;
-        if head.starts_with(&[0x1f, 0x8b]) {
-            return traffic(path, Box::new(MultiGzDecoder::new(reader)));
+        match open(path)? {
+            Opened::Recording(recording) => traffic(*recording),
+            Opened::Json(mut reader) => {
+                let mut text = String::new();
+                let read = reader.read_to_string(&mut text);
+                read.map_err(|source| unreadable(path, source))?;
+                json(path, &text)
+            }
         }
-        if head.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
-            return traffic(path, Box::new(reader));
-        }
-        let mut text = String::new();
-        reader.read_to_string(&mut text).map_err(failed)?;
-        json(path, &text)
     }
+}
+
+impl Recording {
+    /// Opens the recording at a path; `None` if something else stands there.
+    pub fn open(path: &Path) -> Result<Option<Recording>, InputError> {
+        if path.is_dir() {
+            return Ok(None);
+        }
+        Ok(match open(path)? {
+            Opened::Recording(recording) => Some(*recording),
+            Opened::Json(_) => None,
+        })
+    }
+
+    /// What is wrong in it.
+    pub fn failed(&self, cause: ReadError) -> InputError {
+        InputError::Trace {
+            path: self.path.clone(),
+            cause,
+        }
+    }
+}
+
+fn unreadable(path: &Path, source: io::Error) -> InputError {
+    let path = path.to_owned();
+    InputError::Io { path, source }
+}
+
+fn open(path: &Path) -> Result<Opened, InputError> {
+    let failed = |source| unreadable(path, source);
+    let file = File::open(path).map_err(failed)?;
+    let mut reader = decompressed(BufReader::with_capacity(1 << 18, file)).map_err(failed)?;
+    let head = reader.fill_buf().map_err(failed)?;
+    if head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {
+        return Ok(Opened::Json(reader));
+    }
+    let records = Records::new(reader, None).map_err(|cause| InputError::Trace {
+        path: path.into(),
+        cause,
+    })?;
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    Ok(Opened::Recording(Box::new(Recording {
+        path: path.into(),
+        name: name.to_string_lossy().into_owned(),
+        records: Merge::new(vec![records]),
+    })))
 }
 
 /// Results of `simulate` and `conform`: one object, or one after the other.
@@ -142,23 +197,15 @@ fn json(path: &Path, text: &str) -> Result<Input, InputError> {
     ))
 }
 
-fn traffic(path: &Path, reader: Box<dyn Read>) -> Result<Input, InputError> {
-    let failed = |cause| InputError::Trace {
-        path: path.into(),
-        cause,
-    };
-    let records = Records::new(reader, None).map_err(failed)?;
-    let name = path
-        .file_name()
-        .unwrap_or(path.as_os_str())
-        .to_string_lossy();
-    let mut traffic = Traffic::new(name.into_owned(), records.format().name().to_owned());
-    for record in Merge::new(vec![records]) {
-        let record = record.map_err(|error| failed(error.error))?;
-        traffic.take(&record);
+fn traffic(mut recording: Recording) -> Result<Input, InputError> {
+    let format = recording.records.format().name().to_owned();
+    let mut traffic = Traffic::new(recording.name.clone(), format);
+    while let Some(record) = recording.records.next() {
+        traffic.take(&record.map_err(|cause| recording.failed(cause.error))?);
     }
     if traffic.records == 0 {
-        return Err(InputError::Empty { path: path.into() });
+        let path = recording.path;
+        return Err(InputError::Empty { path });
     }
     Ok(Input::Traffic(Box::new(traffic)))
 }

@@ -6,7 +6,7 @@
 //! - [`chart`]: what charts show, and how they are drawn
 //! - [`html`]: one page with all of it, which opens offline
 //! - [`markdown`]: for a ticket
-//! - [`tidy`]: one row per trial and metric, as CSV and Parquet
+//! - [`tidy`]: one row per trial and metric, or per event of a recording, as CSV and Parquet
 //! - [`known`]: the tables that people know: iozone sweep log, 2/1/0 points, baseline = 100
 
 pub mod chart;

@@ -6,9 +6,10 @@ use super::{Figure, HtmlTable, MOST_POINTS, Page, Section, of_record, render};
 use crate::analysis::Analysis;
 use crate::record::Record;
 use crate::report::chart::of_record::compared;
+use crate::report::sentences;
 use crate::report::table::{Align, Table};
+use crate::report::tidy::trials;
 use crate::report::words::{megabytes, milliseconds};
-use crate::report::{sentences, tidy};
 
 /// The page of several records side by side, as HTML; with each its name.
 pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
@@ -40,7 +41,7 @@ pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
             download(
                 &format!("trials-{}.csv", index + 1),
                 "text/csv",
-                &tidy::csv(tidy::rows(name, record)),
+                &trials::csv(trials::rows(name, record)),
             )
         });
     let headlines = records.iter().map(|(name, record, analysis)| {

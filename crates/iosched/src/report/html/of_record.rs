@@ -10,8 +10,9 @@ use crate::record::{Entry, Record};
 use crate::report::chart::of_record;
 use crate::report::columns::{arm_table, details_table};
 use crate::report::table::{Align, Table};
+use crate::report::tidy::trials;
 use crate::report::words::{clipped, percent, span};
-use crate::report::{known, sentences, tidy};
+use crate::report::{known, sentences};
 
 /// The page of one record, as HTML.
 pub fn record(record: &Record, analysis: &Analysis) -> String {
@@ -38,7 +39,11 @@ fn page(record: &Record, analysis: &Analysis) -> Page {
         ..Page::default()
     };
     capitalise(&mut page.headline);
-    let trials = download("trials.csv", "text/csv", &tidy::csv(tidy::rows("", record)));
+    let trials = download(
+        "trials.csv",
+        "text/csv",
+        &trials::csv(trials::rows("", record)),
+    );
     if trials.is_none() {
         page.data_notes.push(
             "The trials are too many for the page: `iosched report DIR --csv` writes them.".into(),

@@ -1,15 +1,11 @@
-//! Tidy data: one row per trial and metric, for those who analyse themselves. As CSV (RFC 4180) and as
-//! Parquet, with the same columns; docs/report.md describes them.
+//! One row per trial and metric of a record.
 
 use std::sync::Arc;
 
-use parquet::basic::Compression;
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int32Type};
+use parquet::data_type::{DoubleType, Int32Type};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::schema::parser::parse_message_type;
 
+use super::file::{column, number, parquet_file, quoted, texts};
 use crate::record::Record;
 use crate::trial::{Latency, Trial};
 
@@ -200,61 +196,22 @@ pub fn csv(rows: impl Iterator<Item = Row>) -> String {
     text
 }
 
-/// A cell in quotes where it needs them: arms with several tunables have commas.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.into()
-    }
-}
-
 /// The rows as a Parquet file.
 pub fn parquet(rows: &[Row]) -> Result<Vec<u8>, ParquetError> {
-    let schema = Arc::new(parse_message_type(SCHEMA)?);
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::SNAPPY)
-        .build();
-    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties))?;
+    let mut writer = parquet_file(SCHEMA, Vec::new())?;
     let mut group = writer.next_row_group()?;
-    let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
     texts(&mut group, rows.iter().map(|row| &*row.record))?;
     texts(&mut group, rows.iter().map(|row| &*row.load))?;
     texts(&mut group, rows.iter().map(|row| &*row.arm))?;
-    numbers(&mut group, rows.iter().map(|row| number(row.round)))?;
-    numbers(&mut group, rows.iter().map(|row| number(row.trial)))?;
-    values(&mut group, rows.iter().map(|row| row.started_unix_s))?;
+    column::<Int32Type, _>(&mut group, rows.iter().map(|row| number(row.round)))?;
+    column::<Int32Type, _>(&mut group, rows.iter().map(|row| number(row.trial)))?;
+    column::<DoubleType, _>(&mut group, rows.iter().map(|row| row.started_unix_s))?;
     texts(&mut group, rows.iter().map(|row| &*row.worker))?;
     texts(&mut group, rows.iter().map(|row| &*row.metric))?;
     texts(&mut group, rows.iter().map(|row| row.unit))?;
-    values(&mut group, rows.iter().map(|row| row.value))?;
+    column::<DoubleType, _>(&mut group, rows.iter().map(|row| row.value))?;
     group.close()?;
     writer.into_inner()
-}
-
-type Group<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
-
-fn texts<'a>(group: &mut Group, texts: impl Iterator<Item = &'a str>) -> Result<(), ParquetError> {
-    column::<ByteArrayType>(group, texts.map(ByteArray::from))
-}
-
-fn numbers(group: &mut Group, numbers: impl Iterator<Item = i32>) -> Result<(), ParquetError> {
-    column::<Int32Type>(group, numbers)
-}
-
-fn values(group: &mut Group, values: impl Iterator<Item = f64>) -> Result<(), ParquetError> {
-    column::<DoubleType>(group, values)
-}
-
-/// Writes the next column of the schema.
-fn column<T: DataType>(
-    group: &mut Group,
-    values: impl Iterator<Item = T::T>,
-) -> Result<(), ParquetError> {
-    let values: Vec<T::T> = values.collect();
-    let mut column = group.next_column()?.expect("the schema has this column");
-    column.typed::<T>().write_batch(&values, None, None)?;
-    column.close()
 }
 
 #[cfg(test)]
