@@ -11,6 +11,7 @@
 //! [`multi_queue`] those with blk-mq.
 
 pub mod multi_queue;
+mod recording;
 pub mod single_queue;
 
 use crate::request::{Op, ProcessId, Request};

@@ -9,161 +9,19 @@
 //! lacked a slot before, and some ticks after an ask that gave nothing; only while no request is held
 //! aside, the scheduler has work and (SCSI) a slot is free. If the next event is no answer, the answer
 //! was "nothing".
-//!
-//! A recording is kept in memory, so that it can be followed again at another phase of the ticks.
 
-use std::collections::VecDeque;
-
-use crate::request::{Bio, IoPriority, Op, ProcessId, Request, RequestId, Requests};
+use crate::request::{Bio, Op, Request, RequestId, Requests};
 use crate::scheduler::kyber::Statement;
-use crate::scheduler::{Kernel, KernelVersion, Scheduler};
-use crate::trace::kernel::{Action, Event, Line, Reader, Remark, TraceError};
-use crate::units::{Nanos, Sector, Sectors, Time};
+use crate::scheduler::{Kernel, Scheduler};
+use crate::trace::kernel::Action;
+use crate::units::{Nanos, Time};
 
+use super::recording::Step;
+pub use super::recording::{Device, Recording};
 use super::{Disagreement, Report, describe, describe_ours};
 
 /// A request that was given out later than this after the kernel asked was not the answer.
 const SAME_RUN: Nanos = Nanos::from_micros(200);
-
-/// A request that is not issued after this much waited for room.
-const HANDED_OVER: Nanos = Nanos::from_micros(50);
-
-/// kyber's lines come this much after the tick began.
-const KYBER_LINE: Nanos = Nanos::from_micros(5);
-
-/// An event of a recording, as far as it matters.
-#[derive(Debug, Clone, Copy)]
-struct Step {
-    time: Time,
-    action: Action,
-    /// Unknown for X.
-    op: Option<Op>,
-    sync: bool,
-    start: Sector,
-    length: Sectors,
-    process: ProcessId,
-    priority: IoPriority,
-}
-
-/// A recording, read.
-#[derive(Debug, Default)]
-pub struct Recording {
-    reader: Reader,
-    steps: Vec<Step>,
-    workers: Vec<(ProcessId, IoPriority)>,
-    version: Option<KernelVersion>,
-    single_queue: bool,
-    /// What the recorded kyber said, in order of time.
-    said: Vec<(Time, Option<Statement>)>,
-}
-
-impl Recording {
-    /// Reads a line.
-    pub fn line(&mut self, text: &str) -> Result<(), TraceError> {
-        match self.reader.read(text)? {
-            Some(Line::Event(event)) => self.event(&event),
-            Some(Line::Remark(Remark::Worker {
-                process, priority, ..
-            })) => self.workers.push((process, priority)),
-            Some(Line::Remark(Remark::Queue {
-                multi_queue,
-                version,
-            })) => {
-                self.version = version;
-                self.single_queue = !multi_queue;
-            }
-            Some(Line::Remark(Remark::Kyber { time, said })) => {
-                let after = self.said.partition_point(|&(other, _)| other <= time);
-                self.said.insert(after, (time, said));
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn event(&mut self, event: &Event) {
-        let of_request = event.op.is_some() || event.action == Action::Decided;
-        if !of_request || event.length == Sectors::ZERO {
-            return;
-        }
-        let worker = self
-            .workers
-            .iter()
-            .find(|(process, _)| *process == event.process);
-        self.steps.push(Step {
-            time: event.time,
-            action: event.action,
-            op: event.op,
-            sync: event.sync,
-            start: event.start,
-            length: event.length,
-            process: event.process,
-            priority: event
-                .priority
-                .or(worker.map(|&(_, priority)| priority))
-                .unwrap_or_default(),
-        });
-    }
-
-    /// The recorded kernel's version, if its first line says so.
-    pub fn version(&self) -> Option<KernelVersion> {
-        self.version
-    }
-
-    /// True if it says that it was made on the single-queue block layer.
-    pub fn is_single_queue(&self) -> bool {
-        self.single_queue
-    }
-
-    /// How long before its time zero a tick began, if its lines tell (those of kyber do).
-    pub fn tick_phase(&self, hz: u32) -> Option<Nanos> {
-        let tick = 1_000_000_000 / u64::from(hz);
-        let edge = self.said.first()?.0 - KYBER_LINE;
-        Some(Nanos::new((tick - edge.as_nanos() % tick) % tick))
-    }
-
-    /// True if it says which requests the scheduler gave out.
-    fn has_decisions(&self) -> bool {
-        self.steps.iter().any(|step| step.action == Action::Decided)
-    }
-
-    /// What the device is like, as far as the recording shows it: the most commands that it had, and
-    /// whether requests waited for room after they were given out.
-    pub fn device(&self) -> Device {
-        let mut queue_depth = 1;
-        let mut in_driver = 0_usize;
-        let (mut issued, mut waited) = (0_usize, 0_usize);
-        let mut given_out = VecDeque::new();
-        for step in &self.steps {
-            match step.action {
-                Action::Decided => given_out.push_back(step.time),
-                Action::Issued => {
-                    let since = given_out.pop_front().unwrap_or(step.time);
-                    issued += 1;
-                    waited += usize::from(step.time - since > HANDED_OVER);
-                    in_driver += 1;
-                }
-                Action::Completed => in_driver = in_driver.saturating_sub(1),
-                _ => {}
-            }
-            queue_depth = queue_depth.max(in_driver);
-        }
-        Device {
-            queue_depth,
-            look_ahead: !self.has_decisions() || waited > issued / 4,
-        }
-    }
-}
-
-/// The recorded device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Device {
-    /// Commands that it takes at a time.
-    pub queue_depth: usize,
-    /// The kernel chooses one request more than the device takes (loop, `null_blk`), and does not
-    /// ask for a slot first (SCSI).
-    pub look_ahead: bool,
-}
 
 /// Follows a recording with this scheduler, which ends in the state that the recording left.
 pub fn follow(
@@ -272,12 +130,15 @@ impl Follower<'_> {
         (self.report, self.scheduler)
     }
 
-    /// The process that inserted here inserts more at once.
+    /// The process that inserted here inserts more at once: it does nothing else between, whatever
+    /// happens on other processors.
     fn flush_goes_on(&self, at: usize) -> bool {
         let steps = &self.recording.steps;
-        steps.get(at + 1).is_some_and(|next| {
-            next.action == Action::Inserted && next.process == steps[at].process
-        })
+        let Step { time, process, .. } = steps[at];
+        let soon = steps[at + 1..].iter();
+        let mut soon = soon.take_while(|step| step.time - time < SAME_RUN);
+        let next = soon.find(|step| step.process == process);
+        next.is_some_and(|next| next.action == Action::Inserted)
     }
 
     // ---- time ----------------------------------------------------------------------------
@@ -343,12 +204,23 @@ impl Follower<'_> {
             let coming = &self.recording.steps[next..];
             let issue = coming.iter().find(|step| step.action == Action::Issued);
             let Some(&issue) = issue else { return };
-            if self.find(&self.queued, &issue).is_none() {
-                self.asked_in_vain(now, false);
+            if self.find(&self.queued, &issue).is_none() || !self.has_an_answer(now) {
+                let in_time = |step: &&Step| step.time - now < SAME_RUN;
+                let soon = coming.iter().take_while(in_time);
+                let comes_soon = soon
+                    .filter(|step| step.action == Action::Inserted)
+                    .any(|step| step.start == issue.start);
+                self.asked_in_vain(now, comes_soon);
                 return;
             }
             self.decision(now, &issue);
         }
+    }
+
+    /// Ours gives out something now. If not, the kernel chose what was issued next at a later ask.
+    fn has_an_answer(&self, now: Time) -> bool {
+        let mut copy = self.scheduler.duplicate();
+        copy.dispatch(now, &self.requests).is_some()
     }
 
     /// A device that was not busy of late is given several requests at once: the kernel asks on
@@ -393,11 +265,7 @@ impl Follower<'_> {
             return false;
         }
         if self.device.look_ahead {
-            return if self.with_decisions {
-                self.taken.is_empty()
-            } else {
-                out <= self.device.queue_depth
-            };
+            return self.taken.is_empty(); // what is held aside goes first
         }
         self.restart |= out >= self.device.queue_depth;
         self.with_decisions && self.taken.is_empty() && out < self.device.queue_depth
@@ -496,9 +364,11 @@ impl Follower<'_> {
             fua: false,
             prio: false,
             process: step.process,
-            priority: step.priority,
+            priority: step.priority.unwrap_or_default(),
         };
-        let id = self.requests.add(Request::new(&bio, step.time));
+        let mut request = Request::new(&bio, step.time);
+        request.cpu = step.cpu;
+        let id = self.requests.add(request);
         self.held.push(id);
         self.touch(id, step.time);
     }
@@ -590,7 +460,9 @@ impl Follower<'_> {
             self.allocated(step, op);
             self.held.pop().expect("it was added")
         };
-        self.requests[id].length = step.length;
+        let request = &mut self.requests[id];
+        request.length = step.length;
+        request.priority = step.priority.unwrap_or(request.priority);
         self.scheduler.insert(step.time, &self.requests, id);
         self.queued.push(id);
         if !self.scheduler.merges_in_lists() {

@@ -5,7 +5,7 @@
 //! workers (`# worker pid=… ioprio=class/level buf=0|1 …`), say when a process ended as the scheduler
 //! sees it (`# exit pid=… time_us=…`), name the recorded queue (`# … blk-mq, scheduler=…`), tell what
 //! kyber said (`# kyber time …`), or are for people. A ninth column is the request's priority
-//! (`be/4`). Left out: the eighth column, and those after the ninth.
+//! (`be/4`), a tenth the processor. Left out: the eighth column, and those after the tenth.
 
 use crate::request::{IoPriority, Op, PriorityClass, ProcessId};
 use crate::scheduler::KernelVersion;
@@ -67,7 +67,7 @@ pub struct Event {
     pub comm: String,
     /// With which priority, if the line says so.
     pub priority: Option<IoPriority>,
-    /// On which processor, where that was recorded (no line says so).
+    /// On which processor, if the line says so.
     pub cpu: Option<u16>,
 }
 
@@ -117,14 +117,63 @@ pub enum Line {
     Remark(Remark),
 }
 
-/// Writes an event as a line that [`Reader`] reads: `zero` is where the recording's time begins.
+/// Writes an event of a simulation as a line that [`Reader`] reads: `zero` is where the recording's
+/// time begins.
 pub fn write_line(
     out: &mut impl std::fmt::Write,
     zero: Time,
     happening: &Happening,
 ) -> std::fmt::Result {
-    let nanos = happening.time.saturating_since(zero).as_nanos();
-    let action = match happening.action {
+    // The fields of a line are separated by blanks.
+    let name = |c: char| if c.is_whitespace() { '_' } else { c };
+    let owner: String = happening.owner.chars().map(name).collect();
+    write_columns(
+        out,
+        happening.time.saturating_since(zero),
+        happening.action,
+        (happening.op, happening.sync, false),
+        (happening.start, happening.length),
+        happening.process,
+    )?;
+    writeln!(out, " {owner} {owner}")
+}
+
+/// Writes a recorded event as a line that [`Reader`] reads, with its priority and processor: `zero` is where the
+/// recording's time begins.
+pub fn write_event(out: &mut impl std::fmt::Write, zero: Time, event: &Event) -> std::fmt::Result {
+    let name = |c: char| if c.is_whitespace() { '_' } else { c };
+    let comm: String = event.comm.chars().map(name).collect();
+    let comm = if comm.is_empty() { "-" } else { &comm };
+    write_columns(
+        out,
+        event.time.saturating_since(zero),
+        event.action,
+        (event.op, event.sync, event.meta),
+        (event.start, event.length),
+        event.process,
+    )?;
+    let priority = event.priority.map_or("-".to_owned(), |priority| {
+        let class = match priority.class {
+            PriorityClass::RealTime => "rt",
+            PriorityClass::BestEffort => "be",
+            PriorityClass::Idle => "idle",
+        };
+        format!("{class}/{}", priority.level)
+    });
+    let cpu = event.cpu.map_or("-".to_owned(), |cpu| cpu.to_string());
+    writeln!(out, " {comm} - {priority} {cpu}")
+}
+
+/// The first six columns.
+fn write_columns(
+    out: &mut impl std::fmt::Write,
+    since: Nanos,
+    action: Action,
+    (op, sync, meta): (Option<Op>, bool, bool),
+    (start, length): (Sector, Sectors),
+    process: ProcessId,
+) -> std::fmt::Result {
+    let action = match action {
         Action::Queued => "Q",
         Action::Allocated => "G",
         Action::Plugged => "P",
@@ -139,14 +188,7 @@ pub fn write_line(
         Action::UnpluggedLater => "UT",
         Action::Other => "A",
     };
-    let Happening {
-        start,
-        length,
-        process,
-        owner,
-        ..
-    } = happening;
-    let rwbs = match (happening.op, happening.sync) {
+    let rwbs = match (op, sync) {
         (None, _) => "N",
         (Some(Op::Read), _) => "R",
         (Some(Op::Write), true) => "WS",
@@ -154,17 +196,14 @@ pub fn write_line(
         (Some(Op::Discard), true) => "DS",
         (Some(Op::Discard), false) => "D",
     };
+    let meta = if meta { "M" } else { "" };
+    let nanos = since.as_nanos();
     let (micros, rest, start) = (nanos / 1000, nanos % 1000, start.as_u64());
+    let (length, process) = (length.as_u64(), process.0);
     write!(
         out,
-        "{micros}.{rest:03} {action} {rwbs} {start} {} {}",
-        length.as_u64(),
-        process.0
-    )?;
-    // The fields of a line are separated by blanks.
-    let name = |c: char| if c.is_whitespace() { '_' } else { c };
-    let owner: String = owner.chars().map(name).collect();
-    writeln!(out, " {owner} {owner}")
+        "{micros}.{rest:03} {action} {rwbs}{meta} {start} {length} {process}"
+    )
 }
 
 /// Why a line cannot be read.
@@ -367,7 +406,7 @@ impl Reader {
             process: ProcessId(process),
             comm: columns.next().unwrap_or("-").to_owned(),
             priority: columns.nth(1).and_then(priority),
-            cpu: None,
+            cpu: columns.next().and_then(|cpu| cpu.parse().ok()),
         })
     }
 

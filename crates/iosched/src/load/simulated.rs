@@ -273,7 +273,7 @@ impl Load for SimulatedLoad {
 }
 
 /// What fio would say of the process.
-fn job_result(process: &ProcessOutcome) -> JobResult {
+pub(crate) fn job_result(process: &ProcessOutcome) -> JobResult {
     let seconds = process.elapsed.as_secs_f64();
     let flow = |flow: &simulate::Flow| {
         let latency = &flow.latencies.total;

@@ -89,7 +89,7 @@ impl Failure for ConformError {
 }
 
 /// A decision where ours differs.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Disagreement {
     /// Time in the recording.
     pub time_us: f64,
@@ -102,7 +102,7 @@ pub struct Disagreement {
 }
 
 /// How well ours agrees with one recording.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Conformance {
     /// The recording.
     pub trace: String,
@@ -142,6 +142,17 @@ impl Conformance {
                 path: path.to_owned(),
             });
         }
+        let name = path.display().to_string();
+        Ok(Conformance::of(&name, settings, report, tick_phase))
+    }
+
+    /// The same of a recording that may be without decisions; `trace` is what it is called.
+    pub(super) fn of(
+        trace: &str,
+        settings: &Checked,
+        report: Report,
+        tick_phase: Nanos,
+    ) -> Conformance {
         let agreement = report.agreement();
         let disagreements = report
             .first_disagreements
@@ -152,8 +163,8 @@ impl Conformance {
                 ours: one.ours,
                 why: one.why,
             });
-        Ok(Conformance {
-            trace: path.display().to_string(),
+        Conformance {
+            trace: trace.to_owned(),
             scheduler: settings.spec.name.clone(),
             decisions: report.decisions,
             agreed: report.agreed,
@@ -165,7 +176,7 @@ impl Conformance {
             depth_changes_agreed: report.depth_changes_agreed,
             tick_phase_us: tick_phase.as_micros_f64(),
             first_disagreements: disagreements.collect(),
-        })
+        }
     }
 }
 
@@ -242,10 +253,10 @@ fn settings_for(recording: &Path, wanted: &Wanted) -> Result<Checked, ConformErr
 /// given the one phase, the same for the whole recording, with which it agrees best: each expiry (and
 /// each ask that the kernel repeats some ticks later) that lies near the edge of a tick rules out some phases, so that the count falls on both sides of the
 /// true one, and narrowing in on it finds it.
-fn best_phase<T>(
+pub(super) fn best_phase<T, E>(
     settings: &Checked,
-    mut follow_at: impl FnMut(&Checked) -> Result<(Report, T), ConformError>,
-) -> Result<(Report, T, Nanos), ConformError> {
+    mut follow_at: impl FnMut(&Checked) -> Result<(Report, T), E>,
+) -> Result<(Report, T, Nanos), E> {
     let mut settings = settings.clone();
     let mut best_phase = settings.kernel.tick_phase;
     let (mut best, mut state) = follow_at(&settings)?;
@@ -285,7 +296,7 @@ fn single_queue(path: &Path, settings: &Checked) -> Result<Conformance, ConformE
         let depth = settings.queue_depth.unwrap_or(1);
         let mut follower = Follower::new(settings.build(), settings.limits, depth);
         each_line(path, |line| follower.line(line))?;
-        Ok((follower.finish(), ()))
+        Ok::<_, ConformError>((follower.finish(), ()))
     });
     let (report, (), phase) = followed?;
     Conformance::new(path, settings, report, phase)
@@ -322,7 +333,7 @@ fn multi_queue(
         let before = carried.as_ref();
         let before = before.and_then(|before| before.carried_over(&settings.kernel));
         let scheduler = before.unwrap_or_else(|| settings.build());
-        Ok(multi_queue::follow(
+        Ok::<_, ConformError>(multi_queue::follow(
             &recording,
             scheduler,
             &settings.kernel,

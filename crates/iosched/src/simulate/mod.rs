@@ -7,10 +7,12 @@
 //! - [`run`]: loads over disk models, several schedulers side by side
 //! - [`response`]: a drive's measured response times beside a model's
 //! - [`conform`]: recordings of a kernel's scheduler, followed by ours
+//! - [`live`]: the kernel's own scheduler on an emulated disk, recorded, followed and predicted
 
 pub mod conform;
 mod events;
 pub mod file;
+pub mod live;
 pub mod replay;
 pub mod response;
 pub mod run;

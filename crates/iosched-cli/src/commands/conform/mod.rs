@@ -1,36 +1,52 @@
 //! `iosched conform`: does our scheduler decide what the kernel's did?
 
+mod live;
+
 use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use iosched::failure::exit;
+use iosched::failure::{Failure, exit};
 use iosched::simulate::conform::{self, Conformance};
 use iosched::simulate::settings::Wanted;
 
+use self::live::LiveArgs;
 use super::{Outcome, boxed};
 use crate::output::Output;
 
 /// Arguments of `iosched conform`.
 #[derive(Debug, Args)]
+#[command(after_long_help = live::HELP)]
 pub(crate) struct ConformArgs {
     /// Recordings (text, may be compressed with gzip), or folders of them: made one after the other
     /// in the order of their names, so that each begins with the state that the one before left
-    #[arg(required = true, value_name = "TRACE")]
+    #[arg(
+        required_unless_present = "live",
+        conflicts_with = "live",
+        value_name = "TRACE"
+    )]
     traces: Vec<PathBuf>,
 
+    #[command(flatten)]
+    live: LiveArgs,
+
     /// Our scheduler, with tunables where they differ from the kernel's defaults; `kernel=6.1` says
-    /// whose rules are to hold (default: as the recording says)
-    #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…]")]
-    scheduler: String,
+    /// whose rules are to hold (default: as the recording says). With --live: set in the kernel, too;
+    /// may be given several times (default: none, mq-deadline, kyber)
+    #[arg(
+        long,
+        value_name = "NAME[:TUNABLE=VALUE,…]",
+        required_unless_present = "live"
+    )]
+    scheduler: Vec<String>,
 
     /// Commands that the recorded device took at a time (default: as the tunables file says, or the
-    /// recording shows)
+    /// recording shows); with --live: that the emulated disk takes (default: as its model)
     #[arg(long, value_name = "N")]
     queue_depth: Option<usize>,
 
     /// The recorded device was not rotational
-    #[arg(long)]
+    #[arg(long, conflicts_with = "live")]
     non_rotational: bool,
 
     /// Ticks per second of the recorded kernel (default: 1000; none, mq-deadline and kyber: 250)
@@ -38,23 +54,49 @@ pub(crate) struct ConformArgs {
     hz: Option<u32>,
 
     /// How long before the recording's time zero a tick began, in µs (default: searched for)
-    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "MICROSECONDS",
+        allow_negative_numbers = true,
+        conflicts_with = "live"
+    )]
     tick_phase: Option<f64>,
 
     /// File of lines `path: value` with the tunables and limits of the recorded queue (default:
     /// tunables.txt beside the recording, if there is one)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "live")]
     tunables: Option<PathBuf>,
 
     /// State that the scheduler had when the recording began (cfq: average, last-position)
-    #[arg(long, value_name = "NAME=VALUE,…")]
+    #[arg(long, value_name = "NAME=VALUE,…", conflicts_with = "live")]
     initial: Option<String>,
+}
+
+/// Recordings are of one scheduler.
+#[derive(Debug, thiserror::Error)]
+#[error("recordings are followed with one scheduler at a time")]
+struct ConformArgsError;
+
+impl Failure for ConformArgsError {
+    fn hint(&self) -> Option<String> {
+        Some("give --scheduler once, or run it once for each".to_owned())
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::USAGE
+    }
 }
 
 /// Runs `iosched conform`. With `--json`, one object for each recording, one to a line.
 pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
+    if args.live.live {
+        return live::run(args, output);
+    }
+    let [scheduler] = args.scheduler.as_slice() else {
+        return Err(boxed(ConformArgsError));
+    };
     let wanted = Wanted {
-        scheduler: args.scheduler.clone(),
+        scheduler: scheduler.clone(),
         tunables: args.tunables.clone(),
         hz: args.hz,
         tick_phase_us: args.tick_phase,

@@ -1,0 +1,316 @@
+//! `iosched conform --live`: the kernel's own scheduler on an emulated disk, beside ours.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iosched::disk_file;
+use iosched::failure::exit;
+use iosched::process::Stop;
+use iosched::report::words;
+use iosched::run::random_seed;
+use iosched::simulate::live::{Comparison, Event, Figures, Plan, Report, Wanted};
+
+use super::super::{Outcome, boxed, stop_on_signals};
+use super::ConformArgs;
+use crate::output::Output;
+use crate::values::Span;
+
+/// Arguments that only `--live` has.
+#[derive(Debug, Args)]
+pub(super) struct LiveArgs {
+    /// Run a load under this kernel's own schedulers on an emulated disk, record what they decide,
+    /// and compare: the decisions with ours, what was measured with what the simulator predicts
+    /// (needs root, fio, FUSE and loop devices)
+    #[arg(long)]
+    pub(super) live: bool,
+
+    /// With --live: the disk model, a name (see `iosched emulate models`) or a .toml file
+    #[arg(long, value_name = "MODEL|FILE", default_value = "hdd-7200")]
+    disk: String,
+
+    /// With --live: a built-in load or a fio job file; may be given several times [default:
+    /// random-read]
+    #[arg(long, value_name = "NAME|FILE", requires = "live")]
+    load: Vec<String>,
+
+    /// With --live: how long each load runs under each scheduler
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    runtime: Span,
+
+    /// With --live: where the places that loads visit come from [default: drawn]
+    #[arg(long, value_name = "N", requires = "live")]
+    seed: Option<u64>,
+
+    /// With --live: keep the recordings in this folder, for `iosched conform`
+    #[arg(long, value_name = "DIR", requires = "live")]
+    recordings: Option<PathBuf>,
+}
+
+/// Runs `iosched conform --live`.
+pub(super) fn run(args: &ConformArgs, output: &Output) -> Outcome {
+    let live = &args.live;
+    let wanted = Wanted {
+        model: disk_file::find(&live.disk).map_err(boxed)?,
+        queue_depth: args.queue_depth,
+        schedulers: args.scheduler.clone(),
+        loads: live.load.clone(),
+        runtime: live.runtime.0,
+        hz: args.hz,
+        seed: live.seed.unwrap_or_else(random_seed),
+        server: std::env::current_exe().unwrap_or_else(|_| "iosched".into()),
+        recordings: live.recordings.clone(),
+    };
+    let plan = Plan::new(wanted).map_err(boxed)?;
+    let stop = Stop::new();
+    stop_on_signals(&stop);
+    let progress = Progress::new(output);
+    let report = plan.run(&stop, &mut |event| progress.event(event));
+    progress.bar.finish_and_clear();
+    let report = report.map_err(boxed)?;
+    if output.is_json() {
+        output.json(&report);
+    } else {
+        output.text(&summary(&report));
+    }
+    Ok(if report.agrees() {
+        exit::OK
+    } else {
+        exit::FAILURE
+    })
+}
+
+/// How far it is, on standard error; each comparison as soon as it is there, on standard output.
+struct Progress<'a> {
+    bar: ProgressBar,
+    output: &'a Output,
+}
+
+impl Progress<'_> {
+    fn new(output: &Output) -> Progress<'_> {
+        let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::hidden());
+        let style = ProgressStyle::with_template("{bar:20} {msg}").expect("the template is right");
+        bar.set_style(style.progress_chars("=> "));
+        if std::io::stderr().is_terminal() {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        Progress { bar, output }
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::Disk { device, depth } if !self.output.is_json() => {
+                let note = format!(
+                    "Measuring on an emulated disk, /dev/{device}, which takes {depth} requests at \
+                     a time and is removed afterwards."
+                );
+                self.bar.suspend(|| self.output.note(&note));
+            }
+            Event::Running {
+                scheduler,
+                load,
+                done,
+                of,
+                left,
+                ..
+            } => {
+                self.bar.set_length(*of as u64);
+                self.bar.set_position(*done as u64);
+                let left = words::span(*left);
+                self.bar
+                    .set_message(format!("{load}, {scheduler}; about {left} left"));
+            }
+            Event::Compared(comparison) if !self.output.is_json() => {
+                self.bar.suspend(|| self.output.text(&text(comparison)));
+            }
+            Event::Disk { .. } | Event::Compared(_) => {}
+        }
+    }
+}
+
+/// A load under a scheduler: the decisions, then the figures in columns.
+fn text(comparison: &Comparison) -> String {
+    let Comparison {
+        scheduler,
+        load,
+        followed,
+        lost_events,
+        events,
+        measured,
+        predicted,
+        error,
+        processes,
+    } = comparison;
+    let mut text = format!(
+        "\n{load} under {scheduler}: {} of {} decisions as ours ({:.2} %)\n",
+        followed.agreed,
+        followed.decisions,
+        followed.agreement * 100.0
+    );
+    if *lost_events > 0 {
+        let _ = writeln!(text, "  {lost_events} events lost, {events} recorded");
+    }
+    let counts = [
+        (
+            followed.eager,
+            "moments where ours would not have held back",
+        ),
+        (
+            followed.unexplained,
+            "events that do not fit what went before",
+        ),
+    ];
+    for (count, what) in counts.into_iter().filter(|&(count, _)| count > 0) {
+        let _ = writeln!(text, "  {count} {what}");
+    }
+    for one in followed.first_disagreements.iter().take(3) {
+        let _ = writeln!(
+            text,
+            "  recorded {}, ours {}\n    {}",
+            one.recorded, one.ours, one.why
+        );
+    }
+    text.push_str("              IOPS      MB/s   mean ms    p50 ms    p99 ms  fairness\n");
+    let row = |name: &str, figures: &Figures| {
+        format!(
+            "  {name:<9}{:>7.1} {:>9.2} {:>9.3} {:>9.3} {:>9.3} {:>9.3}\n",
+            figures.iops,
+            figures.bytes_per_s / 1e6,
+            figures.latency_mean_ns / 1e6,
+            figures.latency_p50_ns / 1e6,
+            figures.latency_p99_ns / 1e6,
+            figures.fairness
+        )
+    };
+    text.push_str(&row("measured", &measured.figures));
+    text.push_str(&row("predicted", &predicted.figures));
+    let _ = writeln!(
+        text,
+        "  error    {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        signed(error.iops),
+        signed(error.bytes_per_s),
+        signed(error.latency_mean_ns),
+        signed(error.latency_p50_ns),
+        signed(error.latency_p99_ns),
+        signed(error.fairness)
+    );
+    if processes.len() > 1 {
+        for process in processes {
+            let name: String = process.name.chars().take(20).collect();
+            let _ = writeln!(
+                text,
+                "    {name:<20} {:>9.3} MB/s measured, {:>9.3} predicted ({})",
+                process.measured_bytes_per_s / 1e6,
+                process.predicted_bytes_per_s / 1e6,
+                signed(process.error)
+            );
+        }
+    }
+    text
+}
+
+/// `+1.2 %`
+fn signed(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
+}
+
+/// Whether the kernel's schedulers are ours.
+fn summary(report: &Report) -> String {
+    let decisions: u64 = report
+        .results
+        .iter()
+        .map(|one| one.followed.decisions)
+        .sum();
+    let agreed: u64 = report.results.iter().map(|one| one.followed.agreed).sum();
+    let lost: u64 = report.results.iter().map(|one| one.lost_events).sum();
+    let share = agreed as f64 / decisions.max(1) as f64 * 100.0;
+    format!(
+        "\n{} at depth {}, Linux {}, {} Hz: {agreed} of {decisions} decisions as ours ({share:.2} %), \
+         {lost} events lost\nseed {}; predictions are means of simulated runs with other places",
+        report.disk, report.driver_depth, report.kernel, report.hz, report.seed
+    )
+}
+
+/// What `--help` teaches.
+pub(super) const HELP: &str = "\
+Examples:
+  iosched conform linux-6.1/mq-deadline/sd4 --scheduler mq-deadline
+      follows recordings of a kernel with our scheduler, decision by decision
+  iosched conform --live
+      makes an emulated disk, runs deep random reads under none, mq-deadline and
+      kyber of this kernel, and prints for each: how many of its decisions ours
+      would have taken, and what was measured beside what the simulator predicts
+  iosched conform --live --disk ssd-sata --queue-depth 4 --load mixed \\
+      --scheduler mq-deadline:fifo_batch=4 --scheduler kyber --runtime 10s --json
+
+Exit code of --live: 0 if ours agrees on 99 % of the decisions of every run and
+no event was lost, 1 if not. What was predicted does not count: on a busy
+machine the measured figures are the machine's, too.";
+
+#[cfg(test)]
+mod tests {
+    use iosched::simulate::conform::Conformance;
+    use iosched::simulate::live::{Measurement, ProcessComparison};
+
+    use super::*;
+
+    fn figures(scale: f64) -> Figures {
+        Figures {
+            iops: 123_456.7 * scale,
+            bytes_per_s: 1e8 * scale,
+            latency_mean_ns: 1e9 * scale,
+            latency_p50_ns: 2e5 * scale,
+            latency_p99_ns: 9e9 * scale,
+            fairness: scale,
+        }
+    }
+
+    #[test]
+    fn every_line_fits_into_eighty_columns() {
+        let followed = Conformance {
+            trace: "kyber".into(),
+            scheduler: "kyber".into(),
+            decisions: 1_000_000,
+            agreed: 999_999,
+            agreement: 0.999_999,
+            eager: 3,
+            merge_mismatches: 0,
+            unexplained: 0,
+            depth_changes: 0,
+            depth_changes_agreed: 0,
+            tick_phase_us: 0.0,
+            first_disagreements: Vec::new(),
+        };
+        let process = ProcessComparison {
+            name: "a-very-long-name-of-a-process".into(),
+            measured_bytes_per_s: 5e8,
+            predicted_bytes_per_s: 6e8,
+            error: 0.2,
+        };
+        let measurement = |scale| Measurement {
+            figures: figures(scale),
+            iops_half_width: None,
+        };
+        let comparison = Comparison {
+            scheduler: "mq-deadline:fifo_batch=4".into(),
+            load: "readers-vs-writer".into(),
+            events: 5,
+            lost_events: 0,
+            followed,
+            measured: measurement(1.0),
+            predicted: measurement(0.8),
+            error: figures(-0.2),
+            processes: vec![process.clone(), process],
+        };
+        let text = text(&comparison);
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        assert!(
+            text.contains("999999 of 1000000 decisions as ours"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,199 @@
+//! `iosched conform --live`: this kernel's schedulers decide as ours, and nothing stays behind.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it lacks"
+)]
+
+mod common;
+
+use std::fs;
+use std::process::Stdio;
+
+use common::{can_emulate, has_fio, iosched, iosched_process, processes_with, run, wait_until};
+use iosched::capture;
+use iosched::simulate::live::Report;
+
+/// True if the command can run here; says why not otherwise.
+fn can_run() -> bool {
+    if !can_emulate() || !has_fio() {
+        return false;
+    }
+    if let Some(error) = capture::missing() {
+        eprintln!("SKIPPED: needs tracefs ({error})");
+        return false;
+    }
+    true
+}
+
+/// Tracing instances made by this process.
+fn instances_of(pid: u32) -> Vec<String> {
+    let script = "mount -t tracefs tracefs /sys/kernel/tracing; ls /sys/kernel/tracing/instances";
+    let listed = run("unshare", &["--mount", "sh", "-c", script]);
+    let names = String::from_utf8(listed.stdout).unwrap();
+    let ours = format!("iosched-{pid}-");
+    let names = names.lines().filter(|name| name.starts_with(&ours));
+    names.map(str::to_owned).collect()
+}
+
+/// Emulated disks that go with this process.
+fn disks_of(pid: u32) -> Vec<String> {
+    let disks = iosched::emulate::list();
+    let pid = i32::try_from(pid).unwrap();
+    let ours = disks.into_iter().filter(|disk| disk.owner_pid == Some(pid));
+    ours.map(|disk| disk.id).collect()
+}
+
+#[test]
+fn the_kernels_schedulers_decide_as_ours() {
+    if !can_run() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let load = dir.path().join("both.fio");
+    let text = "[reads]\nrw=randread\niodepth=8\n[writes]\nrw=randwrite\niodepth=8\nprio=7\n\
+                prioclass=2\n[seldom]\nrw=randread\nprioclass=1\nprio=0\nthinktime=20ms\n";
+    fs::write(&load, text).unwrap();
+    let output = iosched()
+        .args([
+            "conform",
+            "--live",
+            "--json",
+            "--runtime",
+            "2s",
+            "--seed",
+            "7",
+        ])
+        .arg("--load")
+        .arg(&load)
+        .arg("--recordings")
+        .arg(dir.path().join("kept"))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let report: Report =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+    assert!(report.driver_depth >= 4 && report.disk == "hdd-7200");
+    let names: Vec<_> = report
+        .results
+        .iter()
+        .map(|one| one.scheduler.as_str())
+        .collect();
+    assert_eq!(names, ["none", "mq-deadline", "kyber"]);
+    for one in &report.results {
+        assert_eq!(one.lost_events, 0, "{one:?}");
+        assert!(one.followed.decisions > 50, "{one:?}");
+        assert!(one.followed.agreement >= 0.99, "{one:?}");
+        assert_eq!(one.processes.len(), 3);
+        assert!(one.measured.figures.iops > 0.0 && one.predicted.figures.iops > 0.0);
+    }
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let kept = fs::read_dir(dir.path().join("kept")).unwrap().count();
+    assert_eq!(kept, 3);
+}
+
+#[test]
+fn what_was_recorded_live_can_be_followed_again() {
+    if !can_run() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let command = [
+        "conform",
+        "--live",
+        "--runtime",
+        "1s",
+        "--scheduler",
+        "mq-deadline",
+    ];
+    let made = iosched()
+        .args(command)
+        .arg("--recordings")
+        .arg(dir.path())
+        .assert()
+        .success();
+    let live = String::from_utf8(made.get_output().stdout.clone()).unwrap();
+    let again = iosched()
+        .args(["conform", "--scheduler", "mq-deadline"])
+        .arg(dir.path())
+        .assert()
+        .success();
+    let again = String::from_utf8(again.get_output().stdout.clone()).unwrap();
+    let decisions = |text: &str| {
+        let before = text.split(" decisions").next().unwrap();
+        let count = before.split_ascii_whitespace().next_back();
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(decisions(&live), decisions(&again), "{live}\n{again}");
+}
+
+#[test]
+fn nothing_stays_behind_when_it_is_killed_or_interrupted() {
+    if !can_run() {
+        return;
+    }
+    for signal in [rustix::process::Signal::KILL, rustix::process::Signal::INT] {
+        let mut child = iosched_process()
+            .args([
+                "conform",
+                "--live",
+                "--runtime",
+                "60s",
+                "--scheduler",
+                "none",
+            ])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        let is_recording = wait_until(60, || !instances_of(pid).is_empty());
+        assert!(is_recording, "it records");
+        let device = iosched::emulate::list()
+            .into_iter()
+            .find(|disk| disk.owner_pid == i32::try_from(pid).ok())
+            .and_then(|disk| disk.device)
+            .unwrap();
+        let raw = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(raw, signal).unwrap();
+        let status = child.wait().unwrap();
+        if signal == rustix::process::Signal::INT {
+            assert_eq!(status.code(), Some(130));
+        }
+        // The disk's server sees its owner go; fio dies with it.
+        assert!(wait_until(60, || disks_of(pid).is_empty()), "the disk went");
+        assert!(
+            wait_until(60, || processes_with(&format!("/dev/{device}")).is_empty()),
+            "no process works on it"
+        );
+        iosched().arg("restore").assert().success();
+        assert_eq!(instances_of(pid), Vec::<String>::new(), "{signal:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_live_is_refused_by_name() {
+    for (arguments, code, words) in [
+        (&["--scheduler", "bfq"][..], 5, "bfq is not simulated yet"),
+        (&["--scheduler", "cfq"], 5, "this kernel"),
+        (
+            &["--load", "no-such"],
+            2,
+            "no built-in load is called \"no-such\"",
+        ),
+        (&["--runtime", "0"], 2, "a time must be above 0"),
+        (&["--tick-phase", "1"], 2, "cannot be used with"),
+        (&["trace.txt"], 2, "cannot be used with"),
+    ] {
+        let output = iosched()
+            .args(["conform", "--live"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(words), "{arguments:?}: {stderr}");
+    }
+    let none = iosched().arg("conform").output().unwrap();
+    assert_eq!(none.status.code(), Some(2), "a recording or --live");
+}

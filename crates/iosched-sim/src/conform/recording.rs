@@ -1,0 +1,168 @@
+//! A recording of the multi-queue block layer, kept in memory, so that it can be followed again at
+//! another phase of the ticks.
+
+use std::collections::VecDeque;
+
+use crate::request::{IoPriority, Op, ProcessId};
+use crate::scheduler::KernelVersion;
+use crate::scheduler::kyber::Statement;
+use crate::trace::kernel::{Action, Event, Line, Reader, Remark, TraceError};
+use crate::units::{Nanos, Sector, Sectors, Time};
+
+/// A request that is not issued after this much waited for room.
+const HANDED_OVER: Nanos = Nanos::from_micros(50);
+
+/// kyber's lines come this much after the tick began.
+const KYBER_LINE: Nanos = Nanos::from_micros(5);
+
+/// An event of a recording, as far as it matters.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Step {
+    pub(super) time: Time,
+    pub(super) action: Action,
+    /// Unknown for X.
+    pub(super) op: Option<Op>,
+    pub(super) sync: bool,
+    pub(super) start: Sector,
+    pub(super) length: Sectors,
+    pub(super) process: ProcessId,
+    /// If the event says so.
+    pub(super) priority: Option<IoPriority>,
+    pub(super) cpu: u16,
+}
+
+/// A recording, read.
+#[derive(Debug, Default)]
+pub struct Recording {
+    pub(super) reader: Reader,
+    pub(super) steps: Vec<Step>,
+    workers: Vec<(ProcessId, IoPriority)>,
+    version: Option<KernelVersion>,
+    single_queue: bool,
+    /// What the recorded kyber said, in order of time.
+    pub(super) said: Vec<(Time, Option<Statement>)>,
+}
+
+impl Recording {
+    /// Reads a line.
+    pub fn line(&mut self, text: &str) -> Result<(), TraceError> {
+        if let Some(line) = self.reader.read(text)? {
+            self.add(line);
+        }
+        Ok(())
+    }
+
+    /// What was recorded just now, in the order of time.
+    pub fn of_lines(lines: Vec<Line>) -> Recording {
+        let mut recording = Recording {
+            reader: Reader::new(Nanos::ZERO),
+            ..Recording::default()
+        };
+        for line in lines {
+            recording.add(line);
+        }
+        recording
+    }
+
+    fn add(&mut self, line: Line) {
+        match line {
+            Line::Event(event) => self.event(&event),
+            Line::Remark(Remark::Worker {
+                process, priority, ..
+            }) => self.workers.push((process, priority)),
+            Line::Remark(Remark::Queue {
+                multi_queue,
+                version,
+            }) => {
+                self.version = version;
+                self.single_queue = !multi_queue;
+            }
+            Line::Remark(Remark::Kyber { time, said }) => {
+                let after = self.said.partition_point(|&(other, _)| other <= time);
+                self.said.insert(after, (time, said));
+            }
+            Line::Remark(_) => {}
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        let of_request = event.op.is_some() || event.action == Action::Decided;
+        if !of_request || event.length == Sectors::ZERO {
+            return;
+        }
+        let worker = self
+            .workers
+            .iter()
+            .find(|(process, _)| *process == event.process);
+        self.steps.push(Step {
+            time: event.time,
+            action: event.action,
+            op: event.op,
+            sync: event.sync,
+            start: event.start,
+            length: event.length,
+            process: event.process,
+            priority: event.priority.or(worker.map(|&(_, priority)| priority)),
+            cpu: event.cpu.unwrap_or(0),
+        });
+    }
+
+    /// The recorded kernel's version, if its first line says so.
+    pub fn version(&self) -> Option<KernelVersion> {
+        self.version
+    }
+
+    /// True if it says that it was made on the single-queue block layer.
+    pub fn is_single_queue(&self) -> bool {
+        self.single_queue
+    }
+
+    /// How long before its time zero a tick began, if its lines tell (those of kyber do).
+    pub fn tick_phase(&self, hz: u32) -> Option<Nanos> {
+        let tick = 1_000_000_000 / u64::from(hz);
+        let edge = self.said.first()?.0 - KYBER_LINE;
+        Some(Nanos::new((tick - edge.as_nanos() % tick) % tick))
+    }
+
+    /// True if it says which requests the scheduler gave out.
+    pub(super) fn has_decisions(&self) -> bool {
+        self.steps.iter().any(|step| step.action == Action::Decided)
+    }
+
+    /// What the device is like, as far as the recording shows it: the most commands that it had, and
+    /// whether requests waited for room after they were given out.
+    pub fn device(&self) -> Device {
+        let mut queue_depth = 1;
+        let mut in_driver = 0_usize;
+        let (mut issued, mut waited) = (0_usize, 0_usize);
+        let mut given_out = VecDeque::new();
+        for step in &self.steps {
+            match step.action {
+                Action::Decided => given_out.push_back(step.time),
+                Action::Issued => {
+                    let since = given_out.pop_front().unwrap_or(step.time);
+                    issued += 1;
+                    waited += usize::from(step.time - since > HANDED_OVER);
+                    in_driver += 1;
+                }
+                Action::Completed => in_driver = in_driver.saturating_sub(1),
+                _ => {}
+            }
+            queue_depth = queue_depth.max(in_driver);
+        }
+        Device {
+            queue_depth,
+            look_ahead: !self.has_decisions() || waited > issued / 4,
+        }
+    }
+}
+
+/// The recorded device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Device {
+    /// Commands that it takes at a time.
+    pub queue_depth: usize,
+    /// The kernel chooses one request more than the device takes (loop, `null_blk`), and does not
+    /// ask for a slot first (SCSI).
+    pub look_ahead: bool,
+}

@@ -1,0 +1,351 @@
+//! What was measured beside what was predicted.
+
+use std::collections::BTreeMap;
+
+use iosched_sim::scheduler::SchedulerSpec;
+use iosched_sim::simulate::Outcome;
+use iosched_sim::trace::kernel::{Action, Event, Line};
+use iosched_stats::fairness::jain;
+use iosched_stats::histogram::Histogram;
+use iosched_stats::interval::student_t;
+use serde::{Deserialize, Serialize};
+
+use super::measure::Measured;
+use super::{LEAST_AGREEMENT, Load};
+use crate::load::simulated::job_result;
+use crate::simulate::conform::Conformance;
+use crate::trial::JobResult;
+
+/// Parts of a run from which the measured rate's interval is worked out.
+const PARTS: u64 = 10;
+
+/// What came out of everything.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// The disk model.
+    pub disk: String,
+    /// Its queue depth.
+    pub queue_depth: usize,
+    /// Requests that the loop driver gave it at a time.
+    pub driver_depth: u32,
+    /// The way to the disk's server and back, which is part of the disk's time.
+    pub path_ns: u64,
+    /// The kernel.
+    pub kernel: String,
+    /// Its ticks per second.
+    pub hz: u32,
+    /// How long each load ran.
+    pub runtime_s: f64,
+    /// Where chance came from.
+    pub seed: u64,
+    /// Load by load, scheduler by scheduler.
+    pub results: Vec<Comparison>,
+}
+
+impl Report {
+    /// True if the kernel decided as ours everywhere, as far as that can be told.
+    pub fn agrees(&self) -> bool {
+        let agrees = |result: &Comparison| {
+            result.lost_events == 0 && result.followed.agreement >= LEAST_AGREEMENT
+        };
+        self.results.iter().all(agrees)
+    }
+}
+
+/// A load under a scheduler.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The scheduler with its tunables.
+    pub scheduler: String,
+    /// The load.
+    pub load: String,
+    /// Events that were recorded.
+    pub events: u64,
+    /// Events that the kernel had no room for.
+    pub lost_events: u64,
+    /// Decision by decision.
+    pub followed: Conformance,
+    /// By the kernel, and by fio.
+    pub measured: Measurement,
+    /// By the simulator.
+    pub predicted: Measurement,
+    /// Predicted against measured, as a share of it.
+    pub error: Figures,
+    /// Process by process.
+    pub processes: Vec<ProcessComparison>,
+}
+
+/// What a load got, measured or predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// The figures.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Half the width of the 95 % interval of the accesses per second: of parts of the measured
+    /// run, of the simulated runs.
+    pub iops_half_width: Option<f64>,
+}
+
+/// What is compared, or how far it is off.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Accesses per second of all processes.
+    pub iops: f64,
+    /// Bytes per second of all processes.
+    pub bytes_per_s: f64,
+    /// From submission to completion in the block layer; of reads only, where writes go through the
+    /// page cache.
+    pub latency_mean_ns: f64,
+    /// Half take at most this.
+    pub latency_p50_ns: f64,
+    /// 99 of 100 take at most this.
+    pub latency_p99_ns: f64,
+    /// Jain's index of the processes' bytes per second; 1 with a single process.
+    pub fairness: f64,
+}
+
+/// A process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProcessComparison {
+    /// Its job's name.
+    pub name: String,
+    /// What fio measured.
+    pub measured_bytes_per_s: f64,
+    /// What was predicted.
+    pub predicted_bytes_per_s: f64,
+    /// The latter against the former, as a share of it.
+    pub error: f64,
+}
+
+impl Figures {
+    fn new(jobs: &[JobResult], latencies: &Histogram) -> Figures {
+        let flows = || jobs.iter().flat_map(JobResult::flows);
+        let rates: Vec<f64> = jobs.iter().map(rate).collect();
+        let percentile = |percent| latencies.percentile(percent).unwrap_or(0) as f64;
+        Figures {
+            iops: flows().map(|flow| flow.iops).sum(),
+            bytes_per_s: rates.iter().sum(),
+            latency_mean_ns: latencies.mean().unwrap_or(0.0),
+            latency_p50_ns: percentile(50.0),
+            latency_p99_ns: percentile(99.0),
+            fairness: jain(&rates).unwrap_or(1.0),
+        }
+    }
+
+    /// These against the measured ones, as shares of those.
+    fn against(&self, measured: &Figures) -> Figures {
+        let share = |pick: fn(&Figures) -> f64| relative(pick(self), pick(measured));
+        Figures {
+            iops: share(|figures| figures.iops),
+            bytes_per_s: share(|figures| figures.bytes_per_s),
+            latency_mean_ns: share(|figures| figures.latency_mean_ns),
+            latency_p50_ns: share(|figures| figures.latency_p50_ns),
+            latency_p99_ns: share(|figures| figures.latency_p99_ns),
+            fairness: share(|figures| figures.fairness),
+        }
+    }
+}
+
+fn relative(predicted: f64, measured: f64) -> f64 {
+    if measured == 0.0 {
+        return if predicted == 0.0 { 0.0 } else { 1.0 };
+    }
+    predicted / measured - 1.0
+}
+
+fn rate(job: &JobResult) -> f64 {
+    job.flows().iter().map(|flow| flow.bytes_per_s).sum()
+}
+
+impl Comparison {
+    pub(super) fn new(
+        scheduler: &SchedulerSpec,
+        load: &Load,
+        measured: &Measured,
+        followed: Conformance,
+        predicted: &[Outcome],
+    ) -> Comparison {
+        let reads_only = load.jobs.iter().any(|job| job.buffered);
+        let seen = Accesses::of(&measured.lines, reads_only);
+        let runs: Vec<Vec<JobResult>> = predicted
+            .iter()
+            .map(|outcome| outcome.processes.iter().map(job_result).collect())
+            .collect();
+        let jobs = mean_of(&runs);
+        let bins = runs.iter().flatten().flat_map(|job| {
+            let writes = job.write.as_ref().filter(|_| !reads_only);
+            let flows = job.read.iter().chain(writes);
+            flows.flat_map(|flow| flow.latency_bins.iter().copied())
+        });
+        let simulated = Figures::new(&jobs, &Histogram::from_bins(bins));
+        let real = Figures::new(&measured.jobs, &seen.latencies());
+        let rates: Vec<f64> = runs
+            .iter()
+            .map(|run| {
+                run.iter()
+                    .flat_map(JobResult::flows)
+                    .map(|flow| flow.iops)
+                    .sum()
+            })
+            .collect();
+        let processes = measured.jobs.iter().zip(&jobs).zip(&load.jobs);
+        Comparison {
+            scheduler: words(scheduler),
+            load: load.name.clone(),
+            events: measured.losses.read,
+            lost_events: measured.losses.events,
+            followed,
+            measured: Measurement {
+                figures: real,
+                iops_half_width: seen.half_width(),
+            },
+            predicted: Measurement {
+                figures: simulated,
+                iops_half_width: half_width(&rates),
+            },
+            error: simulated.against(&real),
+            processes: processes
+                .map(|((measured, predicted), job)| ProcessComparison {
+                    name: job.name.clone(),
+                    measured_bytes_per_s: rate(measured),
+                    predicted_bytes_per_s: rate(predicted),
+                    error: relative(rate(predicted), rate(measured)),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The scheduler as the user wrote it.
+fn words(scheduler: &SchedulerSpec) -> String {
+    let tunables: Vec<String> = scheduler
+        .tunables
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    if tunables.is_empty() {
+        return scheduler.name.clone();
+    }
+    format!("{}:{}", scheduler.name, tunables.join(","))
+}
+
+/// Job by job, the rates' means over runs; latencies are left out.
+fn mean_of(runs: &[Vec<JobResult>]) -> Vec<JobResult> {
+    let count = runs.len().max(1) as f64;
+    let mut jobs = runs.first().cloned().unwrap_or_default();
+    for (index, job) in jobs.iter_mut().enumerate() {
+        let others = || runs.iter().filter_map(|run| run.get(index));
+        let flows = |pick: fn(&JobResult) -> &Option<crate::trial::Flow>| {
+            let flows = others().filter_map(move |job| pick(job).as_ref());
+            flows.fold((0.0, 0.0), |(iops, bytes), flow| {
+                (iops + flow.iops / count, bytes + flow.bytes_per_s / count)
+            })
+        };
+        let (reads, writes) = (flows(|job| &job.read), flows(|job| &job.write));
+        for (flow, (iops, bytes)) in [(&mut job.read, reads), (&mut job.write, writes)] {
+            if let Some(flow) = flow {
+                (flow.iops, flow.bytes_per_s) = (iops, bytes);
+            }
+        }
+    }
+    jobs
+}
+
+/// Bios from submission to completion.
+#[derive(Debug, Default)]
+struct Accesses {
+    /// When each was done, and how long it had taken.
+    done: Vec<(u64, u64)>,
+}
+
+/// A bio under way.
+#[derive(Debug, Clone, Copy)]
+struct UnderWay {
+    since: u64,
+    start: u64,
+    end: u64,
+    left: u64,
+    is_write: bool,
+}
+
+impl Accesses {
+    fn of(lines: &[Line], reads_only: bool) -> Accesses {
+        let events = lines.iter().filter_map(|line| match line {
+            Line::Event(event) => Some(event),
+            Line::Remark(_) => None,
+        });
+        let mut under_way: Vec<UnderWay> = Vec::new();
+        let mut accesses = Accesses::default();
+        for event in events {
+            let Some(op) = event.op.filter(|op| !(reads_only && op.is_write())) else {
+                continue;
+            };
+            let (start, end) = range(event);
+            match event.action {
+                Action::Queued => under_way.push(UnderWay {
+                    since: event.time.as_nanos(),
+                    start,
+                    end,
+                    left: end - start,
+                    is_write: op.is_write(),
+                }),
+                Action::Completed => {
+                    for bio in &mut under_way {
+                        let common = end.min(bio.end).saturating_sub(start.max(bio.start));
+                        if bio.is_write == op.is_write() {
+                            bio.left = bio.left.saturating_sub(common);
+                        }
+                    }
+                    let now = event.time.as_nanos();
+                    under_way.retain(|bio| {
+                        if bio.left == 0 {
+                            accesses.done.push((now, now - bio.since));
+                        }
+                        bio.left > 0
+                    });
+                }
+                _ => {}
+            }
+        }
+        accesses
+    }
+
+    fn latencies(&self) -> Histogram {
+        let mut bins = BTreeMap::new();
+        for (_, latency) in &self.done {
+            *bins.entry(*latency).or_insert(0_u64) += 1;
+        }
+        Histogram::from_bins(bins)
+    }
+
+    /// Half the width of the rate's interval, from parts of the run.
+    fn half_width(&self) -> Option<f64> {
+        let (first, last) = (self.done.first()?.0, self.done.last()?.0);
+        let part = (last - first) / PARTS;
+        if part == 0 {
+            return None;
+        }
+        let mut counts = vec![0_u64; usize::try_from(PARTS).ok()?];
+        for (time, _) in &self.done {
+            let index = usize::try_from((time - first) / part).ok()?;
+            if let Some(count) = counts.get_mut(index) {
+                *count += 1;
+            }
+        }
+        let rates: Vec<f64> = counts
+            .into_iter()
+            .map(|count| count as f64 * 1e9 / part as f64)
+            .collect();
+        half_width(&rates)
+    }
+}
+
+/// Half the width of the mean's 95 % interval.
+fn half_width(values: &[f64]) -> Option<f64> {
+    student_t(values, 0.95).map(|interval| interval.upper - interval.estimate)
+}
+
+fn range(event: &Event) -> (u64, u64) {
+    let start = event.start.as_u64();
+    (start, start + event.length.as_u64())
+}

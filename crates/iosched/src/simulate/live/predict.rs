@@ -1,0 +1,87 @@
+//! The same load in a closed loop over the same disk model, in virtual time.
+//!
+//! One run of a load is a matter of chance, ours as the kernel's: the places that it visits are drawn
+//! from a seed. So there are several, and what is predicted is their mean.
+
+use iosched_sim::disk::DiskModel;
+use iosched_sim::elevator::{MergeLimits, Merging};
+use iosched_sim::scheduler::{self, Kernel, SchedulerSpec, Settings};
+use iosched_sim::simulate::{self, HostTimes, MultiQueueSettings, Outcome, Setup};
+use iosched_sim::units::{Bytes, Nanos};
+use rayon::prelude::*;
+
+use super::measure::Measured;
+use super::{LiveError, Load, Plan, build};
+
+/// How often the load is simulated.
+pub(super) const RUNS: u64 = 5;
+
+/// Longest request of an emulated disk.
+const MAX_KIB: usize = 1024;
+
+/// The machine's own times around an emulated disk. The way to the disk's server and back is part of
+/// the disk's time: the server answers as much earlier as it takes.
+const EMULATED: HostTimes = HostTimes {
+    completion: Nanos::ZERO,
+    wakeup: Nanos::from_micros(20),
+    worker: Nanos::from_micros(10),
+    page_copy: Nanos::from_micros(1),
+};
+
+/// Simulates the load as it was measured.
+pub(super) fn predict(
+    plan: &Plan,
+    scheduler: &SchedulerSpec,
+    load: &Load,
+    measured: &Measured,
+    depth: u32,
+) -> Result<Vec<Outcome>, LiveError> {
+    (0..RUNS)
+        .into_par_iter()
+        .map(|run| {
+            let seed = plan.wanted.seed.wrapping_add(run);
+            let disk = build(&plan.wanted, plan.size, seed)?;
+            let setup = setup(plan, scheduler, load, measured, depth, disk)?;
+            Ok(simulate::run(Setup { seed, ..setup }, &mut ()))
+        })
+        .collect()
+}
+
+fn setup(
+    plan: &Plan,
+    scheduler: &SchedulerSpec,
+    load: &Load,
+    measured: &Measured,
+    depth: u32,
+    disk: Box<dyn DiskModel>,
+) -> Result<Setup, LiveError> {
+    let kernel = Kernel {
+        version: scheduler.kernel.unwrap_or(plan.kernel.version),
+        ..plan.kernel
+    };
+    let max_kib = measured.setting("max_sectors_kb").unwrap_or(MAX_KIB);
+    let limits = MergeLimits {
+        max_sectors: Bytes::from_kib(max_kib as u64).to_sectors(),
+        merging: Merging::Full,
+    };
+    let mut jobs = load.jobs.clone();
+    let runtime = u64::try_from(plan.wanted.runtime.as_nanos()).unwrap_or(u64::MAX);
+    for job in &mut jobs {
+        job.runtime = Some(Nanos::new(runtime));
+        job.amount = None;
+    }
+    let volatile = plan.wanted.model.write_cache();
+    let built = scheduler::build(scheduler, &kernel, &Settings::new())?;
+    Ok(Setup {
+        queue_depth: usize::try_from(depth).unwrap_or(1),
+        limits,
+        host: EMULATED,
+        multi_queue: MultiQueueSettings {
+            kernel,
+            nr_requests: measured.nr_requests(),
+            ..MultiQueueSettings::default()
+        },
+        volatile_cache: volatile,
+        ..Setup::new(built, disk, jobs)
+    })
+}
