@@ -20,7 +20,7 @@ pub(crate) trait Planned: Copy {
 
 /// When, and how many were planned before: one number, so that one comparison tells the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Key(u128);
+pub(crate) struct Key(u128);
 
 impl Key {
     /// After everything that is planned.
@@ -30,7 +30,9 @@ impl Key {
         Key(u128::from(time.as_nanos()) << 64 | u128::from(number))
     }
 
-    fn time(self) -> Time {
+    /// When it is to happen.
+    #[inline]
+    pub(crate) fn time(self) -> Time {
         Time::from_nanos((self.0 >> 64) as u64)
     }
 }
@@ -86,10 +88,23 @@ impl<E, const LINES: usize> Default for Agenda<E, LINES> {
 }
 
 impl<E: Planned, const LINES: usize> Agenda<E, LINES> {
+    /// Plans something.
     #[inline]
     pub(crate) fn plan(&mut self, time: Time, event: E) {
+        let key = self.reserve(time);
+        self.plan_at(key, event);
+    }
+
+    /// The place that something would have if it were planned now.
+    #[inline]
+    pub(crate) fn reserve(&mut self, time: Time) -> Key {
         self.planned += 1;
-        let key = Key::new(time, self.planned);
+        Key::new(time, self.planned)
+    }
+
+    /// Plans something in a place that was reserved for it.
+    #[inline]
+    pub(crate) fn plan_at(&mut self, key: Key, event: E) {
         let entry = Entry { key, event };
         let Some(number) = event.line() else {
             return self.plan_other(entry);
@@ -155,7 +170,7 @@ impl<E: Planned, const LINES: usize> Agenda<E, LINES> {
 
     /// The next thing, if it is due by `now`.
     #[inline]
-    pub(crate) fn take_due(&mut self, now: Time) -> Option<(Time, E)> {
+    pub(crate) fn take_due(&mut self, now: Time) -> Option<(Key, E)> {
         let first = self.first();
         if first.time() > now || first == Key::NEVER {
             return None;
@@ -164,7 +179,7 @@ impl<E: Planned, const LINES: usize> Agenda<E, LINES> {
             if *head == first {
                 let entry = line.pop_front()?;
                 *head = line.front().map_or(Key::NEVER, |next| next.key);
-                return Some((first.time(), entry.event));
+                return Some((first, entry.event));
             }
         }
         let Reverse(entry) = self.others.pop()?;
@@ -172,7 +187,7 @@ impl<E: Planned, const LINES: usize> Agenda<E, LINES> {
             .others
             .peek()
             .map_or(Key::NEVER, |Reverse(next)| next.key);
-        Some((first.time(), entry.event))
+        Some((first, entry.event))
     }
 }
 
@@ -196,21 +211,30 @@ mod tests {
         ) {
             let mut agenda = Agenda::<(usize, usize), 3>::default();
             let mut expected = Vec::new();
+            let mut reserved = Vec::new();
             for (number, &(time, line)) in things.iter().enumerate() {
                 let time = Time::from_nanos(time);
-                agenda.plan(time, (line, number));
+                if number % 5 == 3 {
+                    reserved.push((agenda.reserve(time), (line, number)));
+                } else {
+                    agenda.plan(time, (line, number));
+                }
                 expected.push((time, (line, number)));
+            }
+            for (key, event) in reserved {
+                agenda.plan_at(key, event);
             }
             expected.sort_by_key(|(time, _)| *time); // keeps the order of equals
             for (time, event) in expected {
                 prop_assert_eq!(agenda.next_time(), time);
                 if time > Time::ZERO {
                     let before = Time::from_nanos(time.as_nanos() - 1);
-                    prop_assert_eq!(agenda.take_due(before), None);
+                    prop_assert!(agenda.take_due(before).is_none());
                 }
-                prop_assert_eq!(agenda.take_due(Time::MAX), Some((time, event)));
+                let (key, taken) = agenda.take_due(Time::MAX).unwrap();
+                prop_assert_eq!((key.time(), taken), (time, event));
             }
-            prop_assert_eq!(agenda.take_due(Time::MAX), None);
+            prop_assert!(agenda.take_due(Time::MAX).is_none());
         }
     }
 }

@@ -1,22 +1,20 @@
 //! Requests or queues in order of a key, those with equal keys in order of arrival.
 //!
-//! A ring of pairs, searched by halving: with the few hundred entries that a queue of a disk holds,
-//! moving half of what lies before or behind a place is faster than following the nodes of a tree,
-//! and nothing is allocated once the ring has grown to the most that was ever in it. With very many
-//! entries (`nr_requests` above 10 000) inserting gets slow, not wrong.
-
-use std::collections::VecDeque;
+//! A table of pairs, searched by halving: with the few hundred entries that a queue of a disk holds,
+//! moving what lies behind a place is faster than following the nodes of a tree, and nothing is
+//! allocated once the table has grown to the most that was ever in it. With very many entries
+//! (`nr_requests` above 10 000) inserting gets slow, not wrong.
 
 /// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(crate) struct Sorted<K, V> {
-    entries: VecDeque<(K, V)>,
+    entries: Vec<(K, V)>,
 }
 
 impl<K, V> Default for Sorted<K, V> {
     fn default() -> Sorted<K, V> {
         Sorted {
-            entries: VecDeque::new(),
+            entries: Vec::new(),
         }
     }
 }
@@ -36,13 +34,14 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
         self.entries.insert(place, (key, value));
     }
 
-    /// Takes a value out.
+    /// Takes a value out; says which one stood after it.
     ///
     /// # Panics
     /// If it does not stand under this key: whoever sorts it in knows its key.
-    pub(crate) fn remove(&mut self, key: K, value: V) {
+    pub(crate) fn remove(&mut self, key: K, value: V) -> Option<V> {
         let place = self.place(key, value);
         self.entries.remove(place);
+        self.entries.get(place).map(|(_, value)| *value)
     }
 
     fn place(&self, key: K, value: V) -> usize {
@@ -60,11 +59,11 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
     }
 
     pub(crate) fn first(&self) -> Option<(K, V)> {
-        self.entries.front().copied()
+        self.entries.first().copied()
     }
 
     pub(crate) fn last(&self) -> Option<(K, V)> {
-        self.entries.back().copied()
+        self.entries.last().copied()
     }
 
     /// The first under this key or a greater one.
@@ -125,7 +124,8 @@ mod tests {
                 let present = tree.range((key, 0)..).next().copied();
                 match present {
                     Some((key, old)) if !insert => {
-                        sorted.remove(key, old);
+                        let next = tree.range((key, old + 1)..).next().map(|place| place.1);
+                        prop_assert_eq!(sorted.remove(key, old), next);
                         tree.remove(&(key, old));
                     }
                     _ => {

@@ -53,9 +53,14 @@ impl Tags {
         self.depth
     }
 
+    /// Words are of a power of two of bits.
+    fn shift(&self) -> u32 {
+        self.bits.trailing_zeros()
+    }
+
     /// Words that still have numbers below the depth.
     fn words_in_use(&self) -> u32 {
-        self.depth.div_ceil(self.bits)
+        (self.depth + self.bits - 1) >> self.shift()
     }
 
     /// Cuts or restores the depth. What was freed can be had again at once.
@@ -83,10 +88,9 @@ impl Tags {
             self.hint = 0; // the kernel takes any number here
         }
         let words = self.words_in_use();
-        let first = self.hint / self.bits;
-        let found = (0..words)
-            .map(|step| (first + step) % words)
-            .find_map(|word| self.take_in(word, first_of_word));
+        let first = self.hint >> self.shift();
+        let mut around = (first..words).chain(0..first);
+        let found = around.find_map(|word| self.take_in(word, first_of_word));
         match found {
             None => self.hint = 0,
             Some(number) if number == self.hint => {
@@ -119,8 +123,9 @@ impl Tags {
 
     /// Gives a tag back.
     pub(crate) fn free(&mut self, number: u32) {
-        let word = &mut self.words[(number / self.bits) as usize];
-        let bit = 1 << (number % self.bits);
+        let index = (number >> self.shift()) as usize;
+        let word = &mut self.words[index];
+        let bit = 1 << (number & (self.bits - 1));
         assert!(
             word.taken & bit != 0 && word.freed & bit == 0,
             "tag {number} is given back once"

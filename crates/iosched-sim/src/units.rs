@@ -90,12 +90,14 @@ impl Nanos {
         reason = "asserted to be in range"
     )]
     pub fn from_millis_f64(millis: f64) -> Nanos {
-        let nanos = (millis * 1e6).round();
+        let nanos = millis * 1e6;
         assert!(
-            (0.0..1.8e19).contains(&nanos),
+            nanos > -0.5 && nanos < 1.8e19,
             "{millis} ms is no length of time"
         );
-        Nanos(nanos as u64)
+        // As `round` does it, without a call.
+        let whole = nanos as u64;
+        Nanos(whole + u64::from(nanos - whole as f64 >= 0.5))
     }
 
     /// In nanoseconds.

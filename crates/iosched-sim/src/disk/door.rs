@@ -31,6 +31,13 @@ impl Door {
         self.waiting.push_back(command);
     }
 
+    /// True if a command that arrives now need not wait: it is inside then.
+    pub(super) fn passes(&mut self) -> bool {
+        let passes = self.waiting.is_empty() && self.inside < self.depth;
+        self.inside += usize::from(passes);
+        passes
+    }
+
     /// The next command, if there is room in the drive for it.
     pub(super) fn enter(&mut self) -> Option<Command> {
         if self.inside == self.depth {

@@ -223,22 +223,24 @@ impl Ssd {
 
     fn enter(&mut self, now: Time) {
         while let Some(command) = self.door.enter() {
-            let slot = self
-                .free_slots
-                .pop()
-                .expect("as many slots as the door lets in");
-            self.slots[slot] = Some(Slot {
-                command,
-                started: now,
-            });
-            let (pipeline, event) = match command.op {
-                DiskOp::Read => (self.parameters.read_pipeline, Event::AtDies(slot)),
-                DiskOp::Write => (self.parameters.write_pipeline, Event::WriteDecoded(slot)),
-                DiskOp::Flush => (self.parameters.write_pipeline, Event::FlushDecoded(slot)),
-                DiskOp::Discard => (self.parameters.write_pipeline, Event::Done(slot)),
-            };
-            self.agenda.plan(now + pipeline, event);
+            self.take_in(now, &command);
         }
+    }
+
+    fn take_in(&mut self, now: Time, command: &Command) {
+        let slot = self.free_slots.pop();
+        let slot = slot.expect("as many slots as the door lets in");
+        self.slots[slot] = Some(Slot {
+            command: *command,
+            started: now,
+        });
+        let (pipeline, event) = match command.op {
+            DiskOp::Read => (self.parameters.read_pipeline, Event::AtDies(slot)),
+            DiskOp::Write => (self.parameters.write_pipeline, Event::WriteDecoded(slot)),
+            DiskOp::Flush => (self.parameters.write_pipeline, Event::FlushDecoded(slot)),
+            DiskOp::Discard => (self.parameters.write_pipeline, Event::Done(slot)),
+        };
+        self.agenda.plan(now + pipeline, event);
     }
 
     fn happen(&mut self, now: Time, event: Event) {
@@ -361,8 +363,8 @@ impl Ssd {
 
     fn catch_up(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while let Some((time, event)) = self.agenda.take_due(self.now) {
-            self.happen(time, event);
+        while let Some((key, event)) = self.agenda.take_due(self.now) {
+            self.happen(key.time(), event);
         }
     }
 
@@ -404,8 +406,11 @@ impl DiskModel for Ssd {
     fn submit(&mut self, now: Time, command: Command) {
         assert_on_disk(&command, self.parameters.capacity);
         self.catch_up(now);
-        self.door.arrive(command);
-        self.enter(self.now);
+        if self.door.passes() {
+            self.take_in(self.now, &command);
+        } else {
+            self.door.arrive(command);
+        }
     }
 
     fn next_event(&self) -> Option<Time> {

@@ -160,11 +160,10 @@ impl Deadline {
     fn give_out(&mut self, requests: &Requests, id: RequestId) {
         let side = Self::side_of(requests, id);
         self.batching += 1;
-        let next = self.latter(requests, id);
+        let next = self.sides[side].sorted.remove(requests[id].start, id);
         self.sides[READ].next = None;
         self.sides[WRITE].next = None;
         self.sides[side].next = next;
-        self.sides[side].sorted.remove(requests[id].start, id);
         self.sides[side].fifo.remove(&mut self.links, id);
     }
 }
@@ -229,7 +228,6 @@ impl Scheduler for Deadline {
         survivor: RequestId,
         victim: RequestId,
     ) {
-        let after = self.latter(requests, victim);
         let Deadline {
             sides,
             links,
@@ -237,10 +235,10 @@ impl Scheduler for Deadline {
             ..
         } = self;
         let side = &mut sides[Self::side_of(requests, victim)];
+        let after = side.sorted.remove(requests[victim].start, victim);
         if side.next == Some(victim) {
             side.next = after;
         }
-        side.sorted.remove(requests[victim].start, victim);
         if expires[victim.index()] < expires[survivor.index()] {
             expires[survivor.index()] = expires[victim.index()];
             side.fifo.replace(links, victim, survivor);

@@ -305,32 +305,32 @@ impl MqDeadline {
             self.levels[level].urgent.remove(&mut self.links, id);
         } else {
             self.batching += 1;
-            let next = self.side(&request).sorted.successor(request.start, id);
-            self.remove(requests, id);
+            let next = self.remove(requests, id);
             self.side_mut(&request).next = next;
         }
         self.side_mut(&request).last_position = request.start;
     }
 
-    /// Takes a request out of its side.
-    fn remove(&mut self, requests: &Requests, id: RequestId) {
-        self.unsort(requests, id);
+    /// Takes a request out of its side; says which one stands behind it.
+    fn remove(&mut self, requests: &Requests, id: RequestId) -> Option<RequestId> {
+        let next = self.unsort(requests, id);
         let MqDeadline { levels, links, .. } = self;
         let request = &requests[id];
         levels[level_of(request)].sides[side_of(request)]
             .fifo
             .remove(links, id);
+        next
     }
 
-    /// Takes a request out of the order of positions; a batch that was to go on with it goes on
-    /// behind it.
-    fn unsort(&mut self, requests: &Requests, id: RequestId) {
-        let start = requests[id].start;
+    /// Takes a request out of the order of positions, and says which one stands behind it: a batch
+    /// that was to go on with it goes on there.
+    fn unsort(&mut self, requests: &Requests, id: RequestId) -> Option<RequestId> {
         let side = self.side_mut(&requests[id]);
+        let next = side.sorted.remove(requests[id].start, id);
         if side.next == Some(id) {
-            side.next = side.sorted.successor(start, id);
+            side.next = next;
         }
-        side.sorted.remove(start, id);
+        next
     }
 
     fn new_mark(&mut self, now: Time, id: RequestId, side: usize, urgent: bool) {

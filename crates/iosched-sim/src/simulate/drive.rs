@@ -17,6 +17,8 @@ pub(super) struct Drive {
     account: DiskUse,
     last_end: Option<Sector>,
     busy_since: Option<Time>,
+    /// [`DiskModel::next_event`] after the last call to the disk.
+    next_event: Time,
 }
 
 impl Drive {
@@ -29,6 +31,7 @@ impl Drive {
             account: DiskUse::default(),
             last_end: None,
             busy_since: None,
+            next_event: Time::MAX,
         }
     }
 
@@ -36,13 +39,19 @@ impl Drive {
         self.in_flight
     }
 
-    pub(super) fn next_event(&self) -> Option<Time> {
-        self.disk.next_event()
+    /// When the disk has something to do; [`Time::MAX`] if it has nothing.
+    pub(super) fn next_event(&self) -> Time {
+        self.next_event
+    }
+
+    fn note_next_event(&mut self) {
+        self.next_event = self.disk.next_event().unwrap_or(Time::MAX);
     }
 
     /// Lets the disk do what is due, and plans the completions of what it finished.
     pub(super) fn advance(&mut self, now: Time, agenda: &mut Agenda) {
         self.disk.advance(now, &mut self.completions);
+        self.note_next_event();
         for completion in self.completions.drain(..) {
             let time = completion.time + self.completion_delay;
             agenda.plan(time, Event::Completed(completion.tag));
@@ -65,6 +74,7 @@ impl Drive {
         self.in_flight += 1;
         self.busy_since.get_or_insert(now);
         self.disk.submit(now, command);
+        self.note_next_event();
     }
 
     /// A command is completed in the block layer.

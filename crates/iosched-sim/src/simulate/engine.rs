@@ -145,13 +145,13 @@ impl<'run, P: Path> Simulation<'run, P> {
         let host = &self.host;
         self.running == 0
             && host.agenda.next_time() == Time::MAX
-            && host.drive.next_event().is_none()
+            && host.drive.next_event() == Time::MAX
     }
 
     /// What is due next, at [`Time::MAX`] if nothing ever is; of several things at one time the
     /// disk's first, then the path's timer, then what was planned.
     fn next(&self) -> (Time, Due) {
-        let disk = self.host.drive.next_event().unwrap_or(Time::MAX);
+        let disk = self.host.drive.next_event();
         let timer = self.path.next_timer().unwrap_or(Time::MAX);
         let planned = self.host.agenda.next_time();
         if disk <= timer && disk <= planned {

@@ -315,8 +315,15 @@ impl<P: Path> Simulation<'_, P> {
             op: whole.op,
             submitted: now,
             length: whole.length,
-            bios: whole.length.as_u64().div_ceil(max.as_u64()),
+            bios: if whole.length <= max {
+                1
+            } else {
+                whole.length.as_u64().div_ceil(max.as_u64())
+            },
         });
+        if whole.length <= max {
+            return self.path.submit(&mut self.host, now, index, whole, access);
+        }
         let mut start = whole.start;
         while start < whole.end() {
             let length = (whole.end() - start).min(max);

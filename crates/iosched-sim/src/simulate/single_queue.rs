@@ -184,12 +184,17 @@ impl SingleQueue {
         if self.submitters[process].plug.is_empty() {
             return;
         }
-        let mut plug = std::mem::take(&mut self.submitters[process].plug);
-        plug.sort_by_key(|&id| host.requests[id].start);
-        for id in plug.drain(..) {
-            self.insert(host, now, process, id, true);
+        if let [only] = self.submitters[process].plug[..] {
+            self.submitters[process].plug.clear();
+            self.insert(host, now, process, only, true);
+        } else {
+            let mut plug = std::mem::take(&mut self.submitters[process].plug);
+            plug.sort_by_key(|&id| host.requests[id].start);
+            for id in plug.drain(..) {
+                self.insert(host, now, process, id, true);
+            }
+            self.submitters[process].plug = plug;
         }
-        self.submitters[process].plug = plug;
         host.tell_plug(now, Action::Unplugged, process);
         self.ask(host, now, host.process_id(process));
     }
@@ -205,19 +210,21 @@ impl SingleQueue {
         let submitter = host.process_id(process);
         let request = host.requests[id];
         host.tell(now, Action::Inserted, &request, submitter);
-        let mut absorbed = std::mem::take(&mut self.absorbed);
         let at_once = self.merger.insert(
             now,
             &mut host.requests,
             self.scheduler.as_mut(),
             id,
             from_plug,
-            &mut absorbed,
+            &mut self.absorbed,
         );
-        for absorbed in absorbed.drain(..) {
-            self.absorb(host, now, absorbed);
+        if !self.absorbed.is_empty() {
+            let mut absorbed = std::mem::take(&mut self.absorbed);
+            for absorbed in absorbed.drain(..) {
+                self.absorb(host, now, absorbed);
+            }
+            self.absorbed = absorbed;
         }
-        self.absorbed = absorbed;
         if at_once {
             self.ask(host, now, submitter);
         }

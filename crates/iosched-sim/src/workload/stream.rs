@@ -2,6 +2,7 @@
 
 use super::distribution::{Distribution, Places};
 use super::{Access, Job, Pattern};
+use crate::divide::Divisor;
 use crate::random::Random;
 use crate::request::Op;
 use crate::units::{Sector, Sectors};
@@ -12,6 +13,8 @@ pub struct Stream {
     places: Random,
     kinds: Random,
     sizes: Random,
+    /// The units whose multiples random places are: of reads, of writes.
+    units: [Divisor; 2],
     /// Where a sequential access goes.
     next: Sector,
     distribution: Places,
@@ -30,6 +33,8 @@ impl Stream {
             places: Random::new(seed, &name("places")),
             kinds: Random::new(seed, &name("kinds")),
             sizes: Random::new(seed, &name("sizes")),
+            units: [&job.read_sizes, &job.write_sizes]
+                .map(|sizes| Divisor::new(sizes.least().as_u64())),
             next: job.start,
             distribution: Places::new(distribution, job.span.as_u64() / unit.as_u64().max(1)),
         }
@@ -56,7 +61,7 @@ impl Stream {
             {
                 self.onward(job, length, Sectors::ZERO)
             }
-            Pattern::Random { .. } => self.anywhere(job, length, sizes.least()),
+            Pattern::Random { .. } => self.anywhere(job, length, op),
         };
         Access {
             op,
@@ -78,10 +83,12 @@ impl Stream {
     }
 
     /// A place that is a multiple of the unit.
-    fn anywhere(&mut self, job: &Job, length: Sectors, unit: Sectors) -> Sector {
+    fn anywhere(&mut self, job: &Job, length: Sectors, op: Op) -> Sector {
         let room = job.span - length;
-        let count = room.as_u64() / unit.as_u64() + 1;
-        let start = job.start + unit * self.distribution.draw(&mut self.places, count);
+        let unit = self.units[usize::from(op.is_write())];
+        let (last, _) = unit.divide(room.as_u64());
+        let place = self.distribution.draw(&mut self.places, last + 1);
+        let start = job.start + Sectors::new(unit.get()) * place;
         self.next = start + length;
         start
     }

@@ -4,6 +4,7 @@ use super::mechanics::{Access, Receiving, Sending};
 use super::stream::Stream;
 use super::write_cache::Dirty;
 use super::{DESTAGE_PIECE, Event, Hdd};
+use crate::agenda::Key;
 use crate::disk::{DiskOp, DriveQueue};
 use crate::units::{Sector, Sectors, Time};
 
@@ -29,11 +30,11 @@ pub(super) struct Read {
 }
 
 impl Hdd {
-    /// Gives the arm its next work, if it is free and there is any: the drive's policy.
-    pub(super) fn direct_arm(&mut self, now: Time) {
-        if self.work.is_some() {
-            return;
-        }
+    /// Gives the arm, which is free, its next work, if there is any: the drive's policy.
+    ///
+    /// What happens at the same time as `key` says has happened as far as it was planned before.
+    pub(super) fn direct_arm(&mut self, key: Key) {
+        let now = key.time();
         if let Some(number) = self.answer_flushes(now) {
             let dirty = self.nearest_dirty(now, |dirty| dirty.number < number);
             self.destage(now, dirty.expect("an unanswered flush waits for something"));
@@ -46,10 +47,11 @@ impl Hdd {
             self.destage(now, dirty);
             return;
         }
-        if let Some(index) = self.choose_command(now) {
-            self.serve(now, index);
+        if let Some(index) = self.choose_command(key) {
+            self.serve(key, index);
             return;
         }
+        self.announce_ready();
         if self.cache.stretches().is_empty() {
             return;
         }
@@ -58,12 +60,10 @@ impl Hdd {
         if rested || self.cache_presses(now) {
             let dirty = self.nearest_dirty(now, |_| true).expect("not empty");
             self.destage(now, dirty);
-        } else if !self.look_planned {
-            self.look_planned = true;
-            self.agenda.plan(
-                self.resting_since + self.parameters.writing.destage_delay,
-                Event::Look,
-            );
+        } else if !self.rest_planned {
+            self.rest_planned = true;
+            let rested = self.resting_since + self.parameters.writing.destage_delay;
+            self.agenda.plan(rested, Event::Rested);
         }
     }
 
@@ -105,33 +105,37 @@ impl Hdd {
         None
     }
 
-    fn choose_command(&self, now: Time) -> Option<usize> {
+    fn choose_command(&self, key: Key) -> Option<usize> {
+        let now = key.time();
         let oldest = self.for_arm.first()?;
         let overdue = now.saturating_since(oldest.entered) > self.parameters.age_limit;
         if self.parameters.order == DriveQueue::Fifo || overdue {
-            return oldest.ready.then_some(0);
+            return (oldest.ready <= key).then_some(0);
         }
-        let waiting = self.for_arm.iter().enumerate();
-        let ready = waiting.filter(|(_, waiting)| waiting.ready);
-        let places = ready.map(|(index, waiting)| (index, &waiting.place, waiting.access));
-        self.mechanics.soonest(now, places)
+        let waiting = &self.for_arm;
+        self.mechanics.soonest(now, waiting.len(), |index| {
+            let waiting = &waiting[index];
+            (waiting.ready <= key).then_some((waiting.spot, waiting.access))
+        })
     }
 
     fn nearest_dirty(&self, now: Time, wanted: impl Fn(&Dirty) -> bool) -> Option<usize> {
-        let stretches = self.cache.stretches().iter().enumerate();
-        let wanted = stretches.filter(|(_, dirty)| wanted(dirty));
-        let places = wanted.map(|(index, dirty)| (index, &dirty.place, Access::Write));
-        self.mechanics.soonest(now, places)
+        let stretches = self.cache.stretches();
+        self.mechanics.soonest(now, stretches.len(), |index| {
+            let dirty = &stretches[index];
+            wanted(dirty).then_some((dirty.place.spot, Access::Write))
+        })
     }
 
-    fn serve(&mut self, now: Time, index: usize) {
+    fn serve(&mut self, key: Key, index: usize) {
+        let now = key.time();
         let slot = self.for_arm.remove(index).slot;
         self.slot_mut(slot).started = now;
         self.destaged_last = false;
         self.settle_stream(now);
         match self.slot(slot).command.op {
             DiskOp::Write => self.serve_write(now, slot),
-            _ => self.serve_read(now, slot),
+            _ => self.serve_read(key, slot),
         }
     }
 
@@ -156,13 +160,14 @@ impl Hdd {
         self.start_work(done, Work::Write(slot));
     }
 
-    fn serve_read(&mut self, now: Time, slot: usize) {
+    fn serve_read(&mut self, key: Key, slot: usize) {
+        let now = key.time();
         let command = self.slot(slot).command;
         if self.in_memory(&command) {
             // The stream brought it while it waited.
             self.keep_reading(now, &command);
             self.send_from_memory(now, slot);
-            self.direct_arm(now);
+            self.direct_arm(key);
             return;
         }
         let continued = self.stream.filter(|stream| {

@@ -12,13 +12,19 @@ use super::turn::{Angle, Spindle, part_of_turn};
 use crate::divide::Divisor;
 use crate::units::{Nanos, Sector, Sectors};
 
-/// A place on the platters.
+/// A track, and an angle on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Spot {
     pub(super) cylinder: u32,
     pub(super) head: u32,
     /// Where on the turn the sector begins.
     pub(super) angle: Angle,
+}
+
+/// A place on the platters: a sector with what is around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) spot: Spot,
     /// How long one sector takes to pass, in units of 2^-32 of a turn.
     pub(super) sector_angle: Angle,
     /// Sectors of the host from the beginning of the track to this one.
@@ -74,13 +80,13 @@ pub(super) struct Geometry {
 pub(super) struct ZoneMap {
     zones: Vec<Zone>,
     /// For each stretch of 2^`shift` sectors the zone that its first sector lies in.
-    by_stretch: Vec<u32>,
+    by_stretch: Vec<u16>,
     shift: u32,
 }
 
 impl ZoneMap {
     /// At least so many stretches for each zone: seldom do two zones begin in one.
-    const STRETCHES_PER_ZONE: u64 = 4;
+    const STRETCHES_PER_ZONE: u64 = 16;
 
     pub(super) fn new(zones: Vec<Zone>, capacity: Sectors) -> ZoneMap {
         let wanted = Self::STRETCHES_PER_ZONE * zones.len() as u64;
@@ -91,7 +97,7 @@ impl ZoneMap {
             while zones.get(zone + 1).is_some_and(begins) {
                 zone += 1;
             }
-            to_u32(zone as u64)
+            u16::try_from(zone).expect("there are not so many zones")
         });
         ZoneMap {
             by_stretch: by_stretch.collect(),
@@ -180,15 +186,18 @@ impl Geometry {
         } else {
             surface
         };
+        let angle = zone
+            .angle
+            .plus(zone.band_skew.times(band))
+            .plus(zone.surface_skew.times(surface))
+            .plus(zone.track_skew.times(along))
+            .plus(part_of_turn(on_track, zone.sectors_per_track));
         Place {
-            cylinder,
-            head: to_u32(head),
-            angle: zone
-                .angle
-                .plus(zone.band_skew.times(band))
-                .plus(zone.surface_skew.times(surface))
-                .plus(zone.track_skew.times(along))
-                .plus(part_of_turn(on_track, zone.sectors_per_track)),
+            spot: Spot {
+                cylinder,
+                head: to_u32(head),
+                angle,
+            },
             sector_angle: zone.sector_angle,
             passed_on_track: on_track,
             left_on_track: (zone.sectors_per_track.get() - on_track).min(left_in_unit),
@@ -242,7 +251,7 @@ mod tests {
     fn bands_run_out_on_one_surface_and_back_on_the_next() {
         let drive = geometry(4_000_000, 10, 128);
         let spt = 3072;
-        let track = |number: u64| drive.place(Sector::new(number * spt));
+        let track = |number: u64| drive.place(Sector::new(number * spt)).spot;
         assert_eq!((track(0).cylinder, track(0).head), (0, 0));
         assert_eq!((track(127).cylinder, track(127).head), (127, 0));
         assert_eq!((track(128).cylinder, track(128).head), (127, 1));
@@ -289,8 +298,8 @@ mod tests {
         let at = |drive: &Geometry, sector| {
             let place = drive.place(Sector::new(sector));
             (
-                place.cylinder,
-                place.head,
+                place.spot.cylinder,
+                place.spot.head,
                 place.passed_on_track,
                 place.left_on_track,
             )
@@ -310,7 +319,8 @@ mod tests {
     #[test]
     fn skews_are_counted_in_sectors_of_the_zone() {
         let drive = measured(HeadOrder::Rising, Spares::None, None);
-        let angle = |sector| f64::from(drive.place(Sector::new(sector)).angle.0) / 2_f64.powi(32);
+        let angle =
+            |sector| f64::from(drive.place(Sector::new(sector)).spot.angle.0) / 2_f64.powi(32);
         let close = |angle: f64, sectors: f64| (angle - sectors / 10.0).abs() < 1e-6;
         // Offset 1, three unused; then one track switch; then a whole cylinder and its switch.
         assert!(close(angle(0), 4.0), "{}", angle(0));
@@ -335,16 +345,16 @@ mod tests {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             let sector = (at * last as f64) as u64;
             let place = drive.place(Sector::new(sector));
-            prop_assert!(place.cylinder < drive.cylinders());
-            prop_assert!(place.head < surfaces);
+            prop_assert!(place.spot.cylinder < drive.cylinders());
+            prop_assert!(place.spot.head < surfaces);
             prop_assert!(place.left_on_track >= 1);
             let next = sector + place.left_on_track;
             if next <= last {
                 let next = drive.place(Sector::new(next));
-                let step = place.cylinder.abs_diff(next.cylinder);
+                let step = place.spot.cylinder.abs_diff(next.spot.cylinder);
                 let limit = u32::try_from(drive.band.get()).unwrap();
                 prop_assert!(step <= limit, "{place:?} {next:?}");
-                if place.head != next.head && next.head != 0 {
+                if place.spot.head != next.spot.head && next.spot.head != 0 {
                     prop_assert_eq!(step, 0);
                 }
             }
@@ -363,8 +373,8 @@ mod tests {
             let mut places = std::collections::BTreeSet::new();
             for sector in 0..capacity.unwrap_or(120) {
                 let place = drive.place(Sector::new(sector));
-                prop_assert!(place.cylinder < drive.cylinders() && place.head < 4);
-                prop_assert!(places.insert((place.cylinder, place.head, place.passed_on_track)));
+                prop_assert!(place.spot.cylinder < drive.cylinders() && place.spot.head < 4);
+                prop_assert!(places.insert((place.spot.cylinder, place.spot.head, place.passed_on_track)));
             }
         }
     }

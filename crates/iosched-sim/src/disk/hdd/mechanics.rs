@@ -1,9 +1,9 @@
 //! The arm and the platter: how long the heads take from here to there, and when sectors pass.
 
-use super::geometry::{Geometry, Place, passing_time};
+use super::geometry::{Geometry, Place, Spot, passing_time};
 use super::parameters::{HddParameters, SettleAfter};
 use super::reach::{Part, Reach};
-use super::seek::SeekTable;
+use super::seek::SeekTimes;
 use super::turn::{Angle, Spindle};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
@@ -15,7 +15,7 @@ pub(super) const TOLERANCE: Nanos = Nanos::from_micros(2);
 pub(super) struct Mechanics {
     geometry: Geometry,
     spindle: Spindle,
-    seeks: SeekTable,
+    seeks: SeekTimes,
     reach: Reach,
     head_switch: Nanos,
     /// Added to a move for writing over more than this many cylinders.
@@ -43,6 +43,28 @@ impl Settle {
     /// The time of a move with settling.
     pub(super) fn add(self, moved: Nanos) -> Nanos {
         Nanos::new(moved.as_nanos().saturating_add_signed(self.nanos))
+    }
+}
+
+/// A spot by its bound, and of those with the same bound by its index: one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate(u64);
+
+impl Candidate {
+    /// After all others.
+    const NONE: Candidate = Candidate(u64::MAX);
+
+    fn new(bound: Part, index: usize) -> Candidate {
+        Candidate(u64::from(bound.0) << 32 | index as u64)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the halves")]
+    fn index(self) -> Option<usize> {
+        (self != Self::NONE).then_some(self.0 as u32 as usize)
+    }
+
+    fn bound(self) -> Part {
+        Part((self.0 >> 32) as u32)
     }
 }
 
@@ -83,7 +105,7 @@ impl Mechanics {
             },
         };
         let (nominal, actual) = (parameters.cylinders(), geometry.cylinders());
-        let seeks = SeekTable::new(&parameters.seek, nominal, actual);
+        let seeks = SeekTimes::new(&parameters.seek, nominal, actual);
         Mechanics {
             reach: Reach::new(&seeks, parameters.head_switch, settle, spindle.turn()),
             seeks,
@@ -120,11 +142,11 @@ impl Mechanics {
 
     /// The heads are here now.
     pub(super) fn stand_at(&mut self, place: &Place) {
-        (self.cylinder, self.head) = (place.cylinder, place.head);
+        (self.cylinder, self.head) = (place.spot.cylinder, place.spot.head);
     }
 
     /// Time from where the heads are to another track.
-    fn move_time(&self, to: &Place, access: Access) -> Nanos {
+    fn move_time(&self, to: Spot, access: Access) -> Nanos {
         let distance = self.cylinder.abs_diff(to.cylinder);
         let seek = self.seeks.time(distance);
         let moved = if self.head == to.head {
@@ -142,10 +164,10 @@ impl Mechanics {
     }
 
     /// Time until a sector begins to pass, for a head that waits on its track from `now` on.
-    fn rotation_wait(&self, now: Time, place: &Place) -> Nanos {
+    fn rotation_wait(&self, now: Time, spot: Spot) -> Nanos {
         let wait = self
             .spindle
-            .time_of(self.spindle.angle_at(now).until(place.angle));
+            .time_of(self.spindle.angle_at(now).until(spot.angle));
         if wait + TOLERANCE >= self.spindle.turn() {
             Nanos::ZERO
         } else {
@@ -153,56 +175,56 @@ impl Mechanics {
         }
     }
 
-    /// The first of those that begin to pass soonest, from where the heads are now.
+    /// Of `count` spots the first of those that begin to pass soonest, from where the heads are now;
+    /// those that `spot` does not give are left out.
     ///
     /// Nearly always that is the one with the least bound, and its time is not above the next bound:
     /// then no other time has to be worked out.
-    pub(super) fn soonest<'a>(
+    pub(super) fn soonest(
         &self,
         now: Time,
-        places: impl Iterator<Item = (usize, &'a Place, Access)> + Clone,
+        count: usize,
+        spot: impl Fn(usize) -> Option<(Spot, Access)>,
     ) -> Option<usize> {
         let angle = self.spindle.angle_at(now);
-        let mut least = None;
-        let mut next = None;
-        for (index, place, access) in places.clone() {
-            let bound = self.bound(angle, place, access);
-            match &mut least {
-                None => least = Some((bound, index, place, access)),
-                Some(least) if bound < least.0 => {
-                    next = Some(least.0);
-                    *least = (bound, index, place, access);
-                }
-                Some(_) => next = Some(next.map_or(bound, |next: Part| next.min(bound))),
-            }
+        let (mut least, mut next) = (Candidate::NONE, Candidate::NONE);
+        for index in 0..count {
+            let Some((spot, access)) = spot(index) else {
+                continue;
+            };
+            let candidate = Candidate::new(self.bound(angle, spot, access), index);
+            next = next.min(least.max(candidate));
+            least = least.min(candidate);
         }
-        let (_, index, place, access) = least?;
+        let (spot_of_least, access) = spot(least.index()?)?;
         let turn = self.spindle.turn();
-        let time = self.access_time(now, place, access);
-        if next.is_none_or(|next| time < next.at_least(turn)) {
-            return Some(index);
+        let time = self.access_time(now, spot_of_least, access);
+        if next.index().is_none() || time < next.bound().at_least(turn) {
+            return least.index();
         }
-        let mut soonest = (time, index);
-        for (index, place, access) in places {
-            if self.bound(angle, place, access).at_least(turn) <= soonest.0 {
-                soonest = soonest.min((self.access_time(now, place, access), index));
-            }
-        }
-        Some(soonest.1)
+        let exact = |index| {
+            let (spot, access) = spot(index)?;
+            let bound = self.bound(angle, spot, access);
+            let near = bound.at_least(turn) <= time;
+            near.then(|| (self.access_time(now, spot, access), index))
+        };
+        let soonest = (0..count).filter_map(exact).min();
+        soonest.map(|(_, index)| index)
     }
 
     /// What the access time is at least, for a platter that is at this angle now.
-    fn bound(&self, angle: Angle, place: &Place, access: Access) -> Part {
-        let distance = self.cylinder.abs_diff(place.cylinder);
-        let switches = self.head != place.head;
-        let until = angle.until(place.angle);
-        self.reach.bound(distance, switches, access, until)
+    #[inline]
+    fn bound(&self, angle: Angle, spot: Spot, access: Access) -> Part {
+        let distance = self.cylinder.abs_diff(spot.cylinder);
+        let switches = self.head != spot.head;
+        self.reach
+            .bound(distance, switches, access, angle.until(spot.angle))
     }
 
     /// Time until a sector begins to pass, from where the heads are now.
-    pub(super) fn access_time(&self, now: Time, place: &Place, access: Access) -> Nanos {
-        let moved = self.move_time(place, access);
-        moved + self.rotation_wait(now + moved, place)
+    pub(super) fn access_time(&self, now: Time, spot: Spot, access: Access) -> Nanos {
+        let moved = self.move_time(spot, access);
+        moved + self.rotation_wait(now + moved, spot)
     }
 
     /// Moves the heads and lets `start` to `end` pass under them; says when the last has passed.
@@ -224,8 +246,8 @@ impl Mechanics {
         let mut from = start;
         let mut place = first;
         while from < end {
-            let moved = self.move_time(&place, access);
-            let waited = self.rotation_wait(time + moved, &place);
+            let moved = self.move_time(place.spot, access);
+            let waited = self.rotation_wait(time + moved, place.spot);
             self.stand_at(&place);
             let sectors = (end - from).min(Sectors::new(place.left_on_track));
             // Down in the middle: the sectors that passed before come again at the end of the turn.
@@ -411,11 +433,16 @@ mod tests {
                 let access = if write { Access::Write } else { Access::Read };
                 (place_at(&mechanics, share), access)
             }).collect();
-            let times = places.iter().map(|(place, access)| mechanics.access_time(now, place, *access));
-            let expected = times.enumerate().min_by_key(|&(index, time)| (time, index));
-            let candidates = places.iter().enumerate();
-            let candidates = candidates.map(|(index, (place, access))| (index, place, *access));
-            prop_assert_eq!(mechanics.soonest(now, candidates), expected.map(|(index, _)| index));
+            let times = places.iter().map(|(place, access)| mechanics.access_time(now, place.spot, *access));
+            let wanted = |index: usize| index % 7 != 3;
+            let times = times.enumerate().filter(|&(index, _)| wanted(index));
+            let expected = times.min_by_key(|&(index, time)| (time, index));
+            let spot = |index: usize| {
+                let (place, access) = places[index];
+                wanted(index).then_some((place.spot, access))
+            };
+            let soonest = mechanics.soonest(now, places.len(), spot);
+            prop_assert_eq!(soonest, expected.map(|(index, _)| index));
         }
     }
 }

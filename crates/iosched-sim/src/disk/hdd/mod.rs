@@ -36,7 +36,7 @@ use std::collections::VecDeque;
 
 use arm::Work;
 
-use geometry::Place;
+use geometry::{Place, Spot};
 use mechanics::{Access, Mechanics, Pace};
 pub use parameters::*;
 use read_buffer::ReadBuffer;
@@ -46,7 +46,7 @@ use write_cache::WriteCache;
 
 use super::door::{Door, Tray};
 use super::{Command, Completion, DiskModel, DiskOp, assert_on_disk};
-use crate::agenda::{Agenda, Planned};
+use crate::agenda::{Agenda, Key, Planned};
 use crate::random::Random;
 use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
 
@@ -56,29 +56,29 @@ const DESTAGE_PIECE: Bytes = Bytes::from_mib(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// A command passed the electronics and can be served by the arm.
-    Ready(usize),
+    /// A command for the arm passed the electronics, while the arm had nothing to do.
+    Ready,
+    /// A flush passed the electronics.
+    FlushReady(usize),
     /// The arm is done.
     ArmDone,
-    /// Look whether the arm has something to do: a rest is over.
-    Look,
+    /// A rest of the arm is over.
+    Rested,
     /// A command is done (for a cached write: its data are in the cache).
     Done(usize),
 }
 
-/// Lines of the agenda. The electronics and the link take commands in order of time.
-const READY: usize = 0;
-const DONE: usize = 1;
-const ARM_DONE: usize = 2;
-const LINES: usize = 3;
+/// Lines of the agenda.
+const DONE: usize = 0;
+const ARM_DONE: usize = 1;
+const LINES: usize = 2;
 
 impl Planned for Event {
     fn line(&self) -> Option<usize> {
         match self {
-            Event::Ready(_) => Some(READY),
             Event::Done(_) => Some(DONE),
             Event::ArmDone => Some(ARM_DONE),
-            Event::Look => None,
+            Event::Ready | Event::FlushReady(_) | Event::Rested => None,
         }
     }
 }
@@ -96,17 +96,42 @@ struct Slot {
     ready: bool,
     /// A write for which room is kept in the cache.
     cached: bool,
+    /// There is a command in it.
+    used: bool,
+}
+
+impl Slot {
+    fn empty(place: Place) -> Slot {
+        Slot {
+            command: Command {
+                tag: 0,
+                op: DiskOp::Read,
+                start: Sector::ZERO,
+                length: Sectors::ZERO,
+                fua: false,
+            },
+            place,
+            entered: Time::ZERO,
+            started: Time::ZERO,
+            data_from: Time::ZERO,
+            ready: false,
+            cached: false,
+            used: false,
+        }
+    }
 }
 
 /// A command that needs the arm: what the choice among them looks at.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     slot: usize,
-    entered: Time,
-    /// Passed the electronics.
-    ready: bool,
+    spot: Spot,
     access: Access,
-    place: Place,
+    /// [`Event::Ready`] is planned for it. While the arm is at work that would have no effect.
+    announced: bool,
+    entered: Time,
+    /// When it has passed the electronics.
+    ready: Key,
 }
 
 /// See the [module's page](self).
@@ -119,7 +144,7 @@ pub struct Hdd {
     door: Door,
     agenda: Agenda<Event, LINES>,
     tray: Tray,
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Slot>,
     free_slots: Vec<usize>,
     /// Commands for the arm, in order of arrival.
     for_arm: Vec<Waiting>,
@@ -139,7 +164,7 @@ pub struct Hdd {
     destaged_last: bool,
     /// Since when the arm has nothing to do.
     resting_since: Time,
-    look_planned: bool,
+    rest_planned: bool,
     link_free: Time,
     /// The least time in which a sector passes.
     quickest: Nanos,
@@ -171,13 +196,12 @@ impl Hdd {
         let mechanics = Mechanics::new(&parameters, Angle(phase.expect("the upper half")));
         Hdd {
             quickest: mechanics.quickest_sector(),
-            mechanics,
             read_pace: Pace::new(parameters.link.read),
             write_pace: Pace::new(parameters.link.write),
             door: Door::new(depth),
             agenda: Agenda::default(),
             tray: Tray::default(),
-            slots: vec![None; depth],
+            slots: vec![Slot::empty(mechanics.place(Sector::ZERO)); depth],
             free_slots: (0..depth).rev().collect(),
             for_arm: Vec::with_capacity(depth),
             stalled: VecDeque::with_capacity(depth),
@@ -194,47 +218,52 @@ impl Hdd {
             wrote_last: false,
             destaged_last: false,
             resting_since: Time::ZERO,
-            look_planned: false,
+            rest_planned: false,
             link_free: Time::ZERO,
             now: Time::ZERO,
+            mechanics,
             parameters,
         }
     }
 
+    #[inline]
     fn slot(&self, slot: usize) -> &Slot {
-        self.slots[slot]
-            .as_ref()
-            .expect("the agenda names slots in use")
+        let slot = &self.slots[slot];
+        assert!(slot.used, "the agenda names slots in use");
+        slot
     }
 
+    #[inline]
     fn slot_mut(&mut self, slot: usize) -> &mut Slot {
-        self.slots[slot]
-            .as_mut()
-            .expect("the agenda names slots in use")
+        let slot = &mut self.slots[slot];
+        assert!(slot.used, "the agenda names slots in use");
+        slot
     }
 
     fn enter(&mut self, now: Time) {
         while let Some(command) = self.door.enter() {
-            let slot = self
-                .free_slots
-                .pop()
-                .expect("as many slots as the door lets in");
-            let place = match command.op {
-                DiskOp::Read | DiskOp::Write => self.mechanics.place(command.start),
-                DiskOp::Flush | DiskOp::Discard => self.mechanics.place(Sector::ZERO),
-            };
-            let entered = Slot {
-                command,
-                place,
-                entered: now,
-                started: now,
-                data_from: now,
-                ready: false,
-                cached: false,
-            };
-            self.slots[slot] = Some(entered);
-            self.take_up(now, slot);
+            self.take_in(now, &command);
         }
+    }
+
+    fn take_in(&mut self, now: Time, command: &Command) {
+        let slot = self.free_slots.pop();
+        let slot = slot.expect("as many slots as the door lets in");
+        let place = match command.op {
+            DiskOp::Read | DiskOp::Write => self.mechanics.place(command.start),
+            DiskOp::Flush | DiskOp::Discard => self.mechanics.place(Sector::ZERO),
+        };
+        self.slots[slot] = Slot {
+            command: *command,
+            place,
+            entered: now,
+            started: now,
+            data_from: now,
+            ready: false,
+            cached: false,
+            used: true,
+        };
+        self.take_up(now, slot);
     }
 
     /// A time of the electronics, which depends on the command that completed last.
@@ -267,7 +296,7 @@ impl Hdd {
             DiskOp::Flush => {
                 self.flushes.push((slot, self.cache.next_number()));
                 let ready = now + self.overhead(overheads.write_hit);
-                self.agenda.plan(ready, Event::Ready(slot));
+                self.agenda.plan(ready, Event::FlushReady(slot));
             }
             DiskOp::Discard => {
                 let done = now + self.overhead(overheads.write_hit);
@@ -320,25 +349,28 @@ impl Hdd {
             entered,
             ..
         } = self.slot(slot);
+        let ready = self.agenda.reserve(ready);
         self.for_arm.push(Waiting {
             slot,
-            entered,
-            ready: false,
+            spot: place.spot,
             access: match command.op {
                 DiskOp::Write => Access::Write,
                 _ => Access::Read,
             },
-            place,
+            announced: false,
+            entered,
+            ready,
         });
-        self.agenda.plan(ready, Event::Ready(slot));
+        if self.work.is_none() {
+            self.announce_ready();
+        }
     }
 
-    fn passed_electronics(&mut self, slot: usize) {
-        // Most often the youngest.
-        let mut waiting = self.for_arm.iter_mut().rev();
-        match waiting.find(|waiting| waiting.slot == slot) {
-            Some(waiting) => waiting.ready = true,
-            None => self.slot_mut(slot).ready = true, // a flush
+    /// The arm has nothing to do until one of these is ready.
+    fn announce_ready(&mut self) {
+        for waiting in self.for_arm.iter_mut().filter(|waiting| !waiting.announced) {
+            waiting.announced = true;
+            self.agenda.plan_at(waiting.ready, Event::Ready);
         }
     }
 
@@ -368,39 +400,49 @@ impl Hdd {
     }
 
     fn complete(&mut self, now: Time, slot: usize) {
-        let done = self.slots[slot].take().expect("a command completes once");
-        if done.cached {
-            let (start, end) = (done.command.start, done.command.end());
+        let &Slot {
+            command,
+            place,
+            started,
+            cached,
+            ..
+        } = self.slot(slot);
+        self.slots[slot].used = false;
+        if cached {
             // The youngest flush's number: whatever any flush waits for must not grow.
             let barrier = self.flushes.iter().map(|&(_, number)| number).max();
-            self.cache.take(start, end, done.place, now, barrier);
+            let (start, end) = (command.start, command.end());
+            self.cache.take(start, end, place, now, barrier);
             self.take_into_cache(now);
         }
-        self.wrote_last = matches!(done.command.op, DiskOp::Write);
+        self.wrote_last = matches!(command.op, DiskOp::Write);
         self.free_slots.push(slot);
         self.door.leave();
         self.tray.put(Completion {
-            tag: done.command.tag,
-            started: done.started,
+            tag: command.tag,
+            started,
             time: now,
         });
         self.enter(now);
     }
 
-    fn happen(&mut self, now: Time, event: Event) {
+    fn happen(&mut self, now: Key, event: Event) {
         match event {
-            Event::Ready(slot) => self.passed_electronics(slot),
-            Event::ArmDone => self.arm_done(now),
-            Event::Look => self.look_planned = false,
-            Event::Done(slot) => self.complete(now, slot),
+            Event::Done(slot) => self.complete(now.time(), slot),
+            Event::ArmDone => self.arm_done(now.time()),
+            Event::Ready => {}
+            Event::FlushReady(slot) => self.slot_mut(slot).ready = true,
+            Event::Rested => self.rest_planned = false,
         }
-        self.direct_arm(now);
+        if self.work.is_none() {
+            self.direct_arm(now);
+        }
     }
 
     fn catch_up(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while let Some((time, event)) = self.agenda.take_due(self.now) {
-            self.happen(time, event);
+        while let Some((key, event)) = self.agenda.take_due(self.now) {
+            self.happen(key, event);
         }
     }
 
@@ -409,7 +451,6 @@ impl Hdd {
         let Some(work) = &self.work else {
             return self.agenda.next_time();
         };
-        // While the arm is at work, what passes the electronics only waits.
         let done = self.agenda.next_time_in(DONE);
         let arm = self.agenda.next_time_in(ARM_DONE);
         let read = match work {
@@ -464,8 +505,11 @@ impl DiskModel for Hdd {
     fn submit(&mut self, now: Time, command: Command) {
         assert_on_disk(&command, self.parameters.capacity);
         self.catch_up(now);
-        self.door.arrive(command);
-        self.enter(self.now);
+        if self.door.passes() {
+            self.take_in(self.now, &command);
+        } else {
+            self.door.arrive(command);
+        }
     }
 
     fn next_event(&self) -> Option<Time> {

@@ -7,13 +7,13 @@
 //! head miss the sector.
 
 use super::mechanics::{Access, Settle, TOLERANCE};
-use super::seek::SeekTable;
+use super::seek::SeekTimes;
 use super::turn::Angle;
 use crate::units::Nanos;
 
 /// A time in units of 2^-28 turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Part(u32);
+pub(super) struct Part(pub(super) u32);
 
 impl Part {
     const TURN: u32 = 1 << 28;
@@ -51,38 +51,30 @@ pub(super) struct Reach {
 
 impl Reach {
     /// More entries would be seldom in the cache.
-    const ENTRIES: usize = 2048;
+    const ENTRIES: u32 = 2048;
 
-    pub(super) fn new(seeks: &SeekTable, head_switch: Nanos, settle: Settle, turn: Nanos) -> Reach {
-        let shift = (seeks.all().len() / Self::ENTRIES)
+    pub(super) fn new(seeks: &SeekTimes, head_switch: Nanos, settle: Settle, turn: Nanos) -> Reach {
+        let cylinders = seeks.cylinders();
+        let shift = (cylinders / Self::ENTRIES)
             .max(1)
             .next_power_of_two()
             .ilog2();
-        let parts = seeks
-            .all()
-            .chunks(1 << shift)
-            .enumerate()
-            .map(|(index, seeks)| {
-                let shortest = seeks
-                    .iter()
-                    .copied()
-                    .min()
-                    .expect("a chunk has something in it");
-                let shortest = Nanos::new(u64::from(shortest));
-                // All moves of the chunk settle, or perhaps not all.
-                let first = u32::try_from(index << shift).expect("a distance");
-                let all_settle = settle.after_move_over(first) && shortest > Nanos::ZERO;
-                let settled = |moved: Nanos| {
-                    if all_settle || settle.nanos < 0 {
-                        settle.add(moved)
-                    } else {
-                        moved
-                    }
-                };
-                let switched = shortest.max(head_switch);
-                let times = [shortest, switched, settled(shortest), settled(switched)];
-                times.map(|time| Part::of(time, turn))
-            });
+        let chunks = (0..cylinders).step_by(1 << shift);
+        let parts = chunks.map(|first| {
+            let shortest = seeks.least(first..cylinders.min(first + (1 << shift)));
+            // All moves of the chunk settle, or perhaps not all.
+            let all_settle = settle.after_move_over(first) && shortest > Nanos::ZERO;
+            let settled = |moved: Nanos| {
+                if all_settle || settle.nanos < 0 {
+                    settle.add(moved)
+                } else {
+                    moved
+                }
+            };
+            let switched = shortest.max(head_switch);
+            let times = [shortest, switched, settled(shortest), settled(switched)];
+            times.map(|time| Part::of(time, turn))
+        });
         let tolerance = Part::of(TOLERANCE, turn).0 + Part::ROUNDING;
         Reach {
             moves: parts.collect(),

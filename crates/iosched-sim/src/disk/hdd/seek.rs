@@ -3,6 +3,8 @@
 //! The form of Ruemmler and Wilkes (1994): `a + b * sqrt(d)` for short moves, `c + e * d` for long
 //! ones, with a measured value for one cylinder; or a measured table with linear interpolation.
 
+use std::ops::Range;
+
 use crate::units::Nanos;
 
 /// Time of a read seek by distance in cylinders of the drive in its nominal size.
@@ -90,6 +92,7 @@ impl Scale {
         }
     }
 
+    #[inline]
     pub(super) fn nominal(self, distance: u32) -> f64 {
         if distance == 0 {
             return 0.0;
@@ -98,38 +101,181 @@ impl Scale {
     }
 }
 
-/// The times of all moves of a drive, by distance in its own cylinders.
+/// The times of all moves of a drive, by distance in its own cylinders; four seconds at most.
 #[derive(Debug)]
-pub(super) struct SeekTable {
-    nanos: Vec<u32>,
+pub(super) enum SeekTimes {
+    /// A table of a large drive would not stay in the processor's cache: working a time out from the
+    /// fit is faster than waiting for memory.
+    Fit {
+        fit: Fit,
+        scale: Scale,
+        cylinders: u32,
+    },
+    /// Nanoseconds.
+    Table(Vec<u32>),
 }
 
-impl SeekTable {
-    /// `nominal`: cylinders that the curve refers to; `actual`: those that the drive has.
-    pub(super) fn new(curve: &SeekCurve, nominal: u32, actual: u32) -> SeekTable {
-        let scale = Scale::new(nominal, actual);
-        let nanos = |distance| {
-            let time = curve.time(scale.nominal(distance)).as_nanos();
-            u32::try_from(time).unwrap_or(u32::MAX) // four seconds
-        };
-        SeekTable {
-            nanos: (0..actual).map(nanos).collect(),
+/// See [`SeekCurve::Fit`].
+#[derive(Debug)]
+pub(super) struct Fit {
+    first: Vec<f64>,
+    a: f64,
+    b: f64,
+    knee: f64,
+    c: f64,
+    e: f64,
+}
+
+impl Fit {
+    /// In milliseconds, for a distance above zero.
+    #[inline]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a distance is below 2^32"
+    )]
+    fn millis(&self, distance: f64) -> f64 {
+        if distance <= self.first.len() as f64 {
+            self.first[(distance.ceil() as usize).max(1) - 1]
+        } else if distance < self.knee {
+            self.a + self.b * distance.sqrt()
+        } else {
+            self.c + self.e * distance
         }
     }
 
-    /// Nanoseconds of each distance, from none on.
-    pub(super) fn all(&self) -> &[u32] {
-        &self.nanos
+    /// True if it may bend between these two distances: elsewhere it rises or falls all the way.
+    fn bends_between(&self, from: f64, to: f64) -> bool {
+        from <= self.first.len() as f64 || (from < self.knee && self.knee <= to)
+    }
+}
+
+impl SeekTimes {
+    /// `nominal`: cylinders that the curve refers to; `actual`: those that the drive has.
+    pub(super) fn new(curve: &SeekCurve, nominal: u32, actual: u32) -> SeekTimes {
+        let scale = Scale::new(nominal, actual);
+        match curve {
+            &SeekCurve::Fit {
+                ref first,
+                a,
+                b,
+                knee,
+                c,
+                e,
+            } => SeekTimes::Fit {
+                fit: Fit {
+                    first: first.clone(),
+                    a,
+                    b,
+                    knee: f64::from(knee),
+                    c,
+                    e,
+                },
+                scale,
+                cylinders: actual,
+            },
+            SeekCurve::Table(_) => {
+                let time = |distance| clamped(curve.time(scale.nominal(distance)));
+                SeekTimes::Table((0..actual).map(time).collect())
+            }
+        }
     }
 
-    pub(super) fn time(&self, distance: u32) -> Nanos {
-        Nanos::new(u64::from(self.nanos[distance as usize]))
+    /// Cylinders of the drive.
+    pub(super) fn cylinders(&self) -> u32 {
+        match self {
+            SeekTimes::Fit { cylinders, .. } => *cylinders,
+            SeekTimes::Table(nanos) => u32::try_from(nanos.len()).expect("made for as many"),
+        }
     }
+
+    #[inline]
+    pub(super) fn time(&self, distance: u32) -> Nanos {
+        Nanos::new(u64::from(match self {
+            SeekTimes::Table(nanos) => nanos[distance as usize],
+            SeekTimes::Fit { .. } if distance == 0 => 0,
+            SeekTimes::Fit { fit, scale, .. } => {
+                clamped(Nanos::from_millis_f64(fit.millis(scale.nominal(distance))))
+            }
+        }))
+    }
+
+    /// The least time of these distances, of which there is one at least.
+    pub(super) fn least(&self, distances: Range<u32>) -> Nanos {
+        let (first, last) = (distances.start, distances.end - 1);
+        let ends_tell = match self {
+            SeekTimes::Fit { fit, scale, .. } => {
+                first > 0 && !fit.bends_between(scale.nominal(first), scale.nominal(last))
+            }
+            SeekTimes::Table(_) => false,
+        };
+        if ends_tell {
+            return self.time(first).min(self.time(last));
+        }
+        let times = distances.map(|distance| self.time(distance));
+        times.min().expect("there is a distance")
+    }
+}
+
+fn clamped(time: Nanos) -> u32 {
+    u32::try_from(time.as_nanos()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn curves() -> impl Strategy<Value = SeekCurve> {
+        let first = prop::collection::vec(0.1..3.0_f64, 0..4);
+        let fit = (
+            first,
+            0.0..3.0_f64,
+            0.0..0.3_f64,
+            1..3000_u32,
+            0.0..8.0_f64,
+            0.0..0.01_f64,
+        );
+        let fit = fit.prop_map(|(first, a, b, knee, c, e)| SeekCurve::Fit {
+            first,
+            a,
+            b,
+            knee,
+            c,
+            e,
+        });
+        let steps = prop::collection::vec((1..500_u32, 0..9_000_000_u64), 2..6);
+        let table = steps.prop_map(|steps| {
+            let mut distance = 0;
+            let points = steps.into_iter().map(|(step, nanos)| {
+                distance += step;
+                (distance, Nanos::new(nanos))
+            });
+            SeekCurve::Table(points.collect())
+        });
+        prop_oneof![fit, table]
+    }
+
+    proptest! {
+        #[test]
+        fn times_and_least_times_are_those_of_the_curve(
+            curve in curves(), nominal in 3..6000_u32, actual in 3..6000_u32,
+            chunk in prop::sample::select(vec![1_u32, 8, 256]),
+        ) {
+            let scale = Scale::new(nominal, actual);
+            let times = SeekTimes::new(&curve, nominal, actual);
+            prop_assert_eq!(times.cylinders(), actual);
+            let expected = |distance| curve.time(scale.nominal(distance));
+            for begin in (0..actual).step_by(chunk as usize) {
+                let range = begin..actual.min(begin + chunk);
+                for distance in range.clone() {
+                    prop_assert_eq!(times.time(distance), expected(distance));
+                }
+                prop_assert_eq!(times.least(range.clone()), range.map(expected).min().unwrap());
+            }
+        }
+    }
 
     #[test]
     fn a_smaller_drive_keeps_its_shortest_and_its_longest_move() {

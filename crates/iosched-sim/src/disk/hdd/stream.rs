@@ -92,7 +92,7 @@ impl Hdd {
             let place = self.mechanics.place(stream.next);
             let wait = self
                 .mechanics
-                .access_time(stream.ready, &place, Access::Read);
+                .access_time(stream.ready, place.spot, Access::Read);
             let begin = stream.ready + wait;
             if begin >= now {
                 break;
