@@ -527,3 +527,43 @@ fn elevator_is_refused_where_it_does_nothing_and_a_dead_one_can_be_taken_out() {
     let (code, ..) = machine.run("persist", &["--yes", "--method", "tuned", "sda", "bfq"]);
     assert_eq!(code, 10, "no TuneD");
 }
+
+#[test]
+fn the_module_of_the_root_disk_goes_into_the_initramfs_when_asked_and_goes_with_its_rule() {
+    let initramfs = "usr/share/initramfs-tools/modules.d/iosched";
+    let machine = two_disks();
+    let mount = "22 1 8:0 / / rw,relatime - ext4 /dev/sda rw\n";
+    machine.write("proc/self/mountinfo", mount);
+    fs::create_dir_all(machine.path("sys/dev/block")).unwrap();
+    symlink("../../block/sda", machine.path("sys/dev/block/8:0")).unwrap();
+    let modules = "lib/modules/6.12.0-test";
+    machine.write(
+        &format!("{modules}/modules.alias"),
+        "alias bfq-iosched bfq\n",
+    );
+    let (code, _, stderr) = machine.run("persist", &["--yes", "--initramfs", "sda", "bfq"]);
+    assert_eq!(code, 10, "no program makes an initramfs: {stderr}");
+
+    machine.write("usr/sbin/mkinitramfs", "");
+    machine.write("usr/sbin/update-initramfs", "");
+    machine.write("usr/share/initramfs-tools/modules.d/others", "");
+    let (_, _, stderr) = machine.run("persist", &["--yes", "sda", "bfq"]);
+    assert!(stderr.contains("--initramfs puts it"), "{stderr}");
+    assert!(!machine.path(initramfs).exists(), "nobody asked");
+    let (code, stdout, stderr) = machine.run("apply", &["--yes", "--initramfs"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains(&format!("+++ /{initramfs}")), "{stdout}");
+    assert!(stderr.contains("update-initramfs -u -k all"), "{stderr}");
+    assert!(machine.read(initramfs).ends_with("\nbfq\n"));
+    machine.succeeds("undo", &[]);
+    assert!(!machine.path(initramfs).exists());
+
+    machine.succeeds("apply", &["--yes", "--initramfs"]);
+    machine.succeeds("persist", &["--yes", "--remove", "sda"]);
+    assert!(!machine.path(initramfs).exists());
+    let (_, _, stderr) = machine.run("persist", &["--yes", "--initramfs", "sdb", "bfq"]);
+    assert!(
+        stderr.contains("nothing to put into the initramfs"),
+        "{stderr}"
+    );
+}

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Failure, exit};
 use crate::host::Host;
 use crate::journal::{self, SavedDisk, Undone};
-use crate::persist::deploy::announce;
+use crate::persist::announce::announce;
 use crate::persist::files::{self, FileChange, FileError};
 use crate::persist::udev::UdevError;
 use crate::switch::QueueState;

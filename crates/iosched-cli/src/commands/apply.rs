@@ -2,7 +2,7 @@
 
 use clap::Args;
 use iosched::failure::{Failure, exit};
-use iosched::persist::deploy::{Deployment, Method};
+use iosched::persist::deploy::{Deployment, Ways};
 use iosched::policy::file;
 
 use super::persist::{HowArgs, deploy};
@@ -48,6 +48,10 @@ pub(crate) fn run(args: &ApplyArgs, output: &Output) -> Outcome {
     if file::read(&host).map_err(boxed)?.is_none() {
         return Err(boxed(NoPolicy));
     }
-    let deployment = Deployment::plan(&host, None, Method::Auto).map_err(boxed)?;
+    let ways = Ways {
+        initramfs: args.how.initramfs,
+        ..Ways::default()
+    };
+    let deployment = Deployment::plan(&host, None, ways).map_err(boxed)?;
     deploy(&host, &deployment, Vec::new(), None, &args.how, output)
 }

@@ -8,7 +8,7 @@ use iosched::analysis::Analysis;
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::persist::choice::{self, Edited, Grounds};
-use iosched::persist::deploy::{DeployError, Deployed, Deployment, Method, When};
+use iosched::persist::deploy::{DeployError, Deployed, Deployment, Method, Ways, When};
 use iosched::plan::Target;
 use iosched::policy::file::{self, Evidence};
 use iosched::record::Record;
@@ -84,6 +84,7 @@ enum MethodArg {
 
 /// How a policy is brought into force: for `persist` and `apply`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct HowArgs {
     /// Show what would be written, and write nothing
     #[arg(long)]
@@ -96,6 +97,11 @@ pub(crate) struct HowArgs {
     /// Write only: the disks stay as they are until the next boot or event
     #[arg(long)]
     pub(crate) later: bool,
+
+    /// Put the module of the root disk's scheduler (bfq, kyber) into the initramfs, and make that anew:
+    /// for initramfs-tools and dracut
+    #[arg(long)]
+    pub(crate) initramfs: bool,
 
     /// Work on a copied tree instead of this machine (nothing is switched)
     #[arg(long, value_name = "DIR", hide = true)]
@@ -178,7 +184,11 @@ pub(crate) fn run(args: &PersistArgs, output: &Output) -> Outcome {
         MethodArg::Tuned => Method::Tuned,
     };
     let edited = edited(args, &host)?;
-    let deployment = Deployment::plan(&host, Some(edited.text), method).map_err(boxed)?;
+    let ways = Ways {
+        method,
+        initramfs: args.how.initramfs,
+    };
+    let deployment = Deployment::plan(&host, Some(edited.text), ways).map_err(boxed)?;
     deploy(
         &host,
         &deployment,
@@ -314,7 +324,8 @@ pub(crate) fn keep_answer(
     };
     for disk in &plan.disks {
         let edited = choice::with_choice(host, disk, &plan.arms[arm], &grounds).map_err(boxed)?;
-        let deployment = Deployment::plan(host, Some(edited.text), Method::Auto).map_err(boxed)?;
+        let deployment =
+            Deployment::plan(host, Some(edited.text), Ways::default()).map_err(boxed)?;
         for note in edited.notes.iter().chain(&deployment.notes) {
             output.note(&format!("note: {note}"));
         }

@@ -7,21 +7,22 @@
 
 use std::path::Path;
 
-use crate::device::DeviceError;
-use crate::failure::{Failure, exit};
-use crate::history::{self, HistoryError};
+use crate::history;
 use crate::host::Host;
 use crate::journal::{SavedDisk, Undone};
-use crate::persist::files::{FileChange, FileError};
+use crate::persist::announce::announce;
+use crate::persist::files::FileChange;
 use crate::persist::identity::Properties;
-use crate::persist::udev::{self, UdevError};
-use crate::persist::{boot, cmdline, modules, rules, tuned};
-use crate::policy::file::{self, Policy, PolicyError};
-use crate::policy::matching::{self, KnownDisk};
+use crate::persist::{boot, cmdline, made, rules, udev};
+use crate::policy::file::{self, Policy};
+use crate::policy::matching;
 use crate::policy::wanted::{self, Deviation, Wanted};
 use crate::policy::writers;
-use crate::set::{self, SetError};
+use crate::set;
 use crate::switch::{Adjusted, Entered, QueueState, SwitchError};
+
+pub use crate::persist::error::DeployError;
+pub use crate::persist::made::{Method, Ways};
 
 /// What will be changed, and what the user should know of it.
 #[derive(Debug)]
@@ -51,18 +52,6 @@ pub struct Deployed {
     pub notes: Vec<String>,
 }
 
-/// The way in which it is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Method {
-    /// udev's rules, and a profile of TuneD where its active one would undo them.
-    #[default]
-    Auto,
-    /// udev's rules alone.
-    Udev,
-    /// udev's rules, and a profile of TuneD in any case.
-    Tuned,
-}
-
 /// When the disks get what the policy wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
@@ -72,131 +61,9 @@ pub enum When {
     Later,
 }
 
-/// Why it was not done. The machine is as before then.
-#[derive(Debug, thiserror::Error)]
-pub enum DeployError {
-    /// The policy.
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
-    /// A file.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// The device.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// The kernel does not take it.
-    #[error(transparent)]
-    Set(#[from] SetError),
-    /// A disk cannot be read.
-    #[error(transparent)]
-    Switch(#[from] SwitchError),
-    /// udev.
-    #[error(transparent)]
-    Udev(#[from] UdevError),
-    /// The history.
-    #[error(transparent)]
-    History(#[from] HistoryError),
-    /// The devices cannot be listed.
-    #[error("cannot list the block devices")]
-    List(#[source] std::io::Error),
-    /// Nothing tells the disk from others.
-    #[error("{device} cannot be recognised at the next boot: {reason}")]
-    NoIdentity {
-        /// Kernel name.
-        device: String,
-        /// What is missing.
-        reason: String,
-    },
-    /// After our rule another one was applied, or ours was not.
-    #[error("{device}: udev made {file} {found}, not {expected}: {reason}")]
-    Overridden {
-        /// Kernel name.
-        device: String,
-        /// Below `/sys/block/<device>/`.
-        file: String,
-        /// What is there.
-        found: String,
-        /// What we wanted.
-        expected: String,
-        /// Whether our rule was applied.
-        reason: &'static str,
-    },
-    /// `elevator=` does nothing any more.
-    #[error("elevator= has no effect on Linux {kernel}: kernels ignore it since 5.0")]
-    DeadCommandLine {
-        /// Its version.
-        kernel: String,
-    },
-    /// No known file carries the kernel's command line.
-    #[error("no file of a boot loader that is known here carries the kernel's command line")]
-    NoBootLoader,
-    /// TuneD was asked for and does not run.
-    #[error("TuneD does not run here")]
-    NoTuned,
-    /// No rule of the policy is for it.
-    #[error("no rule of {} is for {what}", file::PATH)]
-    NoRule {
-        /// A device, or what should have been a rule's name.
-        what: String,
-    },
-}
-
-impl Failure for DeployError {
-    fn hint(&self) -> Option<String> {
-        match self {
-            DeployError::Policy(error) => error.hint(),
-            DeployError::File(error) => error.hint(),
-            DeployError::Device(error) => error.hint(),
-            DeployError::Set(error) => error.hint(),
-            DeployError::Switch(error) => error.hint(),
-            DeployError::Udev(error) => error.hint(),
-            DeployError::History(error) => error.hint(),
-            DeployError::List(_) => None,
-            DeployError::NoIdentity { .. } => Some(
-                "give the disk a serial number where it is made (virtual machines), or write a \
-                 rule by model or transport into the policy"
-                    .into(),
-            ),
-            DeployError::Overridden { .. } => {
-                Some("everything was taken back; `iosched check` names who else sets it".into())
-            }
-            DeployError::NoRule { .. } => Some("`iosched persist --list` shows the rules".into()),
-            DeployError::DeadCommandLine { .. } => {
-                Some("leave out --method: a udev rule does it, disk by disk".into())
-            }
-            DeployError::NoBootLoader => Some("a udev rule needs none: leave out --method".into()),
-            DeployError::NoTuned => {
-                Some("start it (systemctl enable --now tuned), or leave out --method".into())
-            }
-        }
-    }
-
-    fn exit_code(&self) -> u8 {
-        match self {
-            DeployError::Policy(error) => error.exit_code(),
-            DeployError::File(error) => error.exit_code(),
-            DeployError::Device(error) => error.exit_code(),
-            DeployError::Set(error) => error.exit_code(),
-            DeployError::Switch(error) => error.exit_code(),
-            DeployError::Udev(error) => error.exit_code(),
-            DeployError::History(error) => error.exit_code(),
-            DeployError::List(_) => exit::FAILURE,
-            DeployError::NoIdentity { .. } | DeployError::NoRule { .. } => exit::NO_SUCH_DEVICE,
-            DeployError::Overridden { .. } => exit::NOT_TAKEN,
-            DeployError::DeadCommandLine { .. }
-            | DeployError::NoBootLoader
-            | DeployError::NoTuned => exit::MISSING,
-        }
-    }
-}
-
 impl Deployment {
     /// What brings the machine's policy into force; with `text`, after the policy has become that.
-    pub fn plan(
-        host: &Host,
-        text: Option<String>,
-        method: Method,
-    ) -> Result<Deployment, DeployError> {
+    pub fn plan(host: &Host, text: Option<String>, ways: Ways) -> Result<Deployment, DeployError> {
         let path = Path::new(file::PATH);
         let (policy, policy_file) = match text {
             Some(text) => {
@@ -214,19 +81,16 @@ impl Deployment {
         };
         let disks = matching::disks(host).map_err(DeployError::List)?;
         let wanted = wanted::wanted(host, &policy, &disks);
-        if method == Method::Tuned && !writers::tuned_runs(host) {
+        if ways.method == Method::Tuned && !writers::tuned_runs(host) {
             return Err(DeployError::NoTuned);
         }
-        let made = made_files(host, &policy, &wanted, method)?;
+        let made = made::files(host, &policy, &wanted, ways)?;
         for file in &made {
             if let (Some(text), true) = (&file.after, file.path == Path::new(rules::PATH)) {
                 udev::verify(text)?;
             }
         }
-        let mut notes = module_notes(host, &wanted);
-        for disk in &wanted {
-            notes.extend(remarks(&policy, disk));
-        }
+        let notes = made::notes(host, &policy, &wanted, &made, ways);
         let change = switches(host, &wanted)?;
         let sysfs = host.sysfs();
         let disks = wanted
@@ -249,7 +113,7 @@ impl Deployment {
     pub fn files_for(host: &Host, policy: &Policy) -> Result<Vec<FileChange>, DeployError> {
         let disks = matching::disks(host).map_err(DeployError::List)?;
         let wanted = wanted::wanted(host, policy, &disks);
-        made_files(host, policy, &wanted, Method::Auto)
+        made::files(host, policy, &wanted, Ways::default())
     }
 
     /// What sets `elevator=` for all disks at every boot, for kernels before 5.0; with no scheduler,
@@ -439,24 +303,6 @@ impl Deployment {
     }
 }
 
-/// Has every program read what was written that does so only when told.
-pub fn announce(host: &Host, files: &[FileChange]) -> Result<(), UdevError> {
-    if !host.is_live() {
-        return Ok(());
-    }
-    if udev::is_running(host) && files.iter().any(|file| file.path == Path::new(rules::PATH)) {
-        udev::reload()?;
-    }
-    if files.iter().any(|file| tuned::is_for_tuned(&file.path)) {
-        let restart = ["systemctl", "try-restart", "tuned.service"];
-        udev::run(&restart.map(str::to_owned))?;
-    }
-    for command in files.iter().filter_map(|file| boot::generator(host, file)) {
-        udev::run(&command)?;
-    }
-    Ok(())
-}
-
 /// The checked switches of all disks that are not as wanted.
 fn switches(host: &Host, wanted: &[Wanted]) -> Result<set::Change, DeployError> {
     let sysfs = host.sysfs();
@@ -496,85 +342,4 @@ fn take_back(host: &Host, made: &[FileChange], before: &[SavedDisk]) -> bool {
         .filter(|_| host.is_live())
         .all(|disk| Undone::is_settled(&disk.undo(host, true)));
     files && announced && disks
-}
-
-/// What must change in the files that are made from a policy.
-fn made_files(
-    host: &Host,
-    policy: &Policy,
-    wanted: &[Wanted],
-    method: Method,
-) -> Result<Vec<FileChange>, DeployError> {
-    let mut modules: Vec<String> = policy
-        .rules
-        .iter()
-        .filter_map(|rule| modules::of_scheduler(host, &rule.arm.scheduler))
-        .collect();
-    modules.sort();
-    modules.dedup();
-    let rules = wanted::udev_rules(host, policy, wanted);
-    let rules_text = (!rules.is_empty()).then(|| rules::text(&rules));
-    let mut files = [
-        FileChange::plan(host, modules::PATH, modules::text(&modules))?,
-        FileChange::plan(host, rules::PATH, rules_text)?,
-    ]
-    .into_iter()
-    .flatten()
-    .collect::<Vec<_>>();
-    if method != Method::Udev {
-        files.extend(tuned::files(host, wanted, method == Method::Tuned)?);
-    }
-    Ok(files)
-}
-
-/// What to do where the root disk needs a module.
-fn module_notes(host: &Host, wanted: &[Wanted]) -> Vec<String> {
-    let mut notes = Vec::new();
-    for disk in wanted {
-        let Some(module) = modules::of_scheduler(host, &disk.arm.scheduler) else {
-            continue;
-        };
-        if holds_root(host, &disk.disk)
-            && let Some(hint) = modules::initramfs_hint(host, &module)
-        {
-            notes.push(format!(
-                "{} holds the root file system: until the root is mounted it runs with the \
-                 kernel's default. To have {} from the start: {hint}",
-                disk.disk.device.name, disk.arm.scheduler
-            ));
-        }
-    }
-    notes
-}
-
-fn holds_root(host: &Host, disk: &KnownDisk) -> bool {
-    crate::device::users(host, &disk.device).iter().any(|user| {
-        matches!(user, crate::device::User::Mount { mount_point, .. } if mount_point == Path::new("/"))
-    })
-}
-
-/// What the user should know of one disk.
-fn remarks(policy: &Policy, wanted: &Wanted) -> Vec<String> {
-    let device = &wanted.disk.device.name;
-    let rule = &policy.rules[wanted.rule];
-    let mut remarks = Vec::new();
-    if !wanted.is_kept(policy) {
-        remarks.push(format!(
-            "{device} matches rule {:?} only by what udev cannot ask, and has no identity: it is \
-             set now, and not at the next boot",
-            rule.name
-        ));
-    }
-    if rule.matching.path.is_some() {
-        remarks.push(format!(
-            "{device} is recognised by its place: another disk plugged in there gets the same"
-        ));
-    }
-    for &index in &wanted.also {
-        remarks.push(format!(
-            "{device}: rule {:?} counts; rule {:?} (line {}) matches, too, and does not",
-            rule.name, policy.rules[index].name, policy.rules[index].line
-        ));
-    }
-    remarks
 }

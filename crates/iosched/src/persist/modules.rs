@@ -1,5 +1,5 @@
 //! The modules that schedulers come in: loaded at boot through `modules-load.d`, so that a rule need
-//! not wait for the kernel to find them, and what to do for the root disk's.
+//! not wait for the kernel to find them. For the root disk's see [`super::initramfs`].
 //!
 //! The kernel asks for a scheduler's module itself when its name is written. That fails where the
 //! module is not in the initramfs, or where loading is forbidden after boot
@@ -51,23 +51,6 @@ pub fn of_scheduler(host: &Host, scheduler: &str) -> Option<String> {
         .then_some(alias)
 }
 
-/// How to have a module in the initramfs, for the system that makes it here; none if neither dracut
-/// nor initramfs-tools is found.
-pub fn initramfs_hint(host: &Host, module: &str) -> Option<String> {
-    let has = |path: &str| host.path(Path::new(path)).exists();
-    if has("/usr/sbin/update-initramfs") || has("/etc/initramfs-tools") {
-        Some(format!(
-            "echo {module} >> /etc/initramfs-tools/modules && update-initramfs -u"
-        ))
-    } else if has("/usr/bin/dracut") || has("/etc/dracut.conf.d") {
-        Some(format!(
-            "echo 'add_drivers+=\" {module} \"' > /etc/dracut.conf.d/iosched.conf && dracut --force"
-        ))
-    } else {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,23 +77,5 @@ mod tests {
         );
         assert_eq!(of_scheduler(&host, "mq-deadline"), None);
         assert_eq!(of_scheduler(&host, "none"), None);
-    }
-
-    #[test]
-    fn the_hint_is_for_the_tool_that_is_there() {
-        let (dir, host) = machine(&[]);
-        assert_eq!(initramfs_hint(&host, "bfq"), None);
-        write(dir.path(), "etc/dracut.conf.d/x", "");
-        assert!(
-            initramfs_hint(&host, "bfq")
-                .unwrap()
-                .contains("dracut --force")
-        );
-        write(dir.path(), "etc/initramfs-tools/modules", "");
-        assert!(
-            initramfs_hint(&host, "bfq")
-                .unwrap()
-                .contains("update-initramfs")
-        );
     }
 }

@@ -92,12 +92,12 @@ pub fn trigger(host: &Host, devices: &[String]) -> Result<(), UdevError> {
 }
 
 fn succeed(arguments: &[&str]) -> Result<(), UdevError> {
-    run(&udevadm_command(arguments))
+    run(&udevadm_command(arguments), PATIENCE)
 }
 
-/// Runs a program that must succeed.
-pub fn run(command: &[String]) -> Result<(), UdevError> {
-    let finished = start(command)?;
+/// Runs a program that must succeed, and within this time.
+pub fn run(command: &[String], patience: Duration) -> Result<(), UdevError> {
+    let finished = start(command, patience)?;
     if finished.status.success() {
         return Ok(());
     }
@@ -111,14 +111,14 @@ pub fn run(command: &[String]) -> Result<(), UdevError> {
     })
 }
 
-fn start(command: &[String]) -> Result<process::Finished, ChildError> {
+fn start(command: &[String], patience: Duration) -> Result<process::Finished, ChildError> {
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);
-    process::run(child, PATIENCE, &Stop::new(), &mut |_| {})
+    process::run(child, patience, &Stop::new(), &mut |_| {})
 }
 
 fn udevadm(arguments: &[&str]) -> Result<process::Finished, ChildError> {
-    start(&udevadm_command(arguments))
+    start(&udevadm_command(arguments), PATIENCE)
 }
 
 fn udevadm_command(arguments: &[&str]) -> Vec<String> {
