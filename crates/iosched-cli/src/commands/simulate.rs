@@ -109,6 +109,11 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     cpus: Option<u64>,
 
+    /// Hardware queues of the disk, each with the queue depth (default: one for each of --cpus, as
+    /// NVMe drives have them, or one)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    hardware_queues: Option<u64>,
+
     /// Memory in MiB of which a part may be dirty, for jobs that write with direct=0
     #[arg(long, default_value_t = 1024, value_name = "MIB",
           value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
@@ -228,6 +233,9 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
         } else {
             Attachment::LookAhead
         },
+        hardware_queues: args
+            .hardware_queues
+            .and_then(|queues| usize::try_from(queues).ok()),
         processors: args.cpus.and_then(|cpus| usize::try_from(cpus).ok()),
         seed: args.seed,
         writeback: Writeback {

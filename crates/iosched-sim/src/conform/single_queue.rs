@@ -199,7 +199,7 @@ impl Follower {
     }
 
     fn heed_kick(&mut self, now: Time) {
-        if self.scheduler.take_kick() {
+        if self.scheduler.take_kick().is_some() {
             self.call_worker(now);
         }
     }

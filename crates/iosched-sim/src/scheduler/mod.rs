@@ -8,12 +8,15 @@
 pub mod cfq;
 mod cpu_lists;
 pub mod deadline;
+mod hardware_queues;
 pub mod kyber;
 pub mod mq_deadline;
 pub mod none;
 pub mod noop;
 #[cfg(test)]
 mod testing;
+
+pub use hardware_queues::HardwareQueues;
 
 use crate::elevator::Merge;
 use crate::request::{Bio, Op, ProcessId, RequestId, Requests};
@@ -127,6 +130,21 @@ pub trait Scheduler: Send {
     /// to wait; ask again at [`Scheduler::next_timer`], or after the next insert or completion.
     fn dispatch(&mut self, now: Time, requests: &Requests) -> Option<RequestId>;
 
+    /// Said before anything else of a device with several hardware queues. Schedulers that know them
+    /// have queues of their own for each.
+    fn attach(&mut self, _queues: HardwareQueues) {}
+
+    /// Gives out the request that this hardware queue takes next. A scheduler that does not know
+    /// hardware queues gives out any, which then goes to the queue of its CPU.
+    fn dispatch_for(
+        &mut self,
+        now: Time,
+        requests: &Requests,
+        _hardware_queue: usize,
+    ) -> Option<RequestId> {
+        self.dispatch(now, requests)
+    }
+
     /// Gives out this request whatever the rules say: what a recording did in our place.
     fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId);
 
@@ -173,11 +191,15 @@ pub trait Scheduler: Send {
         None
     }
 
-    /// The request before this one, in the order in which neighbours merge.
-    fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId>;
+    /// The request before this one, in the order in which neighbours merge, if they do.
+    fn former(&self, _requests: &Requests, _id: RequestId) -> Option<RequestId> {
+        None
+    }
 
-    /// The request after this one, in the order in which neighbours merge.
-    fn latter(&self, requests: &Requests, id: RequestId) -> Option<RequestId>;
+    /// The request after this one, in the order in which neighbours merge, if they do.
+    fn latter(&self, _requests: &Requests, _id: RequestId) -> Option<RequestId> {
+        None
+    }
 
     /// A bio extended this request at its front: `old_start` is where it began before.
     fn front_merged(
@@ -222,9 +244,9 @@ pub trait Scheduler: Send {
         0
     }
 
-    /// True once after it asked for the queue to be run by a worker.
-    fn take_kick(&mut self) -> bool {
-        false
+    /// The hardware queue that it asked to be run by a worker: told once.
+    fn take_kick(&mut self) -> Option<usize> {
+        None
     }
 
     /// A process ended.
@@ -241,6 +263,11 @@ pub trait Scheduler: Send {
 
     /// True if it holds requests.
     fn has_work(&self) -> bool;
+
+    /// True if it holds requests that this hardware queue may take.
+    fn has_work_for(&self, _hardware_queue: usize) -> bool {
+        self.has_work()
+    }
 
     /// What of it stays when all its requests are done, for a later recording of the same device on
     /// another clock; `None` if nothing does.

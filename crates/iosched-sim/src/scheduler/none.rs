@@ -1,12 +1,13 @@
 //! none: no scheduler. What cannot be issued at once waits in its CPU's software queue.
 //!
 //! Follows the multi-queue block layer (Linux 6.1 to 6.12) where no elevator is attached: the queues
-//! of all CPUs are served in turn, one request from each, each in its order of arrival. What is
+//! of all CPUs of a hardware queue are served in turn, one request from each, each in its order of
+//! arrival. What is
 //! issued directly never comes here: the block layer does that. Left out: that a device which was
 //! not busy is given whole software queues, one CPU's after the other's.
 
 use super::cpu_lists::CpuLists;
-use super::{BlockLayer, Scheduler, SchedulerInfo};
+use super::{BlockLayer, HardwareQueues, Scheduler, SchedulerInfo};
 use crate::elevator::Merge;
 use crate::list::Links;
 use crate::request::{Bio, RequestId, Requests};
@@ -22,13 +23,31 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     uses_ticks: false,
 };
 
-/// See the [module's page](self).
+/// The software queues of a hardware queue.
 #[derive(Debug, Clone, Default)]
-pub struct NoScheduler {
-    queues: CpuLists,
-    links: Links,
+struct Software {
+    lists: CpuLists,
     /// The CPU whose turn it is.
     turn: usize,
+}
+
+/// See the [module's page](self).
+#[derive(Debug, Clone)]
+pub struct NoScheduler {
+    hardware: HardwareQueues,
+    /// By hardware queue.
+    queues: Vec<Software>,
+    links: Links,
+}
+
+impl Default for NoScheduler {
+    fn default() -> NoScheduler {
+        NoScheduler {
+            hardware: HardwareQueues::ONE,
+            queues: vec![Software::default()],
+            links: Links::default(),
+        }
+    }
 }
 
 impl Scheduler for NoScheduler {
@@ -36,20 +55,39 @@ impl Scheduler for NoScheduler {
         INFO.name
     }
 
+    fn attach(&mut self, queues: HardwareQueues) {
+        self.hardware = queues;
+        self.queues = vec![Software::default(); queues.count()];
+    }
+
     fn insert(&mut self, _now: Time, requests: &Requests, id: RequestId) -> bool {
-        self.queues.push(&mut self.links, requests, id);
+        let queue = self.hardware.of_cpu(requests[id].cpu);
+        let lists = &mut self.queues[queue].lists;
+        lists.push(&mut self.links, requests, id);
         false
     }
 
     fn dispatch(&mut self, now: Time, requests: &Requests) -> Option<RequestId> {
-        let id = self.queues.first_from(self.turn)?;
+        self.dispatch_for(now, requests, 0)
+    }
+
+    fn dispatch_for(
+        &mut self,
+        now: Time,
+        requests: &Requests,
+        hardware_queue: usize,
+    ) -> Option<RequestId> {
+        let Software { lists, turn } = &self.queues[hardware_queue];
+        let id = lists.first_from(*turn)?;
         self.dispatch_recorded(now, requests, id);
         Some(id)
     }
 
     fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
-        self.queues.remove(&mut self.links, requests, id);
-        self.turn = usize::from(requests[id].cpu) + 1;
+        let cpu = requests[id].cpu;
+        let Software { lists, turn } = &mut self.queues[self.hardware.of_cpu(cpu)];
+        lists.remove(&mut self.links, requests, id);
+        *turn = usize::from(cpu) + 1;
     }
 
     fn merges_in_lists(&self) -> bool {
@@ -57,15 +95,8 @@ impl Scheduler for NoScheduler {
     }
 
     fn list_partner(&self, requests: &Requests, bio: &Bio, cpu: u16) -> Option<Merge> {
-        self.queues.partner(&self.links, requests, bio, cpu)
-    }
-
-    fn former(&self, _requests: &Requests, _id: RequestId) -> Option<RequestId> {
-        None // requests that meet stay two
-    }
-
-    fn latter(&self, _requests: &Requests, _id: RequestId) -> Option<RequestId> {
-        None
+        let lists = &self.queues[self.hardware.of_cpu(cpu)].lists;
+        lists.partner(&self.links, requests, bio, cpu)
     }
 
     fn requests_merged(
@@ -75,15 +106,22 @@ impl Scheduler for NoScheduler {
         _survivor: RequestId,
         victim: RequestId,
     ) {
-        self.queues.remove(&mut self.links, requests, victim);
+        let queue = self.hardware.of_cpu(requests[victim].cpu);
+        let lists = &mut self.queues[queue].lists;
+        lists.remove(&mut self.links, requests, victim);
     }
 
     fn has_work(&self) -> bool {
-        self.queues.len() > 0
+        self.queues.iter().any(|queue| queue.lists.len() > 0)
+    }
+
+    fn has_work_for(&self, hardware_queue: usize) -> bool {
+        self.queues[hardware_queue].lists.len() > 0
     }
 
     fn explain(&self, _now: Time) -> String {
-        format!("{} in the software queues, oldest first", self.queues.len())
+        let queued: usize = self.queues.iter().map(|queue| queue.lists.len()).sum();
+        format!("{queued} in the software queues, oldest first")
     }
 
     fn duplicate(&self) -> Box<dyn Scheduler> {

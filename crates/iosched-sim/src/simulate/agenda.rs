@@ -11,8 +11,10 @@ pub(super) enum Event {
     Wake(usize),
     /// The next access of an open loop is made.
     Arrival,
-    /// A worker runs the queue.
-    RunQueue,
+    /// A worker runs a hardware queue.
+    RunQueue(usize),
+    /// A processor is through with a step of its work. Its number.
+    Processed(usize),
 }
 
 /// Completions and wake-ups come a fixed time after what plans them, nearly always.
@@ -21,7 +23,7 @@ impl Planned for Event {
         match self {
             Event::Completed(_) => Some(0),
             Event::Wake(_) => Some(1),
-            Event::Arrival | Event::RunQueue => None,
+            Event::Arrival | Event::RunQueue(_) | Event::Processed(_) => None,
         }
     }
 }

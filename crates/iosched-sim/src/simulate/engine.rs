@@ -175,7 +175,11 @@ impl<'run, P: Path> Simulation<'run, P> {
                 }
                 Event::Arrival => self.arrive(now),
                 Event::Wake(process) => self.wake(now, process),
-                Event::RunQueue => path.run_queue(host, now),
+                Event::RunQueue(queue) => path.run_queue(host, now, queue),
+                Event::Processed(processor) => {
+                    path.processed(host, now, processor);
+                    self.go_on_arriving(now);
+                }
             },
         }
     }

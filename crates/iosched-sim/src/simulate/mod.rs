@@ -138,6 +138,9 @@ pub struct MultiQueueSettings {
     pub kernel: Kernel,
     /// Scheduler tags; by default twice the queue depth, 256 at most.
     pub nr_requests: Option<usize>,
+    /// Hardware queues of the device, shared out over the processors, or one for each of as many if
+    /// those cost nothing; the queue depth is that of each (of all together with a budget). 0 is 1.
+    pub hardware_queues: usize,
     /// Processors of a fast machine, on which requests cost time; otherwise they cost none.
     pub processors: Option<usize>,
 }

@@ -6,6 +6,8 @@
 //! kyber, 310 000 with mq-deadline; ten cores and mq-deadline no more than 500 000, because its lock is
 //! global.
 
+use std::collections::VecDeque;
+
 use crate::units::{Nanos, Time};
 
 /// What a request costs, from submission to completion.
@@ -31,54 +33,137 @@ impl Cost {
     }
 }
 
-/// Processors that serve requests one after the other.
+/// What a processor is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Nothing: it has no request.
+    Idle,
+    /// The part that is its own.
+    Own,
+    /// Waiting for the lock.
+    Waiting,
+    /// The part under the lock.
+    Serial,
+}
+
+/// A processor, with the requests whose completion it is to deal with.
+#[derive(Debug, Clone)]
+struct Processor {
+    step: Step,
+    /// Their tags, the one that it is at first.
+    requests: VecDeque<u64>,
+}
+
+/// Processors that deal with requests one after the other.
+///
+/// A processor that has something to do is through with its step at a time that is told when the
+/// step begins; then [`Processors::step_ends`] is to be called.
 #[derive(Debug)]
 pub(super) struct Processors {
     cost: Cost,
-    /// Until when each is busy.
-    busy_until: Vec<Time>,
-    /// Until when the lock is held.
-    locked_until: Time,
+    all: Vec<Processor>,
+    /// Someone has the lock.
+    locked: bool,
+    /// Those that wait for it, the first first.
+    waiting: VecDeque<usize>,
 }
+
+/// When a processor will be through with its step.
+pub(super) type StepEnd = (Time, usize);
 
 impl Processors {
     pub(super) fn new(count: usize, scheduler: &str) -> Processors {
+        let idle = Processor {
+            step: Step::Idle,
+            requests: VecDeque::new(),
+        };
         Processors {
             cost: Cost::of(scheduler),
-            busy_until: vec![Time::ZERO; count.max(1)],
-            locked_until: Time::ZERO,
+            all: vec![idle; count.max(1)],
+            locked: false,
+            waiting: VecDeque::new(),
         }
     }
 
-    /// The processor that a process runs on.
-    pub(super) fn of(&self, process: usize) -> usize {
-        process % self.busy_until.len()
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
     }
 
-    /// A processor serves a request: when it is done.
-    pub(super) fn serve(&mut self, now: Time, processor: usize) -> Time {
-        let begins = self.busy_until[processor].max(now) + self.cost.own;
-        let done = if self.cost.serial == Nanos::ZERO {
-            begins
+    /// A request is to be dealt with. Says when the processor is through with its first step, if it
+    /// begins now.
+    pub(super) fn give(&mut self, now: Time, processor: usize, tag: u64) -> Option<StepEnd> {
+        let own = self.cost.own;
+        let it = &mut self.all[processor];
+        it.requests.push_back(tag);
+        (it.step == Step::Idle).then(|| {
+            it.step = Step::Own;
+            (now + own, processor)
+        })
+    }
+
+    /// A processor is through with its step: the request that it has thereby dealt with, if any, and
+    /// the steps that begin now.
+    pub(super) fn step_ends(
+        &mut self,
+        now: Time,
+        processor: usize,
+        mut begins: impl FnMut(StepEnd),
+    ) -> Option<u64> {
+        let serial = self.cost.serial;
+        if self.all[processor].step == Step::Own && serial > Nanos::ZERO {
+            if self.locked {
+                self.all[processor].step = Step::Waiting;
+                self.waiting.push_back(processor);
+            } else {
+                self.locked = true;
+                self.all[processor].step = Step::Serial;
+                begins((now + serial, processor));
+            }
+            return None;
+        }
+        if self.all[processor].step == Step::Serial {
+            let next = self.waiting.pop_front();
+            self.locked = next.is_some();
+            if let Some(next) = next {
+                self.all[next].step = Step::Serial;
+                begins((now + serial, next));
+            }
+        }
+        let it = &mut self.all[processor];
+        let done = it.requests.pop_front();
+        it.step = if it.requests.is_empty() {
+            Step::Idle
         } else {
-            self.locked_until = begins.max(self.locked_until) + self.cost.serial;
-            self.locked_until
+            begins((now + self.cost.own, processor));
+            Step::Own
         };
-        self.busy_until[processor] = done;
         done
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
     use super::*;
 
-    /// Requests per second that so many processors serve together.
+    /// Requests per second that so many processors serve together, when they always have some.
     fn rate(processors: usize, scheduler: &str) -> f64 {
         let mut all = Processors::new(processors, scheduler);
-        let requests = 10_000 * processors;
-        let done = (0..requests).map(|index| all.serve(Time::ZERO, index % processors));
-        let last = done.max().unwrap();
+        let requests = 10_000 * processors as u64;
+        let mut ends = BinaryHeap::new();
+        for (tag, processor) in (0..requests).zip((0..processors).cycle()) {
+            ends.extend(all.give(Time::ZERO, processor, tag).map(Reverse));
+        }
+        let (mut last, mut done) = (Time::ZERO, 0);
+        while let Some(Reverse((now, processor))) = ends.pop() {
+            let dealt_with = all.step_ends(now, processor, |end| ends.push(Reverse(end)));
+            done += u64::from(dealt_with.is_some());
+            last = now;
+        }
+        assert_eq!(done, requests);
         requests as f64 / (last - Time::ZERO).as_secs_f64()
     }
 

@@ -78,8 +78,8 @@ impl SingleQueue {
     }
 
     fn heed_kick(&mut self, host: &mut Host<'_>, now: Time) {
-        if self.scheduler.take_kick() {
-            host.plan(now + host.times.worker, Event::RunQueue);
+        if self.scheduler.take_kick().is_some() {
+            host.plan(now + host.times.worker, Event::RunQueue(0));
         }
     }
 
@@ -383,7 +383,7 @@ impl Path for SingleQueue {
         self.heed_kick(host, now);
     }
 
-    fn run_queue(&mut self, host: &mut Host<'_>, now: Time) {
+    fn run_queue(&mut self, host: &mut Host<'_>, now: Time, _hardware_queue: usize) {
         self.ask(host, now, ProcessId(0));
     }
 

@@ -128,6 +128,9 @@ pub struct Wanted {
     pub tick_phase_us: f64,
     /// How the disk is attached, for the multi-queue block layer.
     pub attachment: Attachment,
+    /// Hardware queues; if not said, one for each processor that costs time where the disk is
+    /// attached so that it can have several, or one.
+    pub hardware_queues: Option<usize>,
     /// Processors on which a request of the multi-queue block layer costs time.
     pub processors: Option<usize>,
     /// Where chance comes from.
@@ -138,6 +141,16 @@ pub struct Wanted {
     pub until: Nanos,
     /// Write what happens into this file (one scheduler only).
     pub events: Option<PathBuf>,
+}
+
+impl Wanted {
+    fn hardware_queues(&self) -> usize {
+        let each = match self.attachment {
+            Attachment::LookAhead => self.processors,
+            Attachment::Budget => None,
+        };
+        self.hardware_queues.or(each).unwrap_or(1)
+    }
 }
 
 /// Why it cannot be simulated.
@@ -460,6 +473,7 @@ impl Plan {
             attachment: wanted.attachment,
             kernel,
             nr_requests: wanted.nr_requests,
+            hardware_queues: wanted.hardware_queues(),
             processors: wanted.processors,
         };
         let setup = Setup {

@@ -369,8 +369,8 @@ impl Scheduler for Cfq {
         self.schedule_dispatch();
     }
 
-    fn take_kick(&mut self) -> bool {
-        std::mem::take(&mut self.kick)
+    fn take_kick(&mut self) -> Option<usize> {
+        std::mem::take(&mut self.kick).then_some(0)
     }
 
     fn process_exited(&mut self, now: Time, requests: &Requests, process: ProcessId) {

@@ -1,14 +1,20 @@
 //! kyber: reads, writes and discards each have a number of tokens, cut while another kind misses its
 //! latency target and this one does not.
 //!
-//! Follows `block/kyber-iosched.c` (Linux 4.20 to 6.12) with one hardware queue. Left out: the domain
-//! of flushes and zone commands, which do not pass a scheduler here; the design before 4.20.
+//! Follows `block/kyber-iosched.c` (Linux 4.20 to 6.12). Each hardware queue has its own requests and
+//! batches; the tokens are the device's. Left out: the domain of flushes and zone commands, which do
+//! not pass a scheduler here; the design before 4.20.
 
 mod latency;
 
+use std::collections::VecDeque;
+
 use self::latency::{Clock, Latencies, MISSED};
 use super::cpu_lists::CpuLists;
-use super::{BlockLayer, Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo, Values};
+use super::{
+    BlockLayer, HardwareQueues, Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo,
+    Values,
+};
 use crate::elevator::Merge;
 use crate::list::{Links, List};
 use crate::request::{Bio, Op, RequestId, Requests};
@@ -126,14 +132,10 @@ impl Statement {
     }
 }
 
-/// Requests of one kind.
+/// What requests of one kind have in common, whichever hardware queue they are in.
 #[derive(Debug, Clone)]
 struct Domain {
     name: &'static str,
-    /// Where bios can still merge with them.
-    waiting: CpuLists,
-    /// Those that a dispatch took from there.
-    flushed: List,
     tokens: Tags,
     /// Latency that is aimed at, in nanoseconds.
     target: u64,
@@ -153,8 +155,6 @@ impl Domain {
         tokens.resize(depth);
         Domain {
             name: NAMES[domain],
-            waiting: CpuLists::default(),
-            flushed: List::default(),
             tokens,
             target,
             total: Latencies::default(),
@@ -194,10 +194,32 @@ impl Domain {
             self.tokens.resize(depth);
         }
     }
+}
 
+/// Requests of one kind in a hardware queue.
+#[derive(Debug, Clone, Default)]
+struct Lists {
+    /// Where bios can still merge with them.
+    waiting: CpuLists,
+    /// Those that a dispatch took from there.
+    flushed: List,
+}
+
+impl Lists {
     fn has_work(&self) -> bool {
         self.flushed.first().is_some() || self.waiting.len() > 0
     }
+}
+
+/// What each hardware queue has for itself.
+#[derive(Debug, Clone, Default)]
+struct Queue {
+    /// By domain.
+    domains: [Lists; DOMAINS],
+    /// The domain whose batch it is.
+    current: usize,
+    /// Requests given out in this batch.
+    batching: u32,
 }
 
 /// What kyber knows of a request besides the block layer.
@@ -211,16 +233,15 @@ struct Mark {
 #[derive(Debug, Clone)]
 pub struct Kyber {
     kernel: Kernel,
+    hardware: HardwareQueues,
+    /// By hardware queue.
+    queues: Vec<Queue>,
     domains: [Domain; DOMAINS],
     links: Links,
     marks: Vec<Mark>,
-    /// The domain whose batch it is.
-    current: usize,
-    /// Requests given out in this batch.
-    batching: u32,
-    /// An ask lacked a token: the queue is to be run when one is given back.
-    lacked_token: bool,
-    kick: bool,
+    /// Hardware queues that lacked a token when they asked: one is to be run when one is given back.
+    lack_token: VecDeque<usize>,
+    kick: Option<usize>,
     /// Tick at which the statistics are due.
     due: Option<u64>,
 }
@@ -245,30 +266,38 @@ impl Kyber {
             let depth = u32::try_from(initial.count(depths[domain])).expect("within its range");
             Domain::new(domain, depth, targets[domain])
         };
+        Kyber::with_domains(kernel, [READ, WRITE, DISCARD].map(domain))
+    }
+
+    fn with_domains(kernel: &Kernel, domains: [Domain; DOMAINS]) -> Kyber {
         Kyber {
             kernel: *kernel,
-            domains: [READ, WRITE, DISCARD].map(domain),
+            hardware: HardwareQueues::ONE,
+            queues: vec![Queue::default()],
+            domains,
             links: Links::default(),
             marks: Vec::new(),
-            current: READ,
-            batching: 0,
-            lacked_token: false,
-            kick: false,
+            lack_token: VecDeque::new(),
+            kick: None,
             due: None,
         }
     }
 
     /// The request that goes next, with all that the choice changes but taking it out.
-    fn choose(&mut self) -> Option<RequestId> {
-        if self.batching < BATCH[self.current]
-            && let Some(id) = self.first_of(self.current)
+    fn choose(&mut self, queue: usize) -> Option<RequestId> {
+        let Queue {
+            current, batching, ..
+        } = self.queues[queue];
+        if batching < BATCH[current]
+            && let Some(id) = self.first_of(queue, current)
         {
             return Some(id);
         }
-        self.batching = 0;
-        for _ in 0..DOMAINS {
-            self.current = (self.current + 1) % DOMAINS;
-            if let Some(id) = self.first_of(self.current) {
+        self.queues[queue].batching = 0;
+        for step in 1..=DOMAINS {
+            let domain = (current + step) % DOMAINS;
+            self.queues[queue].current = domain;
+            if let Some(id) = self.first_of(queue, domain) {
                 return Some(id);
             }
         }
@@ -277,19 +306,27 @@ impl Kyber {
 
     /// The oldest request of a domain, if there is a token for it. Without a token the requests stay
     /// where bios can merge with them.
-    fn first_of(&mut self, domain: usize) -> Option<RequestId> {
-        let domain = &mut self.domains[domain];
-        if !domain.has_work() {
+    fn first_of(&mut self, queue: usize, domain: usize) -> Option<RequestId> {
+        let lists = &mut self.queues[queue].domains[domain];
+        if !lists.has_work() {
             return None;
         }
-        if !domain.tokens.ask() {
-            self.lacked_token = true;
+        if !self.domains[domain].tokens.ask() {
+            if !self.lack_token.contains(&queue) {
+                self.lack_token.push_back(queue);
+            }
             return None;
         }
-        if domain.flushed.first().is_none() {
-            domain.waiting.splice(&mut self.links, &mut domain.flushed);
+        if lists.flushed.first().is_none() {
+            lists.waiting.splice(&mut self.links, &mut lists.flushed);
         }
-        domain.flushed.first()
+        lists.flushed.first()
+    }
+
+    /// The hardware queue of a request, and its domain.
+    fn place(&self, requests: &Requests, id: RequestId) -> (usize, usize) {
+        let request = &requests[id];
+        (self.hardware.of_cpu(request.cpu), domain_of(request.op))
     }
 
     fn depths(&self) -> Vec<(&'static str, u32)> {
@@ -298,10 +335,11 @@ impl Kyber {
     }
 
     fn give_out(&mut self, requests: &Requests, id: RequestId) {
-        let domain = &mut self.domains[domain_of(requests[id].op)];
-        domain.flushed.remove(&mut self.links, id);
-        self.batching += 1;
-        self.marks[id.index()].token = domain.tokens.take();
+        let (queue, domain) = self.place(requests, id);
+        let queue = &mut self.queues[queue];
+        queue.domains[domain].flushed.remove(&mut self.links, id);
+        queue.batching += 1;
+        self.marks[id.index()].token = self.domains[domain].tokens.take();
     }
 
     /// Looks at the latencies and sets the depths. Where a recording tells what the kernel found,
@@ -337,31 +375,45 @@ impl Scheduler for Kyber {
         INFO.name
     }
 
+    fn attach(&mut self, queues: HardwareQueues) {
+        self.hardware = queues;
+        self.queues = vec![Queue::default(); queues.count()];
+    }
+
     fn insert(&mut self, _now: Time, requests: &Requests, id: RequestId) -> bool {
         if id.index() >= self.marks.len() {
             self.marks.resize(id.index() + 1, Mark::default());
         }
         self.marks[id.index()] = Mark::default();
-        let domain = &mut self.domains[domain_of(requests[id].op)];
-        domain.waiting.push(&mut self.links, requests, id);
+        let (queue, domain) = self.place(requests, id);
+        let waiting = &mut self.queues[queue].domains[domain].waiting;
+        waiting.push(&mut self.links, requests, id);
         false
     }
 
-    fn dispatch(&mut self, _now: Time, requests: &Requests) -> Option<RequestId> {
-        let id = self.choose()?;
+    fn dispatch(&mut self, now: Time, requests: &Requests) -> Option<RequestId> {
+        self.dispatch_for(now, requests, 0)
+    }
+
+    fn dispatch_for(
+        &mut self,
+        _now: Time,
+        requests: &Requests,
+        hardware_queue: usize,
+    ) -> Option<RequestId> {
+        let id = self.choose(hardware_queue)?;
         self.give_out(requests, id);
         Some(id)
     }
 
     fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
-        let _ = self.choose(); // what the choice changes, changes all the same
-        let domain = domain_of(requests[id].op);
-        if self.current != domain {
-            (self.current, self.batching) = (domain, 0);
+        let (queue, domain) = self.place(requests, id);
+        let _ = self.choose(queue); // what the choice changes, changes all the same
+        let queue = &mut self.queues[queue];
+        if queue.current != domain {
+            (queue.current, queue.batching) = (domain, 0);
         }
-        let Domain {
-            waiting, flushed, ..
-        } = &mut self.domains[domain];
+        let Lists { waiting, flushed } = &mut queue.domains[domain];
         waiting.splice(&mut self.links, flushed);
         self.give_out(requests, id);
     }
@@ -380,7 +432,7 @@ impl Scheduler for Kyber {
         let domain = &mut self.domains[domain_of(request.op)];
         if let Some(token) = mark.token {
             domain.tokens.free(token);
-            self.kick |= std::mem::take(&mut self.lacked_token);
+            self.kick = self.kick.or_else(|| self.lack_token.pop_front());
         }
         domain
             .total
@@ -394,14 +446,6 @@ impl Scheduler for Kyber {
         self.due.get_or_insert(after);
     }
 
-    fn former(&self, _requests: &Requests, _id: RequestId) -> Option<RequestId> {
-        None // requests that meet stay two
-    }
-
-    fn latter(&self, _requests: &Requests, _id: RequestId) -> Option<RequestId> {
-        None
-    }
-
     fn requests_merged(
         &mut self,
         _now: Time,
@@ -409,15 +453,14 @@ impl Scheduler for Kyber {
         _survivor: RequestId,
         victim: RequestId,
     ) {
-        let Domain {
-            waiting, flushed, ..
-        } = &mut self.domains[domain_of(requests[victim].op)];
+        let (queue, domain) = self.place(requests, victim);
+        let Lists { waiting, flushed } = &mut self.queues[queue].domains[domain];
         waiting.splice(&mut self.links, flushed);
         flushed.remove(&mut self.links, victim);
     }
 
-    fn take_kick(&mut self) -> bool {
-        std::mem::take(&mut self.kick)
+    fn take_kick(&mut self) -> Option<usize> {
+        self.kick.take()
     }
 
     fn merges_in_lists(&self) -> bool {
@@ -425,7 +468,8 @@ impl Scheduler for Kyber {
     }
 
     fn list_partner(&self, requests: &Requests, bio: &Bio, cpu: u16) -> Option<Merge> {
-        let waiting = &self.domains[domain_of(bio.op)].waiting;
+        let queue = &self.queues[self.hardware.of_cpu(cpu)];
+        let waiting = &queue.domains[domain_of(bio.op)].waiting;
         waiting.partner(&self.links, requests, bio, cpu)
     }
 
@@ -453,7 +497,12 @@ impl Scheduler for Kyber {
     }
 
     fn has_work(&self) -> bool {
-        self.domains.iter().any(Domain::has_work)
+        (0..self.queues.len()).any(|queue| self.has_work_for(queue))
+    }
+
+    fn has_work_for(&self, hardware_queue: usize) -> bool {
+        let domains = &self.queues[hardware_queue].domains;
+        domains.iter().any(Lists::has_work)
     }
 
     /// Depths and latencies stay. More than a second has passed, so that few samples will do, and
@@ -470,41 +519,30 @@ impl Scheduler for Kyber {
             }
         };
         let domains = [READ, WRITE, DISCARD].map(emptied);
-        Some(Box::new(Kyber {
-            kernel: *kernel,
-            domains,
-            links: Links::default(),
-            marks: Vec::new(),
-            current: READ,
-            batching: 0,
-            lacked_token: false,
-            kick: false,
-            due: None,
-        }))
+        Some(Box::new(Kyber::with_domains(kernel, domains)))
     }
 
     fn explain(&self, _now: Time) -> String {
-        let domains = NAMES.iter().zip(&self.domains);
-        let domains = domains.filter(|(_, domain)| domain.has_work() || domain.tokens.in_use() > 0);
-        let domains = domains.map(|(name, domain)| {
-            let waiting = domain.waiting.len();
+        let mut told = Vec::new();
+        for queue in &self.queues {
+            let batch = BATCH[queue.current];
+            let current = NAMES[queue.current];
+            told.push(format!("{current} batch at {} of {batch}", queue.batching));
+        }
+        for (index, domain) in self.domains.iter().enumerate() {
+            let lists = || self.queues.iter().map(|queue| &queue.domains[index]);
+            let waiting: usize = lists().map(|lists| lists.waiting.len()).sum();
+            let flushed = lists().any(|lists| lists.flushed.first().is_some());
             let (in_use, depth) = (domain.tokens.in_use(), domain.tokens.depth());
-            let flushed = if domain.flushed.first().is_some() {
-                "more"
-            } else {
-                "none"
-            };
-            format!(
-                "{name}: {waiting} waiting, {flushed} flushed, {in_use} of {depth} tokens in use"
-            )
-        });
-        let domains: Vec<_> = domains.collect();
-        let (current, batch) = (NAMES[self.current], BATCH[self.current]);
-        format!(
-            "{current} batch at {} of {batch}; {}",
-            self.batching,
-            domains.join("; ")
-        )
+            if waiting > 0 || flushed || in_use > 0 {
+                let flushed = if flushed { "more" } else { "none" };
+                told.push(format!(
+                    "{}: {waiting} waiting, {flushed} flushed, {in_use} of {depth} tokens in use",
+                    domain.name
+                ));
+            }
+        }
+        told.join("; ")
     }
 
     fn duplicate(&self) -> Box<dyn Scheduler> {

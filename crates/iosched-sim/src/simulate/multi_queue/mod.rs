@@ -1,15 +1,18 @@
-//! The multi-queue path (Linux 6.1 to 6.12) with one hardware queue.
+//! The multi-queue path (Linux 6.1 to 6.12).
 //!
-//! A request needs a scheduler tag from allocation to completion and a driver tag while the device
+//! A CPU submits to its hardware queue (`hardware_queue`), which has its own tags, dispatch list and
+//! room in the device; a scheduler may be one for all of them. A request needs a scheduler tag from allocation to completion and a driver tag while the device
 //! has it; without a scheduler the two are one. What the scheduler gave out and the device has no
 //! room for stands in the dispatch list, which goes first. The scheduler is asked after inserts, after
 //! each issue, after a completion if one was waited for, and some ticks after an ask that gave
 //! nothing. A flush goes to the device before everything else; a write that is to be on the medium
-//! passes the scheduler by, and a flush follows it.
+//! passes the scheduler by, and a flush follows it: flushes take the first hardware queue.
 //!
-//! Left out: several hardware queues, requests given back by the driver, write-back throttling.
+//! Left out: requests given back by the driver, write-back throttling, tags shared by several queues
+//! or devices.
 
-use std::collections::VecDeque;
+mod hardware_queue;
+mod issue;
 
 use super::access::AccessId;
 use super::agenda::Event;
@@ -21,28 +24,25 @@ use super::processors::Processors;
 use super::submitter::Submitter;
 use super::{Attachment, MultiQueueSettings};
 use crate::elevator::{Absorbed, Merge, MergeLimits, Merger};
-use crate::request::{Bio, Op, ProcessId, Request, RequestId};
-use crate::scheduler::{Kernel, Scheduler};
-use crate::tags::Tags;
+use crate::request::{Bio, ProcessId, Request, RequestId};
+use crate::scheduler::{HardwareQueues, Kernel, Scheduler};
 use crate::trace::kernel::Action;
 use crate::units::Time;
+use hardware_queue::HardwareQueue;
 
 /// Most requests that a plug holds before it is let go.
 const PLUG_REQUESTS: usize = 32;
-
-/// Most tags that the kernel doubles to get its default of `nr_requests`.
-const DOUBLED: usize = 128;
 
 /// What the path knows of a request.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     id: RequestId,
+    /// Its hardware queue.
+    queue: usize,
     tag: u32,
     issued: Time,
     /// It has been in the scheduler.
     scheduled: bool,
-    /// A processor has dealt with its completion.
-    served: bool,
 }
 
 /// See the [module's page](self).
@@ -53,69 +53,74 @@ pub(super) struct MultiQueue {
     kernel: Kernel,
     attachment: Attachment,
     merger: Merger,
+    /// Commands that the driver gives to the device at a time: for each hardware queue, or with a
+    /// budget for all together.
     queue_depth: usize,
-    tags: Tags,
+    hardware: HardwareQueues,
+    /// By number.
+    queues: Vec<HardwareQueue>,
     submitters: Vec<Submitter>,
-    /// Processes that wait for any tag, and for one of the few that their requests may have.
-    waiting: [VecDeque<usize>; 2],
     /// By the request's index.
     known: Vec<Known>,
-    /// Given out, and not yet taken by the device.
-    dispatch: VecDeque<RequestId>,
     flushes: Flushes<Step>,
     /// A flush that goes to the device before everything else.
     flush_due: bool,
     flushed: Vec<Step>,
-    /// How often the device had no room, of late: from 0 to 16.
-    busy: u32,
-    /// The next completion runs the queue.
-    restart: bool,
-    /// When the scheduler is asked again.
-    rerun: Option<Time>,
     absorbed: Vec<Absorbed>,
+    /// CPUs that processes run on.
+    cpus: usize,
     processors: Option<Processors>,
 }
 
 impl MultiQueue {
     pub(super) fn new(
         limits: &MergeLimits,
-        scheduler: Box<dyn Scheduler>,
+        mut scheduler: Box<dyn Scheduler>,
         queue_depth: usize,
         settings: &MultiQueueSettings,
         processes: usize,
     ) -> MultiQueue {
         let queue_depth = queue_depth.max(1);
         let direct = scheduler.name() == "none";
-        let tags = if direct && settings.attachment == Attachment::LookAhead {
-            queue_depth // the device's own
-        } else {
-            let default = 2 * queue_depth.min(DOUBLED);
-            settings.nr_requests.unwrap_or(default).max(1)
+        let processors = settings
+            .processors
+            .map(|count| Processors::new(count, scheduler.name()));
+        let cpus = processors.as_ref().map(Processors::count);
+        let cpus = cpus.unwrap_or(settings.hardware_queues).max(1);
+        let hardware = HardwareQueues::new(settings.hardware_queues, cpus);
+        let queue = || {
+            let attachment = settings.attachment;
+            HardwareQueue::new(queue_depth, attachment, direct, settings.nr_requests)
         };
-        let name = scheduler.name();
+        scheduler.attach(hardware);
         MultiQueue {
             direct,
             kernel: settings.kernel,
             attachment: settings.attachment,
             merger: Merger::new(*limits),
             queue_depth,
-            tags: Tags::new(u32::try_from(tags).unwrap_or(u32::MAX)),
+            hardware,
+            queues: (0..hardware.count()).map(|_| queue()).collect(),
             submitters: Submitter::many(processes),
-            waiting: [VecDeque::new(), VecDeque::new()],
             known: Vec::new(),
-            dispatch: VecDeque::new(),
             flushes: Flushes::default(),
             flush_due: false,
             flushed: Vec::new(),
-            busy: 0,
-            restart: false,
-            rerun: None,
             absorbed: Vec::new(),
-            processors: settings
-                .processors
-                .map(|count| Processors::new(count, name)),
+            cpus,
+            processors,
             scheduler,
         }
+    }
+
+    /// The CPU that a process runs on.
+    fn cpu_of(&self, process: usize) -> u16 {
+        u16::try_from(process % self.cpus).unwrap_or(u16::MAX)
+    }
+
+    /// The hardware queue that a process submits to.
+    fn queue_of(&self, process: usize) -> usize {
+        self.hardware.of_cpu(self.cpu_of(process))
     }
 
     // ---- merging -------------------------------------------------------------------------
@@ -175,48 +180,29 @@ impl MultiQueue {
         } = absorbed;
         host.tell(now, Action::Joined, &was, was.process);
         host.accesses.absorb(survivor, victim);
-        self.free_tag(host, now, self.known[victim.index()].tag);
+        self.free_tag(host, now, victim);
     }
 
     // ---- tags ----------------------------------------------------------------------------
 
-    fn take_tag(&mut self, op: Op, sync: bool) -> Option<u32> {
-        let word = self.tags.word();
-        let limit = self
-            .scheduler
-            .limit_depth(op, sync, self.tags.depth(), word);
-        self.tags.take_among(limit.unwrap_or(word))
-    }
-
-    /// The tag may not be one of those that a process waits for: one of each kind is woken. Those that
-    /// have got one since, with a completion of their own, no longer wait.
-    fn free_tag(&mut self, host: &mut Host<'_>, now: Time, tag: u32) {
-        self.tags.free(tag);
-        for kind in 0..self.waiting.len() {
-            while let Some(process) = self.waiting[kind].pop_front() {
-                if self.is_blocked(process) {
-                    host.wake_at(now + host.times.wakeup, process);
-                    break;
-                }
-            }
-        }
+    fn take_tag(&mut self, process: usize, bio: &Bio) -> Option<u32> {
+        let queue = self.queue_of(process);
+        self.queues[queue].take_tag(self.scheduler.as_ref(), bio.op, bio.sync)
     }
 
     fn wait_for_tag(&mut self, process: usize, bio: &Bio) {
-        let (depth, word) = (self.tags.depth(), self.tags.word());
-        let limit = self.scheduler.limit_depth(bio.op, bio.sync, depth, word);
-        let waiting = &mut self.waiting[usize::from(limit.is_some())];
-        if !waiting.contains(&process) {
-            waiting.push_back(process);
-        }
+        let queue = self.queue_of(process);
+        self.queues[queue].wait_for_tag(self.scheduler.as_ref(), bio.op, bio.sync, process);
     }
 
-    fn cpu_of(&self, process: usize) -> u16 {
-        let cpu = self
-            .processors
-            .as_ref()
-            .map_or(0, |processors| processors.of(process));
-        u16::try_from(cpu).unwrap_or(u16::MAX)
+    fn free_tag(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
+        let Known { queue, tag, .. } = self.known[id.index()];
+        let submitters = &self.submitters;
+        self.queues[queue].free_tag(
+            tag,
+            |process| !submitters[process].blocked.is_empty(),
+            |process| host.wake_at(now + host.times.wakeup, process),
+        );
     }
 
     // ---- requests ------------------------------------------------------------------------
@@ -233,12 +219,13 @@ impl MultiQueue {
         request.cpu = self.cpu_of(process);
         let id = host.requests.add(request);
         host.accesses.carry(id, access);
+        let queue = self.queue_of(process);
         let known = Known {
             id,
+            queue,
             tag,
             issued: now,
             scheduled: false,
-            served: false,
         };
         if id.index() >= self.known.len() {
             self.known.resize(id.index() + 1, known);
@@ -246,15 +233,16 @@ impl MultiQueue {
         self.known[id.index()] = known;
         host.tell_bio(now, Action::Allocated, bio);
         if bio.fua {
-            self.dispatch.push_back(id);
-            return self.run(host, now, bio.process);
+            self.queues[queue].dispatch.push_back(id);
+            return self.run(host, now, queue, bio.process);
         }
         self.scheduler.prepare(now, &host.requests, id);
         if !self.submitters[process].plugged {
-            if !(self.direct && self.busy == 0 && self.issue_directly(host, now, bio.process, id)) {
+            let at_once = self.direct && !self.queues[queue].is_busy();
+            if !(at_once && self.issue_directly(host, now, bio.process, id)) {
                 self.insert(host, now, bio.process, id, false);
             }
-            self.run(host, now, bio.process);
+            self.run(host, now, queue, bio.process);
             return;
         }
         if self.submitters[process].is_full(&host.requests, PLUG_REQUESTS) {
@@ -273,12 +261,13 @@ impl MultiQueue {
             return;
         }
         let submitter = host.process_id(process);
+        let queue = self.queue_of(process);
         let mut plug = std::mem::take(&mut self.submitters[process].plug);
         while self.direct
             && let Some(id) = plug.pop()
         {
             if !self.issue_directly(host, now, submitter, id) {
-                self.dispatch.push_back(id);
+                self.queues[queue].dispatch.push_back(id);
                 break;
             }
         }
@@ -287,7 +276,7 @@ impl MultiQueue {
             self.insert(host, now, submitter, id, true);
         }
         self.submitters[process].plug = plug;
-        self.run(host, now, submitter);
+        self.run(host, now, queue, submitter);
     }
 
     fn insert(
@@ -322,134 +311,6 @@ impl MultiQueue {
         }
         self.absorbed = absorbed;
     }
-
-    // ---- the hardware queue --------------------------------------------------------------
-
-    fn has_room(&self, host: &Host<'_>) -> bool {
-        host.drive.in_flight() < self.queue_depth
-    }
-
-    fn issue_directly(
-        &mut self,
-        host: &mut Host<'_>,
-        now: Time,
-        submitter: ProcessId,
-        id: RequestId,
-    ) -> bool {
-        let issued = self.has_room(host) && self.dispatch.is_empty();
-        if issued {
-            self.issue(host, now, submitter, id);
-        }
-        self.note_busy(!issued);
-        issued
-    }
-
-    fn note_busy(&mut self, busy: bool) {
-        self.busy = (7 * self.busy + if busy { 16 } else { 0 }) / 8;
-    }
-
-    /// Gives the device what it takes. In the context of `process`. Only what waits for room, now or
-    /// when the run began, makes the next completion run the queue.
-    fn run(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId) {
-        self.restart |= !self.dispatch.is_empty() || self.flush_due;
-        loop {
-            if self.flush_due && self.has_room(host) {
-                self.flush_due = false;
-                host.flush_drive(now, FLUSH);
-            }
-            if !self.dispatch.is_empty() {
-                while self.has_room(host)
-                    && let Some(id) = self.dispatch.pop_front()
-                {
-                    self.issue(host, now, process, id);
-                }
-                self.note_busy(!self.dispatch.is_empty());
-                if !self.dispatch.is_empty() {
-                    self.restart = true;
-                    return;
-                }
-            }
-            self.ask(host, now, process);
-            if self.dispatch.is_empty() {
-                return;
-            }
-        }
-    }
-
-    /// Takes from the scheduler: one request, or if the device was not busy of late, as many as there
-    /// are tags for. Without a budget, one more than that.
-    fn ask(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId) {
-        let budget = self.attachment == Attachment::Budget;
-        let batch = if self.busy > 0 { 1 } else { usize::MAX };
-        while self.scheduler.has_work() && self.dispatch.len() < batch {
-            let out = host.drive.in_flight() + self.dispatch.len();
-            if budget && out >= self.queue_depth {
-                self.restart = true;
-                return;
-            }
-            let Some(id) = self.scheduler.dispatch(now, &host.requests) else {
-                self.rerun = Some(self.kernel.asks_again(now));
-                return;
-            };
-            if !self.scheduler.merges_in_lists() {
-                self.merger.dispatched(id);
-            }
-            if !self.direct {
-                let request = host.requests[id];
-                host.tell(now, Action::Decided, &request, process);
-            }
-            self.dispatch.push_back(id);
-            if out >= self.queue_depth {
-                return; // there was no tag for it
-            }
-        }
-    }
-
-    fn issue(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) {
-        let request = host.requests[id];
-        host.tell(now, Action::Issued, &request, process);
-        host.drive.note_issue(&request);
-        if request.fua {
-            self.flushes.write_begins();
-        } else {
-            self.scheduler.activate(now, &host.requests, id);
-        }
-        self.known[id.index()].issued = now;
-        host.start(now, id);
-    }
-
-    /// When the processor of the request has dealt with its completion, if not at once.
-    fn served_later(&mut self, now: Time, cpu: u16) -> Option<Time> {
-        let processors = self.processors.as_mut()?;
-        Some(processors.serve(now, usize::from(cpu)))
-    }
-
-    // ---- completions ---------------------------------------------------------------------
-
-    fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
-        let known = self.known[id.index()];
-        host.finish(now, id, known.issued);
-        if known.scheduled {
-            self.scheduler.completed(now, &host.requests, id);
-        }
-        host.requests.remove(id);
-        self.free_tag(host, now, known.tag);
-    }
-
-    fn flush_completed(&mut self, host: &mut Host<'_>, now: Time) {
-        host.drive.completed(now);
-        let mut flushed = std::mem::take(&mut self.flushed);
-        flushed.extend(self.flushes.end());
-        for step in flushed.drain(..) {
-            match step {
-                Step::Access(access) => host.flushed(now, access),
-                Step::Write(id) => self.request_done(host, now, id),
-            }
-        }
-        self.flushed = flushed;
-        self.flush_due |= self.flushes.begin(now);
-        self.run(host, now, ProcessId(0));
-    }
 }
 
 impl Path for MultiQueue {
@@ -468,7 +329,7 @@ impl Path for MultiQueue {
         let tag = if self.is_blocked(process) {
             None
         } else {
-            self.take_tag(bio.op, bio.sync)
+            self.take_tag(process, bio)
         };
         if let Some(tag) = tag {
             self.new_request(host, now, process, (bio, of), tag);
@@ -493,7 +354,7 @@ impl Path for MultiQueue {
             return;
         }
         while let Some(&(bio, access)) = self.submitters[process].blocked.front() {
-            let Some(tag) = self.take_tag(bio.op, bio.sync) else {
+            let Some(tag) = self.take_tag(process, &bio) else {
                 self.wait_for_tag(process, &bio);
                 return;
             };
@@ -506,7 +367,7 @@ impl Path for MultiQueue {
     fn flush(&mut self, host: &mut Host<'_>, now: Time, process: usize, of: AccessId) {
         self.flushes.ask(now, Step::Access(of));
         self.flush_due |= self.flushes.begin(now);
-        self.run(host, now, host.process_id(process));
+        self.run(host, now, 0, host.process_id(process));
     }
 
     /// This block layer does not tell writeback how full it is.
@@ -518,41 +379,35 @@ impl Path for MultiQueue {
         if tag == FLUSH {
             return self.flush_completed(host, now);
         }
-        let place = usize::try_from(tag).expect("tags are indices");
-        let known = self.known[place];
-        let request = host.requests[known.id];
-        if !known.served
-            && let Some(later) = self.served_later(now, request.cpu)
-        {
-            self.known[place].served = true;
-            host.plan(later, Event::Completed(tag));
-            return;
-        }
-        host.drive.completed(now);
-        // As blktrace shows it: the drive is done with it, whoever else has to wait for a flush.
-        host.tell(now, Action::Completed, &request, ProcessId(0));
-        if request.fua {
-            self.flushes.write_ends();
-            self.flushes.ask(now, Step::Write(known.id));
-        } else {
-            self.request_done(host, now, known.id);
-        }
-        self.flush_due |= self.flushes.begin(now);
-        let kick = self.scheduler.take_kick();
-        if std::mem::take(&mut self.restart) || kick || self.flush_due {
-            self.run(host, now, ProcessId(0));
+        let id = self.known[index_of(tag)].id;
+        let Some(processors) = &mut self.processors else {
+            return self.end(host, now, id);
+        };
+        let cpu = usize::from(host.requests[id].cpu);
+        if let Some((time, cpu)) = processors.give(now, cpu, tag) {
+            host.plan(time, Event::Processed(cpu));
         }
     }
 
-    fn run_queue(&mut self, host: &mut Host<'_>, now: Time) {
-        self.run(host, now, ProcessId(0));
+    fn run_queue(&mut self, host: &mut Host<'_>, now: Time, hardware_queue: usize) {
+        self.run(host, now, hardware_queue, ProcessId(0));
+    }
+
+    fn processed(&mut self, host: &mut Host<'_>, now: Time, processor: usize) {
+        let Some(processors) = &mut self.processors else {
+            return;
+        };
+        let done = processors.step_ends(now, processor, |(time, processor)| {
+            host.plan(time, Event::Processed(processor));
+        });
+        if let Some(tag) = done {
+            self.end(host, now, self.known[index_of(tag)].id);
+        }
     }
 
     fn next_timer(&self) -> Option<Time> {
-        [self.scheduler.next_timer(), self.rerun]
-            .into_iter()
-            .flatten()
-            .min()
+        let reruns = self.queues.iter().filter_map(|queue| queue.rerun);
+        reruns.chain(self.scheduler.next_timer()).min()
     }
 
     fn timer(&mut self, host: &mut Host<'_>, now: Time) {
@@ -563,9 +418,11 @@ impl Path for MultiQueue {
         {
             self.scheduler.timer(now, &host.requests);
         }
-        if self.rerun.is_some_and(|rerun| rerun <= now) {
-            self.rerun = None;
-            host.plan(now, Event::RunQueue);
+        for (number, queue) in self.queues.iter_mut().enumerate() {
+            if queue.rerun.is_some_and(|rerun| rerun <= now) {
+                queue.rerun = None;
+                host.plan(now, Event::RunQueue(number));
+            }
         }
     }
 
@@ -573,4 +430,9 @@ impl Path for MultiQueue {
         let id = host.process_id(process);
         self.scheduler.process_exited(now, &host.requests, id);
     }
+}
+
+/// The index of the request that a command is for.
+fn index_of(tag: u64) -> usize {
+    usize::try_from(tag).expect("tags are indices")
 }

@@ -1,0 +1,120 @@
+//! A hardware queue: its tags, who waits for one, and what stands before the device.
+
+use std::collections::VecDeque;
+
+use super::super::Attachment;
+use crate::request::{Op, RequestId};
+use crate::scheduler::Scheduler;
+use crate::tags::Tags;
+use crate::units::Time;
+
+/// Most tags that the kernel doubles to get its default of `nr_requests`.
+const DOUBLED: usize = 128;
+
+/// See the [module's page](self).
+#[derive(Debug)]
+pub(super) struct HardwareQueue {
+    /// Commands that the device has from it.
+    pub(super) in_flight: usize,
+    /// Of the scheduler; without one, of the driver.
+    tags: Tags,
+    /// Processes that wait for any tag, and for one of the few that their requests may have.
+    waiting: [VecDeque<usize>; 2],
+    /// Given out, and not yet taken by the device.
+    pub(super) dispatch: VecDeque<RequestId>,
+    /// How often the device had no room, of late: from 0 to 16.
+    busy: u32,
+    /// The next completion runs it.
+    pub(super) restart: bool,
+    /// When the scheduler is asked again.
+    pub(super) rerun: Option<Time>,
+}
+
+impl HardwareQueue {
+    /// An empty one of this depth for a device that is attached like this, without a scheduler if `direct`.
+    pub(super) fn new(
+        depth: usize,
+        attachment: Attachment,
+        direct: bool,
+        nr_requests: Option<usize>,
+    ) -> HardwareQueue {
+        let tags = if direct && attachment == Attachment::LookAhead {
+            depth // the device's own
+        } else {
+            nr_requests.unwrap_or(2 * depth.min(DOUBLED)).max(1)
+        };
+        HardwareQueue {
+            in_flight: 0,
+            tags: Tags::new(u32::try_from(tags).unwrap_or(u32::MAX)),
+            waiting: [VecDeque::new(), VecDeque::new()],
+            dispatch: VecDeque::new(),
+            busy: 0,
+            restart: false,
+            rerun: None,
+        }
+    }
+
+    // ---- tags ----------------------------------------------------------------------------
+
+    /// How many bits of each word of the tags such a request may use, if not all.
+    fn limit(&self, scheduler: &dyn Scheduler, op: Op, sync: bool) -> Option<u32> {
+        scheduler.limit_depth(op, sync, self.tags.depth(), self.tags.word())
+    }
+
+    /// A tag for such a request, if there is one.
+    pub(super) fn take_tag(
+        &mut self,
+        scheduler: &dyn Scheduler,
+        op: Op,
+        sync: bool,
+    ) -> Option<u32> {
+        let limit = self.limit(scheduler, op, sync);
+        self.tags.take_among(limit.unwrap_or(self.tags.word()))
+    }
+
+    /// The process waits for a tag for such a request.
+    pub(super) fn wait_for_tag(
+        &mut self,
+        scheduler: &dyn Scheduler,
+        op: Op,
+        sync: bool,
+        process: usize,
+    ) {
+        let limited = self.limit(scheduler, op, sync).is_some();
+        let waiting = &mut self.waiting[usize::from(limited)];
+        if !waiting.contains(&process) {
+            waiting.push_back(process);
+        }
+    }
+
+    /// The tag may not be one of those that a process waits for: one of each kind is woken. Those
+    /// that have got one since, with a completion of their own, no longer wait.
+    pub(super) fn free_tag(
+        &mut self,
+        tag: u32,
+        waits: impl Fn(usize) -> bool,
+        mut wake: impl FnMut(usize),
+    ) {
+        self.tags.free(tag);
+        for waiting in &mut self.waiting {
+            while let Some(process) = waiting.pop_front() {
+                if waits(process) {
+                    wake(process);
+                    break;
+                }
+            }
+        }
+    }
+
+    // ---- the device ----------------------------------------------------------------------
+
+    /// The device had no room of late.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy > 0
+    }
+
+    /// Whether the device had room now.
+    pub(super) fn note_busy(&mut self, busy: bool) {
+        self.busy = (7 * self.busy + if busy { 16 } else { 0 }) / 8;
+    }
+}

@@ -1,0 +1,213 @@
+//! From the hardware queues to the device, and what comes back.
+
+use super::super::Attachment;
+use super::super::flush::{FLUSH, Step};
+use super::super::host::Host;
+use super::MultiQueue;
+use super::hardware_queue::HardwareQueue;
+use crate::request::{ProcessId, RequestId};
+use crate::trace::kernel::Action;
+use crate::units::Time;
+
+impl MultiQueue {
+    /// Gives a request to the device, past the queues, if there is room.
+    pub(super) fn issue_directly(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        submitter: ProcessId,
+        id: RequestId,
+    ) -> bool {
+        let number = self.known[id.index()].queue;
+        let issued = self.has_room(number) && self.queues[number].dispatch.is_empty();
+        if issued {
+            self.issue(host, now, submitter, id);
+        }
+        self.queues[number].note_busy(!issued);
+        issued
+    }
+
+    /// The device takes another command from this hardware queue: it has tags for each, or, with a
+    /// budget, slots for all together.
+    fn has_room(&self, number: usize) -> bool {
+        match self.attachment {
+            Attachment::LookAhead => self.queues[number].in_flight < self.queue_depth,
+            Attachment::Budget => self.in_flight() < self.queue_depth,
+        }
+    }
+
+    /// The device will have no room when it has taken what was given out.
+    fn is_filled(&self, number: usize) -> bool {
+        let out = |queue: &HardwareQueue| queue.in_flight + queue.dispatch.len();
+        match self.attachment {
+            Attachment::LookAhead => out(&self.queues[number]) >= self.queue_depth,
+            Attachment::Budget => self.queues.iter().map(out).sum::<usize>() >= self.queue_depth,
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.queues.iter().map(|queue| queue.in_flight).sum()
+    }
+
+    /// Gives the device what it takes from a hardware queue. In the context of `process`. Only what
+    /// waits for room, now or when the run began, makes the next completion run the queue.
+    pub(super) fn run(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        number: usize,
+        process: ProcessId,
+    ) {
+        let flush_due = self.flush_due && number == 0;
+        self.queues[number].restart |= !self.queues[number].dispatch.is_empty() || flush_due;
+        if flush_due && self.has_room(number) {
+            self.flush_due = false;
+            self.queues[number].in_flight += 1;
+            host.flush_drive(now, FLUSH);
+        }
+        while self.hand_over(host, now, number, process) && self.ask(host, now, number, process) {}
+    }
+
+    /// Gives the device what stands before it. False if something still does.
+    fn hand_over(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        number: usize,
+        process: ProcessId,
+    ) -> bool {
+        if self.queues[number].dispatch.is_empty() {
+            return true;
+        }
+        while self.has_room(number)
+            && let Some(id) = self.queues[number].dispatch.pop_front()
+        {
+            self.issue(host, now, process, id);
+        }
+        let queue = &mut self.queues[number];
+        let all = queue.dispatch.is_empty();
+        queue.note_busy(!all);
+        queue.restart |= !all;
+        all
+    }
+
+    /// Takes from the scheduler: one request, or if the device was not busy of late, as many as there
+    /// are tags for. Without a budget, one more than that. Each stands before the device in its own
+    /// hardware queue; those of other queues are handed over here. False if there was none.
+    fn ask(&mut self, host: &mut Host<'_>, now: Time, number: usize, process: ProcessId) -> bool {
+        let budget = self.attachment == Attachment::Budget;
+        let most = if self.queues[number].is_busy() {
+            1
+        } else {
+            usize::MAX
+        };
+        let (mut given, mut elsewhere) = (0, false);
+        while given < most && self.scheduler.has_work_for(number) {
+            if budget && self.is_filled(number) {
+                self.queues[number].restart = true;
+                break;
+            }
+            let next = self.scheduler.dispatch_for(now, &host.requests, number);
+            let Some(id) = next else {
+                self.queues[number].rerun = Some(self.kernel.asks_again(now));
+                break;
+            };
+            self.decided(host, now, process, id);
+            given += 1;
+            let home = self.known[id.index()].queue;
+            elsewhere |= home != number;
+            let filled = self.is_filled(home);
+            self.queues[home].dispatch.push_back(id);
+            if filled {
+                break; // there was no tag for it
+            }
+        }
+        if elsewhere {
+            for other in (0..self.queues.len()).filter(|&other| other != number) {
+                self.hand_over(host, now, other, process);
+            }
+        }
+        given > 0
+    }
+
+    fn decided(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) {
+        if !self.scheduler.merges_in_lists() {
+            self.merger.dispatched(id);
+        }
+        if !self.direct {
+            let request = host.requests[id];
+            host.tell(now, Action::Decided, &request, process);
+        }
+    }
+
+    fn issue(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) {
+        let request = host.requests[id];
+        host.tell(now, Action::Issued, &request, process);
+        host.drive.note_issue(&request);
+        if request.fua {
+            self.flushes.write_begins();
+        } else {
+            self.scheduler.activate(now, &host.requests, id);
+        }
+        let known = &mut self.known[id.index()];
+        known.issued = now;
+        self.queues[known.queue].in_flight += 1;
+        host.start(now, id);
+    }
+
+    // ---- completions ---------------------------------------------------------------------
+
+    /// The device is done with a request, and so is the processor that dealt with its completion.
+    pub(super) fn end(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
+        host.drive.completed(now);
+        let number = self.known[id.index()].queue;
+        self.queues[number].in_flight -= 1;
+        // As blktrace shows it: the drive is done with it, whoever else has to wait for a flush.
+        let request = host.requests[id];
+        host.tell(now, Action::Completed, &request, ProcessId(0));
+        if request.fua {
+            self.flushes.write_ends();
+            self.flushes.ask(now, Step::Write(id));
+        } else {
+            self.request_done(host, now, id);
+        }
+        self.flush_due |= self.flushes.begin(now);
+        let kick = self.scheduler.take_kick();
+        if std::mem::take(&mut self.queues[number].restart) || kick == Some(number) {
+            self.run(host, now, number, ProcessId(0));
+        }
+        if let Some(kicked) = kick.filter(|&kicked| kicked != number) {
+            self.run(host, now, kicked, ProcessId(0));
+        }
+        if self.flush_due {
+            self.run(host, now, 0, ProcessId(0));
+        }
+    }
+
+    fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
+        // Who sleeps in the kernel is nearer to the tag than who will come back from user space.
+        self.free_tag(host, now, id);
+        let known = self.known[id.index()];
+        host.finish(now, id, known.issued);
+        if known.scheduled {
+            self.scheduler.completed(now, &host.requests, id);
+        }
+        host.requests.remove(id);
+    }
+
+    pub(super) fn flush_completed(&mut self, host: &mut Host<'_>, now: Time) {
+        host.drive.completed(now);
+        self.queues[0].in_flight -= 1;
+        let mut flushed = std::mem::take(&mut self.flushed);
+        flushed.extend(self.flushes.end());
+        for step in flushed.drain(..) {
+            match step {
+                Step::Access(access) => host.flushed(now, access),
+                Step::Write(id) => self.request_done(host, now, id),
+            }
+        }
+        self.flushed = flushed;
+        self.flush_due |= self.flushes.begin(now);
+        self.run(host, now, 0, ProcessId(0));
+    }
+}
