@@ -112,10 +112,14 @@ impl Follower<'_> {
                 }
                 (Action::Issued, Some(_)) => {
                     self.issued(&step);
-                    if !self.next_is(at + 1, Action::Issued) {
+                    let handed_over = !self.next_is(at + 1, Action::Issued);
+                    if handed_over {
                         self.note_busy(!self.taken.is_empty());
                     }
-                    self.asked(step.time, at + 1);
+                    // What was taken together is issued before the next ask.
+                    if handed_over || !self.with_decisions {
+                        self.asked(step.time, at + 1);
+                    }
                 }
                 (Action::Completed, Some(_)) => {
                     self.completed(&step);

@@ -172,15 +172,36 @@ impl MultiQueue {
             self.request_done(host, now, id);
         }
         self.flush_due |= self.flushes.begin(now);
-        let kick = self.scheduler.take_kick();
-        if std::mem::take(&mut self.queues[number].restart) || kick == Some(number) {
+        self.queues[0].restart |= self.flush_due;
+        self.run_again(host, now, number);
+    }
+
+    /// Runs the hardware queues that waited for a completion in this one: itself; the one that lacked
+    /// a token of the scheduler's; the first if a flush is due; and with a budget, which is the
+    /// device's, all that lacked a slot.
+    fn run_again(&mut self, host: &mut Host<'_>, now: Time, number: usize) {
+        if let Some(kicked) = self.scheduler.take_kick() {
+            self.queues[kicked].restart = true;
+            self.run_waiting(host, now, kicked);
+        }
+        match self.attachment {
+            Attachment::LookAhead => {
+                self.run_waiting(host, now, number);
+                if self.flush_due && number != 0 {
+                    self.run_waiting(host, now, 0);
+                }
+            }
+            Attachment::Budget => {
+                for waiting in 0..self.queues.len() {
+                    self.run_waiting(host, now, waiting);
+                }
+            }
+        }
+    }
+
+    fn run_waiting(&mut self, host: &mut Host<'_>, now: Time, number: usize) {
+        if std::mem::take(&mut self.queues[number].restart) {
             self.run(host, now, number, ProcessId(0));
-        }
-        if let Some(kicked) = kick.filter(|&kicked| kicked != number) {
-            self.run(host, now, kicked, ProcessId(0));
-        }
-        if self.flush_due {
-            self.run(host, now, 0, ProcessId(0));
         }
     }
 
