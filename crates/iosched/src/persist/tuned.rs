@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::host::Host;
 use crate::persist::files::{self, FileChange, FileError};
 use crate::persist::identity::Identity;
-use crate::policy::wanted::Wanted;
+use crate::policy::wanted::{self, Wanted};
 use crate::policy::writers;
 
 /// The name of our profile.
@@ -74,17 +74,14 @@ pub fn files(host: &Host, wanted: &[Wanted], wish: bool) -> Result<Vec<FileChang
 }
 
 /// The profile's text.
-fn text(chosen: &str, wanted: &[Wanted]) -> String {
+pub(crate) fn text(chosen: &str, wanted: &[Wanted]) -> String {
     let mut text = format!(
         "# Made by iosched from /etc/iosched/policy.toml; do not edit: `iosched apply` makes it anew.\n\
          [main]\n\
          summary={chosen}, with the I/O schedulers of iosched's policy\n\
          include={chosen}\n"
     );
-    for (index, wanted) in wanted.iter().enumerate() {
-        let Some(identity) = wanted.disk.identities.first() else {
-            continue;
-        };
+    for (index, (identity, wanted)) in wanted::by_identity(wanted).into_iter().enumerate() {
         let _ = write!(
             text,
             "\n[iosched_{}]\ntype=disk\npriority=-10\ndevices_udev_regex={}\nelevator={}\n",
@@ -123,7 +120,7 @@ mod tests {
     use super::*;
     use crate::persist::testing::{Disk, machine, write};
     use crate::policy::file::Policy;
-    use crate::policy::{matching, wanted};
+    use crate::policy::matching;
 
     fn plan(host: &Host, policy: &str) -> Vec<FileChange> {
         let policy = Policy::parse(policy, Path::new("p")).unwrap();

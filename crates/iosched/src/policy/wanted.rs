@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::host::Host;
+use crate::persist::identity::Identity;
 use crate::persist::rules;
 use crate::policy::file::Policy;
 use crate::policy::matching::KnownDisk;
@@ -92,26 +93,35 @@ pub fn udev_rules(host: &Host, policy: &Policy, wanted: &[Wanted]) -> Vec<rules:
             });
             continue;
         }
-        for disk in wanted.iter().filter(|wanted| wanted.rule == index) {
-            let Some(identity) = disk.disk.identities.first() else {
+        for (identity, disk) in by_identity(wanted) {
+            if disk.rule != index {
                 continue;
-            };
+            }
+            let model = disk.disk.device.model.clone().unwrap_or_default();
+            let remarks = [model, remark.clone()];
+            let remarks: Vec<_> = remarks
+                .into_iter()
+                .filter(|text| !text.is_empty())
+                .collect();
             found.push(rules::Rule {
                 name: rule.name.clone(),
-                remark: format!(
-                    "{}{}",
-                    disk.disk.device.name,
-                    if remark.is_empty() {
-                        String::new()
-                    } else {
-                        format!(": {remark}")
-                    }
-                ),
+                remark: remarks.join(": "),
                 conditions: vec![rules::Condition::is(identity)],
                 arm: arm.clone(),
             });
         }
     }
+    found
+}
+
+/// The disks that have an identity, in its order: files made of them are the same at the next boot, when
+/// the kernel may have given the disks other names.
+pub fn by_identity(wanted: &[Wanted]) -> Vec<(&Identity, &Wanted)> {
+    let mut found: Vec<_> = wanted
+        .iter()
+        .filter_map(|wanted| Some((wanted.disk.identities.first()?, wanted)))
+        .collect();
+    found.sort_by_key(|(identity, _)| *identity);
     found
 }
 
@@ -202,8 +212,33 @@ tunables = { fifo_batch = 1, nr_requests = 64 }
         assert!(!wanted[2].is_kept(&policy), "it has no identity");
         // udev cannot compare sizes: the disk that is large now is named.
         let rules = udev_rules(&host, &policy, &wanted);
-        let names: Vec<&str> = rules.iter().map(|rule| rule.remark.as_str()).collect();
-        assert_eq!(names, ["", "sdb"]);
+        let asked = |rule: &rules::Rule| format!("{:?}", rule.conditions);
+        assert!(asked(&rules[1]).contains("S2"), "{rules:?}");
+        assert_eq!(rules.len(), 2);
+    }
+
+    #[test]
+    fn the_files_are_the_same_when_the_kernel_gives_the_disks_other_names() {
+        let policy = policy();
+        let files = |names: [&str; 3]| {
+            let serials = ["S2", "S3", "S4"];
+            let disk = |(name, serial): (&&str, &str)| {
+                Disk::new(name)
+                    .property("ID_SERIAL", serial)
+                    .file("device/model", "ACME")
+            };
+            let disks_here: Vec<_> = names.iter().zip(serials).map(disk).collect();
+            let (_dir, host) = machine(&disks_here);
+            let wanted = wanted(&host, &policy, &disks(&host).unwrap());
+            let rules = rules::text(&udev_rules(&host, &policy, &wanted));
+            (rules, crate::persist::tuned::text("balanced", &wanted))
+        };
+        let before = files(["sda", "sdb", "sdc"]);
+        assert!(
+            before.0.contains("S4") && before.1.contains("S4"),
+            "{before:?}"
+        );
+        assert_eq!(files(["sdc", "sda", "sdb"]), before);
     }
 
     #[test]
