@@ -33,6 +33,8 @@ pub(crate) struct Tags {
     /// Bits in each word.
     bits: u32,
     depth: u32,
+    /// Numbers below the depth that are not in use.
+    free: u32,
     /// Where the search begins.
     hint: u32,
 }
@@ -45,6 +47,7 @@ impl Tags {
             words: vec![Word::default(); depth.div_ceil(bits) as usize],
             bits,
             depth,
+            free: depth,
             hint: 0,
         }
     }
@@ -70,6 +73,12 @@ impl Tags {
             word.taken &= !std::mem::take(&mut word.freed);
         }
         self.depth = depth;
+        let free = (0..self.words_in_use()).map(|index| {
+            let below = (depth - index * self.bits).min(self.bits);
+            let used = self.words[index as usize].in_use();
+            below - (used & (u64::MAX >> (64 - below))).count_ones()
+        });
+        self.free = free.sum();
     }
 
     /// Bits in each word.
@@ -86,6 +95,10 @@ impl Tags {
     pub(crate) fn take_among(&mut self, first_of_word: u32) -> Option<u32> {
         if self.hint >= self.depth {
             self.hint = 0; // the kernel takes any number here
+        }
+        if self.free == 0 {
+            self.hint = 0;
+            return None;
         }
         let words = self.words_in_use();
         let first = self.hint >> self.shift();
@@ -118,6 +131,7 @@ impl Tags {
             return None;
         }
         word.taken |= 1 << bit;
+        self.free -= 1;
         Some(first + bit)
     }
 
@@ -132,6 +146,7 @@ impl Tags {
         );
         word.freed |= bit;
         if number < self.depth {
+            self.free += 1;
             self.hint = number;
         }
     }
@@ -146,22 +161,26 @@ impl Tags {
     }
 
     fn available(&self) -> bool {
-        (0..self.words_in_use()).any(|index| {
-            let word = self.words[index as usize];
-            (word.taken & !word.freed).trailing_ones()
-                < (self.depth - index * self.bits).min(self.bits)
-        })
+        self.free > 0
     }
 
     /// How many are in use.
     pub(crate) fn in_use(&self) -> u32 {
-        let used = |word: &Word| (word.taken & !word.freed).count_ones();
+        let used = |word: &Word| word.in_use().count_ones();
         self.words.iter().map(used).sum()
+    }
+}
+
+impl Word {
+    fn in_use(self) -> u64 {
+        self.taken & !self.freed
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -195,6 +214,37 @@ mod tests {
         let few: Vec<_> = std::iter::from_fn(|| tags.take_among(1)).collect();
         assert_eq!(few, [0, 64, 128, 192]);
         assert_eq!(tags.take(), Some(1), "the others have all");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_free_is_counted(
+            depth in 1..300_u32,
+            steps in prop::collection::vec((0..8_u8, 0..300_u32), 1..300),
+        ) {
+            let mut tags = Tags::new(depth);
+            let mut out = std::collections::BTreeSet::new();
+            for (step, number) in steps {
+                let free = (0..tags.depth()).filter(|number| !out.contains(number)).count();
+                prop_assert_eq!(tags.free as usize, free);
+                match step {
+                    0..4 => {
+                        let taken = tags.take();
+                        prop_assert_eq!(taken.is_some(), free > 0);
+                        if let Some(taken) = taken {
+                            prop_assert!(taken < tags.depth() && out.insert(taken));
+                        }
+                    }
+                    4..7 => {
+                        if let Some(&number) = out.range(number % depth..).next() {
+                            out.remove(&number);
+                            tags.free(number);
+                        }
+                    }
+                    _ => tags.resize(number % depth + 1),
+                }
+            }
+        }
     }
 
     #[test]

@@ -242,8 +242,8 @@ pub struct Kyber {
     /// Hardware queues that lacked a token when they asked: one is to be run when one is given back.
     lack_token: VecDeque<usize>,
     kick: Option<usize>,
-    /// Tick at which the statistics are due.
-    due: Option<u64>,
+    /// When the statistics are due: [`HANDLER`] after a tick begins.
+    due: Option<Time>,
 }
 
 fn domain_of(op: Op) -> usize {
@@ -441,9 +441,10 @@ impl Scheduler for Kyber {
         domain
             .device
             .add(now.saturating_since(issued), domain.target);
-        let tick = self.kernel.tick(now);
-        let after = tick + u64::from(self.kernel.hz) / 10 + 1;
-        self.due.get_or_insert(after);
+        if self.due.is_none() {
+            let tick = self.kernel.tick(now) + u64::from(self.kernel.hz) / 10 + 1;
+            self.due = Some(self.kernel.tick_begins(tick) + HANDLER);
+        }
     }
 
     fn requests_merged(
@@ -474,7 +475,7 @@ impl Scheduler for Kyber {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        self.due.map(|due| self.kernel.tick_begins(due) + HANDLER)
+        self.due
     }
 
     fn timer(&mut self, now: Time, _requests: &Requests) {
