@@ -136,12 +136,12 @@ impl Fit {
     )]
     fn millis(&self, distance: f64) -> f64 {
         if distance <= self.first.len() as f64 {
-            self.first[(distance.ceil() as usize).max(1) - 1]
-        } else if distance < self.knee {
-            self.a + self.b * distance.sqrt()
-        } else {
-            self.c + self.e * distance
+            return self.first[(distance.ceil() as usize).max(1) - 1];
         }
+        // Both, as chance has it which one is wanted: no guess of the processor's goes wrong.
+        let short = self.a + self.b * distance.sqrt();
+        let long = self.c + self.e * distance;
+        if distance < self.knee { short } else { long }
     }
 
     /// True if it may bend between these two distances: elsewhere it rises or falls all the way.
