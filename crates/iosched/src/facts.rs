@@ -118,7 +118,7 @@ impl DiskFacts {
             model: first(&["device/model"]),
             serial: first(&["device/serial", "serial"]),
             wwn: first(&["wwid", "device/wwid"]),
-            firmware: first(&["device/rev", "device/firmware_rev"]),
+            firmware: firmware(sysfs, device),
             size_bytes: sectors * 512,
             queue: sysfs
                 .list(device, "queue")
@@ -140,4 +140,11 @@ fn memory_bytes(host: &Host) -> u64 {
             line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
         })
         .map_or(0, |kib| kib * 1024)
+}
+/// A disk's firmware revision, wherever its driver keeps it.
+pub fn firmware(sysfs: &Sysfs, device: &str) -> Option<String> {
+    ["device/firmware_rev", "device/rev", "device/fwrev"]
+        .iter()
+        .find_map(|file| sysfs.read_if_present(device, file))
+        .map(|text| text.trim().to_owned())
 }

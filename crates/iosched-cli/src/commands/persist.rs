@@ -10,7 +10,7 @@ use iosched::host::Host;
 use iosched::persist::choice::{self, Edited, Grounds};
 use iosched::persist::deploy::{DeployError, Deployed, Deployment, Method, Ways, When};
 use iosched::plan::Target;
-use iosched::policy::file::{self, Evidence};
+use iosched::policy::file;
 use iosched::record::Record;
 use iosched::switch::Arm;
 use serde::Serialize;
@@ -251,7 +251,7 @@ fn edited(args: &PersistArgs, host: &Host) -> Result<Edited, Box<dyn Failure>> {
         ..Grounds::default()
     };
     let device = args.device.as_deref().unwrap_or_default();
-    choice::with_choice(host, device, &arm, &grounds).map_err(boxed)
+    choice::with_choice(host, &[device], &arm, &grounds).map_err(boxed)
 }
 
 /// Shows, asks, does: for `persist` and `apply`.
@@ -307,37 +307,24 @@ pub(crate) fn keep_answer(
         output.note("not kept: nothing is proven better, so nothing is changed");
         return Ok(());
     };
-    let machine = &record.header.machine;
-    let evidence = machine.disks.iter().map(|disk| {
-        let evidence = Evidence {
-            kernel: Some(machine.kernel.clone()),
-            model: disk.model.clone(),
-            firmware: disk.firmware.clone(),
-        };
-        (disk.device.clone(), evidence)
-    });
-    let why = format!("the answer of a tune: {}", plan.arm_label(arm));
-    let grounds = Grounds {
-        why: Some(why.clone()),
-        record: Some(std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned())),
-        evidence: evidence.collect(),
-    };
-    for disk in &plan.disks {
-        let edited = choice::with_choice(host, disk, &plan.arms[arm], &grounds).map_err(boxed)?;
-        let deployment =
-            Deployment::plan(host, Some(edited.text), Ways::default()).map_err(boxed)?;
-        for note in edited.notes.iter().chain(&deployment.notes) {
-            output.note(&format!("note: {note}"));
-        }
-        let deployed = deployment
-            .make(host, When::Now, Some(why.clone()))
-            .map_err(boxed)?;
-        let label = plan.arm_label(arm);
-        let undo = deployed.id.map_or(String::new(), |id| {
-            format!(" (change {id}; `iosched undo` takes it back)")
-        });
-        output.note(&format!("{disk}: {label} is kept over reboots{undo}"));
+    let grounds = Grounds::of(record, arm, directory);
+    let disks: Vec<&str> = plan.disks.iter().map(String::as_str).collect();
+    let edited = choice::with_choice(host, &disks, &plan.arms[arm], &grounds).map_err(boxed)?;
+    let deployment = Deployment::plan(host, Some(edited.text), Ways::default()).map_err(boxed)?;
+    for note in edited.notes.iter().chain(&deployment.notes) {
+        output.note(&format!("note: {note}"));
     }
+    let deployed = deployment
+        .make(host, When::Now, grounds.why)
+        .map_err(boxed)?;
+    let undo = deployed.id.map_or(String::new(), |id| {
+        format!(" (change {id}; `iosched undo` takes it back)")
+    });
+    output.note(&format!(
+        "{}: {} is kept over reboots{undo}",
+        disks.join(", "),
+        plan.arm_label(arm)
+    ));
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! From "this disk, that scheduler" to rules of the policy: which disks stand below, what each is
 //! recognised by.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::device;
 use crate::host::Host;
@@ -10,6 +10,7 @@ use crate::persist::identity::Identity;
 use crate::policy::edit::{self, NewRule};
 use crate::policy::file::{self, Evidence};
 use crate::policy::matching::{self, KnownDisk, Match};
+use crate::record::Record;
 use crate::set;
 use crate::switch::Arm;
 
@@ -33,18 +34,44 @@ pub struct Edited {
     pub notes: Vec<String>,
 }
 
-/// The machine's policy with a rule for every disk below a device.
+impl Grounds {
+    /// What a tune's record, kept in a directory, says for its answer.
+    pub fn of(record: &Record, arm: usize, directory: &Path) -> Grounds {
+        let machine = &record.header.machine;
+        let evidence = machine.disks.iter().map(|disk| {
+            let evidence = Evidence {
+                kernel: Some(machine.kernel.clone()),
+                model: disk.model.clone(),
+                firmware: disk.firmware.clone(),
+            };
+            (disk.device.clone(), evidence)
+        });
+        let label = record.header.plan.arm_label(arm);
+        Grounds {
+            why: Some(format!("the answer of a tune: {label}")),
+            record: Some(std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned())),
+            evidence: evidence.collect(),
+        }
+    }
+}
+
+/// The machine's policy with a rule for every disk below these devices.
 pub fn with_choice(
     host: &Host,
-    target: &str,
+    targets: &[&str],
     arm: &Arm,
     grounds: &Grounds,
 ) -> Result<Edited, DeployError> {
-    let change = set::Change::plan(host, target, arm)?;
     let disks = matching::disks(host).map_err(DeployError::List)?;
     let mut current = file::read(host)?;
-    let mut notes = change.notes.clone();
-    for (name, _, arm) in &change.disks {
+    let mut notes = Vec::new();
+    let mut chosen = Vec::new();
+    for target in targets {
+        let change = set::Change::plan(host, target, arm)?;
+        notes.extend(change.notes);
+        chosen.extend(change.disks);
+    }
+    for (name, _, arm) in &chosen {
         let (identity, disk) = identity_of(&disks, name)?;
         notes.extend(remarks(disk, identity));
         let rule = NewRule {
@@ -179,7 +206,12 @@ fn rule_name(disk: &KnownDisk) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::persist::testing::{Disk, machine};
+    use crate::facts::MachineFacts;
+    use crate::fixture;
+    use crate::history;
+    use crate::persist::deploy::{Deployment, Ways, When};
+    use crate::persist::testing::{Disk, machine, write};
+    use crate::policy::check::check;
 
     #[test]
     fn the_grounds_of_a_choice_are_kept_with_the_rule() {
@@ -197,7 +229,7 @@ mod tests {
                 ("sdb".into(), Evidence::default()),
             ],
         };
-        let edited = with_choice(&host, "sda", &Arm::plain("bfq"), &grounds).unwrap();
+        let edited = with_choice(&host, &["sda"], &Arm::plain("bfq"), &grounds).unwrap();
         let policy = file::Policy::parse(&edited.text, std::path::Path::new("p")).unwrap();
         let rule = &policy.rules[0];
         assert_eq!(rule.why.as_deref(), Some("it won"));
@@ -207,5 +239,43 @@ mod tests {
         );
         assert_eq!(rule.evidence, Some(evidence));
         assert_eq!(rule.matching.serial.as_deref(), Some("S1"));
+    }
+
+    #[test]
+    fn a_tunes_answer_is_kept_with_its_record_goes_stale_and_is_taken_back_as_one() {
+        let disk = |name: &str, serial: &str| {
+            Disk::new(name)
+                .property("ID_SERIAL", serial)
+                .file("device/rev", "1.02")
+        };
+        let (dir, host) = machine(&[disk("sda", "S1"), disk("sdb", "S2")]);
+        let mut record = fixture::record(&fixture::plan(2));
+        record.header.machine = MachineFacts::read(&host, &["sda".into(), "sdb".into()], vec![]);
+        record.header.machine.kernel = "6.12.0-test".into();
+        let grounds = Grounds::of(&record, 0, Path::new("/root/record"));
+        let edited = with_choice(&host, &["sda", "sdb"], &Arm::plain("none"), &grounds).unwrap();
+        let plan = Deployment::plan(&host, Some(edited.text), Ways::default()).unwrap();
+        plan.make(&host, When::Later, grounds.why).unwrap();
+
+        let (policy, _) = file::read(&host).unwrap().unwrap();
+        let record_of = |rule: &file::Rule| rule.record.clone();
+        let records: Vec<_> = policy.rules.iter().map(record_of).collect();
+        assert_eq!(
+            records,
+            [Some("/root/record".into()), Some("/root/record".into())]
+        );
+        let stale = || -> Vec<&str> {
+            let disks = check(&host, &policy).unwrap().disks;
+            disks[1].stale.iter().map(|stale| stale.what).collect()
+        };
+        assert_eq!(stale(), [""; 0]);
+        write(dir.path(), "proc/sys/kernel/osrelease", "6.18.1\n");
+        write(dir.path(), "sys/block/sdb/device/rev", "1.03\n");
+        assert_eq!(stale(), ["kernel", "firmware"]);
+
+        history::take_turn(&host).unwrap().undo().unwrap();
+        assert!(file::read(&host).unwrap().is_none());
+        let rules = dir.path().join("etc/udev/rules.d/99-iosched.rules");
+        assert!(!rules.exists());
     }
 }

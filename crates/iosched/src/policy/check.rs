@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts;
 use crate::host::Host;
 use crate::journal;
 use crate::persist::deploy::{DeployError, Deployment};
@@ -241,7 +242,7 @@ fn stale(host: &Host, wanted: &Wanted, evidence: &Evidence) -> Vec<Stale> {
             numbers.next().map(str::to_owned),
         )
     };
-    let firmware = firmware(&sysfs, &device.name);
+    let firmware = facts::firmware(&sysfs, &device.name);
     [
         ("kernel", &evidence.kernel, Some(release.trim().to_owned())),
         ("model", &evidence.model, device.model.clone()),
@@ -262,14 +263,6 @@ fn stale(host: &Host, wanted: &Wanted, evidence: &Evidence) -> Vec<Stale> {
         })
     })
     .collect()
-}
-
-/// A disk's firmware revision, wherever its driver keeps it.
-pub fn firmware(sysfs: &crate::sysfs::Sysfs, device: &str) -> Option<String> {
-    ["device/firmware_rev", "device/rev", "device/fwrev"]
-        .iter()
-        .find_map(|file| sysfs.read_if_present(device, file))
-        .map(|text| text.trim().to_owned())
 }
 
 /// Where `elevator=` is given to a kernel that does not listen to it (5.0 and later), unless a rule of
