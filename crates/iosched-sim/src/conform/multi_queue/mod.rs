@@ -1,0 +1,184 @@
+//! Follows recordings of the multi-queue block layer.
+//!
+//! A recording may have an event X for each request that the scheduler gave out. Where it has none,
+//! the decision is taken to lie where the kernel asks: on devices with look-ahead (loop, `null_blk`)
+//! the next request is chosen as soon as the one before was issued, and held aside until a tag is
+//! free; on devices with a budget (SCSI) when it is issued.
+//!
+//! The kernel asks after each issue, after the last insert of a flush, after a completion if it
+//! lacked a slot before, and some ticks after an ask that gave nothing; only while no request is held
+//! aside, the scheduler has work and (SCSI) a slot is free. If the next event is no answer, the answer
+//! was "nothing".
+
+mod asks;
+mod decisions;
+mod requests;
+
+use crate::request::{RequestId, Requests};
+use crate::scheduler::kyber::Statement;
+use crate::scheduler::{Kernel, Scheduler};
+use crate::trace::kernel::Action;
+use crate::units::{Nanos, Time};
+
+use super::Report;
+pub use super::recording::{Device, Recording};
+
+/// A request that was given out later than this after the kernel asked was not the answer.
+const SAME_RUN: Nanos = Nanos::from_micros(200);
+
+/// Follows a recording with this scheduler, which ends in the state that the recording left.
+pub fn follow(
+    recording: &Recording,
+    scheduler: Box<dyn Scheduler>,
+    kernel: &Kernel,
+    device: Device,
+) -> (Report, Box<dyn Scheduler>) {
+    let follower = Follower {
+        recording,
+        with_decisions: recording.has_decisions(),
+        kernel,
+        device,
+        scheduler,
+        requests: Requests::default(),
+        held: Vec::new(),
+        touched: Vec::new(),
+        queued: Vec::new(),
+        last: None,
+        taken: Vec::new(),
+        in_driver: Vec::new(),
+        past_scheduler: Vec::new(),
+        rerun: None,
+        restart: false,
+        busy: 0,
+        waited: 0,
+        said: 0,
+        report: Report::default(),
+    };
+    follower.follow()
+}
+
+struct Follower<'a> {
+    recording: &'a Recording,
+    /// The recording has events X.
+    with_decisions: bool,
+    kernel: &'a Kernel,
+    device: Device,
+    scheduler: Box<dyn Scheduler>,
+    requests: Requests,
+    /// Allocated, and not yet in the scheduler: in a plug, or issued past it.
+    held: Vec<RequestId>,
+    /// When a bio last joined one of those: by index of the request.
+    touched: Vec<Time>,
+    /// In the scheduler.
+    queued: Vec<RequestId>,
+    /// The one of those that was last merged, or else inserted.
+    last: Option<RequestId>,
+    /// Given out, and not yet issued.
+    taken: Vec<RequestId>,
+    /// Issued, and not yet completed.
+    in_driver: Vec<RequestId>,
+    /// The same, of those that never were in the scheduler.
+    past_scheduler: Vec<RequestId>,
+    /// When the kernel asks again after an ask that gave nothing.
+    rerun: Option<Time>,
+    /// The next completion runs the queue: the scheduler had work and was not asked, because the
+    /// device had no slot (SCSI), or a request that had waited was issued (look-ahead).
+    restart: bool,
+    /// How often the device had no room, of late.
+    busy: u32,
+    /// Of those given out, how many have waited through a completion.
+    waited: usize,
+    /// How much of what the recorded kyber said has been heard.
+    said: usize,
+    report: Report,
+}
+
+impl Follower<'_> {
+    fn follow(mut self) -> (Report, Box<dyn Scheduler>) {
+        for at in 0..self.recording.steps.len() {
+            let step = self.recording.steps[at];
+            self.pass_time(at);
+            match (step.action, step.op) {
+                (Action::Allocated, Some(op)) => self.allocated(&step, op),
+                (Action::BackMerged, Some(op)) => self.merged(&step, op, true),
+                (Action::FrontMerged, Some(op)) => self.merged(&step, op, false),
+                (Action::Joined, Some(op)) => self.joined(&step, op),
+                (Action::Inserted, Some(op)) => {
+                    self.inserted(&step, op);
+                    if !self.flush_goes_on(at) {
+                        self.asked(step.time, at + 1);
+                    }
+                }
+                (Action::Decided, _) => {
+                    self.decided(&step);
+                    self.asked_for_more(step.time, at + 1);
+                }
+                (Action::Issued, Some(_)) => {
+                    self.issued(&step);
+                    let handed_over = !self.next_is(at + 1, Action::Issued);
+                    if handed_over {
+                        self.note_busy(!self.taken.is_empty());
+                    }
+                    // What was taken together is issued before the next ask.
+                    if handed_over || !self.with_decisions {
+                        self.asked(step.time, at + 1);
+                    }
+                }
+                (Action::Completed, Some(_)) => {
+                    self.completed(&step);
+                    self.waited = self.taken.len();
+                    if std::mem::take(&mut self.restart) && self.with_decisions {
+                        self.asked(step.time, at + 1);
+                    }
+                }
+                _ => {}
+            }
+        }
+        (self.report, self.scheduler)
+    }
+
+    // ---- time ----------------------------------------------------------------------------
+
+    /// What timers do before this event.
+    fn pass_time(&mut self, at: usize) {
+        let until = self.recording.steps[at].time;
+        loop {
+            // What the recorded timer said tells that it went off, even where ours does not know why.
+            let said = self.recording.said.get(self.said).map(|&(time, _)| time);
+            let timer = [self.scheduler.next_timer(), said]
+                .into_iter()
+                .flatten()
+                .min();
+            let first = [timer, self.rerun].into_iter().flatten().min();
+            let Some(now) = first.filter(|&first| first <= until) else {
+                return;
+            };
+            if timer == Some(now) {
+                self.timer(now);
+            } else {
+                self.rerun = None;
+                self.asked(now, at);
+            }
+        }
+    }
+
+    fn timer(&mut self, now: Time) {
+        if self.recording.said.is_empty() {
+            return self.scheduler.timer(now, &self.requests);
+        }
+        let until = now + Nanos::new(self.kernel.tick_nanos() / 2);
+        let said = &self.recording.said[self.said..];
+        let said = said.iter().take_while(|(time, _)| *time < until);
+        let said: Vec<_> = said.filter_map(|(_, said)| said.clone()).collect();
+        self.said = self
+            .recording
+            .said
+            .partition_point(|&(time, _)| time < until);
+        let depths = said
+            .iter()
+            .filter(|said| matches!(said, Statement::Depth { .. }));
+        self.report.depth_changes += depths.count() as u64;
+        let agreed = self.scheduler.timer_recorded(now, &self.requests, &said);
+        self.report.depth_changes_agreed += agreed as u64;
+    }
+}
