@@ -20,7 +20,8 @@
 
   // On a touch screen a finger scrolls the page; it does not zoom a chart by accident.
   const isTouch = matchMedia("(pointer: coarse)").matches;
-  const config = { responsive: true, displaylogo: false, displayModeBar: isTouch ? false : "hover",
+  const hovers = matchMedia("(hover: hover)").matches;
+  const config = { responsive: true, displaylogo: false, displayModeBar: hovers && !isTouch ? "hover" : false,
     modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]] };
 
   // Where the library cannot draw a chart (or not in this many ms), the drawing in the page stays.

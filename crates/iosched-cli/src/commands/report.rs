@@ -1,5 +1,6 @@
 //! `iosched report`: records, simulations and recordings, in the form that is wanted.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -101,6 +102,11 @@ enum ReportError {
         of: &'static str,
         path: PathBuf,
     },
+    #[error("the data cannot be written")]
+    Csv {
+        #[source]
+        cause: io::Error,
+    },
     #[error("the Parquet file cannot be made: {cause}")]
     Parquet { cause: String },
 }
@@ -112,13 +118,13 @@ impl Failure for ReportError {
             ReportError::OtherForm { .. } => {
                 Some("--html, --svg and --png show it; `simulate --csv` has its numbers".into())
             }
-            ReportError::Parquet { .. } => None,
+            ReportError::Csv { .. } | ReportError::Parquet { .. } => None,
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self {
-            ReportError::Parquet { .. } => exit::FAILURE,
+            ReportError::Csv { .. } | ReportError::Parquet { .. } => exit::FAILURE,
             _ => exit::USAGE,
         }
     }
@@ -193,7 +199,9 @@ fn of_records(args: &ReportArgs, records: &[Named], output: &Output) -> Outcome 
         return Ok(exit::OK);
     }
     if args.csv {
-        output.text(&trials::csv(rows()));
+        let written: io::Result<()> =
+            output.stream(|out| out.write_all(trials::csv(rows()).as_bytes()));
+        written.map_err(|cause| boxed(ReportError::Csv { cause }))?;
         return Ok(exit::OK);
     }
     for named in records {

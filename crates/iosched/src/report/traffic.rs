@@ -21,9 +21,9 @@ pub struct Traffic {
     begin_ns: Option<u64>,
     /// Time from the first record to the last, ns.
     pub length_ns: u64,
-    /// Where requests began: as the disk got them, or as they were submitted where that is all that
-    /// the recording has.
+    /// Where requests began, as the disk got them.
     reached: BTreeMap<Kind, Vec<Access>>,
+    /// Where requests began, as they were submitted, as long as that is all that the recording has.
     submitted: BTreeMap<Kind, Vec<Access>>,
     /// Data that waits for the disk, and data that the disk has, whenever one of them changes.
     pub waiting: Vec<Level>,
@@ -115,7 +115,9 @@ impl Traffic {
         };
         match record.stage {
             Stage::Submitted => {
-                self.submitted.entry(kind).or_default().push(access);
+                if !self.now.has_issues {
+                    self.submitted.entry(kind).or_default().push(access);
+                }
                 self.now.waiting_sectors += sectors;
                 *self.bytes.entry(kind).or_default() += sectors * 512;
             }
@@ -124,6 +126,7 @@ impl Traffic {
                 self.now.waiting_sectors = self.now.waiting_sectors.saturating_sub(sectors);
                 self.now.requests += 1;
                 self.now.has_issues = true;
+                self.submitted.clear(); // what is not shown need not be kept
                 self.at_disk.push(self.requests_at(time_ns));
             }
             Stage::Completed => {

@@ -90,6 +90,8 @@ pub enum Form {
     Line,
     /// A line that stays until the next point.
     Steps,
+    /// A grey line between extremes, behind the mean of what changes too often to be seen.
+    Haze,
     /// Markers, joined by a thin line.
     Trail,
     /// A bar from zero, or from the point's `from`, of this thickness in units of the named axis.

@@ -165,11 +165,13 @@ fn keep_column(stretch: &[Access], row_of: impl Fn(&Access) -> usize, kept: &mut
 
 /// Data submitted and not yet given to the disk.
 fn waiting(traffic: &Traffic) -> Chart {
-    let chart = levels(
-        &traffic.waiting,
-        |sectors| sectors as f64 * 512.0 / 1e6,
-        "MB",
-    );
+    let most = traffic.waiting.iter().map(|level| level.amount).max();
+    let (unit, size) = if most.unwrap_or(0) < 2000 {
+        ("kB", 1e3)
+    } else {
+        ("MB", 1e6)
+    };
+    let chart = levels(&traffic.waiting, 512.0 / size, unit);
     Chart {
         id: "waiting".into(),
         title: "What waits in the scheduler".into(),
@@ -177,14 +179,14 @@ fn waiting(traffic: &Traffic) -> Chart {
             "Data submitted and not yet given to the disk. Merging does not change it.{}",
             chart.caption
         ),
-        y: Axis::new("waiting, MB", Scale::FromZero),
+        y: Axis::new(format!("waiting, {unit}"), Scale::FromZero),
         ..chart
     }
 }
 
 /// Requests that the disk holds.
 fn at_disk(traffic: &Traffic) -> Chart {
-    let chart = levels(&traffic.at_disk, |requests| requests as f64, "requests");
+    let chart = levels(&traffic.at_disk, 1.0, "requests");
     Chart {
         id: "queue".into(),
         title: "Queue length at the disk".into(),
@@ -197,52 +199,93 @@ fn at_disk(traffic: &Traffic) -> Chart {
     }
 }
 
-fn levels(levels: &[Level], amount: fn(u64) -> f64, unit: &str) -> Chart {
-    let points = levels
+/// Stretches of time that have a mean each, where there are too many changes to be seen.
+const STRETCHES: usize = 200;
+
+fn levels(levels: &[Level], each: f64, unit: &str) -> Chart {
+    let amount = |level: &Level| level.amount as f64 * each;
+    let all = levels
         .iter()
-        .map(|level| Point::new(seconds(level.time_ns), amount(level.amount), ""));
-    let points = thin::thin(points.collect());
-    let note = if points.len() < levels.len() {
+        .map(|level| Point::new(seconds(level.time_ns), amount(level), ""));
+    let points = thin::thin(all.collect());
+    let is_thinned = points.len() < levels.len();
+    let mut series = vec![Series {
+        name: if is_thinned {
+            "lowest to highest"
+        } else {
+            unit
+        }
+        .to_owned(),
+        slot: 0,
+        form: if is_thinned { Form::Haze } else { Form::Steps },
+        points,
+    }];
+    let note = if is_thinned {
+        let points = means(levels)
+            .map(|(time, level)| Point::new(time, level * each, ""))
+            .collect();
+        series.push(Series {
+            name: "mean over time".to_owned(),
+            slot: 0,
+            form: Form::Line,
+            points,
+        });
         format!(
-            " Shown are {} of {} changes: of each stretch of time the first, the lowest, the highest and \
-             the last.",
-            points.len(),
+            " Of {} changes each stretch of time shows the first, the lowest, the highest and the last; \
+             the line is the mean of each of {STRETCHES} stretches.",
             levels.len()
         )
     } else {
         String::new()
     };
-    let most = levels
-        .iter()
-        .map(|level| amount(level.amount))
-        .fold(0.0, f64::max);
+    let most = levels.iter().map(amount).fold(0.0, f64::max);
     Chart {
         id: String::new(),
         title: String::new(),
         caption: note,
         alternative: format!(
             "at most {most:.3} {unit}; mean over time {:.3} {unit}",
-            mean(levels, amount)
+            mean(levels) * each
         ),
         x: time_axis(),
         y: Axis::new("", Scale::FromZero),
-        series: vec![Series {
-            name: unit.to_owned(),
-            slot: 0,
-            form: Form::Steps,
-            points,
-        }],
+        series,
         marks: Vec::new(),
         trials: Vec::new(),
     }
 }
 
+/// The mean of each of [`STRETCHES`] stretches of time, at its middle (s).
+fn means(levels: &[Level]) -> impl Iterator<Item = (f64, f64)> + '_ {
+    let begin = levels.first().map_or(0, |level| level.time_ns);
+    let end = levels.last().map_or(0, |level| level.time_ns);
+    let width = ((end - begin) / STRETCHES as u64).max(1);
+    let mut now = 0;
+    let mut rest = levels;
+    (0..STRETCHES as u64).map(move |stretch| {
+        let (from, to) = (begin + stretch * width, begin + (stretch + 1) * width);
+        let (inside, after) = rest.split_at(rest.partition_point(|level| level.time_ns < to));
+        rest = after;
+        let mut known = vec![Level {
+            time_ns: from,
+            amount: now,
+        }];
+        known.extend_from_slice(inside);
+        now = known[known.len() - 1].amount;
+        known.push(Level {
+            time_ns: to,
+            amount: now,
+        });
+        (seconds(from + width / 2), mean(&known))
+    })
+}
+
 /// The mean over time: each level counts as long as it lasted.
-fn mean(levels: &[Level], amount: fn(u64) -> f64) -> f64 {
+fn mean(levels: &[Level]) -> f64 {
     let pairs = levels.windows(2);
     let area: f64 = pairs
         .map(|pair| {
-            amount(pair[0].amount) * (pair[1].time_ns.saturating_sub(pair[0].time_ns)) as f64
+            pair[0].amount as f64 * (pair[1].time_ns.saturating_sub(pair[0].time_ns)) as f64
         })
         .sum();
     match (levels.first(), levels.last()) {
@@ -279,6 +322,23 @@ mod tests {
     fn a_level_counts_as_long_as_it_lasts() {
         let level = |time_ns, amount| Level { time_ns, amount };
         let levels = [level(0, 1), level(10, 4), level(20, 0), level(40, 0)];
-        assert!((mean(&levels, |amount| amount as f64) - 50.0 / 40.0).abs() < 1e-12);
+        assert!((mean(&levels) - 50.0 / 40.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_means_of_stretches_have_the_mean_of_all() {
+        let level = |time: u64| Level {
+            time_ns: time * 1000,
+            amount: time * 7919 % 32,
+        };
+        let levels: Vec<Level> = (0..=100_000).map(level).collect();
+        let means: Vec<(f64, f64)> = means(&levels).collect();
+        assert_eq!(means.len(), STRETCHES);
+        let all = means.iter().map(|(_, mean)| mean).sum::<f64>() / STRETCHES as f64;
+        assert!(
+            (all - mean(&levels)).abs() < 1e-9,
+            "{all} {}",
+            mean(&levels)
+        );
     }
 }

@@ -55,6 +55,9 @@ fn trace(chart: &Chart, series: &Series) -> Value {
             "line": { "color": colour, "width": 1 },
         }),
         Form::Line => json!({ "mode": "lines", "line": { "color": colour, "width": 2 } }),
+        Form::Haze => {
+            json!({ "mode": "lines", "line": { "color": "@band", "width": 1 }, "opacity": 0.6 })
+        }
         Form::Steps => json!({
             "mode": "lines",
             "line": { "color": colour, "width": 2, "shape": "hv" },

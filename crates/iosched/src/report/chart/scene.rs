@@ -37,6 +37,16 @@ pub(super) enum Ink {
     Alarm,
 }
 
+impl Ink {
+    /// What a series is drawn with.
+    pub(super) fn of(series: &Series) -> Ink {
+        match series.form {
+            Form::Haze => Ink::Band,
+            _ => Ink::Slot(series.slot),
+        }
+    }
+}
+
 /// Where a text stands against its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anchor {
@@ -275,7 +285,12 @@ impl<'a> Layout<'a> {
                 self.top += LINE;
             }
             let at = (x + 6.0, self.top - 4.0);
-            self.marker(at, series.slot, 4.5, 1.0, String::new());
+            if series.form == Form::Haze {
+                let (left, right) = ((at.0 - 6.0, at.1), (at.0 + 6.0, at.1));
+                self.path(vec![left, right], Ink::of(series), 3.0, false);
+            } else {
+                self.marker(at, series.slot, 4.5, 1.0, String::new());
+            }
             self.text((x + 16.0, self.top), name, Anchor::Start, LABEL, Ink::Text);
             x += length;
         }
@@ -423,7 +438,7 @@ impl<'a> Layout<'a> {
                     self.bar(point, thickness, ink);
                 }
             }
-            Form::Line | Form::Steps | Form::Trail => self.line(series),
+            Form::Line | Form::Steps | Form::Haze | Form::Trail => self.line(series),
             Form::Dots | Form::Specks => {}
         }
         for point in &series.points {
@@ -433,7 +448,7 @@ impl<'a> Layout<'a> {
                 Form::Dots => self.marker(at, series.slot, 5.0, 1.0, point.words.clone()),
                 Form::Specks => self.marker(at, series.slot, 3.0, 0.45, point.words.clone()),
                 Form::Trail => self.marker(at, series.slot, 3.5, 1.0, point.words.clone()),
-                Form::Line | Form::Steps | Form::Bars(_) => {}
+                Form::Line | Form::Steps | Form::Haze | Form::Bars(_) => {}
             }
         }
     }
@@ -447,8 +462,11 @@ impl<'a> Layout<'a> {
             }
             points.push(at);
         }
-        let width = if series.form == Form::Trail { 1.0 } else { 1.8 };
-        self.path(points, Ink::Slot(series.slot), width, false);
+        let width = match series.form {
+            Form::Trail | Form::Haze => 1.0,
+            _ => 1.8,
+        };
+        self.path(points, Ink::of(series), width, false);
     }
 
     fn bar(&mut self, point: &Point, thickness: f64, ink: Ink) {

@@ -36,10 +36,10 @@ pub fn inline(chart: &Chart) -> String {
 
 /// What stands before a series' name in a legend.
 pub fn swatch(series: &Series) -> String {
-    let ink = Ink::Slot(series.slot);
+    let ink = Ink::of(series);
     let (is_line, marker) = match series.form {
         Form::Bars(_) => (false, None),
-        Form::Line | Form::Steps => (true, None),
+        Form::Line | Form::Steps | Form::Haze => (true, None),
         Form::Trail => (true, Some(3.5)),
         Form::Dots | Form::Specks => (false, Some(4.5)),
     };

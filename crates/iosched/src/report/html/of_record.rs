@@ -46,7 +46,7 @@ fn page(record: &Record, analysis: &Analysis) -> Page {
     );
     if trials.is_none() {
         page.data_notes.push(
-            "The trials are too many for the page: `iosched report DIR --csv` writes them.".into(),
+            "The trials are too many for the page; iosched report DIR --csv writes them.".into(),
         );
     }
     let json = serde_json::to_string_pretty(analysis).expect("our own types serialise");
