@@ -119,10 +119,27 @@ impl Machine {
     }
 }
 
-/// A small file system in memory over a directory, unmounted when dropped.
+/// A small file system in memory over a directory, or the directory over itself, unmounted when dropped.
 struct Tmpfs(PathBuf);
 
 impl Tmpfs {
+    fn over_itself_read_only(at: PathBuf) -> Option<Tmpfs> {
+        let mount = |options: &[&str]| {
+            Command::new("mount")
+                .args(options)
+                .arg(&at)
+                .status()
+                .is_ok_and(|status| status.success())
+        };
+        let path = at.to_str().unwrap();
+        if !mount(&["--bind", path]) {
+            eprintln!("SKIPPED: needs root, to mount a directory read-only");
+            return None;
+        }
+        assert!(mount(&["-o", "remount,ro,bind"]));
+        Some(Tmpfs(at))
+    }
+
     fn mount(at: PathBuf, options: &str) -> Option<Tmpfs> {
         fs::create_dir_all(&at).unwrap();
         let mounted = Command::new("mount")
@@ -381,6 +398,40 @@ fn what_cannot_be_written_to_the_end_is_not_begun() {
     assert_eq!(machine.etc(), before);
     drop(full);
     machine.succeeds("persist", &["--yes", "sda", "bfq"]);
+}
+
+#[test]
+fn a_read_only_etc_or_history_is_an_error_before_anything_is_changed() {
+    for place in ["etc", "var/lib/iosched"] {
+        let machine = two_disks();
+        let Some(_mounted) = Tmpfs::mount(machine.path(place), "size=1M,ro") else {
+            return;
+        };
+        let before = machine.etc();
+        let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "bfq"]);
+        assert_eq!(code, 16, "{place}: {stderr}");
+        assert!(stderr.contains("Read-only file system"), "{stderr}");
+        assert_eq!(machine.etc(), before);
+        assert_eq!(machine.succeeds("log", &[]), "nothing was changed\n");
+    }
+}
+
+#[test]
+fn an_undo_that_cannot_be_made_to_the_end_leaves_all_as_it_was() {
+    let machine = two_disks();
+    let at_first = machine.etc();
+    machine.succeeds("persist", &["--yes", "sda", "bfq"]);
+    let before = machine.etc();
+    let place = machine.path("etc/iosched");
+    let Some(read_only) = Tmpfs::over_itself_read_only(place) else {
+        return;
+    };
+    let (code, _, stderr) = machine.run("undo", &[]);
+    assert_eq!(code, 16, "{stderr}");
+    assert_eq!(machine.etc(), before, "the rules are there again");
+    drop(read_only);
+    machine.succeeds("undo", &[]);
+    assert_eq!(machine.etc(), at_first);
 }
 
 #[test]

@@ -262,8 +262,9 @@ impl Turn {
         let disks = entry.disks.iter().map(|disk| disk.before.clone()).collect();
         let why = Some(format!("takes back change {}", entry.id));
         let mut undo = self.begin(why, back.clone(), disks)?;
-        for change in &back {
-            change.install(host)?;
+        if let Err(error) = install_all(host, &back) {
+            undo.forget();
+            return Err(error.into());
         }
         announce(host, &back)?;
         let same_boot = entry.boot_id == journal::boot_id(host);
@@ -286,6 +287,19 @@ impl Turn {
             entry,
         })
     }
+}
+
+/// Makes all these changes, or none.
+fn install_all(host: &Host, changes: &[FileChange]) -> Result<(), FileError> {
+    for (index, change) in changes.iter().enumerate() {
+        if let Err(error) = change.install(host) {
+            for made in changes[..index].iter().rev() {
+                let _ = made.reversed().install(host);
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 /// The changes of files that take an entry back, last first; those that were never made are left out.
