@@ -137,6 +137,7 @@ fn settings() -> impl Strategy<Value = MultiQueueSettings> {
             nr_requests,
             hardware_queues,
             processors,
+            throttle_above: None,
         },
     )
 }
@@ -221,4 +222,41 @@ fn a_real_time_reader_holds_best_effort_back_under_mq_deadline_alone() {
     let be = |scheduler| rates(load, scheduler, "ssd-sata", MultiQueueSettings::default())[1];
     let (none, mq_deadline) = (be("none"), be("mq-deadline"));
     assert!(mq_deadline < none * 0.8, "{mq_deadline} beside {none}");
+}
+
+/// A reader beside a copy through the page cache, with and without write-back throttling: bytes that
+/// each moved per second, and the reader's mean latency.
+fn beside_a_copy(disk: &str, throttle_above: Option<Nanos>) -> ([f64; 2], Nanos) {
+    let model = disk::build(disk, &ModelOptions::default()).unwrap();
+    let load = "[global]\ntime_based\nruntime=10\nsize=10g\n\
+                [read]\nrw=randread\nbs=4k\nthinktime=5000\n\
+                [copy]\nrw=write\nbs=64k\ndirect=0\noffset=20g\nfsync=5000\n";
+    let jobs = fio_job::parse(load, model.capacity()).unwrap();
+    let settings = MultiQueueSettings {
+        throttle_above,
+        ..MultiQueueSettings::default()
+    };
+    let depth = model.queue_depth();
+    let outcome = simulate(jobs, "none", disk, depth, settings, &mut ());
+    let rate = |index: usize| {
+        let process = &outcome.processes[index];
+        process.bytes().as_u64() as f64 / process.elapsed.as_secs_f64()
+    };
+    let reader = outcome.processes[0].latencies().total.mean();
+    ([rate(0), rate(1)], reader)
+}
+
+#[test]
+fn write_back_throttling_shortens_what_a_reader_waits_beside_a_copy() {
+    let ([_, copy], waits) = beside_a_copy("ssd-sata", None);
+    let target = Some(Nanos::from_millis(2));
+    let ([_, throttled_copy], throttled_waits) = beside_a_copy("ssd-sata", target);
+    assert!(
+        throttled_waits.as_secs_f64() < 0.5 * waits.as_secs_f64(),
+        "{throttled_waits:?}, without {waits:?}"
+    );
+    assert!(
+        throttled_copy > 0.5 * copy,
+        "{throttled_copy}, without {copy}"
+    );
 }

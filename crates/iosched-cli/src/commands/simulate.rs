@@ -114,6 +114,11 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     hardware_queues: Option<u64>,
 
+    /// Write-back throttling: the latency in µs that reads should not exceed while the page cache is
+    /// written, as in `queue/wbt_lat_usec` (Linux: 2000 on flash, 75000 on disks; default: off)
+    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    wbt_lat_usec: Option<u64>,
+
     /// Memory in MiB of which a part may be dirty, for jobs that write with direct=0
     #[arg(long, default_value_t = 1024, value_name = "MIB",
           value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
@@ -236,6 +241,7 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
         hardware_queues: args
             .hardware_queues
             .and_then(|queues| usize::try_from(queues).ok()),
+        throttle_above: args.wbt_lat_usec.map(Nanos::from_micros),
         processors: args.cpus.and_then(|cpus| usize::try_from(cpus).ok()),
         seed: args.seed,
         writeback: Writeback {

@@ -143,6 +143,9 @@ pub struct MultiQueueSettings {
     pub hardware_queues: usize,
     /// Processors of a fast machine, on which requests cost time; otherwise they cost none.
     pub processors: Option<usize>,
+    /// Write-back throttling: the latency that reads should not exceed while the page cache is
+    /// written (`queue/wbt_lat_usec`); off if not said.
+    pub throttle_above: Option<Nanos>,
 }
 
 /// Something that the block layer did, as blktrace would show it.

@@ -69,6 +69,8 @@ pub(super) struct PageCache {
     waiters: Vec<Waiter>,
     /// Processes that wait until less is dirty.
     throttled: Vec<usize>,
+    /// When one of them last began to wait.
+    waited: Option<Time>,
 }
 
 impl PageCache {
@@ -84,6 +86,7 @@ impl PageCache {
             writes_under_way: 0,
             waiters: Vec::new(),
             throttled: Vec::new(),
+            waited: None,
         }
     }
 
@@ -193,8 +196,15 @@ impl PageCache {
         self.waiters.iter().any(|waiter| waiter.process == process)
     }
 
+    /// Within the last second a process waited until less was dirty.
+    pub(super) fn lately_waited(&self, now: Time) -> bool {
+        let lately = |since| now.saturating_since(since) < Nanos::from_secs(1);
+        !self.throttled.is_empty() || self.waited.is_some_and(lately)
+    }
+
     /// The process goes on when less is dirty.
-    pub(super) fn wait_for_room(&mut self, process: usize) {
+    pub(super) fn wait_for_room(&mut self, now: Time, process: usize) {
+        self.waited = Some(now);
         if !self.throttled.contains(&process) {
             self.throttled.push(process);
         }
@@ -240,7 +250,7 @@ mod tests {
         let (_, length) = cache.take_next(Sectors::new(80 * PAGE)).unwrap();
         let number = cache.write_begins();
         assert!(cache.is_full(), "what is on its way counts");
-        cache.wait_for_room(7);
+        cache.wait_for_room(Time::ZERO, 7);
         let mut woken = Vec::new();
         cache.write_ends(number, length, |process| woken.push(process));
         assert_eq!(woken, [7]);

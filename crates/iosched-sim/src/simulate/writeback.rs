@@ -21,7 +21,7 @@ impl<P: Path> Simulation<'_, P> {
     ) {
         let host = &mut self.host;
         if host.cache.is_full() {
-            host.cache.wait_for_room(index);
+            host.cache.wait_for_room(now, index);
             host.processes[index].held_back = Some((since, access));
             return self.rouse_flusher(now);
         }

@@ -131,6 +131,8 @@ pub struct Wanted {
     /// Hardware queues; if not said, one for each processor that costs time where the disk is
     /// attached so that it can have several, or one.
     pub hardware_queues: Option<usize>,
+    /// Write-back throttling: the latency that reads should not exceed; off if not said.
+    pub throttle_above: Option<Nanos>,
     /// Processors on which a request of the multi-queue block layer costs time.
     pub processors: Option<usize>,
     /// Where chance comes from.
@@ -475,6 +477,7 @@ impl Plan {
             nr_requests: wanted.nr_requests,
             hardware_queues: wanted.hardware_queues(),
             processors: wanted.processors,
+            throttle_above: wanted.throttle_above,
         };
         let setup = Setup {
             scheduler: build(&self.specs[index], &kernel, &self.initial)?,

@@ -149,6 +149,9 @@ impl MultiQueue {
         } else {
             self.scheduler.activate(now, &host.requests, id);
         }
+        if let Some(throttle) = &mut self.throttle {
+            throttle.issued(now, id, &request);
+        }
         let known = &mut self.known[id.index()];
         known.issued = now;
         self.queues[known.queue].in_flight += 1;
@@ -209,6 +212,9 @@ impl MultiQueue {
         // Who sleeps in the kernel is nearer to the tag than who will come back from user space.
         self.free_tag(host, now, id);
         let known = self.known[id.index()];
+        if let Some(throttle) = &mut self.throttle {
+            throttle.completed(now, known.issued, id, &host.requests[id]);
+        }
         host.finish(now, id, known.issued);
         if known.scheduled {
             self.scheduler.completed(now, &host.requests, id);

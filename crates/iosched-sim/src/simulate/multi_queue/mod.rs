@@ -8,11 +8,13 @@
 //! nothing. A flush goes to the device before everything else; a write that is to be on the medium
 //! passes the scheduler by, and a flush follows it: flushes take the first hardware queue.
 //!
-//! Left out: requests given back by the driver, write-back throttling, tags shared by several queues
-//! or devices.
+//! Before all this, writes of the page cache may have to wait (`throttle`).
+//!
+//! Left out: requests given back by the driver, tags shared by several queues or devices.
 
 mod hardware_queue;
 mod issue;
+mod throttle;
 
 use super::access::AccessId;
 use super::agenda::Event;
@@ -29,6 +31,7 @@ use crate::scheduler::{HardwareQueues, Kernel, Scheduler};
 use crate::trace::kernel::Action;
 use crate::units::Time;
 use hardware_queue::HardwareQueue;
+use throttle::Throttle;
 
 /// Most requests that a plug holds before it is let go.
 const PLUG_REQUESTS: usize = 32;
@@ -43,6 +46,8 @@ struct Known {
     issued: Time,
     /// It has been in the scheduler.
     scheduled: bool,
+    /// It counts as one that is throttled.
+    throttled: bool,
 }
 
 /// See the [module's page](self).
@@ -70,6 +75,7 @@ pub(super) struct MultiQueue {
     /// CPUs that processes run on.
     cpus: usize,
     processors: Option<Processors>,
+    throttle: Option<Throttle>,
 }
 
 impl MultiQueue {
@@ -109,13 +115,16 @@ impl MultiQueue {
             absorbed: Vec::new(),
             cpus,
             processors,
+            throttle: settings
+                .throttle_above
+                .map(|target| Throttle::new(target, queue_depth, processes)),
             scheduler,
         }
     }
 
     /// The CPU that a process runs on.
     fn cpu_of(&self, process: usize) -> u16 {
-        u16::try_from(process % self.cpus).unwrap_or(u16::MAX)
+        cpu_of(process, self.cpus)
     }
 
     /// The hardware queue that a process submits to.
@@ -185,24 +194,45 @@ impl MultiQueue {
 
     // ---- tags ----------------------------------------------------------------------------
 
-    fn take_tag(&mut self, process: usize, bio: &Bio) -> Option<u32> {
-        let queue = self.queue_of(process);
-        self.queues[queue].take_tag(self.scheduler.as_ref(), bio.op, bio.sync)
-    }
-
-    fn wait_for_tag(&mut self, process: usize, bio: &Bio) {
-        let queue = self.queue_of(process);
-        self.queues[queue].wait_for_tag(self.scheduler.as_ref(), bio.op, bio.sync, process);
+    /// A tag for the bio, if write-back throttling lets it pass and there is one; otherwise the process
+    /// waits.
+    fn take_tag(&mut self, host: &Host<'_>, now: Time, process: usize, bio: &Bio) -> Option<u32> {
+        let sort = Throttle::sort(bio, host.cache.lately_waited(now));
+        let mut throttle = self.throttle.as_mut().zip(sort);
+        if let Some((throttle, sort)) = &mut throttle
+            && !throttle.admit(now, process, *sort)
+        {
+            return None;
+        }
+        let scheduler = self.scheduler.as_ref();
+        let queue = &mut self.queues[self.hardware.of_cpu(cpu_of(process, self.cpus))];
+        let tag = queue.take_tag(scheduler, bio.op, bio.sync);
+        if tag.is_none() {
+            queue.wait_for_tag(scheduler, bio.op, bio.sync, process);
+            if let Some((throttle, _)) = throttle {
+                throttle.keep_admitted(process);
+            }
+        }
+        tag
     }
 
     fn free_tag(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
-        let Known { queue, tag, .. } = self.known[id.index()];
+        let Known {
+            queue,
+            tag,
+            throttled,
+            ..
+        } = self.known[id.index()];
         let submitters = &self.submitters;
         self.queues[queue].free_tag(
             tag,
             |process| !submitters[process].blocked.is_empty(),
             |process| host.wake_at(now + host.times.wakeup, process),
         );
+        // After those who have waited for a tag: they would not get one beside an unending copy.
+        if let Some(throttle) = self.throttle.as_mut().filter(|_| throttled) {
+            throttle.ended(|process| host.wake_at(now + host.times.wakeup, process));
+        }
     }
 
     // ---- requests ------------------------------------------------------------------------
@@ -226,6 +256,7 @@ impl MultiQueue {
             tag,
             issued: now,
             scheduled: false,
+            throttled: self.throttle.is_some() && Throttle::concerns(bio),
         };
         if id.index() >= self.known.len() {
             self.known.resize(id.index() + 1, known);
@@ -329,12 +360,11 @@ impl Path for MultiQueue {
         let tag = if self.is_blocked(process) {
             None
         } else {
-            self.take_tag(process, bio)
+            self.take_tag(host, now, process, bio)
         };
         if let Some(tag) = tag {
             self.new_request(host, now, process, (bio, of), tag);
         } else {
-            self.wait_for_tag(process, bio);
             self.submitters[process].blocked.push_back((*bio, of));
             self.unplug(host, now, process); // a process that sleeps lets its requests go
         }
@@ -354,8 +384,7 @@ impl Path for MultiQueue {
             return;
         }
         while let Some(&(bio, access)) = self.submitters[process].blocked.front() {
-            let Some(tag) = self.take_tag(process, &bio) else {
-                self.wait_for_tag(process, &bio);
+            let Some(tag) = self.take_tag(host, now, process, &bio) else {
                 return;
             };
             self.submitters[process].blocked.pop_front();
@@ -407,7 +436,11 @@ impl Path for MultiQueue {
 
     fn next_timer(&self) -> Option<Time> {
         let reruns = self.queues.iter().filter_map(|queue| queue.rerun);
-        reruns.chain(self.scheduler.next_timer()).min()
+        let window = self.throttle.as_ref().and_then(Throttle::next_timer);
+        reruns
+            .chain(self.scheduler.next_timer())
+            .chain(window)
+            .min()
     }
 
     fn timer(&mut self, host: &mut Host<'_>, now: Time) {
@@ -417,6 +450,11 @@ impl Path for MultiQueue {
             .is_some_and(|timer| timer <= now)
         {
             self.scheduler.timer(now, &host.requests);
+        }
+        if let Some(throttle) = &mut self.throttle
+            && throttle.next_timer().is_some_and(|end| end <= now)
+        {
+            throttle.timer(now, |process| host.wake_at(now, process));
         }
         for (number, queue) in self.queues.iter_mut().enumerate() {
             if queue.rerun.is_some_and(|rerun| rerun <= now) {
@@ -430,6 +468,11 @@ impl Path for MultiQueue {
         let id = host.process_id(process);
         self.scheduler.process_exited(now, &host.requests, id);
     }
+}
+
+/// Processes are dealt out over the CPUs.
+fn cpu_of(process: usize, cpus: usize) -> u16 {
+    u16::try_from(process % cpus).unwrap_or(u16::MAX)
 }
 
 /// The index of the request that a command is for.
