@@ -107,6 +107,68 @@ fn the_events_of_a_run_are_followed_to_the_last_decision() {
 }
 
 #[test]
+fn recordings_below_a_folder_are_followed_though_one_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = load(&dir, "[r]\nrw=randread\niodepth=4\n");
+    let write = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join("all").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    };
+    let events = write("b/2.txt", b"");
+    std::fs::remove_file(&events).unwrap();
+    let simulate = [
+        "simulate",
+        "--disk",
+        "fixed",
+        "--scheduler",
+        "noop",
+        "--until",
+        "1",
+    ];
+    let output = iosched(&[&simulate[..], &["--load", &load, "--events", &events]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let recorded = std::fs::read(&events).unwrap();
+    let damaged = write("b/1.trace.gz", b"\x1f\x8b no gzip");
+    write("a-recording-without-a-name", &recorded);
+    write("notes.md", b"What was recorded where.");
+    let folder = dir.path().join("all").display().to_string();
+    let output = iosched(&["conform", "--scheduler", "noop", &folder]);
+    let words = text(&output.stdout);
+    let followed: Vec<_> = words
+        .lines()
+        .filter(|line| line.contains(" agrees on "))
+        .collect();
+    assert_eq!(followed.len(), 2, "{words}");
+    assert!(
+        followed[0].contains("a-recording-without-a-name: noop agrees on "),
+        "{words}"
+    );
+    assert!(followed[1].contains("b/2.txt: noop agrees on "), "{words}");
+    let errors = text(&output.stderr);
+    assert!(
+        errors.contains(&format!("cannot read {damaged} ")),
+        "{errors}"
+    );
+    assert!(
+        errors.contains("1 of 3 recordings could not be followed"),
+        "{errors}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let output = iosched(&[
+        "conform",
+        "--scheduler",
+        "noop",
+        "--json",
+        &damaged,
+        &events,
+    ]);
+    assert_eq!(text(&output.stdout).lines().count(), 1);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
 fn what_cannot_be_done_is_said_with_its_reason_and_code() {
     let dir = tempfile::tempdir().unwrap();
     let load = load(&dir, "[a]\nrw=read\nverify=md5\n");
@@ -166,7 +228,7 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
     fails(
         &["conform", "--scheduler", "mq-deadline", &recordings],
         2,
-        "holds no recording: no file of it ends in .txt",
+        "holds no recording: no file below it is called or reads like one",
     );
     let multi_queue = dir.path().join("mq.txt").display().to_string();
     std::fs::write(&multi_queue, "1 X - 8 8 1 a a\n").unwrap();

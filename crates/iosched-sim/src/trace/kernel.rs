@@ -6,11 +6,15 @@
 //! sees it (`# exit pid=… time_us=…`), name the recorded queue (`# … blk-mq, scheduler=…`), tell what
 //! kyber said (`# kyber time …`), or are for people. A ninth column is the request's priority
 //! (`be/4`), a tenth the processor. Left out: the eighth column, and those after the tenth.
+//!
+//! Events as `blkparse` and the kernel's `blk` tracer print them are read, too (`kernel_blk`); nothing
+//! there tells priorities, nor when a process ended.
 
+use super::kernel_blk;
+pub use super::kernel_write::{write_event, write_line};
 use crate::request::{IoPriority, Op, PriorityClass, ProcessId};
 use crate::scheduler::KernelVersion;
 use crate::scheduler::kyber::Statement;
-use crate::simulate::Happening;
 use crate::units::{Nanos, Sector, Sectors, Time};
 
 /// What happened.
@@ -117,95 +121,6 @@ pub enum Line {
     Remark(Remark),
 }
 
-/// Writes an event of a simulation as a line that [`Reader`] reads: `zero` is where the recording's
-/// time begins.
-pub fn write_line(
-    out: &mut impl std::fmt::Write,
-    zero: Time,
-    happening: &Happening,
-) -> std::fmt::Result {
-    // The fields of a line are separated by blanks.
-    let name = |c: char| if c.is_whitespace() { '_' } else { c };
-    let owner: String = happening.owner.chars().map(name).collect();
-    write_columns(
-        out,
-        happening.time.saturating_since(zero),
-        happening.action,
-        (happening.op, happening.sync, false),
-        (happening.start, happening.length),
-        happening.process,
-    )?;
-    writeln!(out, " {owner} {owner}")
-}
-
-/// Writes a recorded event as a line that [`Reader`] reads, with its priority and processor: `zero` is where the
-/// recording's time begins.
-pub fn write_event(out: &mut impl std::fmt::Write, zero: Time, event: &Event) -> std::fmt::Result {
-    let name = |c: char| if c.is_whitespace() { '_' } else { c };
-    let comm: String = event.comm.chars().map(name).collect();
-    let comm = if comm.is_empty() { "-" } else { &comm };
-    write_columns(
-        out,
-        event.time.saturating_since(zero),
-        event.action,
-        (event.op, event.sync, event.meta),
-        (event.start, event.length),
-        event.process,
-    )?;
-    let priority = event.priority.map_or("-".to_owned(), |priority| {
-        let class = match priority.class {
-            PriorityClass::RealTime => "rt",
-            PriorityClass::BestEffort => "be",
-            PriorityClass::Idle => "idle",
-        };
-        format!("{class}/{}", priority.level)
-    });
-    let cpu = event.cpu.map_or("-".to_owned(), |cpu| cpu.to_string());
-    writeln!(out, " {comm} - {priority} {cpu}")
-}
-
-/// The first six columns.
-fn write_columns(
-    out: &mut impl std::fmt::Write,
-    since: Nanos,
-    action: Action,
-    (op, sync, meta): (Option<Op>, bool, bool),
-    (start, length): (Sector, Sectors),
-    process: ProcessId,
-) -> std::fmt::Result {
-    let action = match action {
-        Action::Queued => "Q",
-        Action::Allocated => "G",
-        Action::Plugged => "P",
-        Action::Unplugged => "U",
-        Action::Inserted => "I",
-        Action::BackMerged => "M",
-        Action::FrontMerged => "F",
-        Action::Joined => "RM",
-        Action::Decided => "X",
-        Action::Issued => "D",
-        Action::Completed => "C",
-        Action::UnpluggedLater => "UT",
-        Action::Other => "A",
-    };
-    let rwbs = match (op, sync) {
-        (None, _) => "N",
-        (Some(Op::Read), _) => "R",
-        (Some(Op::Write), true) => "WS",
-        (Some(Op::Write), false) => "W",
-        (Some(Op::Discard), true) => "DS",
-        (Some(Op::Discard), false) => "D",
-    };
-    let meta = if meta { "M" } else { "" };
-    let nanos = since.as_nanos();
-    let (micros, rest, start) = (nanos / 1000, nanos % 1000, start.as_u64());
-    let (length, process) = (length.as_u64(), process.0);
-    write!(
-        out,
-        "{micros}.{rest:03} {action} {rwbs}{meta} {start} {length} {process}"
-    )
-}
-
 /// Why a line cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
@@ -254,6 +169,8 @@ pub struct Reader {
     zero: Nanos,
     line: u64,
     last: Time,
+    /// Totals have begun: no events any more.
+    over: bool,
 }
 
 impl Default for Reader {
@@ -270,6 +187,7 @@ impl Reader {
             zero,
             line: 0,
             last: Time::ZERO,
+            over: false,
         }
     }
 
@@ -287,13 +205,16 @@ impl Reader {
     pub fn read(&mut self, text: &str) -> Result<Option<Line>, TraceError> {
         self.line += 1;
         let text = text.trim_end();
-        if text.is_empty() {
+        self.over |= kernel_blk::begins_totals(text);
+        if text.is_empty() || self.over || kernel_blk::names_input(text) {
             return Ok(None);
         }
         if let Some(remark) = text.strip_prefix('#') {
             return self.remark(remark).map(|remark| Some(Line::Remark(remark)));
         }
-        let event = self.event(text)?;
+        let Some(event) = self.event(text)? else {
+            return Ok(None);
+        };
         if event.time < self.last {
             return Err(TraceError::Backwards { line: self.line });
         }
@@ -348,7 +269,26 @@ impl Reader {
         time.map(Time::from_nanos).ok_or_else(bad)
     }
 
-    fn event(&self, text: &str) -> Result<Event, TraceError> {
+    /// An event; nothing if it is a scheduler's message.
+    fn event(&self, text: &str) -> Result<Option<Event>, TraceError> {
+        if let Some(columns) = kernel_blk::columns(text) {
+            if columns.action == kernel_blk::MESSAGE {
+                return Ok(None);
+            }
+            let event = self.event_of([
+                columns.action,
+                columns.rwbs,
+                columns.sector,
+                columns.length,
+                columns.pid,
+            ])?;
+            return Ok(Some(Event {
+                time: self.seconds(columns.seconds)?,
+                comm: columns.comm.to_owned(),
+                cpu: columns.cpu.parse().ok(),
+                ..event
+            }));
+        }
         let mut columns = text.split_ascii_whitespace();
         let mut found = [""; 6];
         for (index, place) in found.iter_mut().enumerate() {
@@ -357,7 +297,21 @@ impl Reader {
                 columns: index,
             })?;
         }
-        let [time, action, rwbs, sector, length, pid] = found;
+        let [time, event @ ..] = found;
+        Ok(Some(Event {
+            time: self.time(time)?,
+            comm: columns.next().unwrap_or("-").to_owned(),
+            priority: columns.nth(1).and_then(priority),
+            cpu: columns.next().and_then(|cpu| cpu.parse().ok()),
+            ..self.event_of(event)?
+        }))
+    }
+
+    /// What is the same in all layouts.
+    fn event_of(
+        &self,
+        [action, rwbs, sector, length, pid]: [&str; 5],
+    ) -> Result<Event, TraceError> {
         let number = |what, text: &str| -> Result<u64, TraceError> {
             match text {
                 "-" => Ok(0),
@@ -382,7 +336,7 @@ impl Reader {
         let process = pid.parse().map_err(|_| self.bad("pid", pid, "process"))?;
         let after_op = rwbs.get(1..).unwrap_or("");
         Ok(Event {
-            time: self.time(time)?,
+            time: Time::ZERO,
             action: match action {
                 "Q" => Action::Queued,
                 "G" => Action::Allocated,
@@ -404,10 +358,25 @@ impl Reader {
             start: Sector::new(start),
             length: Sectors::new(length),
             process: ProcessId(process),
-            comm: columns.next().unwrap_or("-").to_owned(),
-            priority: columns.nth(1).and_then(priority),
-            cpu: columns.next().and_then(|cpu| cpu.parse().ok()),
+            comm: String::new(),
+            priority: None,
+            cpu: None,
         })
+    }
+
+    /// Seconds with up to nine decimals, exactly.
+    fn seconds(&self, text: &str) -> Result<Time, TraceError> {
+        let bad = || self.bad("time", text, "number of seconds");
+        let (seconds, decimals) = text.split_once('.').unwrap_or((text, ""));
+        let digits = decimals.len();
+        let all_digits = decimals.bytes().all(|byte| byte.is_ascii_digit());
+        let seconds: u64 = seconds.parse().map_err(|_| bad())?;
+        let nanos = format!("{decimals:0<9}").parse::<u64>();
+        let nanos = nanos.ok().filter(|_| digits <= 9 && all_digits);
+        let total = seconds.checked_mul(1_000_000_000).zip(nanos);
+        let total = total.and_then(|(seconds, nanos)| seconds.checked_add(nanos));
+        let time = total.and_then(|total| self.zero.as_nanos().checked_add(total));
+        time.map(Time::from_nanos).ok_or_else(bad)
     }
 
     fn remark(&self, text: &str) -> Result<Remark, TraceError> {

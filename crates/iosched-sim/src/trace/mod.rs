@@ -12,6 +12,8 @@ mod error;
 mod fio_iolog;
 mod format;
 pub mod kernel;
+mod kernel_blk;
+mod kernel_write;
 mod lines;
 mod merge;
 mod record;

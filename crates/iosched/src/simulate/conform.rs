@@ -12,11 +12,9 @@ use iosched_sim::units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::file::{FileError, Lines};
+use super::recordings::{self, TUNABLES};
 use super::settings::{Checked, SettingsError, Wanted};
 use crate::failure::{Failure, exit};
-
-/// The file of tunables beside recordings.
-const TUNABLES: &str = "tunables.txt";
 
 /// Why a recording cannot be followed.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +44,7 @@ pub enum ConformError {
         scheduler: String,
     },
     /// There is no recording in it.
-    #[error("{} holds no recording: no file of it ends in .txt or .txt.gz", path.display())]
+    #[error("{} holds no recording: no file below it is called or reads like one", path.display())]
     EmptyFolder {
         /// Which folder.
         path: PathBuf,
@@ -180,60 +178,46 @@ impl Conformance {
     }
 }
 
-/// Follows recordings, and hands each result over as soon as it is there. A folder is its
-/// recordings in the order of their names: they were made one after the other, so that each begins
+/// Follows recordings, and hands each result over as soon as it is there; one that cannot be
+/// followed does not keep the others from it. Of a folder all recordings below it are followed, those
+/// of one folder in the order of their names: they were made one after the other, so that each begins
 /// with the state that the one before left. Tunables that are not given are taken from
 /// `tunables.txt` beside a recording, if there is one.
 pub fn follow_all(
     paths: &[PathBuf],
     wanted: &Wanted,
-    mut result: impl FnMut(&Conformance),
+    mut result: impl FnMut(Result<Conformance, ConformError>),
 ) -> Result<(), ConformError> {
+    Checked::new(wanted)?; // what is wrong with all of them is said once
     for path in paths {
-        let mut carried = None;
-        for recording in recordings(path)? {
-            let settings = settings_for(&recording, wanted)?;
-            let conformance = match settings.block_layer {
-                BlockLayer::SingleQueue => single_queue(&recording, &settings)?,
-                BlockLayer::MultiQueue => multi_queue(&recording, &settings, &mut carried)?,
-            };
-            result(&conformance);
+        match recordings::below(path) {
+            Err(error) => result(Err(error.into())),
+            Ok(folders) if folders.is_empty() => {
+                result(Err(ConformError::EmptyFolder { path: path.clone() }));
+            }
+            Ok(folders) => {
+                for folder in folders {
+                    let mut carried = None;
+                    for recording in folder {
+                        result(follow_one(&recording, wanted, &mut carried));
+                    }
+                }
+            }
         }
     }
     Ok(())
 }
 
-/// The file, or the recordings in the folder.
-fn recordings(path: &Path) -> Result<Vec<PathBuf>, ConformError> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
+fn follow_one(
+    recording: &Path,
+    wanted: &Wanted,
+    carried: &mut Option<Box<dyn Scheduler>>,
+) -> Result<Conformance, ConformError> {
+    let settings = settings_for(recording, wanted)?;
+    match settings.block_layer {
+        BlockLayer::SingleQueue => single_queue(recording, &settings),
+        BlockLayer::MultiQueue => multi_queue(recording, &settings, carried),
     }
-    let unreadable = |cause| FileError::Open {
-        path: path.to_owned(),
-        cause,
-    };
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(unreadable)? {
-        let file = entry.map_err(unreadable)?.path();
-        let name = file
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or("");
-        let text = name
-            .strip_suffix(".gz")
-            .unwrap_or(name)
-            .strip_suffix(".txt");
-        if text.is_some() && name != TUNABLES {
-            found.push(file);
-        }
-    }
-    found.sort();
-    if found.is_empty() {
-        return Err(ConformError::EmptyFolder {
-            path: path.to_owned(),
-        });
-    }
-    Ok(found)
 }
 
 /// The settings, with the tunables that were recorded beside this recording.

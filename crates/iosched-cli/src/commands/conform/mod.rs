@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use iosched::failure::{Failure, exit};
-use iosched::simulate::conform::{self, Conformance};
+use iosched::simulate::conform::{self, ConformError, Conformance};
 use iosched::simulate::settings::Wanted;
 
 use self::live::LiveArgs;
@@ -18,8 +18,9 @@ use crate::output::Output;
 #[derive(Debug, Args)]
 #[command(after_long_help = live::HELP)]
 pub(crate) struct ConformArgs {
-    /// Recordings (text, may be compressed with gzip), or folders of them: made one after the other
-    /// in the order of their names, so that each begins with the state that the one before left
+    /// Recordings (text of ours, of blkparse or of the kernel's blk tracer; may be compressed), or
+    /// folders: of these all recordings below them, those of one folder taken as made one after the
+    /// other in the order of their names, so that each begins with the state that the one before left
     #[arg(
         required_unless_present = "live",
         conflicts_with = "live",
@@ -104,15 +105,50 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         queue_depth: args.queue_depth,
         initial: args.initial.clone(),
     };
-    let tell = |conformance: &Conformance| {
-        if output.is_json() {
-            output.json(conformance);
-        } else {
-            output.text(&text(conformance));
+    let (mut followed, mut failures) = (0, Vec::new());
+    let tell = |result: Result<Conformance, ConformError>| match result {
+        Ok(conformance) if output.is_json() => {
+            followed += 1;
+            output.json(&conformance);
         }
+        Ok(conformance) => {
+            followed += 1;
+            output.text(&text(&conformance));
+        }
+        Err(failure) => failures.push(failure),
     };
     conform::follow_all(&args.traces, &wanted, tell).map_err(boxed)?;
-    Ok(exit::OK)
+    let Some(last) = failures.pop() else {
+        return Ok(exit::OK);
+    };
+    if followed == 0 && failures.is_empty() {
+        return Err(boxed(last));
+    }
+    failures.push(last);
+    failures.iter().for_each(|failure| output.failure(failure));
+    let failed = failures.len();
+    Err(boxed(NotAllFollowed {
+        failed,
+        of: followed + failed,
+    }))
+}
+
+/// Some recordings could not be followed; each has been named.
+#[derive(Debug, thiserror::Error)]
+#[error("{failed} of {of} recordings could not be followed")]
+struct NotAllFollowed {
+    failed: usize,
+    of: usize,
+}
+
+impl Failure for NotAllFollowed {
+    fn hint(&self) -> Option<String> {
+        None
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::FAILURE
+    }
 }
 
 /// The recording's figures, and the first disagreements in words.

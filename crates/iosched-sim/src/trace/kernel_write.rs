@@ -1,0 +1,95 @@
+//! Events as lines of this project's recordings.
+
+use super::kernel::{Action, Event};
+use crate::request::{Op, PriorityClass, ProcessId};
+use crate::simulate::Happening;
+use crate::units::{Nanos, Sector, Sectors, Time};
+
+/// Writes an event of a simulation as a line that [`Reader`](super::kernel::Reader) reads: `zero` is where the recording's
+/// time begins.
+pub fn write_line(
+    out: &mut impl std::fmt::Write,
+    zero: Time,
+    happening: &Happening,
+) -> std::fmt::Result {
+    // The fields of a line are separated by blanks.
+    let name = |c: char| if c.is_whitespace() { '_' } else { c };
+    let owner: String = happening.owner.chars().map(name).collect();
+    write_columns(
+        out,
+        happening.time.saturating_since(zero),
+        happening.action,
+        (happening.op, happening.sync, false),
+        (happening.start, happening.length),
+        happening.process,
+    )?;
+    writeln!(out, " {owner} {owner}")
+}
+
+/// Writes a recorded event as a line that [`Reader`](super::kernel::Reader) reads, with its priority and processor: `zero` is where the
+/// recording's time begins.
+pub fn write_event(out: &mut impl std::fmt::Write, zero: Time, event: &Event) -> std::fmt::Result {
+    let name = |c: char| if c.is_whitespace() { '_' } else { c };
+    let comm: String = event.comm.chars().map(name).collect();
+    let comm = if comm.is_empty() { "-" } else { &comm };
+    write_columns(
+        out,
+        event.time.saturating_since(zero),
+        event.action,
+        (event.op, event.sync, event.meta),
+        (event.start, event.length),
+        event.process,
+    )?;
+    let priority = event.priority.map_or("-".to_owned(), |priority| {
+        let class = match priority.class {
+            PriorityClass::RealTime => "rt",
+            PriorityClass::BestEffort => "be",
+            PriorityClass::Idle => "idle",
+        };
+        format!("{class}/{}", priority.level)
+    });
+    let cpu = event.cpu.map_or("-".to_owned(), |cpu| cpu.to_string());
+    writeln!(out, " {comm} - {priority} {cpu}")
+}
+
+/// The first six columns.
+fn write_columns(
+    out: &mut impl std::fmt::Write,
+    since: Nanos,
+    action: Action,
+    (op, sync, meta): (Option<Op>, bool, bool),
+    (start, length): (Sector, Sectors),
+    process: ProcessId,
+) -> std::fmt::Result {
+    let action = match action {
+        Action::Queued => "Q",
+        Action::Allocated => "G",
+        Action::Plugged => "P",
+        Action::Unplugged => "U",
+        Action::Inserted => "I",
+        Action::BackMerged => "M",
+        Action::FrontMerged => "F",
+        Action::Joined => "RM",
+        Action::Decided => "X",
+        Action::Issued => "D",
+        Action::Completed => "C",
+        Action::UnpluggedLater => "UT",
+        Action::Other => "A",
+    };
+    let rwbs = match (op, sync) {
+        (None, _) => "N",
+        (Some(Op::Read), _) => "R",
+        (Some(Op::Write), true) => "WS",
+        (Some(Op::Write), false) => "W",
+        (Some(Op::Discard), true) => "DS",
+        (Some(Op::Discard), false) => "D",
+    };
+    let meta = if meta { "M" } else { "" };
+    let nanos = since.as_nanos();
+    let (micros, rest, start) = (nanos / 1000, nanos % 1000, start.as_u64());
+    let (length, process) = (length.as_u64(), process.0);
+    write!(
+        out,
+        "{micros}.{rest:03} {action} {rwbs}{meta} {start} {length} {process}"
+    )
+}

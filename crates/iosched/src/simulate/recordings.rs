@@ -1,0 +1,132 @@
+//! The recordings below a folder.
+
+use std::fs::DirEntry;
+use std::path::{Path, PathBuf};
+
+use iosched_sim::trace::kernel::{Line, Reader};
+
+use super::file::{FileError, Lines};
+
+/// The file of tunables beside recordings.
+pub(super) const TUNABLES: &str = "tunables.txt";
+
+/// How recordings are called, before the ending of a compressed file.
+const ENDINGS: [&str; 4] = [".txt", ".trace", ".blkparse", ".log"];
+const COMPRESSED: [&str; 3] = [".gz", ".zst", ".zstd"];
+
+/// Lines at the beginning among which a recording has an event.
+const HEAD: usize = 200;
+
+/// The file, or the recordings below the folder: folder by folder, each in the order of names. Those
+/// of one folder follow one another. A recording is what is called like one, and what reads like one.
+pub(super) fn below(path: &Path) -> Result<Vec<Vec<PathBuf>>, FileError> {
+    if !path.is_dir() {
+        return Ok(vec![vec![path.to_owned()]]);
+    }
+    let mut folders = Vec::new();
+    collect(path, &mut folders)?;
+    Ok(folders)
+}
+
+fn collect(folder: &Path, folders: &mut Vec<Vec<PathBuf>>) -> Result<(), FileError> {
+    let unreadable = |cause| FileError::Open {
+        path: folder.to_owned(),
+        cause,
+    };
+    let entries = std::fs::read_dir(folder).map_err(unreadable)?;
+    let mut entries: Vec<DirEntry> = entries.collect::<Result<_, _>>().map_err(unreadable)?;
+    entries.sort_by_key(DirEntry::file_name);
+    let mut recordings = Vec::new();
+    let mut inner = Vec::new();
+    for entry in entries {
+        let path = entry.path();
+        // A link to a folder is not followed: it may lead back.
+        let kind = entry.file_type().map_err(unreadable)?;
+        if kind.is_dir() {
+            inner.push(path);
+        } else if path.is_file() && is_recording(&path) {
+            recordings.push(path);
+        }
+    }
+    if !recordings.is_empty() {
+        folders.push(recordings);
+    }
+    inner.iter().try_for_each(|path| collect(path, folders))
+}
+
+fn is_recording(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    let name = name.unwrap_or_default();
+    if name == TUNABLES || name.starts_with('.') {
+        return false;
+    }
+    let ending = COMPRESSED
+        .iter()
+        .find_map(|ending| name.strip_suffix(ending));
+    let plain = ending.unwrap_or(&name);
+    ENDINGS.iter().any(|ending| plain.ends_with(ending)) || reads_like_one(path)
+}
+
+/// True if there is an event among the first lines, and nothing else but remarks before it.
+fn reads_like_one(path: &Path) -> bool {
+    let Ok(mut lines) = Lines::open(path) else {
+        return false;
+    };
+    let mut reader = Reader::default();
+    for _ in 0..HEAD {
+        let Ok(Some(line)) = lines.next_line() else {
+            return false;
+        };
+        match reader.read(line) {
+            Ok(Some(Line::Event(_))) => return true,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn recordings_are_found_below_by_name_or_by_what_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let event = "0.000 Q R 8 8 1 a a\n";
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("tunables.txt", "queue/nr_requests: 128");
+        write("README.md", "Recordings of a disk.");
+        write("sd4/tunables.txt", "queue/nr_requests: 128");
+        write("sd4/b.txt", event);
+        write("sd4/a.trace.gz", "damaged");
+        write("sd4/unnamed", &format!("# worker pid=1\n{event}"));
+        write("sd4/deep/c.blkparse", "8,0 0 1 0.1 9 Q R 8 + 8 [a]\n");
+        write("sd4/deep/numbers", "1 2 3\n");
+        write("sd4/.hidden.txt", event);
+        let packed = fs::File::create(dir.path().join("sd4/packed")).unwrap();
+        let mut packed = flate2::write::GzEncoder::new(packed, flate2::Compression::fast());
+        packed.write_all(event.as_bytes()).unwrap();
+        packed.finish().unwrap();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("sd4/deep/back")).unwrap();
+        let found = below(dir.path()).unwrap();
+        let names = |folder: &Vec<PathBuf>| -> Vec<String> {
+            let names = folder
+                .iter()
+                .map(|path| path.strip_prefix(dir.path()).unwrap());
+            names.map(|name| name.display().to_string()).collect()
+        };
+        let found: Vec<_> = found.iter().map(names).collect();
+        let first = ["sd4/a.trace.gz", "sd4/b.txt", "sd4/packed", "sd4/unnamed"];
+        assert_eq!(found, [&first[..], &["sd4/deep/c.blkparse"]]);
+        let one = dir.path().join("README.md");
+        assert_eq!(below(&one).unwrap(), [[one]], "what is named is taken");
+    }
+}
