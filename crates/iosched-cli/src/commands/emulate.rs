@@ -12,6 +12,7 @@ use iosched::emulate::{
 };
 use iosched::failure::exit;
 use iosched::host::Host;
+use iosched::report::table::{Align, Table};
 use iosched_sim::disk::{DriveQueue, models};
 use iosched_sim::units::{Bytes, Nanos};
 use serde_json::json;
@@ -26,7 +27,7 @@ Examples:
   iosched emulate models                what there is, and what each leaves out
   iosched emulate models --toml hdd-10k > mine.toml; $EDITOR mine.toml
   iosched emulate create mine.toml      a disk of your own
-  iosched emulate create hdd-7200       prints the device, for example /dev/loop8
+  iosched emulate create hdd-7200       prints its device, as /dev/loop8
   iosched emulate create ssd-sata --size 32G --queue-depth 8
   mkfs.ext4 /dev/loop8                  it is a disk like any other
   iosched emulate list
@@ -49,6 +50,10 @@ enum EmulateCommand {
     /// Make a disk and print its device
     Create(Box<CreateArgs>),
     /// Show emulated disks, and what killed servers have left
+    #[command(after_help = "\
+Examples:
+  iosched emulate list
+  iosched emulate list --json | jq -r .[].device")]
     List,
     /// Show the disk models that there are, or one as a file to change
     Models(ModelsArgs),
@@ -63,6 +68,11 @@ enum EmulateCommand {
 
 /// Arguments of `iosched emulate models`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iosched emulate models
+  iosched emulate models --toml hdd-10k > mine.toml
+  iosched emulate models --from-disksim cheetah9LP.diskspecs > mine.toml")]
 struct ModelsArgs {
     /// Print this model (a name, or a .toml file) as a complete .toml file
     #[arg(long, value_name = "MODEL|FILE")]
@@ -80,6 +90,11 @@ struct ModelsArgs {
 
 /// Arguments of `iosched emulate create`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  disk=$(iosched emulate create hdd-7200)
+  iosched emulate create ssd-sata --size 32G --queue-depth 8
+  iosched emulate create mine.toml --backing-dir /var/tmp --owner-pid $$")]
 struct CreateArgs {
     /// Disk model: a name (see `iosched emulate models`), or a .toml file of your own
     #[arg(value_name = "MODEL|FILE")]
@@ -124,6 +139,10 @@ struct CreateArgs {
 
 /// Arguments of `iosched emulate remove`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iosched emulate remove loop8
+  iosched emulate remove --all --force")]
 struct RemoveArgs {
     /// Disks to remove, by device or id
     #[arg(required_unless_present = "all", conflicts_with = "all")]
@@ -140,6 +159,10 @@ struct RemoveArgs {
 
 /// Arguments of `iosched emulate check`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iosched emulate check loop8
+  iosched emulate check loop8 --reads 500 --json")]
 struct CheckArgs {
     /// Disk to check, by device or id
     disk: String,
@@ -268,7 +291,8 @@ fn show(disks: &[Status], output: &Output) {
     if disks.is_empty() {
         return output.note("no emulated disks; `iosched emulate create MODEL` makes one");
     }
-    let mut rows = vec![["ID", "DEVICE", "SIZE", "STORED", "DEPTH", "STATE"].map(str::to_owned)];
+    let heads = ["ID", "DEVICE", "SIZE", "STORED", "DEPTH", "STATE"];
+    let mut table = Table::new(heads.map(|head| (head, Align::Left)));
     for disk in disks {
         let device = disk
             .device
@@ -286,9 +310,9 @@ fn show(disks: &[Status], output: &Output) {
             Condition::Starting => "starting".to_owned(),
             Condition::Remains => format!("remains: {}", disk.remains.join(", ")),
         };
-        rows.push([disk.id.clone(), device, size_of(disk), stored, depth, state]);
+        table.row([disk.id.clone(), device, size_of(disk), stored, depth, state]);
     }
-    output.text(&table(&rows));
+    output.text(&table.render_folded(output.width()));
     if disks
         .iter()
         .any(|disk| disk.condition == Condition::Remains)
@@ -328,9 +352,10 @@ fn show_models(args: &ModelsArgs, output: &Output) -> Result<(), EmulateError> {
         output.json(&models);
         return Ok(());
     }
-    let mut rows = vec![["MODEL", "SIZE", "DEPTH", "WRITE CACHE", "WHAT"].map(str::to_owned)];
+    let heads = ["MODEL", "SIZE", "DEPTH", "WRITE CACHE", "WHAT"];
+    let mut table = Table::new(heads.map(|head| (head, Align::Left)));
     for model in models() {
-        rows.push([
+        table.row([
             model.name.clone(),
             model.capacity().to_string(),
             model.queue_depth().to_string(),
@@ -338,7 +363,7 @@ fn show_models(args: &ModelsArgs, output: &Output) -> Result<(), EmulateError> {
             model.summary.clone(),
         ]);
     }
-    output.text(&table(&rows));
+    output.text(&table.render_folded(output.width()));
     Ok(())
 }
 
@@ -408,48 +433,23 @@ fn report(check: &Check) -> String {
         let [min, p50, p99, max] = numbers;
         [name.to_owned(), min, p50, p99, max]
     };
-    let rows = [
-        ["µs", "min", "median", "p99", "max"].map(str::to_owned),
-        row("modelled", &check.modelled_ns),
-        row("measured", &check.measured_ns),
-        row("measured - modelled", &check.difference_ns),
-        row("answered late by", &check.late_ns),
-    ];
-    text.push_str(&table(&rows));
+    let mut table = Table::new([("µs", Align::Left)]);
+    for head in ["min", "median", "p99", "max"] {
+        table.column(head, Align::Right);
+    }
+    table.row(row("modelled", &check.modelled_ns));
+    table.row(row("measured", &check.measured_ns));
+    table.row(row("measured - modelled", &check.difference_ns));
+    table.row(row("answered late by", &check.late_ns));
+    text.push_str(&table.render(80));
     let path = Nanos::new(check.path_ns);
     let _ = writeln!(text, "taken off for the way to the model and back: {path}");
-    text
-}
-
-/// Columns that line up; the last one is as long as it is.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (width, cell) in widths.iter().zip(row) {
-            let _ = write!(line, "{cell:<width$}  ");
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
     text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn columns_line_up_also_beside_characters_of_several_bytes() {
-        let rows = [["µs", "x"], ["long", "y"]].map(|row| row.map(str::to_owned));
-        assert_eq!(table(&rows), "µs    x\nlong  y\n");
-    }
 
     #[test]
     fn a_switch_is_on_or_off() {

@@ -16,11 +16,16 @@ use crate::output::Output;
 /// Arguments of `iosched restore`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
+Examples:
+  iosched restore                       after a crash: put everything back
+  iosched restore --json                and tell a program what was done
+
 Run it after a crash, a SIGKILL or a power failure. It puts back the scheduler
 and every queue setting that an interrupted `tune` or `set --for` changed,
 removes its test files, unmounts its file system, and clears what dead emulated
 disks and recordings of block events left. Runs that are alive are left alone,
-but for those that only wait to put something back (`set --for`): they do it now.")]
+but for those that only wait to put something back (`set --for`): they do it
+now.")]
 pub(crate) struct RestoreArgs {}
 
 #[derive(Serialize)]

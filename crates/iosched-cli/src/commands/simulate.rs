@@ -279,15 +279,20 @@ pub(super) fn table(simulated: &Simulated, width: usize) -> String {
     if let Some(trace) = &simulated.trace {
         text += &(describe(trace).join("\n") + "\n");
     }
-    for run in &simulated.runs {
+    let tables: Vec<(Table, usize)> = simulated.runs.iter().map(shares).collect();
+    // On a narrow terminal the numbers from the right are left out, the same in all tables.
+    let columns = tables.iter().map(|(table, _)| table.fitting(width)).min();
+    for (run, (table, hidden)) in simulated.runs.iter().zip(&tables) {
         text.push('\n');
-        text += &block(run, width);
+        text += &table.render_first(columns.unwrap_or(0));
+        text += &notes(run, *hidden);
+        text += &of_disk(run);
     }
     text
 }
 
-/// On a narrow terminal the numbers from the right are left out.
-fn block(run: &RunResult, width: usize) -> String {
+/// The processes of a run, and how many are left out.
+fn shares(run: &RunResult) -> (Table, usize) {
     let mut table = Table::new([(run.scheduler.as_str(), Align::Left)]);
     for head in [
         "MB/s", "IOPS", "mean ms", "p99 ms", "queue ms", "p50 ms", "p99.9 ms", "max ms",
@@ -299,14 +304,16 @@ fn block(run: &RunResult, width: usize) -> String {
     for share in shown.into_iter().chain(several.then_some(&run.total)) {
         table.push(row(share));
     }
+    (table, hidden)
+}
+
+fn of_disk(run: &RunResult) -> String {
     let elapsed = run.elapsed_ns as f64 / 1e9;
     let idle = run.disk_idle_ns as f64 / run.elapsed_ns.max(1) as f64;
     let speed = elapsed / (run.wall_ns as f64 / 1e9).max(1e-9);
     format!(
-        "{}{}  {} commands, mean seek {:.0} sectors, {:.1} % sequential\n  \
+        "  {} commands, mean seek {:.0} sectors, {:.1} % sequential\n  \
          disk idle {:.1} %, fairness {:.2}; {elapsed:.1} s simulated, {speed:.0} times as fast as real\n",
-        table.render(width),
-        notes(run, hidden),
         run.commands,
         run.mean_seek_sectors,
         run.sequential_share * 100.0,

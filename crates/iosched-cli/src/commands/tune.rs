@@ -122,7 +122,7 @@ pub(crate) struct TuneArgs {
     #[arg(long = "require", value_name = "REQUIREMENT", value_parser = parse_requirement)]
     requirements: Vec<Requirement>,
 
-    /// Difference that you do not care about
+    /// Difference that you do not care about, in per cent: 2%, or 2
     #[arg(long, default_value = "2%")]
     margin: Margin,
 
@@ -226,7 +226,12 @@ fn load_help() -> String {
         .map(|load| format!("{} ({})", load.name, load.summary))
         .collect();
     format!(
-        "Load to run, repeatable: a fio job file, 'command: PROGRAM …' (sh: before it for a shell), pgbench[:scale=50,clients=100,threads=2,transactions=…|time=60,mode=tpcb|select|simple-update|FILE,protocol=…], five-tests[:size=1g,record=16m,threads=1..3], documents-read[:threads=80,documents=32000,stored=…,size=4k,control=on|off], documents-create[:…], database[:1..4], or a built-in one: {} [default: random-read]",
+        "Load to run, repeatable: a fio job file; 'command: PROGRAM …' (sh: before it for a shell); one \
+         of those with options, as in pgbench:scale=10,clients=20 (their values here are the defaults): \
+         pgbench (scale=50, clients=100, threads=2, transactions=… or time=60, mode=tpcb, \
+         select, simple-update or FILE, protocol=…), five-tests (size=1g, record=16m, threads=1..3), \
+         documents-read (threads=80, documents=32000, stored=…, size=4k, control=on), \
+         documents-create (the same), database:1..4; or a built-in one: {} [default: random-read]",
         loads.join("; ")
     )
 }

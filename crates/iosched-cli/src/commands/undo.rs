@@ -15,10 +15,15 @@ use crate::output::Output;
 /// Arguments of `iosched undo`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Takes back the last change that `set`, `persist`, `apply` or `tune --apply` made:
-its files are what they were, and so are the disks, if the machine was not booted
-since. Once more takes back the one before. A file that somebody else changed
-meanwhile is not overwritten.")]
+Examples:
+  iosched log                           what there is to take back
+  iosched undo                          the last change
+  iosched undo                          and once more: the one before
+
+Takes back the last change that `set`, `persist`, `apply` or `tune --apply`
+made: its files are what they were, and so are the disks, if the machine was
+not booted since. A file that somebody else changed meanwhile is not
+overwritten.")]
 pub(crate) struct UndoArgs {
     /// Work on a copied tree instead of this machine
     #[arg(long, value_name = "DIR", hide = true)]

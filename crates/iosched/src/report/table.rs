@@ -49,11 +49,45 @@ impl Table {
     /// The table as text. Columns from the right are left out until it fits into `width`; the
     /// first two always stay. Empty columns are left out, too.
     pub fn render(&self, width: usize) -> String {
+        self.render_first(self.fitting(width))
+    }
+
+    /// How many columns [`Table::render`] shows.
+    pub fn fitting(&self, width: usize) -> usize {
         let mut shown = self.filled_columns();
         while shown.len() > 2 && self.width_of(&shown) > width {
             shown.pop();
         }
+        shown.len()
+    }
+
+    /// The table with so many of its columns that are not empty: for tables that stand one below the
+    /// other and should end alike.
+    pub fn render_first(&self, columns: usize) -> String {
+        let mut shown = self.filled_columns();
+        shown.truncate(columns);
         self.render_columns(&shown)
+    }
+
+    /// The table as text, whole: what is too long in the last column goes on below, between words.
+    pub fn render_folded(&self, width: usize) -> String {
+        let shown = self.filled_columns();
+        let last = shown[shown.len() - 1];
+        let indent = self.width_of(&shown) - self.column_width(last);
+        let room = width.saturating_sub(indent).max(LEAST_ROOM);
+        let heads: Vec<String> = self.columns.iter().map(|(head, _)| head.clone()).collect();
+        let mut text = String::new();
+        for row in std::iter::once(&heads).chain(&self.rows) {
+            let mut row = row.clone();
+            let words = std::mem::take(&mut row[last]);
+            let mut lines = broken(&words, room).into_iter();
+            row[last] = lines.next().unwrap_or_default();
+            text += &(self.line(&row, &shown) + "\n");
+            for line in lines {
+                text += &(" ".repeat(indent) + &line + "\n");
+            }
+        }
+        text
     }
 
     fn render_columns(&self, shown: &[usize]) -> String {
@@ -134,6 +168,24 @@ impl Table {
     }
 }
 
+/// A column is never folded to less than this.
+const LEAST_ROOM: usize = 20;
+
+/// Words in lines of at most this width; a longer word has a line of its own.
+fn broken(words: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if chars(line) + 1 + chars(word) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 fn chars(text: &str) -> usize {
     text.chars().count()
 }
@@ -158,6 +210,17 @@ mod tests {
         assert_eq!(
             table().render(80),
             "arm           MB/s  p99\nnone           1.5   20\nmq-deadline  12.25    3\n"
+        );
+    }
+
+    #[test]
+    fn the_last_column_goes_on_below_itself() {
+        let mut table = Table::new([("MODEL", Align::Left), ("WHAT", Align::Left)]);
+        let words = "a drive that turns and turns and seldom answers";
+        table.row(["hdd".into(), words.into()]);
+        assert_eq!(
+            table.render_folded(30),
+            "MODEL  WHAT\nhdd    a drive that turns and\n       turns and seldom\n       answers\n"
         );
     }
 
