@@ -436,7 +436,6 @@ impl Place {
     fn simulated(model: &str, because: String) -> Result<Place, Box<dyn Failure>> {
         let disk = Box::new(SimulatedDisk {
             model: disk_file::find(model).map_err(boxed)?,
-            queue_depth: None,
         });
         Ok(Place::Simulated { disk, because })
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::scheduler::{
-    self, Kernel, Scheduler, SchedulerError, SchedulerSpec, Settings, build,
+    self, Kernel, Scheduler, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
 };
 use iosched_sim::simulate::{
     self, MultiQueueSettings, Outcome as Simulated, ProcessOutcome, Setup,
@@ -29,9 +29,6 @@ use crate::trial::{Flow, JobResult};
 /// Run time of a trial, in virtual time, where neither the user nor the job file says.
 const DEFAULT_RUNTIME: Duration = Duration::from_secs(10);
 
-/// Requests of each kind that may exist, unless the arm says otherwise (kernel default).
-const NR_REQUESTS: usize = 128;
-
 /// Longest request: `max_sectors_kb` of most disks.
 const MAX_SECTORS: Bytes = Bytes::from_kib(1280);
 
@@ -41,15 +38,11 @@ pub struct SimulatedDisk {
     /// The model.
     #[serde(with = "crate::disk_file::as_text")]
     pub model: Model,
-    /// Commands that it takes at a time, if not as many as its model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue_depth: Option<usize>,
 }
 
 impl SimulatedDisk {
     fn build(&self, seed: u64) -> Result<Box<dyn DiskModel>, ModelError> {
         let options = ModelOptions {
-            queue_depth: self.queue_depth,
             seed,
             ..ModelOptions::default()
         };
@@ -119,32 +112,32 @@ pub fn schedulers() -> Vec<&'static str> {
         .collect()
 }
 
-/// An arm as the simulator understands it: the scheduler, and `nr_requests` beside it.
+/// What an arm may set that is the queue's, not the scheduler's.
+const OF_QUEUE: [&str; 2] = ["nr_requests", "wbt_lat_usec"];
+
+/// An arm as the simulator understands it: the scheduler, and what it sets of the queue.
 struct SimulatedArm {
     scheduler: Box<dyn Scheduler>,
     kernel: Kernel,
     nr_requests: Option<usize>,
+    throttle_above: Option<Nanos>,
 }
 
 impl SimulatedArm {
     fn new(arm: &Arm, kernel: &Kernel) -> Result<SimulatedArm, SchedulerError> {
-        let mut nr_requests = None;
-        let mut tunables = Settings::new();
-        for (name, text) in &arm.tunables {
-            let value: i64 = text.parse().map_err(|_| SchedulerError::Syntax {
-                text: format!("{name}={text}"),
-            })?;
-            match usize::try_from(value) {
-                Ok(number) if name == "nr_requests" => {
-                    nr_requests = Some(number.max(4)); // as the kernel
-                }
-                _ => tunables.push((name.clone(), value)),
-            }
-        }
-        let spec = SchedulerSpec {
-            name: arm.scheduler.clone(),
-            tunables,
-            kernel: None,
+        let of_queue = |(name, _): &&(String, String)| OF_QUEUE.contains(&name.as_str());
+        let (of_queue, tunables): (Vec<_>, Vec<_>) = arm.tunables.iter().partition(of_queue);
+        let joined = |settings: &[&(String, String)]| {
+            let settings = settings
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"));
+            settings.collect::<Vec<_>>().join(",")
+        };
+        let spec = SchedulerSpec::parse(&format!("{}:{}", arm.scheduler, joined(&tunables)))?;
+        let of_queue = parse_settings(&joined(&of_queue))?;
+        let value = |wanted: &str| {
+            let (_, value) = of_queue.iter().find(|(name, _)| name == wanted)?;
+            u64::try_from(*value).ok()
         };
         let kernel = Kernel {
             hz: scheduler::info(&spec.name)?.block_layer.usual_hz(),
@@ -153,7 +146,11 @@ impl SimulatedArm {
         Ok(SimulatedArm {
             scheduler: build(&spec, &kernel, &Settings::new())?,
             kernel,
-            nr_requests,
+            nr_requests: value("nr_requests")
+                .map(|number| usize::try_from(number.max(4)).unwrap_or(usize::MAX)), // as the kernel
+            throttle_above: value("wbt_lat_usec")
+                .filter(|&micros| micros > 0)
+                .map(Nanos::from_micros),
         })
     }
 }
@@ -180,7 +177,7 @@ impl SimulatedLoad {
         disk: &SimulatedDisk,
     ) -> Result<SimulatedLoad, SimulationError> {
         let file = JobFile::parse(name, text)?;
-        let capacity = disk.build(0)?.capacity();
+        let capacity = disk.model.capacity().to_sectors();
         let jobs = simulated_job::parse(text, capacity).map_err(|cause| SimulationError::Load {
             load: name.to_owned(),
             cause,
@@ -210,10 +207,10 @@ impl SimulatedLoad {
         let block_layer = MultiQueueSettings {
             kernel: arm.kernel,
             nr_requests: arm.nr_requests,
+            throttle_above: arm.throttle_above,
             ..MultiQueueSettings::default()
         };
-        let setup = Setup {
-            nr_requests: arm.nr_requests.unwrap_or(NR_REQUESTS),
+        let mut setup = Setup {
             multi_queue: block_layer,
             limits: MergeLimits {
                 max_sectors: MAX_SECTORS.to_sectors(),
@@ -223,6 +220,7 @@ impl SimulatedLoad {
             seed: settings.seed,
             ..Setup::new(arm.scheduler, disk, self.jobs(settings))
         };
+        setup.nr_requests = arm.nr_requests.unwrap_or(setup.nr_requests);
         Ok(simulate::run(setup, &mut ()))
     }
 }
@@ -350,7 +348,6 @@ mod tests {
     fn disk() -> SimulatedDisk {
         SimulatedDisk {
             model: Model::named("hdd-7200").unwrap(),
-            queue_depth: None,
         }
     }
 

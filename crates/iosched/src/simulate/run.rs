@@ -396,9 +396,6 @@ pub struct Plan {
     queue_depth: usize,
 }
 
-/// Requests of each kind in the single-queue block layer, unless others are wanted.
-const NR_REQUESTS: usize = 128;
-
 /// The kernel that a scheduler runs in.
 fn kernel_of(wanted: &Wanted, spec: &SchedulerSpec) -> Result<Kernel, SimulateError> {
     let usual_hz = scheduler::info(&spec.name)?.block_layer.usual_hz();
@@ -479,12 +476,12 @@ impl Plan {
             processors: wanted.processors,
             throttle_above: wanted.throttle_above,
         };
+        let scheduler = build(&self.specs[index], &kernel, &self.initial)?;
+        let disk = wanted.disk.build(&wanted.options)?;
+        let usual = Setup::new(scheduler, disk, self.work.jobs().to_vec());
         let setup = Setup {
-            scheduler: build(&self.specs[index], &kernel, &self.initial)?,
-            disk: wanted.disk.build(&wanted.options)?,
-            jobs: self.work.jobs().to_vec(),
+            nr_requests: wanted.nr_requests.unwrap_or(usual.nr_requests),
             queue_depth: self.queue_depth,
-            nr_requests: wanted.nr_requests.unwrap_or(NR_REQUESTS),
             limits: MergeLimits {
                 max_sectors: wanted.max_sectors.to_sectors(),
                 merging: Merging::Full,
@@ -501,6 +498,7 @@ impl Plan {
                 .unwrap_or(wanted.disk.write_cache()),
             seed: wanted.seed,
             until: wanted.until,
+            ..usual
         };
         let began = Instant::now();
         let outcome = match &wanted.events {

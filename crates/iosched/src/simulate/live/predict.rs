@@ -79,6 +79,10 @@ fn setup(
         multi_queue: MultiQueueSettings {
             kernel,
             nr_requests: measured.nr_requests(),
+            throttle_above: measured
+                .setting("wbt_lat_usec")
+                .filter(|&micros| micros > 0)
+                .map(|micros| Nanos::from_micros(micros as u64)),
             ..MultiQueueSettings::default()
         },
         volatile_cache: volatile,
