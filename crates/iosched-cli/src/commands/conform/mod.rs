@@ -125,7 +125,9 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         return Err(boxed(last));
     }
     failures.push(last);
-    failures.iter().for_each(|failure| output.failure(failure));
+    for failure in &failures {
+        output.failure(failure);
+    }
     let failed = failures.len();
     Err(boxed(NotAllFollowed {
         failed,
