@@ -476,6 +476,28 @@ fn random_readers_starve_one_another_under_cfq_as_in_the_kernel() {
 }
 
 #[test]
+fn a_flush_is_a_command_among_the_events() {
+    for scheduler in ["deadline", "mq-deadline"] {
+        let load = "[w]\nrw=randwrite\nbs=4k\nfsync=2\nsize=1m\nio_size=40k\n";
+        let jobs = fio_job::parse(load, DISK.to_sectors()).unwrap();
+        let mut recorder = Recorder::default();
+        let outcome = simulate(&jobs, scheduler, "hdd-7200", 4, 128, &mut recorder);
+        let syncs = outcome.processes[0].syncs.total.count();
+        let count = |action: &str| {
+            let flushes = recorder.text.lines().filter(|line| line.contains(action));
+            flushes.count() as u64
+        };
+        assert_eq!(
+            (count(" D FF 0 0 "), count(" C FF 0 0 0 ")),
+            (syncs, syncs),
+            "{scheduler}"
+        );
+        assert_eq!(syncs, 5, "after each second of ten writes");
+        assert_eq!(recorder.outstanding, 0);
+    }
+}
+
+#[test]
 fn the_flusher_takes_writes_off_a_process_until_too_much_is_dirty() {
     let load = "[w]\nrw=randwrite\nbs=4k\nbuffered=1\ntime_based\nruntime=2\n";
     let [(rate, longest)] = shares(load, "deadline")[..] else {

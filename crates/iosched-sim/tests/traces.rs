@@ -425,6 +425,7 @@ proptest! {
                 time: Time::from_nanos(nanos),
                 action: [Action::Queued, Action::Issued, Action::Completed][stage],
                 op: Some(op),
+                flush: false,
                 sync,
                 start: Sector::new(start),
                 length: Sectors::new(length),

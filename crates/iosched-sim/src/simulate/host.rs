@@ -66,8 +66,9 @@ impl Host<'_> {
         self.drive.submit(now, command);
     }
 
-    /// Tells the disk to flush its cache, in a command with this tag.
-    pub(super) fn flush_drive(&mut self, now: Time, tag: u64) {
+    /// Tells the disk to flush its cache, in a command with this tag. In the context of `process`.
+    pub(super) fn flush_drive(&mut self, now: Time, tag: u64, process: ProcessId) {
+        self.tell_flush(now, Action::Issued, process);
         let command = Command {
             tag,
             op: DiskOp::Flush,
@@ -134,6 +135,7 @@ impl Host<'_> {
             time,
             action,
             op: Some(request.op),
+            flush: false,
             sync: request.sync,
             start: request.start,
             length: request.length,
@@ -157,11 +159,30 @@ impl Host<'_> {
             time,
             action,
             op: None,
+            flush: false,
             sync: false,
             start: Sector::ZERO,
             length: Sectors::ZERO,
             process: process.id,
             owner: &process.job.name,
+        });
+    }
+
+    /// A flush has no request, and belongs to all who wait for it.
+    pub(super) fn tell_flush(&mut self, time: Time, action: Action, process: ProcessId) {
+        if !self.observed {
+            return;
+        }
+        self.observer.happened(&Happening {
+            time,
+            action,
+            op: None,
+            flush: true,
+            sync: true,
+            start: Sector::ZERO,
+            length: Sectors::ZERO,
+            process,
+            owner: "-",
         });
     }
 }

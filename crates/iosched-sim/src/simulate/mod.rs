@@ -155,8 +155,10 @@ pub struct Happening<'run> {
     pub time: Time,
     /// What.
     pub action: Action,
-    /// Reads or writes; nothing for plugs.
+    /// Reads or writes; nothing for plugs and flushes.
     pub op: Option<Op>,
+    /// A flush of the disk's cache: a command without sectors.
+    pub flush: bool,
     /// Someone waits for it.
     pub sync: bool,
     /// First sector.

@@ -114,8 +114,10 @@ impl Pool {
         Self::begin_batch(&mut self.batches[process], now);
     }
 
-    /// A request is free again. Returns who is to be woken for it.
-    pub(super) fn free(&mut self, sync: bool) -> Option<usize> {
+    /// A request is free again. Returns who is to be woken for it: the first that waited and still does.
+    /// Who has gone on for another reason (an access of its own was answered) has no use for it, and
+    /// the others would wait for ever if no request completes after this one.
+    pub(super) fn free(&mut self, sync: bool, waits: impl Fn(usize) -> bool) -> Option<usize> {
         let limit = self.limit;
         let kind = &mut self.kinds[usize::from(sync)];
         kind.in_use -= 1;
@@ -126,7 +128,12 @@ impl Pool {
             return None;
         }
         kind.full = false;
-        kind.waiting.pop_front()
+        while let Some(process) = kind.waiting.pop_front() {
+            if waits(process) {
+                return Some(process);
+            }
+        }
+        None
     }
 
     /// There are so many asynchronous requests that writeback holds back.
@@ -145,7 +152,90 @@ fn congestion_off(limit: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Processes that want so many requests of each kind, one after the other.
+    struct World {
+        pool: Pool,
+        /// By process: whether each request wanted is synchronous, the next one last.
+        wanted: Vec<Vec<bool>>,
+        /// Requests that have not completed, with their processes.
+        out: Vec<(bool, usize)>,
+        asleep: Vec<bool>,
+        /// Woken, and not running yet.
+        woken: Vec<usize>,
+        now: Time,
+    }
+
+    impl World {
+        /// The process takes what it wants until it has to sleep.
+        fn go_on(&mut self, process: usize) {
+            if self.asleep[process] {
+                self.pool.woken(self.now, process);
+                self.asleep[process] = false;
+            }
+            while let Some(&sync) = self.wanted[process].last() {
+                if self.pool.allocate(self.now, process, sync, false) == Allocation::Wait {
+                    self.pool.wait(process, sync);
+                    self.asleep[process] = true;
+                    return;
+                }
+                self.wanted[process].pop();
+                self.out.push((sync, process));
+            }
+        }
+
+        /// A request completes; its process goes on for that, too, if `answers`.
+        fn complete(&mut self, index: usize, answers: bool) {
+            let (sync, owner) = self.out.swap_remove(index);
+            let World { wanted, asleep, .. } = self;
+            let waits = |process: usize| asleep[process] && wanted[process].last() == Some(&sync);
+            let first = self.pool.free(sync, waits);
+            self.woken
+                .extend(first.into_iter().chain(answers.then_some(owner)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn who_waits_is_woken_as_long_as_requests_complete(
+            limit in 1..6_usize,
+            wanted in prop::collection::vec(prop::collection::vec(any::<bool>(), 0..12), 1..8),
+            steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0..64_usize, 0..30_u64), 0..100),
+        ) {
+            let processes = wanted.len();
+            let mut world = World {
+                pool: Pool::new(limit, processes),
+                wanted,
+                out: Vec::new(),
+                asleep: vec![false; processes],
+                woken: (0..processes).collect(),
+                now: Time::ZERO,
+            };
+            // Whatever comes first at first; in the end all that is on its way arrives.
+            for (run, answers, which, millis) in steps {
+                world.now += Nanos::from_millis(millis);
+                if run && !world.woken.is_empty() {
+                    let process = world.woken.remove(which % world.woken.len());
+                    world.go_on(process);
+                } else if !world.out.is_empty() {
+                    world.complete(which % world.out.len(), answers);
+                }
+            }
+            loop {
+                if let Some(process) = world.woken.pop() {
+                    world.go_on(process);
+                } else if world.out.is_empty() {
+                    break;
+                } else {
+                    world.complete(0, false);
+                }
+            }
+            prop_assert!(world.wanted.iter().all(Vec::is_empty), "{:?} wait for ever", world.wanted);
+        }
+    }
 
     const NOW: Time = Time::ZERO;
 
@@ -182,9 +272,9 @@ mod tests {
             assert!(!take(&mut pool, process));
             pool.wait(process, true);
         }
-        assert_eq!(pool.free(true), None, "still beyond the limit");
-        assert_eq!(pool.free(true), None);
-        assert_eq!(pool.free(true), Some(1));
+        assert_eq!(pool.free(true, |_| true), None, "still beyond the limit");
+        assert_eq!(pool.free(true, |_| true), None);
+        assert_eq!(pool.free(true, |_| true), Some(1));
         pool.woken(NOW, 1);
         assert!(take(&mut pool, 1) && take(&mut pool, 1));
     }
@@ -193,8 +283,8 @@ mod tests {
     fn a_batch_ends_with_its_time() {
         let mut pool = Pool::new(4, 2);
         while take(&mut pool, 0) {}
-        pool.free(true);
-        pool.free(true);
+        pool.free(true, |_| true);
+        pool.free(true, |_| true);
         let late = NOW + BATCH_TIME;
         assert_eq!(pool.allocate(late, 0, true, false), Allocation::Wait);
     }
@@ -214,7 +304,7 @@ mod tests {
         assert!(take(&mut pool, 0));
         assert!(!take(&mut pool, 1));
         pool.wait(1, true);
-        assert_eq!(pool.free(true), Some(1));
+        assert_eq!(pool.free(true, |_| true), Some(1));
         pool.woken(NOW, 1);
         assert!(take(&mut pool, 1));
     }

@@ -143,7 +143,9 @@ impl SingleQueue {
     }
 
     fn free_request(&mut self, host: &mut Host<'_>, now: Time, sync: bool) {
-        if let Some(process) = self.pool.free(sync) {
+        let submitters = &self.submitters;
+        let waits = |process: usize| submitters[process].waits_for(sync);
+        if let Some(process) = self.pool.free(sync, waits) {
             host.wake_at(now + host.times.wakeup, process);
         }
     }
@@ -240,7 +242,7 @@ impl SingleQueue {
                     return;
                 }
                 self.flush_due = false;
-                host.flush_drive(now, FLUSH);
+                host.flush_drive(now, FLUSH, process);
             }
             if let Some(&id) = self.past_scheduler.front() {
                 if host.drive.in_flight() == self.queue_depth {
@@ -283,6 +285,7 @@ impl SingleQueue {
 
     fn flush_completed(&mut self, host: &mut Host<'_>, now: Time) {
         host.drive.completed(now);
+        host.tell_flush(now, Action::Completed, ProcessId(0));
         let mut served = std::mem::take(&mut self.served);
         served.extend(self.flushes.end());
         for step in served.drain(..) {

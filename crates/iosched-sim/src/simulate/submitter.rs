@@ -26,6 +26,12 @@ impl Submitter {
         (0..processes).map(|_| Submitter::default()).collect()
     }
 
+    /// True if the process sleeps until there is a request of this kind.
+    pub(super) fn waits_for(&self, sync: bool) -> bool {
+        let first = self.blocked.front();
+        first.is_some_and(|(bio, _)| bio.sync == sync)
+    }
+
     /// True if the plug is to be let go before it takes one more: it holds `most`, or a long one.
     pub(super) fn is_full(&self, requests: &Requests, most: usize) -> bool {
         let last = self.plug.last();

@@ -19,7 +19,12 @@ pub fn write_line(
         out,
         happening.time.saturating_since(zero),
         happening.action,
-        (happening.op, happening.sync, false),
+        Kind {
+            op: happening.op,
+            flush: happening.flush,
+            sync: happening.sync,
+            meta: false,
+        },
         (happening.start, happening.length),
         happening.process,
     )?;
@@ -36,7 +41,12 @@ pub fn write_event(out: &mut impl std::fmt::Write, zero: Time, event: &Event) ->
         out,
         event.time.saturating_since(zero),
         event.action,
-        (event.op, event.sync, event.meta),
+        Kind {
+            op: event.op,
+            flush: false,
+            sync: event.sync,
+            meta: event.meta,
+        },
         (event.start, event.length),
         event.process,
     )?;
@@ -52,12 +62,21 @@ pub fn write_event(out: &mut impl std::fmt::Write, zero: Time, event: &Event) ->
     writeln!(out, " {comm} - {priority} {cpu}")
 }
 
+/// What the third column says.
+#[derive(Clone, Copy)]
+struct Kind {
+    op: Option<Op>,
+    flush: bool,
+    sync: bool,
+    meta: bool,
+}
+
 /// The first six columns.
 fn write_columns(
     out: &mut impl std::fmt::Write,
     since: Nanos,
     action: Action,
-    (op, sync, meta): (Option<Op>, bool, bool),
+    kind: Kind,
     (start, length): (Sector, Sectors),
     process: ProcessId,
 ) -> std::fmt::Result {
@@ -76,7 +95,8 @@ fn write_columns(
         Action::UnpluggedLater => "UT",
         Action::Other => "A",
     };
-    let rwbs = match (op, sync) {
+    let rwbs = match (kind.op, kind.sync) {
+        (None, _) if kind.flush => "FF",
         (None, _) => "N",
         (Some(Op::Read), _) => "R",
         (Some(Op::Write), true) => "WS",
@@ -84,7 +104,7 @@ fn write_columns(
         (Some(Op::Discard), true) => "DS",
         (Some(Op::Discard), false) => "D",
     };
-    let meta = if meta { "M" } else { "" };
+    let meta = if kind.meta { "M" } else { "" };
     let nanos = since.as_nanos();
     let (micros, rest, start) = (nanos / 1000, nanos % 1000, start.as_u64());
     let (length, process) = (length.as_u64(), process.0);

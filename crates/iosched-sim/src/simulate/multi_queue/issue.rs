@@ -63,7 +63,7 @@ impl MultiQueue {
         if flush_due && self.has_room(number) {
             self.flush_due = false;
             self.queues[number].in_flight += 1;
-            host.flush_drive(now, FLUSH);
+            host.flush_drive(now, FLUSH, process);
         }
         while self.hand_over(host, now, number, process) && self.ask(host, now, number, process) {}
     }
@@ -224,6 +224,7 @@ impl MultiQueue {
 
     pub(super) fn flush_completed(&mut self, host: &mut Host<'_>, now: Time) {
         host.drive.completed(now);
+        host.tell_flush(now, Action::Completed, ProcessId(0));
         self.queues[0].in_flight -= 1;
         let mut flushed = std::mem::take(&mut self.flushed);
         flushed.extend(self.flushes.end());
