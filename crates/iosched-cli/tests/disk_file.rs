@@ -4,23 +4,13 @@
     reason = "a test ends where something is not as it should be"
 )]
 
-use assert_cmd::Command;
+mod common;
 
-fn iosched(arguments: &[&str]) -> std::process::Output {
-    Command::cargo_bin("iosched")
-        .unwrap()
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use common::{answer, text};
 
 /// What a model does, without the speed of this machine.
 fn simulated(disk: &str) -> String {
-    let output = iosched(&[
+    let output = answer(&[
         "simulate",
         "--scheduler",
         "noop",
@@ -38,13 +28,13 @@ fn simulated(disk: &str) -> String {
 fn a_model_printed_as_a_file_is_the_model() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["hdd-7200-ncq", "ssd-sata", "formula"] {
-        let output = iosched(&["emulate", "models", "--toml", name]);
+        let output = answer(&["emulate", "models", "--toml", name]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let path = dir.path().join("mine.toml");
         std::fs::write(&path, &output.stdout).unwrap();
         let path = path.to_str().unwrap();
         assert_eq!(simulated(path), simulated(name));
-        let again = iosched(&["emulate", "models", "--toml", path]);
+        let again = answer(&["emulate", "models", "--toml", path]);
         assert_eq!(text(&again.stdout), text(&output.stdout));
     }
 }
@@ -53,9 +43,9 @@ fn a_model_printed_as_a_file_is_the_model() {
 fn a_mistake_in_a_file_is_one_error_with_its_place() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("mine.toml");
-    let good = text(&iosched(&["emulate", "models", "--toml", "hdd-10k"]).stdout);
+    let good = text(&answer(&["emulate", "models", "--toml", "hdd-10k"]).stdout);
     std::fs::write(&path, good.replace("surfaces = 12", "surfaces = 0")).unwrap();
-    let output = iosched(&["simulate", "--disk", path.to_str().unwrap()]);
+    let output = answer(&["simulate", "--disk", path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
     let message = text(&output.stderr);
     let line = good
@@ -67,6 +57,6 @@ fn a_mistake_in_a_file_is_one_error_with_its_place() {
         format!("mine.toml, line {line}, column 12: hdd.surfaces is 0, and cannot be below 1");
     assert!(message.contains(&expected), "{message}");
     assert_eq!(message.matches("error: ").count(), 1, "{message}");
-    let missing = iosched(&["simulate", "--disk", "no/such.toml"]);
+    let missing = answer(&["simulate", "--disk", "no/such.toml"]);
     assert_eq!(missing.status.code(), Some(3));
 }

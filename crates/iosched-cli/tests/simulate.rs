@@ -4,20 +4,10 @@
     reason = "a test ends where something is not as it should be"
 )]
 
-use assert_cmd::Command;
+mod common;
+
+use common::{answer, text};
 use serde_json::Value;
-
-fn iosched(arguments: &[&str]) -> std::process::Output {
-    Command::cargo_bin("iosched")
-        .unwrap()
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
 
 fn load(dir: &tempfile::TempDir, jobs: &str) -> String {
     let path = dir.path().join("load.fio");
@@ -32,7 +22,7 @@ fn schedulers_are_compared_and_cfq_streams_where_the_others_seek() {
         &dir,
         "[global]\nrw=read\nbs=64k\n[front]\n[back]\noffset=50%\n",
     );
-    let output = iosched(&[
+    let output = answer(&[
         "simulate", "--json", "--disk", "formula", "--until", "3", "--load", &load,
     ]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -75,9 +65,9 @@ fn the_events_of_a_run_are_followed_to_the_last_decision() {
         "--max-sectors-kb",
         "512",
     ];
-    let output = iosched(&simulate);
+    let output = answer(&simulate);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let output = iosched(&["conform", "--json", "--scheduler", "deadline", &events]);
+    let output = answer(&["conform", "--json", "--scheduler", "deadline", &events]);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["agreement"], 1.0, "{result}");
     assert!(result["decisions"].as_u64().unwrap() > 1_000);
@@ -91,14 +81,14 @@ fn the_events_of_a_run_are_followed_to_the_last_decision() {
     ] {
         assert!(!result[key].is_null(), "{key} is missing");
     }
-    let output = iosched(&["conform", "--scheduler", "noop", &events]);
+    let output = answer(&["conform", "--scheduler", "noop", &events]);
     let words = text(&output.stdout);
     assert!(
         words.contains("noop agrees on") && words.contains("takes the oldest"),
         "{words}"
     );
     // A second run does not write over the first one's events.
-    let output = iosched(&simulate);
+    let output = answer(&simulate);
     assert!(
         text(&output.stderr).contains("cannot write"),
         "{}",
@@ -127,14 +117,14 @@ fn recordings_below_a_folder_are_followed_though_one_is_damaged() {
         "--until",
         "1",
     ];
-    let output = iosched(&[&simulate[..], &["--load", &load, "--events", &events]].concat());
+    let output = answer(&[&simulate[..], &["--load", &load, "--events", &events]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let recorded = std::fs::read(&events).unwrap();
     let damaged = write("b/1.trace.gz", b"\x1f\x8b no gzip");
     write("a-recording-without-a-name", &recorded);
     write("notes.md", b"What was recorded where.");
     let folder = dir.path().join("all").display().to_string();
-    let output = iosched(&["conform", "--scheduler", "noop", &folder]);
+    let output = answer(&["conform", "--scheduler", "noop", &folder]);
     let words = text(&output.stdout);
     let followed: Vec<_> = words
         .lines()
@@ -156,7 +146,7 @@ fn recordings_below_a_folder_are_followed_though_one_is_damaged() {
         "{errors}"
     );
     assert_eq!(output.status.code(), Some(1));
-    let output = iosched(&[
+    let output = answer(&[
         "conform",
         "--scheduler",
         "noop",
@@ -173,7 +163,7 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
     let dir = tempfile::tempdir().unwrap();
     let load = load(&dir, "[a]\nrw=read\nverify=md5\n");
     let fails = |arguments: &[&str], code: i32, message: &str| {
-        let output = iosched(arguments);
+        let output = answer(arguments);
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
         assert!(stderr.contains(message), "{arguments:?}: {stderr}");
@@ -259,7 +249,7 @@ fn a_folder_is_followed_in_the_order_of_its_names_with_the_tunables_beside() {
     std::fs::write(&tunables, "/sys/block/sda/queue/iosched/fifo_batch: 3\n").unwrap();
     let folder = dir.path().display().to_string();
     let follow = || -> Vec<serde_json::Value> {
-        let output = iosched(&["conform", "--json", "--scheduler", "mq-deadline", &folder]);
+        let output = answer(&["conform", "--json", "--scheduler", "mq-deadline", &folder]);
         let lines = text(&output.stdout);
         lines
             .lines()

@@ -7,20 +7,10 @@
 
 use std::fmt::Write;
 
-use assert_cmd::Command;
+mod common;
+
+use common::{answer, text};
 use serde_json::Value;
-
-fn iosched(arguments: &[&str]) -> std::process::Output {
-    Command::cargo_bin("iosched")
-        .unwrap()
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
 
 /// `simulate --json` on the fixed disk under noop.
 fn simulate(arguments: &[&str]) -> Value {
@@ -32,13 +22,13 @@ fn simulate(arguments: &[&str]) -> Value {
         "--disk",
         "fixed",
     ];
-    let output = iosched(&[&common, arguments].concat());
+    let output = answer(&[&common, arguments].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn fails(arguments: &[&str], code: i32, messages: &[&str]) {
-    let output = iosched(&[&["simulate"], arguments].concat());
+    let output = answer(&[&["simulate"], arguments].concat());
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
     for message in messages {

@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{can_use_loop_devices, iosched};
+use common::{can_use_loop_devices, iosched, text};
 use serde_json::Value;
 
 fn tune(directory: &Path, arguments: &str) -> Output {
@@ -24,10 +24,6 @@ fn tune(directory: &Path, arguments: &str) -> Output {
         .arg(directory)
         .output()
         .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn report(directory: &Path) -> Value {

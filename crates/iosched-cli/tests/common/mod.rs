@@ -1,11 +1,25 @@
 //! What the tests of several commands share: real loop devices, their whole queue state, and the
 //! command itself.
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(
+    dead_code,
+    clippy::print_stderr,
+    reason = "each test program uses a part of it; tests say what they lack"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+/// What a command that changes nothing says.
+pub(crate) fn answer(arguments: &[&str]) -> Output {
+    iosched().args(arguments).output().unwrap()
+}
+
+/// Output as text.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
 
 /// True if we are root and there are loop devices; says what lacks otherwise.
 pub(crate) fn can_use_loop_devices() -> bool {
