@@ -22,7 +22,7 @@ setup-test: ## packages that the tests need besides
 test: setup-test ## formatting, lints, every test
 	scripts/test
 
-test-full: setup-test build ## what takes longer than CI may: faults at full size, calibration
+test-full: setup-test build test-vm ## what takes longer than CI may: faults at full size, calibration, reboots
 	scripts/test-full
 
 bench: setup-test build ## whole commands and inner loops, as ratios to a peer in the same run
@@ -48,9 +48,11 @@ install: build ## one static-ish binary into $(PREFIX)/bin
 deb: setup build ## target/package/iosched_*.deb, with manual pages and completions
 	scripts/package-deb
 
+CUTS ?= 20
+
 test-vm: deb ## install the package in a machine of QEMU, keep schedulers, reboot it, cut its power
 	scripts/setup vm
-	scripts/test-vm
+	$(SUDO) env IOSCHED_TEST_CUTS=$(CUTS) scripts/test-vm
 
 clean:
 	$(CARGO) clean

@@ -1,9 +1,9 @@
 """A machine of QEMU with several disks, driven through its agent (tests/vm/agent).
 
 Emulated by TCG: no access to /dev/kvm is needed. `Machine.run` runs a shell command in it as root;
-`Machine.cut_power` ends QEMU with SIGKILL, as a power failure ends a machine (what the guest had not
-flushed may or may not have reached the image: QEMU keeps its writes in the host's page cache, so the
-guest loses what it had not sent to the disk).
+`Machine.cut_power` ends QEMU with SIGKILL, as a power failure ends a machine: what the guest had not
+sent to the disk is lost, and so is what QEMU had not yet written into the tables of the root's layer
+because the guest had not asked for a flush.
 """
 
 import base64
@@ -14,77 +14,80 @@ import subprocess
 import time
 
 
-# How long a boot may take. Some 40 s on an idle processor; emulated on a busy one, many times that.
-BOOT_S = 600
+# How long anything in the machine may take: seconds on an idle processor, many times that on a busy one.
+PATIENCE_S = 900
+
+# Name, QEMU options, and where it is plugged in at odd and at even boots: all but the one that is
+# recognised by its place move, so that the kernel gives them other names.
+DISKS = {
+    "sata": ("ide-hd,serial=SATA-1,wwn=0x5000c500aabb0001", "bus=ide.0", "bus=ide.2"),
+    "virt": ("virtio-blk-pci,serial=VIRT-1", "addr=0x10", "addr=0x13"),
+    "nvme": ("nvme,serial=NVME-1", "addr=0x18", "addr=0x19"),
+    "scsi": ("scsi-hd,serial=SCSI-1,wwn=0x5000c500aabb0002", "bus=scsi.0,scsi-id=1", "bus=scsi.0,scsi-id=5"),
+    "raid1": ("scsi-hd,serial=RAID-1", "bus=scsi.0,scsi-id=2", "bus=scsi.0,scsi-id=4"),
+    "raid2": ("scsi-hd,serial=RAID-2", "bus=scsi.0,scsi-id=3", "bus=scsi.0,scsi-id=2"),
+    "nameless": ("virtio-blk-pci", "addr=0x11", "addr=0x11"),
+}
+
+# What lsblk says is the serial number of each.
+SERIALS = {"SATA-1": "sata", "VIRT-1": "virt", "NVME-1": "nvme", "SCSI-1": "scsi", "RAID-1": "raid1", "RAID-2": "raid2"}
 
 
 class Failed(Exception):
     """A command in the machine ended with an error, or the machine did not answer."""
 
 
-# Name, QEMU options. `{name}` is the id of the drive.
-DISKS = {
-    "sata": "ide-hd,drive=sata,bus=ide.0,serial=SATA-1,wwn=0x5000c500aabb0001",
-    "virt": "virtio-blk-pci,drive=virt,serial=VIRT-1",
-    "nvme": "nvme,drive=nvme,serial=NVME-1",
-    "scsi": "scsi-hd,drive=scsi,bus=scsi.0,serial=SCSI-1,wwn=0x5000c500aabb0002",
-    "raid1": "scsi-hd,drive=raid1,bus=scsi.0,serial=RAID-1",
-    "raid2": "scsi-hd,drive=raid2,bus=scsi.0,serial=RAID-2",
-    "nameless": "virtio-blk-pci,drive=nameless",
-}
-
-
-# What lsblk says is the serial number of each.
-SERIALS = {"SATA-1": "sata", "VIRT-1": "virt", "NVME-1": "nvme", "SCSI-1": "scsi", "RAID-1": "raid1", "RAID-2": "raid2"}
-
-
 class Machine:
-    def __init__(self, directory, root_image, payload=None, root_format="qcow2"):
+    def __init__(self, directory, root_image, disks=tuple(DISKS), payload=None):
         self.directory = directory
         self.root = root_image
-        self.root_format = root_format
+        self.wanted_disks = disks
         self.payload = payload
+        self.boots = 0
         self.process = None
         self.socket = None
-        for name in DISKS:
+        for name in disks:
             path = os.path.join(directory, f"{name}.raw")
             if not os.path.exists(path):
                 with open(path, "wb") as file:
                     file.truncate(64 << 20)
 
-    def start(self, kernel=None, parameters=""):
-        """Boots, by grub or with a kernel and initrd; returns the seconds until the agent answers."""
+    def start(self, state=None):
+        """Boots by grub, or goes on from a saved state; returns the seconds until the agent answers."""
+        self.boots += 1
         agent = os.path.join(self.directory, "agent")
         monitor = os.path.join(self.directory, "monitor")
         for path in (agent, monitor):
             if os.path.exists(path):
                 os.remove(path)
         command = [
-            "nice", "-n", "10", "qemu-system-x86_64", "-machine", "q35", "-accel", "tcg",
-            # The guest's time goes with its instructions: on a busy host nothing in it times out.
-            "-icount", "shift=2,sleep=off", "-cpu", "max", "-smp", "1", "-m", "640", "-display", "none", "-no-reboot", "-nodefaults",
-            "-serial", f"file:{self.directory}/console",
+            "nice", "-n", "19", "qemu-system-x86_64", "-machine", "q35,hpet=off", "-accel", "tcg,thread=multi,tb-size=512",
+            "-cpu", "max", "-smp", "2", "-m", "640", "-display", "none", "-no-reboot", "-nodefaults",
+            "-serial", f"file:{self.directory}/console-{self.boots}",
             "-chardev", f"socket,path={monitor},server=on,wait=off,id=monitor", "-mon", "chardev=monitor",
-            "-device", "virtio-serial-pci",
+            "-device", "virtio-serial-pci,addr=0x0a",
             "-chardev", f"socket,path={agent},server=on,wait=off,id=agent",
             "-device", "virtserialport,chardev=agent,name=agent",
-            "-device", "virtio-scsi-pci,id=scsi",
-            "-drive", f"file={self.root},format={self.root_format},if=none,id=root",
-            "-device", "virtio-blk-pci,drive=root,serial=ROOT" + ("" if kernel else ",bootindex=0"),
+            "-device", "virtio-scsi-pci,id=scsi,addr=0x0b",
+            "-drive", f"file={self.root},format=qcow2,if=none,id=root",
+            "-device", "virtio-blk-pci,drive=root,serial=ROOT,addr=0x12,bootindex=0",
         ]
-        for name, device in DISKS.items():
-            command += ["-drive", f"file={self.directory}/{name}.raw,format=raw,if=none,id={name}", "-device", device]
+        for name in self.wanted_disks:
+            device, odd, even = DISKS[name]
+            place = odd if self.boots % 2 or state else even
+            command += ["-drive", f"file={self.directory}/{name}.raw,format=raw,if=none,id={name}",
+                        "-device", f"{device},drive={name},{place}"]
         if self.payload:
             command += ["-drive", f"file={self.payload},format=raw,if=none,id=payload,read-only=on",
-                        "-device", "virtio-blk-pci,drive=payload,serial=PAYLOAD"]
-        if kernel:
-            command += ["-kernel", kernel[0], "-initrd", kernel[1], "-append",
-                        f"root=LABEL=root console=ttyS0 quiet no_timer_check systemd.show_status=no {parameters}"]
+                        "-device", "virtio-blk-pci,drive=payload,serial=PAYLOAD,addr=0x14"]
+        if state:
+            command += ["-incoming", f"exec:cat '{state}'"]
         started = time.monotonic()
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         self._connect(agent)
-        while self._line(BOOT_S) != "ready":
-            pass
+        if not state:
+            while self._line(PATIENCE_S) != "ready":
+                pass
         return time.monotonic() - started
 
     def _connect(self, path):
@@ -98,7 +101,7 @@ class Machine:
             except OSError:
                 if time.monotonic() > deadline or self.process.poll() is not None:
                     raise Failed("qemu did not start")
-                time.sleep(0.1)
+                time.sleep(0.05)
 
     def _line(self, seconds):
         self.socket.settimeout(seconds)
@@ -115,7 +118,7 @@ class Machine:
 
     def console(self):
         try:
-            with open(f"{self.directory}/console", errors="replace") as file:
+            with open(f"{self.directory}/console-{self.boots}", errors="replace") as file:
                 return "".join(file.readlines()[-40:])
         except OSError:
             return ""
@@ -124,13 +127,13 @@ class Machine:
         """Starts a command without waiting for its end."""
         self.socket.sendall(base64.b64encode(script.encode()) + b"\n")
 
-    def try_run(self, script, seconds=180):
+    def try_run(self, script, seconds=PATIENCE_S):
         """Runs a command: exit code and output."""
         self.send(script)
         code, _, text = self._line(seconds).partition(" ")
         return int(code), base64.b64decode(text).decode(errors="replace")
 
-    def run(self, script, seconds=180):
+    def run(self, script, seconds=PATIENCE_S):
         """Runs a command that must succeed; its output."""
         code, text = self.try_run(script, seconds)
         if code != 0:
@@ -138,16 +141,34 @@ class Machine:
         return text.strip()
 
     def monitor(self, command):
+        """Gives QEMU's monitor a command and returns what it says, up to its next prompt."""
         with socket.socket(socket.AF_UNIX) as monitor:
+            monitor.settimeout(PATIENCE_S)
             monitor.connect(os.path.join(self.directory, "monitor"))
-            monitor.sendall(command.encode() + b"\n")
-            time.sleep(0.5)
+            said = b""
+            for text in (None, command):
+                if text:
+                    said = b""
+                    monitor.sendall(text.encode() + b"\n")
+                while not said.endswith(b"(qemu) "):
+                    part = monitor.recv(65536)
+                    if not part:
+                        break
+                    said += part
+            return said.decode(errors="replace")
+
+    def save(self, state):
+        """Writes the machine's state to a file and ends it: `start` goes on from there."""
+        said = self.monitor(f"migrate \"exec:cat > '{state}'\"")
+        if "completed" not in self.monitor("info migrate"):
+            raise Failed(f"cannot save the machine's state: {said}")
+        self.cut_power()
 
     def stop(self):
         """Shuts down in good order."""
         self.send("systemctl poweroff")
         try:
-            self.process.wait(180)
+            self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.cut_power()
             raise Failed("the machine did not shut down")
@@ -169,16 +190,12 @@ class Machine:
                 found[SERIALS.get(words[1], words[1] or "nameless")] = words[0]
         return found
 
-    def name(self, disk):
-        """The kernel's name of a disk now."""
-        return self.disks()[disk]
-
     def node(self, disk):
         """The path of a disk's node now."""
-        return "/dev/" + self.name(disk)
+        return "/dev/" + self.disks()[disk]
 
     def schedulers(self):
         """The active scheduler of every disk of the test."""
-        names = {disk: name for disk, name in self.disks().items() if disk not in ("ROOT", "PAYLOAD")}
+        names = {disk: name for disk, name in self.disks().items() if disk != "PAYLOAD"}
         text = self.run("; ".join(f"cat /sys/block/{name}/queue/scheduler" for name in names.values()))
         return {disk: line.split("[")[1].split("]")[0] for disk, line in zip(names, text.splitlines())}
