@@ -171,6 +171,8 @@ pub struct Reader {
     last: Time,
     /// Totals have begun: no events any more.
     over: bool,
+    /// Only lines of our own recordings are events.
+    ours_only: bool,
 }
 
 impl Default for Reader {
@@ -188,6 +190,15 @@ impl Reader {
             line: 0,
             last: Time::ZERO,
             over: false,
+            ours_only: false,
+        }
+    }
+
+    /// A reader that takes what others print for what it is: no recording of ours.
+    pub(super) fn of_ours() -> Reader {
+        Reader {
+            ours_only: true,
+            ..Reader::default()
         }
     }
 
@@ -205,8 +216,9 @@ impl Reader {
     pub fn read(&mut self, text: &str) -> Result<Option<Line>, TraceError> {
         self.line += 1;
         let text = text.trim_end();
-        self.over |= kernel_blk::begins_totals(text);
-        if text.is_empty() || self.over || kernel_blk::names_input(text) {
+        self.over |= !self.ours_only && kernel_blk::begins_totals(text);
+        let of_blkparse = !self.ours_only && kernel_blk::names_input(text);
+        if text.is_empty() || self.over || of_blkparse {
             return Ok(None);
         }
         if let Some(remark) = text.strip_prefix('#') {
@@ -271,7 +283,8 @@ impl Reader {
 
     /// An event; nothing if it is a scheduler's message.
     fn event(&self, text: &str) -> Result<Option<Event>, TraceError> {
-        if let Some(columns) = kernel_blk::columns(text) {
+        let foreign = (!self.ours_only).then(|| kernel_blk::columns(text));
+        if let Some(columns) = foreign.flatten() {
             if columns.action == kernel_blk::MESSAGE {
                 return Ok(None);
             }

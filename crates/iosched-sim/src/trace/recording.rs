@@ -8,9 +8,17 @@ use super::text::extent;
 use crate::units::Sectors;
 
 /// Reads one line after the other.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Recording {
     reader: Reader,
+}
+
+impl Default for Recording {
+    fn default() -> Recording {
+        Recording {
+            reader: Reader::of_ours(),
+        }
+    }
 }
 
 impl LineFormat for Recording {
