@@ -37,6 +37,7 @@ impl Observer for Recorder {
                 self.outstanding += 1;
                 self.most_outstanding = self.most_outstanding.max(self.outstanding);
             }
+            Action::GivenBack => self.outstanding -= 1,
             Action::Completed => {
                 self.outstanding -= 1;
                 self.completed_sectors += happening.length.as_u64();
@@ -60,7 +61,7 @@ fn simulate(
     jobs: Vec<Job>,
     scheduler: &str,
     disk: &str,
-    queue_depth: usize,
+    (queue_depth, accepts): (usize, Option<usize>),
     settings: MultiQueueSettings,
     observer: &mut dyn Observer,
 ) -> Outcome {
@@ -69,6 +70,7 @@ fn simulate(
     let disk = disk::build(disk, &ModelOptions::default()).unwrap();
     let setup = Setup {
         queue_depth,
+        accepts,
         limits: MergeLimits {
             max_sectors: Sectors::new(256),
             merging: Merging::Full,
@@ -151,11 +153,12 @@ proptest! {
         scheduler in prop::sample::select(SCHEDULERS.to_vec()),
         disk in prop::sample::select(vec!["fixed", "formula", "ssd-sata"]),
         queue_depth in 1..6_usize,
+        accepts in prop::sample::select(vec![None, None, Some(1), Some(3)]),
         settings in settings(),
     ) {
         let mut recorder = Recorder::default();
         let outcome =
-            simulate(jobs.clone(), scheduler, disk, queue_depth, settings, &mut recorder);
+            simulate(jobs.clone(), scheduler, disk, (queue_depth, accepts), settings, &mut recorder);
         prop_assert_eq!(recorder.outstanding, 0);
         prop_assert_eq!(recorder.completed_sectors, recorder.queued_sectors);
         let queues = match settings.attachment {
@@ -167,7 +170,7 @@ proptest! {
             prop_assert!(process.bytes() >= job.amount.unwrap());
         }
         let mut again = Recorder::default();
-        simulate(jobs, scheduler, disk, queue_depth, settings, &mut again);
+        simulate(jobs, scheduler, disk, (queue_depth, accepts), settings, &mut again);
         prop_assert!(recorder.text == again.text);
     }
 
@@ -181,7 +184,7 @@ proptest! {
     ) {
         let settings = MultiQueueSettings { attachment, kernel: kernel(), ..MultiQueueSettings::default() };
         let mut recorder = Recorder::default();
-        simulate(jobs.clone(), scheduler, disk, queue_depth, settings, &mut recorder);
+        simulate(jobs.clone(), scheduler, disk, (queue_depth, None), settings, &mut recorder);
         let mut text = String::new();
         for (index, job) in jobs.iter().enumerate() {
             let class = 1 + job.priority.class as u8;
@@ -208,7 +211,7 @@ fn rates(load: &str, scheduler: &str, disk: &str, settings: MultiQueueSettings) 
         job.runtime = Some(Nanos::from_secs(10));
     }
     let depth = model.queue_depth();
-    let outcome = simulate(jobs, scheduler, disk, depth, settings, &mut ());
+    let outcome = simulate(jobs, scheduler, disk, (depth, None), settings, &mut ());
     let rate = |process: &iosched_sim::simulate::ProcessOutcome| {
         process.accesses() as f64 / process.elapsed.as_secs_f64()
     };
@@ -237,7 +240,7 @@ fn beside_a_copy(disk: &str, throttle_above: Option<Nanos>) -> ([f64; 2], Nanos)
         ..MultiQueueSettings::default()
     };
     let depth = model.queue_depth();
-    let outcome = simulate(jobs, "none", disk, depth, settings, &mut ());
+    let outcome = simulate(jobs, "none", disk, (depth, None), settings, &mut ());
     let rate = |index: usize| {
         let process = &outcome.processes[index];
         process.bytes().as_u64() as f64 / process.elapsed.as_secs_f64()

@@ -49,6 +49,7 @@ impl Observer for Recorder {
                 self.outstanding += 1;
                 self.most_outstanding = self.most_outstanding.max(self.outstanding);
             }
+            Action::GivenBack => self.outstanding -= 1,
             Action::Completed => {
                 self.outstanding -= 1;
                 self.completed_sectors += happening.length.as_u64();
@@ -74,7 +75,7 @@ fn simulate(
     jobs: &[Job],
     scheduler: &str,
     disk: &str,
-    queue_depth: usize,
+    (queue_depth, accepts): (usize, Option<usize>),
     nr_requests: usize,
     observer: &mut Recorder,
 ) -> Outcome {
@@ -87,6 +88,7 @@ fn simulate(
     let scheduler = build(&spec, &Kernel::default(), &Vec::new()).unwrap();
     let setup = Setup {
         queue_depth,
+        accepts,
         nr_requests,
         limits: MergeLimits {
             max_sectors: MAX_SECTORS,
@@ -222,11 +224,12 @@ proptest! {
         scheduler in prop::sample::select(SCHEDULERS.to_vec()),
         disk in prop::sample::select(vec!["fixed", "formula", "hdd-7200", "ssd-sata"]),
         queue_depth in 1..6_usize,
+        accepts in prop::sample::select(vec![None, None, Some(1), Some(3)]),
         nr_requests in prop::sample::select(vec![4_usize, 128]),
     ) {
         let mut recorder = Recorder::default();
-        let outcome =
-            simulate(&jobs, scheduler, disk, queue_depth, nr_requests, &mut recorder);
+        let depth = (queue_depth, accepts);
+        let outcome = simulate(&jobs, scheduler, disk, depth, nr_requests, &mut recorder);
         prop_assert_eq!(recorder.outstanding, 0);
         prop_assert_eq!(recorder.completed_sectors, recorder.queued_sectors);
         prop_assert!(recorder.most_outstanding <= queue_depth + 1);
@@ -264,7 +267,7 @@ proptest! {
             ..job
         };
         let mut recorder = Recorder::default();
-        simulate(&[job], scheduler, disk, 4, 128, &mut recorder);
+        simulate(&[job], scheduler, disk, (4, None), 128, &mut recorder);
         prop_assert_eq!(recorder.completed_sectors, Bytes::from_mib(2).to_sectors().as_u64());
     }
 
@@ -275,8 +278,8 @@ proptest! {
         disk in prop::sample::select(vec!["formula", "hdd-7200", "ssd-sata"]),
     ) {
         let (mut one, mut other) = (Recorder::default(), Recorder::default());
-        simulate(&jobs, scheduler, disk, 2, 128, &mut one);
-        simulate(&jobs, scheduler, disk, 2, 128, &mut other);
+        simulate(&jobs, scheduler, disk, (2, None), 128, &mut one);
+        simulate(&jobs, scheduler, disk, (2, None), 128, &mut other);
         prop_assert!(one.text == other.text);
     }
 
@@ -287,7 +290,7 @@ proptest! {
         queue_depth in 1..5_usize,
     ) {
         let mut recorder = Recorder::default();
-        simulate(&jobs, scheduler, "formula", queue_depth, 128, &mut recorder);
+        simulate(&jobs, scheduler, "formula", (queue_depth, None), 128, &mut recorder);
         let spec = SchedulerSpec::parse(scheduler).unwrap();
         let scheduler = build(&spec, &Kernel::default(), &Vec::new()).unwrap();
         let limits = MergeLimits { max_sectors: MAX_SECTORS, merging: Merging::Full };
@@ -481,7 +484,7 @@ fn a_flush_is_a_command_among_the_events() {
         let load = "[w]\nrw=randwrite\nbs=4k\nfsync=2\nsize=1m\nio_size=40k\n";
         let jobs = fio_job::parse(load, DISK.to_sectors()).unwrap();
         let mut recorder = Recorder::default();
-        let outcome = simulate(&jobs, scheduler, "hdd-7200", 4, 128, &mut recorder);
+        let outcome = simulate(&jobs, scheduler, "hdd-7200", (4, None), 128, &mut recorder);
         let syncs = outcome.processes[0].syncs.total.count();
         let count = |action: &str| {
             let flushes = recorder.text.lines().filter(|line| line.contains(action));

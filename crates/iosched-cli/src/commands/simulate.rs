@@ -99,6 +99,11 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0.0)]
     tick_phase: f64,
 
+    /// Commands that the disk accepts at a time: it gives back what the driver sends beyond that, as a
+    /// SCSI disk whose task set is full (default: all)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    accepts: Option<u64>,
+
     /// The disk is attached as SCSI and SATA disks are: none, mq-deadline and kyber are asked only when
     /// it has a slot (default: as on loop, virtio and NVMe, one request ahead)
     #[arg(long)]
@@ -229,6 +234,7 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
         queue_depth: args
             .queue_depth
             .and_then(|depth| usize::try_from(depth).ok()),
+        accepts: args.accepts.and_then(|most| usize::try_from(most).ok()),
         nr_requests: args.nr_requests,
         max_sectors: Bytes::from_kib(args.max_sectors_kb),
         hz: args.hz,

@@ -59,6 +59,8 @@ pub struct Follower {
     queued: BTreeMap<ProcessId, (Bio, Expected)>,
     /// Requests that the driver has.
     issued: Vec<RequestId>,
+    /// Requests that the device gave back to it.
+    given_back: Vec<RequestId>,
     /// Commands between issue and completion, also those that do not pass the scheduler.
     outstanding: usize,
     /// The event before the one that was read last: it is judged by what follows.
@@ -82,6 +84,7 @@ impl Follower {
             allocated: BTreeMap::new(),
             queued: BTreeMap::new(),
             issued: Vec::new(),
+            given_back: Vec::new(),
             outstanding: 0,
             pending: None,
             report: Report::default(),
@@ -166,6 +169,7 @@ impl Follower {
                 }
                 self.run(now, next);
             }
+            (Action::GivenBack, Some(op)) => self.given_back(now, event, op),
             (Action::Completed, op) => {
                 self.completed(now, event, op);
                 self.run(now, next);
@@ -403,8 +407,22 @@ impl Follower {
         Some(held.remove(place))
     }
 
+    /// The device did not take a request: the driver sends it again, without asking.
+    fn given_back(&mut self, now: Time, event: &Event, op: Op) {
+        if let Some(id) = take(&mut self.issued, &self.requests, event, op) {
+            self.outstanding = self.outstanding.saturating_sub(1);
+            self.scheduler.deactivate(now, &self.requests, id);
+            self.given_back.push(id);
+        }
+    }
+
     fn issued(&mut self, now: Time, event: &Event, op: Op) {
         self.outstanding += 1;
+        if let Some(id) = take(&mut self.given_back, &self.requests, event, op) {
+            self.scheduler.activate(now, &self.requests, id);
+            self.issued.push(id);
+            return;
+        }
         self.report.decisions += 1;
         let recorded = self
             .merger
@@ -463,19 +481,24 @@ impl Follower {
 
     fn completed(&mut self, now: Time, event: &Event, op: Option<Op>) {
         self.outstanding = self.outstanding.saturating_sub(1);
-        if op.is_none() {
-            return;
-        }
-        let at = self.issued.iter().position(|&id| {
-            let request = &self.requests[id];
-            request.start == event.start && Some(request.op) == op
-        });
-        let Some(at) = at else {
+        let Some(op) = op else { return };
+        let Some(id) = take(&mut self.issued, &self.requests, event, op) else {
             self.report.unexplained += 1;
             return;
         };
-        let id = self.issued.remove(at);
         self.scheduler.completed(now, &self.requests, id);
         self.requests.remove(id);
     }
+}
+
+/// Takes the request that an event is about out of a list.
+fn take(
+    list: &mut Vec<RequestId>,
+    requests: &Requests,
+    event: &Event,
+    op: Op,
+) -> Option<RequestId> {
+    let about = |&id: &RequestId| requests[id].start == event.start && requests[id].op == op;
+    let at = list.iter().position(about)?;
+    Some(list.remove(at))
 }

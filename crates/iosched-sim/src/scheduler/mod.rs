@@ -151,6 +151,9 @@ pub trait Scheduler: Send {
     /// The driver took the dispatched request up.
     fn activate(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
 
+    /// The disk did not take the request that was activated: it is to be activated again.
+    fn deactivate(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
+
     /// How many bits of each word of the scheduler tags a request of this kind may use, if not all:
     /// there are `tags` of them in words of `word` bits (multi-queue).
     fn limit_depth(&self, _op: Op, _sync: bool, _tags: u32, _word: u32) -> Option<u32> {

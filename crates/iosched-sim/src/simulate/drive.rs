@@ -14,6 +14,8 @@ pub(super) struct Drive {
     completions: Vec<Completion>,
     /// Commands that have not completed in the block layer.
     in_flight: usize,
+    /// Commands that the disk takes at a time; what is more it gives back.
+    accepts: usize,
     account: DiskUse,
     last_end: Option<Sector>,
     busy_since: Option<Time>,
@@ -22,12 +24,17 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    pub(super) fn new(disk: Box<dyn DiskModel>, completion_delay: Nanos) -> Drive {
+    pub(super) fn new(
+        disk: Box<dyn DiskModel>,
+        accepts: Option<usize>,
+        completion_delay: Nanos,
+    ) -> Drive {
         Drive {
             disk,
             completion_delay,
             completions: Vec::new(),
             in_flight: 0,
+            accepts: accepts.unwrap_or(usize::MAX).max(1),
             account: DiskUse::default(),
             last_end: None,
             busy_since: None,
@@ -37,6 +44,11 @@ impl Drive {
 
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// True if the disk takes another command.
+    pub(super) fn accepts(&self) -> bool {
+        self.in_flight < self.accepts
     }
 
     /// When the disk has something to do; [`Time::MAX`] if it has nothing.

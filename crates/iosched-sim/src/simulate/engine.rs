@@ -21,6 +21,7 @@ use crate::workload::{Cgroup, Job};
 /// What stands on both sides of the path.
 pub(super) struct Machine {
     pub(super) disk: Box<dyn DiskModel>,
+    pub(super) accepts: Option<usize>,
     pub(super) jobs: Vec<Job>,
     pub(super) replay: Option<Replay>,
     pub(super) max_sectors: Sectors,
@@ -97,7 +98,7 @@ impl<'run, P: Path> Simulation<'run, P> {
             });
         let host = Host {
             agenda: Agenda::default(),
-            drive: Drive::new(machine.disk, machine.host.completion),
+            drive: Drive::new(machine.disk, machine.accepts, machine.host.completion),
             requests: Requests::default(),
             accesses: Accesses::new(),
             processes,

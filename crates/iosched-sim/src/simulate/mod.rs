@@ -11,7 +11,7 @@
 //!
 //! The host takes its time too ([`HostTimes`]).
 //!
-//! Left out: reads through the page cache, requests given back by the driver.
+//! Left out: reads through the page cache.
 
 mod access;
 mod agenda;
@@ -101,6 +101,9 @@ pub struct Setup {
     pub jobs: Vec<Job>,
     /// Commands that the driver gives to the disk at a time.
     pub queue_depth: usize,
+    /// Commands that the disk accepts; it gives back what the driver sends beyond that (SCSI: task set
+    /// full). All if not said.
+    pub accepts: Option<usize>,
     /// Requests of each kind (synchronous, asynchronous) that may exist (single-queue).
     pub nr_requests: usize,
     /// Limits of merging.
@@ -199,6 +202,7 @@ impl Setup {
         Setup {
             scheduler,
             queue_depth: disk.queue_depth(),
+            accepts: None,
             disk,
             jobs,
             nr_requests: 128,
@@ -230,6 +234,7 @@ fn run_with(mut setup: Setup, replay: Option<Replay>, observer: &mut dyn Observe
     let processes = setup.jobs.len() + 1; // the flusher
     let machine = engine::Machine {
         disk: setup.disk,
+        accepts: setup.accepts,
         jobs: setup.jobs,
         replay,
         max_sectors: limits.max_sectors,

@@ -49,6 +49,8 @@ pub(super) struct SingleQueue {
     issued: Vec<Option<Issued>>,
     /// Looked at by the driver, not yet taken by the device.
     held: Option<RequestId>,
+    /// The device has given it back.
+    given_back: bool,
     absorbed: Vec<Absorbed>,
     served: Vec<Step>,
 }
@@ -72,6 +74,7 @@ impl SingleQueue {
             flush_due: false,
             issued: Vec::new(),
             held: None,
+            given_back: false,
             absorbed: Vec::new(),
             served: Vec::new(),
         }
@@ -238,14 +241,14 @@ impl SingleQueue {
     fn ask(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId) {
         loop {
             if self.flush_due {
-                if host.drive.in_flight() == self.queue_depth {
+                if !self.has_room(host) || !host.drive.accepts() {
                     return;
                 }
                 self.flush_due = false;
                 host.flush_drive(now, FLUSH, process);
             }
             if let Some(&id) = self.past_scheduler.front() {
-                if host.drive.in_flight() == self.queue_depth {
+                if !self.has_room(host) || !host.drive.accepts() {
                     return;
                 }
                 self.past_scheduler.pop_front();
@@ -255,7 +258,7 @@ impl SingleQueue {
                 continue;
             }
             if let Some(held) = self.held {
-                if host.drive.in_flight() == self.queue_depth {
+                if !self.has_room(host) || !self.is_accepted(host, now, held, process) {
                     return;
                 }
                 self.held = None;
@@ -269,6 +272,33 @@ impl SingleQueue {
             self.note_issue(host, now, id, process);
             self.held = Some(id);
         }
+    }
+
+    fn has_room(&self, host: &Host<'_>) -> bool {
+        host.drive.in_flight() < self.queue_depth
+    }
+
+    /// The driver sends the request that it looked at; the disk may give it back. Then it stays at the
+    /// head, and is sent again when a command has completed: there is one, or the disk would take it.
+    fn is_accepted(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        held: RequestId,
+        process: ProcessId,
+    ) -> bool {
+        let accepts = host.drive.accepts();
+        let request = host.requests[held];
+        if accepts && self.given_back {
+            self.scheduler.activate(now, &host.requests, held);
+            host.tell(now, Action::Issued, &request, process);
+            self.issued[held.index()] = Some(Issued { id: held, at: now });
+        } else if !accepts && !self.given_back {
+            self.scheduler.deactivate(now, &host.requests, held);
+            host.tell(now, Action::GivenBack, &request, process);
+        }
+        self.given_back = !accepts;
+        accepts
     }
 
     fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {

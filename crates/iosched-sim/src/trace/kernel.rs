@@ -42,6 +42,8 @@ pub enum Action {
     Decided,
     /// D: the driver took a request.
     Issued,
+    /// R: the disk did not take it after all; the driver has to try again.
+    GivenBack,
     /// C: the disk was done.
     Completed,
     /// Anything else (A, …).
@@ -363,6 +365,7 @@ impl Reader {
                 "C" => Action::Completed,
                 "RM" => Action::Joined,
                 "X" => Action::Decided,
+                "R" => Action::GivenBack,
                 _ => Action::Other,
             },
             sync: op == Some(Op::Read) || after_op.contains(['S', 'F']),

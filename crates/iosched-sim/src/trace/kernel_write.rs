@@ -89,6 +89,7 @@ fn write_columns(
         Action::BackMerged => "M",
         Action::FrontMerged => "F",
         Action::Joined => "RM",
+        Action::GivenBack => "R",
         Action::Decided => "X",
         Action::Issued => "D",
         Action::Completed => "C",

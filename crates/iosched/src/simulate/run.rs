@@ -118,6 +118,8 @@ pub struct Wanted {
     pub initial: Option<String>,
     /// Commands that the disk takes at a time, if not as many as its model.
     pub queue_depth: Option<usize>,
+    /// Commands that the disk accepts, if not as many as the driver sends.
+    pub accepts: Option<usize>,
     /// Requests of each kind that may exist.
     pub nr_requests: Option<usize>,
     /// Longest request.
@@ -480,6 +482,7 @@ impl Plan {
         let disk = wanted.disk.build(&wanted.options)?;
         let usual = Setup::new(scheduler, disk, self.work.jobs().to_vec());
         let setup = Setup {
+            accepts: wanted.accepts,
             nr_requests: wanted.nr_requests.unwrap_or(usual.nr_requests),
             queue_depth: self.queue_depth,
             limits: MergeLimits {

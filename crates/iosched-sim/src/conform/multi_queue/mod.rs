@@ -124,6 +124,7 @@ impl Follower<'_> {
                         self.asked(step.time, at + 1);
                     }
                 }
+                (Action::GivenBack, Some(_)) => self.given_back(&step),
                 (Action::Completed, Some(_)) => {
                     self.completed(&step);
                     self.waited = self.taken.len();

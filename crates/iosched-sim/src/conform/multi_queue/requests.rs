@@ -182,6 +182,15 @@ impl Follower<'_> {
         self.past_scheduler.push(id);
     }
 
+    /// The device did not take a request: it stands before it again, at the head.
+    pub(super) fn given_back(&mut self, step: &Step) {
+        if let Some(id) = self.find(&self.in_driver, step) {
+            self.in_driver.retain(|&other| other != id);
+            self.scheduler.deactivate(step.time, &self.requests, id);
+            self.taken.insert(0, id);
+        }
+    }
+
     pub(super) fn completed(&mut self, step: &Step) {
         if let Some(id) = self.find(&self.in_driver, step) {
             self.in_driver.retain(|&other| other != id);

@@ -256,6 +256,10 @@ impl Scheduler for Cfq {
         self.last_position = requests[id].end();
     }
 
+    fn deactivate(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {
+        self.rq_in_driver -= 1;
+    }
+
     fn completed(&mut self, now: Time, requests: &Requests, id: RequestId) {
         let request = &requests[id];
         let mark = self.mark(id);

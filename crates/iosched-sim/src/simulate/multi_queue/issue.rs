@@ -19,10 +19,9 @@ impl MultiQueue {
         id: RequestId,
     ) -> bool {
         let number = self.known[id.index()].queue;
-        let issued = self.has_room(number) && self.queues[number].dispatch.is_empty();
-        if issued {
-            self.issue(host, now, submitter, id);
-        }
+        let issued = self.has_room(number)
+            && self.queues[number].dispatch.is_empty()
+            && self.issue(host, now, submitter, id);
         self.queues[number].note_busy(!issued);
         issued
     }
@@ -60,7 +59,7 @@ impl MultiQueue {
     ) {
         let flush_due = self.flush_due && number == 0;
         self.queues[number].restart |= !self.queues[number].dispatch.is_empty() || flush_due;
-        if flush_due && self.has_room(number) {
+        if flush_due && self.has_room(number) && host.drive.accepts() {
             self.flush_due = false;
             self.queues[number].in_flight += 1;
             host.flush_drive(now, FLUSH, process);
@@ -80,9 +79,10 @@ impl MultiQueue {
             return true;
         }
         while self.has_room(number)
-            && let Some(id) = self.queues[number].dispatch.pop_front()
+            && let Some(&id) = self.queues[number].dispatch.front()
+            && self.issue(host, now, process, id)
         {
-            self.issue(host, now, process, id);
+            self.queues[number].dispatch.pop_front();
         }
         let queue = &mut self.queues[number];
         let all = queue.dispatch.is_empty();
@@ -140,9 +140,18 @@ impl MultiQueue {
         }
     }
 
-    fn issue(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) {
+    /// Sends a request to the device; false if that gives it back. Then the queue is run again when a
+    /// command of its own has completed or, as it may not have any, after some ticks.
+    fn issue(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) -> bool {
         let request = host.requests[id];
         host.tell(now, Action::Issued, &request, process);
+        if !host.drive.accepts() {
+            host.tell(now, Action::GivenBack, &request, process);
+            let queue = &mut self.queues[self.known[id.index()].queue];
+            queue.restart = true;
+            queue.rerun = Some(self.kernel.asks_again(now));
+            return false;
+        }
         host.drive.note_issue(&request);
         if request.fua {
             self.flushes.write_begins();
@@ -156,6 +165,7 @@ impl MultiQueue {
         known.issued = now;
         self.queues[known.queue].in_flight += 1;
         host.start(now, id);
+        true
     }
 
     // ---- completions ---------------------------------------------------------------------

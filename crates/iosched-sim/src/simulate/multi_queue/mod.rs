@@ -10,7 +10,7 @@
 //!
 //! Before all this, writes of the page cache may have to wait (`throttle`).
 //!
-//! Left out: requests given back by the driver, tags shared by several queues or devices.
+//! Left out: tags shared by several queues or devices.
 
 mod hardware_queue;
 mod issue;
