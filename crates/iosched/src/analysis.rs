@@ -82,6 +82,54 @@ pub struct LoadAnalysis {
     pub arms: Vec<ArmSummary>,
     /// What looks odd in its trials; none of them was left out because of it.
     pub remarks: Vec<Remark>,
+    /// What it says of the measurement, if it is there to show no difference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<Control>,
+}
+
+/// What a load says that no scheduler can change.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(tag = "finding", rename_all = "kebab-case")]
+pub enum Control {
+    /// It is proven that its arms differ by no more than this ratio.
+    Equal {
+        /// 1.04 for 4 %.
+        within: f64,
+    },
+    /// Its arms differ: something else than the scheduler was measured.
+    Differs,
+    /// No difference is seen, and none is excluded up to this ratio.
+    NotProven {
+        /// Infinite after few rounds.
+        within: f64,
+    },
+}
+
+/// Ratio up to which a control's arms are taken for equal. It decides nothing: what is to be excluded
+/// is that what was seen in the other loads came from elsewhere, and that was more.
+const CONTROL_MARGIN: f64 = 1.1;
+
+impl Control {
+    fn of(contest: &Contest) -> Control {
+        let arms = 0..contest.arms.len();
+        let pairs = arms.flat_map(|a| (0..a).map(move |b| (a, b)));
+        let bounds = pairs.map(|(a, b)| {
+            contest
+                .ratio(a, b)
+                .map_or(f64::INFINITY, |ratio| ratio.upper.max(1.0 / ratio.lower))
+        });
+        let within = bounds.fold(1.0, f64::max);
+        let differs = match &contest.verdict {
+            Verdict::Winner { .. } => true,
+            Verdict::Equal { arms, .. } => arms.len() < contest.arms.len(),
+            _ => false,
+        };
+        match within {
+            _ if within <= CONTROL_MARGIN => Control::Equal { within },
+            _ if differs => Control::Differs,
+            _ => Control::NotProven { within },
+        }
+    }
 }
 
 /// An arm's own numbers under one load, over all its trials.
@@ -177,6 +225,7 @@ impl Analysis {
                     rounds,
                     plan.loads[load].objective,
                 )),
+                control: plan.loads[load].is_control.then(|| Control::of(&contest)),
                 contest,
             })
             .collect();

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use iosched_sim::units::Bytes;
 
 use super::fixed_work::{self, Files};
+use super::iozone::{self, Test};
 use super::settings::{SettingError, Settings};
 use crate::emulate::spec::parse_size;
 use crate::objective::Objective;
@@ -32,6 +33,8 @@ pub enum Work {
     Timed(&'static str),
     /// A job file with an end.
     Fixed(fixed_work::Settings),
+    /// The same by iozone.
+    Iozone(iozone::Settings),
 }
 
 /// The names of all families.
@@ -60,6 +63,16 @@ pub fn read(text: &str) -> Option<Result<Vec<Member>, SettingError>> {
         "database" => database(settings),
         _ => return None,
     })
+}
+
+/// How many rounds the sweep is to have, if one of the loads says so: it calls them runs.
+pub fn runs(loads: &[String]) -> Option<u32> {
+    let settings = loads
+        .iter()
+        .filter_map(|load| load.strip_prefix("five-tests:"));
+    settings
+        .flat_map(|settings| settings.split(','))
+        .find_map(|setting| setting.trim().strip_prefix("runs=")?.parse().ok())
 }
 
 /// `1..3`, or `2`: numbers within a range.
@@ -109,20 +122,19 @@ fn size(
     parsed.ok_or_else(|| given.refuse(name, text, "a size such as 4k, 16m or 1g is wanted"))
 }
 
-/// The sweep's tests as fio job files: name, direction, and whether the files are made by it. All
-/// with `O_DIRECT` (iozone's `-I`), one request at a time per thread, each thread its own file, once
-/// through.
-const FIVE: [(&str, &str, bool); 5] = [
-    ("Initial write", "rw=write", true),
-    ("Rewrite", "rw=write", false),
-    ("Random read", "rw=randread", false),
-    // iozone's threads take turns: every other one reads. A mix of one half each is the same in sum.
-    ("Mixed workload", "rw=randrw\nrwmixread=50", false),
-    ("Random write", "rw=randwrite", false),
+/// The sweep's tests, by their names in its log.
+const FIVE: [(&str, Test); 5] = [
+    ("Initial write", Test::InitialWrite),
+    ("Rewrite", Test::Rewrite),
+    ("Random read", Test::RandomRead),
+    ("Mixed workload", Test::Mixed),
+    ("Random write", Test::RandomWrite),
 ];
 
 fn five_tests(text: &str) -> Result<Vec<Member>, SettingError> {
-    let mut given = Settings::parse("five-tests", text, &["size", "record", "threads"])?;
+    let known = ["size", "record", "threads", "runs", "driver"];
+    let mut given = Settings::parse("five-tests", text, &known)?;
+    given.number("runs", 2..=10_000, 2_u32)?; // see `runs`
     let bytes = size(&mut given, "size", 1 << 30, 1 << 20..=1 << 44)?;
     let record = size(&mut given, "record", 16 << 20, 512..=1 << 30)?;
     if record > bytes {
@@ -135,29 +147,39 @@ fn five_tests(text: &str) -> Result<Vec<Member>, SettingError> {
         given.text("threads").unwrap_or("1..3"),
         256,
     )?;
+    let driver = match given.text("driver") {
+        Some("fio") => Driver::Fio,
+        Some("iozone") if !iozone::takes(record) => {
+            let cause = "with O_DIRECT its records are multiples of 4k";
+            return Err(given.refuse("driver", "iozone", cause));
+        }
+        Some("iozone") => Driver::Iozone,
+        Some(other) => return Err(given.refuse("driver", other, "iozone or fio is wanted")),
+        None if iozone::is_installed() && iozone::takes(record) => Driver::Iozone,
+        None => Driver::Fio,
+    };
     let most = u64::from(*threads.end());
-    let member = |threads: u32, (test, direction, makes_files): (&str, &str, bool)| {
-        let mut job = format!("[five-tests]\n{direction}\nioengine=psync\ndirect=1\n");
-        let _ = write!(
-            job,
-            "bs={record}\nsize={bytes}\nnumjobs={threads}\nend_fsync=1\n"
-        );
-        let (directory, files) = if makes_files {
-            ("five-tests-new", Files::New)
-        } else {
-            ("five-tests", Files::Cold)
+    let member = |threads: u32, (name, test): (&str, Test)| {
+        let sweep = iozone::Settings {
+            test,
+            threads,
+            size: bytes,
+            record,
+            directory: match test {
+                Test::InitialWrite => "five-tests-new".into(),
+                _ => "five-tests".into(),
+            },
+            bytes: bytes * most,
         };
         Member {
-            name: format!("{} ×{threads}", test.to_lowercase()),
-            test: Some(test.to_owned()),
+            name: format!("{} ×{threads}", name.to_lowercase()),
+            test: Some(name.to_owned()),
             objective: Objective::Throughput,
             is_control: false,
-            work: Work::Fixed(fixed_work::Settings {
-                job_file: job,
-                directory: directory.into(),
-                bytes: bytes * most,
-                files,
-            }),
+            work: match driver {
+                Driver::Iozone => Work::Iozone(sweep),
+                Driver::Fio => Work::Fixed(like_iozone(sweep)),
+            },
         }
     };
     Ok(threads
@@ -165,8 +187,49 @@ fn five_tests(text: &str) -> Result<Vec<Member>, SettingError> {
         .collect())
 }
 
-/// How often the control reads what the load reads: memory is fast, and a clock coarse.
-const CONTROL_TIMES: u64 = 100;
+/// What runs the sweep.
+#[derive(Clone, Copy)]
+enum Driver {
+    Iozone,
+    Fio,
+}
+
+/// A test of the sweep as a fio job file that does what iozone does: each thread goes through its own
+/// file once, one record at a time, past the page cache; in the mixed workload each thread either
+/// reads or writes; when the first thread is ready all end, and what each did until then counts.
+fn like_iozone(sweep: iozone::Settings) -> fixed_work::Settings {
+    let iozone::Settings {
+        test,
+        threads,
+        size,
+        record,
+        directory,
+        bytes,
+    } = sweep;
+    let mut job_file = format!(
+        "[global]\nioengine=psync\ndirect=1\nbs={record}\nsize={size}\nend_fsync=1\nexitall=1\n"
+    );
+    for thread in 0..threads {
+        let direction = match test {
+            Test::InitialWrite | Test::Rewrite => "write",
+            _ if test.reads(thread) => "randread",
+            _ => "randwrite",
+        };
+        let _ = write!(job_file, "[thread-{}]\nrw={direction}\n", thread + 1);
+    }
+    fixed_work::Settings {
+        job_file,
+        directory,
+        bytes,
+        files: match test {
+            Test::InitialWrite => Files::New,
+            _ => Files::Cold,
+        },
+    }
+}
+
+/// How many reads the control makes, its threads together: memory is fast, and a median wants many.
+const CONTROL_READS: u64 = 1_000_000;
 
 /// What the document server's loads are told.
 struct Documents {
@@ -187,6 +250,11 @@ impl Documents {
             stored: given.number("stored", count..=100_000_000, count)?,
             size: size(given, "size", 4096, 512..=1 << 30)?,
         })
+    }
+
+    /// How often the control reads what the load reads.
+    fn control_times(&self) -> u64 {
+        (CONTROL_READS / (u64::from(self.threads) * self.count)).max(1)
     }
 
     /// Each thread goes through documents of its own database, one after the other, this many
@@ -229,7 +297,11 @@ fn documents_read(text: &str) -> Result<Vec<Member>, SettingError> {
         name: name.into(),
         test: None,
         work: documents.work("documents-read", options, files, times),
-        objective: Objective::Time,
+        // Time tells who else needs the processors, too; the median of so many reads hardly.
+        objective: match files {
+            Files::Cached => Objective::P50,
+            _ => Objective::Time,
+        },
         is_control: files == Files::Cached,
     };
     let mut members = vec![member("documents-read", "rw=randread\n", Files::Cold, 1)];
@@ -240,7 +312,7 @@ fn documents_read(text: &str) -> Result<Vec<Member>, SettingError> {
             "documents-read-cached",
             options,
             Files::Cached,
-            CONTROL_TIMES,
+            documents.control_times(),
         ));
     }
     Ok(members)
@@ -276,6 +348,7 @@ mod tests {
                 let spec = match member.work {
                     Work::Timed(text) => Spec::JobFile(text.into()),
                     Work::Fixed(settings) => Spec::FixedWork(settings),
+                    Work::Iozone(settings) => Spec::Iozone(settings),
                 };
                 let load = spec.open(&member.name).unwrap();
                 assert_eq!(load.lacks(member.objective), None, "{}", member.name);
@@ -295,6 +368,35 @@ mod tests {
     }
 
     #[test]
+    fn fio_does_what_iozone_does() {
+        let job_file = |test: usize| {
+            let sweep = members("five-tests:threads=3,size=8m,record=1m,driver=fio");
+            match sweep.into_iter().nth(test).unwrap().work {
+                Work::Fixed(settings) => settings.job_file,
+                other => panic!("{other:?}"),
+            }
+        };
+        let directions = |test| -> Vec<String> {
+            let text = job_file(test);
+            let lines = text.lines().filter_map(|line| line.strip_prefix("rw="));
+            lines.map(str::to_owned).collect()
+        };
+        assert_eq!(directions(2), ["randread"; 3]);
+        assert_eq!(directions(3), ["randread", "randwrite", "randread"]);
+        assert_eq!(directions(4), ["randwrite"; 3]);
+        assert!(job_file(3).contains("exitall=1"));
+        assert_eq!(
+            members("five-tests:threads=3,record=4k,driver=iozone").len(),
+            5
+        );
+        assert!(
+            read("five-tests:record=1k,size=1m,driver=iozone")
+                .unwrap()
+                .is_err()
+        );
+    }
+
+    #[test]
     fn only_the_control_has_no_say() {
         let controls: Vec<bool> = members("documents-read")
             .iter()
@@ -308,8 +410,13 @@ mod tests {
     fn what_a_family_does_not_have_is_refused() {
         let error = |text| read(text).unwrap().unwrap_err().to_string();
         assert_eq!(
-            error("five-tests:runs=3"),
-            "five-tests has no setting \"runs\""
+            error("five-tests:run=3"),
+            "five-tests has no setting \"run\""
+        );
+        assert!(error("five-tests:runs=1").contains("a number from 2 to"));
+        assert_eq!(
+            runs(&["mixed".into(), "five-tests:size=1m,runs=3".into()]),
+            Some(3)
         );
         assert!(error("database:5").contains("a number from 1 to 4"));
         assert!(error("documents-read:size=huge").contains("a size such as 4k"));

@@ -284,7 +284,12 @@ impl JobFile {
 
     /// The job file that writes the test files of a directory and does nothing else.
     pub fn compose_layout(&self, settings: &TrialSettings) -> String {
-        self.compose_with(settings, &[("create_only", "1")])
+        let mut file = self.clone();
+        for job in &mut file.jobs {
+            // The first one that has its file must not end the others.
+            job.assignments.retain(|given| given.key != "exitall");
+        }
+        file.compose_with(settings, &[("create_only", "1")])
     }
 
     /// The same for jobs that make their files: nothing is written before.
@@ -564,6 +569,7 @@ const HARMLESS: &[&str] = &[
     "disable_slat",
     "do_verify",
     "end_fsync",
+    "exitall",
     "fadvise_hint",
     "fallocate",
     "fdatasync",

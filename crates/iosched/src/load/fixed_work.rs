@@ -203,7 +203,7 @@ fn is_empty(directory: &Path) -> io::Result<bool> {
     Ok(fs::read_dir(directory)?.next().is_none())
 }
 
-fn remove_files(directory: &Path) -> io::Result<()> {
+pub(super) fn remove_files(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         fs::remove_file(entry?.path())?;
     }

@@ -12,6 +12,7 @@
 //! - [`pgbench`]: PostgreSQL with a database of our own
 //! - [`fixed_work`]: a job file with an end, judged by its time; [`families`] makes those of the
 //!   sweep, the document server and the database server
+//! - [`iozone`]: the sweep's tests by the program that it was made with
 //! - [`settings`]: what stands after a load's name
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub mod families;
 pub mod fio;
 pub mod fio_job;
 pub mod fixed_work;
+pub mod iozone;
 pub mod job_file;
 pub mod pgbench;
 pub mod settings;
@@ -42,6 +44,7 @@ pub mod words;
 use command::{CommandError, CommandSpecError};
 use fio::FioError;
 use fio_job::{JobFileError, Place, TrialSettings};
+use iozone::IozoneError;
 use pgbench::{PgbenchError, PgbenchSpecError};
 use settings::SettingError;
 use simulated::{SimulatedDisk, SimulatedLoad, SimulationError};
@@ -68,6 +71,8 @@ pub enum Spec {
     Pgbench(pgbench::Settings),
     /// A fio job file with an end.
     FixedWork(fixed_work::Settings),
+    /// A test of the sweep.
+    Iozone(iozone::Settings),
 }
 
 /// Why a load cannot be made of what the user wrote.
@@ -123,6 +128,7 @@ impl Spec {
             }
             Spec::Pgbench(settings) => Ok(Box::new(pgbench::PgbenchLoad::new(settings)?)),
             Spec::FixedWork(settings) => Ok(Box::new(fixed_work::FixedWork::new(name, settings)?)),
+            Spec::Iozone(settings) => Ok(Box::new(iozone::IozoneLoad::new(settings))),
         }
     }
 }
@@ -286,6 +292,9 @@ pub enum LoadError {
     /// pgbench, or its server.
     #[error(transparent)]
     Pgbench(#[from] PgbenchError),
+    /// iozone.
+    #[error(transparent)]
+    Iozone(#[from] IozoneError),
 }
 
 impl LoadError {
@@ -303,6 +312,7 @@ impl LoadError {
             LoadError::Fio(_) | LoadError::Simulation(_) => false,
             LoadError::Command(error) => error.ends_the_run(),
             LoadError::Pgbench(error) => error.ends_the_run(),
+            LoadError::Iozone(error) => error.ends_the_run(),
         }
     }
 
@@ -310,7 +320,8 @@ impl LoadError {
         match self {
             LoadError::Fio(FioError::Child(error))
             | LoadError::Command(CommandError::Child(error))
-            | LoadError::Pgbench(PgbenchError::Child(error)) => Some(error),
+            | LoadError::Pgbench(PgbenchError::Child(error))
+            | LoadError::Iozone(IozoneError::Child(error)) => Some(error),
             _ => None,
         }
     }
@@ -323,6 +334,7 @@ impl Failure for LoadError {
             LoadError::Command(error) => error.hint(),
             LoadError::Simulation(error) => error.hint(),
             LoadError::Pgbench(error) => error.hint(),
+            LoadError::Iozone(error) => error.hint(),
         }
     }
 
@@ -332,6 +344,7 @@ impl Failure for LoadError {
             LoadError::Command(error) => error.exit_code(),
             LoadError::Simulation(error) => error.exit_code(),
             LoadError::Pgbench(error) => error.exit_code(),
+            LoadError::Iozone(error) => error.exit_code(),
         }
     }
 }

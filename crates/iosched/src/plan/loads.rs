@@ -62,6 +62,7 @@ fn plan_member(wanted: &Wanted, member: Member) -> Result<PlannedLoad, PlanError
         spec: match member.work {
             Work::Timed(text) => spec_of(wanted, text.to_owned()),
             Work::Fixed(settings) => Spec::FixedWork(settings),
+            Work::Iozone(settings) => Spec::Iozone(settings),
         },
     };
     let planned = plan_one(wanted, chosen, weight)?;

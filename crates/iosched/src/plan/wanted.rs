@@ -6,6 +6,7 @@ use super::{Plan, PlanError, Rules, check_rules, loads, simulated, target};
 use crate::device::{self, Device, Role, Target as Found};
 use crate::file_system;
 use crate::host::Host;
+use crate::load::families;
 use crate::load::simulated::SimulatedDisk;
 use crate::objective::Objective;
 use crate::switch::{self, Arm, QueueState, SwitchError};
@@ -115,7 +116,10 @@ impl Plan {
             arms,
             baseline,
             loads,
-            rules: wanted.rules.clone(),
+            rules: Rules {
+                fixed_rounds: wanted.rules.fixed_rounds.or(families::runs(&wanted.loads)),
+                ..wanted.rules.clone()
+            },
             seed: wanted.seed,
             ramp_s: wanted.ramp.as_secs_f64(),
             precondition: wanted.precondition,

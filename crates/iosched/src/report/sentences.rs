@@ -11,8 +11,8 @@ use iosched_stats::remarks::Remark;
 use super::words::{
     count, enumerate, enumerate_plain, number, percent, percent_up, span, stop_reason,
 };
-use crate::analysis::{Analysis, Confound, LoadAnalysis, SideEffect};
-use crate::plan::{Plan, PlannedLoad, Target};
+use crate::analysis::{Analysis, Confound, Control, LoadAnalysis, SideEffect};
+use crate::plan::{Plan, Target};
 use crate::record::{Entry, Record, StopReason};
 
 /// The verdict of one contest as a sentence.
@@ -178,7 +178,7 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
         ));
     }
     lines.extend(preparation(record));
-    lines.extend(controls(plan, analysis));
+    lines.extend(controls(analysis));
     lines.extend(
         analysis
             .confounds
@@ -204,26 +204,31 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
 }
 
 /// What the loads say that no scheduler can change.
-fn controls(plan: &Plan, analysis: &Analysis) -> Vec<String> {
-    let loads = analysis.loads.iter().zip(&plan.loads);
-    let controls = loads.filter(|(_, planned)| planned.is_control);
-    let sentence = |(load, _): (&LoadAnalysis, &PlannedLoad)| {
-        let shows_difference = match &load.contest.verdict {
-            Verdict::Winner { .. } => true,
-            Verdict::Equal { arms, .. } => arms.len() < load.contest.arms.len(),
-            _ => false,
+fn controls(analysis: &Analysis) -> Vec<String> {
+    let sentence = |load: &LoadAnalysis| {
+        let found = match load.control? {
+            Control::Equal { within } => format!(
+                "is equal under all arms: no difference larger than {}",
+                percent_up(within - 1.0)
+            ),
+            Control::Differs => {
+                "shows a difference: something else than the scheduler was measured".into()
+            }
+            Control::NotProven { within } if within < 2.0 => format!(
+                "shows no difference; up to {} is not excluded: more rounds, or a machine that does \
+                 nothing else, would exclude it",
+                percent_up(within - 1.0)
+            ),
+            Control::NotProven { .. } => {
+                "shows no difference, after too few rounds to exclude one".into()
+            }
         };
         let name = &load.name;
-        if shows_difference {
-            format!(
-                "The control {name}, which no scheduler can change, shows a difference: something \
-                 else than the scheduler was measured."
-            )
-        } else {
-            format!("The control {name}, which no scheduler can change, shows no difference.")
-        }
+        Some(format!(
+            "The control {name}, which no scheduler can change, {found}."
+        ))
     };
-    controls.map(sentence).collect()
+    analysis.loads.iter().filter_map(sentence).collect()
 }
 
 /// What was measured under a load, where, by what and how often.
@@ -486,7 +491,7 @@ mod tests {
 
     #[test]
     fn a_control_that_shows_a_difference_is_an_alarm() {
-        assert!(said_of_a_control(1.0).contains("shows no difference"));
+        assert!(said_of_a_control(1.0).contains("is equal under all arms"));
         assert!(said_of_a_control(1.5).contains("shows a difference: something else"));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Rows, Source, ratio::id};
 use crate::analysis::ArmSummary;
+use crate::report::chart::id_of;
 use crate::report::chart::{Axis, Chart, Form, Point, Scale, Series, in_words};
 use crate::report::units::{MEGABYTES, MICROSECONDS, MILLISECONDS, Unit};
 use crate::report::words::{clipped, significant};
@@ -24,13 +25,22 @@ struct Figure {
 /// be seen.
 const MOST_APART: f64 = 10.0;
 
-/// Throughput per load and arm: the picture that articles have.
+/// Throughput per load and arm: the picture that articles have. Of a sweep a chart for each test, with a
+/// row for each number of threads.
 pub(super) fn throughput(of: &Source) -> Vec<Chart> {
     let figure = Figure {
         unit: MEGABYTES,
         of_arm: |arm| arm.throughput_bytes_per_s,
         of_trial: |trial| Some(trial.metrics.throughput_bytes_per_s),
     };
+    let tests = of.tests();
+    if !tests.is_empty() {
+        let each = tests.into_iter().map(|(test, loads)| {
+            let place = format!(" in {}", clipped(&test).to_lowercase());
+            throughput_of(of, &figure, &loads, id_of(&["throughput", &test]), &place)
+        });
+        return each.collect();
+    }
     let all: Vec<usize> = (0..of.analysis.loads.len()).collect();
     let most = |load: &usize| {
         let arms = of.analysis.loads[*load].arms.iter();

@@ -81,6 +81,22 @@ impl<'a> Source<'a> {
         trials.map(|trial| trial.sequence + 1).collect()
     }
 
+    /// The tests of a sweep with their loads, in the order of the plan; none where there is another
+    /// load, too.
+    fn tests(&self) -> Vec<(String, Vec<usize>)> {
+        let mut tests: Vec<(String, Vec<usize>)> = Vec::new();
+        for (load, planned) in self.record.header.plan.loads.iter().enumerate() {
+            let Some(test) = &planned.test else {
+                return Vec::new();
+            };
+            match tests.iter_mut().find(|(known, _)| known == test) {
+                Some((_, loads)) => loads.push(load),
+                None => tests.push((test.clone(), vec![load])),
+            }
+        }
+        tests
+    }
+
     fn baseline(&self) -> &'a str {
         &self.analysis.arms[self.analysis.baseline]
     }
