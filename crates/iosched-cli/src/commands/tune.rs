@@ -230,7 +230,7 @@ fn load_help() -> String {
          of those with options, as in pgbench:scale=10,clients=20 (their values here are the defaults): \
          pgbench (scale=50, clients=100, threads=2, transactions=… or time=60, mode=tpcb, \
          select, simple-update or FILE, protocol=…), five-tests (size=1g, record=16m, \
-         threads=1..3, runs=3, driver=iozone or fio), \
+         threads=1..3, runs=…, driver=iozone or fio), \
          documents-read (threads=80, documents=32000, stored=…, size=4k, control=on), \
          documents-create (the same), database:1..4; or a built-in one: {} [default: random-read]",
         loads.join("; ")
