@@ -75,6 +75,8 @@
 
   // On a narrow screen long names would take the room of what they name.
   const narrow = (layout, most, size) => {
+    const title = layout.xaxis.title;
+    if (size < 12 && title.text.length > 36) title.font = { size: 10 };
     const rows = layout.yaxis.ticktext;
     if (rows && layout.yaxis.fixedrange) {
       layout.yaxis.ticktext = rows.map((name) => {

@@ -208,19 +208,23 @@ fn levels(levels: &[Level], each: f64, unit: &str) -> Chart {
         .iter()
         .map(|level| Point::new(seconds(level.time_ns), amount(level), ""));
     let points = thin::thin(all.collect());
-    let is_thinned = points.len() < levels.len();
+    let is_dense = levels.len() > 2 * STRETCHES;
+    let shown = if points.len() < levels.len() {
+        format!(
+            " Of {} changes the grey line shows of each stretch of time the first, the lowest, the highest \
+             and the last;",
+            levels.len()
+        )
+    } else {
+        " The grey line is each change;".to_owned()
+    };
     let mut series = vec![Series {
-        name: if is_thinned {
-            "lowest to highest"
-        } else {
-            unit
-        }
-        .to_owned(),
+        name: if is_dense { "lowest to highest" } else { unit }.to_owned(),
         slot: 0,
-        form: if is_thinned { Form::Haze } else { Form::Steps },
+        form: if is_dense { Form::Haze } else { Form::Steps },
         points,
     }];
-    let note = if is_thinned {
+    let note = if is_dense {
         let points = means(levels)
             .map(|(time, level)| Point::new(time, level * each, ""))
             .collect();
@@ -230,11 +234,7 @@ fn levels(levels: &[Level], each: f64, unit: &str) -> Chart {
             form: Form::Line,
             points,
         });
-        format!(
-            " Of {} changes each stretch of time shows the first, the lowest, the highest and the last; \
-             the line is the mean of each of {STRETCHES} stretches.",
-            levels.len()
-        )
+        format!("{shown} the other one is the mean of each of {STRETCHES} stretches.")
     } else {
         String::new()
     };

@@ -10,6 +10,9 @@ use super::palette::{self, Marker};
 use super::scene;
 use super::{Axis, Chart, Form, Mark, Scale, Series};
 
+/// Room for the numbers and the title below a plot, px.
+const BELOW: f32 = 46.0;
+
 /// Data and layout.
 pub fn spec(chart: &Chart) -> Value {
     let traces: Vec<Value> = chart
@@ -55,9 +58,11 @@ fn trace(chart: &Chart, series: &Series) -> Value {
             "line": { "color": colour, "width": 1 },
         }),
         Form::Line => json!({ "mode": "lines", "line": { "color": colour, "width": 2 } }),
-        Form::Haze => {
-            json!({ "mode": "lines", "line": { "color": "@band", "width": 1 }, "opacity": 0.6 })
-        }
+        Form::Haze => json!({
+            "mode": "lines",
+            "line": { "color": "@band", "width": 1, "shape": "hv" },
+            "opacity": 0.6,
+        }),
         Form::Steps => json!({
             "mode": "lines",
             "line": { "color": colour, "width": 2, "shape": "hv" },
@@ -137,15 +142,18 @@ fn layout(chart: &Chart) -> Value {
             json!({ "range": range, "fixedrange": true, "tickfont": { "color": "@text" } }),
         );
     }
+    // Numbers below the plot have one line of a known height. Were plotly.js to make room for them, it
+    // could go on doing so: the room changes the numbers, and the numbers the room.
+    merge(&mut x, json!({ "automargin": false, "tickangle": 0 }));
     if let Scale::Named(_) = chart.x.scale {
         merge(&mut x, json!({ "fixedrange": false }));
     }
     json!({
-        "height": scene::height(chart),
+        "height": scene::height(chart) + BELOW - 2.0 * scene::LINE,
         "barmode": "overlay",
         "showlegend": false,
         "hovermode": "closest",
-        "margin": { "l": 10, "r": 16, "t": 12, "b": 10 },
+        "margin": { "l": 10, "r": 24, "t": 12, "b": BELOW },
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": { "color": "@muted", "size": 12 },

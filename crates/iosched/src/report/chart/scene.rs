@@ -14,7 +14,7 @@ const LABEL: f32 = 12.0;
 /// Size of the title, px.
 const TITLE: f32 = 16.0;
 /// Height of a line of labels, px.
-const LINE: f32 = 18.0;
+pub(super) const LINE: f32 = 18.0;
 /// The widest that row names may be, px.
 const WIDEST_NAME: f32 = 220.0;
 
@@ -457,7 +457,7 @@ impl<'a> Layout<'a> {
         let mut points: Vec<(f32, f32)> = Vec::with_capacity(series.points.len());
         for point in &series.points {
             let at = self.place(point.x, point.y);
-            if let (Form::Steps, Some(&(_, before))) = (series.form, points.last()) {
+            if let (Form::Steps | Form::Haze, Some(&(_, before))) = (series.form, points.last()) {
                 points.push((at.0, before));
             }
             points.push(at);

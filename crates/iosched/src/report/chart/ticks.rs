@@ -27,16 +27,22 @@ pub(super) fn linear(from: f64, to: f64, wanted: usize) -> Vec<f64> {
 }
 
 /// Round numbers for an axis of ratios: powers of ten, with 2 and 5 between where there is room; for
-/// less than a factor of three the round numbers of an even axis.
+/// less than a factor of four the round numbers of an even axis.
 pub(super) fn log(from: f64, to: f64, wanted: usize) -> Vec<f64> {
-    if to / from < 3.0 {
+    if to / from < 4.0 {
         return linear(from, to, wanted);
     }
     for steps in [&[1.0, 2.0, 5.0][..], &[1.0, 3.0], &[1.0]] {
         let ticks = log_with(from, to, steps);
+        if ticks.len() < 2 {
+            break; // one number alone tells no scale
+        }
         if ticks.len() <= wanted + 2 {
             return ticks;
         }
+    }
+    if to / from < 10.0 {
+        return linear(from, to, wanted);
     }
     let decades = log_with(from, to, &[1.0]);
     let every = decades.len().div_ceil(wanted.max(1));

@@ -19,18 +19,26 @@ pub fn record(record: &Record, analysis: &Analysis) -> String {
     render(&page(record, analysis))
 }
 
+/// Loads that a title names; of more it says how many there are.
+const MOST_NAMED: usize = 4;
+
+fn loads(analysis: &Analysis) -> String {
+    let names = analysis.loads.iter().map(|load| clipped(&load.name));
+    let mut names: Vec<String> = names.collect();
+    if names.len() > MOST_NAMED {
+        let others = names.split_off(2).len();
+        return format!("{} and {others} other loads", names.join(", "));
+    }
+    names.join(", ")
+}
+
 fn page(record: &Record, analysis: &Analysis) -> Page {
     let plan = &record.header.plan;
-    let loads: Vec<String> = analysis
-        .loads
-        .iter()
-        .map(|load| clipped(&load.name))
-        .collect();
     let choice = sentences::choice(analysis, plan);
     let mut lines = choice.lines().map(str::to_owned);
     let headline = lines.next().unwrap_or_default();
     let mut page = Page {
-        title: format!("{} on {}", loads.join(", "), sentences::target_name(plan)),
+        title: format!("{} on {}", loads(analysis), sentences::target_name(plan)),
         subtitle: subtitle(record),
         headline: headline.replacen("Answer: ", "", 1),
         sentences: verdicts(analysis, plan).into_iter().chain(lines).collect(),
