@@ -11,7 +11,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use common::{LoopDevice, can_emulate, can_use_loop_devices, iosched, run, wait_until};
 use serde_json::Value;
@@ -278,6 +278,126 @@ fn without_rights_it_reads_and_says_that_it_may_not_switch() {
     screen.press("y");
     screen.shows("root");
     assert_eq!(disk.scheduler(), "none");
+    screen.press("l");
+    screen.shows("await is not split: ");
+    screen.shows("IOPS"); // the counters go on
+}
+
+/// An emulated disk that takes 1 ms for each command, one at a time, and readers of it.
+struct BusyDisk {
+    name: String,
+    readers: Vec<Child>,
+}
+
+impl BusyDisk {
+    fn new(readers: u32) -> BusyDisk {
+        let output = iosched().args(["emulate", "create", "fixed"]).output();
+        let device = String::from_utf8(output.unwrap().stdout).unwrap();
+        let device = device.trim().to_owned();
+        let read = |reader: u32| {
+            let skip = format!("skip={}", reader * 100_000);
+            let input = format!("if={device}");
+            let dd = ["dd", &input, "of=/dev/null", "bs=4k", "iflag=direct", &skip];
+            Command::new("setpriv")
+                .args(["--pdeathsig", "KILL"])
+                .args(dd)
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        };
+        BusyDisk {
+            readers: (0..readers).map(read).collect(),
+            name: device.trim_start_matches("/dev/").to_owned(),
+        }
+    }
+}
+
+impl Drop for BusyDisk {
+    fn drop(&mut self) {
+        for reader in &mut self.readers {
+            let _ = reader.kill();
+            let _ = reader.wait();
+        }
+        let remove = ["emulate", "remove", &self.name, "--force"];
+        let _ = iosched().args(remove).output();
+    }
+}
+
+/// The tracing instances of a process.
+fn instances_of(pid: u32) -> Vec<String> {
+    let entries = fs::read_dir("/sys/kernel/tracing/instances").unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    names
+        .filter(|name| name.contains(&pid.to_string()))
+        .collect()
+}
+
+fn can_trace() -> bool {
+    let can = fs::read_dir("/sys/kernel/tracing/instances").is_ok();
+    if !can {
+        eprintln!("SKIPPED: needs tracefs");
+    }
+    can
+}
+
+#[test]
+fn await_is_the_sum_of_its_parts_and_a_disk_that_takes_one_at_a_time_lets_the_others_queue() {
+    if !can_emulate() || !can_trace() {
+        return;
+    }
+    let disk = BusyDisk::new(4);
+    let watch = [
+        "watch",
+        "--once",
+        "--interval",
+        "2s",
+        "--split",
+        "--json",
+        &disk.name,
+    ];
+    let output = iosched().args(watch).output().unwrap();
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let read = &seen["latency"][&disk.name]["read"];
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{seen}"));
+    let (queue, service) = (number(&read["queue_ns"]), number(&read["service_ns"]));
+    let counted = number(&seen["devices"][0]["rates"]["read"]["await_ns"]);
+    let ratio = (queue + service) / counted;
+    assert!(
+        (0.8..1.2).contains(&ratio),
+        "{queue} + {service}, counted {counted}"
+    );
+    assert!(queue > service, "three of four wait: {queue} {service}");
+    let classes = seen["latency"][&disk.name]["classes"].as_array().unwrap();
+    let in_classes: u64 = classes.iter().filter_map(Value::as_u64).sum();
+    assert_eq!(Some(in_classes), read["requests"].as_u64());
+}
+
+#[test]
+fn a_key_shows_where_requests_spend_their_time() {
+    if !can_emulate() || !can_trace() || !has("tmux", "-V") {
+        return;
+    }
+    let disk = BusyDisk::new(2);
+    let binary = assert_cmd::cargo::cargo_bin!("iosched").display();
+    let screen = Screen::new((83, 24), &format!("{binary} watch -i 200ms {}", disk.name));
+    screen.shows("l latency");
+    let pid = screen.tmux(&["list-panes", "-F", "#{pane_pid}"]);
+    let pid: u32 = pid.trim().parse().unwrap();
+    screen.press("l");
+    screen.shows(&format!("{}: latency of requests", disk.name));
+    screen.shows("ms = queue");
+    screen.shows("\u{2588}"); // the hottest cell of the map
+    assert_eq!(instances_of(pid).len(), 1);
+    screen.tmux(&["resize-window", "-x", "50", "-y", "12"]);
+    screen.shows("ms = queue");
+    screen.press("l");
+    screen.shows("IOPS");
+    assert_eq!(instances_of(pid), Vec::<String>::new());
+    screen.press("l");
+    screen.shows("ms = queue");
+    screen.press("q");
+    assert!(wait_until(10, || !screen.is_alive()), "q ends it");
+    assert_eq!(instances_of(pid), Vec::<String>::new());
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! What each device does now: counters read again and again, and what they say of the time between.
 //!
-//! Only reads; needs no rights.
+//! Only reads; needs no rights. How await is split, the block layer's events tell ([`latency`]), where
+//! they may be recorded.
 
+pub mod latency;
 mod rates;
 
 use std::collections::BTreeMap;
@@ -70,6 +72,11 @@ impl Watcher {
             host: host.clone(),
             wanted,
         })
+    }
+
+    /// Kernel names of the devices that were asked for.
+    pub fn wanted(&self) -> &[String] {
+        &self.wanted
     }
 
     /// Looks again: what happened since the last time.

@@ -1,25 +1,30 @@
 //! `iosched watch`: what each device does now, on a live screen or line by line.
 //!
-//! [`screen`] draws what [`state`] holds; this file reads counters and keys, and does what the user
+//! [`screen`] and [`heat`] draw what [`state`] holds; this file reads counters and keys, and does what the user
 //! asks for.
 
+mod heat;
 mod lines;
 mod screen;
 mod state;
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use iosched::capture::CaptureError;
 use iosched::device;
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::process::Stop;
 use iosched::set::Change;
 use iosched::switch::Arm;
-use iosched::watch::Watcher;
+use iosched::watch::latency::{LatencySample, LatencyWatch};
+use iosched::watch::{Sample, Watcher};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use serde::Serialize;
 
 use self::state::{Action, State};
 use super::{Outcome, boxed, stop_on_signals};
@@ -37,12 +42,15 @@ Examples:
   iosched watch --once                  one line per disk over one second
   iosched watch --interval 5s | tee log a table every 5 seconds
   iosched watch --json --count 10       ten samples, one JSON object a line
+  iosched watch --once --split sda      and how await is split
 
 Columns are those of `iostat -x`: requests and megabytes (10^6) per second,
 await in ms from queueing to completion, the mean number of requests queued or
 in service, and the share of time in which the device had something to do.
 On the screen `s` switches the scheduler of the chosen device, after asking, and
-marks the moment on its history. Reading needs no rights, switching does.")]
+marks the moment on its history; `l` shows its latencies: how await is split
+into queue and service time, and a heat map. Reading counters needs no rights;
+switching, and recording the events that tell the split, do.")]
 pub(crate) struct WatchArgs {
     /// Devices to watch (default: every disk that has a size)
     #[arg(value_name = "DEVICE")]
@@ -59,6 +67,11 @@ pub(crate) struct WatchArgs {
     /// End after so many looks
     #[arg(long, value_name = "N")]
     count: Option<u64>,
+
+    /// Split await into queue and service time, by the block layer's events (lines and JSON; on
+    /// the screen press `l`)
+    #[arg(long, requires = "devices")]
+    split: bool,
 
     /// Print lines even on a terminal
     #[arg(long)]
@@ -115,6 +128,11 @@ fn print_lines(
     stop: &Stop,
 ) -> Result<(), WatchError> {
     let count = if args.once { Some(1) } else { args.count };
+    let mut splits = if args.split {
+        Splits::start(&Host::live(), watcher.wanted(), output)
+    } else {
+        Splits::default()
+    };
     let mut next = Instant::now();
     let mut done = 0;
     while count.is_none_or(|count| done < count) {
@@ -124,12 +142,18 @@ fn print_lines(
                 return Ok(());
             }
             std::thread::sleep(next.saturating_duration_since(Instant::now()).min(TICK));
+            splits.drain(output);
         }
         let sample = watcher.look().map_err(WatchError::Counters)?;
+        let latency = splits.look(output);
         if output.is_json() {
-            output.json(&sample);
+            output.json(&WithSplit { sample, latency });
         } else {
             output.text(&lines::table(&sample));
+            for (device, latency) in &latency {
+                let split = heat::split_lines(latency);
+                output.text(&format!("{device:<8} {}\n{:<8} {}", split[0], "", split[1]));
+            }
             if count.is_none_or(|count| done + 1 < count) {
                 output.text("");
             }
@@ -137,6 +161,58 @@ fn print_lines(
         done += 1;
     }
     Ok(())
+}
+
+/// A sample, and the latencies of those devices whose events are recorded.
+#[derive(Serialize)]
+struct WithSplit {
+    #[serde(flatten)]
+    sample: Sample,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    latency: BTreeMap<String, LatencySample>,
+}
+
+/// The recordings that tell how await is split, by device. Where one cannot be made or goes on no
+/// more, that is said once, and counters remain.
+#[derive(Default)]
+struct Splits(BTreeMap<String, LatencyWatch>);
+
+impl Splits {
+    fn start(host: &Host, devices: &[String], output: &Output) -> Splits {
+        let start = |device: &String| match LatencyWatch::start(host, device) {
+            Ok(watch) => Some((device.clone(), watch)),
+            Err(error) => {
+                not_split(device, &error, output);
+                None
+            }
+        };
+        Splits(devices.iter().filter_map(start).collect())
+    }
+
+    fn drain(&mut self, output: &Output) {
+        self.0.retain(|device, watch| match watch.drain() {
+            Ok(()) => true,
+            Err(error) => {
+                not_split(device, &error, output);
+                false
+            }
+        });
+    }
+
+    fn look(&mut self, output: &Output) -> BTreeMap<String, LatencySample> {
+        self.drain(output);
+        let looks = self.0.iter_mut();
+        looks
+            .filter_map(|(device, watch)| Some((device.clone(), watch.look().ok()?)))
+            .collect()
+    }
+}
+
+fn not_split(device: &str, error: &CaptureError, output: &Output) {
+    output.note(&format!(
+        "{device}: await is not split: {}",
+        in_a_line(error)
+    ));
 }
 
 /// The screen, until the user has seen enough.
@@ -155,6 +231,7 @@ fn follow(
     terminal: &mut ratatui::DefaultTerminal,
 ) -> Result<(), WatchError> {
     let mut state = State::new(host_name(), interval);
+    let mut latency: Option<LatencyWatch> = None;
     let mut next = Instant::now() + interval;
     while !stop.is_wanted() {
         terminal
@@ -171,13 +248,38 @@ fn follow(
             match state.press(key) {
                 Action::None => {}
                 Action::Quit => return Ok(()),
+                Action::StopRecording => latency = None,
+                Action::Record { device } => {
+                    latency = None; // one at a time
+                    let started = LatencyWatch::start(host, &device);
+                    let said = started.map(|watch| latency = Some(watch));
+                    state.recording(&device, said.map_err(|error| in_a_line(&error)));
+                }
                 Action::Switch { device, scheduler } => {
                     let said = switch(host, &device, &scheduler);
                     state.switched(&device, &scheduler, said);
                 }
             }
         }
-        if Instant::now() >= next {
+        let is_due = Instant::now() >= next;
+        if let Some(watch) = &mut latency {
+            let sample = if is_due {
+                watch.look().map(Some)
+            } else {
+                watch.drain().map(|()| None)
+            };
+            match sample {
+                Ok(sample) => sample
+                    .into_iter()
+                    .for_each(|sample| state.add_latency(sample)),
+                Err(error) => {
+                    latency = None;
+                    let device = state.heat.as_ref().map(|heat| heat.device.clone());
+                    state.recording(&device.unwrap_or_default(), Err(in_a_line(&error)));
+                }
+            }
+        }
+        if is_due {
             next = Instant::now() + interval;
             let sample = watcher.look().map_err(WatchError::Counters)?;
             state.add(sample);
@@ -203,14 +305,17 @@ fn is_hung_up(wait: Duration) -> io::Result<bool> {
 
 /// As `iosched set` does it; the error in one line.
 fn switch(host: &Host, device: &str, scheduler: &str) -> Result<(), String> {
-    let in_a_line = |failure: &dyn Failure| match failure.hint() {
-        Some(hint) => format!("{failure} ({hint})"),
-        None => failure.to_string(),
-    };
     let arm = Arm::new(scheduler, std::iter::empty()).map_err(|error| in_a_line(&error))?;
     let change = Change::plan(host, device, &arm).map_err(|error| in_a_line(&error))?;
     let made = change.make(host).map_err(|error| in_a_line(&error))?;
     made.keep(host, None).map_err(|error| in_a_line(&error))
+}
+
+fn in_a_line(failure: &dyn Failure) -> String {
+    match failure.hint() {
+        Some(hint) => format!("{failure} ({hint})"),
+        None => failure.to_string(),
+    }
 }
 
 fn host_name() -> String {

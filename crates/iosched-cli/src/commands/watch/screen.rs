@@ -8,17 +8,22 @@ use ratatui::widgets::{Block, Clear, Paragraph, RenderDirection, Sparkline};
 
 use iosched::watch::{DeviceSample, Rates};
 
+use super::heat;
 use super::lines::{self, short};
 use super::state::{History, Mode, Point, State};
 
 /// Columns that the labels of the history take.
 const LABEL: u16 = 16;
 
-const KEYS: &str = " up/down device  s scheduler  ? help  q quit";
+const KEYS: &str = " up/down device  s scheduler  l latency  ? help  q quit";
+
+/// The same where there is less room.
+const NARROW_KEYS: &str = " s scheduler  l latency  ? help  q quit";
 
 const HELP: &[&str] = &[
     "up, down   choose a device",
     "s          switch its scheduler (asks first)",
+    "l          its latencies: await split, heat map",
     "?          this help",
     "q, Esc     quit",
     "",
@@ -42,10 +47,14 @@ pub(super) fn draw(state: &State, frame: &mut Frame) {
     .areas(frame.area());
     frame.render_widget(title_line(state, title.width), title);
     draw_table(state, frame, table);
-    if let Some(device) = state.device() {
+    if let Some(heat) = state.heat() {
+        heat::draw(heat, frame, history);
+    } else if let Some(device) = state.device() {
         draw_history(device, frame, history);
     }
-    let footer = state.message.as_deref().unwrap_or(KEYS);
+    let is_wide = usize::from(keys.width) >= KEYS.len();
+    let known = if is_wide { KEYS } else { NARROW_KEYS };
+    let footer = state.message.as_deref().unwrap_or(known);
     frame.render_widget(Line::from(footer.to_owned()).dim(), keys);
     match &state.mode {
         Mode::Watching => {}
