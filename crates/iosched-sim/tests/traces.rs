@@ -511,3 +511,46 @@ fn late_lines_find_their_place_within_the_window_and_are_counted_beyond_it() {
     let one_too_late = (10..count).chain([5]);
     assert_eq!(in_order(&spc(one_too_late)), (3 * WINDOW - 9, 1));
 }
+
+/// What a kernel wrote (the `blk` tracer of Linux 6.18 in its binary form, a loop device), as we read
+/// it and as `blkparse` does.
+#[test]
+fn a_real_binary_recording_is_read_as_blkparse_reads_it() {
+    let unpacked = |packed: &[u8]| {
+        let mut bytes = Vec::new();
+        flate2::read::GzDecoder::new(packed)
+            .read_to_end(&mut bytes)
+            .unwrap();
+        bytes
+    };
+    let binary = unpacked(include_bytes!("golden/blktrace-6.18-loop.bin.gz"));
+    let text = unpacked(include_bytes!("golden/blktrace-6.18-loop.blkparse.txt.gz"));
+    let records = |bytes: &[u8]| {
+        assert!(!bytes.is_empty());
+        let (records, _) = read(bytes, None).unwrap();
+        let zero = records[0].time;
+        let tell = |record: &Record| {
+            (
+                record.time - zero,
+                record.stage,
+                (record.op, record.sync),
+                (record.start, record.length),
+                record.process,
+            )
+        };
+        records.iter().map(tell).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        Records::new(&binary[..], None).unwrap().format(),
+        Format::Blktrace
+    );
+    let read = records(&binary);
+    assert_eq!(read, records(&text));
+    let count = |wanted| {
+        read.iter()
+            .filter(|(_, stage, ..)| *stage == wanted)
+            .count()
+    };
+    let stages = [Stage::Submitted, Stage::Issued, Stage::Completed];
+    assert_eq!(stages.map(count), [98, 97, 93], "flushes have no sectors");
+}
