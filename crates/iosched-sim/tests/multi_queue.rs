@@ -26,13 +26,21 @@ struct Recorder {
     most_outstanding: usize,
     queued_sectors: u64,
     completed_sectors: u64,
+    /// First sectors of bios under way.
+    under_way: Vec<u64>,
+    /// Two of them began at the same sector: a recording does not tell which is which.
+    is_ambiguous: bool,
 }
 
 impl Observer for Recorder {
     fn happened(&mut self, happening: &Happening) {
         write_line(&mut self.text, Time::ZERO, happening).unwrap();
         match happening.action {
-            Action::Queued => self.queued_sectors += happening.length.as_u64(),
+            Action::Queued => {
+                self.queued_sectors += happening.length.as_u64();
+                self.is_ambiguous |= self.under_way.contains(&happening.start.as_u64());
+                self.under_way.push(happening.start.as_u64());
+            }
             Action::Issued => {
                 self.outstanding += 1;
                 self.most_outstanding = self.most_outstanding.max(self.outstanding);
@@ -41,6 +49,9 @@ impl Observer for Recorder {
             Action::Completed => {
                 self.outstanding -= 1;
                 self.completed_sectors += happening.length.as_u64();
+                let start = happening.start.as_u64();
+                let range = start..start + happening.length.as_u64().max(1);
+                self.under_way.retain(|start| !range.contains(start));
             }
             _ => {}
         }
@@ -132,14 +143,18 @@ fn settings() -> impl Strategy<Value = MultiQueueSettings> {
     let nr_requests = prop::sample::select(vec![None, Some(1), Some(5), Some(256)]);
     let processors = prop::sample::select(vec![None, Some(1), Some(3)]);
     let hardware_queues = prop::sample::select(vec![1, 1, 2, 3]);
-    (attachment, nr_requests, hardware_queues, processors).prop_map(
-        |(attachment, nr_requests, hardware_queues, processors)| MultiQueueSettings {
-            attachment,
-            kernel: kernel(),
-            nr_requests,
-            hardware_queues,
-            processors,
-            throttle_above: None,
+    let all = (attachment, nr_requests, hardware_queues, processors);
+    (all, any::<bool>()).prop_map(
+        |((attachment, nr_requests, hardware_queues, processors), flushes_alone)| {
+            MultiQueueSettings {
+                attachment,
+                kernel: kernel(),
+                nr_requests,
+                hardware_queues,
+                processors,
+                flushes_alone,
+                throttle_above: None,
+            }
         },
     )
 }
@@ -198,7 +213,9 @@ proptest! {
         let device = Device { queue_depth, look_ahead: attachment == Attachment::LookAhead };
         let (report, _) = follow(&recording, scheduler, &kernel(), device);
         prop_assert!(report.decisions > 0);
-        prop_assert_eq!(report.agreed, report.decisions, "{:?}", report.first_disagreements);
+        let most = if recorder.is_ambiguous { report.decisions / 5 } else { 0 };
+        let others = report.decisions - report.agreed;
+        prop_assert!(others <= most, "{others}: {:?}", report.first_disagreements);
         prop_assert_eq!(report.unexplained, 0);
     }
 }

@@ -1,8 +1,10 @@
 //! The disk, what the driver has given to it, and the account of what it did.
 
+use std::collections::VecDeque;
+
 use super::agenda::{Agenda, Event};
 use super::outcome::DiskUse;
-use crate::disk::{Command, Completion, DiskModel};
+use crate::disk::{Command, Completion, DiskModel, DiskOp};
 use crate::request::Request;
 use crate::units::{Nanos, Sector, Time};
 
@@ -16,6 +18,10 @@ pub(super) struct Drive {
     in_flight: usize,
     /// Commands that the disk takes at a time; what is more it gives back.
     accepts: usize,
+    /// What comes while the disk flushes waits before it until the flush is done.
+    flushes_alone: bool,
+    flushing: bool,
+    held: VecDeque<Command>,
     account: DiskUse,
     last_end: Option<Sector>,
     busy_since: Option<Time>,
@@ -28,6 +34,7 @@ impl Drive {
         disk: Box<dyn DiskModel>,
         accepts: Option<usize>,
         completion_delay: Nanos,
+        flushes_alone: bool,
     ) -> Drive {
         Drive {
             disk,
@@ -35,6 +42,9 @@ impl Drive {
             completions: Vec::new(),
             in_flight: 0,
             accepts: accepts.unwrap_or(usize::MAX).max(1),
+            flushes_alone,
+            flushing: false,
+            held: VecDeque::new(),
             account: DiskUse::default(),
             last_end: None,
             busy_since: None,
@@ -85,8 +95,26 @@ impl Drive {
     pub(super) fn submit(&mut self, now: Time, command: Command) {
         self.in_flight += 1;
         self.busy_since.get_or_insert(now);
-        self.disk.submit(now, command);
+        self.held.push_back(command);
+        self.give(now);
+    }
+
+    /// Gives the disk what need not wait before it.
+    fn give(&mut self, now: Time) {
+        while !(self.flushes_alone && self.flushing)
+            && let Some(command) = self.held.pop_front()
+        {
+            self.flushing |= command.op == DiskOp::Flush;
+            self.disk.submit(now, command);
+        }
         self.note_next_event();
+    }
+
+    /// A flush is completed in the block layer.
+    pub(super) fn flushed(&mut self, now: Time) {
+        self.completed(now);
+        self.flushing = false;
+        self.give(now);
     }
 
     /// A command is completed in the block layer.

@@ -28,6 +28,7 @@ pub(super) struct Machine {
     pub(super) host: HostTimes,
     pub(super) writeback: Writeback,
     pub(super) volatile_cache: bool,
+    pub(super) flushes_alone: bool,
     pub(super) seed: u64,
     pub(super) until: Nanos,
 }
@@ -98,7 +99,12 @@ impl<'run, P: Path> Simulation<'run, P> {
             });
         let host = Host {
             agenda: Agenda::default(),
-            drive: Drive::new(machine.disk, machine.accepts, machine.host.completion),
+            drive: Drive::new(
+                machine.disk,
+                machine.accepts,
+                machine.host.completion,
+                machine.flushes_alone,
+            ),
             requests: Requests::default(),
             accesses: Accesses::new(),
             processes,

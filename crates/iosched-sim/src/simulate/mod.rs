@@ -59,6 +59,10 @@ pub struct HostTimes {
     pub completion: Nanos,
     /// From a completion until what the process that waited for it submits next is in the queue.
     pub wakeup: Nanos,
+    /// From a completion until a process that waits in the kernel for a tag has it. It has no way
+    /// back from its program to go, so that it comes before the process that waited for what
+    /// completed.
+    pub tag_wakeup: Nanos,
     /// From the wish that a worker run the queue to its doing so.
     pub worker: Nanos,
     /// To copy a page into the page cache, with its part of the system call.
@@ -71,6 +75,7 @@ impl Default for HostTimes {
         HostTimes {
             completion: Nanos::from_micros(5),
             wakeup: Nanos::from_micros(24), // 22 for reads of 4 KiB, 26 for 64 KiB
+            tag_wakeup: Nanos::from_micros(10),
             worker: Nanos::from_micros(16),
             page_copy: Nanos::from_micros(1), // 4 GB/s
         }
@@ -85,6 +90,7 @@ impl HostTimes {
         HostTimes {
             completion: Nanos::from_micros(1),
             wakeup: Nanos::from_micros(4),
+            tag_wakeup: Nanos::from_micros(3),
             worker: Nanos::from_micros(6),
             page_copy: Nanos::from_micros(1),
         }
@@ -149,6 +155,9 @@ pub struct MultiQueueSettings {
     /// Write-back throttling: the latency that reads should not exceed while the page cache is
     /// written (`queue/wbt_lat_usec`); off if not said.
     pub throttle_above: Option<Nanos>,
+    /// The driver gives the device nothing while that flushes, as the loop driver does, which has one
+    /// worker for both.
+    pub flushes_alone: bool,
 }
 
 /// Something that the block layer did, as blktrace would show it.
@@ -241,6 +250,7 @@ fn run_with(mut setup: Setup, replay: Option<Replay>, observer: &mut dyn Observe
         host: setup.host,
         writeback: setup.writeback,
         volatile_cache: setup.volatile_cache,
+        flushes_alone: settings.flushes_alone,
         seed: setup.seed,
         until: setup.until,
     };

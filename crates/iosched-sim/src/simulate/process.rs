@@ -150,6 +150,11 @@ impl Process {
             && self.job.amount.is_none_or(|amount| self.submitted < amount)
     }
 
+    /// It syncs before it makes another access: a sync takes a place among those in flight.
+    fn may_begin_sync(&self) -> bool {
+        self.is_to_sync() && self.sync.is_none() && self.in_flight < self.job.depth
+    }
+
     /// It syncs before it does anything else.
     fn is_to_sync(&self) -> bool {
         let each_write = self.job.sync.each_write && self.writes > 0;
@@ -173,7 +178,8 @@ impl Process {
 
     /// When it may make its next access, if nothing has to happen before.
     fn due(&mut self, now: Time) -> Option<Time> {
-        if self.sync.is_some() || self.held_back.is_some() || !self.has_more(now) {
+        let waits = self.sync.is_some() || self.held_back.is_some() || self.is_to_sync();
+        if waits || !self.has_more(now) {
             return None;
         }
         let due = self.source.due(now, &self.job, self.in_flight)?;
@@ -249,6 +255,7 @@ impl<P: Path> Simulation<'_, P> {
     }
 
     fn submit_what_is_due(&mut self, now: Time, index: usize) {
+        self.begin_sync_if_due(now, index);
         loop {
             let mut submitted = 0;
             while submitted < self.host.processes[index].job.batch && self.may_submit(now, index) {
@@ -262,15 +269,19 @@ impl<P: Path> Simulation<'_, P> {
                 } else {
                     self.submit(now, index, access);
                 }
-                if self.host.processes[index].is_to_sync() {
-                    self.path.unplug(&mut self.host, now, index);
-                    self.begin_sync(now, index);
-                }
+                self.begin_sync_if_due(now, index);
             }
             self.path.unplug(&mut self.host, now, index);
             if submitted == 0 {
                 return;
             }
+        }
+    }
+
+    fn begin_sync_if_due(&mut self, now: Time, index: usize) {
+        if self.host.processes[index].may_begin_sync() {
+            self.path.unplug(&mut self.host, now, index);
+            self.begin_sync(now, index);
         }
     }
 

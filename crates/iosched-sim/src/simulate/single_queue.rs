@@ -314,7 +314,7 @@ impl SingleQueue {
     }
 
     fn flush_completed(&mut self, host: &mut Host<'_>, now: Time) {
-        host.drive.completed(now);
+        host.drive.flushed(now);
         host.tell_flush(now, Action::Completed, ProcessId(0));
         let mut served = std::mem::take(&mut self.served);
         served.extend(self.flushes.end());

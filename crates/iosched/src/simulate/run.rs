@@ -477,6 +477,7 @@ impl Plan {
             hardware_queues: wanted.hardware_queues(),
             processors: wanted.processors,
             throttle_above: wanted.throttle_above,
+            ..MultiQueueSettings::default()
         };
         let scheduler = build(&self.specs[index], &kernel, &self.initial)?;
         let disk = wanted.disk.build(&wanted.options)?;

@@ -7,20 +7,21 @@ use super::super::recording::Step;
 use super::{Follower, SAME_RUN};
 
 impl Follower<'_> {
-    /// The process that inserted here inserts more at once: it does nothing else between, whatever
-    /// happens on other processors.
+    /// The process that inserted here inserts more at once: it does nothing else between, and nothing
+    /// is given out, whatever else happens on other processors.
     pub(super) fn flush_goes_on(&self, at: usize) -> bool {
         let steps = &self.recording.steps;
         let Step { time, process, .. } = steps[at];
+        let given_out = |step: &Step| matches!(step.action, Action::Decided | Action::Issued);
         let soon = steps[at + 1..].iter();
-        let mut soon = soon.take_while(|step| step.time - time < SAME_RUN);
+        let mut soon = soon.take_while(|step| step.time - time < SAME_RUN && !given_out(step));
         let next = soon.find(|step| step.process == process);
         next.is_some_and(|next| next.action == Action::Inserted)
     }
 
     /// The kernel asks the scheduler now, if it may; `next` is the event that may be the answer.
     pub(super) fn asked(&mut self, now: Time, next: usize) {
-        while self.may_ask() {
+        while self.may_ask(next) {
             if self.with_decisions {
                 let soon = &self.recording.steps[next..];
                 let mut soon = soon.iter().take_while(|step| step.time - now < SAME_RUN);
@@ -85,11 +86,13 @@ impl Follower<'_> {
         self.in_driver.len() + self.past_scheduler.len() + self.taken.len()
     }
 
-    pub(super) fn may_ask(&mut self) -> bool {
+    pub(super) fn may_ask(&mut self, next: usize) -> bool {
         let out = self.out();
         if self.device.look_ahead && !self.taken.is_empty() && self.with_decisions {
             self.restart = true;
-            self.note_busy(true);
+            if !self.next_is(next, Action::Issued) {
+                self.note_busy(true); // there is still no room for it
+            }
         }
         if !self.scheduler.has_work() {
             return false;

@@ -119,9 +119,12 @@ impl Follower<'_> {
                     if handed_over {
                         self.note_busy(!self.taken.is_empty());
                     }
-                    // What was taken together is issued before the next ask.
-                    if handed_over || !self.with_decisions {
+                    // What was taken together is issued before the next ask; what was found to wait
+                    // for room is counted once.
+                    if !self.with_decisions || handed_over && self.taken.is_empty() {
                         self.asked(step.time, at + 1);
+                    } else if handed_over {
+                        self.restart |= self.device.look_ahead;
                     }
                 }
                 (Action::GivenBack, Some(_)) => self.given_back(&step),

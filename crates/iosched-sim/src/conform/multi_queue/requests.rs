@@ -139,7 +139,7 @@ impl Follower<'_> {
 
     pub(super) fn issued(&mut self, step: &Step) {
         if self.find(&self.taken, step).is_none() {
-            if self.find(&self.queued, step).is_some() {
+            if self.find(&self.queued, step).is_some() && !self.is_rather_held(step) {
                 self.decision(step.time, step);
             } else {
                 self.issued_directly(step);
@@ -155,6 +155,17 @@ impl Follower<'_> {
         }
         self.scheduler.activate(step.time, &self.requests, id);
         self.in_driver.push(id);
+    }
+
+    /// Two requests of the same sectors: one is in the scheduler, which would give out another, and
+    /// one is not.
+    fn is_rather_held(&self, step: &Step) -> bool {
+        if self.find(&self.held, step).is_none() {
+            return false;
+        }
+        let mut copy = self.scheduler.duplicate();
+        let ours = copy.dispatch(step.time, &self.requests);
+        ours.is_none_or(|ours| self.find(&[ours], step).is_none())
     }
 
     /// A request that never was in the scheduler. Its own process issues the newest of its plug (to

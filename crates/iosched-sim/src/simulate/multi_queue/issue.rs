@@ -233,7 +233,7 @@ impl MultiQueue {
     }
 
     pub(super) fn flush_completed(&mut self, host: &mut Host<'_>, now: Time) {
-        host.drive.completed(now);
+        host.drive.flushed(now);
         host.tell_flush(now, Action::Completed, ProcessId(0));
         self.queues[0].in_flight -= 1;
         let mut flushed = std::mem::take(&mut self.flushed);

@@ -227,7 +227,7 @@ impl MultiQueue {
         self.queues[queue].free_tag(
             tag,
             |process| !submitters[process].blocked.is_empty(),
-            |process| host.wake_at(now + host.times.wakeup, process),
+            |process| host.wake_at(now + host.times.tag_wakeup, process),
         );
         // After those who have waited for a tag: they would not get one beside an unending copy.
         if let Some(throttle) = self.throttle.as_mut().filter(|_| throttled) {

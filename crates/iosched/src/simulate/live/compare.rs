@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use iosched_sim::request::Op;
 use iosched_sim::scheduler::SchedulerSpec;
 use iosched_sim::simulate::Outcome;
 use iosched_sim::trace::kernel::{Action, Event, Line};
@@ -277,10 +278,11 @@ impl Accesses {
         let mut under_way: Vec<UnderWay> = Vec::new();
         let mut accesses = Accesses::default();
         for event in events {
-            let Some(op) = event.op.filter(|op| !(reads_only && op.is_write())) else {
-                continue;
-            };
             let (start, end) = range(event);
+            let counts = |op: &Op| start < end && !(reads_only && op.is_write());
+            let Some(op) = event.op.filter(counts) else {
+                continue; // a flush, among others
+            };
             match event.action {
                 Action::Queued => under_way.push(UnderWay {
                     since: event.time.as_nanos(),

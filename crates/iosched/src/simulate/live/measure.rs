@@ -8,7 +8,7 @@ use iosched_sim::conform::multi_queue::{self, Device, Recording};
 use iosched_sim::elevator::MergeLimits;
 use iosched_sim::scheduler::{BlockLayer, SchedulerSpec};
 use iosched_sim::trace::kernel::{Line, write_event};
-use iosched_sim::units::Time;
+use iosched_sim::units::{Nanos, Time};
 
 use super::{LiveError, Load, Plan};
 use crate::capture::{self, DeviceNumber, Losses, Recorder};
@@ -100,7 +100,7 @@ impl<'a> Bench<'a> {
         Ok(measured)
     }
 
-    /// Sets the scheduler with its tunables, and nothing besides that could decide in its place.
+    /// Sets the scheduler with its tunables; all else is as the kernel set it up.
     fn set(&self, scheduler: &SchedulerSpec) -> Result<QueueState, LiveError> {
         let sysfs = self.host.sysfs();
         let tunables = scheduler.tunables.iter();
@@ -111,7 +111,6 @@ impl<'a> Bench<'a> {
                 .collect(),
         };
         switch::enter(&sysfs, self.device, &arm, &self.baseline)?;
-        let _ = sysfs.write(self.device, "queue/wbt_lat_usec", "0"); // there may be none
         Ok(QueueState::read(&sysfs, self.device)?)
     }
 }
@@ -142,6 +141,12 @@ impl Measured {
     /// A setting of the queue while the load ran.
     pub(super) fn setting(&self, name: &str) -> Option<usize> {
         self.state.settings.get(name)?.parse().ok()
+    }
+
+    /// Write-back throttling: the latency of reads above which it acts, where it is on.
+    pub(super) fn throttles_above(&self) -> Option<Nanos> {
+        let micros = self.setting("wbt_lat_usec")?;
+        (micros > 0).then(|| Nanos::from_micros(micros as u64))
     }
 
     /// Requests that the scheduler could hold.

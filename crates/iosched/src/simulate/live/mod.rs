@@ -7,9 +7,6 @@
 //!  predict    work out the same load in a closed loop over the same disk model, in virtual time
 //!  Comparison tell     agreement; measured beside predicted
 //! ```
-//!
-//! Write-back throttling is switched off on the disk: not every scheduler has it, and it would
-//! decide in their place.
 
 mod compare;
 mod error;

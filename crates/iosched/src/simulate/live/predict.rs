@@ -24,6 +24,7 @@ const MAX_KIB: usize = 1024;
 const EMULATED: HostTimes = HostTimes {
     completion: Nanos::ZERO,
     wakeup: Nanos::from_micros(20),
+    tag_wakeup: Nanos::from_micros(10),
     worker: Nanos::from_micros(10),
     page_copy: Nanos::from_micros(1),
 };
@@ -79,10 +80,8 @@ fn setup(
         multi_queue: MultiQueueSettings {
             kernel,
             nr_requests: measured.nr_requests(),
-            throttle_above: measured
-                .setting("wbt_lat_usec")
-                .filter(|&micros| micros > 0)
-                .map(|micros| Nanos::from_micros(micros as u64)),
+            flushes_alone: true,
+            throttle_above: measured.throttles_above(),
             ..MultiQueueSettings::default()
         },
         volatile_cache: volatile,
