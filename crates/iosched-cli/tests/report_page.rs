@@ -278,5 +278,57 @@ fn simulations_recordings_and_comparisons_are_pages_too() {
         let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
         let page = page(directory.path(), &paths);
         look_at(&mut browser, &page, name);
+        match name {
+            "simulated" => says_what_was_simulated(&mut browser, paths[0]),
+            "events" => says_how_many_requests_there_were(&mut browser, paths[0]),
+            "conform" => says_how_many_decisions_agree(&mut browser, paths[0]),
+            _ => {}
+        }
+    }
+}
+
+fn json_of(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn says_what_was_simulated(browser: &mut Browser, path: &Path) {
+    let simulated = json_of(path);
+    let bars = browser.value(
+        "document.querySelector('#chart-throughput .live').data.map((trace) => [trace.name, trace.x[0]])",
+    );
+    let runs = simulated["runs"].as_array().unwrap();
+    assert_eq!(bars.as_array().unwrap().len(), runs.len());
+    for (bar, run) in bars.as_array().unwrap().iter().zip(runs) {
+        assert_eq!(bar[0], run["scheduler"]);
+        let megabytes = run["total"]["bytes_per_second"].as_f64().unwrap() / 1e6;
+        assert!(
+            (bar[1].as_f64().unwrap() / megabytes - 1.0).abs() < 1e-4,
+            "{bar} {run}"
+        );
+    }
+}
+
+fn says_how_many_requests_there_were(browser: &mut Browser, path: &Path) {
+    let output = iosched(&["report", path.to_str().unwrap(), "--json"]);
+    let traffic: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let headline = browser.value("document.querySelector('.headline').textContent");
+    let wanted = format!("{} requests in ", traffic["requests"]);
+    assert!(
+        headline.as_str().unwrap().starts_with(&wanted),
+        "{headline} {traffic}"
+    );
+}
+
+fn says_how_many_decisions_agree(browser: &mut Browser, path: &Path) {
+    let conform = json_of(path);
+    let cells = browser.value(
+        "Array.from(document.querySelectorAll('#comparison tbody tr:first-child > *'), (cell) => cell.textContent)",
+    );
+    for key in ["decisions", "agreed"] {
+        let number = json!(conform[key].to_string());
+        assert!(
+            cells.as_array().unwrap().contains(&number),
+            "{key}: {cells} {conform}"
+        );
     }
 }

@@ -235,10 +235,10 @@ fn short(value: f64) -> f64 {
 /// A name at a point or at an axis: where long ones leave no room for the plot, plotly.js lays out
 /// for ever.
 fn name(text: &str) -> String {
-    if text.chars().count() <= 32 {
+    if text.chars().count() <= 44 {
         return label(text);
     }
-    label(&text.chars().take(31).chain(['…']).collect::<String>())
+    label(&text.chars().take(43).chain(['…']).collect::<String>())
 }
 
 /// Text that plotly.js takes as text.
