@@ -8,7 +8,7 @@ POLICY = "/etc/iosched/policy.toml"
 RULES = "/etc/udev/rules.d/99-iosched.rules"
 MODULES = "/etc/modules-load.d/iosched.conf"
 INITRAMFS = "/usr/share/initramfs-tools/modules.d/iosched"
-FILES = f"{POLICY} {RULES} {MODULES} {INITRAMFS} /etc/tuned/iosched"
+FILES = f"/etc/iosched {RULES} {MODULES} {INITRAMFS} /etc/tuned/iosched"
 SETTLED = "udevadm trigger --subsystem-match=block --action=change; udevadm settle"
 
 KEPT = {"sata": "bfq", "virt": "kyber", "nvme": "mq-deadline", "scsi": "bfq", "raid1": "mq-deadline",

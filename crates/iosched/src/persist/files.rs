@@ -176,7 +176,22 @@ impl FileChange {
                 Err(error) => return Err(fail(error.into())),
             },
         }
-        rustix::fs::fsync(&directory).map_err(|error| fail(error.into()))
+        rustix::fs::fsync(&directory).map_err(|error| fail(error.into()))?;
+        if self.after.is_none() {
+            remove_own_directory(host, &self.path);
+        }
+        Ok(())
+    }
+}
+
+/// Removes the directory that a file was in if it is ours alone (`/etc/iosched`, TuneD's profile) and
+/// empty now.
+fn remove_own_directory(host: &Host, file: &Path) {
+    let Some(directory) = file.parent().filter(|path| path.ends_with("iosched")) else {
+        return;
+    };
+    if let Ok(Some((above, name))) = open_parent(host, directory, false) {
+        let _ = rustix::fs::unlinkat(&above, &name, AtFlags::REMOVEDIR);
     }
 }
 
@@ -345,8 +360,25 @@ mod tests {
         );
         assert_eq!(change(&host, "/etc/iosched/policy.toml", Some("a\n")), None);
         made.reversed().install(&host).unwrap();
-        assert!(!file.exists());
+        assert!(!file.parent().unwrap().exists(), "its directory is ours");
         assert_eq!(change(&host, "/etc/iosched/policy.toml", None), None);
+    }
+
+    #[test]
+    fn a_directory_that_is_not_ours_alone_stays() {
+        let (dir, host) = host();
+        for path in ["/etc/rules.d/99-iosched.rules", "/etc/iosched/policy.toml"] {
+            change(&host, path, Some("a\n"))
+                .unwrap()
+                .install(&host)
+                .unwrap();
+        }
+        fs::write(dir.path().join("etc/iosched/theirs"), "").unwrap();
+        for path in ["/etc/rules.d/99-iosched.rules", "/etc/iosched/policy.toml"] {
+            change(&host, path, None).unwrap().install(&host).unwrap();
+        }
+        assert!(dir.path().join("etc/rules.d").is_dir());
+        assert!(dir.path().join("etc/iosched/theirs").exists());
     }
 
     #[test]
