@@ -11,8 +11,8 @@ pub(super) enum Event {
     Wake(usize),
     /// The next access of an open loop is made.
     Arrival,
-    /// A worker runs a hardware queue.
-    RunQueue(usize),
+    /// A worker runs the queue.
+    RunQueue,
     /// A processor is through with a step of its work. Its number.
     Processed(usize),
 }
@@ -23,7 +23,7 @@ impl Planned for Event {
         match self {
             Event::Completed(_) => Some(0),
             Event::Wake(_) => Some(1),
-            Event::Arrival | Event::RunQueue(_) | Event::Processed(_) => None,
+            Event::Arrival | Event::RunQueue | Event::Processed(_) => None,
         }
     }
 }

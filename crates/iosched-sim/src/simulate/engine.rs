@@ -182,7 +182,7 @@ impl<'run, P: Path> Simulation<'run, P> {
                 }
                 Event::Arrival => self.arrive(now),
                 Event::Wake(process) => self.wake(now, process),
-                Event::RunQueue(queue) => path.run_queue(host, now, queue),
+                Event::RunQueue => path.run_queue(host, now),
                 Event::Processed(processor) => {
                     path.processed(host, now, processor);
                     self.go_on_arriving(now);

@@ -39,8 +39,8 @@ pub(super) trait Path {
     /// The command with this tag is completed.
     fn completed(&mut self, host: &mut Host<'_>, now: Time, tag: u64);
 
-    /// A worker runs this hardware queue, as was planned.
-    fn run_queue(&mut self, host: &mut Host<'_>, now: Time, hardware_queue: usize);
+    /// A worker runs the queue, as was planned.
+    fn run_queue(&mut self, _host: &mut Host<'_>, _now: Time) {}
 
     /// This processor is through with a step of its work, as was planned.
     fn processed(&mut self, _host: &mut Host<'_>, _now: Time, _processor: usize) {}

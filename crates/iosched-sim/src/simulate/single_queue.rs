@@ -82,7 +82,7 @@ impl SingleQueue {
 
     fn heed_kick(&mut self, host: &mut Host<'_>, now: Time) {
         if self.scheduler.take_kick().is_some() {
-            host.plan(now + host.times.worker, Event::RunQueue(0));
+            host.plan(now + host.times.worker, Event::RunQueue);
         }
     }
 
@@ -416,7 +416,7 @@ impl Path for SingleQueue {
         self.heed_kick(host, now);
     }
 
-    fn run_queue(&mut self, host: &mut Host<'_>, now: Time, _hardware_queue: usize) {
+    fn run_queue(&mut self, host: &mut Host<'_>, now: Time) {
         self.ask(host, now, ProcessId(0));
     }
 

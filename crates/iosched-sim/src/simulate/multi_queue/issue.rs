@@ -193,12 +193,15 @@ impl MultiQueue {
     /// a token of the scheduler's; the first if a flush is due; and with a budget, which is the
     /// device's, all that lacked a slot.
     fn run_again(&mut self, host: &mut Host<'_>, now: Time, number: usize) {
-        if let Some(kicked) = self.scheduler.take_kick() {
+        let kicked = self.scheduler.take_kick();
+        if let Some(kicked) = kicked {
             self.queues[kicked].restart = true;
-            self.run_waiting(host, now, kicked);
         }
         match self.attachment {
             Attachment::LookAhead => {
+                if let Some(kicked) = kicked.filter(|&kicked| kicked != number) {
+                    self.run_waiting(host, now, kicked);
+                }
                 self.run_waiting(host, now, number);
                 if self.flush_due && number != 0 {
                     self.run_waiting(host, now, 0);

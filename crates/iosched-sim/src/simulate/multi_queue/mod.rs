@@ -176,18 +176,18 @@ impl MultiQueue {
         match merge_in_scheduler(merger, scheduler, host, now, bio, access) {
             Found::Nothing => return false,
             Found::Joined => {}
-            Found::Closed(absorbed) => self.absorb(host, now, absorbed),
+            Found::Closed(absorbed) => self.absorb(host, now, bio.process, absorbed),
         }
         true
     }
 
-    fn absorb(&mut self, host: &mut Host<'_>, now: Time, absorbed: Absorbed) {
+    fn absorb(&mut self, host: &mut Host<'_>, now: Time, submitter: ProcessId, absorbed: Absorbed) {
         let Absorbed {
             survivor,
             victim,
             was,
         } = absorbed;
-        host.tell(now, Action::Joined, &was, was.process);
+        host.tell(now, Action::Joined, &was, submitter);
         host.accesses.absorb(survivor, victim);
         self.free_tag(host, now, victim);
     }
@@ -338,7 +338,7 @@ impl MultiQueue {
             host.tell(now, Action::Inserted, &request, submitter);
         }
         for absorbed in absorbed.drain(..) {
-            self.absorb(host, now, absorbed);
+            self.absorb(host, now, submitter, absorbed);
         }
         self.absorbed = absorbed;
     }
@@ -418,10 +418,6 @@ impl Path for MultiQueue {
         }
     }
 
-    fn run_queue(&mut self, host: &mut Host<'_>, now: Time, hardware_queue: usize) {
-        self.run(host, now, hardware_queue, ProcessId(0));
-    }
-
     fn processed(&mut self, host: &mut Host<'_>, now: Time, processor: usize) {
         let Some(processors) = &mut self.processors else {
             return;
@@ -456,10 +452,10 @@ impl Path for MultiQueue {
         {
             throttle.timer(now, |process| host.wake_at(now, process));
         }
-        for (number, queue) in self.queues.iter_mut().enumerate() {
-            if queue.rerun.is_some_and(|rerun| rerun <= now) {
-                queue.rerun = None;
-                host.plan(now, Event::RunQueue(number));
+        for number in 0..self.queues.len() {
+            let rerun = &mut self.queues[number].rerun;
+            if rerun.take_if(|rerun| *rerun <= now).is_some() {
+                self.run(host, now, number, ProcessId(0));
             }
         }
     }
