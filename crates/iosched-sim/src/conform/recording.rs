@@ -1,7 +1,7 @@
 //! A recording of the multi-queue block layer, kept in memory, so that it can be followed again at
 //! another phase of the ticks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::request::{IoPriority, Op, ProcessId};
 use crate::scheduler::KernelVersion;
@@ -29,6 +29,8 @@ pub(super) struct Step {
     /// If the event says so.
     pub(super) priority: Option<IoPriority>,
     pub(super) cpu: u16,
+    /// Its process began or let go a plug since its event before.
+    pub(super) after_plug: bool,
 }
 
 /// A recording, read.
@@ -37,6 +39,8 @@ pub struct Recording {
     pub(super) reader: Reader,
     pub(super) steps: Vec<Step>,
     workers: Vec<(ProcessId, IoPriority)>,
+    /// Processes that began or let go a plug in their last event.
+    plugged: BTreeSet<ProcessId>,
     version: Option<KernelVersion>,
     single_queue: bool,
     /// What the recorded kyber said, in order of time.
@@ -86,6 +90,13 @@ impl Recording {
     }
 
     fn event(&mut self, event: &Event) {
+        if matches!(
+            event.action,
+            Action::Plugged | Action::Unplugged | Action::UnpluggedLater
+        ) {
+            self.plugged.insert(event.process);
+            return;
+        }
         let of_request = event.op.is_some() || event.action == Action::Decided;
         if !of_request || event.length == Sectors::ZERO {
             return;
@@ -104,6 +115,7 @@ impl Recording {
             process: event.process,
             priority: event.priority.or(worker.map(|&(_, priority)| priority)),
             cpu: event.cpu.unwrap_or(0),
+            after_plug: self.plugged.remove(&event.process),
         });
     }
 

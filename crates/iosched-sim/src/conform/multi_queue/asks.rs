@@ -12,33 +12,108 @@ impl Follower<'_> {
     pub(super) fn flush_goes_on(&self, at: usize) -> bool {
         let steps = &self.recording.steps;
         let Step { time, process, .. } = steps[at];
-        let given_out = |step: &Step| matches!(step.action, Action::Decided | Action::Issued);
         let soon = steps[at + 1..].iter();
-        let mut soon = soon.take_while(|step| step.time - time < SAME_RUN && !given_out(step));
+        let mut soon = soon.take_while(|step| step.time - time < SAME_RUN && !answers(step));
         let next = soon.find(|step| step.process == process);
-        next.is_some_and(|next| next.action == Action::Inserted)
+        next.is_some_and(|next| {
+            matches!(next.action, Action::Inserted | Action::Joined) && !next.after_plug
+        })
     }
 
-    /// The kernel asks the scheduler now, if it may; `next` is the event that may be the answer.
-    pub(super) fn asked(&mut self, now: Time, next: usize) {
-        while self.may_ask(next) {
-            if self.with_decisions {
-                let soon = &self.recording.steps[next..];
-                let mut soon = soon.iter().take_while(|step| step.time - now < SAME_RUN);
-                let answers = |step: &Step| matches!(step.action, Action::Decided | Action::Issued);
-                if !soon.clone().next().is_some_and(answers) {
-                    self.asked_in_vain(now, soon.any(answers));
-                }
+    /// The kernel runs the queue: what was given out and waits goes to the device first, and only when
+    /// nothing waits is the scheduler asked. `next` is the event that may show what came of it.
+    pub(super) fn runs(&mut self, now: Time, next: usize) {
+        if !self.with_decisions {
+            self.asks_unseen(now, next);
+        } else if self.taken.is_empty() {
+            self.asks(now, next);
+        } else {
+            self.restart = true;
+            self.hands_over(now, next);
+        }
+    }
+
+    /// The scheduler is asked, if it has work and (SCSI) there is a slot.
+    fn asks(&mut self, now: Time, next: usize) {
+        if !self.scheduler.has_work() {
+            return;
+        }
+        if !self.device.look_ahead && self.out() >= self.device.queue_depth {
+            self.restart = true;
+            return;
+        }
+        let answered = self.soon(now, next).next().is_some_and(answers);
+        if !answered {
+            let asks_soon = self.soon(now, next).any(answers);
+            self.asked_in_vain(now, asks_soon);
+        }
+    }
+
+    /// A device that was not busy of late is given several requests at once: the kernel asks on
+    /// before it issues the first.
+    pub(super) fn asks_on(&mut self, now: Time, next: usize) {
+        let (out, depth) = (self.out(), self.device.queue_depth);
+        let room = out < depth || out == depth && self.device.look_ahead;
+        if self.busy == 0 && self.scheduler.has_work() {
+            if !room {
+                self.restart |= !self.device.look_ahead;
+            } else if self.next_is(next, Action::Decided) {
                 return;
+            } else {
+                self.asked_in_vain(now, true);
             }
-            // Without X, what is issued next was chosen here, if it was there.
+        }
+        self.hands_over(now, next);
+    }
+
+    /// The device takes what was given out, as events D tell, until it has no room. What is left then
+    /// goes first when the next completion runs the queue.
+    fn hands_over(&mut self, now: Time, next: usize) {
+        let in_device = self.in_driver.len() + self.past_scheduler.len();
+        let goes_on = in_device < self.device.queue_depth
+            && self
+                .soon(now, next)
+                .find(|step| answers(step))
+                .is_some_and(|step| step.action == Action::Issued);
+        if !goes_on {
+            self.held_up();
+        }
+    }
+
+    /// What was given out and waits makes the device busy, and goes first after the next completion.
+    pub(super) fn held_up(&mut self) {
+        self.note_busy(true);
+        self.restart = true;
+    }
+
+    /// A request was issued: if it was the last of those given out, the kernel asks again.
+    pub(super) fn issued_on(&mut self, now: Time, next: usize) {
+        if !self.with_decisions {
+            self.asks_unseen(now, next);
+        } else if self.taken.is_empty() {
+            self.note_busy(false);
+            self.asks(now, next);
+        } else {
+            self.hands_over(now, next);
+        }
+    }
+
+    /// The events that may come of what the kernel does now.
+    fn soon(&self, now: Time, next: usize) -> impl Iterator<Item = &Step> {
+        let soon = self.recording.steps[next..].iter();
+        soon.take_while(move |step| step.time - now < SAME_RUN)
+    }
+
+    /// Without X, what is issued next was chosen here, if it was there and the device is asked for
+    /// ahead; else when it is issued.
+    fn asks_unseen(&mut self, now: Time, next: usize) {
+        while self.device.look_ahead && self.taken.is_empty() && self.scheduler.has_work() {
             let coming = &self.recording.steps[next..];
             let issue = coming.iter().find(|step| step.action == Action::Issued);
             let Some(&issue) = issue else { return };
             if self.find(&self.queued, &issue).is_none() || !self.has_an_answer(now) {
-                let in_time = |step: &&Step| step.time - now < SAME_RUN;
-                let soon = coming.iter().take_while(in_time);
-                let comes_soon = soon
+                let comes_soon = self
+                    .soon(now, next)
                     .filter(|step| step.action == Action::Inserted)
                     .any(|step| step.start == issue.start);
                 self.asked_in_vain(now, comes_soon);
@@ -49,26 +124,9 @@ impl Follower<'_> {
     }
 
     /// Ours gives out something now. If not, the kernel chose what was issued next at a later ask.
-    pub(super) fn has_an_answer(&self, now: Time) -> bool {
+    fn has_an_answer(&self, now: Time) -> bool {
         let mut copy = self.scheduler.duplicate();
         copy.dispatch(now, &self.requests).is_some()
-    }
-
-    /// A device that was not busy of late is given several requests at once: the kernel asks on
-    /// before it issues the first.
-    pub(super) fn asked_for_more(&mut self, now: Time, next: usize) {
-        let (out, depth) = (self.out(), self.device.queue_depth);
-        let issued_next = self.next_is(next, Action::Issued);
-        if out > depth && !issued_next {
-            self.note_busy(true);
-        }
-        let another = self.next_is(next, Action::Decided);
-        let room = out < depth || out == depth && self.device.look_ahead;
-        if !room {
-            self.restart |= !self.device.look_ahead && self.scheduler.has_work();
-        } else if self.busy == 0 && !another && self.scheduler.has_work() {
-            self.asked_in_vain(now, true);
-        }
     }
 
     pub(super) fn next_is(&self, next: usize, action: Action) -> bool {
@@ -77,35 +135,17 @@ impl Follower<'_> {
     }
 
     /// As the kernel counts it: eighths of how often a device had no room.
-    pub(super) fn note_busy(&mut self, busy: bool) {
+    fn note_busy(&mut self, busy: bool) {
         self.busy = (7 * self.busy + if busy { 16 } else { 0 }) / 8;
     }
 
     /// Requests given out and not completed.
-    pub(super) fn out(&self) -> usize {
+    fn out(&self) -> usize {
         self.in_driver.len() + self.past_scheduler.len() + self.taken.len()
     }
 
-    pub(super) fn may_ask(&mut self, next: usize) -> bool {
-        let out = self.out();
-        if self.device.look_ahead && !self.taken.is_empty() && self.with_decisions {
-            self.restart = true;
-            if !self.next_is(next, Action::Issued) {
-                self.note_busy(true); // there is still no room for it
-            }
-        }
-        if !self.scheduler.has_work() {
-            return false;
-        }
-        if self.device.look_ahead {
-            return self.taken.is_empty(); // what is held aside goes first
-        }
-        self.restart |= out >= self.device.queue_depth;
-        self.with_decisions && self.taken.is_empty() && out < self.device.queue_depth
-    }
-
     /// The kernel asked and got nothing, unless a worker still was to ask and soon did.
-    pub(super) fn asked_in_vain(&mut self, now: Time, asks_soon: bool) {
+    fn asked_in_vain(&mut self, now: Time, asks_soon: bool) {
         let before = self.scheduler.duplicate();
         if self.scheduler.dispatch(now, &self.requests).is_some() {
             self.report.eager += u64::from(!asks_soon);
@@ -114,4 +154,9 @@ impl Follower<'_> {
         }
         self.rerun = Some(self.kernel.asks_again(now));
     }
+}
+
+/// The event may be what an ask gave.
+fn answers(step: &Step) -> bool {
+    matches!(step.action, Action::Decided | Action::Issued)
 }

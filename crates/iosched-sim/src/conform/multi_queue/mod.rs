@@ -5,14 +5,22 @@
 //! the next request is chosen as soon as the one before was issued, and held aside until a tag is
 //! free; on devices with a budget (SCSI) when it is issued.
 //!
-//! The kernel asks after each issue, after the last insert of a flush, after a completion if it
-//! lacked a slot before, and some ticks after an ask that gave nothing; only while no request is held
-//! aside, the scheduler has work and (SCSI) a slot is free. If the next event is no answer, the answer
-//! was "nothing".
+//! The kernel runs the queue after the last insert of a flush, after a completion if something waited
+//! for one, and some ticks after an ask that gave nothing. What was given out and waits goes first; then
+//! the scheduler is asked, while it has work and (SCSI) a slot is free: once, or, if the device was not
+//! busy of late, for as many requests as there is room for, which are then issued together; and again
+//! when all are issued. If the next event is no answer, the answer was "nothing".
+//!
+//! What a recording cannot tell: which of two requests of the same sectors, priority and process an
+//! event is about (the one whose turn it is, or else the oldest); what came first at the edge of a tick
+//! if several events have its time (the ask that the kernel repeats then). A bio that was not merged
+//! although it touches a request tells that this one has no room.
 
 mod asks;
 mod decisions;
 mod requests;
+#[cfg(test)]
+mod tests;
 
 use crate::request::{RequestId, Requests};
 use crate::scheduler::kyber::Statement;
@@ -50,7 +58,7 @@ pub fn follow(
         rerun: None,
         restart: false,
         busy: 0,
-        waited: 0,
+        inserting: false,
         said: 0,
         report: Report::default(),
     };
@@ -82,12 +90,12 @@ struct Follower<'a> {
     /// When the kernel asks again after an ask that gave nothing.
     rerun: Option<Time>,
     /// The next completion runs the queue: the scheduler had work and was not asked, because the
-    /// device had no slot (SCSI), or a request that had waited was issued (look-ahead).
+    /// device had no slot (SCSI), or what was given out waited for room when it was run last.
     restart: bool,
     /// How often the device had no room, of late.
     busy: u32,
-    /// Of those given out, how many have waited through a completion.
-    waited: usize,
+    /// The last event is that a request was inserted into another one, or that those became one.
+    inserting: bool,
     /// How much of what the recorded kyber said has been heard.
     said: usize,
     report: Report,
@@ -99,40 +107,44 @@ impl Follower<'_> {
             let step = self.recording.steps[at];
             self.pass_time(at);
             match (step.action, step.op) {
+                (Action::Queued, Some(op)) => self.submitted(at, op),
                 (Action::Allocated, Some(op)) => self.allocated(&step, op),
                 (Action::BackMerged, Some(op)) => self.merged(&step, op, true),
                 (Action::FrontMerged, Some(op)) => self.merged(&step, op, false),
-                (Action::Joined, Some(op)) => self.joined(&step, op),
+                (Action::Joined, Some(op)) => {
+                    self.inserting &=
+                        at > 0 && self.recording.steps[at - 1].action == Action::Joined;
+                    self.inserting |= self.joined(&step, op);
+                    if self.inserting && !self.flush_goes_on(at) {
+                        self.runs(step.time, at + 1);
+                    }
+                }
                 (Action::Inserted, Some(op)) => {
                     self.inserted(&step, op);
                     if !self.flush_goes_on(at) {
-                        self.asked(step.time, at + 1);
+                        self.runs(step.time, at + 1);
                     }
                 }
                 (Action::Decided, _) => {
                     self.decided(&step);
-                    self.asked_for_more(step.time, at + 1);
+                    self.asks_on(step.time, at + 1);
                 }
                 (Action::Issued, Some(_)) => {
                     self.issued(&step);
-                    let handed_over = !self.next_is(at + 1, Action::Issued);
-                    if handed_over {
-                        self.note_busy(!self.taken.is_empty());
-                    }
-                    // What was taken together is issued before the next ask; what was found to wait
-                    // for room is counted once.
-                    if !self.with_decisions || handed_over && self.taken.is_empty() {
-                        self.asked(step.time, at + 1);
-                    } else if handed_over {
-                        self.restart |= self.device.look_ahead;
+                    if !self.next_is(at + 1, Action::GivenBack) {
+                        self.issued_on(step.time, at + 1);
                     }
                 }
-                (Action::GivenBack, Some(_)) => self.given_back(&step),
+                (Action::GivenBack, Some(_)) => {
+                    self.given_back(&step);
+                    self.held_up();
+                    self.rerun = Some(self.kernel.asks_again(step.time));
+                }
                 (Action::Completed, Some(_)) => {
                     self.completed(&step);
-                    self.waited = self.taken.len();
+                    self.restart |= self.scheduler.take_kick().is_some();
                     if std::mem::take(&mut self.restart) && self.with_decisions {
-                        self.asked(step.time, at + 1);
+                        self.runs(step.time, at + 1);
                     }
                 }
                 _ => {}
@@ -161,7 +173,7 @@ impl Follower<'_> {
                 self.timer(now);
             } else {
                 self.rerun = None;
-                self.asked(now, at);
+                self.runs(now, at);
             }
         }
     }

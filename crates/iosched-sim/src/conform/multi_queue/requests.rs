@@ -1,6 +1,8 @@
 //! The life of a request in a recording: allocated, merged, inserted, issued, completed.
 
+use crate::elevator::Merge;
 use crate::request::{Bio, Op, Request, RequestId};
+use crate::trace::kernel::Action;
 use crate::units::Time;
 
 use super::super::recording::Step;
@@ -10,19 +12,28 @@ impl Follower<'_> {
     /// The request that an event is about: the one that covers exactly its sectors, or else one that
     /// begins there.
     pub(super) fn find(&self, among: &[RequestId], step: &Step) -> Option<RequestId> {
-        let starting = || {
-            among.iter().copied().filter(|&id| {
-                let request = &self.requests[id];
-                request.start == step.start && step.op.is_none_or(|op| op == request.op)
-            })
-        };
-        starting()
-            .find(|&id| self.requests[id].length == step.length)
-            .or_else(|| starting().next())
+        let exact = self.find_exactly(among, step);
+        exact.or_else(|| self.starting(among, step).next())
     }
 
-    pub(super) fn allocated(&mut self, step: &Step, op: Op) {
-        let bio = Bio {
+    fn find_exactly(&self, among: &[RequestId], step: &Step) -> Option<RequestId> {
+        self.starting(among, step)
+            .find(|&id| self.requests[id].length == step.length)
+    }
+
+    fn starting<'a>(
+        &'a self,
+        among: &'a [RequestId],
+        step: &'a Step,
+    ) -> impl Iterator<Item = RequestId> + 'a {
+        among.iter().copied().filter(|&id| {
+            let request = &self.requests[id];
+            request.start == step.start && step.op.is_none_or(|op| op == request.op)
+        })
+    }
+
+    fn bio(step: &Step, op: Op) -> Bio {
+        Bio {
             op,
             start: step.start,
             length: step.length,
@@ -32,8 +43,33 @@ impl Follower<'_> {
             prio: false,
             process: step.process,
             priority: step.priority.unwrap_or_default(),
-        };
-        let mut request = Request::new(&bio, step.time);
+        }
+    }
+
+    /// A process submits a bio. Where none of its next events tells that it was merged, what it
+    /// touches had no room: that takes no more from now on.
+    pub(super) fn submitted(&mut self, at: usize, op: Op) {
+        let step = &self.recording.steps[at];
+        let mut later = self.recording.steps[at + 1..].iter();
+        let next = later.find(|later| later.process == step.process);
+        let merged = |next: &Step| matches!(next.action, Action::BackMerged | Action::FrontMerged);
+        if next.is_none_or(merged) {
+            return;
+        }
+        let held = self.newest_held(step);
+        let held = held.filter(|&id| {
+            self.is_touched(step, op, true, id) || self.is_touched(step, op, false, id)
+        });
+        let back = self.partner(step, op, true);
+        let queued = back.or_else(|| self.partner(step, op, false));
+        for full in [held, queued].into_iter().flatten() {
+            self.requests[full].unmergeable = true;
+            self.last = self.last.filter(|&last| last != full);
+        }
+    }
+
+    pub(super) fn allocated(&mut self, step: &Step, op: Op) {
+        let mut request = Request::new(&Self::bio(step, op), step.time);
         request.cpu = step.cpu;
         let id = self.requests.add(request);
         self.held.push(id);
@@ -47,22 +83,45 @@ impl Follower<'_> {
         self.touched[id.index()] = now;
     }
 
+    /// The bio stands at the end of this request, or before it, and nothing else forbids that they
+    /// become one.
+    fn is_touched(&self, step: &Step, op: Op, back: bool, id: RequestId) -> bool {
+        let request = &self.requests[id];
+        let position = if back {
+            request.end() == step.start
+        } else {
+            request.start == step.start + step.length
+        };
+        let priority = step.priority.is_none_or(|its| its == request.priority);
+        position && priority && request.op == op && !request.unmergeable
+    }
+
+    /// The request that the process holds back and would let grow.
+    fn newest_held(&self, step: &Step) -> Option<RequestId> {
+        let own = |id: &RequestId| self.requests[*id].process == step.process;
+        self.held.iter().rev().copied().find(own)
+    }
+
+    /// The request in the scheduler that a bio joins.
+    fn partner(&self, step: &Step, op: Op, back: bool) -> Option<RequestId> {
+        let touched = |&id: &RequestId| self.is_touched(step, op, back, id);
+        if self.scheduler.merges_in_lists() {
+            let bio = Self::bio(step, op);
+            let found = self.scheduler.list_partner(&self.requests, &bio, step.cpu);
+            let found = found.map(|(Merge::Back(id) | Merge::Front(id))| id);
+            if let Some(id) = found.filter(touched) {
+                return Some(id);
+            }
+        }
+        let last = self.last.filter(touched);
+        last.or_else(|| self.queued.iter().rev().copied().find(touched))
+    }
+
     /// A bio joined a request: of its process's plug, or else of the scheduler.
     pub(super) fn merged(&mut self, step: &Step, op: Op, back: bool) {
-        let touches = |&id: &RequestId| {
-            let request = &self.requests[id];
-            let position = if back {
-                request.end() == step.start
-            } else {
-                request.start == step.start + step.length
-            };
-            position && request.op == op
-        };
-        let own = |id: &RequestId| self.requests[*id].process == step.process;
-        let newest = self.held.iter().rev().copied().find(own);
-        let held = newest.filter(touches);
-        let last = self.last.filter(touches);
-        let queued = || last.or_else(|| self.queued.iter().rev().copied().find(touches));
+        let held = self.newest_held(step);
+        let held = held.filter(|&id| self.is_touched(step, op, back, id));
+        let queued = || self.partner(step, op, back);
         let Some(id) = held.or_else(queued) else {
             return; // the insert will tell
         };
@@ -92,16 +151,18 @@ impl Follower<'_> {
         }
     }
 
-    /// A request became part of the one before it.
-    pub(super) fn joined(&mut self, step: &Step, op: Op) {
+    /// A request became part of the one before it. True if it was to be inserted.
+    pub(super) fn joined(&mut self, step: &Step, op: Op) -> bool {
         let before =
             |&id: &RequestId| self.requests[id].end() == step.start && self.requests[id].op == op;
-        let Some(survivor) = self.queued.iter().copied().find(before) else {
-            return;
+        let last = self.last.filter(before);
+        let survivor = last.or_else(|| self.queued.iter().rev().copied().find(before));
+        let Some(survivor) = survivor else {
+            return false;
         };
         let in_scheduler = self.find(&self.queued, step);
         let Some(victim) = in_scheduler.or_else(|| self.find(&self.held, step)) else {
-            return;
+            return false;
         };
         let absorbed = self.requests[victim];
         let request = &mut self.requests[survivor];
@@ -115,10 +176,11 @@ impl Follower<'_> {
         self.held.retain(|&id| id != victim);
         self.requests.remove(victim);
         self.has_grown(survivor);
+        in_scheduler.is_none()
     }
 
     pub(super) fn inserted(&mut self, step: &Step, op: Op) {
-        let id = if let Some(id) = self.find(&self.held, step) {
+        let id = if let Some(id) = self.find_to_insert(step) {
             self.held.retain(|&other| other != id);
             id
         } else {
@@ -132,62 +194,89 @@ impl Follower<'_> {
         request.priority = step.priority.unwrap_or(request.priority);
         self.scheduler.insert(step.time, &self.requests, id);
         self.queued.push(id);
-        if !self.scheduler.merges_in_lists() {
+        if !self.scheduler.merges_in_lists() && !self.requests[id].unmergeable {
             self.last.get_or_insert(id);
         }
     }
 
+    /// The request that was allocated for what is inserted now, by this process or (a flush by
+    /// another) by any. Without a scheduler those that stay out of the queues are older.
+    fn find_to_insert(&self, step: &Step) -> Option<RequestId> {
+        let own = |id: &RequestId| self.requests[*id].process == step.process;
+        let mut own: Vec<_> = self.held.iter().copied().filter(own).collect();
+        if self.is_direct() {
+            own.reverse();
+        }
+        let exact = self.find_exactly(&own, step);
+        exact.or_else(|| self.find(&self.held, step))
+    }
+
     pub(super) fn issued(&mut self, step: &Step) {
         if self.find(&self.taken, step).is_none() {
-            if self.find(&self.queued, step).is_some() && !self.is_rather_held(step) {
-                self.decision(step.time, step);
-            } else {
-                self.issued_directly(step);
+            if self.is_past_scheduler(step) {
+                return self.issued_directly(step);
             }
+            self.decision(step.time, step);
         }
         let Some(id) = self.find(&self.taken, step) else {
             return;
         };
         self.taken.retain(|&other| other != id);
-        if self.waited > 0 && self.device.look_ahead {
-            self.waited -= 1;
-            self.restart = true;
-        }
         self.scheduler.activate(step.time, &self.requests, id);
         self.in_driver.push(id);
     }
 
-    /// Two requests of the same sectors: one is in the scheduler, which would give out another, and
-    /// one is not.
-    fn is_rather_held(&self, step: &Step) -> bool {
-        if self.find(&self.held, step).is_none() {
-            return false;
-        }
-        let mut copy = self.scheduler.duplicate();
-        let ours = copy.dispatch(step.time, &self.requests);
-        ours.is_none_or(|ours| self.find(&[ours], step).is_none())
+    /// There is no scheduler: those who submit requests issue them.
+    fn is_direct(&self) -> bool {
+        self.scheduler.name() == "none"
     }
 
-    /// A request that never was in the scheduler. Its own process issues the newest of its plug (to
-    /// which what it allocated just now does not belong yet); what that could not issue stands before
-    /// the software queues, in the order in which the plugs were given up.
-    pub(super) fn issued_directly(&mut self, step: &Step) {
-        let Some(id) = self.find(&self.held, step) else {
+    /// What was issued never was in the scheduler. If there is one of the same sectors that was, it is
+    /// the other, if that was its turn: it goes first.
+    fn is_past_scheduler(&self, step: &Step) -> bool {
+        let queued = self.find_exactly(&self.queued, step);
+        match self.find_held(step) {
+            Some(id) => queued.is_none() || self.is_direct() && self.goes_directly(step, id),
+            None => self.find(&self.queued, step).is_none(),
+        }
+    }
+
+    /// A request that never was in the scheduler: is it its turn? Its own process issues the newest
+    /// of its plug (to which what it allocated just now does not belong yet); what that could not
+    /// issue stands before the software queues, in the order in which the plugs were given up.
+    fn goes_directly(&self, step: &Step, id: RequestId) -> bool {
+        let own = |other: &RequestId| self.requests[*other].process == step.process;
+        let mut newest = self.held.iter().rev().copied().filter(own).take(2);
+        newest.any(|newest| newest == id) || self.first_held() == Some(id)
+    }
+
+    /// Of those that are not in the scheduler, the one that covers exactly these sectors; if there are
+    /// several, one whose turn it is.
+    fn find_held(&self, step: &Step) -> Option<RequestId> {
+        let newest_first: Vec<_> = self.held.iter().rev().copied().collect();
+        let exact = |&id: &RequestId| self.requests[id].length == step.length;
+        let mut turns = self.starting(&newest_first, step).filter(exact);
+        let turn = turns.find(|&id| self.goes_directly(step, id));
+        turn.or_else(|| self.find_exactly(&self.held, step))
+    }
+
+    /// Of those that are not in the scheduler, the one whose plug was given up first.
+    fn first_held(&self) -> Option<RequestId> {
+        let held = self.held.iter().copied();
+        held.min_by_key(|id| self.touched[id.index()])
+    }
+
+    fn issued_directly(&mut self, step: &Step) {
+        let held = self.find_held(step);
+        let Some(id) = held.or_else(|| self.find(&self.held, step)) else {
             self.report.unexplained += 1;
             return;
         };
-        let own = |other: &RequestId| self.requests[*other].process == step.process;
-        let mut newest = self.held.iter().rev().copied().filter(own).take(2);
-        let oldest = self
-            .held
-            .iter()
-            .copied()
-            .min_by_key(|other| self.touched[other.index()]);
         self.report.decisions += 1;
-        if newest.any(|newest| newest == id) || oldest == Some(id) {
+        if self.goes_directly(step, id) {
             self.report.agreed += 1;
         } else {
-            self.disagree(step.time, id, oldest);
+            self.disagree(step.time, id, self.first_held());
         }
         self.held.retain(|&other| other != id);
         self.past_scheduler.push(id);
@@ -199,6 +288,9 @@ impl Follower<'_> {
             self.in_driver.retain(|&other| other != id);
             self.scheduler.deactivate(step.time, &self.requests, id);
             self.taken.insert(0, id);
+        } else if let Some(id) = self.find(&self.past_scheduler, step) {
+            self.past_scheduler.retain(|&other| other != id);
+            self.held.insert(0, id);
         }
     }
 

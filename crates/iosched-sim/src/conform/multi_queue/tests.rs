@@ -1,0 +1,89 @@
+//! What runs of the simulator taught about what a recording means.
+
+use super::*;
+use crate::scheduler::{SchedulerSpec, build};
+
+/// Follows a recording of a device that takes so many commands; all decisions must agree.
+fn agrees(scheduler: &str, queue_depth: usize, look_ahead: bool, text: &str, decisions: u64) {
+    let mut recording = Recording::default();
+    text.lines().for_each(|line| recording.line(line).unwrap());
+    let kernel = Kernel {
+        hz: 250,
+        ..Kernel::default()
+    };
+    let spec = SchedulerSpec::parse(scheduler).unwrap();
+    let scheduler = build(&spec, &kernel, &Vec::new()).unwrap();
+    let device = Device {
+        queue_depth,
+        look_ahead,
+    };
+    let (report, _) = follow(&recording, scheduler, &kernel, device);
+    let expected = Report {
+        decisions,
+        agreed: decisions,
+        ..Report::default()
+    };
+    assert_eq!(report, expected);
+}
+
+#[test]
+fn each_plug_that_is_let_go_is_followed_by_an_ask_though_nothing_else_stands_between_them() {
+    // The asks at 20 give nothing, as a real-time request is in the driver; but each counts as a choice
+    // of reads while a write waits, and after two of them it is the write's turn.
+    let text = "\
+        # worker pid=1 ioprio=1/4\n# worker pid=2 ioprio=3/4\n\
+        0 G R 800 8 1 a a\n0 I R 800 8 1 a a\n0 X R 800 8 1 a a\n0 D R 800 8 1 a a\n\
+        10 G W 100 8 2 b b\n10 I W 100 8 2 b b\n\
+        20 G R 500 8 2 b b\n20 G R 600 8 2 b b\n\
+        20 U N 0 0 2 b b\n20 I R 500 8 2 b b\n\
+        20 P N 0 0 2 b b\n20 U N 0 0 2 b b\n20 I R 600 8 2 b b\n\
+        1000 C R 800 8 0 a a\n\
+        8000 X W 100 8 0 b b\n8000 X R 500 8 0 b b\n8000 X R 600 8 0 b b\n\
+        8000 D W 100 8 0 b b\n8000 D R 500 8 0 b b\n8000 D R 600 8 0 b b\n";
+    agrees("mq-deadline:kernel=6.1", 4, true, text, 4);
+}
+
+#[test]
+fn a_request_that_a_bio_touches_and_does_not_join_takes_no_more() {
+    // The bio of 30 finds no room in the first of the two; so the one of 50 joins the second, though
+    // the first was the last to be merged or inserted.
+    let text = "\
+        0 G R 800 8 1 a a\n0 I R 800 8 1 a a\n0 X R 800 8 1 a a\n0 D R 800 8 1 a a\n\
+        20 G R 100 8 2 b b\n20 I R 100 8 2 b b\n\
+        30 Q R 108 8 3 c c\n\
+        40 G R 100 8 4 d d\n40 I R 100 8 4 d d\n\
+        50 Q R 108 8 5 e e\n50 M R 108 8 5 e e\n\
+        60 G R 108 8 3 c c\n60 I R 108 8 3 c c\n\
+        1000 C R 800 8 0 a a\n1000 X R 100 8 0 b b\n1000 D R 100 8 0 b b\n\
+        2000 C R 100 8 0 b b\n2000 X R 100 16 0 d d\n2000 D R 100 16 0 d d\n\
+        3000 C R 100 16 0 d d\n3000 X R 108 8 0 c c\n3000 D R 108 8 0 c c\n";
+    agrees("mq-deadline", 1, false, text, 4);
+}
+
+#[test]
+fn a_bio_joins_a_request_of_its_own_priority() {
+    let text = "\
+        # worker pid=1 ioprio=1/4\n# worker pid=2 ioprio=1/4\n# worker pid=3 ioprio=3/4\n\
+        0 G R 800 8 1 a a\n0 I R 800 8 1 a a\n0 X R 800 8 1 a a\n0 D R 800 8 1 a a\n\
+        10 G R 100 8 3 c c\n10 I R 100 8 3 c c\n\
+        20 G R 100 8 2 b b\n20 I R 100 8 2 b b\n\
+        30 Q R 108 8 3 c c\n30 M R 108 8 3 c c\n\
+        40 Q R 116 8 2 b b\n40 G R 116 8 2 b b\n40 I R 116 8 2 b b\n\
+        1000 C R 800 8 0 a a\n1000 X R 100 8 0 b b\n1000 D R 100 8 0 b b\n\
+        2000 C R 100 8 0 b b\n2000 X R 116 8 0 b b\n2000 D R 116 8 0 b b\n\
+        3000 C R 116 8 0 b b\n3000 X R 100 16 0 c c\n3000 D R 100 16 0 c c\n";
+    agrees("mq-deadline", 1, false, text, 4);
+}
+
+#[test]
+fn of_two_requests_of_the_same_sectors_the_one_that_was_to_be_issued_directly_goes_first() {
+    let text = "\
+        0 Q R 800 8 1 a a\n0 G R 800 8 1 a a\n0 D R 800 8 1 a a\n\
+        10 Q R 100 8 1 a a\n10 G R 100 8 1 a a\n\
+        20 Q R 300 8 2 b b\n20 G R 300 8 2 b b\n20 I R 300 8 2 b b\n\
+        30 Q R 100 8 3 c c\n30 G R 100 8 3 c c\n30 I R 100 8 3 c c\n\
+        1000 C R 800 8 0 a a\n1000 D R 100 8 0 a a\n\
+        2000 C R 100 8 0 a a\n2000 D R 300 8 0 b b\n\
+        3000 C R 300 8 0 b b\n3000 D R 100 8 0 c c\n";
+    agrees("none", 1, false, text, 4);
+}
