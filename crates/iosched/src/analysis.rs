@@ -450,7 +450,7 @@ fn flows<'a>(trial: &'a Trial, group: &[usize]) -> Vec<&'a Flow> {
     jobs.flat_map(JobResult::flows).collect()
 }
 
-/// The places of the workers of each name, in the order of the job file.
+/// The places of the workers of each name, numbers at its end left out, in the order of the job file.
 fn kinds(trials: &[&Trial]) -> Vec<Vec<usize>> {
     let mut kinds: Vec<(&str, Vec<usize>)> = Vec::new();
     for (place, job) in trials
@@ -459,9 +459,10 @@ fn kinds(trials: &[&Trial]) -> Vec<Vec<usize>> {
         .flat_map(|trial| &trial.jobs)
         .enumerate()
     {
-        match kinds.iter_mut().find(|(name, _)| *name == job.name) {
+        let kind = job.name.trim_end_matches(|c: char| c.is_ascii_digit());
+        match kinds.iter_mut().find(|(name, _)| *name == kind) {
             Some((_, places)) => places.push(place),
-            None => kinds.push((&job.name, vec![place])),
+            None => kinds.push((kind, vec![place])),
         }
     }
     kinds.into_iter().map(|(_, places)| places).collect()

@@ -306,8 +306,9 @@ fn documents_read(text: &str) -> Result<Vec<Member>, SettingError> {
     };
     let mut members = vec![member("documents-read", "rw=randread\n", Files::Cold, 1)];
     if has_control {
-        // The kernel is not told to forget the file.
-        let options = "rw=randread\nnorandommap=1\ninvalidate=0\n";
+        // The kernel is not told to forget the file. Should somebody else empty the page cache meanwhile,
+        // the rest would come from the disk and take hours.
+        let options = "rw=randread\nnorandommap=1\ninvalidate=0\nruntime=20\n";
         members.push(member(
             "documents-read-cached",
             options,
