@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::HostTimes;
 use super::agenda::{Agenda, Event};
 use super::outcome::DiskUse;
 use crate::disk::{Command, Completion, DiskModel, DiskOp};
@@ -13,6 +14,9 @@ pub(super) struct Drive {
     disk: Box<dyn DiskModel>,
     /// From the end of a command in the drive to its completion in the block layer.
     completion_delay: Nanos,
+    /// Completions are at least so far apart; the next is not before this.
+    completion_gap: Nanos,
+    next_completion: Time,
     completions: Vec<Completion>,
     /// Commands that have not completed in the block layer.
     in_flight: usize,
@@ -33,12 +37,14 @@ impl Drive {
     pub(super) fn new(
         disk: Box<dyn DiskModel>,
         accepts: Option<usize>,
-        completion_delay: Nanos,
+        host: &HostTimes,
         flushes_alone: bool,
     ) -> Drive {
         Drive {
             disk,
-            completion_delay,
+            completion_delay: host.completion,
+            completion_gap: host.completion_gap,
+            next_completion: Time::ZERO,
             completions: Vec::new(),
             in_flight: 0,
             accepts: accepts.unwrap_or(usize::MAX).max(1),
@@ -76,6 +82,8 @@ impl Drive {
         self.note_next_event();
         for completion in self.completions.drain(..) {
             let time = completion.time + self.completion_delay;
+            let time = time.max(self.next_completion);
+            self.next_completion = time + self.completion_gap;
             agenda.plan(time, Event::Completed(completion.tag));
         }
     }

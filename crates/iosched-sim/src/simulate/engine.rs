@@ -102,7 +102,7 @@ impl<'run, P: Path> Simulation<'run, P> {
             drive: Drive::new(
                 machine.disk,
                 machine.accepts,
-                machine.host.completion,
+                &machine.host,
                 machine.flushes_alone,
             ),
             requests: Requests::default(),

@@ -67,6 +67,9 @@ pub struct HostTimes {
     pub worker: Nanos,
     /// To copy a page into the page cache, with its part of the system call.
     pub page_copy: Nanos,
+    /// Completions are at least this far apart: what lies between drive and block layer does no more
+    /// (the server of an emulated disk).
+    pub completion_gap: Nanos,
 }
 
 impl Default for HostTimes {
@@ -78,6 +81,7 @@ impl Default for HostTimes {
             tag_wakeup: Nanos::from_micros(10),
             worker: Nanos::from_micros(16),
             page_copy: Nanos::from_micros(1), // 4 GB/s
+            completion_gap: Nanos::ZERO,
         }
     }
 }
@@ -93,6 +97,7 @@ impl HostTimes {
             tag_wakeup: Nanos::from_micros(3),
             worker: Nanos::from_micros(6),
             page_copy: Nanos::from_micros(1),
+            completion_gap: Nanos::ZERO,
         }
     }
 }

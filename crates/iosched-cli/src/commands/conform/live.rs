@@ -103,8 +103,8 @@ impl Progress<'_> {
         match event {
             Event::Disk { device, depth } if !self.output.is_json() => {
                 let note = format!(
-                    "Measuring on an emulated disk, /dev/{device}, which takes {depth} requests at \
-                     a time and is removed afterwards."
+                    "Measuring on an emulated disk, which is removed afterwards: /dev/{device}, \
+                     depth {depth}."
                 );
                 self.bar.suspend(|| self.output.note(&note));
             }
@@ -144,7 +144,7 @@ fn text(comparison: &Comparison) -> String {
         processes,
     } = comparison;
     let mut text = format!(
-        "\n{load} under {scheduler}: {} of {} decisions as ours ({:.2} %)\n",
+        "\n{load} under {scheduler}:\n  {} of {} decisions as ours ({:.2} %)\n",
         followed.agreed,
         followed.decisions,
         followed.agreement * 100.0
@@ -172,10 +172,10 @@ fn text(comparison: &Comparison) -> String {
             one.recorded, one.ours, one.why
         );
     }
-    text.push_str("              IOPS      MB/s   mean ms    p50 ms    p99 ms  fairness\n");
+    text.push_str("                IOPS      MB/s   mean ms    p50 ms    p99 ms  fairness\n");
     let row = |name: &str, figures: &Figures| {
         format!(
-            "  {name:<9}{:>7.1} {:>9.2} {:>9.3} {:>9.3} {:>9.3} {:>9.3}\n",
+            "  {name:<9} {:>8.1} {:>9.2} {:>9.3} {:>9.3} {:>9.3} {:>9.3}\n",
             figures.iops,
             figures.bytes_per_s / 1e6,
             figures.latency_mean_ns / 1e6,
@@ -188,7 +188,7 @@ fn text(comparison: &Comparison) -> String {
     text.push_str(&row("predicted", &predicted.figures));
     let _ = writeln!(
         text,
-        "  error    {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "  error     {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
         signed(error.iops),
         signed(error.bytes_per_s),
         signed(error.latency_mean_ns),
@@ -226,9 +226,12 @@ fn summary(report: &Report) -> String {
     let agreed: u64 = report.results.iter().map(|one| one.followed.agreed).sum();
     let lost: u64 = report.results.iter().map(|one| one.lost_events).sum();
     let share = agreed as f64 / decisions.max(1) as f64 * 100.0;
+    let limit = report.machine_iops.map_or(String::new(), |iops| {
+        format!("through an emulated disk that answers at once: {iops:.0} IOPS, the limit here\n")
+    });
     format!(
-        "\n{} at depth {}, Linux {}, {} Hz: {agreed} of {decisions} decisions as ours ({share:.2} %), \
-         {lost} events lost\nseed {}; predictions are means of simulated runs with other places",
+        "\n{limit}{} at depth {}, Linux {}, {} Hz: {agreed} of {decisions} decisions as ours\n\
+         ({share:.2} %), {lost} events lost; seed {}\npredictions are means of five simulated runs with other places",
         report.disk, report.driver_depth, report.kernel, report.hz, report.seed
     )
 }
@@ -301,7 +304,14 @@ mod tests {
             followed,
             measured: measurement(1.0),
             predicted: measurement(0.8),
-            error: figures(-0.2),
+            error: Figures {
+                iops: 27.848,
+                bytes_per_s: -0.2,
+                latency_mean_ns: -0.2,
+                latency_p50_ns: 9.1,
+                latency_p99_ns: -0.99,
+                fairness: 0.0,
+            },
             processes: vec![process.clone(), process],
         };
         let text = text(&comparison);

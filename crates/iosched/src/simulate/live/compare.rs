@@ -31,6 +31,9 @@ pub struct Report {
     pub driver_depth: u32,
     /// The way to the disk's server and back, which is part of the disk's time.
     pub path_ns: u64,
+    /// Requests per second that this machine completes through an emulated disk that answers at once:
+    /// the limit of the simulated one, too. Not asked for disks with an arm.
+    pub machine_iops: Option<f64>,
     /// The kernel.
     pub kernel: String,
     /// Its ticks per second.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  Plan       decide   schedulers, loads and disk, checked; nothing touched
+//!  machine    do       how fast this machine is through an emulated disk that answers at once
 //!  measure    do       an emulated disk, the scheduler set, the load by fio, block events recorded
 //!  follow     work out the recording, followed decision by decision by our scheduler
 //!  predict    work out the same load in a closed loop over the same disk model, in virtual time
@@ -10,6 +11,7 @@
 
 mod compare;
 mod error;
+mod machine;
 mod measure;
 mod predict;
 
@@ -155,13 +157,14 @@ impl Plan {
         stop: &Stop,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Report, LiveError> {
+        let most_iops = machine::most_iops(&self.wanted, stop)?;
         let mut spec = Spec::new(self.wanted.model.clone(), &self.wanted.server);
         spec.queue_depth = self.wanted.queue_depth;
         spec.size = Some(self.size);
         spec.seed = self.wanted.seed;
         spec.owner_pid = i32::try_from(std::process::id()).ok();
         let disk = EmulatedDisk::create(&spec)?;
-        let compared = self.on_disk(&disk, stop, observer);
+        let compared = self.on_disk(&disk, most_iops, stop, observer);
         let removed = disk.remove(true);
         let report = compared?;
         removed?;
@@ -171,11 +174,16 @@ impl Plan {
     fn on_disk(
         &self,
         disk: &EmulatedDisk,
+        most_iops: Option<f64>,
         stop: &Stop,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Report, LiveError> {
         let status = disk.status();
         let depth = status.driver_depth.unwrap_or(1);
+        let machine = machine::Machine {
+            driver_depth: depth,
+            most_iops,
+        };
         let device = disk.device();
         observer(&Event::Disk { device, depth });
         let bench = measure::Bench::new(disk.device(), stop)?;
@@ -196,7 +204,7 @@ impl Plan {
                 };
                 let measured = bench.run(self, scheduler, load, &mut tick)?;
                 let followed = measured.follow(self, scheduler, depth)?;
-                let predicted = predict::predict(self, scheduler, load, &measured, depth)?;
+                let predicted = predict::predict(self, scheduler, load, &measured, &machine)?;
                 let comparison = Comparison::new(scheduler, load, &measured, followed, &predicted);
                 observer(&Event::Compared(&comparison));
                 results.push(comparison);
@@ -207,6 +215,7 @@ impl Plan {
             queue_depth: status.queue_depth.unwrap_or(1),
             driver_depth: depth,
             path_ns: status.path_ns.unwrap_or(0),
+            machine_iops: most_iops,
             kernel: self.kernel.version.to_string(),
             hz: self.kernel.hz,
             runtime_s: self.wanted.runtime.as_secs_f64(),

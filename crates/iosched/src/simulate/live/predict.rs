@@ -10,6 +10,7 @@ use iosched_sim::simulate::{self, HostTimes, MultiQueueSettings, Outcome, Setup}
 use iosched_sim::units::{Bytes, Nanos};
 use rayon::prelude::*;
 
+use super::machine::Machine;
 use super::measure::Measured;
 use super::{LiveError, Load, Plan, build};
 
@@ -27,6 +28,7 @@ const EMULATED: HostTimes = HostTimes {
     tag_wakeup: Nanos::from_micros(10),
     worker: Nanos::from_micros(10),
     page_copy: Nanos::from_micros(1),
+    completion_gap: Nanos::ZERO,
 };
 
 /// Simulates the load as it was measured.
@@ -35,14 +37,14 @@ pub(super) fn predict(
     scheduler: &SchedulerSpec,
     load: &Load,
     measured: &Measured,
-    depth: u32,
+    machine: &Machine,
 ) -> Result<Vec<Outcome>, LiveError> {
     (0..RUNS)
         .into_par_iter()
         .map(|run| {
             let seed = plan.wanted.seed.wrapping_add(run);
             let disk = build(&plan.wanted, plan.size, seed)?;
-            let setup = setup(plan, scheduler, load, measured, depth, disk)?;
+            let setup = setup(plan, scheduler, load, measured, machine, disk)?;
             Ok(simulate::run(Setup { seed, ..setup }, &mut ()))
         })
         .collect()
@@ -53,7 +55,7 @@ fn setup(
     scheduler: &SchedulerSpec,
     load: &Load,
     measured: &Measured,
-    depth: u32,
+    machine: &Machine,
     disk: Box<dyn DiskModel>,
 ) -> Result<Setup, LiveError> {
     let kernel = Kernel {
@@ -74,9 +76,12 @@ fn setup(
     let volatile = plan.wanted.model.write_cache();
     let built = scheduler::build(scheduler, &kernel, &Settings::new())?;
     Ok(Setup {
-        queue_depth: usize::try_from(depth).unwrap_or(1),
+        queue_depth: usize::try_from(machine.driver_depth).unwrap_or(1),
         limits,
-        host: EMULATED,
+        host: HostTimes {
+            completion_gap: machine.completion_gap(),
+            ..EMULATED
+        },
         multi_queue: MultiQueueSettings {
             kernel,
             nr_requests: measured.nr_requests(),
