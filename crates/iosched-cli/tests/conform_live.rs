@@ -52,7 +52,7 @@ fn the_kernels_schedulers_decide_as_ours() {
     let dir = tempfile::tempdir().unwrap();
     let load = dir.path().join("both.fio");
     let text = "[reads]\nrw=randread\niodepth=8\n[writes]\nrw=randwrite\niodepth=8\nprio=7\n\
-                prioclass=2\n[seldom]\nrw=randread\nprioclass=1\nprio=0\nthinktime=20ms\n";
+                prioclass=2\n[seldom]\nrw=randread\nprioclass=2\nprio=0\nthinktime=20ms\n";
     fs::write(&load, text).unwrap();
     let output = iosched()
         .args([
