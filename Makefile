@@ -37,7 +37,7 @@ example-sweep: setup build ## the sweep of five tests, with its log and its poin
 	$(EXAMPLE) hdd-7200 2G --load five-tests:size=16m,record=1m,threads=1..2 --arms none,mq-deadline,bfq --fixed-rounds 2
 
 example-documents: setup build ## the document server, with its control
-	$(EXAMPLE) hdd-7200 2G --load documents-read:threads=16,documents=60,stored=6000 --margin 10% --budget 5m
+	$(EXAMPLE) hdd-7200 2G --load documents-read:threads=16,documents=60,stored=6000 --arms none,mq-deadline,bfq --fixed-rounds 5
 
 example-database: setup build ## the database server's four loads, as ratios to the baseline
 	$(EXAMPLE) hdd-7200 4G --load database --file-size 64M --runtime 5s --budget 10m

@@ -127,6 +127,36 @@ impl Moments {
     }
 }
 
+/// How far the means of any two groups may be apart: an upper bound that holds for all pairs together
+/// with this confidence. One-way layout with a common variance, Bonferroni over the pairs; for groups
+/// whose sizes do not depend on their values. `None` without a spread to judge by.
+pub fn widest_gap(groups: &[Vec<f64>], confidence: f64) -> Option<f64> {
+    let values: usize = groups.iter().map(Vec::len).sum();
+    if groups.len() < 2 || groups.iter().any(Vec::is_empty) || values <= groups.len() {
+        return None;
+    }
+    let mean = |group: &Vec<f64>| group.iter().sum::<f64>() / group.len() as f64;
+    let squares = |group: &Vec<f64>| {
+        let mean = mean(group);
+        group
+            .iter()
+            .map(|value| (value - mean).powi(2))
+            .sum::<f64>()
+    };
+    let df = (values - groups.len()) as f64;
+    let variance = groups.iter().map(squares).sum::<f64>() / df;
+    let pairs = groups.len() * (groups.len() - 1) / 2;
+    let level = (1.0 - confidence) / pairs as f64;
+    let t = student_t_quantile(1.0 - level / 2.0, df);
+    let gap = |(a, b): (&Vec<f64>, &Vec<f64>)| {
+        let error = (variance * (1.0 / a.len() as f64 + 1.0 / b.len() as f64)).sqrt();
+        (mean(a) - mean(b)).abs() + t * error
+    };
+    let all = groups.iter().enumerate();
+    let pairs = all.flat_map(|(at, a)| groups[..at].iter().map(move |b| (a, b)));
+    pairs.map(gap).max_by(f64::total_cmp)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,5 +205,17 @@ mod tests {
     fn constant_values_give_an_interval_of_no_width() {
         let interval = student_t(&[0.25, 0.25, 0.25], 0.95).unwrap();
         assert_eq!((interval.lower, interval.upper), (0.25, 0.25));
+    }
+
+    #[test]
+    fn the_widest_gap_of_two_groups_is_the_end_of_students_interval() {
+        // Means 2 and 3, pooled variance 1, error sqrt(2/3); t(0.975, 4) = 2.776.
+        let groups = [vec![1.0, 2.0, 3.0], vec![2.0, 3.0, 4.0]];
+        let gap = widest_gap(&groups, 0.95).unwrap();
+        assert!(
+            (gap - (1.0 + 2.776_445 * (2.0_f64 / 3.0).sqrt())).abs() < 1e-4,
+            "{gap}"
+        );
+        assert_eq!(widest_gap(&[vec![1.0], vec![2.0]], 0.95), None);
     }
 }

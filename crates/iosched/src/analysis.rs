@@ -6,7 +6,7 @@ use iosched_stats::histogram::Histogram;
 use iosched_stats::race::{Contest, Place, Standing, Verdict};
 use iosched_stats::remarks::{self, Remark};
 use iosched_stats::summary::{self, Summary};
-use iosched_stats::{Interval, sequence};
+use iosched_stats::{Interval, interval, sequence};
 use serde::Serialize;
 
 use crate::objective::Objective;
@@ -110,15 +110,19 @@ pub enum Control {
 const CONTROL_MARGIN: f64 = 1.1;
 
 impl Control {
-    fn of(contest: &Contest) -> Control {
-        let arms = 0..contest.arms.len();
-        let pairs = arms.flat_map(|a| (0..a).map(move |b| (a, b)));
-        let bounds = pairs.map(|(a, b)| {
-            contest
-                .ratio(a, b)
-                .map_or(f64::INFINITY, |ratio| ratio.upper.max(1.0 / ratio.lower))
-        });
-        let within = bounds.fold(1.0, f64::max);
+    /// A control has no say in when the run ends: so an interval of fixed size holds, which needs fewer
+    /// rounds than those of the race.
+    fn of(plan: &Plan, record: &Record, load: usize, contest: &Contest) -> Control {
+        let logs = |arm: usize| -> Vec<f64> {
+            let trials = record.trials();
+            let trials = trials.filter(|t| t.slot.load == load && t.slot.arm == arm);
+            let values = trials.filter_map(|t| plan.loads[load].objective.of(&t.metrics));
+            values.map(f64::ln).collect()
+        };
+        let arms = (0..plan.arms.len()).map(logs);
+        let arms: Vec<Vec<f64>> = arms.filter(|logs| !logs.is_empty()).collect();
+        let gap = interval::widest_gap(&arms, plan.rules.confidence);
+        let within = gap.map_or(f64::INFINITY, f64::exp);
         let differs = match &contest.verdict {
             Verdict::Winner { .. } => true,
             Verdict::Equal { arms, .. } => arms.len() < contest.arms.len(),
@@ -225,7 +229,9 @@ impl Analysis {
                     rounds,
                     plan.loads[load].objective,
                 )),
-                control: plan.loads[load].is_control.then(|| Control::of(&contest)),
+                control: plan.loads[load]
+                    .is_control
+                    .then(|| Control::of(plan, record, load, &contest)),
                 contest,
             })
             .collect();
