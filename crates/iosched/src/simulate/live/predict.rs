@@ -20,6 +20,10 @@ pub(super) const RUNS: u64 = 5;
 /// Longest request of an emulated disk.
 const MAX_KIB: usize = 1024;
 
+/// Longest request of pages that are scattered in memory, as those of the page cache are: 128 pieces,
+/// the loop driver's limit.
+const SCATTERED_KIB: usize = 512;
+
 /// The machine's own times around an emulated disk. The way to the disk's server and back is part of
 /// the disk's time: the server answers as much earlier as it takes.
 const EMULATED: HostTimes = HostTimes {
@@ -63,6 +67,12 @@ fn setup(
         ..plan.kernel
     };
     let max_kib = measured.setting("max_sectors_kb").unwrap_or(MAX_KIB);
+    let is_cached = load.jobs.iter().any(|job| job.buffered);
+    let max_kib = if is_cached {
+        max_kib.min(SCATTERED_KIB)
+    } else {
+        max_kib
+    };
     let limits = MergeLimits {
         max_sectors: Bytes::from_kib(max_kib as u64).to_sectors(),
         merging: Merging::Full,
