@@ -16,7 +16,7 @@ use crate::lock::LockError;
 use crate::process::ChildError;
 use crate::switch::SwitchError;
 
-/// See the [module's page](self).
+/// Why a live comparison could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// The disk model.
