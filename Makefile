@@ -45,8 +45,11 @@ example-database: setup build ## the database server's four loads, as ratios to 
 install: build ## one static-ish binary into $(PREFIX)/bin
 	install -D -m 0755 $(BIN) $(DESTDIR)$(PREFIX)/bin/iosched
 
-deb: setup build ## target/package/iosched_*.deb, with manual pages and completions
-	scripts/package-deb
+PROFILE ?= release
+
+deb: setup ## target/package/iosched_*.deb, with manual pages and completions
+	$(CARGO) build --locked --profile $(PROFILE) --package iosched-cli
+	scripts/package-deb $(PROFILE)
 
 CUTS ?= 20
 
