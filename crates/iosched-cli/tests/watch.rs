@@ -341,11 +341,13 @@ fn can_trace() -> bool {
 }
 
 #[test]
-fn await_is_the_sum_of_its_parts_and_a_disk_that_takes_one_at_a_time_lets_the_others_queue() {
+fn await_is_the_sum_of_its_parts_and_what_the_disk_does_not_take_waits_in_the_scheduler() {
     if !can_emulate() || !can_trace() {
         return;
     }
-    let disk = BusyDisk::new(4);
+    let disk = BusyDisk::new(12);
+    let scheduler = ["set", &disk.name, "mq-deadline"];
+    assert!(iosched().args(scheduler).output().unwrap().status.success());
     let watch = [
         "watch",
         "--once",
@@ -366,7 +368,11 @@ fn await_is_the_sum_of_its_parts_and_a_disk_that_takes_one_at_a_time_lets_the_ot
         (0.8..1.2).contains(&ratio),
         "{queue} + {service}, counted {counted}"
     );
-    assert!(queue > service, "three of four wait: {queue} {service}");
+    // The kernel has eight requests in this scheduler, and four of them in the driver.
+    assert!(
+        queue > 0.3 * service,
+        "half of them wait: {queue} {service}"
+    );
     let classes = seen["latency"][&disk.name]["classes"].as_array().unwrap();
     let in_classes: u64 = classes.iter().filter_map(Value::as_u64).sum();
     assert_eq!(Some(in_classes), read["requests"].as_u64());
@@ -380,7 +386,7 @@ fn a_key_shows_where_requests_spend_their_time() {
     let disk = BusyDisk::new(2);
     let binary = assert_cmd::cargo::cargo_bin!("iosched").display();
     let screen = Screen::new((83, 24), &format!("{binary} watch -i 200ms {}", disk.name));
-    screen.shows("l latency");
+    screen.shows(&format!("{:<8} ", disk.name)); // a key before the first look is lost
     let pid = screen.tmux(&["list-panes", "-F", "#{pane_pid}"]);
     let pid: u32 = pid.trim().parse().unwrap();
     screen.press("l");

@@ -237,10 +237,13 @@ impl State {
             self.heat = None;
             return Action::StopRecording;
         }
-        self.device()
-            .map_or(Action::None, |history| Action::Record {
-                device: history.last.device.clone(),
-            })
+        let Some(history) = self.device() else {
+            self.message = Some("nothing has been looked at yet: press l again".to_owned());
+            return Action::None;
+        };
+        Action::Record {
+            device: history.last.device.clone(),
+        }
     }
 
     /// Opens the choice of a scheduler, with the active one chosen.
