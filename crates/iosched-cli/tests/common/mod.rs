@@ -197,7 +197,8 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.at).output();
+        // Lazily: a killed run's children may not have closed their files yet.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.at).output();
     }
 }
 
