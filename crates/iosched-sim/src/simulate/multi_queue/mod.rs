@@ -122,9 +122,9 @@ impl MultiQueue {
         }
     }
 
-    /// The CPU that a process runs on.
+    /// The CPU that a process runs on: they are dealt out.
     fn cpu_of(&self, process: usize) -> u16 {
-        cpu_of(process, self.cpus)
+        u16::try_from(process % self.cpus).unwrap_or(u16::MAX)
     }
 
     /// The hardware queue that a process submits to.
@@ -197,15 +197,18 @@ impl MultiQueue {
     /// A tag for the bio, if write-back throttling lets it pass and there is one; otherwise the process
     /// waits.
     fn take_tag(&mut self, host: &Host<'_>, now: Time, process: usize, bio: &Bio) -> Option<u32> {
-        let sort = Throttle::sort(bio, host.cache.lately_waited(now));
-        let mut throttle = self.throttle.as_mut().zip(sort);
+        let number = self.queue_of(process);
+        let mut throttle = self.throttle.as_mut().and_then(|throttle| {
+            let sort = Throttle::sort(bio, host.cache.lately_waited(now))?;
+            Some((throttle, sort))
+        });
         if let Some((throttle, sort)) = &mut throttle
             && !throttle.admit(now, process, *sort)
         {
             return None;
         }
         let scheduler = self.scheduler.as_ref();
-        let queue = &mut self.queues[self.hardware.of_cpu(cpu_of(process, self.cpus))];
+        let queue = &mut self.queues[number];
         let tag = queue.take_tag(scheduler, bio.op, bio.sync);
         if tag.is_none() {
             queue.wait_for_tag(scheduler, bio.op, bio.sync, process);
@@ -464,11 +467,6 @@ impl Path for MultiQueue {
         let id = host.process_id(process);
         self.scheduler.process_exited(now, &host.requests, id);
     }
-}
-
-/// Processes are dealt out over the CPUs.
-fn cpu_of(process: usize, cpus: usize) -> u16 {
-    u16::try_from(process % cpus).unwrap_or(u16::MAX)
 }
 
 /// The index of the request that a command is for.
