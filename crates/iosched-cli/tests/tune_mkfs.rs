@@ -201,6 +201,29 @@ fn after_a_kill_restore_unmounts_it_and_erases_it() {
 }
 
 #[test]
+fn restore_finds_it_on_a_disk_that_got_another_name() {
+    let Some(bench) = Bench::new() else { return };
+    let mut child = bench.start();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let node = bench.disk.path().display().to_string();
+    assert!(wait_until(10, || {
+        processes_with(&format!("sleep {}", bench.span)).is_empty()
+    }));
+    run("umount", &[&node]);
+    run("losetup", &["--detach", &node]);
+    let another = LoopDevice::new(MIB); // takes the name, which is the lowest that is free
+    let file = bench.disk.file().display().to_string();
+    let output = run("losetup", &["--find", "--show", &file]);
+    let renamed = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    let _ = iosched().arg("restore").output().unwrap(); // the queue's state was another disk's
+    let left = Command::new("blkid").args(["--probe", &renamed]).output();
+    run("losetup", &["--detach", &renamed]);
+    assert_eq!(String::from_utf8(left.unwrap().stdout).unwrap(), "");
+    drop(another);
+}
+
+#[test]
 fn what_came_to_the_disk_meanwhile_keeps_a_run_from_going_on() {
     let Some(bench) = Bench::new() else { return };
     let child = bench.start();

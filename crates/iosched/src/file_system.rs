@@ -321,17 +321,39 @@ impl OwnFileSystem {
             Err(error) => return failed(error.to_string()),
         };
         let _ = fs::remove_dir(&self.mount_point);
-        let was_there = label_on(&self.node).is_some_and(|label| label == self.label);
-        if was_there && let Err(cause) = erase_signatures(&self.node) {
+        let found = self.find();
+        let device = found.as_deref().map_or(self.device.clone(), kernel_name);
+        if let Some(node) = &found
+            && let Err(cause) = erase_signatures(node)
+        {
             return Some(Undone::Failed {
-                thing: self.device.clone(),
+                thing: device,
                 cause,
             });
         }
-        (was_mounted || was_there).then(|| Undone::FileSystemRemoved {
-            device: self.device.clone(),
+        (was_mounted || found.is_some()).then_some(Undone::FileSystemRemoved {
+            device,
             kind: self.kind,
         })
+    }
+
+    /// The device that it is on now: after a reboot the disk may have another name.
+    fn find(&self) -> Option<PathBuf> {
+        if label_on(&self.node).is_some_and(|label| label == self.label) {
+            return Some(self.node.clone());
+        }
+        let mut command = Command::new("blkid");
+        command.args([
+            "--cache-file",
+            "/dev/null",
+            "--list-one",
+            "--output",
+            "device",
+        ]);
+        command.args(["--match-token", &format!("LABEL={}", self.label)]);
+        let output = command.output().ok()?;
+        let node = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        (!node.is_empty()).then(|| PathBuf::from(node))
     }
 }
 
@@ -369,6 +391,13 @@ fn unmount_patiently(at: &Path) -> Result<bool, Errno> {
             Err(error) => return Err(error),
         }
     }
+}
+
+fn kernel_name(node: &Path) -> String {
+    node.strip_prefix("/dev")
+        .unwrap_or(node)
+        .display()
+        .to_string()
 }
 
 /// The label of the file system on a device.
