@@ -1,0 +1,135 @@
+//! The job file that fio gets: the sections anew, with what the trial says put last.
+
+use std::fmt::Write as _;
+
+use super::{JobFile, Place, TrialSettings};
+
+impl JobFile {
+    /// The job file that fio gets for a trial.
+    pub fn compose(&self, settings: &TrialSettings) -> String {
+        self.compose_with(settings, &[])
+    }
+
+    /// The job file that writes the test files of a directory and does nothing else.
+    pub fn compose_layout(&self, settings: &TrialSettings) -> String {
+        let mut file = self.clone();
+        for job in &mut file.jobs {
+            // The first one that has its file must not end the others.
+            job.assignments.retain(|given| given.key != "exitall");
+        }
+        file.compose_with(settings, &[("create_only", "1")])
+    }
+
+    /// The same for jobs that make their files: nothing is written before.
+    pub fn compose_new(&self, settings: &TrialSettings) -> String {
+        self.compose_with(settings, &[("overwrite", "0"), ("create_on_open", "1")])
+    }
+
+    fn compose_with(&self, settings: &TrialSettings, last: &[(&str, &str)]) -> String {
+        let mut text = String::new();
+        for job in &self.jobs {
+            let _ = writeln!(text, "[{}]", job.name);
+            let mut put = |key: &str, value: &str| {
+                let _ = writeln!(text, "{key}={value}");
+            };
+            put("ioengine", "libaio");
+            put("direct", "1");
+            if let Place::Directory { file_size, .. } = &settings.place {
+                put("size", &file_size.to_string());
+            }
+            for assignment in &job.assignments {
+                match &assignment.value {
+                    Some(value) => put(&assignment.key, value),
+                    None => put(&assignment.key, "1"),
+                }
+            }
+            match &settings.place {
+                Place::Path(path) => put("filename", &path.replace(':', "\\:")),
+                Place::Directory { directory, .. } => {
+                    put("directory", &directory.replace(':', "\\:"));
+                    // Files are written in full before the first trial, and only overwritten then:
+                    // reads of holes and first writes would measure the file system's allocator.
+                    put("fallocate", "none");
+                    put("overwrite", "1");
+                    put("unlink", "0");
+                }
+            }
+            if let Some(runtime) = settings.runtime {
+                put("runtime", &format!("{}ms", runtime.as_millis()));
+                put("time_based", "1");
+            }
+            if let Some(ramp) = settings.ramp {
+                put("ramp_time", &format!("{}ms", ramp.as_millis()));
+            }
+            put("randseed", &settings.seed.to_string());
+            // Threads of one process: they die with it, and each still has its own io context.
+            put("thread", "1");
+            put("group_reporting", "0");
+            for (key, value) in last {
+                put(key, value);
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::super::allowed::DIRECTIONS;
+    use super::*;
+
+    fn settings() -> TrialSettings {
+        TrialSettings {
+            place: Place::Path("/dev/loop9".into()),
+            runtime: Some(Duration::from_secs(10)),
+            ramp: None,
+            seed: 7,
+        }
+    }
+
+    #[test]
+    fn the_target_the_seed_and_the_run_time_stand_last_where_fio_lets_them_win() {
+        let file = JobFile::parse("j", "[global]\nbs=4k\n[a]\nrw=randread\nruntime=99\n").unwrap();
+        let text = file.compose(&settings());
+        let own = text.find("runtime=99").unwrap();
+        assert!(text.find("runtime=10000ms").unwrap() > own, "{text}");
+        assert!(text.contains("filename=/dev/loop9\n"), "{text}");
+        assert!(
+            text.contains("randseed=7\n") && text.contains("thread=1\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_colon_in_a_path_is_escaped_because_fio_splits_there() {
+        let file = JobFile::parse("j", "[a]\nrw=read\n").unwrap();
+        let place = Place::Path("/dev/disk/by-path/pci-0000:00".into());
+        let text = file.compose(&TrialSettings {
+            place,
+            ..settings()
+        });
+        assert!(
+            text.contains("filename=/dev/disk/by-path/pci-0000\\:00\n"),
+            "{text}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_composed_can_be_read_again_but_for_our_own_options(
+            bs in 1u32..64, depth in 1u32..64, direction in 0usize..7,
+        ) {
+            let text = format!("[a]\nrw={}\nbs={bs}k\niodepth={depth}\n", DIRECTIONS[direction]);
+            let file = JobFile::parse("j", &text).unwrap();
+            let composed = file.compose(&settings());
+            for line in text.lines() {
+                prop_assert!(composed.lines().any(|other| other == line));
+            }
+        }
+    }
+}
