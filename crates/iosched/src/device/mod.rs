@@ -18,32 +18,44 @@ mod attributes;
 mod content;
 mod error;
 mod find;
+mod identity;
 mod inventory;
+mod kind;
 mod mounts;
 mod near;
 mod node;
+mod number;
+mod partition;
 mod refusals;
 mod schedulers;
 mod stack;
 #[cfg(test)]
 mod testing;
+mod transport;
 mod users;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 pub use self::attributes::{Attribute, attributes};
 pub use self::content::{Signature, SignatureClass, content};
 pub use self::error::{BadName, DeviceError};
 pub use self::find::{FileSystem, Target, find, find_file_system};
 pub use self::inventory::Inventory;
+pub use self::kind::Kind;
 pub use self::mounts::Mount;
+pub use self::number::DeviceNumber;
 pub use self::refusals::{Refusal, refusals};
 pub use self::schedulers::{Choice, NoChoice, Schedulers};
 pub use self::stack::{Layer, Role, schedulable_disks, stack};
+pub use self::transport::Transport;
 pub use self::users::{Usage, User, users};
+
+use self::identity::identify;
+use self::kind::kind;
+use self::partition::{disk_of_partition, is_partition_of};
+use self::transport::transport;
 use crate::host::Host;
 use crate::sysfs::{DeviceDir, Sysfs, kernel_name, natural_order, sysfs_name};
 
@@ -96,102 +108,6 @@ pub struct Device {
     pub slaves: Vec<String>,
     /// The file behind a loop device.
     pub backing_file: Option<PathBuf>,
-}
-
-/// Major and minor number; `8:0` in text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct DeviceNumber {
-    /// The driver's number.
-    pub major: u32,
-    /// The device's number with its driver.
-    pub minor: u32,
-}
-
-/// What a device is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// A whole disk of any sort that is not below.
-    Disk,
-    /// A partition of a disk.
-    Partition,
-    /// Linux software RAID.
-    MdRaid {
-        /// `raid1`, `raid5`, `linear` …; absent while it is not running.
-        level: Option<String>,
-    },
-    /// A logical volume (device mapper, by the prefix of its uuid).
-    Lvm,
-    /// An encrypted volume.
-    Crypt,
-    /// Several paths to one disk, joined by the device mapper.
-    Multipath,
-    /// Another device-mapper device, with the prefix of its uuid (`DMRAID`, `part1`, `VDO` …).
-    DeviceMapper {
-        /// What its uuid begins with; absent where it has none.
-        prefix: Option<String>,
-    },
-    /// A file, or another device, served as a disk.
-    Loop,
-    /// Compressed memory.
-    Zram,
-    /// Memory (`ram0`, `pmem0`).
-    Memory,
-    /// The head of an NVMe disk that may have several paths.
-    NvmeHead,
-    /// One path to an NVMe disk: hidden, without a node in `/dev`.
-    NvmePath {
-        /// The name of its head.
-        head: String,
-    },
-    /// A disk with a cache before it.
-    Bcache,
-    /// A disk mirrored over the network.
-    Drbd,
-    /// A disk served over the network (`nbd`, `rbd`).
-    Network,
-    /// A CD, DVD or BD drive.
-    Optical,
-    /// A floppy drive.
-    Floppy,
-}
-
-/// How a device is attached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Transport {
-    /// Serial ATA (or parallel, on old machines: the kernel's library is the same).
-    Sata,
-    /// Serial-attached SCSI.
-    Sas,
-    /// NVMe over PCI Express.
-    Nvme,
-    /// NVMe over TCP, RDMA or Fibre Channel.
-    NvmeFabrics,
-    /// USB.
-    Usb,
-    /// A hypervisor's virtio-blk or virtio-scsi.
-    Virtio,
-    /// Xen's virtual disks.
-    Xen,
-    /// Hyper-V's virtual disks.
-    HyperV,
-    /// Fibre Channel.
-    FibreChannel,
-    /// SCSI over a network.
-    Iscsi,
-    /// SD card or eMMC.
-    Mmc,
-    /// Universal Flash Storage.
-    Ufs,
-    /// A RAID controller's own driver (`cciss`, `DAC960`).
-    RaidController,
-    /// SCSI, and nothing more is known.
-    Scsi,
-    /// None: the device is made by software.
-    Virtual,
-    /// Not known.
-    Unknown,
 }
 
 impl Device {
@@ -294,141 +210,9 @@ impl Device {
     }
 }
 
-/// Model, vendor, serial number and world-wide name, wherever this sort of device keeps them.
-fn identify(device: &mut Device, host: &Host, dir: &DeviceDir, has_parent: bool, own: &[String]) {
-    let own = |file: &str| {
-        own.iter()
-            .any(|entry| entry == file)
-            .then(|| dir.text(file))
-            .flatten()
-    };
-    device.wwn = own("wwid");
-    device.serial = own("serial"); // virtio
-    if !has_parent {
-        return;
-    }
-    let parent = dir.list("device");
-    let parents = |file: &str| {
-        parent
-            .iter()
-            .any(|entry| entry == file)
-            .then(|| dir.text(&format!("device/{file}")))
-            .flatten()
-    };
-    device.model = parents("model");
-    if device.model.is_none() && device.transport == Transport::Mmc {
-        device.model = parents("name"); // an SD card's model is its name
-    }
-    // virtio's vendor is a PCI number.
-    device.vendor = parents("vendor").filter(|vendor| !vendor.starts_with("0x"));
-    device.wwn = device.wwn.take().or_else(|| parents("wwid"));
-    // NVMe and MMC have a file for it, SCSI a page.
-    device.serial = device
-        .serial
-        .take()
-        .or_else(|| parents("serial"))
-        .or_else(|| vpd_serial(&dir.bytes("device/vpd_pg80")?));
-    if device.serial.is_none() || device.wwn.is_none() {
-        let DeviceNumber { major, minor } = device.number;
-        let Ok(record) = std::fs::read(host.run(&format!("udev/data/b{major}:{minor}"))) else {
-            return;
-        };
-        let record = String::from_utf8_lossy(&record);
-        let property = |name: &str| {
-            record
-                .lines()
-                .find_map(|line| {
-                    line.strip_prefix("E:")?
-                        .strip_prefix(name)?
-                        .strip_prefix('=')
-                })
-                .filter(|value| !value.is_empty())
-                .map(str::to_owned)
-        };
-        if device.serial.is_none() {
-            device.serial = property("ID_SERIAL_SHORT").or_else(|| property("ID_SERIAL"));
-        }
-        if device.wwn.is_none() {
-            device.wwn = property("ID_WWN");
-        }
-    }
-}
-
-/// The serial number in the SCSI page 0x80: a header of four bytes, the last two the length.
-fn vpd_serial(page: &[u8]) -> Option<String> {
-    let length = usize::from(u16::from_be_bytes([*page.get(2)?, *page.get(3)?]));
-    let text = String::from_utf8_lossy(page.get(4..)?.get(..length)?)
-        .trim_matches(|c: char| c.is_whitespace() || c == '\0')
-        .to_owned();
-    (!text.is_empty()).then_some(text)
-}
-
 fn read_schedulers(dir: &DeviceDir) -> Schedulers {
     let read = dir.try_bytes("queue/scheduler");
     Schedulers::of_file(read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
-}
-
-/// What a device is, by the directories that its driver adds and by its name.
-fn kind(dir: &DeviceDir, name: &str, is_partition: bool, entries: &[String]) -> Kind {
-    let has = |entry: &str| entries.iter().any(|e| e == entry);
-    if is_partition {
-        return Kind::Partition;
-    }
-    if has("dm") {
-        return device_mapper_kind(dir.text("dm/uuid").as_deref());
-    }
-    if has("md") {
-        return Kind::MdRaid {
-            level: dir.text("md/level"),
-        };
-    }
-    if let Some(head) = nvme_head_of(name) {
-        return Kind::NvmePath { head };
-    }
-    if name.starts_with("nvme") && in_subsystem(dir.location()) {
-        return Kind::NvmeHead;
-    }
-    let (driver, rest) = name.split_at(
-        name.find(|c: char| c.is_ascii_digit())
-            .unwrap_or(name.len()),
-    );
-    match driver {
-        "loop" => Kind::Loop,
-        "zram" => Kind::Zram,
-        "ram" | "pmem" => Kind::Memory,
-        "bcache" => Kind::Bcache,
-        "drbd" => Kind::Drbd,
-        "nbd" | "rbd" => Kind::Network,
-        "sr" if is_number(rest) => Kind::Optical,
-        "fd" if is_number(rest) => Kind::Floppy,
-        _ => Kind::Disk,
-    }
-}
-
-/// What a device-mapper device is: the part of its uuid before the first `-` says who made it.
-fn device_mapper_kind(uuid: Option<&str>) -> Kind {
-    let prefix = uuid
-        .and_then(|uuid| uuid.split_once('-'))
-        .map(|(prefix, _)| prefix);
-    match prefix {
-        Some("LVM") => Kind::Lvm,
-        Some("CRYPT") => Kind::Crypt,
-        Some("mpath") => Kind::Multipath,
-        other => Kind::DeviceMapper {
-            prefix: other.map(str::to_owned),
-        },
-    }
-}
-
-/// The head of an NVMe path: `nvme0n1` for `nvme0c1n1` (subsystem 0, controller 1, namespace 1).
-fn nvme_head_of(name: &str) -> Option<String> {
-    let rest = name.strip_prefix("nvme")?;
-    let (subsystem, rest) = rest.split_once('c')?;
-    let (controller, namespace) = rest.split_once('n')?;
-    [subsystem, controller, namespace]
-        .iter()
-        .all(|part| is_number(part))
-        .then(|| format!("nvme{subsystem}n{namespace}"))
 }
 
 /// What stands directly on a device. The kernel links all but the head on an NVMe path.
@@ -463,241 +247,13 @@ fn slaves(dir: &DeviceDir, kind: &Kind, name: &str) -> Vec<String> {
     slaves
 }
 
-/// True for a device that hangs from an NVMe subsystem, not from one controller.
-fn in_subsystem(location: &Path) -> bool {
-    location
-        .parent()
-        .and_then(Path::file_name)
-        .is_some_and(|parent| parent.to_string_lossy().starts_with("nvme-subsys"))
-}
-
-/// How a device is attached, by the directories it lies below.
-fn transport(dir: &DeviceDir, kind: &Kind, has_parent: bool) -> Transport {
-    match kind {
-        Kind::NvmePath { .. } | Kind::NvmeHead => return nvme_transport(dir),
-        Kind::MdRaid { .. }
-        | Kind::Lvm
-        | Kind::Crypt
-        | Kind::Multipath
-        | Kind::DeviceMapper { .. }
-        | Kind::Loop
-        | Kind::Zram
-        | Kind::Memory
-        | Kind::Bcache
-        | Kind::Drbd
-        | Kind::Network => return Transport::Virtual,
-        Kind::Disk | Kind::Partition | Kind::Optical | Kind::Floppy => {}
-    }
-    let numbered = |part: &str, prefix: &str| part.strip_prefix(prefix).is_some_and(is_number);
-    // From the root down the first bus that says something wins: what lies behind USB is a USB disk.
-    let mut found = Transport::Unknown;
-    for part in dir.location() {
-        let part = part.to_string_lossy();
-        let here = if numbered(&part, "usb") {
-            Transport::Usb
-        } else if numbered(&part, "virtio") {
-            Transport::Virtio
-        } else if part.starts_with("end_device-") {
-            Transport::Sas
-        } else if part.starts_with("rport-") {
-            Transport::FibreChannel
-        } else if numbered(&part, "session") {
-            Transport::Iscsi
-        } else if numbered(&part, "ata") {
-            Transport::Sata
-        } else if part == "nvme" || part == "nvme-fabrics" {
-            return nvme_transport(dir);
-        } else if part == "mmc_host" {
-            Transport::Mmc
-        } else if part.starts_with("vbd-") {
-            Transport::Xen
-        } else if part.to_ascii_lowercase().starts_with("vmbus") {
-            Transport::HyperV
-        } else if part.contains("ufs") {
-            Transport::Ufs
-        } else if numbered(&part, "cciss") {
-            Transport::RaidController
-        } else if numbered(&part, "host") {
-            Transport::Scsi
-        } else {
-            continue;
-        };
-        if matches!(found, Transport::Unknown | Transport::Scsi) {
-            found = here;
-        }
-    }
-    match found {
-        Transport::Unknown if !has_parent && dir.location().iter().any(|p| p == "virtual") => {
-            Transport::Virtual
-        }
-        Transport::Unknown if has_parent && dir.has("device/scsi_level") => Transport::Scsi,
-        found => found,
-    }
-}
-
-fn nvme_transport(dir: &DeviceDir) -> Transport {
-    match dir.text("device/transport").as_deref() {
-        None | Some("pcie") => Transport::Nvme,
-        Some(_) => Transport::NvmeFabrics,
-    }
-}
-
-/// The disk that a partition lies on: the directory above its own, or its name without the number.
-fn disk_of_partition(location: &Path, name: &str) -> String {
-    let above = location
-        .parent()
-        .and_then(Path::file_name)
-        .map(|disk| kernel_name(&disk.to_string_lossy()))
-        .filter(|disk| is_partition_of(&sysfs_name(name), &sysfs_name(disk)));
-    above.unwrap_or_else(|| {
-        let disk = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let before = disk.strip_suffix('p').unwrap_or(disk);
-        // `nvme0n1p2` is on `nvme0n1`, but `sdp2` is on `sdp`.
-        if before.ends_with(|c: char| c.is_ascii_digit()) {
-            before.to_owned()
-        } else {
-            disk.to_owned()
-        }
-    })
-}
-
-/// True if `name` is `disk` and a partition number, with a `p` between them if the disk's name ends
-/// with a digit.
-fn is_partition_of(name: &str, disk: &str) -> bool {
-    name.strip_prefix(disk).is_some_and(|rest| {
-        let rest = if disk.ends_with(|c: char| c.is_ascii_digit()) {
-            rest.strip_prefix('p').unwrap_or("")
-        } else {
-            rest
-        };
-        is_number(rest)
-    })
-}
-
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-impl DeviceNumber {
-    /// From the number as `stat(2)` gives it.
-    pub fn of_raw(raw: u64) -> DeviceNumber {
-        DeviceNumber {
-            major: rustix::fs::major(raw),
-            minor: rustix::fs::minor(raw),
-        }
-    }
-
-    /// Parses `8:0`.
-    pub fn parse(text: &str) -> Option<DeviceNumber> {
-        let (major, minor) = text.trim().split_once(':')?;
-        Some(DeviceNumber {
-            major: major.parse().ok()?,
-            minor: minor.parse().ok()?,
-        })
-    }
-}
-
-impl fmt::Display for DeviceNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.major, self.minor)
-    }
-}
-
-impl Serialize for DeviceNumber {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-/// In a few words: `raid1`, `LVM`, `NVMe path of nvme0n1`.
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Kind::Disk => f.write_str("disk"),
-            Kind::Partition => f.write_str("partition"),
-            Kind::MdRaid { level: Some(level) } => write!(f, "md {level}"),
-            Kind::MdRaid { level: None } => f.write_str("md raid"),
-            Kind::Lvm => f.write_str("LVM"),
-            Kind::Crypt => f.write_str("crypt"),
-            Kind::Multipath => f.write_str("multipath"),
-            Kind::DeviceMapper {
-                prefix: Some(prefix),
-            } => write!(f, "dm {prefix}"),
-            Kind::DeviceMapper { prefix: None } => f.write_str("dm"),
-            Kind::Loop => f.write_str("loop"),
-            Kind::Zram => f.write_str("zram"),
-            Kind::Memory => f.write_str("memory"),
-            Kind::NvmeHead => f.write_str("NVMe head"),
-            Kind::NvmePath { head } => write!(f, "NVMe path of {head}"),
-            Kind::Bcache => f.write_str("bcache"),
-            Kind::Drbd => f.write_str("DRBD"),
-            Kind::Network => f.write_str("network disk"),
-            Kind::Optical => f.write_str("optical"),
-            Kind::Floppy => f.write_str("floppy"),
-        }
-    }
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Transport::Sata => "sata",
-            Transport::Sas => "sas",
-            Transport::Nvme => "nvme",
-            Transport::NvmeFabrics => "nvme-of",
-            Transport::Usb => "usb",
-            Transport::Virtio => "virtio",
-            Transport::Xen => "xen",
-            Transport::HyperV => "hyper-v",
-            Transport::FibreChannel => "fc",
-            Transport::Iscsi => "iscsi",
-            Transport::Mmc => "mmc",
-            Transport::Ufs => "ufs",
-            Transport::RaidController => "raid",
-            Transport::Scsi => "scsi",
-            Transport::Virtual => "virtual",
-            Transport::Unknown => "-",
-        })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_partition_name_tells_its_disk() {
-        for (partition, disk) in [
-            ("sda1", "sda"),
-            ("sdp12", "sdp"),
-            ("nvme0n1p2", "nvme0n1"),
-            ("cciss/c0d0p1", "cciss/c0d0"),
-            ("mmcblk0p1", "mmcblk0"),
-            ("md0p1", "md0"),
-        ] {
-            assert_eq!(disk_of_partition(Path::new(""), partition), disk);
-            assert!(is_partition_of(&sysfs_name(partition), &sysfs_name(disk)));
-        }
-        assert!(!is_partition_of("sdab", "sda"));
-        assert!(!is_partition_of("loop10", "loop1"));
-        assert!(!is_partition_of("sda", "sda"));
-    }
-
-    #[test]
-    fn an_nvme_path_tells_its_head() {
-        assert_eq!(nvme_head_of("nvme0c1n2").as_deref(), Some("nvme0n2"));
-        assert_eq!(nvme_head_of("nvme0n1"), None);
-        assert_eq!(nvme_head_of("nvme0c1"), None);
-        assert_eq!(nvme_head_of("nvmecn"), None);
-    }
-
-    #[test]
-    fn a_serial_page_that_is_cut_short_has_no_serial() {
-        assert_eq!(vpd_serial(b"\0\x80\0\x04AB12").as_deref(), Some("AB12"));
-        assert_eq!(vpd_serial(b"\0\x80\0\x08AB12"), None);
-        assert_eq!(vpd_serial(b"\0\x80"), None);
-        assert_eq!(vpd_serial(b"\0\x80\0\x02  "), None);
-    }
 
     #[test]
     fn odd_files_where_attributes_should_be_give_values_that_are_absent() {

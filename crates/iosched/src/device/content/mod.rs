@@ -1,0 +1,152 @@
+//! What is written on a device: partition tables, file systems, swap, members of arrays and pools.
+//!
+//! For one question: would writing here destroy something? So each signature counts by itself, a
+//! leftover of an earlier life too. Names are those of `blkid`, which is asked as well where it is
+//! installed, for what it knows and we do not. Left out: checksums of what is found, sizes, and the
+//! check that a nested signature is not the content of another one.
+//!
+//! Reads are bounded: about 2 MiB, at the start and at the end.
+
+mod image;
+mod signatures;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde::Serialize;
+
+use self::SignatureClass::{FileSystem, Member, PartitionTable, Swap};
+use self::image::Image;
+use self::signatures::{FIXED, PROBES};
+
+/// Something written on a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Signature {
+    /// What `blkid` calls it: `ext4`, `linux_raid_member`, `gpt`.
+    pub name: String,
+    /// What sort of thing it is.
+    pub class: SignatureClass,
+    /// Where it was found; absent if only `blkid` saw it.
+    pub offset_bytes: Option<u64>,
+    /// The name its owner gave it.
+    pub label: Option<String>,
+}
+
+/// What sort of thing a signature belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SignatureClass {
+    /// The disk is divided.
+    PartitionTable,
+    /// A file system.
+    FileSystem,
+    /// Swap, or an image of a hibernated machine.
+    Swap,
+    /// A part of something bigger: md, LVM, LUKS, bcache, ZFS, DRBD, Ceph.
+    Member,
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.class {
+            SignatureClass::PartitionTable => write!(f, "{} partition table", self.name)?,
+            SignatureClass::FileSystem => write!(f, "{} file system", self.name)?,
+            SignatureClass::Swap => f.write_str("swap")?,
+            SignatureClass::Member => f.write_str(&self.name)?,
+        }
+        if let Some(label) = &self.label {
+            write!(f, " {label:?}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What is written on an open block device or file at `path`.
+pub fn content(path: &Path) -> io::Result<Vec<Signature>> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
+    let mut found = probe(&file)?;
+    // The mark at the end of a file system's boot sector is no table, as our own probe knows.
+    let has_file_system = found.iter().any(|found| found.class == FileSystem);
+    for (name, class) in ask_blkid(path) {
+        let known = found.iter().any(|signature| signature.name == name);
+        let is_boot_sector = has_file_system && name == "dos";
+        if !known && !is_boot_sector {
+            found.push(Signature {
+                name,
+                class,
+                offset_bytes: None,
+                label: None,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// What we find without help.
+fn probe(file: &File) -> io::Result<Vec<Signature>> {
+    let size = { file }.seek(SeekFrom::End(0))?;
+    let image = Image { file, size };
+    let mut found = Vec::new();
+    for &(name, class, offset, magic) in FIXED {
+        if image.is(offset, magic)? {
+            found.push((name, class, offset, None));
+        }
+    }
+    for probe in PROBES {
+        found.extend(probe(&image)?);
+    }
+    found.sort_by_key(|&(_, _, offset, _)| offset);
+    Ok(found
+        .into_iter()
+        .map(|(name, class, offset, label)| Signature {
+            name: name.to_owned(),
+            class,
+            offset_bytes: Some(offset),
+            label,
+        })
+        .collect())
+}
+
+/// What `blkid` says by low-level probing; nothing where it is not installed or fails.
+fn ask_blkid(path: &Path) -> Vec<(String, SignatureClass)> {
+    let Ok(output) = Command::new("blkid")
+        .args(["-p", "-o", "export", "--"])
+        .arg(path)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+    else {
+        return Vec::new();
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let value = |key: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
+            .map(str::to_owned)
+    };
+    let mut found = Vec::new();
+    if let Some(name) = value("TYPE") {
+        let class = match value("USAGE").as_deref() {
+            Some("filesystem") => FileSystem,
+            _ if name == "swap" || name == "swsuspend" => Swap,
+            _ => Member,
+        };
+        found.push((name, class));
+    }
+    found.extend(value("PTTYPE").map(|name| (name, PartitionTable)));
+    if output.status.code() == Some(8) {
+        // Several signatures that contradict one another, and it names none of them.
+        found.push(("several_signatures".to_owned(), Member));
+    }
+    found
+}

@@ -1,0 +1,228 @@
+//! Every reason not to write to a device. Empty means: nothing that we can see would be destroyed.
+//!
+//! What is asked, and of what:
+//!
+//! | reason | looked for on |
+//! |---|---|
+//! | mounted, swap | the device, its partitions, all that stands on them (see [`users`](super::users)) |
+//! | has holders | the device and its partitions; for a partition also its whole disk |
+//! | backs a loop device | the same |
+//! | signature | the device and its partitions |
+//! | opened exclusively | the device and its partitions |
+//! | read-only | the device; for a partition also its whole disk |
+//!
+//! What cannot be looked at is a reason by itself: nothing is taken for harmless because it is unknown.
+//! Mounts in other namespaces and ZFS pools leave no trace in sysfs: the exclusive open finds them.
+
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use serde::Serialize;
+
+use super::users::{Usage, User};
+use super::{Device, DeviceNumber, Signature, content};
+use crate::host::Host;
+
+/// A reason not to write to a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// A mount or swap depends on it.
+    Used(User),
+    /// Another device stands on it: md, LVM, crypt, multipath, bcache.
+    Held {
+        /// It, one of its partitions, or its whole disk.
+        device: String,
+        /// The device above, with its name for people: `dm-0 (vg0-root)`.
+        by: String,
+        /// What the device above is: `LVM`, `md raid1`.
+        kind: String,
+    },
+    /// It is, or has the file of, a loop device.
+    BacksLoop {
+        /// It or one of its partitions.
+        device: String,
+        /// The loop device.
+        by: String,
+    },
+    /// Something is written on it.
+    Signature {
+        /// It or one of its partitions.
+        device: String,
+        /// What.
+        signature: Signature,
+    },
+    /// Somebody has opened it exclusively: a mount elsewhere, ZFS, a volume manager.
+    Busy {
+        /// It or one of its partitions.
+        device: String,
+    },
+    /// The kernel refuses writes to it.
+    ReadOnly {
+        /// It or its whole disk.
+        device: String,
+    },
+    /// Something could not be looked at, so nothing is known of what it would say.
+    NotLookedAt {
+        /// The node, or a table of the kernel's.
+        path: PathBuf,
+        /// Why.
+        error: String,
+    },
+}
+
+impl Refusal {
+    /// True for a signature alone: those who name the device a second time may overrule it. In use
+    /// is in use.
+    pub fn can_be_overruled(&self) -> bool {
+        matches!(self, Refusal::Signature { .. })
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Used(user) => user.fmt(f),
+            Refusal::Held { device, by, kind } => write!(f, "{device} is part of {by}, {kind}"),
+            Refusal::BacksLoop { device, by } => write!(f, "{by} stands on {device}"),
+            Refusal::Signature { device, signature } => write!(f, "{device} carries {signature}"),
+            Refusal::Busy { device } => {
+                write!(f, "{device} is opened exclusively by another program")
+            }
+            Refusal::ReadOnly { device } => write!(f, "{device} is read-only"),
+            Refusal::NotLookedAt { path, error } => {
+                write!(f, "{} cannot be looked at: {error}", path.display())
+            }
+        }
+    }
+}
+
+/// Every reason not to write to a device; its own first, then those of its partitions.
+pub fn refusals(host: &Host, device: &Device) -> Vec<Refusal> {
+    let usage = Usage::read(host);
+    let mut refusals: Vec<Refusal> = usage
+        .above(host, device)
+        .into_iter()
+        .map(Refusal::Used)
+        .collect();
+
+    // Without these tables we would see no mount and no swap, and think that there is none. A
+    // kernel without swap has no table of it.
+    for (table, may_lack) in [("self/mountinfo", false), ("swaps", true)] {
+        if let Err(error) = std::fs::read(host.proc(table))
+            && !(may_lack && error.kind() == io::ErrorKind::NotFound)
+        {
+            refusals.push(Refusal::NotLookedAt {
+                path: host.proc(table),
+                error: error.to_string(),
+            });
+        }
+    }
+
+    // Writing to a partition hurts who uses the whole disk, too, but not its other partitions.
+    let disk = device
+        .disk
+        .as_ref()
+        .and_then(|disk| Device::read(host, disk).ok());
+    let partitions: Vec<Device> = device
+        .partitions
+        .iter()
+        .filter_map(|partition| Device::read(host, partition).ok())
+        .collect();
+    if let Some(disk) = &disk {
+        refusals.extend(usage.direct(&disk.name).iter().cloned().map(Refusal::Used));
+    }
+    for touched in std::iter::once(device).chain(&disk).chain(&partitions) {
+        refusals.extend(held(host, touched));
+        refusals.extend(
+            usage
+                .loops(&touched.name)
+                .iter()
+                .map(|by| Refusal::BacksLoop {
+                    device: touched.name.clone(),
+                    by: by.clone(),
+                }),
+        );
+    }
+    for read_only in std::iter::once(device).chain(&disk) {
+        if read_only.read_only {
+            refusals.push(Refusal::ReadOnly {
+                device: read_only.name.clone(),
+            });
+        }
+    }
+    for written in std::iter::once(device).chain(&partitions) {
+        refusals.extend(written_or_busy(host, written));
+    }
+    refusals
+}
+
+fn held(host: &Host, device: &Device) -> Vec<Refusal> {
+    device
+        .holders
+        .iter()
+        .map(|holder| {
+            let above = Device::read(host, holder).ok();
+            let alias = above.as_ref().and_then(|above| above.alias.clone());
+            Refusal::Held {
+                device: device.name.clone(),
+                by: match alias {
+                    Some(alias) => format!("{holder} ({alias})"),
+                    None => holder.clone(),
+                },
+                kind: above.map_or_else(|| "unknown".to_owned(), |above| above.kind.to_string()),
+            }
+        })
+        .collect()
+}
+
+/// What can only be found by opening the node. In a copied tree there are no nodes, and nobody
+/// writes to one.
+fn written_or_busy(host: &Host, device: &Device) -> Vec<Refusal> {
+    if !host.is_live() {
+        return Vec::new();
+    }
+    let node = device.node();
+    let not_looked_at = |error: &io::Error| Refusal::NotLookedAt {
+        path: node.clone(),
+        error: error.to_string(),
+    };
+    let is_it = std::fs::metadata(&node)
+        .is_ok_and(|meta| DeviceNumber::of_raw(meta.rdev()) == device.number);
+    if !is_it {
+        return vec![not_looked_at(&io::Error::other(
+            "it is missing, or the node of another device",
+        ))];
+    }
+    let mut found = Vec::new();
+    match open_exclusively(&node) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => found.push(Refusal::Busy {
+            device: device.name.clone(),
+        }),
+        Err(error) => return vec![not_looked_at(&error)],
+    }
+    match content(&node) {
+        Ok(signatures) => {
+            found.extend(signatures.into_iter().map(|signature| Refusal::Signature {
+                device: device.name.clone(),
+                signature,
+            }));
+        }
+        Err(error) => found.push(not_looked_at(&error)),
+    }
+    found
+}
+
+/// Opens read-only (closing a writable descriptor would wake udev) and exclusively, and closes.
+fn open_exclusively(node: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::open(node, flags, Mode::empty())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

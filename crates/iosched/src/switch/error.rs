@@ -1,0 +1,227 @@
+//! Why a state could not be set, with the way out of each.
+
+use std::io;
+
+use crate::failure::{Failure, exit};
+
+/// Why a state could not be set.
+#[derive(Debug, thiserror::Error)]
+pub enum SwitchError {
+    /// Not a name that the kernel could know.
+    #[error("{name:?} is no scheduler name: only a-z, 0-9, _ and - are possible")]
+    BadName {
+        /// As given.
+        name: String,
+    },
+    /// `scheduler:tunable=value,…` was expected.
+    #[error("cannot read {text:?}: {cause}")]
+    BadArm {
+        /// As given.
+        text: String,
+        /// What is wrong with it.
+        cause: &'static str,
+    },
+    /// The device has no configurable scheduler.
+    #[error("{device} has no scheduler to choose: {}", reason.trim_start_matches("no scheduler: "))]
+    NothingToChoose {
+        /// Kernel name.
+        device: String,
+        /// Why there is none.
+        reason: String,
+    },
+    /// The kernel does not offer it, and loading its module did not help.
+    #[error("cannot switch {device} to {scheduler}: this kernel does not offer it\n  {device} offers: {}", offered.join(", "))]
+    NotOffered {
+        /// Kernel name.
+        device: String,
+        /// What was asked.
+        scheduler: String,
+        /// What there is.
+        offered: Vec<String>,
+    },
+    /// EINVAL on the switch itself, of a name that the file offers.
+    #[error(
+        "cannot switch {device} to {scheduler}: the kernel refuses it as invalid, though it lists it; now active: {active}"
+    )]
+    Refused {
+        /// Kernel name.
+        device: String,
+        /// What was asked.
+        scheduler: String,
+        /// What is active after the failure: it may not be what was before.
+        active: String,
+    },
+    /// EOPNOTSUPP.
+    #[error(
+        "cannot switch {device} to {scheduler}: the device does not support a switch now; now active: {active}"
+    )]
+    NotSupported {
+        /// Kernel name.
+        device: String,
+        /// What was asked.
+        scheduler: String,
+        /// What is active after the failure.
+        active: String,
+    },
+    /// EBUSY.
+    #[error(
+        "cannot switch {device} to {scheduler}: the queue is busy being changed; now active: {active}"
+    )]
+    Busy {
+        /// Kernel name.
+        device: String,
+        /// What was asked.
+        scheduler: String,
+        /// What is active after the failure.
+        active: String,
+    },
+    /// EACCES, EPERM or EROFS.
+    #[error("cannot change {file} of {device}: permission denied")]
+    NotPermitted {
+        /// Kernel name.
+        device: String,
+        /// Below `/sys/block/<device>/`.
+        file: String,
+    },
+    /// The write succeeded and changed nothing, or something else.
+    #[error("{device}: the kernel accepted {asked} and made it {got}")]
+    NotTaken {
+        /// Kernel name.
+        device: String,
+        /// The scheduler that was asked.
+        asked: String,
+        /// The one read back.
+        got: String,
+    },
+    /// No such file below `queue/iosched/` or among the settings.
+    #[error("{scheduler} on {device} has no tunable {tunable}\n  it has: {}", known.join(", "))]
+    UnknownTunable {
+        /// Kernel name.
+        device: String,
+        /// The scheduler.
+        scheduler: String,
+        /// As given.
+        tunable: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// Never written by us.
+    #[error("{tunable} is never written: {cause}")]
+    Forbidden {
+        /// As given.
+        tunable: String,
+        /// Why.
+        cause: &'static str,
+    },
+    /// The kernel refused the value.
+    #[error("{device}: the kernel refuses {tunable}={value} ({source})")]
+    BadValue {
+        /// Kernel name.
+        device: String,
+        /// The tunable.
+        tunable: String,
+        /// As given.
+        value: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The device is gone.
+    #[error("{device} has vanished")]
+    Vanished {
+        /// Kernel name.
+        device: String,
+    },
+    /// Anything else.
+    #[error("cannot access {file} of {device}")]
+    Io {
+        /// Kernel name.
+        device: String,
+        /// Below `/sys/block/<device>/`.
+        file: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Failure for SwitchError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SwitchError::BadName { .. } => {
+                Some("`iosched list` shows what each device offers".into())
+            }
+            SwitchError::BadArm { .. } => Some(
+                "a tunable is written as name=value; an arm as scheduler:name=value,name=value"
+                    .into(),
+            ),
+            SwitchError::NotOffered { scheduler, .. } => Some(match scheduler.as_str() {
+                "bfq" => {
+                    "its module could not be loaded: is CONFIG_IOSCHED_BFQ in this kernel?".into()
+                }
+                "kyber" => {
+                    "its module could not be loaded: is CONFIG_MQ_IOSCHED_KYBER in this kernel?"
+                        .into()
+                }
+                "cfq" | "deadline" | "noop" => {
+                    "it was removed in Linux 5.0; `iosched simulate` still has it".into()
+                }
+                _ => "choose one of those it offers".into(),
+            }),
+            SwitchError::NotPermitted { .. } => {
+                Some("run it as root, and outside a container that mounts /sys read-only".into())
+            }
+            SwitchError::NothingToChoose { .. } => {
+                Some("`iosched list` shows which devices have one".into())
+            }
+            SwitchError::Busy { .. } => Some("try again in a moment".into()),
+            SwitchError::NotTaken { .. } => {
+                Some("old kernels do this for schedulers that they lack: see `iosched list`".into())
+            }
+            SwitchError::Refused { active, .. } | SwitchError::NotSupported { active, .. } => Some(
+                format!("a failed switch may leave another scheduler: {active} is active now"),
+            ),
+            SwitchError::BadValue { .. } => {
+                Some("`iosched list -v DEVICE` shows units and values".into())
+            }
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            SwitchError::BadName { .. } | SwitchError::BadArm { .. } => exit::USAGE,
+            SwitchError::NothingToChoose { .. } => exit::NOTHING_TO_CHOOSE,
+            SwitchError::NotOffered { .. } | SwitchError::Refused { .. } => exit::NOT_OFFERED,
+            SwitchError::NotSupported { .. } => exit::NOT_SUPPORTED,
+            SwitchError::NotTaken { .. } => exit::NOT_TAKEN,
+            SwitchError::Busy { .. } => exit::BUSY,
+            SwitchError::NotPermitted { .. } => exit::NOT_PERMITTED,
+            SwitchError::UnknownTunable { .. }
+            | SwitchError::Forbidden { .. }
+            | SwitchError::BadValue { .. } => exit::BAD_TUNABLE,
+            SwitchError::Vanished { .. } => exit::VANISHED,
+            SwitchError::Io { .. } => exit::FAILURE,
+        }
+    }
+}
+
+/// What an error of a read or write below `/sys/block/<device>/` means.
+pub(super) fn io_error(device: &str, file: &str, source: io::Error) -> SwitchError {
+    const ENXIO: i32 = 6;
+    const ENODEV: i32 = 19;
+    const EROFS: i32 = 30;
+    let (device, file) = (device.to_owned(), file.to_owned());
+    match (source.kind(), source.raw_os_error()) {
+        (io::ErrorKind::PermissionDenied, _) | (_, Some(EROFS)) => {
+            SwitchError::NotPermitted { device, file }
+        }
+        (io::ErrorKind::NotFound, _) | (_, Some(ENXIO | ENODEV)) => {
+            SwitchError::Vanished { device }
+        }
+        _ => SwitchError::Io {
+            device,
+            file,
+            source,
+        },
+    }
+}

@@ -1,0 +1,89 @@
+//! Which schedulers a device offers, and which of them a name means.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::arm::check_scheduler_name;
+use super::error::SwitchError;
+use crate::device::{NoChoice, Schedulers};
+use crate::sysfs::Sysfs;
+
+/// The name that today's kernels have for an old scheduler: noop, deadline, cfq.
+pub fn modern_name(old: &str) -> Option<&'static str> {
+    match old {
+        "noop" => Some("none"),
+        "deadline" => Some("mq-deadline"),
+        "cfq" => Some("bfq"),
+        _ => None,
+    }
+}
+
+/// The scheduler that this device can really be given when `wanted` is asked: itself, or what
+/// became of an old name, after loading its module if that is what lacks.
+pub fn resolve(sysfs: &Sysfs, device: &str, wanted: &str) -> Result<String, SwitchError> {
+    check_scheduler_name(wanted)?;
+    let offered = offered(sysfs, device)?;
+    if offered.iter().any(|name| name == wanted) {
+        return Ok(wanted.into());
+    }
+    if let Some(modern) = modern_name(wanted).filter(|modern| offered.iter().any(|o| o == modern)) {
+        return Ok(modern.into());
+    }
+    let to_load = modern_name(wanted).unwrap_or(wanted);
+    // The modules of a copied tree are not this kernel's.
+    if sysfs.root() == Path::new("/sys") {
+        load_module(to_load);
+    }
+    let offered = self::offered(sysfs, device)?;
+    if offered.iter().any(|name| name == to_load) {
+        return Ok(to_load.into());
+    }
+    Err(SwitchError::NotOffered {
+        device: device.into(),
+        scheduler: wanted.into(),
+        offered,
+    })
+}
+
+/// The schedulers that a device offers.
+pub fn offered(sysfs: &Sysfs, device: &str) -> Result<Vec<String>, SwitchError> {
+    match schedulers(sysfs, device) {
+        Schedulers::Choice(choice) => Ok(choice.offered),
+        Schedulers::Nothing(reason) => Err(nothing(sysfs, device, &reason)),
+    }
+}
+
+/// The active scheduler.
+pub fn active(sysfs: &Sysfs, device: &str) -> Result<String, SwitchError> {
+    match schedulers(sysfs, device) {
+        Schedulers::Choice(choice) => Ok(choice.active),
+        Schedulers::Nothing(reason) => Err(nothing(sysfs, device, &reason)),
+    }
+}
+
+fn schedulers(sysfs: &Sysfs, device: &str) -> Schedulers {
+    Schedulers::of_file(sysfs.read(device, "queue/scheduler"))
+}
+
+fn nothing(sysfs: &Sysfs, device: &str, reason: &NoChoice) -> SwitchError {
+    let device = device.to_owned();
+    if sysfs.has_device(&device) {
+        SwitchError::NothingToChoose {
+            device,
+            reason: reason.to_string(),
+        }
+    } else {
+        SwitchError::Vanished { device }
+    }
+}
+
+/// Asks modprobe for a scheduler's module under the alias that the kernel itself uses. Whether it
+/// helped is seen in `queue/scheduler`, so a failure is no error here.
+fn load_module(scheduler: &str) {
+    let _ = Command::new("modprobe")
+        .args(["--quiet", &format!("{scheduler}-iosched")])
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status();
+}

@@ -1,0 +1,197 @@
+//! The whole state of a queue: read, compared, put back.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::arm::write_rank;
+use super::error::SwitchError;
+use super::offered::active;
+use super::{Adjusted, SETTINGS, switch};
+use crate::sysfs::Sysfs;
+
+/// Everything of a queue that a switch of scheduler changes, or that an arm may set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueState {
+    /// The active scheduler.
+    pub scheduler: String,
+    /// `queue/nr_requests`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nr_requests: Option<String>,
+    /// The files of `queue/iosched/`.
+    pub tunables: BTreeMap<String, String>,
+    /// The readable ones of [`SETTINGS`].
+    pub settings: BTreeMap<String, String>,
+}
+
+/// One file that differs between two states.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Below `/sys/block/<device>/`.
+    pub file: String,
+    /// In the state that was expected.
+    pub expected: String,
+    /// In the state that was found.
+    pub found: String,
+}
+
+impl QueueState {
+    /// Reads the whole state of a device.
+    pub fn read(sysfs: &Sysfs, device: &str) -> Result<QueueState, SwitchError> {
+        let read = |file: &str| sysfs.read_if_present(device, &format!("queue/{file}"));
+        let tunables = sysfs
+            .list(device, "queue/iosched")
+            .into_iter()
+            .filter_map(|name| Some((name.clone(), read(&format!("iosched/{name}"))?)))
+            .collect();
+        let settings = SETTINGS
+            .iter()
+            .filter_map(|&name| Some((name.to_owned(), read(name)?)))
+            .collect();
+        Ok(QueueState {
+            scheduler: active(sysfs, device)?,
+            nr_requests: read("nr_requests"),
+            tunables,
+            settings,
+        })
+    }
+
+    /// Sets this state, as it was read before, and reads it back. What could not be put back
+    /// exactly is returned; an error means that even the scheduler is not as wanted.
+    pub fn restore(&self, sysfs: &Sysfs, device: &str) -> Result<Vec<Adjusted>, SwitchError> {
+        if active(sysfs, device)? != self.scheduler {
+            switch(sysfs, device, &self.scheduler)?;
+        }
+        for (file, value) in self.files_in_order() {
+            let is_there = sysfs.read_if_present(device, &file).as_ref() == Some(value);
+            if !is_there {
+                // What the kernel does not take is seen in the comparison below.
+                let _ = sysfs.write(device, &file, value);
+            }
+        }
+        let found = QueueState::read(sysfs, device)?;
+        Ok(self
+            .differences(&found)
+            .into_iter()
+            .map(|difference| Adjusted {
+                device: device.into(),
+                tunable: difference.file,
+                asked: difference.expected,
+                got: difference.found,
+            })
+            .collect())
+    }
+
+    /// The files below `/sys/block/<device>/` and their values, in the order of writing.
+    fn files_in_order(&self) -> impl Iterator<Item = (String, &String)> {
+        let nr_requests = self
+            .nr_requests
+            .iter()
+            .map(|value| ("queue/nr_requests".to_owned(), value));
+        let mut tunables: Vec<_> = self
+            .tunables
+            .iter()
+            // One variable under two names: the finer unit wins.
+            .filter(|(name, _)| {
+                *name != "slice_idle" || !self.tunables.contains_key("slice_idle_us")
+            })
+            .map(|(name, value)| (format!("queue/iosched/{name}"), value))
+            .collect();
+        tunables.sort_by_key(|(file, _)| write_rank(file));
+        let settings = SETTINGS
+            .iter()
+            .filter_map(|&name| Some((format!("queue/{name}"), self.settings.get(name)?)));
+        nr_requests.chain(tunables).chain(settings)
+    }
+
+    /// The files in which `found` differs from this state.
+    pub fn differences(&self, found: &QueueState) -> Vec<Difference> {
+        let mut differences = Vec::new();
+        let mut compare = |file: String, expected: Option<&String>, found: Option<&String>| {
+            if expected != found {
+                let shown = |value: Option<&String>| value.map_or("(absent)".into(), Clone::clone);
+                differences.push(Difference {
+                    file,
+                    expected: shown(expected),
+                    found: shown(found),
+                });
+            }
+        };
+        compare(
+            "queue/scheduler".into(),
+            Some(&self.scheduler),
+            Some(&found.scheduler),
+        );
+        if self.scheduler != found.scheduler {
+            // Everything else differs because of it.
+            return differences;
+        }
+        compare(
+            "queue/nr_requests".into(),
+            self.nr_requests.as_ref(),
+            found.nr_requests.as_ref(),
+        );
+        for (directory, ours, theirs) in [
+            ("queue/iosched", &self.tunables, &found.tunables),
+            ("queue", &self.settings, &found.settings),
+        ] {
+            let names: std::collections::BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
+            for name in names {
+                compare(
+                    format!("{directory}/{name}"),
+                    ours.get(name),
+                    theirs.get(name),
+                );
+            }
+        }
+        differences
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_written_scheduler_depth_tunables_settings_throttling() {
+        let state = QueueState {
+            scheduler: "bfq".into(),
+            nr_requests: Some("64".into()),
+            tunables: [
+                ("slice_idle", "8"),
+                ("slice_idle_us", "8000"),
+                ("strict_guarantees", "1"),
+            ]
+            .map(|(name, value)| (name.into(), value.into()))
+            .into(),
+            settings: [("wbt_lat_usec", "0"), ("read_ahead_kb", "128")]
+                .map(|(name, value)| (name.into(), value.into()))
+                .into(),
+        };
+        let files: Vec<String> = state.files_in_order().map(|(file, _)| file).collect();
+        assert_eq!(
+            files,
+            [
+                "queue/nr_requests",
+                "queue/iosched/strict_guarantees",
+                "queue/iosched/slice_idle_us",
+                "queue/read_ahead_kb",
+                "queue/wbt_lat_usec",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_changed_scheduler_hides_what_differs_because_of_it() {
+        let state = |scheduler: &str, depth: &str| QueueState {
+            scheduler: scheduler.into(),
+            nr_requests: Some(depth.into()),
+            ..QueueState::default()
+        };
+        let differences = state("none", "128").differences(&state("bfq", "256"));
+        assert_eq!(differences.len(), 1);
+        assert_eq!(differences[0].file, "queue/scheduler");
+        let differences = state("none", "128").differences(&state("none", "64"));
+        assert_eq!(differences[0].file, "queue/nr_requests");
+    }
+}
