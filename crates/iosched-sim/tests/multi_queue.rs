@@ -3,10 +3,8 @@
 //! a run, decide as in the run.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::fmt::Write;
-
 use iosched_sim::conform::Report;
-use iosched_sim::conform::multi_queue::{Device, Recording, follow};
+use iosched_sim::conform::multi_queue::{Recording, follow};
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
@@ -14,7 +12,7 @@ use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
 use iosched_sim::simulate::{
     Attachment, Happening, HostTimes, MultiQueueSettings, Observer, Outcome, Setup, run,
 };
-use iosched_sim::trace::kernel::{Action, write_line};
+use iosched_sim::trace::kernel::{Action, write_head, write_line};
 use iosched_sim::units::{Bytes, Nanos, Sectors, Time};
 use iosched_sim::workload::{Job, fio_job};
 use proptest::prelude::*;
@@ -58,18 +56,17 @@ fn kernel() -> Kernel {
     }
 }
 
-fn simulate(
+fn setup(
     jobs: Vec<Job>,
     scheduler: &str,
     disk: &str,
     (queue_depth, accepts): (usize, Option<usize>),
     settings: MultiQueueSettings,
-    observer: &mut dyn Observer,
-) -> Outcome {
+) -> Setup {
     let spec = SchedulerSpec::parse(scheduler).unwrap();
     let scheduler = build(&spec, &settings.kernel, &Vec::new()).unwrap();
     let disk = disk::build(disk, &ModelOptions::default()).unwrap();
-    let setup = Setup {
+    Setup {
         queue_depth,
         accepts,
         limits: MergeLimits {
@@ -84,8 +81,18 @@ fn simulate(
         multi_queue: settings,
         seed: 7,
         ..Setup::new(scheduler, disk, jobs)
-    };
-    run(setup, observer)
+    }
+}
+
+fn simulate(
+    jobs: Vec<Job>,
+    scheduler: &str,
+    disk: &str,
+    depth: (usize, Option<usize>),
+    settings: MultiQueueSettings,
+    observer: &mut dyn Observer,
+) -> Outcome {
+    run(setup(jobs, scheduler, disk, depth, settings), observer)
 }
 
 fn job() -> impl Strategy<Value = Job> {
@@ -235,7 +242,8 @@ proptest! {
     }
 }
 
-/// What comes of it when a scheduler follows the recording of a run under it.
+/// What comes of it when a scheduler follows the recording of a run under it, of which it knows what
+/// the recording says.
 fn followed(
     jobs: &[Job],
     scheduler: &str,
@@ -243,30 +251,23 @@ fn followed(
     queue_depth: usize,
     settings: MultiQueueSettings,
 ) -> Report {
+    let depth = (queue_depth, None);
+    let setup = setup(jobs.to_vec(), scheduler, disk, depth, settings);
     let mut recorder = Recorder::default();
-    simulate(
-        jobs.to_vec(),
-        scheduler,
-        disk,
-        (queue_depth, None),
-        settings,
-        &mut recorder,
-    );
-    let mut text = String::new();
-    for (index, job) in jobs.iter().enumerate() {
-        let class = 1 + job.priority.class as u8;
-        writeln!(text, "# worker pid={} ioprio={class}/4", 1000 + index).unwrap();
-    }
-    text.push_str(&recorder.text);
+    write_head(&mut recorder.text, &setup, (scheduler, disk)).unwrap();
+    run(setup, &mut recorder);
     let mut recording = Recording::default();
-    text.lines().for_each(|line| recording.line(line).unwrap());
-    let spec = SchedulerSpec::parse(scheduler).unwrap();
-    let scheduler = build(&spec, &settings.kernel, &Vec::new()).unwrap();
-    let device = Device {
-        queue_depth,
-        look_ahead: settings.attachment == Attachment::LookAhead,
+    let mut lines = recorder.text.lines();
+    lines.try_for_each(|line| recording.line(line)).unwrap();
+    let hz = settings.kernel.hz;
+    let kernel = Kernel {
+        hz,
+        tick_phase: recording.tick_phase(hz).unwrap(),
+        ..Kernel::default()
     };
-    follow(&recording, scheduler, &settings.kernel, device).0
+    let spec = SchedulerSpec::parse(scheduler).unwrap();
+    let scheduler = build(&spec, &kernel, &Vec::new()).unwrap();
+    follow(&recording, scheduler, &kernel, recording.device()).0
 }
 
 /// Accesses per second of each process.

@@ -1,16 +1,16 @@
 //! A recording of the multi-queue block layer, kept in memory, so that it can be followed again at
 //! another phase of the ticks.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use crate::request::{IoPriority, Op, ProcessId};
 use crate::scheduler::KernelVersion;
 use crate::scheduler::kyber::Statement;
-use crate::trace::kernel::{Action, Event, Line, Reader, Remark, TraceError};
+use crate::trace::kernel::{Action, Event, Line, Queue, Reader, Remark, TraceError};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
-/// A request that is not issued after this much waited for room.
-const HANDED_OVER: Nanos = Nanos::from_micros(50);
+/// One decision in so many may lie at the wrong place in a recording.
+const FEW: usize = 200;
 
 /// kyber's lines come this much after the tick began.
 const KYBER_LINE: Nanos = Nanos::from_micros(5);
@@ -41,8 +41,8 @@ pub struct Recording {
     workers: Vec<(ProcessId, IoPriority)>,
     /// Processes that began or let go a plug in their last event.
     plugged: BTreeSet<ProcessId>,
-    version: Option<KernelVersion>,
-    single_queue: bool,
+    /// What its first line says.
+    queue: Option<Queue>,
     /// What the recorded kyber said, in order of time.
     pub(super) said: Vec<(Time, Option<Statement>)>,
 }
@@ -74,13 +74,7 @@ impl Recording {
             Line::Remark(Remark::Worker {
                 process, priority, ..
             }) => self.workers.push((process, priority)),
-            Line::Remark(Remark::Queue {
-                multi_queue,
-                version,
-            }) => {
-                self.version = version;
-                self.single_queue = !multi_queue;
-            }
+            Line::Remark(Remark::Queue(queue)) => self.queue = Some(queue),
             Line::Remark(Remark::Kyber { time, said }) => {
                 let after = self.said.partition_point(|&(other, _)| other <= time);
                 self.said.insert(after, (time, said));
@@ -121,16 +115,19 @@ impl Recording {
 
     /// The recorded kernel's version, if its first line says so.
     pub fn version(&self) -> Option<KernelVersion> {
-        self.version
+        self.queue?.version
     }
 
     /// True if it says that it was made on the single-queue block layer.
     pub fn is_single_queue(&self) -> bool {
-        self.single_queue
+        self.queue.is_some_and(|queue| !queue.multi_queue)
     }
 
-    /// How long before its time zero a tick began, if its lines tell (those of kyber do).
+    /// How long before its time zero a tick began, if its lines tell (the first, or those of kyber).
     pub fn tick_phase(&self, hz: u32) -> Option<Nanos> {
+        if let Some(phase) = self.queue.and_then(|queue| queue.tick_phase) {
+            return Some(phase);
+        }
         let tick = 1_000_000_000 / u64::from(hz);
         let edge = self.said.first()?.0 - KYBER_LINE;
         Some(Nanos::new((tick - edge.as_nanos() % tick) % tick))
@@ -141,31 +138,56 @@ impl Recording {
         self.steps.iter().any(|step| step.action == Action::Decided)
     }
 
-    /// What the device is like, as far as the recording shows it: the most commands that it had, and
-    /// whether requests waited for room after they were given out.
+    /// What the device is like, as the recording says, or else as far as it shows it: the most
+    /// commands that it had, and whether requests were given out while it had them all.
     pub fn device(&self) -> Device {
-        let mut queue_depth = 1;
-        let mut in_driver = 0_usize;
-        let (mut issued, mut waited) = (0_usize, 0_usize);
-        let mut given_out = VecDeque::new();
+        let said = self.queue.unwrap_or_default();
+        let queue_depth = said.queue_depth.unwrap_or_else(|| self.most_in_driver());
+        let shows_look_ahead = || !self.has_decisions() || self.is_chosen_ahead(queue_depth);
+        Device {
+            queue_depth,
+            look_ahead: said.look_ahead.unwrap_or_else(shows_look_ahead),
+        }
+    }
+
+    fn most_in_driver(&self) -> usize {
+        let (mut in_driver, mut most) = (0_usize, 1);
         for step in &self.steps {
             match step.action {
-                Action::Decided => given_out.push_back(step.time),
+                Action::Issued => in_driver += 1,
+                Action::GivenBack | Action::Completed => in_driver = in_driver.saturating_sub(1),
+                _ => {}
+            }
+            most = most.max(in_driver);
+        }
+        most
+    }
+
+    /// True if requests were given out while the device had no room for them, more often than where
+    /// another processor tells of a completion late.
+    fn is_chosen_ahead(&self, queue_depth: usize) -> bool {
+        let (mut decisions, mut ahead) = (0_usize, 0_usize);
+        let (mut given_out, mut in_driver) = (0_usize, 0_usize);
+        for step in &self.steps {
+            match step.action {
+                Action::Decided => {
+                    decisions += 1;
+                    given_out += 1;
+                    ahead += usize::from(given_out + in_driver > queue_depth);
+                }
                 Action::Issued => {
-                    let since = given_out.pop_front().unwrap_or(step.time);
-                    issued += 1;
-                    waited += usize::from(step.time - since > HANDED_OVER);
+                    given_out = given_out.saturating_sub(1);
                     in_driver += 1;
+                }
+                Action::GivenBack => {
+                    given_out += 1;
+                    in_driver = in_driver.saturating_sub(1);
                 }
                 Action::Completed => in_driver = in_driver.saturating_sub(1),
                 _ => {}
             }
-            queue_depth = queue_depth.max(in_driver);
         }
-        Device {
-            queue_depth,
-            look_ahead: !self.has_decisions() || waited > issued / 4,
-        }
+        ahead * FEW > decisions
     }
 }
 

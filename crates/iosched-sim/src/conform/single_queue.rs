@@ -94,15 +94,10 @@ impl Follower {
     /// Reads a line.
     pub fn line(&mut self, text: &str) -> Result<(), TraceError> {
         match self.reader.read(text)? {
-            None
-            | Some(Line::Remark(
-                Remark::Other
-                | Remark::Kyber { .. }
-                | Remark::Queue {
-                    multi_queue: false, ..
-                },
-            )) => {}
-            Some(Line::Remark(Remark::Queue { .. })) => return Err(self.multi_queue()),
+            Some(Line::Remark(Remark::Queue(queue))) if queue.multi_queue => {
+                return Err(self.multi_queue());
+            }
+            None | Some(Line::Remark(Remark::Other | Remark::Kyber { .. } | Remark::Queue(_))) => {}
             Some(Line::Remark(Remark::Worker {
                 process,
                 priority,

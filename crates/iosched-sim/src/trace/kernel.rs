@@ -11,10 +11,9 @@
 //! there tells priorities, nor when a process ended.
 
 use super::kernel_blk;
-pub use super::kernel_write::{write_event, write_line};
+pub use super::kernel_remarks::{Queue, Remark};
+pub use super::kernel_write::{write_event, write_head, write_line};
 use crate::request::{IoPriority, Op, PriorityClass, ProcessId};
-use crate::scheduler::KernelVersion;
-use crate::scheduler::kyber::Statement;
 use crate::units::{Nanos, Sector, Sectors, Time};
 
 /// What happened.
@@ -75,43 +74,6 @@ pub struct Event {
     pub priority: Option<IoPriority>,
     /// On which processor, if the line says so.
     pub cpu: Option<u16>,
-}
-
-/// What a `#` line says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Remark {
-    /// A worker of the recorded load.
-    Worker {
-        /// Its process.
-        process: ProcessId,
-        /// Its priority.
-        priority: IoPriority,
-        /// Its writes go through the page cache.
-        buffered: bool,
-    },
-    /// A process ended.
-    Exit {
-        /// Which.
-        process: ProcessId,
-        /// When.
-        time: Time,
-    },
-    /// What was recorded: the first line.
-    Queue {
-        /// It is the multi-queue block layer.
-        multi_queue: bool,
-        /// The kernel's version.
-        version: Option<KernelVersion>,
-    },
-    /// The recorded kyber said something, as its timer went off.
-    Kyber {
-        /// When.
-        time: Time,
-        /// What, if it is something that matters.
-        said: Option<Statement>,
-    },
-    /// For people.
-    Other,
 }
 
 /// A line.
@@ -236,7 +198,7 @@ impl Reader {
         Ok(Some(Line::Event(event)))
     }
 
-    fn bad(&self, what: &'static str, text: &str, expected: &'static str) -> TraceError {
+    pub(super) fn bad(&self, what: &'static str, text: &str, expected: &'static str) -> TraceError {
         let text = text.chars().take(40).collect();
         TraceError::BadColumn {
             line: self.line,
@@ -247,33 +209,13 @@ impl Reader {
     }
 
     /// Microseconds with decimals, exactly.
-    fn time(&self, text: &str) -> Result<Time, TraceError> {
+    pub(super) fn time(&self, text: &str) -> Result<Time, TraceError> {
         let bad = || self.bad("time", text, "number of microseconds");
         let (negative, digits) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text),
         };
-        let (micros, decimals) = digits.split_once('.').unwrap_or((digits, ""));
-        let number = |text: &str| -> Option<u64> {
-            text.bytes()
-                .all(|byte| byte.is_ascii_digit())
-                .then(|| text.parse().ok())
-                .flatten()
-        };
-        let decimals = decimals.get(..decimals.len().min(3)).ok_or_else(bad)?;
-        let micros = number(micros).ok_or_else(bad)?;
-        let mut nanos = if decimals.is_empty() {
-            0
-        } else {
-            number(decimals).ok_or_else(bad)?
-        };
-        for _ in decimals.len()..3 {
-            nanos *= 10;
-        }
-        let total = micros
-            .checked_mul(1000)
-            .and_then(|total| total.checked_add(nanos));
-        let total = total.ok_or_else(bad)?;
+        let total = exact_micros(digits).ok_or_else(bad)?.as_nanos();
         let zero = self.zero.as_nanos();
         let time = if negative {
             zero.checked_sub(total)
@@ -394,83 +336,23 @@ impl Reader {
         let time = total.and_then(|total| self.zero.as_nanos().checked_add(total));
         time.map(Time::from_nanos).ok_or_else(bad)
     }
-
-    fn remark(&self, text: &str) -> Result<Remark, TraceError> {
-        let mut words = text.split_ascii_whitespace();
-        let kind = words.next().unwrap_or("");
-        let field = |name: &str| {
-            text.split_ascii_whitespace()
-                .filter_map(|word| word.split_once('='))
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| value)
-        };
-        let process = || -> Result<ProcessId, TraceError> {
-            let pid = field("pid").unwrap_or("");
-            pid.parse()
-                .map(ProcessId)
-                .map_err(|_| self.bad("pid", pid, "process"))
-        };
-        Ok(match kind {
-            "worker" => Remark::Worker {
-                process: process()?,
-                priority: field("ioprio").map_or(Ok(IoPriority::default()), |text| {
-                    priority(text).ok_or_else(|| self.bad("ioprio", text, "priority"))
-                })?,
-                buffered: field("buf").is_some_and(|buffered| buffered != "0"),
-            },
-            "exit" => {
-                let time = field("time_us").unwrap_or("");
-                Remark::Exit {
-                    process: process()?,
-                    time: self.time(time)?,
-                }
-            }
-            "kyber" => Remark::Kyber {
-                time: self.time(words.next().unwrap_or(""))?,
-                said: statement(words),
-            },
-            _ => queue(text),
-        })
-    }
 }
 
-/// `# Debian 6.1.176 (…) blk-mq, scheduler=… device=…`: what was recorded.
-fn queue(text: &str) -> Remark {
-    if !text.contains("scheduler=") {
-        return Remark::Other;
-    }
-    let mut words = text.split_ascii_whitespace();
-    Remark::Queue {
-        multi_queue: text.contains("blk-mq"),
-        version: words.find_map(KernelVersion::parse),
-    }
-}
-
-/// `kyber_adjust: 8,0 WRITE 96`, `kyber_latency: 8,0 READ I/O p90 3/4 samples=510`
-fn statement<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Statement> {
-    let event = words.next()?;
-    let domain = words.nth(1)?.to_owned();
-    let what = words.next()?;
-    match event {
-        "kyber_adjust:" => Some(Statement::Depth {
-            domain,
-            depth: what.parse().ok()?,
-        }),
-        "kyber_latency:" => {
-            let quarters: usize = words.nth(1)?.split('/').next()?.parse().ok()?;
-            Some(Statement::Percentile {
-                domain,
-                total: what == "total",
-                bucket: quarters.checked_sub(1).filter(|&bucket| bucket < 8)?,
-            })
-        }
-        _ => None,
-    }
+/// Microseconds with decimals, of which the first three count.
+pub(super) fn exact_micros(digits: &str) -> Option<Nanos> {
+    let (micros, decimals) = digits.split_once('.').unwrap_or((digits, ""));
+    let number = |text: &str| -> Option<u64> {
+        let only_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        only_digits.then(|| text.parse().ok()).flatten()
+    };
+    let decimals = format!("{:0<3}", decimals.get(..decimals.len().min(3))?);
+    let nanos = number(micros)?.checked_mul(1000)?;
+    nanos.checked_add(number(&decimals)?).map(Nanos::new)
 }
 
 /// `class/level`, the class as a number or by name; class 0 takes its level from the nice value,
 /// which is 0 here.
-fn priority(text: &str) -> Option<IoPriority> {
+pub(super) fn priority(text: &str) -> Option<IoPriority> {
     let (class, level) = text.split_once('/')?;
     let level = level.parse().ok().filter(|&level| level < 8)?;
     Some(match class {
@@ -520,34 +402,6 @@ mod tests {
         };
         assert_eq!(early.time, Time::from_nanos(1_000_000_000 - 50_448_100));
         assert_eq!(early.op, None);
-    }
-
-    #[test]
-    fn remarks_name_workers_and_exits() {
-        let mut reader = Reader::new(Nanos::ZERO);
-        let worker = reader
-            .read("# worker name=be0 pid=288 op=r ioprio=2/0 buf=1 | x=1")
-            .unwrap();
-        let priority = IoPriority {
-            class: PriorityClass::BestEffort,
-            level: 0,
-        };
-        let process = ProcessId(288);
-        let expected = Remark::Worker {
-            process,
-            priority,
-            buffered: true,
-        };
-        assert_eq!(worker, Some(Line::Remark(expected)));
-        let exit = reader
-            .read("# exit pid=230 time_us=3000840.740 (end)")
-            .unwrap();
-        let time = Time::from_nanos(3_000_840_740);
-        let expected = Remark::Exit {
-            process: ProcessId(230),
-            time,
-        };
-        assert_eq!(exit, Some(Line::Remark(expected)));
     }
 
     #[test]

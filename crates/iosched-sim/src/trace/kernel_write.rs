@@ -2,8 +2,51 @@
 
 use super::kernel::{Action, Event};
 use crate::request::{Op, PriorityClass, ProcessId};
-use crate::simulate::Happening;
+use crate::scheduler::{self, BlockLayer};
+use crate::simulate::{Attachment, Happening, Setup};
 use crate::units::{Nanos, Sector, Sectors, Time};
+
+/// Writes what is said before the events of a simulation: what was simulated, by the names of its
+/// scheduler and disk, and who the processes are.
+pub fn write_head(
+    out: &mut impl std::fmt::Write,
+    setup: &Setup,
+    (scheduler, disk): (&str, &str),
+) -> std::fmt::Result {
+    let info = scheduler::info(setup.scheduler.name());
+    let multi_queue = info.is_ok_and(|info| info.block_layer == BlockLayer::MultiQueue);
+    let blk_mq = if multi_queue { "blk-mq, " } else { "" };
+    let (queue_depth, seed) = (setup.queue_depth, setup.seed);
+    write!(
+        out,
+        "# simulated: {blk_mq}scheduler={scheduler} disk={disk} queue_depth={queue_depth} seed={seed}"
+    )?;
+    if multi_queue {
+        let settings = &setup.multi_queue;
+        let look_ahead = u8::from(settings.attachment == Attachment::LookAhead);
+        let phase = settings.kernel.tick_phase.as_nanos();
+        let (micros, rest) = (phase / 1000, phase % 1000);
+        write!(
+            out,
+            " look_ahead={look_ahead} tick_phase_us={micros}.{rest:03}"
+        )?;
+    }
+    writeln!(out)?;
+    for (process, job) in (1000..).zip(&setup.jobs) {
+        let name = job.name.replace(char::is_whitespace, "_");
+        let class = match job.priority.class {
+            PriorityClass::RealTime => 1,
+            PriorityClass::BestEffort => 2,
+            PriorityClass::Idle => 3,
+        };
+        let level = job.priority.level;
+        writeln!(
+            out,
+            "# worker name={name} pid={process} ioprio={class}/{level} buf=0"
+        )?;
+    }
+    Ok(())
+}
 
 /// Writes an event of a simulation as a line that [`Reader`](super::kernel::Reader) reads: `zero` is where the recording's
 /// time begins.

@@ -13,6 +13,7 @@ mod fio_iolog;
 mod format;
 pub mod kernel;
 mod kernel_blk;
+mod kernel_remarks;
 mod kernel_write;
 mod lines;
 mod merge;

@@ -4,11 +4,10 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use iosched_sim::request::{PriorityClass, ProcessId};
-use iosched_sim::simulate::{Happening, Observer};
-use iosched_sim::trace::kernel::write_line;
+use iosched_sim::request::ProcessId;
+use iosched_sim::simulate::{Happening, Observer, Setup};
+use iosched_sim::trace::kernel::{write_head, write_line};
 use iosched_sim::units::Time;
-use iosched_sim::workload::Job;
 
 /// A new file of events. It remembers the first failure.
 pub(super) struct EventFile {
@@ -18,19 +17,18 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// Creates the file, which must not exist, and writes what was simulated and who the processes
-    /// are.
-    pub(super) fn create(path: &Path, what: &str, jobs: &[Job]) -> io::Result<EventFile> {
+    /// Creates the file, which must not exist, and writes what is simulated, by the names of its
+    /// scheduler and disk.
+    pub(super) fn create(path: &Path, setup: &Setup, names: (&str, &str)) -> io::Result<EventFile> {
         let file = File::options().write(true).create_new(true).open(path)?;
         let mut events = EventFile {
             out: BufWriter::new(file),
             line: String::new(),
             failure: None,
         };
-        events.write(&format!("# simulated: {what}\n"));
-        for (pid, job) in (1000..).zip(jobs) {
-            events.write(&worker(pid, job));
-        }
+        let mut head = String::new();
+        write_head(&mut head, setup, names).expect("strings take all text");
+        events.write(&head);
         Ok(events)
     }
 
@@ -47,18 +45,6 @@ impl EventFile {
             None => self.out.flush(),
         }
     }
-}
-
-/// The line that describes a process.
-fn worker(pid: u32, job: &Job) -> String {
-    let class = match job.priority.class {
-        PriorityClass::RealTime => 1,
-        PriorityClass::BestEffort => 2,
-        PriorityClass::Idle => 3,
-    };
-    let name = job.name.replace(char::is_whitespace, "_");
-    let level = job.priority.level;
-    format!("# worker name={name} pid={pid} ioprio={class}/{level} buf=0\n")
 }
 
 impl Observer for EventFile {

@@ -10,7 +10,7 @@ use iosched_sim::disk::{DriveQueue, Model, ModelError, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::histogram::Histogram;
 use iosched_sim::scheduler::{
-    self, BlockLayer, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
+    self, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
 };
 use iosched_sim::simulate::{
     self, Attachment, HostTimes, Latencies, MultiQueueSettings, Observer, Outcome, ProcessOutcome,
@@ -512,15 +512,8 @@ impl Plan {
                     path: path.to_owned(),
                     cause,
                 };
-                let blk_mq = match scheduler::info(setup.scheduler.name())?.block_layer {
-                    BlockLayer::SingleQueue => "",
-                    BlockLayer::MultiQueue => "blk-mq, ",
-                };
-                let head = format!(
-                    "{blk_mq}scheduler={} disk={} queue_depth={} seed={}",
-                    wanted.schedulers[index], wanted.disk.name, self.queue_depth, wanted.seed
-                );
-                let mut file = EventFile::create(path, &head, &setup.jobs).map_err(failed)?;
+                let names = (wanted.schedulers[index].as_str(), wanted.disk.name.as_str());
+                let mut file = EventFile::create(path, &setup, names).map_err(failed)?;
                 let outcome = self.run_watched(setup, &mut file)?;
                 file.finish().map_err(failed)?;
                 outcome

@@ -1,0 +1,168 @@
+//! What lines that begin with `#` say about a recording.
+
+use super::kernel::{Reader, TraceError, exact_micros, priority};
+use crate::request::{IoPriority, ProcessId};
+use crate::scheduler::KernelVersion;
+use crate::scheduler::kyber::Statement;
+use crate::units::{Nanos, Time};
+
+/// What a `#` line says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remark {
+    /// A worker of the recorded load.
+    Worker {
+        /// Its process.
+        process: ProcessId,
+        /// Its priority.
+        priority: IoPriority,
+        /// Its writes go through the page cache.
+        buffered: bool,
+    },
+    /// A process ended.
+    Exit {
+        /// Which.
+        process: ProcessId,
+        /// When.
+        time: Time,
+    },
+    /// What was recorded: the first line.
+    Queue(Queue),
+    /// The recorded kyber said something, as its timer went off.
+    Kyber {
+        /// When.
+        time: Time,
+        /// What, if it is something that matters.
+        said: Option<Statement>,
+    },
+    /// For people.
+    Other,
+}
+
+/// What was recorded, as far as it is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Queue {
+    /// It is the multi-queue block layer.
+    pub multi_queue: bool,
+    /// The kernel's version.
+    pub version: Option<KernelVersion>,
+    /// Commands that the device took at a time.
+    pub queue_depth: Option<usize>,
+    /// The next request was chosen before the device had room for it.
+    pub look_ahead: Option<bool>,
+    /// How long before its time zero a tick began.
+    pub tick_phase: Option<Nanos>,
+}
+
+impl Queue {
+    /// `Debian 6.1.176 (…) blk-mq, scheduler=… device=…`: nothing if the line is about something else.
+    fn parse(text: &str) -> Option<Queue> {
+        let mut words = text.split_ascii_whitespace();
+        field(text, "scheduler")?;
+        Some(Queue {
+            multi_queue: text.contains("blk-mq"),
+            version: words.find_map(KernelVersion::parse),
+            queue_depth: field(text, "queue_depth").and_then(|depth| depth.parse().ok()),
+            look_ahead: field(text, "look_ahead").map(|look_ahead| look_ahead != "0"),
+            tick_phase: field(text, "tick_phase_us").and_then(exact_micros),
+        })
+    }
+}
+
+/// The value of the word `name=value`.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = text
+        .split_ascii_whitespace()
+        .filter_map(|word| word.split_once('='));
+    fields.find(|(key, _)| *key == name).map(|(_, value)| value)
+}
+
+impl Reader {
+    pub(super) fn remark(&self, text: &str) -> Result<Remark, TraceError> {
+        let mut words = text.split_ascii_whitespace();
+        let kind = words.next().unwrap_or("");
+        let process = || -> Result<ProcessId, TraceError> {
+            let pid = field(text, "pid").unwrap_or("");
+            pid.parse()
+                .map(ProcessId)
+                .map_err(|_| self.bad("pid", pid, "process"))
+        };
+        Ok(match kind {
+            "worker" => Remark::Worker {
+                process: process()?,
+                priority: field(text, "ioprio").map_or(Ok(IoPriority::default()), |text| {
+                    priority(text).ok_or_else(|| self.bad("ioprio", text, "priority"))
+                })?,
+                buffered: field(text, "buf").is_some_and(|buffered| buffered != "0"),
+            },
+            "exit" => {
+                let time = field(text, "time_us").unwrap_or("");
+                Remark::Exit {
+                    process: process()?,
+                    time: self.time(time)?,
+                }
+            }
+            "kyber" => Remark::Kyber {
+                time: self.time(words.next().unwrap_or(""))?,
+                said: statement(words),
+            },
+            _ => Queue::parse(text).map_or(Remark::Other, Remark::Queue),
+        })
+    }
+}
+
+/// `kyber_adjust: 8,0 WRITE 96`, `kyber_latency: 8,0 READ I/O p90 3/4 samples=510`
+fn statement<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Statement> {
+    let event = words.next()?;
+    let domain = words.nth(1)?.to_owned();
+    let what = words.next()?;
+    match event {
+        "kyber_adjust:" => Some(Statement::Depth {
+            domain,
+            depth: what.parse().ok()?,
+        }),
+        "kyber_latency:" => {
+            let quarters: usize = words.nth(1)?.split('/').next()?.parse().ok()?;
+            Some(Statement::Percentile {
+                domain,
+                total: what == "total",
+                bucket: quarters.checked_sub(1).filter(|&bucket| bucket < 8)?,
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::PriorityClass;
+    use crate::trace::kernel::Line;
+
+    #[test]
+    fn remarks_name_workers_and_exits() {
+        let mut reader = Reader::new(Nanos::ZERO);
+        let worker = reader
+            .read("# worker name=be0 pid=288 op=r ioprio=2/0 buf=1 | x=1")
+            .unwrap();
+        let priority = IoPriority {
+            class: PriorityClass::BestEffort,
+            level: 0,
+        };
+        let process = ProcessId(288);
+        let expected = Remark::Worker {
+            process,
+            priority,
+            buffered: true,
+        };
+        assert_eq!(worker, Some(Line::Remark(expected)));
+        let exit = reader
+            .read("# exit pid=230 time_us=3000840.740 (end)")
+            .unwrap();
+        let time = Time::from_nanos(3_000_840_740);
+        let expected = Remark::Exit {
+            process: ProcessId(230),
+            time,
+        };
+        assert_eq!(exit, Some(Line::Remark(expected)));
+    }
+}
