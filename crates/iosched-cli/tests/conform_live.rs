@@ -93,6 +93,53 @@ fn the_kernels_schedulers_decide_as_ours() {
 }
 
 #[test]
+fn a_disk_that_is_too_fast_for_the_machine_is_slowed_down_and_predicted_so() {
+    if !can_run() {
+        return;
+    }
+    let live = |arguments: &[&str]| {
+        let command = [
+            "conform",
+            "--live",
+            "--json",
+            "--disk",
+            "ssd-sata",
+            "--queue-depth",
+            "4",
+            "--scheduler",
+            "none",
+            "--runtime",
+            "1s",
+            "--seed",
+            "7",
+        ];
+        let output = iosched().args(command).args(arguments).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        serde_json::from_slice::<Report>(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {stderr}"))
+    };
+    let chosen = live(&[]);
+    let (disk, machine) = (chosen.speed.disk_iops, chosen.speed.machine_iops);
+    let (disk, machine) = (disk.unwrap(), machine.unwrap());
+    let factor = f64::from(chosen.speed.slow_down.get());
+    assert!(machine >= 9.99 * disk / factor, "{:?}", chosen.speed);
+    let is_least = factor < 1.5 || machine < 10.01 * disk / (factor - 1.0);
+    assert!(is_least, "{:?}", chosen.speed);
+
+    // So slow that a busy machine keeps up: what is measured and predicted are of the slowed disk.
+    let slowed = live(&["--slow-down", "200"]);
+    assert_eq!(slowed.speed.slow_down.get(), 200);
+    let one = &slowed.results[0];
+    let most = disk / 200.0;
+    assert!(one.predicted.figures.iops <= 1.05 * most, "{one:?}, {most}");
+    assert!(one.measured.figures.iops <= 1.25 * most, "{one:?}, {most}");
+    assert!(
+        one.lost_events == 0 && one.followed.agreement >= 0.99,
+        "{one:?}"
+    );
+}
+
+#[test]
 fn what_was_recorded_live_can_be_followed_again() {
     if !can_run() {
         return;

@@ -1,6 +1,7 @@
 //! `iosched emulate`: disk models as block devices: make, list, compare with the model, remove.
 
 use std::fmt::Write as _;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -115,6 +116,11 @@ struct CreateArgs {
     /// Volatile write cache: on or off
     #[arg(long, value_name = "on|off", value_parser = parse_switch)]
     write_cache: Option<bool>,
+
+    /// Let all that the disk does take N times as long, to see what schedulers do on a disk that is
+    /// too fast for this machine
+    #[arg(long, value_name = "N")]
+    slow_down: Option<NonZeroU32>,
 
     /// Directory for the data; default: /dev/shm if there is memory to spare, else /var/tmp
     #[arg(long, value_name = "DIR")]
@@ -235,6 +241,7 @@ fn make(args: &CreateArgs, state_dir: &Path, output: &Output) -> Result<(), Emul
     spec.queue_depth = args.queue_depth;
     spec.order = args.order;
     spec.write_cache = args.write_cache;
+    spec.slow_down = args.slow_down;
     spec.backing_dir.clone_from(&args.backing_dir);
     spec.rotational = match (args.rotational, args.no_rotational) {
         (true, _) => Some(true),
@@ -270,8 +277,10 @@ fn describe(status: &Status) -> String {
     } else {
         format!(" (the kernel hands it {driver_depth} at once)")
     };
+    let slowed = status.slow_down.filter(|&factor| factor > 1);
+    let slowed = slowed.map_or(String::new(), |factor| format!("{factor} times as slow, "));
     format!(
-        "{}: {}, queue depth {depth}{differs}, {where_to}; remove it with `iosched emulate remove {}`",
+        "{}: {}, queue depth {depth}{differs}, {slowed}{where_to}; remove it with `iosched emulate remove {}`",
         status.id,
         size_of(status),
         status.id
@@ -305,8 +314,7 @@ fn show(disks: &[Status], output: &Output) {
             .queue_depth
             .map_or("-".to_owned(), |depth| depth.to_string());
         let state = match disk.condition {
-            Condition::Running if disk.users.is_empty() => "running".to_owned(),
-            Condition::Running => format!("running, {}", join(&disk.users)),
+            Condition::Running => running(disk),
             Condition::Starting => "starting".to_owned(),
             Condition::Remains => format!("remains: {}", disk.remains.join(", ")),
         };
@@ -321,6 +329,17 @@ fn show(disks: &[Status], output: &Output) {
             "remains are of disks whose server is gone; `iosched emulate remove --all` clears them",
         );
     }
+}
+
+/// A running disk, by what sets it apart and who uses it.
+fn running(disk: &Status) -> String {
+    let mut words = vec!["running".to_owned()];
+    let slowed = disk.slow_down.filter(|&factor| factor > 1);
+    words.extend(slowed.map(|factor| format!("{factor} times as slow")));
+    if !disk.users.is_empty() {
+        words.push(join(&disk.users));
+    }
+    words.join(", ")
 }
 
 fn show_models(args: &ModelsArgs, output: &Output) -> Result<(), EmulateError> {

@@ -1,5 +1,6 @@
 //! `iosched simulate`: a load under several schedulers on a disk model, in virtual time.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -80,6 +81,10 @@ pub(crate) struct SimulateArgs {
     /// The drive's write cache: on or off
     #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
     write_cache: Option<String>,
+
+    /// Let all that the disk does take N times as long
+    #[arg(long, value_name = "N")]
+    slow_down: Option<NonZeroU32>,
 
     /// Requests of each kind that may wait (`queue/nr_requests`; default: 128; none, mq-deadline and
     /// kyber: twice the queue depth, 256 at most)
@@ -223,6 +228,7 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
             queue_depth: None,
             order: args.drive_order.as_deref().and_then(run::drive_queue),
             write_cache: args.write_cache.as_deref().map(|cache| cache == "on"),
+            slow_down: args.slow_down,
             seed: args.seed,
         },
         schedulers,
@@ -275,8 +281,11 @@ fn until(args: &SimulateArgs) -> Nanos {
 
 /// One block per scheduler, one line per process.
 pub(super) fn table(simulated: &Simulated, width: usize) -> String {
+    let slowed = simulated
+        .slow_down
+        .map_or(String::new(), |factor| format!(" ({factor} times as slow)"));
     let mut text = format!(
-        "{} of {}, queue depth {}, load {}\n",
+        "{}{slowed} of {}, queue depth {}, load {}\n",
         simulated.disk,
         Bytes::new(simulated.disk_bytes),
         simulated.queue_depth,

@@ -13,6 +13,7 @@ pub mod hdd;
 mod model;
 mod presets;
 pub mod simple;
+mod slowed;
 pub mod ssd;
 #[cfg(test)]
 mod tests;

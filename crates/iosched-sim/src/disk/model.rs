@@ -1,8 +1,11 @@
 //! What a disk model is before it is a machine: its name, its parameters, their sources, and how to
 //! make the machine from them.
 
+use std::num::NonZeroU32;
+
 use super::hdd::{Hdd, HddParameters};
 use super::simple::{SimpleDisk, SimpleParameters};
+use super::slowed::SlowedDown;
 use super::ssd::{Ssd, SsdParameters};
 use super::{DiskModel, presets};
 use crate::units::Bytes;
@@ -69,6 +72,8 @@ pub struct ModelOptions {
     pub order: Option<DriveQueue>,
     /// Write cache on or off.
     pub write_cache: Option<bool>,
+    /// All that the disk does takes this many times as long.
+    pub slow_down: Option<NonZeroU32>,
     /// Where chance comes from: same seed, same times.
     pub seed: u64,
 }
@@ -212,8 +217,16 @@ impl Model {
     /// way stays the whole way) and its speeds: a short disk with the times of the long one.
     pub fn build(&self, options: &ModelOptions) -> Result<Box<dyn DiskModel>, ModelError> {
         self.check(options)?;
+        let disk = self.build_as_fast(options);
+        Ok(match options.slow_down {
+            Some(factor) if factor.get() > 1 => Box::new(SlowedDown::new(disk, factor)),
+            _ => disk,
+        })
+    }
+
+    fn build_as_fast(&self, options: &ModelOptions) -> Box<dyn DiskModel> {
         let capacity = options.size.map(Bytes::to_sectors);
-        Ok(match self.parameters.clone() {
+        match self.parameters.clone() {
             Parameters::Hdd(mut hdd) => {
                 hdd.capacity = capacity.unwrap_or(hdd.capacity);
                 hdd.queue_depth = options.queue_depth.unwrap_or(hdd.queue_depth);
@@ -232,7 +245,7 @@ impl Model {
                 simple.rule,
                 options.queue_depth.unwrap_or(simple.queue_depth),
             )),
-        })
+        }
     }
 
     fn bounds(&self) -> Bounds {

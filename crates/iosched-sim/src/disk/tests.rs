@@ -1,5 +1,7 @@
 //! Properties that every model keeps, and the figures that make a hard disk a hard disk.
 
+use std::num::NonZeroU32;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -454,9 +456,10 @@ fn any_model() -> impl Strategy<Value = (Model, ModelOptions)> {
         1..40_usize,
         any::<bool>(),
         any::<bool>(),
+        prop::option::of(1..100_u32),
         any::<u64>(),
     )
-        .prop_map(|(model, depth, shortest, cached, seed)| {
+        .prop_map(|(model, depth, shortest, cached, slow_down, seed)| {
             let order = if shortest {
                 DriveQueue::ShortestAccessFirst
             } else {
@@ -467,6 +470,7 @@ fn any_model() -> impl Strategy<Value = (Model, ModelOptions)> {
                 queue_depth: Some(depth),
                 order: model.order().map(|_| order),
                 write_cache: (model.kind() != ModelKind::Abstract).then_some(cached),
+                slow_down: slow_down.and_then(NonZeroU32::new),
                 seed,
             };
             (model, options)
@@ -559,5 +563,27 @@ proptest! {
         let prompt = run(&model, &options, &load, Nanos::ZERO);
         prop_assert_eq!(&prompt, &run(&model, &options, &load, Nanos::ZERO));
         prop_assert_eq!(&prompt, &run(&model, &options, &load, Nanos::new(late)));
+    }
+
+    #[test]
+    fn a_slowed_disk_takes_exactly_so_many_times_as_long(
+        (model, options) in any_model(),
+        load in arrivals(),
+        factor in 1..1000_u32,
+    ) {
+        let factor = NonZeroU32::new(factor).unwrap();
+        let as_fast = ModelOptions { slow_down: None, ..options };
+        let slowed = ModelOptions { slow_down: Some(factor), ..options };
+        let times = u64::from(factor.get());
+        let later = |time: Time| Time::from_nanos(time.as_nanos() * times);
+        let load_later: Vec<Arrival> = load
+            .iter()
+            .map(|arrival| Arrival { gap: arrival.gap * times, ..arrival.clone() })
+            .collect();
+        let expected: Vec<Completion> = run(&model, &as_fast, &load, Nanos::ZERO)
+            .into_iter()
+            .map(|done| Completion { started: later(done.started), time: later(done.time), ..done })
+            .collect();
+        prop_assert_eq!(run(&model, &slowed, &load_later, Nanos::ZERO), expected);
     }
 }

@@ -30,6 +30,7 @@ mod usage;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
+use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -232,6 +233,8 @@ pub struct Status {
     pub queue_depth: Option<usize>,
     /// Requests that the loop driver gives to the model at once.
     pub driver_depth: Option<u32>,
+    /// How many times as long as its model says all that it does takes.
+    pub slow_down: Option<u32>,
     /// What the kernel believes it to be.
     pub rotational: Option<bool>,
     /// The directory that its data are in.
@@ -294,6 +297,9 @@ impl Status {
             id: place.id().to_owned(),
             condition,
             model: spec.as_ref().map(|spec| spec.model.name.clone()),
+            slow_down: spec
+                .as_ref()
+                .map(|spec| spec.slow_down.map_or(1, NonZeroU32::get)),
             owner_pid: spec.as_ref().and_then(|spec| spec.owner_pid),
             device,
             size_bytes: state.as_ref().map(|state| state.size_bytes),

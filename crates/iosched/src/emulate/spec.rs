@@ -1,5 +1,6 @@
 //! What an emulated disk is to be: the wish of the user, and how it reaches the server.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use iosched_sim::disk::{DiskModel, DriveQueue, Model, ModelError, ModelOptions};
@@ -28,6 +29,9 @@ pub struct Spec {
     pub order: Option<DriveQueue>,
     /// Write cache on or off.
     pub write_cache: Option<bool>,
+    /// All that the disk does takes this many times as long as the model says.
+    #[serde(default)] // a disk that an older server made says nothing of it
+    pub slow_down: Option<NonZeroU32>,
     /// What `queue/rotational` is to say, if not what the model is.
     pub rotational: Option<bool>,
     /// Where the model's chance comes from.
@@ -51,6 +55,7 @@ impl Spec {
             queue_depth: None,
             order: None,
             write_cache: None,
+            slow_down: None,
             rotational: None,
             seed: 0,
             backing_dir: None,
@@ -69,6 +74,7 @@ impl Spec {
             queue_depth: self.queue_depth,
             order: self.order,
             write_cache: self.write_cache,
+            slow_down: self.slow_down,
             seed: self.seed,
         })
     }
@@ -195,6 +201,7 @@ mod tests {
         spec.size = Some(Bytes::from_gib(1));
         spec.order = Some(DriveQueue::Fifo);
         spec.write_cache = Some(false);
+        spec.slow_down = NonZeroU32::new(8);
         spec.owner_pid = Some(17);
         let text = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<Spec>(&text).unwrap(), spec);

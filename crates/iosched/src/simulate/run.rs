@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -373,6 +374,9 @@ pub struct Simulated {
     pub disk: String,
     /// Its size.
     pub disk_bytes: u64,
+    /// How many times as long as its model says all that it does took, if not once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_down: Option<u32>,
     /// Commands that the driver gave it at a time.
     pub queue_depth: usize,
     /// The load.
@@ -456,6 +460,12 @@ impl Plan {
         Ok(Simulated {
             disk: self.wanted.disk.name.clone(),
             disk_bytes: self.capacity.as_u64(),
+            slow_down: self
+                .wanted
+                .options
+                .slow_down
+                .map(NonZeroU32::get)
+                .filter(|&factor| factor > 1),
             queue_depth: self.queue_depth,
             load: self.wanted.load.name(),
             trace: match &self.work {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -11,7 +12,7 @@ use iosched::failure::exit;
 use iosched::process::Stop;
 use iosched::report::words;
 use iosched::run::random_seed;
-use iosched::simulate::live::{Comparison, Event, Figures, Plan, Report, Wanted};
+use iosched::simulate::live::{Comparison, Event, Figures, Plan, Report, Speed, Wanted};
 
 use super::super::{Outcome, boxed, stop_on_signals};
 use super::ConformArgs;
@@ -30,6 +31,11 @@ pub(super) struct LiveArgs {
     /// With --live: the disk model, a name (see `iosched emulate models`) or a .toml file
     #[arg(long, value_name = "MODEL|FILE", default_value = "hdd-7200")]
     disk: String,
+
+    /// With --live: let all that the disk does take N times as long, 1 being the model's own speed
+    /// [default: so much that this machine is ten times as fast as the disk]
+    #[arg(long, value_name = "N", requires = "live")]
+    slow_down: Option<NonZeroU32>,
 
     /// With --live: a built-in load or a fio job file; may be given several times [default:
     /// random-read]
@@ -55,6 +61,7 @@ pub(super) fn run(args: &ConformArgs, output: &Output) -> Outcome {
     let wanted = Wanted {
         model: disk_file::find(&live.disk).map_err(boxed)?,
         queue_depth: args.queue_depth,
+        slow_down: live.slow_down,
         schedulers: args.scheduler.clone(),
         loads: live.load.clone(),
         runtime: live.runtime.0,
@@ -101,10 +108,15 @@ impl Progress<'_> {
 
     fn event(&self, event: &Event<'_>) {
         match event {
-            Event::Disk { device, depth } if !self.output.is_json() => {
+            Event::Disk {
+                speed,
+                device,
+                depth,
+            } if !self.output.is_json() => {
                 let note = format!(
                     "Measuring on an emulated disk, which is removed afterwards: /dev/{device}, \
-                     depth {depth}."
+                     depth {depth}.{}",
+                    slowed(speed)
                 );
                 self.bar.suspend(|| self.output.note(&note));
             }
@@ -216,6 +228,25 @@ fn signed(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }
 
+/// Says by how much the disk is slowed down, and why, if it is.
+fn slowed(speed: &Speed) -> String {
+    let factor = speed.slow_down.get();
+    if factor == 1 {
+        return String::new();
+    }
+    let why = speed.disk_iops.zip(speed.machine_iops);
+    let why = why.map_or(String::new(), |(disk, machine)| {
+        format!(
+            " (at its own speed it would complete up to {disk:.0} requests per second, this \
+             machine at most {machine:.0})"
+        )
+    });
+    format!(
+        " All that the disk does takes {factor} times as long as its model says{why}: all figures, \
+         measured and predicted, are those of the slowed disk; schedulers keep their own times."
+    )
+}
+
 /// Whether the kernel's schedulers are ours.
 fn summary(report: &Report) -> String {
     let decisions: u64 = report
@@ -226,11 +257,15 @@ fn summary(report: &Report) -> String {
     let agreed: u64 = report.results.iter().map(|one| one.followed.agreed).sum();
     let lost: u64 = report.results.iter().map(|one| one.lost_events).sum();
     let share = agreed as f64 / decisions.max(1) as f64 * 100.0;
-    let limit = report.machine_iops.map_or(String::new(), |iops| {
+    let limit = report.speed.machine_iops.map_or(String::new(), |iops| {
         format!("through an emulated disk that answers at once: {iops:.0} IOPS, the limit here\n")
     });
+    let slowed = match report.speed.slow_down.get() {
+        1 => String::new(),
+        factor => format!("measured and predicted on a disk {factor} times as slow as its model\n"),
+    };
     format!(
-        "\n{limit}{} at depth {}, Linux {}, {} Hz: {agreed} of {decisions} decisions as ours\n\
+        "\n{limit}{slowed}{} at depth {}, Linux {}, {} Hz: {agreed} of {decisions} decisions as ours\n\
          ({share:.2} %), {lost} events lost; seed {}\npredictions are means of five simulated runs with other places",
         report.disk, report.driver_depth, report.kernel, report.hz, report.seed
     )

@@ -1,6 +1,7 @@
 //! What was measured beside what was predicted.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use iosched_sim::request::Op;
 use iosched_sim::scheduler::SchedulerSpec;
@@ -31,9 +32,9 @@ pub struct Report {
     pub driver_depth: u32,
     /// The way to the disk's server and back, which is part of the disk's time.
     pub path_ns: u64,
-    /// Requests per second that this machine completes through an emulated disk that answers at once:
-    /// the limit of the simulated one, too. Not asked for disks with an arm.
-    pub machine_iops: Option<f64>,
+    /// How fast it was.
+    #[serde(flatten)]
+    pub speed: Speed,
     /// The kernel.
     pub kernel: String,
     /// Its ticks per second.
@@ -44,6 +45,19 @@ pub struct Report {
     pub seed: u64,
     /// Load by load, scheduler by scheduler.
     pub results: Vec<Comparison>,
+}
+
+/// How fast the emulated disk was beside this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
+    /// All that it did took this many times as long as its model says, measured and predicted.
+    pub slow_down: NonZeroU32,
+    /// Requests per second of the model in the fastest of the loads, if it is not slowed down. Not
+    /// asked for disks with an arm.
+    pub disk_iops: Option<f64>,
+    /// Requests per second that this machine completes through an emulated disk that answers at once:
+    /// the limit of the simulated one, too. Not asked for disks with an arm.
+    pub machine_iops: Option<f64>,
 }
 
 impl Report {

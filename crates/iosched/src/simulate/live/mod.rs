@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  Plan       decide   schedulers, loads and disk, checked; nothing touched
-//!  machine    do       how fast this machine is through an emulated disk that answers at once
+//!  machine    do       how fast this machine is through an emulated disk that answers at once, and
+//!                      by how much the disk is slowed down, if it is too fast for that
 //!  measure    do       an emulated disk, the scheduler set, the load by fio, block events recorded
 //!  follow     work out the recording, followed decision by decision by our scheduler
 //!  predict    work out the same load in a closed loop over the same disk model, in virtual time
@@ -15,6 +16,7 @@ mod machine;
 mod measure;
 mod predict;
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,7 +26,7 @@ use iosched_sim::units::Bytes;
 use iosched_sim::workload::Job;
 use iosched_sim::workload::fio_job;
 
-pub use self::compare::{Comparison, Figures, Measurement, ProcessComparison, Report};
+pub use self::compare::{Comparison, Figures, Measurement, ProcessComparison, Report, Speed};
 pub use self::error::LiveError;
 use crate::emulate::{EmulatedDisk, Spec};
 use crate::host::Host;
@@ -45,6 +47,9 @@ pub struct Wanted {
     pub model: Model,
     /// Another queue depth than the model's: 4 at the least, or the loop driver takes 4.
     pub queue_depth: Option<usize>,
+    /// All that the disk does takes this many times as long; if not said, so many times that this
+    /// machine is well faster than the disk.
+    pub slow_down: Option<NonZeroU32>,
     /// `name[:tunable=value,…]`; all that both have, if there is none.
     pub schedulers: Vec<String>,
     /// Names of built-in loads, or job files; the built-in deep random reads, if there is none.
@@ -85,6 +90,8 @@ pub struct Plan {
 pub enum Event<'a> {
     /// The disk is there.
     Disk {
+        /// By how much it is slowed down, and why.
+        speed: &'a Speed,
         /// Its kernel name.
         device: &'a str,
         /// Requests that its driver takes at a time.
@@ -135,7 +142,7 @@ impl Plan {
         let schedulers = schedulers.collect::<Result<Vec<_>, _>>()?;
         // Block devices are made of blocks of 4096 bytes.
         let size = Bytes::new(wanted.model.capacity().as_u64() / 4096 * 4096);
-        let disk = build(&wanted, size, wanted.seed)?;
+        let disk = build(&wanted, size, NonZeroU32::MIN, wanted.seed)?;
         let names = match wanted.loads.as_slice() {
             [] => vec![builtin::BUILT_IN[0].name.to_owned()],
             names => names.to_vec(),
@@ -157,14 +164,15 @@ impl Plan {
         stop: &Stop,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Report, LiveError> {
-        let most_iops = machine::most_iops(&self.wanted, stop)?;
+        let speed = self.speed(stop)?;
         let mut spec = Spec::new(self.wanted.model.clone(), &self.wanted.server);
         spec.queue_depth = self.wanted.queue_depth;
         spec.size = Some(self.size);
+        spec.slow_down = Some(speed.slow_down);
         spec.seed = self.wanted.seed;
         spec.owner_pid = i32::try_from(std::process::id()).ok();
         let disk = EmulatedDisk::create(&spec)?;
-        let compared = self.on_disk(&disk, most_iops, stop, observer);
+        let compared = self.on_disk(&disk, &speed, stop, observer);
         let removed = disk.remove(true);
         let report = compared?;
         removed?;
@@ -174,18 +182,23 @@ impl Plan {
     fn on_disk(
         &self,
         disk: &EmulatedDisk,
-        most_iops: Option<f64>,
+        speed: &Speed,
         stop: &Stop,
         observer: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Report, LiveError> {
         let status = disk.status();
         let depth = status.driver_depth.unwrap_or(1);
         let machine = machine::Machine {
+            slow_down: speed.slow_down,
             driver_depth: depth,
-            most_iops,
+            most_iops: speed.machine_iops,
         };
         let device = disk.device();
-        observer(&Event::Disk { device, depth });
+        observer(&Event::Disk {
+            speed,
+            device,
+            depth,
+        });
         let bench = measure::Bench::new(disk.device(), stop)?;
         let of = self.schedulers.len() * self.loads.len();
         let mut results = Vec::new();
@@ -215,12 +228,33 @@ impl Plan {
             queue_depth: status.queue_depth.unwrap_or(1),
             driver_depth: depth,
             path_ns: status.path_ns.unwrap_or(0),
-            machine_iops: most_iops,
+            speed: *speed,
             kernel: self.kernel.version.to_string(),
             hz: self.kernel.hz,
             runtime_s: self.wanted.runtime.as_secs_f64(),
             seed: self.wanted.seed,
             results,
+        })
+    }
+
+    /// How fast the disk is to be on this machine.
+    fn speed(&self, stop: &Stop) -> Result<Speed, LiveError> {
+        let machine_iops = machine::most_iops(&self.wanted, stop)?;
+        let Some(most_iops) = machine_iops else {
+            return Ok(Speed {
+                slow_down: self.wanted.slow_down.unwrap_or(NonZeroU32::MIN),
+                disk_iops: None,
+                machine_iops,
+            });
+        };
+        let depth = self.wanted.queue_depth;
+        let depth = depth.unwrap_or_else(|| self.wanted.model.queue_depth());
+        let disk_iops = predict::disk_iops(self, depth)?;
+        let least = machine::least_slow_down(disk_iops, most_iops);
+        Ok(Speed {
+            slow_down: self.wanted.slow_down.unwrap_or(least),
+            disk_iops: Some(disk_iops),
+            machine_iops,
         })
     }
 
@@ -232,10 +266,16 @@ impl Plan {
 }
 
 /// The disk as the simulator has it: what the emulated disk's server runs, too.
-fn build(wanted: &Wanted, size: Bytes, seed: u64) -> Result<Box<dyn DiskModel>, LiveError> {
+fn build(
+    wanted: &Wanted,
+    size: Bytes,
+    slow_down: NonZeroU32,
+    seed: u64,
+) -> Result<Box<dyn DiskModel>, LiveError> {
     Ok(wanted.model.build(&ModelOptions {
         size: Some(size),
         queue_depth: wanted.queue_depth,
+        slow_down: Some(slow_down),
         seed,
         ..ModelOptions::default()
     })?)

@@ -3,11 +3,14 @@
 //! One run of a load is a matter of chance, ours as the kernel's: the places that it visits are drawn
 //! from a seed. So there are several, and what is predicted is their mean.
 
+use std::num::NonZeroU32;
+
 use iosched_sim::disk::DiskModel;
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::scheduler::{self, Kernel, SchedulerSpec, Settings};
 use iosched_sim::simulate::{self, HostTimes, MultiQueueSettings, Outcome, Setup};
 use iosched_sim::units::{Bytes, Nanos};
+use iosched_sim::workload::Job;
 use rayon::prelude::*;
 
 use super::machine::Machine;
@@ -16,6 +19,9 @@ use super::{LiveError, Load, Plan, build};
 
 /// How often the load is simulated.
 pub(super) const RUNS: u64 = 5;
+
+/// How long loads are simulated to see how fast the disk is.
+const TRIED: Nanos = Nanos::from_secs(1);
 
 /// Longest request of an emulated disk.
 const MAX_KIB: usize = 1024;
@@ -35,6 +41,49 @@ const EMULATED: HostTimes = HostTimes {
     completion_gap: Nanos::ZERO,
 };
 
+/// A machine that takes no time but for copying pages.
+const AT_ONCE: HostTimes = HostTimes {
+    wakeup: Nanos::ZERO,
+    tag_wakeup: Nanos::ZERO,
+    worker: Nanos::ZERO,
+    ..EMULATED
+};
+
+/// Requests per second that the disk completes at the most under any of the loads, at its own speed
+/// and on a machine that takes no time.
+pub(super) fn disk_iops(plan: &Plan, driver_depth: usize) -> Result<f64, LiveError> {
+    let rate = |load: &Load| {
+        let disk = build(&plan.wanted, plan.size, NonZeroU32::MIN, plan.wanted.seed)?;
+        let none = scheduler::build(
+            &SchedulerSpec::parse("none")?,
+            &plan.kernel,
+            &Settings::new(),
+        )?;
+        let outcome = simulate::run(
+            Setup {
+                queue_depth: driver_depth,
+                host: AT_ONCE,
+                ..Setup::new(none, disk, timed(load, TRIED))
+            },
+            &mut (),
+        );
+        Ok(outcome.disk.commands as f64 / outcome.elapsed.as_secs_f64().max(1e-9))
+    };
+    let rates = plan.loads.par_iter().map(rate);
+    let rates: Vec<f64> = rates.collect::<Result<_, LiveError>>()?;
+    Ok(rates.into_iter().fold(0.0, f64::max))
+}
+
+/// The load's processes, each for this long.
+fn timed(load: &Load, runtime: Nanos) -> Vec<Job> {
+    let mut jobs = load.jobs.clone();
+    for job in &mut jobs {
+        job.runtime = Some(runtime);
+        job.amount = None;
+    }
+    jobs
+}
+
 /// Simulates the load as it was measured.
 pub(super) fn predict(
     plan: &Plan,
@@ -47,7 +96,7 @@ pub(super) fn predict(
         .into_par_iter()
         .map(|run| {
             let seed = plan.wanted.seed.wrapping_add(run);
-            let disk = build(&plan.wanted, plan.size, seed)?;
+            let disk = build(&plan.wanted, plan.size, machine.slow_down, seed)?;
             let setup = setup(plan, scheduler, load, measured, machine, disk)?;
             Ok(simulate::run(Setup { seed, ..setup }, &mut ()))
         })
@@ -77,12 +126,8 @@ fn setup(
         max_sectors: Bytes::from_kib(max_kib as u64).to_sectors(),
         merging: Merging::Full,
     };
-    let mut jobs = load.jobs.clone();
     let runtime = u64::try_from(plan.wanted.runtime.as_nanos()).unwrap_or(u64::MAX);
-    for job in &mut jobs {
-        job.runtime = Some(Nanos::new(runtime));
-        job.amount = None;
-    }
+    let jobs = timed(load, Nanos::new(runtime));
     let volatile = plan.wanted.model.write_cache();
     let built = scheduler::build(scheduler, &kernel, &Settings::new())?;
     Ok(Setup {
