@@ -197,8 +197,10 @@ proptest! {
         disk in prop::sample::select(vec!["fixed", "formula"]),
         queue_depth in 1..6_usize,
         attachment in prop::sample::select(vec![Attachment::LookAhead, Attachment::Budget]),
+        processors in prop::sample::select(vec![None, Some(1), Some(3)]),
     ) {
-        let settings = MultiQueueSettings { attachment, kernel: kernel(), ..MultiQueueSettings::default() };
+        let kernel = kernel();
+        let settings = MultiQueueSettings { attachment, kernel, processors, ..MultiQueueSettings::default() };
         let report = followed(&jobs, scheduler, disk, queue_depth, settings);
         prop_assert!(report.decisions > 0);
         prop_assert_eq!(report.agreed, report.decisions, "{:?}", report.first_disagreements);
@@ -230,12 +232,13 @@ proptest! {
         attachment in prop::sample::select(vec![Attachment::LookAhead, Attachment::Budget]),
         hz in prop::sample::select(vec![100, 250, 1000]),
         tick_phase in 0..10_000_u64,
+        processors in prop::sample::select(vec![None, Some(2), Some(5)]),
     ) {
         for job in &mut jobs {
             job.amount = job.amount.map(|amount| Bytes::new(amount.as_u64() * 5));
         }
         let kernel = Kernel { hz, tick_phase: Nanos::from_micros(tick_phase % (1_000_000 / u64::from(hz))), ..Kernel::default() };
-        let settings = MultiQueueSettings { attachment, kernel, ..MultiQueueSettings::default() };
+        let settings = MultiQueueSettings { attachment, kernel, processors, ..MultiQueueSettings::default() };
         let report = followed(&jobs, scheduler, disk, queue_depth, settings);
         prop_assert_eq!(report.agreed, report.decisions, "{:?}", report.first_disagreements);
         prop_assert_eq!((report.eager, report.unexplained), (0, 0));

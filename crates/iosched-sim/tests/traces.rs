@@ -431,6 +431,7 @@ proptest! {
                 length: Sectors::new(length),
                 process: ProcessId(process),
                 owner: "a name",
+                cpu: (process % 2 == 1).then_some(3),
             };
             write_line(&mut text, Time::ZERO, &happening).unwrap();
             let stage = [Stage::Submitted, Stage::Issued, Stage::Completed][stage];

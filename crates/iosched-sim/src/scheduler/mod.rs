@@ -247,7 +247,7 @@ pub trait Scheduler: Send {
         0
     }
 
-    /// The hardware queue that it asked to be run by a worker: told once.
+    /// A hardware queue that it asked to be run by a worker: each is told once.
     fn take_kick(&mut self) -> Option<usize> {
         None
     }

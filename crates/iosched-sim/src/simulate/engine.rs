@@ -20,6 +20,8 @@ use crate::workload::{Cgroup, Job};
 
 /// What stands on both sides of the path.
 pub(super) struct Machine {
+    /// CPUs that processes are dealt out over.
+    pub(super) cpus: usize,
     pub(super) disk: Box<dyn DiskModel>,
     pub(super) accepts: Option<usize>,
     pub(super) jobs: Vec<Job>,
@@ -84,9 +86,10 @@ pub(super) struct Simulation<'run, P> {
 impl<'run, P: Path> Simulation<'run, P> {
     pub(super) fn new(path: P, machine: Machine, observer: &'run mut dyn Observer) -> Self {
         let (sources, arrivals) = source::sources(&machine.jobs, machine.seed, machine.replay);
+        let cpu_of = |index: usize| u16::try_from(index % machine.cpus).unwrap_or(u16::MAX);
         let jobs = machine.jobs.into_iter().zip(sources).enumerate();
         let mut processes: Vec<_> = jobs
-            .map(|(index, (job, source))| Process::new(index, job, source))
+            .map(|(index, (job, source))| Process::new(index, cpu_of(index), job, source))
             .collect();
         let running = processes.len();
         let flusher = processes
@@ -94,7 +97,12 @@ impl<'run, P: Path> Simulation<'run, P> {
             .any(|process| process.job.buffered)
             .then(|| {
                 let index = processes.len();
-                processes.push(Process::new(index, flusher(), Source::Nothing));
+                processes.push(Process::new(
+                    index,
+                    cpu_of(index),
+                    flusher(),
+                    Source::Nothing,
+                ));
                 index
             });
         let host = Host {
@@ -111,6 +119,7 @@ impl<'run, P: Path> Simulation<'run, P> {
             cache: PageCache::new(machine.writeback),
             flusher,
             volatile: machine.volatile_cache,
+            several_cpus: machine.cpus > 1,
             max_sectors: machine.max_sectors,
             times: machine.host,
             observed: observer.looks(),

@@ -25,6 +25,8 @@ pub(super) struct Host<'run> {
     pub(super) flusher: Option<usize>,
     /// The disk has a volatile cache: flushes mean something.
     pub(super) volatile: bool,
+    /// Events tell where processes run.
+    pub(super) several_cpus: bool,
     /// Longest request: what is longer is split before it becomes a bio.
     pub(super) max_sectors: Sectors,
     pub(super) observer: &'run mut dyn Observer,
@@ -130,7 +132,7 @@ impl Host<'_> {
         if !self.observed {
             return;
         }
-        let owner = process::index_of(request.process);
+        let owner = &self.processes[process::index_of(request.process)];
         self.observer.happened(&Happening {
             time,
             action,
@@ -140,7 +142,8 @@ impl Host<'_> {
             start: request.start,
             length: request.length,
             process,
-            owner: &self.processes[owner].job.name,
+            owner: &owner.job.name,
+            cpu: self.several_cpus.then_some(owner.cpu),
         });
     }
 
@@ -165,6 +168,7 @@ impl Host<'_> {
             length: Sectors::ZERO,
             process: process.id,
             owner: &process.job.name,
+            cpu: self.several_cpus.then_some(process.cpu),
         });
     }
 
@@ -183,6 +187,7 @@ impl Host<'_> {
             length: Sectors::ZERO,
             process,
             owner: "-",
+            cpu: None,
         });
     }
 }

@@ -165,6 +165,13 @@ pub struct MultiQueueSettings {
     pub flushes_alone: bool,
 }
 
+impl MultiQueueSettings {
+    /// CPUs on which processes run: they are dealt out.
+    fn cpus(&self) -> usize {
+        self.processors.unwrap_or(self.hardware_queues).max(1)
+    }
+}
+
 /// Something that the block layer did, as blktrace would show it.
 #[derive(Debug, Clone, Copy)]
 pub struct Happening<'run> {
@@ -186,6 +193,8 @@ pub struct Happening<'run> {
     pub process: ProcessId,
     /// The name of the process that the request belongs to.
     pub owner: &'run str,
+    /// The CPU on which that process runs, if there are several.
+    pub cpu: Option<u16>,
 }
 
 /// Who wants to see what happens.
@@ -246,7 +255,13 @@ fn run_with(mut setup: Setup, replay: Option<Replay>, observer: &mut dyn Observe
     engine::join_groups(setup.scheduler.as_mut(), &setup.jobs);
     let (limits, settings) = (setup.limits, setup.multi_queue);
     let processes = setup.jobs.len() + 1; // the flusher
+    let (scheduler, depth) = (setup.scheduler, setup.queue_depth);
+    let info = scheduler::info(scheduler.name()).expect("schedulers are listed");
     let machine = engine::Machine {
+        cpus: match info.block_layer {
+            BlockLayer::SingleQueue => 1,
+            BlockLayer::MultiQueue => settings.cpus(),
+        },
         disk: setup.disk,
         accepts: setup.accepts,
         jobs: setup.jobs,
@@ -259,8 +274,6 @@ fn run_with(mut setup: Setup, replay: Option<Replay>, observer: &mut dyn Observe
         seed: setup.seed,
         until: setup.until,
     };
-    let (scheduler, depth) = (setup.scheduler, setup.queue_depth);
-    let info = scheduler::info(scheduler.name()).expect("schedulers are listed");
     match info.block_layer {
         BlockLayer::SingleQueue => {
             let nr_requests = setup.nr_requests;

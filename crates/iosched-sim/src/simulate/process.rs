@@ -37,6 +37,8 @@ pub(super) enum Sync {
 /// See the [module's page](self).
 pub(super) struct Process {
     pub(super) id: ProcessId,
+    /// Where it runs.
+    pub(super) cpu: u16,
     pub(super) job: Job,
     source: Source,
     began: Option<Time>,
@@ -59,9 +61,10 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(index: usize, job: Job, source: Source) -> Process {
+    pub(super) fn new(index: usize, cpu: u16, job: Job, source: Source) -> Process {
         Process {
             id: id_of(index),
+            cpu,
             source,
             job,
             began: None,

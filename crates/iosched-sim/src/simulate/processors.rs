@@ -85,11 +85,6 @@ impl Processors {
         }
     }
 
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.all.len()
-    }
-
     /// A request is to be dealt with. Says when the processor is through with its first step, if it
     /// begins now.
     pub(super) fn give(&mut self, now: Time, processor: usize, tag: u64) -> Option<StepEnd> {

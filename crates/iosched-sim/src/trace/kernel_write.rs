@@ -71,7 +71,11 @@ pub fn write_line(
         (happening.start, happening.length),
         happening.process,
     )?;
-    writeln!(out, " {owner} {owner}")
+    write!(out, " {owner} {owner}")?;
+    if let Some(cpu) = happening.cpu {
+        write!(out, " - {cpu}")?;
+    }
+    writeln!(out)
 }
 
 /// Writes a recorded event as a line that [`Reader`](super::kernel::Reader) reads, with its priority and processor: `zero` is where the

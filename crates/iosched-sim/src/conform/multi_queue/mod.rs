@@ -142,7 +142,9 @@ impl Follower<'_> {
                 }
                 (Action::Completed, Some(_)) => {
                     self.completed(&step);
-                    self.restart |= self.scheduler.take_kick().is_some();
+                    while self.scheduler.take_kick().is_some() {
+                        self.restart = true;
+                    }
                     if std::mem::take(&mut self.restart) && self.with_decisions {
                         self.runs(step.time, at + 1);
                     }

@@ -1,15 +1,20 @@
 //! kyber: reads, writes and discards each have a number of tokens, cut while another kind misses its
 //! latency target and this one does not.
 //!
-//! Follows `block/kyber-iosched.c` (Linux 4.20 to 6.12). Each hardware queue has its own requests and
-//! batches; the tokens are the device's. Left out: the domain of flushes and zone commands, which do
+//! Follows `block/kyber-iosched.c` (Linux 4.20 to 6.12). Each hardware queue has its own requests, in
+//! lists by CPU, and its own batches; the tokens (`tokens`), the latencies and what follows from them
+//! (`domain`, `latency`) are the device's. Left out: the domain of flushes and zone commands, which do
 //! not pass a scheduler here; the design before 4.20.
 
+mod domain;
 mod latency;
+mod tokens;
 
 use std::collections::VecDeque;
 
-use self::latency::{Clock, Latencies, MISSED};
+pub use self::domain::Statement;
+use self::domain::{DISCARD, DOMAINS, Domain, MAX_DEPTH, NAMES, READ, WRITE};
+use self::latency::{Clock, MISSED};
 use super::cpu_lists::CpuLists;
 use super::{
     BlockLayer, HardwareQueues, Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo,
@@ -18,7 +23,6 @@ use super::{
 use crate::elevator::Merge;
 use crate::list::{Links, List};
 use crate::request::{Bio, Op, RequestId, Requests};
-use crate::tags::Tags;
 use crate::units::{Nanos, Time};
 
 /// How it is listed.
@@ -56,16 +60,6 @@ pub(super) const OLDEST: KernelVersion = KernelVersion {
     minor: 20,
 };
 
-const READ: usize = 0;
-const WRITE: usize = 1;
-const DISCARD: usize = 2;
-const DOMAINS: usize = 3;
-
-const NAMES: [&str; DOMAINS] = ["READ", "WRITE", "DISCARD"];
-
-/// Tokens of each domain at most.
-const MAX_DEPTH: [u32; DOMAINS] = [256, 128, 64];
-
 /// Requests of a domain in a row.
 const BATCH: [u32; DOMAINS] = [16, 8, 1];
 
@@ -86,113 +80,6 @@ const fn depth_info(name: &'static str, domain: usize) -> TunableInfo {
         default: depth,
         min: 1,
         max: depth,
-    }
-}
-
-/// What a kernel's kyber tells in its trace events when its timer has gone off.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Statement {
-    /// It had samples enough for a percentile, in this bucket of eight (`kyber_latency`).
-    Percentile {
-        /// The domain's name.
-        domain: String,
-        /// Of the total latency; otherwise of the device's.
-        total: bool,
-        /// Quarters of the target, from 0.
-        bucket: usize,
-    },
-    /// It set a depth (`kyber_adjust`).
-    Depth {
-        /// The domain's name.
-        domain: String,
-        /// Its tokens from now on.
-        depth: u32,
-    },
-}
-
-impl Statement {
-    /// The bucket of this kind of latency, if that is what it tells.
-    fn bucket(&self, of: &str, of_total: bool) -> Option<usize> {
-        match self {
-            Statement::Percentile {
-                domain,
-                total,
-                bucket,
-            } if domain == of && *total == of_total => Some(*bucket),
-            _ => None,
-        }
-    }
-
-    /// The depth of this domain, if that is what it tells.
-    fn depth(&self, of: &str) -> Option<u32> {
-        match self {
-            Statement::Depth { domain, depth } if domain == of => Some(*depth),
-            _ => None,
-        }
-    }
-}
-
-/// What requests of one kind have in common, whichever hardware queue they are in.
-#[derive(Debug, Clone)]
-struct Domain {
-    name: &'static str,
-    tokens: Tags,
-    /// Latency that is aimed at, in nanoseconds.
-    target: u64,
-    /// From allocation to completion.
-    total: Latencies,
-    /// From issue to completion.
-    device: Latencies,
-    /// The 99th percentile of the total latency, kept for when the device is slow.
-    saved_p99: Option<usize>,
-    /// Tick from which on fewer samples will do.
-    deadline: Option<u64>,
-}
-
-impl Domain {
-    fn new(domain: usize, depth: u32, target: u64) -> Domain {
-        let mut tokens = Tags::new(MAX_DEPTH[domain]);
-        tokens.resize(depth);
-        Domain {
-            name: NAMES[domain],
-            tokens,
-            target,
-            total: Latencies::default(),
-            device: Latencies::default(),
-            saved_p99: None,
-            deadline: None,
-        }
-    }
-
-    /// The bucket of the 99th percentile of the total latency, or of the 90th of the device's.
-    fn percentile(
-        &mut self,
-        of_total: bool,
-        clock: Clock,
-        said: Option<&[Statement]>,
-    ) -> Option<usize> {
-        let Domain {
-            name,
-            total,
-            device,
-            deadline,
-            ..
-        } = self;
-        let (latencies, percent) = if of_total { (total, 99) } else { (device, 90) };
-        let Some(said) = said else {
-            return latencies.percentile(percent, clock, deadline);
-        };
-        let mut buckets = said.iter();
-        let told = buckets.find_map(|statement| statement.bucket(name, of_total));
-        latencies.told(told, clock, deadline);
-        told
-    }
-
-    fn set_depth(&mut self, depth: u32, max_depth: u32) {
-        let depth = depth.clamp(1, max_depth);
-        if depth != self.tokens.depth() {
-            self.tokens.resize(depth);
-        }
     }
 }
 
@@ -239,9 +126,8 @@ pub struct Kyber {
     domains: [Domain; DOMAINS],
     links: Links,
     marks: Vec<Mark>,
-    /// Hardware queues that lacked a token when they asked: one is to be run when one is given back.
-    lack_token: VecDeque<usize>,
-    kick: Option<usize>,
+    /// Hardware queues that are to be run because tokens were given back.
+    kicks: VecDeque<usize>,
     /// When the statistics are due: [`HANDLER`] after a tick begins.
     due: Option<Time>,
 }
@@ -277,8 +163,7 @@ impl Kyber {
             domains,
             links: Links::default(),
             marks: Vec::new(),
-            lack_token: VecDeque::new(),
-            kick: None,
+            kicks: VecDeque::new(),
             due: None,
         }
     }
@@ -311,10 +196,7 @@ impl Kyber {
         if !lists.has_work() {
             return None;
         }
-        if !self.domains[domain].tokens.ask() {
-            if !self.lack_token.contains(&queue) {
-                self.lack_token.push_back(queue);
-            }
+        if !self.domains[domain].tokens.ask(queue) {
             return None;
         }
         if lists.flushed.first().is_none() {
@@ -335,11 +217,12 @@ impl Kyber {
     }
 
     fn give_out(&mut self, requests: &Requests, id: RequestId) {
-        let (queue, domain) = self.place(requests, id);
-        let queue = &mut self.queues[queue];
+        let (number, domain) = self.place(requests, id);
+        let queue = &mut self.queues[number];
         queue.domains[domain].flushed.remove(&mut self.links, id);
         queue.batching += 1;
-        self.marks[id.index()].token = self.domains[domain].tokens.take();
+        let token = self.domains[domain].tokens.take(number);
+        self.marks[id.index()].token = token;
     }
 
     /// Looks at the latencies and sets the depths. Where a recording tells what the kernel found,
@@ -431,8 +314,11 @@ impl Scheduler for Kyber {
         let mark = self.marks[id.index()];
         let domain = &mut self.domains[domain_of(request.op)];
         if let Some(token) = mark.token {
-            domain.tokens.free(token);
-            self.kick = self.kick.or_else(|| self.lack_token.pop_front());
+            for woken in domain.tokens.free(token) {
+                if !self.kicks.contains(&woken) {
+                    self.kicks.push_back(woken);
+                }
+            }
         }
         domain
             .total
@@ -461,7 +347,7 @@ impl Scheduler for Kyber {
     }
 
     fn take_kick(&mut self) -> Option<usize> {
-        self.kick.take()
+        self.kicks.pop_front()
     }
 
     fn merges_in_lists(&self) -> bool {
@@ -620,5 +506,47 @@ mod tests {
         // The first completed in tick 3 (HZ 250).
         let due = Time::ZERO + Nanos::from_millis((3 + 26) * 4) + HANDLER;
         assert_eq!(queue.scheduler.next_timer(), Some(due));
+    }
+
+    #[test]
+    fn a_dispatch_takes_what_all_cpus_hold_of_a_kind_cpu_by_cpu() {
+        let mut queue = Queue::new("kyber");
+        for (cpu, start) in [(2, 20), (1, 10), (2, 21), (0, 1)] {
+            queue.cpu = cpu;
+            queue.insert(Op::Read, start, BE);
+        }
+        assert_eq!(queue.dispatch(), Some(1));
+        queue.cpu = 0;
+        queue.insert(Op::Read, 2, BE); // after what was taken
+        let rest: Vec<_> = std::iter::from_fn(|| queue.dispatch()).collect();
+        assert_eq!(rest, [10, 20, 21, 2]);
+    }
+
+    #[test]
+    fn a_hardware_queue_that_lacks_tokens_of_a_kind_is_run_for_tokens_of_that_kind() {
+        let mut queue = Queue::new("kyber");
+        queue.scheduler.attach(HardwareQueues::new(2, 2));
+        for write in 0..128 {
+            queue.insert(Op::Write, write, BE);
+        }
+        queue.insert(Op::Read, 1000, BE);
+        assert_eq!(std::iter::from_fn(|| queue.dispatch()).count(), 129);
+        queue.cpu = 1;
+        queue.insert(Op::Write, 2000, BE);
+        let Queue {
+            scheduler,
+            requests,
+            now,
+            ..
+        } = &mut queue;
+        assert_eq!(scheduler.dispatch_for(*now, requests, 1), None);
+        queue.complete(1000);
+        for write in 0..7 {
+            queue.complete(write);
+            assert_eq!(queue.scheduler.take_kick(), None);
+        }
+        queue.complete(7); // a batch: an eighth of 128 tokens, but 8 at most
+        assert_eq!(queue.scheduler.take_kick(), Some(1));
+        assert_eq!(queue.scheduler.take_kick(), None);
     }
 }

@@ -189,19 +189,20 @@ impl MultiQueue {
         self.run_again(host, now, number);
     }
 
-    /// Runs the hardware queues that waited for a completion in this one: itself; the one that lacked
-    /// a token of the scheduler's; the first if a flush is due; and with a budget, which is the
-    /// device's, all that lacked a slot.
+    /// Runs the hardware queues that waited for a completion in this one: those that lacked a token of
+    /// the scheduler's; itself; the first if a flush is due; and with a budget, which is the device's,
+    /// all that lacked a slot.
     fn run_again(&mut self, host: &mut Host<'_>, now: Time, number: usize) {
-        let kicked = self.scheduler.take_kick();
-        if let Some(kicked) = kicked {
-            self.queues[kicked].restart = true;
+        let mut kicked = self.scheduler.take_kick();
+        while let Some(lacked_token) = kicked {
+            self.queues[lacked_token].restart = true;
+            if self.attachment == Attachment::LookAhead && lacked_token != number {
+                self.run_waiting(host, now, lacked_token);
+            }
+            kicked = self.scheduler.take_kick();
         }
         match self.attachment {
             Attachment::LookAhead => {
-                if let Some(kicked) = kicked.filter(|&kicked| kicked != number) {
-                    self.run_waiting(host, now, kicked);
-                }
                 self.run_waiting(host, now, number);
                 if self.flush_due && number != 0 {
                     self.run_waiting(host, now, 0);

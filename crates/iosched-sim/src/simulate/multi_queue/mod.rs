@@ -72,8 +72,6 @@ pub(super) struct MultiQueue {
     flush_due: bool,
     flushed: Vec<Step>,
     absorbed: Vec<Absorbed>,
-    /// CPUs that processes run on.
-    cpus: usize,
     processors: Option<Processors>,
     throttle: Option<Throttle>,
 }
@@ -91,9 +89,7 @@ impl MultiQueue {
         let processors = settings
             .processors
             .map(|count| Processors::new(count, scheduler.name()));
-        let cpus = processors.as_ref().map(Processors::count);
-        let cpus = cpus.unwrap_or(settings.hardware_queues).max(1);
-        let hardware = HardwareQueues::new(settings.hardware_queues, cpus);
+        let hardware = HardwareQueues::new(settings.hardware_queues, settings.cpus());
         let queue = || {
             let attachment = settings.attachment;
             HardwareQueue::new(queue_depth, attachment, direct, settings.nr_requests)
@@ -113,7 +109,6 @@ impl MultiQueue {
             flush_due: false,
             flushed: Vec::new(),
             absorbed: Vec::new(),
-            cpus,
             processors,
             throttle: settings
                 .throttle_above
@@ -122,14 +117,9 @@ impl MultiQueue {
         }
     }
 
-    /// The CPU that a process runs on: they are dealt out.
-    fn cpu_of(&self, process: usize) -> u16 {
-        u16::try_from(process % self.cpus).unwrap_or(u16::MAX)
-    }
-
     /// The hardware queue that a process submits to.
-    fn queue_of(&self, process: usize) -> usize {
-        self.hardware.of_cpu(self.cpu_of(process))
+    fn queue_of(&self, host: &Host<'_>, process: usize) -> usize {
+        self.hardware.of_cpu(host.processes[process].cpu)
     }
 
     // ---- merging -------------------------------------------------------------------------
@@ -161,7 +151,7 @@ impl MultiQueue {
         access: AccessId,
     ) -> bool {
         if self.scheduler.merges_in_lists() {
-            let cpu = self.cpu_of(process);
+            let cpu = host.processes[process].cpu;
             let found = self.scheduler.list_partner(&host.requests, bio, cpu);
             let Some(merge @ (Merge::Back(id) | Merge::Front(id))) = found else {
                 return false;
@@ -197,7 +187,7 @@ impl MultiQueue {
     /// A tag for the bio, if write-back throttling lets it pass and there is one; otherwise the process
     /// waits.
     fn take_tag(&mut self, host: &Host<'_>, now: Time, process: usize, bio: &Bio) -> Option<u32> {
-        let number = self.queue_of(process);
+        let number = self.queue_of(host, process);
         let mut throttle = self.throttle.as_mut().and_then(|throttle| {
             let sort = Throttle::sort(bio, host.cache.lately_waited(now))?;
             Some((throttle, sort))
@@ -249,10 +239,10 @@ impl MultiQueue {
         tag: u32,
     ) {
         let mut request = Request::new(bio, now);
-        request.cpu = self.cpu_of(process);
+        request.cpu = host.processes[process].cpu;
         let id = host.requests.add(request);
         host.accesses.carry(id, access);
-        let queue = self.queue_of(process);
+        let queue = self.queue_of(host, process);
         let known = Known {
             id,
             queue,
@@ -295,7 +285,7 @@ impl MultiQueue {
             return;
         }
         let submitter = host.process_id(process);
-        let queue = self.queue_of(process);
+        let queue = self.queue_of(host, process);
         let mut plug = std::mem::take(&mut self.submitters[process].plug);
         while self.direct
             && let Some(id) = plug.pop()

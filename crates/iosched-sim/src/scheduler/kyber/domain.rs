@@ -1,0 +1,120 @@
+//! What requests of one kind have in common, whichever hardware queue they are in: tokens, a latency
+//! target, and what is known of the latencies.
+
+use super::latency::{Clock, Latencies};
+use super::tokens::Tokens;
+
+pub(super) const READ: usize = 0;
+pub(super) const WRITE: usize = 1;
+pub(super) const DISCARD: usize = 2;
+pub(super) const DOMAINS: usize = 3;
+
+pub(super) const NAMES: [&str; DOMAINS] = ["READ", "WRITE", "DISCARD"];
+
+/// Tokens of each domain at most.
+pub(super) const MAX_DEPTH: [u32; DOMAINS] = [256, 128, 64];
+
+/// What a kernel's kyber tells in its trace events when its timer has gone off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Statement {
+    /// It had samples enough for a percentile, in this bucket of eight (`kyber_latency`).
+    Percentile {
+        /// The domain's name.
+        domain: String,
+        /// Of the total latency; otherwise of the device's.
+        total: bool,
+        /// Quarters of the target, from 0.
+        bucket: usize,
+    },
+    /// It set a depth (`kyber_adjust`).
+    Depth {
+        /// The domain's name.
+        domain: String,
+        /// Its tokens from now on.
+        depth: u32,
+    },
+}
+
+impl Statement {
+    /// The bucket of this kind of latency, if that is what it tells.
+    fn bucket(&self, of: &str, of_total: bool) -> Option<usize> {
+        match self {
+            Statement::Percentile {
+                domain,
+                total,
+                bucket,
+            } if domain == of && *total == of_total => Some(*bucket),
+            _ => None,
+        }
+    }
+
+    /// The depth of this domain, if that is what it tells.
+    pub(super) fn depth(&self, of: &str) -> Option<u32> {
+        match self {
+            Statement::Depth { domain, depth } if domain == of => Some(*depth),
+            _ => None,
+        }
+    }
+}
+
+/// See the [module's page](self).
+#[derive(Debug, Clone)]
+pub(super) struct Domain {
+    pub(super) name: &'static str,
+    pub(super) tokens: Tokens,
+    /// Latency that is aimed at, in nanoseconds.
+    pub(super) target: u64,
+    /// From allocation to completion.
+    pub(super) total: Latencies,
+    /// From issue to completion.
+    pub(super) device: Latencies,
+    /// The 99th percentile of the total latency, kept for when the device is slow.
+    pub(super) saved_p99: Option<usize>,
+    /// Tick from which on fewer samples will do.
+    pub(super) deadline: Option<u64>,
+}
+
+impl Domain {
+    pub(super) fn new(domain: usize, depth: u32, target: u64) -> Domain {
+        Domain {
+            name: NAMES[domain],
+            tokens: Tokens::new(MAX_DEPTH[domain], depth),
+            target,
+            total: Latencies::default(),
+            device: Latencies::default(),
+            saved_p99: None,
+            deadline: None,
+        }
+    }
+
+    /// The bucket of the 99th percentile of the total latency, or of the 90th of the device's.
+    pub(super) fn percentile(
+        &mut self,
+        of_total: bool,
+        clock: Clock,
+        said: Option<&[Statement]>,
+    ) -> Option<usize> {
+        let Domain {
+            name,
+            total,
+            device,
+            deadline,
+            ..
+        } = self;
+        let (latencies, percent) = if of_total { (total, 99) } else { (device, 90) };
+        let Some(said) = said else {
+            return latencies.percentile(percent, clock, deadline);
+        };
+        let mut buckets = said.iter();
+        let told = buckets.find_map(|statement| statement.bucket(name, of_total));
+        latencies.told(told, clock, deadline);
+        told
+    }
+
+    pub(super) fn set_depth(&mut self, depth: u32, max_depth: u32) {
+        let depth = depth.clamp(1, max_depth);
+        if depth != self.tokens.depth() {
+            self.tokens.resize(depth);
+        }
+    }
+}
