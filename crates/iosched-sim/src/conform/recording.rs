@@ -1,7 +1,7 @@
 //! A recording of the multi-queue block layer, kept in memory, so that it can be followed again at
 //! another phase of the ticks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::request::{IoPriority, Op, ProcessId};
 use crate::scheduler::KernelVersion;
@@ -20,7 +20,7 @@ const KYBER_LINE: Nanos = Nanos::from_micros(5);
 pub(super) struct Step {
     pub(super) time: Time,
     pub(super) action: Action,
-    /// Unknown for X.
+    /// An X does not say it; its D does.
     pub(super) op: Option<Op>,
     pub(super) sync: bool,
     pub(super) start: Sector,
@@ -41,6 +41,8 @@ pub struct Recording {
     workers: Vec<(ProcessId, IoPriority)>,
     /// Processes that began or let go a plug in their last event.
     plugged: BTreeSet<ProcessId>,
+    /// The X whose D is still to come, by the sectors that they name.
+    undirected: BTreeMap<(Sector, Sectors), usize>,
     /// What its first line says.
     queue: Option<Queue>,
     /// What the recorded kyber said, in order of time.
@@ -95,6 +97,7 @@ impl Recording {
         if !of_request || event.length == Sectors::ZERO {
             return;
         }
+        self.learn_direction(event);
         let worker = self
             .workers
             .iter()
@@ -111,6 +114,23 @@ impl Recording {
             cpu: event.cpu.unwrap_or(0),
             after_plug: self.plugged.remove(&event.process),
         });
+    }
+
+    /// Two requests may ask for the same sectors, a read and a write: which of them an X gave out is
+    /// known from the D that follows.
+    fn learn_direction(&mut self, event: &Event) {
+        let place = (event.start, event.length);
+        match event.action {
+            Action::Decided if event.op.is_none() => {
+                self.undirected.entry(place).or_insert(self.steps.len());
+            }
+            Action::Issued => {
+                if let Some(decided) = self.undirected.remove(&place) {
+                    self.steps[decided].op = event.op;
+                }
+            }
+            _ => {}
+        }
     }
 
     /// The recorded kernel's version, if its first line says so.

@@ -87,3 +87,15 @@ fn of_two_requests_of_the_same_sectors_the_one_that_was_to_be_issued_directly_go
         3000 C R 300 8 0 b b\n3000 D R 100 8 0 c c\n";
     agrees("none", 1, false, text, 4);
 }
+
+#[test]
+fn a_read_and_a_write_of_the_same_sectors_are_told_apart_by_what_is_issued() {
+    // An X names sectors, no direction. Both wait from 20 on, the write first in time.
+    let text = "\
+        0 G R 800 8 1 a a\n0 I R 800 8 1 a a\n0 X - 800 8 1 a a\n0 D R 800 8 1 a a\n\
+        10 G W 100 8 2 b b\n10 I W 100 8 2 b b\n\
+        20 G R 100 8 3 c c\n20 I R 100 8 3 c c\n\
+        1000 C R 800 8 0 a a\n1000 X - 100 8 0 c c\n1000 D R 100 8 0 c c\n\
+        2000 C R 100 8 0 c c\n2000 X - 100 8 0 b b\n2000 D W 100 8 0 b b\n";
+    agrees("mq-deadline", 1, false, text, 3);
+}
