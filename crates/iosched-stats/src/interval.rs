@@ -127,34 +127,55 @@ impl Moments {
     }
 }
 
-/// How far the means of any two groups may be apart: an upper bound that holds for all pairs together
-/// with this confidence. One-way layout with a common variance, Bonferroni over the pairs; for groups
-/// whose sizes do not depend on their values. `None` without a spread to judge by.
-pub fn widest_gap(groups: &[Vec<f64>], confidence: f64) -> Option<f64> {
-    let values: usize = groups.iter().map(Vec::len).sum();
-    if groups.len() < 2 || groups.iter().any(Vec::is_empty) || values <= groups.len() {
+/// What blocks say of the differences between treatments, on the scale of the values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Differences {
+    /// How far any two treatments may be apart: an upper bound.
+    pub within: f64,
+    /// True if any two of them surely are apart.
+    pub are_seen: bool,
+}
+
+/// The differences between treatments of which each block (here: a turn) had every one once. What a
+/// block as a whole has in common cancels. Intervals hold for all pairs together with this confidence.
+///
+/// Randomised complete blocks, one variance for all, Bonferroni over the pairs: D. C. Montgomery, *Design
+/// and Analysis of Experiments*, chapter 4; for a number of blocks that does not depend on the values.
+/// `None` without a spread to judge by.
+pub fn differences(blocks: &[Vec<f64>], confidence: f64) -> Option<Differences> {
+    let treatments = blocks.first().map_or(0, Vec::len);
+    if blocks.len() < 2 || treatments < 2 {
         return None;
     }
-    let mean = |group: &Vec<f64>| group.iter().sum::<f64>() / group.len() as f64;
-    let squares = |group: &Vec<f64>| {
-        let mean = mean(group);
-        group
+    assert!(
+        blocks.iter().all(|block| block.len() == treatments),
+        "every block has every treatment"
+    );
+    let count = blocks.len() as f64;
+    let means: Vec<f64> = (0..treatments)
+        .map(|treatment| blocks.iter().map(|block| block[treatment]).sum::<f64>() / count)
+        .collect();
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / treatments as f64;
+    let overall = mean(&means);
+    let residual = |block: &Vec<f64>| {
+        let shift = mean(block) - overall;
+        let left = block
             .iter()
-            .map(|value| (value - mean).powi(2))
-            .sum::<f64>()
+            .zip(&means)
+            .map(|(value, mean)| value - mean - shift);
+        left.map(|left| left * left).sum::<f64>()
     };
-    let df = (values - groups.len()) as f64;
-    let variance = groups.iter().map(squares).sum::<f64>() / df;
-    let pairs = groups.len() * (groups.len() - 1) / 2;
+    let df = (treatments - 1) as f64 * (count - 1.0);
+    let variance = blocks.iter().map(residual).sum::<f64>() / df;
+    let pairs = treatments * (treatments - 1) / 2;
     let level = (1.0 - confidence) / pairs as f64;
-    let t = student_t_quantile(1.0 - level / 2.0, df);
-    let gap = |(a, b): (&Vec<f64>, &Vec<f64>)| {
-        let error = (variance * (1.0 / a.len() as f64 + 1.0 / b.len() as f64)).sqrt();
-        (mean(a) - mean(b)).abs() + t * error
-    };
-    let all = groups.iter().enumerate();
-    let pairs = all.flat_map(|(at, a)| groups[..at].iter().map(move |b| (a, b)));
-    pairs.map(gap).max_by(f64::total_cmp)
+    let half_width = student_t_quantile(1.0 - level / 2.0, df) * (variance * 2.0 / count).sqrt();
+    let largest = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let smallest = means.iter().copied().fold(f64::INFINITY, f64::min);
+    Some(Differences {
+        within: largest - smallest + half_width,
+        are_seen: largest - smallest > half_width,
+    })
 }
 
 #[cfg(test)]
@@ -207,15 +228,30 @@ mod tests {
         assert_eq!((interval.lower, interval.upper), (0.25, 0.25));
     }
 
+    // Two treatments in blocks are pairs: Student's sleep data again.
     #[test]
-    fn the_widest_gap_of_two_groups_is_the_end_of_students_interval() {
-        // Means 2 and 3, pooled variance 1, error sqrt(2/3); t(0.975, 4) = 2.776.
-        let groups = [vec![1.0, 2.0, 3.0], vec![2.0, 3.0, 4.0]];
-        let gap = widest_gap(&groups, 0.95).unwrap();
-        assert!(
-            (gap - (1.0 + 2.776_445 * (2.0_f64 / 3.0).sqrt())).abs() < 1e-4,
-            "{gap}"
-        );
-        assert_eq!(widest_gap(&[vec![1.0], vec![2.0]], 0.95), None);
+    fn differences_of_two_treatments_are_those_of_pairs() {
+        let first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
+        let second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
+        let blocks: Vec<Vec<f64>> = first.iter().zip(second).map(|(a, b)| vec![*a, b]).collect();
+        let found = differences(&blocks, 0.95).unwrap();
+        assert!((found.within - 2.459_885_8).abs() < 1e-6, "{found:?}");
+        assert!(found.are_seen);
+    }
+
+    #[test]
+    fn what_a_block_has_in_common_says_nothing_of_the_treatments() {
+        let noise = [[0.0, 0.1, 0.2], [0.2, 0.0, 0.1], [0.1, 0.2, 0.0]];
+        let at = |shift: f64| -> Option<Differences> {
+            let shifted = noise.iter().enumerate();
+            let blocks = shifted.map(|(block, row)| row.map(|x| x + shift * block as f64).to_vec());
+            differences(&blocks.collect::<Vec<_>>(), 0.95)
+        };
+        let (still, drifting) = (at(0.0).unwrap(), at(50.0).unwrap());
+        assert!((still.within - drifting.within).abs() < 1e-9);
+        assert!(!still.are_seen);
+        // Residual variance 0.06 / 4; t(1 - 0.05 / 6, 4) = 3.961.
+        assert!((still.within - 3.961 * (0.015_f64 * 2.0 / 3.0).sqrt()).abs() < 1e-3);
+        assert_eq!(differences(&[vec![1.0, 2.0]], 0.95), None);
     }
 }

@@ -112,28 +112,44 @@ const CONTROL_MARGIN: f64 = 1.1;
 impl Control {
     /// A control has no say in when the run ends: so an interval of fixed size holds, which needs fewer
     /// rounds than those of the race.
-    fn of(plan: &Plan, record: &Record, load: usize, contest: &Contest) -> Control {
-        let logs = |arm: usize| -> Vec<f64> {
-            let trials = record.trials();
-            let trials = trials.filter(|t| t.slot.load == load && t.slot.arm == arm);
-            let values = trials.filter_map(|t| plan.loads[load].objective.of(&t.metrics));
-            values.map(f64::ln).collect()
+    fn of(plan: &Plan, record: &Record, load: usize) -> Control {
+        let blocks = complete_turns(plan, record, load);
+        let Some(differences) = interval::differences(&blocks, plan.rules.confidence) else {
+            return Control::NotProven {
+                within: f64::INFINITY,
+            };
         };
-        let arms = (0..plan.arms.len()).map(logs);
-        let arms: Vec<Vec<f64>> = arms.filter(|logs| !logs.is_empty()).collect();
-        let gap = interval::widest_gap(&arms, plan.rules.confidence);
-        let within = gap.map_or(f64::INFINITY, f64::exp);
-        let differs = match &contest.verdict {
-            Verdict::Winner { .. } => true,
-            Verdict::Equal { arms, .. } => arms.len() < contest.arms.len(),
-            _ => false,
-        };
-        match within {
+        let within = differences.within.exp();
+        match differences.are_seen {
             _ if within <= CONTROL_MARGIN => Control::Equal { within },
-            _ if differs => Control::Differs,
-            _ => Control::NotProven { within },
+            true => Control::Differs,
+            false => Control::NotProven { within },
         }
     }
+}
+
+/// The logarithms of what decides a load, turn by turn: one of each arm that ran at all, for the turns
+/// that had them all.
+fn complete_turns(plan: &Plan, record: &Record, load: usize) -> Vec<Vec<f64>> {
+    let objective = plan.loads[load].objective;
+    let mut rounds: BTreeMap<u32, Vec<Vec<f64>>> = BTreeMap::new();
+    let mut ran = vec![false; plan.arms.len()];
+    for trial in record.trials().filter(|trial| trial.slot.load == load) {
+        let Some(value) = objective.of(&trial.metrics) else {
+            continue;
+        };
+        let of_round = rounds.entry(trial.slot.round);
+        let of_round = of_round.or_insert_with(|| vec![Vec::new(); plan.arms.len()]);
+        of_round[trial.slot.arm].push(value.ln());
+        ran[trial.slot.arm] = true;
+    }
+    let turns = rounds.into_values().flat_map(|of_round| {
+        let ran = of_round.into_iter().zip(&ran).filter(|(_, ran)| **ran);
+        let arms: Vec<Vec<f64>> = ran.map(|(values, _)| values).collect();
+        let complete = arms.iter().map(Vec::len).min().unwrap_or(0);
+        (0..complete).map(move |turn| arms.iter().map(|values| values[turn]).collect())
+    });
+    turns.collect()
 }
 
 /// An arm's own numbers under one load, over all its trials.
@@ -231,7 +247,7 @@ impl Analysis {
                 )),
                 control: plan.loads[load]
                     .is_control
-                    .then(|| Control::of(plan, record, load, &contest)),
+                    .then(|| Control::of(plan, record, load)),
                 contest,
             })
             .collect();

@@ -32,6 +32,7 @@ pub(crate) fn plan(arms: usize) -> Plan {
             spec: Spec::JobFile("[random-read]\nrw=randread\n".into()),
             test: None,
             is_control: false,
+            turns: 1,
             runtime_s: Some(10.0),
             wait_until_steady: false,
         }],

@@ -309,11 +309,6 @@ impl Record {
         })
     }
 
-    /// The trial of this slot, if it ran and counts.
-    pub fn trial(&self, slot: Slot) -> Option<&Trial> {
-        self.trials().find(|trial| trial.slot == slot)
-    }
-
     /// Why an arm left the run, if it did.
     pub fn arm_left(&self, wanted: usize) -> Option<&str> {
         self.entries.iter().find_map(|entry| match entry {

@@ -77,13 +77,41 @@ pub struct Course<'a> {
     begun: BTreeMap<u32, Vec<Row>>,
 }
 
-/// A load's trials in a round: per arm.
+/// A load's trials in a round.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
-    ran: Vec<bool>,
-    objective: Vec<Option<f64>>,
+    /// How many of each arm.
+    ran: Vec<u32>,
+    objective: Values,
     /// Of each requirement.
-    required: Vec<Vec<Option<f64>>>,
+    required: Vec<Values>,
+}
+
+/// The values of one metric that a round's turns gave, per arm.
+#[derive(Debug, Clone, PartialEq)]
+struct Values(Vec<Vec<f64>>);
+
+impl Values {
+    fn none(arms: usize) -> Values {
+        Values(vec![Vec::new(); arms])
+    }
+
+    fn add(&mut self, arm: usize, value: Option<f64>) {
+        self.0[arm].extend(value);
+    }
+
+    /// What the round says of each arm: the geometric mean of its turns.
+    fn of_round(self) -> Vec<Option<f64>> {
+        let mean = |values: Vec<f64>| match values[..] {
+            [] => None,
+            [value] => Some(value),
+            _ => {
+                let logs = values.iter().map(|value| value.ln());
+                Some((logs.sum::<f64>() / values.len() as f64).exp())
+            }
+        };
+        self.0.into_iter().map(mean).collect()
+    }
 }
 
 impl<'a> Course<'a> {
@@ -149,10 +177,11 @@ impl<'a> Course<'a> {
         let plan = self.plan;
         let rows = self.begun.entry(round).or_insert_with(|| Row::none(plan));
         let row = &mut rows[load];
-        row.ran[arm] = true;
-        row.objective[arm] = plan.loads[load].objective.of(&trial.metrics);
+        row.ran[arm] += 1;
+        let value = plan.loads[load].objective.of(&trial.metrics);
+        row.objective.add(arm, value);
         for (values, objective) in row.required.iter_mut().zip(required(plan)) {
-            values[arm] = objective.of(&trial.metrics);
+            values.add(arm, objective.of(&trial.metrics));
         }
     }
 
@@ -166,10 +195,10 @@ impl<'a> Course<'a> {
                 return;
             };
             for (load, row) in self.race.loads.iter_mut().zip(rows) {
-                load.rounds.push(row.objective);
+                load.rounds.push(row.objective.of_round());
                 let tables = load.requirements.iter_mut();
                 for (requirement, values) in tables.zip(row.required) {
-                    requirement.rounds.push(values);
+                    requirement.rounds.push(values.of_round());
                 }
             }
             let judged = self.judge.follow(&self.race);
@@ -196,10 +225,15 @@ impl<'a> Course<'a> {
         let (round, rows) = (self.rounds, self.begun.get(&self.rounds));
         let arms = self.standing.next.as_ref()?.iter().enumerate();
         let slots = arms.flat_map(move |(load, arms)| {
-            let order = self.plan.order(round, load, arms).into_iter();
-            order.map(move |arm| Slot { load, round, arm })
+            let turns = self.plan.order(round, load, arms).into_iter().zip(0..);
+            turns.flat_map(move |(order, turn)| {
+                let left = order
+                    .into_iter()
+                    .filter(move |&arm| rows.is_none_or(|rows| rows[load].ran[arm] <= turn));
+                left.map(move |arm| Slot { load, round, arm })
+            })
         });
-        Some(slots.filter(move |slot| rows.is_none_or(|rows| !rows[slot.load].ran[slot.arm])))
+        Some(slots)
     }
 
     /// Complete rounds.
@@ -225,10 +259,9 @@ impl<'a> Course<'a> {
         let round_time = self.round_time();
         let rounds_left = self.plan.rounds_at_most().saturating_sub(self.rounds);
         let rows = self.begun.get(&self.rounds).into_iter().flatten();
-        let done = rows.enumerate().map(|(load, row)| {
-            let ran = row.ran.iter().filter(|ran| **ran).count();
-            self.trial_time(load) * u32::try_from(ran).unwrap_or(u32::MAX)
-        });
+        let done = rows
+            .enumerate()
+            .map(|(load, row)| self.trial_time(load) * row.ran.iter().sum::<u32>());
         let by_rounds = (round_time * rounds_left).saturating_sub(done.sum());
         match self.plan.rules.time_budget_s {
             // A round that was begun in time is run to its end.
@@ -252,7 +285,7 @@ impl<'a> Course<'a> {
         let loads = self.standing.next.iter().flatten().enumerate();
         let times = loads.map(|(load, arms)| {
             let trials = u32::try_from(arms.len()).unwrap_or(u32::MAX);
-            self.trial_time(load) * trials
+            self.trial_time(load) * trials * self.plan.loads[load].turns
         });
         times.sum()
     }
@@ -279,9 +312,9 @@ impl Row {
     fn none(plan: &Plan) -> Vec<Row> {
         let arms = plan.arms.len();
         let row = Row {
-            ran: vec![false; arms],
-            objective: vec![None; arms],
-            required: required(plan).map(|_| vec![None; arms]).collect(),
+            ran: vec![0; arms],
+            objective: Values::none(arms),
+            required: required(plan).map(|_| Values::none(arms)).collect(),
         };
         vec![row; plan.loads.len()]
     }
@@ -354,13 +387,13 @@ pub fn table(
     objective: Objective,
 ) -> Vec<Vec<Option<f64>>> {
     let arms = record.header.plan.arms.len();
-    let mut table = vec![vec![None; arms]; rounds as usize];
+    let mut table = vec![Values::none(arms); rounds as usize];
     for trial in record.trials().filter(|trial| trial.slot.load == load) {
         if let Some(row) = table.get_mut(trial.slot.round as usize) {
-            row[trial.slot.arm] = objective.of(&trial.metrics);
+            row.add(trial.slot.arm, objective.of(&trial.metrics));
         }
     }
-    table
+    table.into_iter().map(Values::of_round).collect()
 }
 
 fn stop_reason(standing: &Standing) -> StopReason {
@@ -410,6 +443,34 @@ mod tests {
             orders.push(order);
         }
         assert!(orders.iter().any(|order| *order != orders[0]), "{orders:?}");
+    }
+
+    #[test]
+    fn every_turn_of_a_round_has_every_arm_once_and_the_round_says_their_geometric_mean() {
+        let mut plan = plan(3);
+        plan.loads[0].turns = 2;
+        let mut record = record(&plan);
+        let mut order = Vec::new();
+        for turn in 0..2_i32 {
+            for _ in 0..3 {
+                let Next::Trial(slot) = next(&plan, &record) else {
+                    panic!("not done")
+                };
+                assert_eq!(slot.round, 0);
+                order.push(slot.arm);
+                let value = 4.0_f64.powi(turn) * (1.0 + slot.arm as f64);
+                record.entries.push(trial(slot, value));
+            }
+        }
+        for turn in order.chunks_mut(3) {
+            turn.sort_unstable();
+            assert_eq!(turn, [0, 1, 2]);
+        }
+        let row = &table(&record, 0, 1, Objective::Throughput)[0];
+        for (value, expected) in row.iter().zip([2.0, 4.0, 6.0]) {
+            assert!((value.unwrap() - expected).abs() < 1e-9, "{row:?}");
+        }
+        assert!(matches!(next(&plan, &record), Next::Trial(slot) if slot.round == 1));
     }
 
     #[test]
@@ -501,10 +562,12 @@ mod tests {
                 return Next::Done(stop_reason(&standing));
             };
             for (load, arms) in arms.iter().enumerate() {
-                for arm in plan.order(round, load, arms) {
-                    let slot = Slot { load, round, arm };
-                    if record.trial(slot).is_none() {
-                        return Next::Trial(slot);
+                for (turn, order) in plan.order(round, load, arms).into_iter().enumerate() {
+                    for arm in order {
+                        let slot = Slot { load, round, arm };
+                        if record.trials().filter(|trial| trial.slot == slot).count() <= turn {
+                            return Next::Trial(slot);
+                        }
                     }
                 }
             }
@@ -515,7 +578,7 @@ mod tests {
     proptest! {
         #[test]
         fn who_follows_a_record_says_what_the_definition_says(
-            arms in 2usize..5, loads in 1usize..3, is_required: bool,
+            arms in 2usize..5, loads in 1usize..3, turns in 1u32..3, is_required: bool,
             levels in prop::collection::vec(0.9f64..1.2, 4),
             noise in prop::collection::vec(0.95f64..1.05, 200),
             mishaps in prop::collection::vec(0u8..40, 200),
@@ -523,6 +586,7 @@ mod tests {
         ) {
             let mut plan = plan(arms);
             plan.loads = vec![plan.loads[0].clone(); loads];
+            plan.loads[0].turns = turns;
             if is_required {
                 let objective = Objective::Mean;
                 plan.rules.requirements.push(plan::Requirement { objective, at_least: 0.97 });

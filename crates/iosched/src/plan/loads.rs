@@ -69,6 +69,7 @@ fn plan_member(wanted: &Wanted, member: Member) -> Result<PlannedLoad, PlanError
     Ok(PlannedLoad {
         test: member.test,
         is_control: member.is_control,
+        turns: member.turns,
         ..planned
     })
 }
@@ -231,6 +232,7 @@ fn plan_one(wanted: &Wanted, chosen: Chosen, weight: f64) -> Result<PlannedLoad,
         spec,
         test: None,
         is_control: false,
+        turns: 1,
         runtime_s: runtime.map(|runtime| runtime.as_secs_f64()),
     })
 }

@@ -167,11 +167,23 @@ pub struct PlannedLoad {
     /// True if it is there to show no difference, and has no say over all loads.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_control: bool,
+    /// How often each arm takes its turn in a round: what is short is repeated, arms in alternation.
+    #[serde(default = "once", skip_serializing_if = "is_once")]
+    pub turns: u32,
     /// Run time of a trial, s; `None` leaves it to the job file.
     pub runtime_s: Option<f64>,
     /// Its trials wait until it has become steady.
     #[serde(default)]
     pub wait_until_steady: bool,
+}
+
+fn once() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_once(turns: &u32) -> bool {
+    *turns == once()
 }
 
 impl Plan {
@@ -232,17 +244,21 @@ impl Plan {
     pub fn round_duration(&self, arms: usize) -> Option<Duration> {
         let arms = u32::try_from(arms).unwrap_or(u32::MAX);
         (0..self.loads.len())
-            .map(|load| Some(self.trial_duration(load)? * arms))
+            .map(|load| Some(self.trial_duration(load)? * arms * self.loads[load].turns))
             .sum()
     }
 
-    /// The order in which the arms take their turns: a permutation drawn from the seed, the
+    /// The order in which the arms take each of their turns: permutations drawn from the seed, the
     /// round and the load, and nothing else.
-    pub fn order(&self, round: u32, load: usize, arms: &[usize]) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.arms.len()).collect();
-        order.shuffle(&mut self.stream(1, round, load));
-        order.retain(|arm| arms.contains(arm));
-        order
+    pub fn order(&self, round: u32, load: usize, arms: &[usize]) -> Vec<Vec<usize>> {
+        let mut stream = self.stream(1, round, load);
+        let turns = (0..self.loads[load].turns).map(|_| {
+            let mut order: Vec<usize> = (0..self.arms.len()).collect();
+            order.shuffle(&mut stream);
+            order.retain(|arm| arms.contains(arm));
+            order
+        });
+        turns.collect()
     }
 
     /// What is put into the load's job file for a trial. The seed of fio's offsets is the same
@@ -301,6 +317,9 @@ impl Plan {
         }
         for load in &self.loads {
             load.spec.open(&load.name)?;
+            if load.turns == 0 {
+                return out("the turns of a load", "0".into(), "at least 1");
+            }
             if !(load.weight.is_finite() && load.weight > 0.0) {
                 return out(
                     "the weight of a load",
@@ -406,12 +425,13 @@ mod tests {
     #[test]
     fn a_plan_that_was_edited_is_checked() {
         assert!(fixture::plan(2).check().is_ok());
-        let edits: [fn(&mut Plan); 6] = [
+        let edits: [fn(&mut Plan); 7] = [
             |plan| plan.baseline = 9,
             |plan| plan.rules.margin = 0.0,
             |plan| plan.rules.confidence = 1.5,
             |plan| plan.rules.fixed_rounds = Some(0),
             |plan| plan.loads[0].weight = -1.0,
+            |plan| plan.loads[0].turns = 0,
             |plan| plan.loads[0].spec = Spec::JobFile("[a]\nfilename=/etc/passwd\n".into()),
         ];
         for edit in edits {

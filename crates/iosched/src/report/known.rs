@@ -14,7 +14,7 @@ use crate::analysis::Analysis;
 use crate::objective::Objective;
 use crate::plan::PlannedLoad;
 use crate::record::Record;
-use crate::trial::Slot;
+use crate::schedule;
 
 /// The sweep's log: `Test`, `Throughput (KB/s)`, `I/O Scheduler`, `Threads`, `n`, one row per
 /// trial, in KiB per second as iozone has it.
@@ -52,17 +52,7 @@ pub(super) fn points_table(record: &Record) -> Table {
     let plan = &record.header.plan;
     let mut table = by_load(record, "points");
     for (load, planned) in plan.loads.iter().enumerate() {
-        let rows: Vec<Vec<Option<f64>>> = (0..rounds(record))
-            .map(|round| {
-                (0..plan.arms.len())
-                    .map(|arm| {
-                        planned
-                            .objective
-                            .of(&record.trial(Slot { load, round, arm })?.metrics)
-                    })
-                    .collect()
-            })
-            .collect();
+        let rows = schedule::table(record, load, rounds(record), planned.objective);
         let sums = points::sums(&rows, better(planned.objective));
         let mut row = vec![planned.name.clone()];
         row.extend(sums.iter().map(ToString::to_string));
@@ -127,6 +117,7 @@ fn rounds(record: &Record) -> u32 {
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::trial::Slot;
 
     fn measured() -> (Record, Analysis) {
         let plan = fixture::plan(3);

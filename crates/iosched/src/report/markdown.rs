@@ -22,9 +22,7 @@ pub fn record(record: &Record, analysis: &Analysis) -> String {
         ));
         lines.push(table(&arm_table(plan, analysis, load)));
         lines.extend(details_table(analysis, load).as_ref().map(table));
-        let place = sentences::in_load(load);
-        let verdict = sentences::verdict(analysis, &load.contest, &place, plan);
-        lines.push(escaped(verdict.trim_end()));
+        lines.push(escaped(sentences::of_load(analysis, load, plan).trim_end()));
         let remarks = load.remarks.iter();
         let remarks = remarks.map(|remark| sentences::remark_sentence(analysis, load, remark));
         lines.extend(remarks.map(|remark| escaped(&remark)));

@@ -167,6 +167,14 @@ fn side_effects(analysis: &Analysis, plan: &Plan) -> String {
     text
 }
 
+/// What was found under one load.
+pub(super) fn of_load(analysis: &Analysis, load: &LoadAnalysis, plan: &Plan) -> String {
+    match load.control {
+        Some(finding) => control(load, finding) + "\n",
+        None => verdict(analysis, &load.contest, &in_load(load), plan),
+    }
+}
+
 /// What else a reader has to know: how it was measured, and why it ended.
 pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
     let plan = &record.header.plan;
@@ -178,7 +186,7 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
         ));
     }
     lines.extend(preparation(record));
-    lines.extend(controls(analysis));
+    lines.extend(alarms(analysis));
     lines.extend(
         analysis
             .confounds
@@ -203,32 +211,36 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
     lines
 }
 
-/// What the loads say that no scheduler can change.
-fn controls(analysis: &Analysis) -> Vec<String> {
-    let sentence = |load: &LoadAnalysis| {
-        let found = match load.control? {
-            Control::Equal { within } => format!(
-                "is equal under all arms: no difference larger than {}",
-                percent_up(within - 1.0)
-            ),
-            Control::Differs => {
-                "shows a difference: something else than the scheduler was measured".into()
-            }
-            Control::NotProven { within } if within < 2.0 => format!(
-                "shows no difference; up to {} is not excluded: more rounds, or a machine that does \
-                 nothing else, would exclude it",
-                percent_up(within - 1.0)
-            ),
-            Control::NotProven { .. } => {
-                "shows no difference, after too few rounds to exclude one".into()
-            }
-        };
-        let name = &load.name;
-        Some(format!(
-            "The control {name}, which no scheduler can change, {found}."
-        ))
+/// Controls that show a difference: what they say holds for the whole answer.
+fn alarms(analysis: &Analysis) -> impl Iterator<Item = String> {
+    let controls = analysis.loads.iter();
+    controls.filter_map(|load| match load.control? {
+        finding @ Control::Differs => Some(control(load, finding) + "."),
+        Control::Equal { .. } | Control::NotProven { .. } => None,
+    })
+}
+
+/// What a load says that no scheduler can change.
+fn control(load: &LoadAnalysis, finding: Control) -> String {
+    let found = match finding {
+        Control::Equal { within } => format!(
+            "is equal under all arms: no difference larger than {}",
+            percent_up(within - 1.0)
+        ),
+        Control::Differs => {
+            "shows a difference: something else than the scheduler was measured".into()
+        }
+        Control::NotProven { within } if within < 2.0 => format!(
+            "shows no difference; up to {} is not excluded: more rounds, or a machine that does \
+             nothing else, would exclude it",
+            percent_up(within - 1.0)
+        ),
+        Control::NotProven { .. } => {
+            "shows no difference, after too few rounds to exclude one".into()
+        }
     };
-    analysis.loads.iter().filter_map(sentence).collect()
+    let name = &load.name;
+    format!("The control {name}, which no scheduler can change, {found}")
 }
 
 /// What was measured under a load, where, by what and how often.
@@ -476,8 +488,8 @@ mod tests {
     use crate::fixture;
     use crate::schedule::{Next, next};
 
-    /// What is said of a control whose second arm is this much faster.
-    fn said_of_a_control(factor: f64) -> String {
+    /// What is said of a control whose second arm is this much faster: beside the load, and of all.
+    fn said_of_a_control(factor: f64) -> (String, String) {
         let mut plan = fixture::plan(2);
         plan.loads[0].is_control = true;
         let mut record = fixture::record(&plan);
@@ -486,12 +498,18 @@ mod tests {
             let value = if slot.arm == 1 { factor } else { 1.0 } * 1e6 * (1.0 + noise);
             record.entries.push(fixture::trial(slot, value));
         }
-        notes(&record, &Analysis::of(&record)).join("\n")
+        let analysis = Analysis::of(&record);
+        let of_all = notes(&record, &analysis).join("\n");
+        (of_load(&analysis, &analysis.loads[0], &plan), of_all)
     }
 
     #[test]
     fn a_control_that_shows_a_difference_is_an_alarm() {
-        assert!(said_of_a_control(1.0).contains("is equal under all arms"));
-        assert!(said_of_a_control(1.5).contains("shows a difference: something else"));
+        let (beside, of_all) = said_of_a_control(1.0);
+        assert!(beside.contains("is equal under all arms"));
+        assert!(!of_all.contains("control"));
+        let (beside, of_all) = said_of_a_control(1.5);
+        assert!(beside.contains("shows a difference: something else"));
+        assert!(of_all.contains("shows a difference: something else"));
     }
 }

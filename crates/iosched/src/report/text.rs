@@ -7,7 +7,7 @@ use iosched_stats::race::{Place, Standing};
 
 use super::columns::{arm_table, details_table};
 use super::sentences::{
-    choice, in_load, load_head, notes, remark_sentence, robust, target_name, verdict,
+    choice, load_head, notes, of_load, remark_sentence, robust, target_name, verdict,
 };
 use super::words::{count, enumerate_plain, number, span};
 use crate::analysis::Analysis;
@@ -32,11 +32,10 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
             }
         }
         text += "\n";
-        text += &fold(
-            &verdict(analysis, &load.contest, &in_load(load), plan),
-            width,
-        );
-        text += &fold(&robust(analysis, load), width);
+        text += &fold(&of_load(analysis, load, plan), width);
+        if load.control.is_none() {
+            text += &fold(&robust(analysis, load), width);
+        }
         for remark in &load.remarks {
             text += &fold(&remark_sentence(analysis, load, remark), width);
         }
@@ -90,10 +89,14 @@ pub fn plan(plan: &Plan) -> String {
     for (index, load) in plan.loads.iter().enumerate() {
         let _ = writeln!(
             text,
-            "load {}: decided by {}, weight {}, {}",
+            "load {}: decided by {}, {}, {}",
             load.name,
             load.objective.words(),
-            load.weight,
+            if load.is_control {
+                format!("a control without a say, {} turns a round", load.turns)
+            } else {
+                format!("weight {}", load.weight)
+            },
             plan.trial_duration(index).map_or(
                 trial_without_known_time(plan, load),
                 |trial| format!("{} per trial", span(trial))
@@ -111,8 +114,8 @@ pub fn plan(plan: &Plan) -> String {
     let order: Vec<String> = (0..3)
         .map(|round| {
             let all: Vec<usize> = (0..plan.arms.len()).collect();
-            let order = plan.order(round, 0, &all);
-            enumerate_plain(order.into_iter().map(|arm| plan.arm_label(arm)))
+            let order = plan.order(round, 0, &all).into_iter().flatten();
+            enumerate_plain(order.map(|arm| plan.arm_label(arm)))
         })
         .collect();
     let _ = writeln!(text, "first rounds: {} …", order.join(" | "));

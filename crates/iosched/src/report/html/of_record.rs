@@ -94,7 +94,7 @@ pub(super) fn verdicts(analysis: &Analysis, plan: &Plan) -> Vec<String> {
     let loads = analysis
         .loads
         .iter()
-        .map(|load| sentences::verdict(analysis, &load.contest, &sentences::in_load(load), plan));
+        .map(|load| sentences::of_load(analysis, load, plan));
     let all = analysis.overall.iter();
     let all = all.map(|all| sentences::verdict(analysis, all, "over all loads", plan));
     loads
