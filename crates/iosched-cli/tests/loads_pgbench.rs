@@ -12,6 +12,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{
     LoopDevice, Mounted, can_use_loop_devices, iosched, iosched_process, processes_with, run,
@@ -32,6 +33,13 @@ const SHORT: &[&str] = &[
 
 /// The load of these tests: a few transactions.
 const SMALL: &str = "pgbench:scale=1,clients=4,transactions=25";
+
+/// `iosched restore` puts back what any dead run left: those who kill one take turns.
+static RESTORE: Mutex<()> = Mutex::new(());
+
+fn my_turn_to_restore() -> MutexGuard<'static, ()> {
+    RESTORE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// True if PostgreSQL's server can be run as root's servant.
 fn has_postgres() -> bool {
@@ -242,6 +250,7 @@ fn a_killed_run_leaves_no_shared_memory_either() {
     if !has_postgres() {
         return;
     }
+    let _turn = my_turn_to_restore();
     let mounted = Mounted::new(512 * MIB);
     let records = tempfile::tempdir().unwrap();
     let out = records.path().join("r").display().to_string();
@@ -277,6 +286,7 @@ fn a_killed_run_leaves_no_server_and_restore_removes_its_files() {
     if !has_postgres() {
         return;
     }
+    let _turn = my_turn_to_restore();
     let mounted = Mounted::new(512 * MIB);
     let records = tempfile::tempdir().unwrap();
     let mut child = iosched_process()
@@ -507,6 +517,80 @@ fn a_server_of_the_users_is_measured_and_keeps_none_of_our_databases() {
         server.ask("SELECT datname FROM pg_database WHERE datname LIKE 'iosched%'"),
         ""
     );
+    assert!(mounted.names() == ["theirs"], "{:?}", mounted.names());
+    assert_eq!(mounted.disk.scheduler(), "none");
+}
+
+#[test]
+fn the_databases_of_a_killed_run_go_with_restore_and_with_the_next_run() {
+    if !has_postgres() {
+        return;
+    }
+    let _turn = my_turn_to_restore();
+    let mounted = Mounted::new(1024 * MIB);
+    let server = Server::start(&mounted.at);
+    // Somebody's own, whose name begins as ours do.
+    server.ask("CREATE DATABASE iosched_1_notours_trial");
+    let connection = server.connection();
+    let measure = |load: &str, records: &tempfile::TempDir| {
+        let mut command = iosched_process();
+        command
+            .args(["tune", mounted.path(), "--load", load, "--pg", &connection])
+            .args(SHORT)
+            .arg("--out")
+            .arg(records.path().join("r"))
+            .env("PGPASSWORD", "right")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+    };
+    let databases = || server.ask("SELECT datname FROM pg_database WHERE datname LIKE 'iosched%'");
+    // Killed while the trial runs, and while pgbench fills the template.
+    let long = "pgbench:scale=1,clients=2,time=60";
+    for (load, reached) in [(long, "_trial"), ("pgbench:scale=5", "_template")] {
+        let records = tempfile::tempdir().unwrap();
+        let mut child = measure(load, &records).spawn().unwrap();
+        let prefix = format!("iosched_{}_", child.id());
+        let is_made = || {
+            let names = databases();
+            names
+                .lines()
+                .any(|name| name.starts_with(&prefix) && name.ends_with(reached))
+        };
+        let was_made = wait_until(60, is_made);
+        child.kill().unwrap();
+        let said = child.wait_with_output().unwrap().stderr;
+        assert!(was_made, "{load}: {}", String::from_utf8_lossy(&said));
+        assert_ne!(
+            databases(),
+            "iosched_1_notours_trial\n",
+            "what is there to drop"
+        );
+
+        if load == long {
+            // Without the password nothing is dropped, and it is said; then with it.
+            let failed = iosched().arg("restore").output().unwrap();
+            assert_eq!(failed.status.code(), Some(1));
+            let said = String::from_utf8(failed.stdout).unwrap();
+            assert!(said.contains("PGPASSWORD"), "{said}");
+            let restored = iosched().arg("restore").env("PGPASSWORD", "right").output();
+            let said = String::from_utf8(restored.unwrap().stdout).unwrap();
+            assert!(said.contains(&format!("dropped {prefix}")), "{said}");
+        } else {
+            let records = tempfile::tempdir().unwrap();
+            let next = measure(SMALL, &records).output().unwrap();
+            let said = String::from_utf8(next.stderr).unwrap();
+            assert!(next.status.success(), "{said}");
+            assert!(
+                said.contains("put back what an interrupted run left"),
+                "{said}"
+            );
+        }
+        assert_eq!(databases(), "iosched_1_notours_trial\n");
+    }
+    let nothing = iosched().arg("restore").output().unwrap();
+    let said = String::from_utf8(nothing.stdout).unwrap();
+    assert!(!said.contains("dropped"), "{said}");
     assert!(mounted.names() == ["theirs"], "{:?}", mounted.names());
     assert_eq!(mounted.disk.scheduler(), "none");
 }

@@ -17,6 +17,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, set_parent_process_death_signal,
 };
+use serde::{Deserialize, Serialize};
 
 /// How often a waiting loop looks at [`Stop`] and tells its observer that time passes.
 const TICK: Duration = Duration::from_millis(100);
@@ -53,7 +54,7 @@ impl Stop {
 }
 
 /// Whose rights a child has, where they are not ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// User id.
     pub uid: u32,

@@ -9,7 +9,7 @@ use crate::device::{self, Device, DeviceError, Kind, Role};
 use crate::failure::{Failure, exit};
 use crate::history::{self, HistoryError};
 use crate::host::Host;
-use crate::journal::{self, Journal, JournalError, Leftover, Ours, SavedDisk};
+use crate::journal::{self, Journal, JournalError, Leftover, Ours, SavedDisk, Undone};
 use crate::lock::{self, LockError};
 use crate::plan::{PlanError, disks_below};
 use crate::switch::{self, Arm, Entered, QueueState, SwitchError};
@@ -114,7 +114,7 @@ pub struct Made {
     /// Each disk and what came of it.
     pub disks: Vec<(String, Entered)>,
     /// What interrupted runs had left of these disks, put back before.
-    pub settled: Vec<Leftover>,
+    pub settled: Vec<Settled>,
     /// The states before, to be kept, put back, or handed over.
     pub journal: Journal,
 }
@@ -201,8 +201,32 @@ impl Change {
     }
 }
 
+/// What a dead run left, and what became of it.
+#[derive(Debug)]
+pub struct Settled {
+    /// The run.
+    pub leftover: Leftover,
+    /// What became of each thing.
+    pub undone: Vec<Undone>,
+}
+
+impl Settled {
+    /// A line for the user, and one for each thing that is still to be put back.
+    pub fn notes(&self) -> Vec<String> {
+        let command = &self.leftover.entry.command;
+        let failed = self.undone.iter().filter_map(|undone| match undone {
+            Undone::Failed { thing, cause } => Some(format!(
+                "{thing}: not put back: {cause}; `iosched restore` tries again"
+            )),
+            _ => None,
+        });
+        let head = format!("put back what an interrupted run left: {command}");
+        std::iter::once(head).chain(failed).collect()
+    }
+}
+
 /// Puts back what dead runs left of these disks; a live one that will put them back is an error.
-pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Leftover>, SetError> {
+pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Settled>, SetError> {
     let left = left_on(host, disks);
     for leftover in &left {
         if leftover.is_alive {
@@ -213,10 +237,11 @@ pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Leftover>, SetError> 
             });
         }
     }
-    for leftover in &left {
-        leftover.undo(host);
-    }
-    Ok(left)
+    let settled = left.into_iter().map(|leftover| Settled {
+        undone: leftover.undo(host),
+        leftover,
+    });
+    Ok(settled.collect())
 }
 
 /// What runs, dead or alive, have yet to put back on these disks.
@@ -271,7 +296,7 @@ fn check_zones(host: &Host, device: &str, scheduler: &str) -> Result<(), SetErro
 }
 
 /// The journal file that a detached process puts back later: waits, then undoes it.
-pub fn revert_file(host: &Host, path: &Path) -> Vec<journal::Undone> {
+pub fn revert_file(host: &Host, path: &Path) -> Vec<Undone> {
     journal::leftovers(host)
         .into_iter()
         .find(|leftover| leftover.path == path)

@@ -163,5 +163,6 @@ pub(crate) fn describe(undone: &Undone) -> String {
             "{device}: our {} file system unmounted, its signature erased",
             kind.name()
         ),
+        Undone::DatabasesDropped { names } => format!("dropped {}", names.join(", ")),
     }
 }

@@ -10,7 +10,7 @@ use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::journal::{Journal, Owner};
 use iosched::process::Stop;
-use iosched::set::{Change, revert_file};
+use iosched::set::{Change, Settled, revert_file};
 use iosched::switch::Arm;
 use serde::Serialize;
 
@@ -98,12 +98,8 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
     };
     if !args.dry_run {
         let made = change.make(&host).map_err(boxed)?;
-        for leftover in &made.settled {
-            report.notes.push(format!(
-                "put back what an interrupted run left: {}",
-                leftover.entry.command
-            ));
-        }
+        let settled = made.settled.iter();
+        report.notes.extend(settled.flat_map(Settled::notes));
         for (disk, (_, entered)) in report.disks.iter_mut().zip(&made.disks) {
             disk.after = Some(entered.state.clone());
             disk.adjusted.clone_from(&entered.adjusted);

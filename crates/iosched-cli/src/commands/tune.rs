@@ -25,7 +25,7 @@ use iosched::process::{Stop, User};
 use iosched::record::{self, Entry, Header, Record, Recorder, StopReason};
 use iosched::report;
 use iosched::run::{self, RunOptions};
-use iosched::set::{self, Change};
+use iosched::set::{self, Change, Settled};
 use iosched_sim::units::Bytes;
 
 use super::{Outcome, boxed, persist, stop_on_signals};
@@ -815,11 +815,9 @@ fn end_disk(disk: EmulatedDisk, output: &Output) {
 
 /// What an earlier run left of these disks is put back before the baseline is read.
 fn settle(host: &Host, plan: &Plan, output: &Output) -> Result<(), Box<dyn Failure>> {
-    for leftover in set::settle(host, &plan.disks).map_err(boxed)? {
-        output.note(&format!(
-            "note: put back what an interrupted run left: {}",
-            leftover.entry.command
-        ));
+    let settled = set::settle(host, &plan.disks).map_err(boxed)?;
+    for note in settled.iter().flat_map(Settled::notes) {
+        output.note(&format!("note: {note}"));
     }
     if output.is_json() {
         return Ok(());

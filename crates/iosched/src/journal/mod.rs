@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Failure, exit};
 use crate::file_system::OwnFileSystem;
 use crate::host::Host;
+use crate::load::pgbench::OwnDatabases;
 use crate::switch::{QueueState, SwitchError};
 use crate::sysfs::Sysfs;
 
@@ -50,12 +51,20 @@ pub struct Ours {
     /// The file system on the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_system: Option<OwnFileSystem>,
+    /// Databases on servers of somebody's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub databases: Vec<OwnDatabases>,
 }
 
 impl Ours {
     /// True if there is nothing to remove.
     pub fn is_empty(&self) -> bool {
-        self.directories.is_empty() && self.file_system.is_none()
+        let Ours {
+            directories,
+            file_system,
+            databases,
+        } = self;
+        directories.is_empty() && file_system.is_none() && databases.is_empty()
     }
 }
 
@@ -195,6 +204,11 @@ impl Journal {
         &self.path
     }
 
+    /// The loads have dropped their databases themselves, but for these.
+    pub fn leave_databases(&mut self, left: Vec<OwnDatabases>) {
+        self.entry.ours.databases = left;
+    }
+
     /// Puts everything back and, when that worked, removes the file.
     pub fn undo(mut self) -> Vec<Undone> {
         self.is_open = false;
@@ -313,10 +327,13 @@ impl Entry {
         let Ours {
             directories,
             file_system,
+            databases,
         } = &self.ours;
+        let databases = databases.iter().filter_map(OwnDatabases::undo);
         let directories = directories.iter().filter_map(|path| remove_directory(path));
         let file_system = file_system.iter().filter_map(OwnFileSystem::undo);
-        disks.chain(directories).chain(file_system).collect()
+        let ours = databases.chain(directories).chain(file_system);
+        disks.chain(ours).collect()
     }
 }
 
@@ -544,7 +561,7 @@ mod tests {
         fs::create_dir(&ours).unwrap();
         let made = Ours {
             directories: vec![ours.clone()],
-            file_system: None,
+            ..Ours::default()
         };
         std::mem::forget(Journal::open(&host, &["sda".into()], made).unwrap());
         fs::write(host.proc("sys/kernel/random/boot_id"), "boot-2\n").unwrap();

@@ -54,6 +54,11 @@ pub enum Undone {
         /// What it was.
         kind: file_system::Kind,
     },
+    /// Databases of ours were dropped.
+    DatabasesDropped {
+        /// Their names.
+        names: Vec<String>,
+    },
 }
 
 impl Undone {

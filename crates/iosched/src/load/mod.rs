@@ -45,7 +45,7 @@ use command::{CommandError, CommandSpecError};
 use fio::FioError;
 use fio_job::{JobFileError, Place, TrialSettings};
 use iozone::IozoneError;
-use pgbench::{PgbenchError, PgbenchSpecError};
+use pgbench::{OwnDatabases, PgbenchError, PgbenchSpecError};
 use settings::SettingError;
 use simulated::{SimulatedDisk, SimulatedLoad, SimulationError};
 
@@ -239,6 +239,12 @@ pub trait Load {
 
     /// The files that it shares with others of its family; they take their room once.
     fn shared_files(&self) -> Option<&str> {
+        None
+    }
+
+    /// What it makes on a server of somebody's, or after [`Load::clean_up`] what of it is left: the
+    /// journal knows it before it is made.
+    fn databases(&self, _user: Option<User>) -> Option<OwnDatabases> {
         None
     }
 

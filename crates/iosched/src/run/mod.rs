@@ -17,6 +17,7 @@ use crate::host::Host;
 use crate::journal::{Journal, Ours, Undone};
 use crate::load::fio::FioError;
 use crate::load::fio_job::Place;
+use crate::load::pgbench::OwnDatabases;
 use crate::load::{Load, LoadError, Workplace};
 use crate::lock::{self, Lock};
 use crate::plan::{Plan, PlannedLoad};
@@ -63,7 +64,12 @@ pub fn run(
     let _locks = locks.collect::<Result<Vec<Lock>, _>>()?;
     let _claim = site::claim(&plan.target)?;
     let site = site::Site::choose(host, &plan.target);
-    let journal = journal(host, &plan, site.ours())?;
+    let loads: Vec<Box<dyn Load>> = plan.loads.iter().map(PlannedLoad::open).collect();
+    let ours = Ours {
+        databases: databases(&loads, options),
+        ..site.ours()
+    };
+    let mut journal = journal(host, &plan, ours)?;
     observer.event(&Event::Started {
         plan: &plan,
         directory: recorder.directory(),
@@ -76,7 +82,7 @@ pub fn run(
         host,
         plan: &plan,
         course,
-        loads: plan.loads.iter().map(PlannedLoad::open).collect(),
+        loads,
         recorder,
         options,
         stop,
@@ -88,6 +94,9 @@ pub fn run(
     let made = site.make(host, options.user, stop);
     let outcome = made.and_then(|()| runner.all_trials());
     runner.loads.iter_mut().for_each(|load| load.clean_up());
+    if let Some(journal) = &mut journal {
+        journal.leave_databases(databases(&runner.loads, options));
+    }
     let undone = journal.map_or_else(Vec::new, Journal::undo);
     observer.event(&Event::Restored { undone: &undone });
     let is_gone = undone.iter().any(|one| matches!(one, Undone::Gone { .. }));
@@ -100,6 +109,12 @@ fn journal(host: &Host, plan: &Plan, ours: Ours) -> Result<Option<Journal>, RunE
         return Ok(None);
     }
     Ok(Some(Journal::open(host, &plan.disks, ours)?))
+}
+
+/// What the loads make, or have left, on servers of somebody's.
+fn databases(loads: &[Box<dyn Load>], options: &RunOptions<'_>) -> Vec<OwnDatabases> {
+    let databases = loads.iter().map(|load| load.databases(options.user));
+    databases.flatten().collect()
 }
 
 /// A signal and a vanished disk show first as something else that failed.

@@ -109,12 +109,12 @@ impl Site {
     pub(super) fn ours(&self) -> Ours {
         match &self.file_system {
             Some(made) => Ours {
-                directories: Vec::new(),
                 file_system: Some(made.file_system.clone()),
+                ..Ours::default()
             },
             None => Ours {
                 directories: self.directory.iter().cloned().collect(),
-                file_system: None,
+                ..Ours::default()
             },
         }
     }

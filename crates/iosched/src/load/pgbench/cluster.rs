@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::error::PgbenchError;
+use super::own::OwnDatabases;
 use super::programs::Programs;
 use super::snapshot::Snapshot;
 use super::{Database, Settings};
@@ -247,7 +248,7 @@ impl Database for Cluster {
         command
     }
 
-    fn name(&self) -> String {
+    fn connection(&self) -> String {
         "postgres".into()
     }
 
@@ -260,11 +261,12 @@ impl Database for Cluster {
         has_died.then(|| self.last_words())
     }
 
-    fn take_down(&mut self) {
+    fn take_down(&mut self) -> Option<OwnDatabases> {
         if self.server.is_some() && self.has_died() {
             self.sweep_up();
         }
         self.end(IMMEDIATE);
+        None
     }
 }
 

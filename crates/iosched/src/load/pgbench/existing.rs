@@ -8,9 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rand::Rng;
-
 use super::error::PgbenchError;
+use super::own::OwnDatabases;
 use super::programs::Programs;
 use super::{Database, Settings};
 use crate::load::Workplace;
@@ -22,26 +21,17 @@ const HAS_STRATEGY: u32 = 150_000;
 #[derive(Debug)]
 pub(super) struct Existing {
     programs: Programs,
-    connection: String,
-    /// First part of our databases' names.
-    prefix: String,
+    own: OwnDatabases,
     copy_by_files: &'static str,
 }
 
 impl Existing {
-    /// Makes the template.
-    pub(super) fn make(
-        settings: &Settings,
-        connection: &str,
-        at: &Workplace<'_>,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Existing, PgbenchError> {
+    /// Finds the server, and makes nothing.
+    pub(super) fn find(own: OwnDatabases, at: &Workplace<'_>) -> Result<Existing, PgbenchError> {
         let programs = Programs::find(&["psql", "pgbench"], at.user, at.stop)?;
-        let chance = rand::rng().next_u32();
         let mut existing = Existing {
             programs,
-            connection: connection.into(),
-            prefix: format!("iosched_{}_{chance:08x}", std::process::id()),
+            own,
             copy_by_files: "",
         };
         let version = existing.ask("SHOW server_version_num")?;
@@ -52,47 +42,35 @@ impl Existing {
             existing.copy_by_files = "STRATEGY file_copy";
         }
         existing.check_place(at.target_directory())?;
+        Ok(existing)
+    }
+
+    /// Makes the template.
+    pub(super) fn make(
+        &self,
+        settings: &Settings,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), PgbenchError> {
         say(&format!(
             "making a database of scale {} on the server",
             settings.scale
         ));
-        existing.ask(&format!("CREATE DATABASE {}", existing.template()))?;
-        let mut command = existing.programs.command("pgbench");
+        let template = self.own.template();
+        self.ask(&format!("CREATE DATABASE {template}"))?;
+        let mut command = self.programs.command("pgbench");
         command.args([
             "--initialize",
             "--quiet",
             "--scale",
             &settings.scale.to_string(),
         ]);
-        command
-            .arg(existing.to(&existing.template()))
-            .current_dir("/");
-        existing.programs.run("pgbench --initialize", command)?;
-        Ok(existing)
+        command.arg(self.own.to(&template)).current_dir("/");
+        self.programs.run("pgbench --initialize", command)?;
+        Ok(())
     }
 
-    /// Runs one statement in the database that everybody has.
     fn ask(&self, statement: &str) -> Result<String, PgbenchError> {
-        let mut command = self.programs.command("psql");
-        command.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only"]);
-        command.args([
-            "--no-password",
-            "--set=ON_ERROR_STOP=1",
-            "--command",
-            statement,
-        ]);
-        command.arg(self.to("postgres")).current_dir("/");
-        Ok(self.programs.run("psql", command)?.stdout.trim().to_owned())
-    }
-
-    /// The connection string for one of the databases; of a keyword that is given twice, the last
-    /// counts.
-    fn to(&self, database: &str) -> String {
-        format!("{} dbname={database}", self.connection)
-    }
-
-    fn template(&self) -> String {
-        format!("{}_template", self.prefix)
+        self.own.ask(&self.programs, statement)
     }
 
     /// Where the server's data can be seen from here, they must be on the target.
@@ -111,19 +89,15 @@ impl Existing {
             _ => Ok(()),
         }
     }
-
-    fn drop_database(&self, name: &str) -> Result<(), PgbenchError> {
-        self.ask(&format!("DROP DATABASE IF EXISTS {name}"))
-            .map(|_| ())
-    }
 }
 
 impl Database for Existing {
     fn reset(&mut self) -> Result<(), PgbenchError> {
-        self.drop_database(&self.name())?;
-        let (name, template, by_files) = (self.name(), self.template(), self.copy_by_files);
+        let (trial, template) = (self.own.trial(), self.own.template());
+        let by_files = self.copy_by_files;
+        self.ask(&format!("DROP DATABASE IF EXISTS {trial}"))?;
         self.ask(&format!(
-            "CREATE DATABASE {name} TEMPLATE {template} {by_files}"
+            "CREATE DATABASE {trial} TEMPLATE {template} {by_files}"
         ))?;
         Ok(())
     }
@@ -138,28 +112,18 @@ impl Database for Existing {
         command
     }
 
-    fn name(&self) -> String {
-        format!("{}_trial", self.prefix)
-    }
-
     fn connection(&self) -> String {
-        self.to(&self.name())
+        self.own.to(&self.own.trial())
     }
 
     fn death(&mut self) -> Option<String> {
         None
     }
 
-    fn take_down(&mut self) {
+    fn take_down(&mut self) -> Option<OwnDatabases> {
         // After Ctrl-C, too: what the user wants to stop is the measuring.
         self.programs.go_on_after_stop();
-        let _ = self.drop_database(&self.name());
-        let _ = self.drop_database(&self.template());
-    }
-}
-
-impl Drop for Existing {
-    fn drop(&mut self) {
-        self.take_down();
+        let dropped = self.own.drop_all(&self.programs);
+        dropped.is_err().then(|| self.own.clone())
     }
 }

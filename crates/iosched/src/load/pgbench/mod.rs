@@ -26,10 +26,12 @@ mod cluster;
 mod error;
 mod existing;
 mod output;
+mod own;
 mod programs;
 mod snapshot;
 
 pub use error::{PgbenchError, PgbenchSpecError};
+pub use own::OwnDatabases;
 
 use cluster::Cluster;
 use existing::Existing;
@@ -184,16 +186,12 @@ trait Database: std::fmt::Debug {
     fn start(&mut self) -> Result<(), PgbenchError>;
     /// pgbench, to be given its arguments, so that it finds the server.
     fn pgbench(&self) -> Command;
-    /// Its name on the server.
-    fn name(&self) -> String;
     /// What pgbench is given as the database.
-    fn connection(&self) -> String {
-        self.name()
-    }
+    fn connection(&self) -> String;
     /// What our own server said when it died, if it has.
     fn death(&mut self) -> Option<String>;
-    /// Nothing of it is left running, or on a server of somebody's.
-    fn take_down(&mut self);
+    /// Nothing of it is left running, nor on a server of somebody's but for what could not be dropped.
+    fn take_down(&mut self) -> Option<OwnDatabases>;
 }
 
 /// pgbench, and a database for it.
@@ -201,6 +199,8 @@ trait Database: std::fmt::Debug {
 pub struct PgbenchLoad {
     settings: Settings,
     database: Option<Box<dyn Database>>,
+    /// What is, or will be, on a server of somebody's.
+    own: Option<OwnDatabases>,
 }
 
 impl PgbenchLoad {
@@ -210,6 +210,7 @@ impl PgbenchLoad {
         Ok(PgbenchLoad {
             settings: settings.clone(),
             database: None,
+            own: settings.connection.as_deref().map(OwnDatabases::choose),
         })
     }
 
@@ -424,17 +425,18 @@ impl Load for PgbenchLoad {
 
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
         let root = own_directory(at);
-        self.database = Some(match &self.settings.connection {
-            None => Box::new(Cluster::make(&self.settings, at, &root, say)?),
-            Some(connection) => {
-                fs::create_dir(&root).map_err(|source| PgbenchError::Io {
-                    path: root.clone(),
-                    source,
-                })?;
-                Box::new(Existing::make(&self.settings, connection, at, say)?)
-            }
-        });
-        Ok(())
+        let Some(own) = self.own.clone() else {
+            self.database = Some(Box::new(Cluster::make(&self.settings, at, &root, say)?));
+            return Ok(());
+        };
+        fs::create_dir(&root).map_err(|source| PgbenchError::Io {
+            path: root.clone(),
+            source,
+        })?;
+        let existing = Existing::find(own, at)?;
+        let made = existing.make(&self.settings, say);
+        self.database = Some(Box::new(existing));
+        Ok(made?)
     }
 
     fn reset(&mut self, _at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
@@ -454,10 +456,13 @@ impl Load for PgbenchLoad {
         Ok(self.run_pgbench(at, turn, tick)?)
     }
 
+    fn databases(&self, user: Option<process::User>) -> Option<OwnDatabases> {
+        self.own.clone().map(|own| own.run_by(user))
+    }
+
     fn clean_up(&mut self) {
-        if let Some(mut database) = self.database.take() {
-            database.take_down();
-        }
+        let database = self.database.take();
+        self.own = database.and_then(|mut database| database.take_down());
     }
 }
 
