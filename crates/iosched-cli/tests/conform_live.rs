@@ -119,18 +119,24 @@ fn a_disk_that_is_too_fast_for_the_machine_is_slowed_down_and_predicted_so() {
             .unwrap_or_else(|error| panic!("{error}: {stderr}"))
     };
     let chosen = live(&[]);
-    let (disk, machine) = (chosen.speed.disk_iops, chosen.speed.machine_iops);
-    let (disk, machine) = (disk.unwrap(), machine.unwrap());
+    let (disk, machine) = (chosen.speed.disk.unwrap(), chosen.speed.machine.unwrap());
     let factor = f64::from(chosen.speed.slow_down.get());
-    assert!(machine >= 9.99 * disk / factor, "{:?}", chosen.speed);
-    let is_least = factor < 1.5 || machine < 10.01 * disk / (factor - 1.0);
-    assert!(is_least, "{:?}", chosen.speed);
+    let is_enough = |factor: f64| {
+        machine.iops >= 9.99 * disk.iops / factor
+            && factor * disk.latency_ns >= 39.9 * machine.latency_ns
+    };
+    assert!(is_enough(factor), "{:?}", chosen.speed);
+    assert!(
+        factor < 1.5 || !is_enough(factor - 1.01),
+        "{:?}",
+        chosen.speed
+    );
 
     // So slow that a busy machine keeps up: what is measured and predicted are of the slowed disk.
     let slowed = live(&["--slow-down", "200"]);
     assert_eq!(slowed.speed.slow_down.get(), 200);
     let one = &slowed.results[0];
-    let most = disk / 200.0;
+    let most = disk.iops / 200.0;
     assert!(one.predicted.figures.iops <= 1.05 * most, "{one:?}, {most}");
     assert!(one.measured.figures.iops <= 1.25 * most, "{one:?}, {most}");
     assert!(

@@ -33,7 +33,7 @@ pub(super) struct LiveArgs {
     disk: String,
 
     /// With --live: let all that the disk does take N times as long, 1 being the model's own speed
-    /// [default: so much that this machine is ten times as fast as the disk]
+    /// [default: so much that this machine is well faster than the disk]
     #[arg(long, value_name = "N", requires = "live")]
     slow_down: Option<NonZeroU32>,
 
@@ -234,11 +234,15 @@ fn slowed(speed: &Speed) -> String {
     if factor == 1 {
         return String::new();
     }
-    let why = speed.disk_iops.zip(speed.machine_iops);
+    let why = speed.disk.zip(speed.machine);
     let why = why.map_or(String::new(), |(disk, machine)| {
         format!(
-            " (at its own speed it would complete up to {disk:.0} requests per second, this \
-             machine at most {machine:.0})"
+            " (at its own speed it would answer {:.0} requests per second, in {:.0} µs each; this \
+             machine can pass on {:.0}, one in {:.0} µs)",
+            disk.iops,
+            disk.latency_ns / 1e3,
+            machine.iops,
+            machine.latency_ns / 1e3
         )
     });
     format!(
@@ -257,7 +261,8 @@ fn summary(report: &Report) -> String {
     let agreed: u64 = report.results.iter().map(|one| one.followed.agreed).sum();
     let lost: u64 = report.results.iter().map(|one| one.lost_events).sum();
     let share = agreed as f64 / decisions.max(1) as f64 * 100.0;
-    let limit = report.speed.machine_iops.map_or(String::new(), |iops| {
+    let limit = report.speed.machine.map_or(String::new(), |machine| {
+        let iops = machine.iops;
         format!("through an emulated disk that answers at once: {iops:.0} IOPS, the limit here\n")
     });
     let slowed = match report.speed.slow_down.get() {

@@ -33,7 +33,6 @@ pub struct Report {
     /// The way to the disk's server and back, which is part of the disk's time.
     pub path_ns: u64,
     /// How fast it was.
-    #[serde(flatten)]
     pub speed: Speed,
     /// The kernel.
     pub kernel: String,
@@ -52,12 +51,21 @@ pub struct Report {
 pub struct Speed {
     /// All that it did took this many times as long as its model says, measured and predicted.
     pub slow_down: NonZeroU32,
-    /// Requests per second of the model in the fastest of the loads, if it is not slowed down. Not
-    /// asked for disks with an arm.
-    pub disk_iops: Option<f64>,
-    /// Requests per second that this machine completes through an emulated disk that answers at once:
-    /// the limit of the simulated one, too. Not asked for disks with an arm.
-    pub machine_iops: Option<f64>,
+    /// The model under the load that is the fastest on it, if it is not slowed down. Not asked for
+    /// disks with an arm.
+    pub disk: Option<Pace>,
+    /// This machine with an emulated disk that answers at once: the limit of the simulated one, too.
+    /// Not asked for disks with an arm.
+    pub machine: Option<Pace>,
+}
+
+/// How fast requests come through.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Pace {
+    /// So many per second, of many in flight.
+    pub iops: f64,
+    /// How long one takes, on average: of the disk with as many as it takes, of the machine alone.
+    pub latency_ns: f64,
 }
 
 impl Report {

@@ -7,17 +7,22 @@ use std::time::Duration;
 use iosched_sim::disk::Model;
 use iosched_sim::units::{Bytes, Nanos};
 
-use super::{LiveError, Wanted};
+use super::{LiveError, Pace, Wanted};
 use crate::emulate::{EmulatedDisk, Spec};
 use crate::load::fio;
 use crate::process::Stop;
 
-/// How long the limit is measured.
+/// How long each of its two figures is measured.
 const TIME: Duration = Duration::from_secs(1);
 
-/// The machine is to be this many times as fast as the disk, or else what is measured are its own
-/// wake-ups. From experiments: docs/validation.md.
-pub(super) const TIMES_AS_FAST: f64 = 10.0;
+/// The machine is to complete this many times as many requests as the disk, or else what is measured
+/// is its own rate.
+const TIMES_THE_RATE: f64 = 10.0;
+
+/// The disk is to take this many times as long for a request as the machine does, or else what is
+/// measured are its own wake-ups: there are some six to a request, and on a busy machine one in a
+/// hundred takes milliseconds. From experiments: docs/validation.md.
+const TIMES_THE_LATENCY: f64 = 40.0;
 
 /// The machine around the emulated disk.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,22 +48,21 @@ impl Machine {
     }
 }
 
-/// The least factor by which a disk of so many requests per second is to be slowed down, so that a
-/// machine which completes `most_iops` is [`TIMES_AS_FAST`] as fast.
-pub(super) fn least_slow_down(disk_iops: f64, most_iops: f64) -> NonZeroU32 {
-    let factor = disk_iops * TIMES_AS_FAST / most_iops.max(1.0);
+/// The least factor by which the disk is to be slowed down, so that this machine is well faster.
+pub(super) fn least_slow_down(disk: Pace, machine: Pace) -> NonZeroU32 {
+    let for_rate = TIMES_THE_RATE * disk.iops / machine.iops.max(1.0);
+    let for_latency = TIMES_THE_LATENCY * machine.latency_ns / disk.latency_ns.max(1.0);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "in range"
     )]
-    let whole = factor.ceil().clamp(1.0, 1e6) as u32;
+    let whole = for_rate.max(for_latency).ceil().clamp(1.0, 1e6) as u32;
     NonZeroU32::new(whole).unwrap_or(NonZeroU32::MIN)
 }
 
-/// Measures how many requests per second come through a disk that answers at once. For a model with
-/// an arm this is not asked.
-pub(super) fn most_iops(wanted: &Wanted, stop: &Stop) -> Result<Option<f64>, LiveError> {
+/// Measures what comes through a disk that answers at once. For a model with an arm this is not asked.
+pub(super) fn pace(wanted: &Wanted, stop: &Stop) -> Result<Option<Pace>, LiveError> {
     if wanted.model.rotational() {
         return Ok(None);
     }
@@ -66,10 +70,19 @@ pub(super) fn most_iops(wanted: &Wanted, stop: &Stop) -> Result<Option<f64>, Liv
     spec.size = Some(Bytes::from_gib(1));
     spec.owner_pid = i32::try_from(std::process::id()).ok();
     let disk = EmulatedDisk::create(&spec)?;
+    let measured = reads(disk.device(), 32, stop).and_then(|(iops, _)| {
+        let (_, latency_ns) = reads(disk.device(), 1, stop)?;
+        Ok(Pace { iops, latency_ns })
+    });
+    disk.remove(true)?;
+    measured.map(Some)
+}
+
+/// Reads per second with so many in flight, and their mean latency in nanoseconds.
+fn reads(device: &str, depth: usize, stop: &Stop) -> Result<(f64, f64), LiveError> {
     let job = format!(
-        "[limit]\nfilename=/dev/{}\nioengine=libaio\ndirect=1\nrw=randread\nbs=4k\niodepth=32\n\
-         norandommap=1\nruntime={}ms\ntime_based=1\nthread=1\n",
-        disk.device(),
+        "[limit]\nfilename=/dev/{device}\nioengine=libaio\ndirect=1\nrw=randread\nbs=4k\n\
+         iodepth={depth}\nnorandommap=1\nruntime={}ms\ntime_based=1\nthread=1\n",
         TIME.as_millis()
     );
     let running = fio::Running {
@@ -79,10 +92,9 @@ pub(super) fn most_iops(wanted: &Wanted, stop: &Stop) -> Result<Option<f64>, Liv
         user: None,
         stop,
     };
-    let measured = fio::run(&job, &running, &mut |_| {});
-    disk.remove(true)?;
-    let reads = measured?.into_iter().filter_map(|job| job.read);
-    Ok(Some(reads.map(|flow| flow.iops).sum()))
+    let measured = fio::run(&job, &running, &mut |_| {})?;
+    let flow = measured.into_iter().find_map(|job| job.read);
+    Ok(flow.map_or((0.0, 0.0), |flow| (flow.iops, flow.latency_mean_ns)))
 }
 
 #[cfg(test)]
@@ -90,19 +102,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_is_slowed_down_just_so_far_that_the_machine_is_ten_times_as_fast() {
-        for (disk_iops, most_iops, factor) in [
-            (100.0, 100_000.0, 1),
-            (10_000.0, 100_000.0, 1),
-            (10_001.0, 100_000.0, 2),
-            (97_000.0, 138_000.0, 8),
-            (97_000.0, 0.0, 970_000),
+    fn a_disk_is_slowed_down_just_so_far_that_the_machine_is_well_faster() {
+        let pace = |iops, latency_ns| Pace { iops, latency_ns };
+        let quiet = pace(100_000.0, 25_000.0);
+        for (disk, machine, factor) in [
+            (pace(100.0, 10e6), quiet, 1),
+            (pace(10_000.0, 1e6), quiet, 1),
+            (pace(10_001.0, 1e6), quiet, 2),
+            (pace(38_000.0, 100_000.0), quiet, 10),
+            (pace(38_000.0, 100_000.0), pace(60_000.0, 160_000.0), 64),
+            (pace(38_000.0, 100_000.0), pace(0.0, 0.0), 380_000),
         ] {
-            assert_eq!(
-                least_slow_down(disk_iops, most_iops).get(),
-                factor,
-                "{disk_iops}"
-            );
+            assert_eq!(least_slow_down(disk, machine).get(), factor, "{disk:?}");
         }
     }
 }

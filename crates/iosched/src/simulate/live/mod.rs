@@ -26,7 +26,7 @@ use iosched_sim::units::Bytes;
 use iosched_sim::workload::Job;
 use iosched_sim::workload::fio_job;
 
-pub use self::compare::{Comparison, Figures, Measurement, ProcessComparison, Report, Speed};
+pub use self::compare::{Comparison, Figures, Measurement, Pace, ProcessComparison, Report, Speed};
 pub use self::error::LiveError;
 use crate::emulate::{EmulatedDisk, Spec};
 use crate::host::Host;
@@ -191,7 +191,7 @@ impl Plan {
         let machine = machine::Machine {
             slow_down: speed.slow_down,
             driver_depth: depth,
-            most_iops: speed.machine_iops,
+            most_iops: speed.machine.map(|machine| machine.iops),
         };
         let device = disk.device();
         observer(&Event::Disk {
@@ -239,22 +239,20 @@ impl Plan {
 
     /// How fast the disk is to be on this machine.
     fn speed(&self, stop: &Stop) -> Result<Speed, LiveError> {
-        let machine_iops = machine::most_iops(&self.wanted, stop)?;
-        let Some(most_iops) = machine_iops else {
-            return Ok(Speed {
-                slow_down: self.wanted.slow_down.unwrap_or(NonZeroU32::MIN),
-                disk_iops: None,
-                machine_iops,
-            });
-        };
+        let machine = machine::pace(&self.wanted, stop)?;
         let depth = self.wanted.queue_depth;
         let depth = depth.unwrap_or_else(|| self.wanted.model.queue_depth());
-        let disk_iops = predict::disk_iops(self, depth)?;
-        let least = machine::least_slow_down(disk_iops, most_iops);
+        let disk = match machine {
+            Some(_) => Some(predict::pace(self, depth)?),
+            None => None,
+        };
+        let both = disk.zip(machine);
+        let least = both.map(|(disk, machine)| machine::least_slow_down(disk, machine));
+        let slow_down = self.wanted.slow_down.or(least);
         Ok(Speed {
-            slow_down: self.wanted.slow_down.unwrap_or(least),
-            disk_iops: Some(disk_iops),
-            machine_iops,
+            slow_down: slow_down.unwrap_or(NonZeroU32::MIN),
+            disk,
+            machine,
         })
     }
 

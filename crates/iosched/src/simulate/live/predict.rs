@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use super::machine::Machine;
 use super::measure::Measured;
-use super::{LiveError, Load, Plan, build};
+use super::{LiveError, Load, Pace, Plan, build};
 
 /// How often the load is simulated.
 pub(super) const RUNS: u64 = 5;
@@ -49,9 +49,9 @@ const AT_ONCE: HostTimes = HostTimes {
     ..EMULATED
 };
 
-/// Requests per second that the disk completes at the most under any of the loads, at its own speed
-/// and on a machine that takes no time.
-pub(super) fn disk_iops(plan: &Plan, driver_depth: usize) -> Result<f64, LiveError> {
+/// The disk at its own speed, on a machine that takes no time, under the load of which it completes
+/// most requests.
+pub(super) fn pace(plan: &Plan, driver_depth: usize) -> Result<Pace, LiveError> {
     let rate = |load: &Load| {
         let disk = build(&plan.wanted, plan.size, NonZeroU32::MIN, plan.wanted.seed)?;
         let none = scheduler::build(
@@ -71,7 +71,11 @@ pub(super) fn disk_iops(plan: &Plan, driver_depth: usize) -> Result<f64, LiveErr
     };
     let rates = plan.loads.par_iter().map(rate);
     let rates: Vec<f64> = rates.collect::<Result<_, LiveError>>()?;
-    Ok(rates.into_iter().fold(0.0, f64::max))
+    let iops = rates.into_iter().fold(1.0, f64::max);
+    Ok(Pace {
+        iops,
+        latency_ns: driver_depth as f64 * 1e9 / iops, // Little's law
+    })
 }
 
 /// The load's processes, each for this long.
