@@ -40,6 +40,9 @@ pub struct Report {
     pub decisions: u64,
     /// Those that ours gave out too.
     pub agreed: u64,
+    /// Those of these that another processor had in hand while one that ours gave out later was issued:
+    /// where two processors dispatch at a time, the order of issue need not be that of the decisions.
+    pub overtaken: u64,
     /// Moments where ours would have given out a request and the recorded one held back.
     pub eager: u64,
     /// Bios that were merged and ours would not have been, or otherwise.

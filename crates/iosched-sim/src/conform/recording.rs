@@ -38,6 +38,8 @@ pub(super) struct Step {
 pub struct Recording {
     pub(super) reader: Reader,
     pub(super) steps: Vec<Step>,
+    /// The number of the last processor that is named, and one.
+    processors: usize,
     workers: Vec<(ProcessId, IoPriority)>,
     /// Processes that began or let go a plug in their last event.
     plugged: BTreeSet<ProcessId>,
@@ -102,6 +104,8 @@ impl Recording {
             .workers
             .iter()
             .find(|(process, _)| *process == event.process);
+        let cpu = event.cpu.unwrap_or(0);
+        self.processors = self.processors.max(usize::from(cpu) + 1);
         self.steps.push(Step {
             time: event.time,
             action: event.action,
@@ -111,7 +115,7 @@ impl Recording {
             length: event.length,
             process: event.process,
             priority: event.priority.or(worker.map(|&(_, priority)| priority)),
-            cpu: event.cpu.unwrap_or(0),
+            cpu,
             after_plug: self.plugged.remove(&event.process),
         });
     }
@@ -151,6 +155,11 @@ impl Recording {
         let tick = 1_000_000_000 / u64::from(hz);
         let edge = self.said.first()?.0 - KYBER_LINE;
         Some(Nanos::new((tick - edge.as_nanos() % tick) % tick))
+    }
+
+    /// On how many processors something happened; 1 if it does not say.
+    pub(super) fn processors(&self) -> usize {
+        self.processors
     }
 
     /// True if it says which requests the scheduler gave out.

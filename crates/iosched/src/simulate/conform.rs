@@ -112,6 +112,10 @@ pub struct Conformance {
     pub agreed: u64,
     /// Their share.
     pub agreement: f64,
+    /// Those of them that were issued after the one that ours gave out next: another processor had
+    /// them in hand.
+    #[serde(default)] // records of before said nothing of it
+    pub overtaken: u64,
     /// Moments where ours would have given out a request and the recorded one held back.
     pub eager: u64,
     /// Merges that one made and the other did not.
@@ -169,6 +173,7 @@ impl Conformance {
             agreement,
             eager: report.eager,
             merge_mismatches: report.merge_mismatches,
+            overtaken: report.overtaken,
             unexplained: report.unexplained,
             depth_changes: report.depth_changes,
             depth_changes_agreed: report.depth_changes_agreed,

@@ -15,7 +15,7 @@ use iosched::run::random_seed;
 use iosched::simulate::live::{Comparison, Event, Figures, Plan, Report, Speed, Wanted};
 
 use super::super::{Outcome, boxed, stop_on_signals};
-use super::ConformArgs;
+use super::{ConformArgs, OVERTAKEN};
 use crate::output::Output;
 use crate::values::Span;
 
@@ -165,6 +165,7 @@ fn text(comparison: &Comparison) -> String {
         let _ = writeln!(text, "  {lost_events} events lost, {events} recorded");
     }
     let counts = [
+        (followed.overtaken, OVERTAKEN),
         (
             followed.eager,
             "moments where ours would not have held back",
@@ -318,6 +319,7 @@ mod tests {
             decisions: 1_000_000,
             agreed: 999_999,
             agreement: 0.999_999,
+            overtaken: 12,
             eager: 3,
             merge_mismatches: 0,
             unexplained: 0,

@@ -153,6 +153,9 @@ impl Failure for NotAllFollowed {
     }
 }
 
+/// What a count of them is called.
+const OVERTAKEN: &str = "of these issued one later than given out, by two processors at once";
+
 /// The recording's figures, and the first disagreements in words.
 pub(super) fn text(conformance: &Conformance) -> String {
     let Conformance {
@@ -168,6 +171,7 @@ pub(super) fn text(conformance: &Conformance) -> String {
         agreement * 100.0
     );
     let counts = [
+        (conformance.overtaken, OVERTAKEN),
         (
             conformance.eager,
             "moments where ours would not have held back",

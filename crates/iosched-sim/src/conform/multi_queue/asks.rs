@@ -108,9 +108,11 @@ impl Follower<'_> {
     /// ahead; else when it is issued.
     fn asks_unseen(&mut self, now: Time, next: usize) {
         while self.device.look_ahead && self.taken.is_empty() && self.scheduler.has_work() {
-            let coming = &self.recording.steps[next..];
-            let issue = coming.iter().find(|step| step.action == Action::Issued);
-            let Some(&issue) = issue else { return };
+            let mut coming = self.recording.steps.iter().enumerate().skip(next);
+            let issue = coming.find(|(_, step)| step.action == Action::Issued);
+            let Some((issued, &issue)) = issue else {
+                return;
+            };
             if self.find(&self.queued, &issue).is_none() || !self.has_an_answer(now) {
                 let comes_soon = self
                     .soon(now, next)
@@ -119,7 +121,7 @@ impl Follower<'_> {
                 self.asked_in_vain(now, comes_soon);
                 return;
             }
-            self.decision(now, &issue);
+            self.decision(now, &issue, issued + 1);
         }
     }
 

@@ -3,7 +3,9 @@
 //! A recording may have an event X for each request that the scheduler gave out. Where it has none,
 //! the decision is taken to lie where the kernel asks: on devices with look-ahead (loop, `null_blk`)
 //! the next request is chosen as soon as the one before was issued, and held aside until a tag is
-//! free; on devices with a budget (SCSI) when it is issued.
+//! free; on devices with a budget (SCSI) when it is issued. Where two processors dispatch at a time,
+//! each may hold one aside: two requests that ours gives out one after the other and that were issued
+//! the other way round are agreed on, and counted ([`Report::overtaken`](super::Report::overtaken)).
 //!
 //! The kernel runs the queue after the last insert of a flush, after a completion if something waited
 //! for one, and some ticks after an ask that gave nothing. What was given out and waits goes first; then
@@ -126,11 +128,11 @@ impl Follower<'_> {
                     }
                 }
                 (Action::Decided, _) => {
-                    self.decided(&step);
+                    self.decided(at);
                     self.asks_on(step.time, at + 1);
                 }
                 (Action::Issued, Some(_)) => {
-                    self.issued(&step);
+                    self.issued(at);
                     if !self.next_is(at + 1, Action::GivenBack) {
                         self.issued_on(step.time, at + 1);
                     }

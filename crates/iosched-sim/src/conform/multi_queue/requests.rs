@@ -211,12 +211,13 @@ impl Follower<'_> {
         exact.or_else(|| self.find(&self.held, step))
     }
 
-    pub(super) fn issued(&mut self, step: &Step) {
+    pub(super) fn issued(&mut self, at: usize) {
+        let step = &self.recording.steps[at];
         if self.find(&self.taken, step).is_none() {
             if self.is_past_scheduler(step) {
                 return self.issued_directly(step);
             }
-            self.decision(step.time, step);
+            self.decision(step.time, step, at + 1);
         }
         let Some(id) = self.find(&self.taken, step) else {
             return;

@@ -93,6 +93,33 @@ struct Lists {
 }
 
 impl Lists {
+    /// Puts right what was flushed, where the recorded kyber gave out a request that was not the first
+    /// here. What stands before it came too late for the flush, as did all that came later still. If
+    /// the request itself was not flushed here, all that waits was flushed with it.
+    fn expose(&mut self, links: &mut Links, requests: &Requests, id: RequestId) {
+        let flushed = std::iter::successors(self.flushed.first(), |&one| links.next(one));
+        let flushed: Vec<RequestId> = flushed.collect();
+        let place = flushed.iter().position(|&one| one == id);
+        let allocated = |one: &RequestId| requests[*one].allocated;
+        let before = &flushed[..place.unwrap_or(0)];
+        let flush = before.iter().map(allocated).min();
+        let is_late = |one: &RequestId| {
+            place.is_none() || *one != id && flush.is_some_and(|flush| allocated(one) >= flush)
+        };
+        let mut newer = List::default();
+        self.waiting.splice(links, &mut newer);
+        for one in flushed.iter().copied().filter(is_late) {
+            self.flushed.remove(links, one);
+            self.waiting.push(links, requests, one);
+        }
+        while let Some(one) = newer.pop_front(links) {
+            self.waiting.push(links, requests, one);
+        }
+        if place.is_none() {
+            self.waiting.splice(links, &mut self.flushed);
+        }
+    }
+
     fn has_work(&self) -> bool {
         self.flushed.first().is_some() || self.waiting.len() > 0
     }
@@ -296,8 +323,7 @@ impl Scheduler for Kyber {
         if queue.current != domain {
             (queue.current, queue.batching) = (domain, 0);
         }
-        let Lists { waiting, flushed } = &mut queue.domains[domain];
-        waiting.splice(&mut self.links, flushed);
+        queue.domains[domain].expose(&mut self.links, requests, id);
         self.give_out(requests, id);
     }
 
