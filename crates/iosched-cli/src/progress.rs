@@ -88,6 +88,9 @@ impl Observer for Progress {
                 ));
             }
             Event::Adjusted { arm, adjusted } => self.say(&format!("note: {arm}: {adjusted}")),
+            Event::NoSplit { reason } => self.say(&format!(
+                "note: time in the queue and at the disk is not recorded apart: {reason}"
+            )),
             Event::TrialStarted {
                 arm,
                 load,

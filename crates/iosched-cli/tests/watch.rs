@@ -13,7 +13,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::{LoopDevice, can_emulate, can_use_loop_devices, iosched, run, wait_until};
+use common::{
+    LoopDevice, can_emulate, can_trace, can_use_loop_devices, iosched, iosched_process, run,
+    tracing_instances, wait_until,
+};
 use serde_json::Value;
 
 fn has(program: &str, argument: &str) -> bool {
@@ -323,23 +326,6 @@ impl Drop for BusyDisk {
     }
 }
 
-/// The tracing instances of a process.
-fn instances_of(pid: u32) -> Vec<String> {
-    let entries = fs::read_dir("/sys/kernel/tracing/instances").unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
-    names
-        .filter(|name| name.contains(&pid.to_string()))
-        .collect()
-}
-
-fn can_trace() -> bool {
-    let can = fs::read_dir("/sys/kernel/tracing/instances").is_ok();
-    if !can {
-        eprintln!("SKIPPED: needs tracefs");
-    }
-    can
-}
-
 #[test]
 fn await_is_the_sum_of_its_parts_and_what_the_disk_does_not_take_waits_in_the_scheduler() {
     if !can_emulate() || !can_trace() {
@@ -393,17 +379,36 @@ fn a_key_shows_where_requests_spend_their_time() {
     screen.shows(&format!("{}: latency of requests", disk.name));
     screen.shows("ms = queue");
     screen.shows("\u{2588}"); // the hottest cell of the map
-    assert_eq!(instances_of(pid).len(), 1);
+    assert_eq!(tracing_instances(pid).len(), 1);
     screen.tmux(&["resize-window", "-x", "50", "-y", "12"]);
     screen.shows("ms = queue");
     screen.press("l");
     screen.shows("IOPS");
-    assert_eq!(instances_of(pid), Vec::<String>::new());
+    assert_eq!(tracing_instances(pid), Vec::<String>::new());
     screen.press("l");
     screen.shows("ms = queue");
     screen.press("q");
     assert!(wait_until(10, || !screen.is_alive()), "q ends it");
-    assert_eq!(instances_of(pid), Vec::<String>::new());
+    assert_eq!(tracing_instances(pid), Vec::<String>::new());
+}
+
+#[test]
+fn the_kernel_keeps_nothing_of_a_watch_that_was_killed_while_it_traced() {
+    if !can_use_loop_devices() || !can_trace() {
+        return;
+    }
+    let disk = LoopDevice::new(1 << 20);
+    let mut watch = iosched_process()
+        .args(["watch", "--json", "--split", "-i", "200ms", &disk.name])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = watch.id();
+    assert!(wait_until(10, || tracing_instances(pid).len() == 1));
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert!(iosched().arg("restore").output().unwrap().status.success());
+    assert_eq!(tracing_instances(pid), Vec::<String>::new());
 }
 
 #[test]

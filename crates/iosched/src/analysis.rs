@@ -13,6 +13,7 @@ use crate::objective::Objective;
 use crate::plan::Plan;
 use crate::record::{Record, StopReason};
 use crate::schedule;
+use crate::split::{Parts, Split};
 use crate::trial::{Flow, JobResult, Trial, latency_histogram};
 
 /// The smallest relative standard deviation of a difference that is believed, as in the race.
@@ -184,6 +185,12 @@ pub struct ArmSummary {
     pub read_await_ns: Option<f64>,
     /// The disk's mean time per write (iostat's `w_await`), ns.
     pub write_await_ns: Option<f64>,
+    /// Where reads spent that time, as far as it was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_split: Option<SplitSummary>,
+    /// The same for writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_split: Option<SplitSummary>,
     /// Mean queue length (iostat's `aqu-sz`).
     pub average_queue_length: Option<f64>,
     /// CPU time of the whole machine per I/O, mean, ns.
@@ -203,6 +210,38 @@ pub struct ArmSummary {
     /// What else the load says, by name, mean.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub numbers: BTreeMap<String, f64>,
+}
+
+/// Where the requests of one kind spent their time, over all trials of an arm.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct SplitSummary {
+    /// Requests that were followed.
+    pub requests: u64,
+    /// Events that the kernel lost meanwhile.
+    pub lost_events: u64,
+    /// Mean time in the queue of the scheduler, ns.
+    pub queue_mean_ns: f64,
+    /// Its 99th percentile.
+    pub queue_p99_ns: u64,
+    /// Mean time at the disk, ns.
+    pub service_mean_ns: f64,
+    /// Its 99th percentile.
+    pub service_p99_ns: u64,
+}
+
+impl SplitSummary {
+    fn of(trials: &[&Trial], kind: fn(&Split) -> &Option<Parts>) -> Option<SplitSummary> {
+        let splits = || trials.iter().filter_map(|t| t.measured.split.as_ref());
+        let parts = Parts::merged(splits().filter_map(|split| kind(split).as_ref()))?;
+        Some(SplitSummary {
+            requests: parts.requests,
+            lost_events: splits().map(|split| split.lost_events).sum(),
+            queue_mean_ns: parts.queue_mean_ns()?,
+            queue_p99_ns: parts.queue_p99_ns()?,
+            service_mean_ns: parts.service_mean_ns()?,
+            service_p99_ns: parts.service_p99_ns()?,
+        })
+    }
 }
 
 /// A worker's part of what an arm moved.
@@ -400,6 +439,8 @@ fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -> ArmSummar
         read_latency_p99_ns: percentile(&reads, 99.0),
         read_await_ns: mean(&trials, |t| t.measured.read_await_ns),
         write_await_ns: mean(&trials, |t| t.measured.write_await_ns),
+        read_split: SplitSummary::of(&trials, |split| &split.read),
+        write_split: SplitSummary::of(&trials, |split| &split.write),
         average_queue_length: mean(&trials, |t| Some(t.measured.average_queue_length)),
         cpu_ns_per_io: mean(&trials, |t| t.metrics.cpu_ns_per_io),
         fairness: mean(&trials, |t| t.metrics.fairness),

@@ -44,6 +44,11 @@ pub enum Event<'a> {
         /// What became of it.
         adjusted: &'a Adjusted,
     },
+    /// Where requests spend their time is not recorded, or no longer.
+    NoSplit {
+        /// Why.
+        reason: &'a str,
+    },
     /// A trial begins.
     TrialStarted {
         /// Label of the arm.

@@ -6,6 +6,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+use crate::capture;
 use crate::host::Host;
 use crate::sysfs::Sysfs;
 
@@ -27,6 +28,9 @@ pub struct MachineFacts {
     /// The programs that its loads ran, with their versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
+    /// Why the block layer's events could not be recorded; none where they could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_tracing: Option<String>,
     /// Each measured disk.
     pub disks: Vec<DiskFacts>,
 }
@@ -67,6 +71,7 @@ impl MachineFacts {
                 .find(|name| name.starts_with("fio-"))
                 .cloned(),
             programs,
+            no_tracing: capture::missing().map(|error| error.to_string()),
             disks: devices
                 .iter()
                 .map(|device| DiskFacts::read(&host.sysfs(), device))

@@ -40,6 +40,7 @@ pub(crate) fn plan(arms: usize) -> Plan {
         seed: 1,
         ramp_s: 0.0,
         precondition: false,
+        split: false,
     }
 }
 
@@ -88,6 +89,7 @@ pub(crate) fn trial(slot: Slot, throughput: f64) -> Entry {
         cpu_busy_ns: 50_000_000,
         pressure_some_ns: Some(0),
         pressure_full_ns: Some(0),
+        split: None,
     };
     let outcome = Outcome {
         jobs: jobs.clone(),

@@ -53,6 +53,7 @@ pub mod run;
 pub mod schedule;
 pub mod set;
 pub mod simulate;
+pub mod split;
 pub mod switch;
 pub mod sysfs;
 pub mod trial;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::diskstats::{self, DiskCounters};
 use crate::host::Host;
 use crate::pressure::Pressure;
+use crate::split::Split;
 
 /// Everything counted at one moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +51,9 @@ pub struct Measured {
     pub pressure_some_ns: Option<u64>,
     /// Time in which all tasks waited for I/O (PSI `full`).
     pub pressure_full_ns: Option<u64>,
+    /// Await, split into the time in the queue and at the disk; none where it was not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
 }
 
 impl Counters {
@@ -90,6 +94,7 @@ impl Counters {
             cpu_busy_ns: self.cpu_busy_ns.saturating_sub(before.cpu_busy_ns),
             pressure_some_ns: pressure(|p| p.some_us),
             pressure_full_ns: pressure(|p| p.full_us),
+            split: None,
         }
     }
 }

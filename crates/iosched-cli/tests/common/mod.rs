@@ -6,6 +6,8 @@
     reason = "each test program uses a part of it; tests say what they lack"
 )]
 
+pub(crate) mod tuning;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -275,6 +277,25 @@ pub(crate) fn processes_with(text: &str) -> Vec<u32> {
         }
     }
     found
+}
+
+/// True if the kernel's tracing files may be used; says so otherwise.
+pub(crate) fn can_trace() -> bool {
+    let can = fs::read_dir("/sys/kernel/tracing/instances").is_ok();
+    if !can {
+        eprintln!("SKIPPED: needs tracefs");
+    }
+    can
+}
+
+/// The tracing instances of a process of ours.
+pub(crate) fn tracing_instances(pid: u32) -> Vec<String> {
+    let ours = format!("iosched-{pid}-");
+    let entries = fs::read_dir("/sys/kernel/tracing/instances").expect("tracefs");
+    let names = entries
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(&ours)).collect()
 }
 
 /// Waits until something is so, at the most this long; false if it never was.

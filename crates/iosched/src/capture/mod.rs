@@ -6,6 +6,7 @@
 //!  page         pages of the ring buffer -> records          pure
 //!  event        records -> events, as recordings give them   pure
 //!  format       where the kernel says that the fields are    pure
+//!  waits        events -> queue and service time of requests  pure
 //! ```
 //!
 //! No package is needed and no other user of tracing is disturbed; it works under lockdown, where
@@ -33,12 +34,14 @@ pub mod format;
 pub mod page;
 mod recorder;
 mod tracefs;
+mod waits;
 
 use std::io;
 use std::path::PathBuf;
 
 pub use self::event::Decoder;
 pub use self::recorder::{Losses, Recorder};
+pub use self::waits::{Took, Waits};
 use crate::failure::{Failure, exit};
 use crate::host::Host;
 use format::FormatError;

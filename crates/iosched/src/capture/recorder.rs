@@ -42,6 +42,9 @@ pub struct Recorder {
     /// Before the instance, which cannot go while they are open.
     processors: Vec<Processor>,
     instance: Instance,
+    device: DeviceNumber,
+    /// Of the events, as folders below `events`.
+    names: Vec<String>,
     decoder: Decoder,
     page_format: PageFormat,
     header_format: HeaderFormat,
@@ -69,14 +72,17 @@ impl Recorder {
         let instance = tracefs.make_instance(&host)?;
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono")?;
-        let mut decoder = Decoder::default();
-        for event in wanted(&tracefs, events) {
+        let mut decoder = match events {
+            [Events::Requests] => Decoder::nameless(),
+            _ => Decoder::default(),
+        };
+        let names = wanted(&tracefs, events);
+        for event in &names {
             decoder.learn(
-                event.rsplit('/').next().unwrap_or(&event),
+                event.rsplit('/').next().unwrap_or(event),
                 &tracefs.read(&format!("events/{event}/format"))?,
             )?;
-            let filter = format!("dev == {}", device.0);
-            instance.write(&format!("events/{event}/filter"), &filter)?;
+            instance.write(&format!("events/{event}/filter"), &filter(device, 0))?;
             instance.write(&format!("events/{event}/enable"), "1")?;
         }
         let numbers = processors(&instance)?;
@@ -93,6 +99,8 @@ impl Recorder {
         Ok(Recorder {
             processors,
             instance,
+            device,
+            names,
             decoder,
             page_format,
             header_format,
@@ -119,11 +127,37 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends the recording, takes what is left of it, and says what was lost.
-    pub fn finish(mut self, into: &mut Vec<Line>) -> Result<Losses, CaptureError> {
+    /// Records nothing from now on, and takes what is left.
+    pub fn pause(&mut self, into: &mut Vec<Line>) -> Result<(), CaptureError> {
         self.instance.write("tracing_on", "0")?;
         self.read_all()?;
         self.hand_over(Time::from_nanos(u64::MAX), into);
+        Ok(())
+    }
+
+    /// Records again.
+    pub fn resume(&mut self) -> Result<(), CaptureError> {
+        self.instance.write("tracing_on", "1")
+    }
+
+    /// From now on follows only the requests that begin in every 2^`halvings`-th stretch of the disk:
+    /// the rest costs the kernel a look, and us nothing.
+    pub fn sample(&mut self, halvings: u32) -> Result<(), CaptureError> {
+        for event in &self.names {
+            let file = format!("events/{event}/filter");
+            self.instance.write(&file, &filter(self.device, halvings))?;
+        }
+        Ok(())
+    }
+
+    /// Events read so far.
+    pub fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// Ends the recording, takes what is left of it, and says what was lost.
+    pub fn finish(mut self, into: &mut Vec<Line>) -> Result<Losses, CaptureError> {
+        self.pause(into)?;
         Ok(Losses {
             events: self.lost()?,
             unknown: self.unknown,
@@ -187,6 +221,22 @@ impl Recorder {
             }
         }
         Ok(true)
+    }
+}
+
+/// Length of a stretch of the disk, as a power of two in sectors: 64 KiB, so that requests of up to this
+/// size, wherever they are aligned, fall evenly into stretches.
+const STRETCH: u32 = 7;
+
+/// What the kernel asks of an event before it keeps it.
+fn filter(device: DeviceNumber, halvings: u32) -> String {
+    let device = format!("dev == {}", device.0);
+    match halvings {
+        0 => device,
+        _ => format!(
+            "{device} && !(sector & {})",
+            ((1_u64 << halvings) - 1) << STRETCH
+        ),
     }
 }
 

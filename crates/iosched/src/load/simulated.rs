@@ -11,7 +11,7 @@ use iosched_sim::scheduler::{
     self, Kernel, Scheduler, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
 };
 use iosched_sim::simulate::{
-    self, MultiQueueSettings, Outcome as Simulated, ProcessOutcome, Setup,
+    self, Latencies, MultiQueueSettings, Outcome as Simulated, ProcessOutcome, Setup,
 };
 use iosched_sim::units::{Bytes, Nanos};
 use iosched_sim::workload::Job;
@@ -23,6 +23,7 @@ use super::{Load, LoadError, Outcome, Turn, Workplace};
 use crate::failure::{Failure, exit};
 use crate::measure::Measured;
 use crate::objective::Objective;
+use crate::split::{Parts, Split};
 use crate::switch::Arm;
 use crate::trial::{Flow, JobResult};
 
@@ -331,7 +332,34 @@ fn measured(simulated: &Simulated) -> Measured {
         cpu_busy_ns: 0,
         pressure_some_ns: None,
         pressure_full_ns: None,
+        split: Some(Split {
+            read: parts(simulated, |process| &process.read),
+            write: parts(simulated, |process| &process.write),
+            lost_events: 0,
+            one_in: 1,
+        }),
     }
+}
+
+/// Where the accesses of one direction spent their time.
+fn parts(simulated: &Simulated, pick: fn(&ProcessOutcome) -> &simulate::Flow) -> Option<Parts> {
+    let counted = |histogram: &iosched_sim::histogram::Histogram| {
+        let sum = histogram.mean().as_nanos() * histogram.count();
+        let bins: Vec<(u64, u64)> = histogram
+            .bins()
+            .map(|(nanos, count)| (nanos.as_nanos(), count))
+            .collect();
+        (sum, bins.into_iter())
+    };
+    let flows: Vec<Parts> = simulated
+        .processes
+        .iter()
+        .map(|process| {
+            let Latencies { queue, service, .. } = &pick(process).latencies;
+            Parts::counted(queue.count(), counted(queue), counted(service))
+        })
+        .collect();
+    Parts::merged(flows.iter())
 }
 
 fn nanos(duration: Duration) -> Nanos {

@@ -102,6 +102,9 @@ pub struct Plan {
     /// Fill the whole raw device twice before anything else.
     #[serde(default)]
     pub precondition: bool,
+    /// Record during each trial where requests spend their time ([`crate::split`]).
+    #[serde(default)]
+    pub split: bool,
 }
 
 /// What is measured.

@@ -25,6 +25,7 @@ pub(super) fn plan(wanted: &Wanted, disk: &SimulatedDisk) -> Result<Plan, PlanEr
         seed: wanted.seed,
         ramp_s: 0.0,
         precondition: false,
+        split: false,
     })
 }
 

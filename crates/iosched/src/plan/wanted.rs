@@ -46,6 +46,8 @@ pub struct Wanted {
     pub steady: Steady,
     /// Fill the whole raw device twice before anything else.
     pub precondition: bool,
+    /// Record where requests spend their time.
+    pub split: bool,
     /// Make a file system on the device for the run.
     pub mkfs: Option<file_system::Kind>,
     /// `None`: nothing on a raw device may be written. `Some(None)`: it may, if it holds nothing.
@@ -123,6 +125,7 @@ impl Plan {
             seed: wanted.seed,
             ramp_s: wanted.ramp.as_secs_f64(),
             precondition: wanted.precondition,
+            split: wanted.split,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::sentences::{ratio_cell, standing_word};
 use super::table::{Align, Table};
 use super::words::{clipped, megabytes, microseconds, milliseconds, percent, significant};
-use crate::analysis::{Analysis, ArmSummary, LoadAnalysis};
+use crate::analysis::{Analysis, ArmSummary, LoadAnalysis, SplitSummary};
 use crate::objective::Objective;
 use crate::plan::Plan;
 
@@ -42,6 +42,7 @@ pub(super) fn details_table(analysis: &Analysis, load: &LoadAnalysis) -> Option<
     if load.objective == Objective::Tps {
         rows.extend(transaction_rows(load));
     }
+    rows.extend(split_rows(load));
     rows.extend(number_rows(load));
     rows.retain(|row| row.cells.iter().any(|cell| !cell.is_empty()));
     if rows.is_empty() {
@@ -128,6 +129,24 @@ fn transaction_rows(load: &LoadAnalysis) -> Vec<Details> {
     let row =
         |(head, value): (&str, Value)| Details::of(head, load, |arm| value(arm).map(milliseconds));
     rows.into_iter().map(row).collect()
+}
+
+/// Where requests spend their time: await, split.
+fn split_rows(load: &LoadAnalysis) -> [Details; 2] {
+    let row = |head: &str, split: fn(&ArmSummary) -> Option<SplitSummary>| {
+        Details::of(head, load, |arm| {
+            let split = split(arm)?;
+            let queue = match split.queue_mean_ns {
+                0.0 => "0".to_owned(),
+                queue => milliseconds(queue),
+            };
+            Some(format!("{queue} + {}", milliseconds(split.service_mean_ns)))
+        })
+    };
+    [
+        row("read: queue + disk ms", |arm| arm.read_split),
+        row("write: queue + disk ms", |arm| arm.write_split),
+    ]
 }
 
 fn number_rows(load: &LoadAnalysis) -> Vec<Details> {

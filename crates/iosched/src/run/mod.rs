@@ -24,6 +24,7 @@ use crate::plan::{Plan, PlannedLoad};
 use crate::process::{ChildError, Stop, User};
 use crate::record::{Entry, Recorder, StopReason};
 use crate::schedule::{Course, Next};
+use crate::split::SplitWatch;
 use crate::switch::{QueueState, SwitchError};
 use crate::trial::{Slot, VoidReason, VoidTrial};
 
@@ -89,6 +90,7 @@ pub fn run(
         observer,
         place: site.place(),
         baseline,
+        split: None,
         mark: Instant::now(),
     };
     let made = site.make(host, options.user, stop);
@@ -150,6 +152,8 @@ struct Runner<'a> {
     place: Place,
     /// The state of each disk before the run.
     baseline: Vec<QueueState>,
+    /// Records where requests spend their time, where that is wanted and possible.
+    split: Option<SplitWatch>,
     /// When the last trial was saved: what passes from there is ours.
     mark: Instant,
 }
@@ -157,6 +161,7 @@ struct Runner<'a> {
 impl Runner<'_> {
     fn all_trials(&mut self) -> Result<StopReason, RunError> {
         self.prepare_loads()?;
+        self.open_split();
         self.rehearse()?;
         self.precondition()?;
         self.wait_until_steady()?;

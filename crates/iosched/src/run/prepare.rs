@@ -10,6 +10,7 @@ use crate::event::Event;
 use crate::load::fio_job::{JobFile, TrialSettings};
 use crate::load::{LoadError, fio};
 use crate::record::{Entry, SteadyWindow};
+use crate::split::SplitWatch;
 use crate::switch;
 use crate::trial::Slot;
 
@@ -28,6 +29,14 @@ impl Runner<'_> {
             load.prepare(&at, &mut |what| observer.event(&Event::Preparing { what }))?;
         }
         Ok(())
+    }
+
+    /// Gets ready to record where requests spend their time. A run without that is as good.
+    pub(super) fn open_split(&mut self) {
+        if self.plan.split && !self.plan.disks.is_empty() {
+            let opened = SplitWatch::new(self.host, &self.plan.disks);
+            self.split = self.or_no_split(opened);
+        }
     }
 
     /// Fills the whole device twice, sequentially, as the SNIA's Performance Test Specification

@@ -5,12 +5,14 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::{RunError, Runner, unix_time, workplace};
+use crate::capture::CaptureError;
 use crate::event::Event;
 use crate::host::Host;
 use crate::load::fio_job::{Place, TrialSettings};
 use crate::load::{LoadError, Outcome, Turn};
 use crate::measure::{Counters, Measured};
 use crate::plan::Plan;
+use crate::split::Split;
 use crate::switch::{self, QueueState, SwitchError};
 use crate::trial::{Metrics, Phases, Slot, Trial, VoidReason};
 
@@ -116,15 +118,30 @@ impl Runner<'_> {
         let started = Instant::now();
         let observer = &mut *self.observer;
         let turn = told.turn(self.plan, slot);
-        let mut outcome = self.loads[slot.load].run(&at, &turn, &mut |elapsed| {
+        let mut split = self.split.as_mut();
+        let mut recorded = split
+            .as_mut()
+            .map_or(Ok(()), |split| split.begin(slot.load));
+        let outcome = self.loads[slot.load].run(&at, &turn, &mut |elapsed| {
             observer.event(&Event::Tick {
                 elapsed_s: elapsed.as_secs_f64(),
             });
-        })?;
+            if let Some(split) = &mut split
+                && recorded.is_ok()
+            {
+                recorded = split.drain();
+            }
+        });
         let elapsed = started.elapsed();
+        let after = self.counters();
+        let split = self.end_split(recorded);
+        let mut outcome = outcome?;
         let measured = match outcome.measured.take() {
             Some(measured) => measured,
-            None => self.counters()?.since(&before, nanos(elapsed)),
+            None => Measured {
+                split,
+                ..after?.since(&before, nanos(elapsed))
+            },
         };
         Ok(Run {
             outcome,
@@ -132,6 +149,24 @@ impl Runner<'_> {
             started_unix_s,
             elapsed,
         })
+    }
+
+    /// Where the requests spent their time, if that was recorded so far.
+    fn end_split(&mut self, recorded: Result<(), CaptureError>) -> Option<Split> {
+        let split = self.split.as_mut()?;
+        let ended = recorded.and_then(|()| split.end());
+        self.or_no_split(ended)
+    }
+
+    /// What was recorded; or says why not, and records no further.
+    pub(super) fn or_no_split<T>(&mut self, recorded: Result<T, CaptureError>) -> Option<T> {
+        recorded
+            .inspect_err(|error| {
+                self.split = None;
+                let reason = &error.to_string();
+                self.observer.event(&Event::NoSplit { reason });
+            })
+            .ok()
     }
 
     fn counters(&self) -> Result<Counters, RunError> {

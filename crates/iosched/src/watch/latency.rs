@@ -1,26 +1,18 @@
 //! Where the requests of a disk spend their time: in its queue (inserted to issued), or in service
 //! (issued to completed).
 //!
-//! The counters of `/proc/diskstats` know only the sum; the block layer's events know the parts. A
-//! request is known by what it does and where it begins, which a merge at its front changes: such a
-//! one counts as never queued. So does one that a disk without a scheduler gets at once.
+//! The counters of `/proc/diskstats` know only the sum; the block layer's events know the parts
+//! ([`Waits`]).
 
-use std::collections::BTreeMap;
-
-use iosched_sim::request::Op;
-use iosched_sim::trace::kernel::{Action, Event, Line};
-use iosched_sim::units::Time;
+use iosched_sim::trace::kernel::Line;
 use serde::Serialize;
 
-use crate::capture::{self, CaptureError, Events, Recorder};
+use crate::capture::{self, CaptureError, Events, Recorder, Took, Waits};
 use crate::host::Host;
 
 /// Classes of latencies: the first is below 2 µs, each further one has twice the latency, the last
 /// begins at 8.4 s.
 pub const CLASSES: usize = 24;
-
-/// Requests that are remembered: more than any disk holds, so that lost completions do not pile up.
-const MOST_REQUESTS: usize = 1 << 16;
 
 /// What one kind of request took, mean over an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -62,7 +54,8 @@ pub fn class_begin_us(class: usize) -> u64 {
 pub struct LatencyWatch {
     recorder: Recorder,
     lines: Vec<Line>,
-    requests: Requests,
+    waits: Waits,
+    done: Done,
     lost: u64,
 }
 
@@ -76,7 +69,8 @@ impl LatencyWatch {
         Ok(LatencyWatch {
             recorder: Recorder::start(number, &[Events::Requests])?,
             lines: Vec::new(),
-            requests: Requests::default(),
+            waits: Waits::default(),
+            done: Done::default(),
             lost: 0,
         })
     }
@@ -88,8 +82,10 @@ impl LatencyWatch {
     pub fn drain(&mut self) -> Result<(), CaptureError> {
         self.recorder.drain(&mut self.lines)?;
         for line in self.lines.drain(..) {
-            if let Line::Event(event) = line {
-                self.requests.take(&event);
+            if let Line::Event(event) = line
+                && let Some(took) = self.waits.take(&event)
+            {
+                self.done.add(took);
             }
         }
         Ok(())
@@ -106,20 +102,14 @@ impl LatencyWatch {
         self.lost = lost;
         Ok(LatencySample {
             lost_events,
-            ..self.requests.sample()
+            ..std::mem::take(&mut self.done).sample()
         })
     }
 }
 
-/// What a request is known by: whether it reads, and its first sector.
-type Key = (bool, u64);
-
-/// The requests that are under way, and the sums of those that are done.
+/// The sums of the requests that are done.
 #[derive(Debug, Default)]
-struct Requests {
-    queued: BTreeMap<Key, Time>,
-    /// When each was inserted and issued.
-    at_disk: BTreeMap<Key, (Time, Time)>,
+struct Done {
     read: Sums,
     write: Sums,
     classes: [u64; CLASSES],
@@ -132,60 +122,27 @@ struct Sums {
     service_ns: u64,
 }
 
-impl Requests {
-    fn take(&mut self, event: &Event) {
-        let Some(op) = event.op.filter(|op| *op != Op::Discard) else {
-            return;
-        };
-        if event.length.as_u64() == 0 {
-            return; // a flush has no place to be known by
-        }
-        let key = (op == Op::Read, event.start.as_u64());
-        match event.action {
-            Action::Inserted => {
-                remember(&mut self.queued, key, event.time);
-            }
-            Action::Issued => {
-                let inserted = self.queued.remove(&key).unwrap_or(event.time);
-                remember(&mut self.at_disk, key, (inserted, event.time));
-            }
-            Action::Completed => {
-                if let Some((inserted, issued)) = self.at_disk.remove(&key) {
-                    self.done(op, inserted, issued, event.time);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn done(&mut self, op: Op, inserted: Time, issued: Time, completed: Time) {
-        let between = |from: Time, to: Time| to.as_nanos().saturating_sub(from.as_nanos());
-        let sums = match op {
-            Op::Read => &mut self.read,
-            _ => &mut self.write,
+impl Done {
+    fn add(&mut self, took: Took) {
+        let sums = if took.is_read {
+            &mut self.read
+        } else {
+            &mut self.write
         };
         sums.requests += 1;
-        sums.queue_ns += between(inserted, issued);
-        sums.service_ns += between(issued, completed);
-        self.classes[class(between(inserted, completed))] += 1;
+        sums.queue_ns += took.queue_ns;
+        sums.service_ns += took.service_ns;
+        self.classes[class(took.queue_ns + took.service_ns)] += 1;
     }
 
-    /// The sums since the last time.
-    fn sample(&mut self) -> LatencySample {
+    fn sample(self) -> LatencySample {
         LatencySample {
-            read: std::mem::take(&mut self.read).means(),
-            write: std::mem::take(&mut self.write).means(),
-            classes: std::mem::take(&mut self.classes),
+            read: self.read.means(),
+            write: self.write.means(),
+            classes: self.classes,
             lost_events: 0,
         }
     }
-}
-
-fn remember<V>(requests: &mut BTreeMap<Key, V>, key: Key, value: V) {
-    if requests.len() >= MOST_REQUESTS {
-        requests.clear();
-    }
-    requests.insert(key, value);
 }
 
 impl Sums {
@@ -201,50 +158,32 @@ impl Sums {
 
 #[cfg(test)]
 mod tests {
-    use iosched_sim::request::ProcessId;
-    use iosched_sim::units::{Sector, Sectors};
-
     use super::*;
 
-    fn event(micros: u64, action: Action, op: Op, start: u64) -> Event {
-        Event {
-            time: Time::from_nanos(micros * 1000),
-            action,
-            op: Some(op),
-            sync: true,
-            meta: false,
-            start: Sector::new(start),
-            length: Sectors::new(8),
-            process: ProcessId(1),
-            comm: String::new(),
-            priority: None,
-            cpu: None,
-        }
-    }
-
     #[test]
-    fn the_time_of_a_request_is_that_in_the_queue_and_that_in_service() {
-        let mut requests = Requests::default();
-        for (micros, action, op, start) in [
-            (0, Action::Inserted, Op::Read, 100),
-            (1000, Action::Issued, Op::Read, 100),
-            (1000, Action::Issued, Op::Write, 100), // without a scheduler: never queued
-            (4000, Action::Completed, Op::Read, 100),
-            (5000, Action::Completed, Op::Write, 100),
-            (6000, Action::Completed, Op::Write, 700), // began before we looked
+    fn reads_and_writes_have_means_of_their_own_and_classes_together() {
+        let mut done = Done::default();
+        for (is_read, queue_ns, service_ns) in [
+            (true, 1_000_000, 3_000_000),
+            (true, 3_000_000, 1_000_000),
+            (false, 0, 4_000_000),
         ] {
-            requests.take(&event(micros, action, op, start));
+            done.add(Took {
+                is_read,
+                queue_ns,
+                service_ns,
+            });
         }
-        let sample = requests.sample();
-        let parts = |queue: f64, service: f64| Parts {
-            requests: 1,
+        let sample = done.sample();
+        let parts = |requests, queue: f64, service: f64| Parts {
+            requests,
             queue_ns: Some(queue),
             service_ns: Some(service),
         };
-        assert_eq!(sample.read, parts(1e6, 3e6));
-        assert_eq!(sample.write, parts(0.0, 4e6));
-        assert_eq!(sample.classes[class(4_000_000)], 2);
-        assert_eq!(requests.sample(), LatencySample::default());
+        assert_eq!(sample.read, parts(2, 2e6, 2e6));
+        assert_eq!(sample.write, parts(1, 0.0, 4e6));
+        assert_eq!(sample.classes[class(4_000_000)], 3);
+        assert_eq!(Done::default().sample(), LatencySample::default());
     }
 
     #[test]
@@ -252,14 +191,5 @@ mod tests {
         assert_eq!([0, 1999, 2000, 3999, 4000].map(class), [0, 0, 1, 1, 2]);
         assert_eq!(class(u64::MAX), CLASSES - 1);
         assert_eq!(class(class_begin_us(13) * 1000), 13);
-    }
-
-    #[test]
-    fn lost_completions_do_not_pile_up() {
-        let mut requests = Requests::default();
-        for start in 0..3 * MOST_REQUESTS as u64 {
-            requests.take(&event(start, Action::Issued, Op::Read, start));
-        }
-        assert!(requests.at_disk.len() <= MOST_REQUESTS);
     }
 }

@@ -13,6 +13,7 @@ mod palette;
 pub mod plotly;
 pub mod png;
 mod scene;
+mod split;
 pub mod svg;
 mod thin;
 mod ticks;

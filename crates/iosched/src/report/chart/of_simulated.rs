@@ -1,5 +1,6 @@
 //! The charts of a simulation, and of how well ours agrees with recorded decisions.
 
+use super::split::Waited;
 use super::{Axis, Chart, Form, Point, Scale, Series, in_words};
 use crate::report::units::{MEGABYTES, MILLISECONDS};
 use crate::report::words::{milliseconds, percent, significant};
@@ -71,54 +72,24 @@ fn throughput(simulated: &Simulated) -> Chart {
     }
 }
 
-/// From where to where a part of the latency reaches, ns.
-type Part = fn(&Share) -> (f64, f64);
-
 /// Mean latency, split into the time in the queue and the time at the disk.
 fn split(simulated: &Simulated) -> Chart {
-    let rows = names(simulated);
-    let labels: Vec<String> = rows
-        .iter()
-        .flat_map(|name| {
-            simulated
-                .runs
-                .iter()
-                .map(move |run| format!("{name}, {}", run.scheduler))
-        })
-        .collect();
-    let parts: [(&str, Part); 2] = [
-        ("in the queue", |share| {
-            (0.0, share.queue_time.mean_ns as f64)
-        }),
-        ("at the disk", |share| {
-            let queue = share.queue_time.mean_ns as f64;
-            (queue, queue + share.service_time.mean_ns as f64)
-        }),
-    ];
-    let series = parts.into_iter().enumerate().map(|(slot, (part, ends))| {
-        let mut points = Vec::new();
-        for row in 0..rows.len() {
-            for index in 0..simulated.runs.len() {
-                let line = row * simulated.runs.len() + index;
-                let Some(share) = share(simulated, index, row) else {
-                    continue;
-                };
-                let (from, to) = ends(share);
-                let words = format!("{}, {part}: {} ms", labels[line], milliseconds(to - from));
-                points.push(Point {
-                    from: from / MILLISECONDS.size,
-                    ..Point::new(to / MILLISECONDS.size, -(line as f64), words)
-                });
-            }
+    let mut bars = Vec::new();
+    for (row, name) in names(simulated).iter().enumerate() {
+        for (index, run) in simulated.runs.iter().enumerate() {
+            let Some(share) = share(simulated, index, row) else {
+                continue;
+            };
+            bars.push(Waited {
+                row: format!("{name}, {}", run.scheduler),
+                of: format!("{name}, {}", run.scheduler),
+                queue_ns: share.queue_time.mean_ns as f64,
+                service_ns: share.service_time.mean_ns as f64,
+                tails_ns: None,
+            });
         }
-        Series {
-            name: part.to_owned(),
-            slot: slot + 4,
-            form: Form::Bars(0.66),
-            points,
-        }
-    });
-    let series: Vec<Series> = series.collect();
+    }
+    let series = super::split::series(&bars);
     Chart {
         id: "split".into(),
         title: "Where an access waits".into(),
@@ -127,7 +98,7 @@ fn split(simulated: &Simulated) -> Chart {
             .into(),
         alternative: in_words(&series),
         x: Axis::new("mean latency, ms", Scale::FromZero),
-        y: Axis::names(labels.iter().map(String::as_str)),
+        y: super::split::rows(&bars),
         series,
         marks: Vec::new(),
         trials: Vec::new(),

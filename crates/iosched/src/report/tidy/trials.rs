@@ -7,6 +7,7 @@ use parquet::errors::ParquetError;
 
 use super::file::{column, number, parquet_file, quoted, texts};
 use crate::record::Record;
+use crate::split::Parts;
 use crate::trial::{Latency, Trial};
 
 /// The columns, in their order.
@@ -106,6 +107,24 @@ const LATENCIES: &[(&str, OfLatency)] = &[
     ("max", |latency| latency.max_ns),
 ];
 
+/// A number of one part of a split await.
+type OfParts = fn(&Parts) -> Option<f64>;
+
+/// The numbers of where requests spent their time.
+const SPLITS: &[(&str, &str, OfParts)] = &[
+    ("followed", "", |parts| Some(parts.requests as f64)),
+    ("queue_mean", "ns", Parts::queue_mean_ns),
+    (
+        "queue_p99",
+        "ns",
+        |parts| Some(parts.queue_p99_ns()? as f64),
+    ),
+    ("service_mean", "ns", Parts::service_mean_ns),
+    ("service_p99", "ns", |parts| {
+        Some(parts.service_p99_ns()? as f64)
+    }),
+];
+
 /// Every number of every trial that counts, in the order they ran.
 pub fn rows<'a>(name: &str, record: &'a Record) -> impl Iterator<Item = Row> + 'a {
     let name: Arc<str> = name.into();
@@ -152,6 +171,21 @@ fn of_trial(row: &Row, trial: &Trial) -> Vec<Row> {
             let value = latency.as_ref().map_or(0.0, of);
             rows.push(metric(&format!("{kind}latency_{name}"), "ns", value));
         }
+    }
+    if let Some(split) = &trial.measured.split {
+        let kinds = [("read", &split.read), ("write", &split.write)];
+        for (kind, parts) in kinds {
+            let parts = parts.iter();
+            rows.extend(
+                parts
+                    .flat_map(|parts| SPLITS.iter().map(move |row| (parts, row)))
+                    .filter_map(|(parts, (name, unit, of))| {
+                        Some(metric(&format!("{kind}_{name}"), unit, of(parts)?))
+                    }),
+            );
+        }
+        rows.push(metric("split_one_in", "", split.one_in as f64));
+        rows.push(metric("split_lost_events", "", split.lost_events as f64));
     }
     let numbers = metrics.numbers.iter();
     rows.extend(numbers.map(|(name, value)| metric(name, "", *value)));

@@ -4,7 +4,7 @@ use super::{Rows, Source, ratio::id};
 use crate::analysis::ArmSummary;
 use crate::report::chart::id_of;
 use crate::report::chart::{Axis, Chart, Form, Point, Scale, Series, in_words};
-use crate::report::units::{MEGABYTES, MICROSECONDS, MILLISECONDS, Unit};
+use crate::report::units::{MEGABYTES, MICROSECONDS, Unit};
 use crate::report::words::{clipped, significant};
 use crate::trial::Trial;
 
@@ -148,58 +148,6 @@ fn bar(of: &Source, (load, arm): (usize, usize), y: f64, figure: &Figure) -> Opt
         interval: (ends.1 > ends.0).then_some(ends),
         ..Point::new(value, y, words)
     })
-}
-
-/// The disk's mean time per request, reads and writes. The kernel's counters do not tell how much of
-/// it was spent in the queue.
-pub(super) fn waiting(of: &Source, load: usize) -> Chart {
-    let kinds: [(&str, OfArm); 2] = [
-        ("reads", |arm| arm.read_await_ns),
-        ("writes", |arm| arm.write_await_ns),
-    ];
-    let series: Vec<Series> = kinds
-        .into_iter()
-        .enumerate()
-        .map(|(slot, (name, of_arm))| {
-            let points = of
-                .analysis
-                .arms
-                .iter()
-                .enumerate()
-                .filter_map(|(arm, label)| {
-                    let ms = of_arm(&of.analysis.loads[load].arms[arm])? / MILLISECONDS.size;
-                    let y = 0.19 - 0.38 * slot as f64 - arm as f64;
-                    let words = format!("{label}, {name}: {} ms", significant(ms));
-                    Some(Point::new(ms, y, words))
-                });
-            Series {
-                name: name.to_owned(),
-                slot: slot + of.analysis.arms.len(),
-                form: Form::Bars(0.36),
-                points: points.collect(),
-            }
-        })
-        .filter(|series| !series.points.is_empty())
-        .collect();
-    // One kind alone has no legend to say which it is.
-    let title = match series.as_slice() {
-        [only] => format!("await of {}, ms", only.name),
-        _ => "await, ms".into(),
-    };
-    Chart {
-        id: id("await", of, load),
-        title: format!("Time per request at the disk{}", of.place(load)),
-        caption: "The kernel's own count (iostat's await): from the queue to completion, mean over the \
-                  trials. Its counters do not tell queue time from service time; for a load with a fixed \
-                  number of I/Os in flight, more throughput is less of it."
-            .into(),
-        alternative: in_words(&series),
-        x: Axis::new(title, Scale::FromZero),
-        y: Axis::names(of.analysis.arms.iter().map(String::as_str)),
-        series,
-        marks: Vec::new(),
-        trials: of.numbers(Some(load)),
-    }
 }
 
 /// What each worker of a load got; of many workers only how fair it was.

@@ -5,6 +5,7 @@ mod course;
 mod latency;
 mod ratio;
 mod tradeoff;
+mod waiting;
 
 use super::{Axis, Chart};
 use crate::analysis::Analysis;
@@ -34,7 +35,7 @@ pub fn groups(record: &Record, analysis: &Analysis) -> Vec<Group> {
             .collect()
     };
     let mut cost = bars::throughput(&of);
-    cost.extend(each(bars::waiting));
+    cost.extend(each(waiting::chart));
     cost.push(bars::cpu(&of));
     cost.extend(each(bars::fairness));
     let latencies = (0..analysis.loads.len()).flat_map(|load| latency::charts(&of, load));

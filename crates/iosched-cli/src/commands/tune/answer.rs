@@ -1,0 +1,68 @@
+//! What becomes of an answer: a page beside the record, and the winner active.
+
+use std::path::Path;
+
+use iosched::analysis::Analysis;
+use iosched::failure::Failure;
+use iosched::host::Host;
+use iosched::plan::{Plan, Target};
+use iosched::record::Record;
+use iosched::report;
+use iosched::set::Change;
+
+use super::boxed;
+use crate::files;
+use crate::output::Output;
+
+/// Writes the page beside the record. What was measured is safe without it: that it cannot be written
+/// is worth a note, and no failure.
+pub(super) fn write_page(record: &Record, analysis: &Analysis, directory: &Path, output: &Output) {
+    let path = directory.join("report.html");
+    let page = report::html::record(record, analysis);
+    match files::write(&path, page.as_bytes()) {
+        Ok(()) if output.is_json() => {}
+        Ok(()) => output.text(&format!("page: {}", path.display())),
+        Err(error) => output.note(&format!(
+            "note: no page: {error}; the record is whole: iosched report {} --html FILE",
+            directory.display()
+        )),
+    }
+}
+
+/// Switches every disk to the winner.
+pub(super) fn apply(
+    plan: &Plan,
+    analysis: &Analysis,
+    record: &Path,
+    host: &Host,
+    output: &Output,
+) -> Result<(), Box<dyn Failure>> {
+    if plan.emulated.is_some() {
+        output.note("nothing to apply: the disk was an emulated one");
+        return Ok(());
+    }
+    if matches!(plan.target, Target::Simulated(_)) {
+        output.note("nothing to apply: the disk was a simulated one");
+        return Ok(());
+    }
+    let Some(arm) = analysis.choice else {
+        output.note("not applied: nothing is proven better, so nothing is changed");
+        return Ok(());
+    };
+    if Some(arm) == plan.active {
+        output.note(&format!("{} stays: it was active", plan.arm_label(arm)));
+        return Ok(());
+    }
+    let record = std::path::absolute(record).unwrap_or_else(|_| record.to_owned());
+    let why = format!("the answer of a tune: {}", record.display());
+    for disk in &plan.disks {
+        let change = Change::plan(host, disk, &plan.arms[arm]).map_err(boxed)?;
+        let made = change.make(host).map_err(boxed)?;
+        made.keep(host, Some(why.clone())).map_err(boxed)?;
+        output.note(&format!(
+            "{disk}: {} is active until the next reboot",
+            plan.arm_label(arm)
+        ));
+    }
+    Ok(())
+}

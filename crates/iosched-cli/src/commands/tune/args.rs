@@ -1,0 +1,389 @@
+//! What `iosched tune` can be asked, and what that means for the plan.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use iosched::emulate::spec::parse_size;
+use iosched::file_system;
+use iosched::load::builtin::BUILT_IN;
+use iosched::objective::Objective;
+use iosched::plan::{CommandOptions, DEFAULT_MAX_ROUNDS, Requirement, Rules, Steady, Wanted};
+use iosched::run;
+use iosched_sim::units::Bytes;
+
+use super::place::Place;
+use crate::values::{Margin, Span};
+
+/// Run time of a trial on an emulated disk, which has no cache to warm and no garbage to collect.
+const EMULATED_RUNTIME: Duration = Duration::from_secs(3);
+
+/// Time after which a run on an emulated disk of our own begins no further round.
+const EMULATED_BUDGET: Duration = Duration::from_secs(180);
+
+/// Arguments of `iosched tune`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  iosched tune                          on an emulated disk: see how it works
+  iosched tune /srv/data                own files there, removed afterwards
+  iosched tune sda                      the raw device, only read
+  iosched tune /srv/data --load mixed --load my.fio:2 --apply
+  iosched tune /srv/data --load 'command: make -j2' --prepare 'make clean'
+  iosched tune --load pgbench:scale=10  an emulated disk with PostgreSQL on it
+  iosched tune sdb --mkfs ext4 --destroy-data --load pgbench
+                                        the same on a disk that holds nothing
+  iosched tune sda --arms none,bfq,mq-deadline:fifo_batch=1
+  iosched tune sda --objective p99 --require 'throughput>=0.95' --budget 30m
+  iosched tune --simulate hdd-7200 --arms noop,deadline,cfq --load mixed
+  iosched tune --resume iosched-results/20261121-101500-data
+
+Each round runs every arm once, in random order; arms are compared by their
+ratio to the baseline (the scheduler that was active) within a round. The run
+stops when the answer is known, or when its budget is spent. Nothing on a raw
+device is ever written without --destroy-data.")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
+pub(crate) struct TuneArgs {
+    /// Device, directory or file to measure on; none: an emulated hdd-7200
+    pub(super) target: Option<String>,
+
+    /// Touch no device: run the loads under our own schedulers over this disk model, in virtual time
+    /// (done by itself where no target is named and no emulated disk can be made)
+    #[arg(
+        long,
+        value_name = "MODEL",
+        conflicts_with_all = ["target", "user", "apply", "persist", "precondition", "destroy_data", "ramp", "resume"]
+    )]
+    pub(super) simulate: Option<String>,
+
+    #[arg(long = "load", value_name = "LOAD[:WEIGHT]", help = load_help())]
+    pub(super) loads: Vec<String>,
+
+    /// Command that is run once before the first trial of a load that is a command
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) setup: Option<String>,
+
+    /// Command that is run before each trial of a load that is a command, not counted
+    #[arg(long, value_name = "COMMAND")]
+    pub(super) prepare: Option<String>,
+
+    /// What decides a load that is a command: time, a regular expression whose first group is a
+    /// number in its output, or a JSON pointer (/a/b) [default: time]
+    #[arg(long, value_name = "METRIC")]
+    pub(super) metric: Option<String>,
+
+    /// Whether more or less of the command's number is better [default: higher; lower for time]
+    #[arg(long, value_name = "higher|lower", value_parser = parse_better)]
+    pub(super) better: Option<bool>,
+
+    /// The server for the load pgbench: libpq's 'host=… user=…' [default: one of our own on the target]
+    #[arg(long, value_name = "CONNECTION")]
+    pub(super) pg: Option<String>,
+
+    /// What to compare: scheduler or scheduler:tunable=value,...; repeatable or with commas [default: all offered]
+    #[arg(long, value_name = "ARMS")]
+    pub(super) arms: Vec<String>,
+
+    /// The arm to compare with [default: the active one, as it is tuned now]
+    #[arg(long, value_name = "ARM")]
+    pub(super) baseline: Option<String>,
+
+    /// What decides: throughput, iops, mean, p50, p99, p999, read-mean, read-p99, fairness, cpu, tps, time [default: the load's own]
+    #[arg(long, value_parser = parse_objective)]
+    pub(super) objective: Option<Objective>,
+
+    /// What an arm must keep of the baseline to be allowed to win: throughput>=0.95; repeatable
+    #[arg(long = "require", value_name = "REQUIREMENT", value_parser = parse_requirement)]
+    pub(super) requirements: Vec<Requirement>,
+
+    /// Difference that you do not care about, in per cent: 2%, or 2
+    #[arg(long, default_value = "2%")]
+    pub(super) margin: Margin,
+
+    /// Probability with which all intervals hold together: 95% or 0.95
+    #[arg(long, default_value = "95%", value_parser = parse_confidence)]
+    pub(super) confidence: f64,
+
+    /// Rounds at the most [default: 30]
+    #[arg(long)]
+    pub(super) rounds: Option<u32>,
+
+    /// Exactly so many rounds of all arms, with classical t intervals, instead of stopping when known
+    #[arg(long, value_name = "N", conflicts_with = "rounds")]
+    pub(super) fixed_rounds: Option<u32>,
+
+    /// Time after which no further round is begun (10m, 2h) [default: none; 3m on the emulated disk]
+    #[arg(long, value_name = "DURATION")]
+    pub(super) budget: Option<Span>,
+
+    /// Run time of each trial [default: the job file's, or 10s; 3s on the emulated disk]
+    #[arg(long, value_name = "DURATION")]
+    pub(super) runtime: Option<Span>,
+
+    /// Time at the start of each trial that does not count [default: none]
+    #[arg(long, value_name = "DURATION")]
+    pub(super) ramp: Option<Span>,
+
+    /// Time after which a load that hangs is killed [default: twice its run time and 30s]
+    #[arg(long, value_name = "DURATION")]
+    pub(super) timeout: Option<Span>,
+
+    /// Source of all chance: the same seed gives the same orders and offsets [default: random]
+    #[arg(long)]
+    pub(super) seed: Option<u64>,
+
+    /// Size of each worker's test file, where the target is a directory
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    pub(super) file_size: Bytes,
+
+    /// Run a load before it is measured until it is steady (SNIA: five runs within 20 %, slope
+    /// within 10 %): auto is for loads that write
+    #[arg(long, value_name = "auto|on|off", default_value = "auto", value_parser = parse_steady)]
+    pub(super) steady: Steady,
+
+    /// Fill the whole raw device twice first, as flash needs it (with --destroy-data)
+    #[arg(long)]
+    pub(super) precondition: bool,
+
+    /// Make a file system on the device for the run, and remove it afterwards: for loads that need a
+    /// directory (with --destroy-data; on an emulated disk of the run's own it is ext4 by itself)
+    #[arg(
+        long,
+        value_name = "ext4|xfs|btrfs|f2fs",
+        value_parser = parse_file_system,
+        conflicts_with_all = ["precondition", "simulate"]
+    )]
+    pub(super) mkfs: Option<file_system::Kind>,
+
+    /// Run the load with this user's rights [default: yours]
+    #[arg(long, value_name = "NAME")]
+    pub(super) user: Option<String>,
+
+    /// Switch to the winner when there is one (until the next reboot)
+    #[arg(long)]
+    pub(super) apply: bool,
+
+    /// Keep the winner when there is one, over reboots: a rule in the policy, with a link to the record
+    #[arg(long)]
+    pub(super) persist: bool,
+
+    /// Do not record where requests spend their time, in the queue or at the disk
+    #[arg(long)]
+    pub(super) no_split: bool,
+
+    /// Directory for the record [default: iosched-results/TIME-TARGET]
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+
+    /// Leave out the page with charts that is written beside the record (report.html)
+    #[arg(long)]
+    pub(super) no_html: bool,
+
+    /// Go on with an interrupted run, or with one whose budget was spent (give a larger one)
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "loads", "arms", "out", "seed", "mkfs"])]
+    pub(super) resume: Option<PathBuf>,
+
+    /// Print the plan and its time, and do nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+
+    /// Allow loads that write to the raw device; name the device again if it holds something
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ""
+    )]
+    pub(super) destroy_data: Option<String>,
+}
+
+fn load_help() -> String {
+    let loads: Vec<String> = BUILT_IN
+        .iter()
+        .map(|load| format!("{} ({})", load.name, load.summary))
+        .collect();
+    format!(
+        "Load to run, repeatable: a fio job file; 'command: PROGRAM …' (sh: before it for a shell); one \
+         of those with options, as in pgbench:scale=10,clients=20 (their values here are the defaults): \
+         pgbench (scale=50, clients=100, threads=2, transactions=… or time=60, mode=tpcb, \
+         select, simple-update or FILE, protocol=…), five-tests (size=1g, record=16m, \
+         threads=1..3, runs=…, driver=iozone or fio), \
+         documents-read (threads=80, documents=32000, stored=…, size=4k, control=on), \
+         documents-create (the same), database:1..4; or a built-in one: {} [default: random-read]",
+        loads.join("; ")
+    )
+}
+
+fn parse_objective(text: &str) -> Result<Objective, String> {
+    Objective::from_name(text).ok_or_else(|| {
+        let names: Vec<_> = Objective::ALL
+            .iter()
+            .map(|objective| objective.name())
+            .collect();
+        format!("known are {}", names.join(", "))
+    })
+}
+
+fn parse_confidence(text: &str) -> Result<f64, String> {
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 100.0),
+        None => (text, 1.0),
+    };
+    let number: f64 = number
+        .trim()
+        .parse()
+        .map_err(|_| "a confidence looks like 95%".to_owned())?;
+    Ok(number / scale)
+}
+
+fn parse_file_system(text: &str) -> Result<file_system::Kind, String> {
+    file_system::Kind::from_name(text).ok_or_else(|| {
+        let names = file_system::Kind::ALL.map(file_system::Kind::name);
+        format!("known are {}", names.join(", "))
+    })
+}
+
+fn parse_steady(text: &str) -> Result<Steady, String> {
+    match text {
+        "auto" => Ok(Steady::Auto),
+        "on" => Ok(Steady::On),
+        "off" => Ok(Steady::Off),
+        _ => Err("auto, on or off".into()),
+    }
+}
+
+fn parse_better(text: &str) -> Result<bool, String> {
+    match text {
+        "higher" => Ok(true),
+        "lower" => Ok(false),
+        _ => Err("higher or lower".into()),
+    }
+}
+
+fn parse_requirement(text: &str) -> Result<Requirement, String> {
+    let (metric, ratio) = text
+        .split_once(">=")
+        .ok_or("write it as throughput>=0.95")?;
+    let at_least: f64 = ratio
+        .trim()
+        .parse()
+        .map_err(|_| "the ratio is a number such as 0.95")?;
+    if !(at_least > 0.0 && at_least <= 2.0) {
+        return Err("the ratio must be above 0 and at most 2".into());
+    }
+    Ok(Requirement {
+        objective: parse_objective(metric.trim())?,
+        at_least,
+    })
+}
+
+/// Splits `none,bfq:low_latency=0,slice_idle=0` into arms: a piece with `=` and no `:` still
+/// belongs to the arm before it.
+fn split_arms(texts: &[String]) -> Vec<String> {
+    let mut arms: Vec<String> = Vec::new();
+    for text in texts {
+        let mut is_first = true;
+        for piece in text.split(',') {
+            match arms.last_mut() {
+                Some(arm) if !is_first && piece.contains('=') && !piece.contains(':') => {
+                    arm.push(',');
+                    arm.push_str(piece);
+                }
+                _ => arms.push(piece.to_owned()),
+            }
+            is_first = false;
+        }
+    }
+    arms
+}
+
+/// What the plan is made of.
+pub(super) fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
+    let is_emulated = place.is_emulated();
+    let loads = if args.loads.is_empty() {
+        vec!["random-read".into()]
+    } else {
+        args.loads.clone()
+    };
+    Wanted {
+        target: place.target(),
+        simulate: match place {
+            Place::Simulated { disk, .. } => Some(disk.as_ref().clone()),
+            _ => None,
+        },
+        is_our_own: is_emulated,
+        loads,
+        command: CommandOptions {
+            setup: args.setup.clone(),
+            prepare: args.prepare.clone(),
+            metric: args.metric.clone(),
+            is_higher_better: args.better,
+        },
+        connection: args.pg.clone(),
+        arms: split_arms(&args.arms),
+        baseline: args.baseline.clone().or_else(|| {
+            // A disk that is yet to be made begins with none.
+            matches!(place, Place::LikeEmulated(_)).then(|| "none".to_owned())
+        }),
+        objective: args.objective,
+        runtime: args
+            .runtime
+            .map(|span| span.0)
+            .or(is_emulated.then_some(EMULATED_RUNTIME)),
+        ramp: args.ramp.map_or(Duration::ZERO, |span| span.0),
+        rules: Rules {
+            margin: args.margin.0,
+            confidence: args.confidence,
+            fixed_rounds: args.fixed_rounds,
+            max_rounds: args.rounds.unwrap_or(DEFAULT_MAX_ROUNDS),
+            time_budget_s: args
+                .budget
+                .map(|span| span.0)
+                .or(is_emulated.then_some(EMULATED_BUDGET))
+                .map(|budget| budget.as_secs_f64()),
+            requirements: args.requirements.clone(),
+        },
+        seed: args.seed.unwrap_or_else(run::random_seed),
+        file_size: args.file_size.as_u64(),
+        steady: args.steady,
+        precondition: args.precondition,
+        split: !args.no_split,
+        mkfs: args.mkfs,
+        destroy_data: args
+            .destroy_data
+            .clone()
+            .map(|device| (!device.is_empty()).then_some(device)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_split_arms_and_their_tunables_stay_with_them() {
+        let split = |text: &str| split_arms(&[text.to_owned()]);
+        assert_eq!(split("none,bfq"), ["none", "bfq"]);
+        assert_eq!(
+            split("none,bfq:low_latency=0,slice_idle=0,kyber"),
+            ["none", "bfq:low_latency=0,slice_idle=0", "kyber"]
+        );
+        assert_eq!(
+            split("bfq:a=1,mq-deadline:b=2"),
+            ["bfq:a=1", "mq-deadline:b=2"]
+        );
+    }
+
+    #[test]
+    fn a_requirement_is_a_metric_and_a_ratio() {
+        let requirement = parse_requirement("throughput>=0.95").unwrap();
+        assert_eq!(requirement.objective, Objective::Throughput);
+        assert!(parse_requirement("speed>=1").is_err());
+        assert!(parse_requirement("p99>=-1").is_err());
+        assert!(parse_requirement("p99").is_err());
+    }
+}

@@ -1,0 +1,298 @@
+//! `iosched tune`: the main job. Measure every scheduler under a load, in rounds of random order,
+//! until the answer is known; print it with intervals; leave the machine as it was.
+
+mod answer;
+mod args;
+mod place;
+
+use std::path::{Path, PathBuf};
+
+use iosched::analysis::Analysis;
+use iosched::emulate::{Condition, EmulatedDisk};
+use iosched::event::Observer;
+use iosched::facts::MachineFacts;
+use iosched::failure::{Failure, exit};
+use iosched::host::Host;
+use iosched::plan::{Plan, Target};
+use iosched::process::{Stop, User};
+use iosched::record::{self, Entry, Header, Recorder, StopReason};
+use iosched::report;
+use iosched::run::{self, RunOptions};
+use iosched::set::{self, Settled};
+
+pub(crate) use self::args::TuneArgs;
+use self::args::wanted;
+use self::place::{EMULATED_MODEL, Place, end_disk, make_disk};
+use super::{Outcome, boxed, persist, stop_on_signals};
+use crate::output::Output;
+use crate::progress::{JsonLines, Progress};
+
+/// What every step of the command needs.
+struct Session<'a> {
+    args: &'a TuneArgs,
+    host: Host,
+    stop: Stop,
+    user: Option<User>,
+    output: &'a Output,
+}
+
+/// Runs `iosched tune`.
+pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
+    let session = Session {
+        args,
+        host: Host::live(),
+        stop: Stop::new(),
+        user: args.user.as_deref().map(find_user).transpose()?,
+        output,
+    };
+    stop_on_signals(&session.stop);
+    if let Some(directory) = &args.resume {
+        return session.resume(directory);
+    }
+    if let Some(out) = &args.out {
+        record::check_new(out).map_err(boxed)?;
+    }
+    let place = Place::choose(args, &session.host, output)?;
+    let outcome = session.start(&place);
+    place.leave(output);
+    outcome
+}
+
+impl Session<'_> {
+    /// A new run: plan, then measure unless the plan alone was asked for.
+    fn start(&self, place: &Place) -> Outcome {
+        let Session {
+            args, host, output, ..
+        } = self;
+        let wanted = wanted(args, place);
+        let mut plan = Plan::new(&wanted, host).map_err(boxed)?;
+        place.say_simulated(output);
+        plan.emulated = place.is_emulated().then(|| EMULATED_MODEL.to_owned());
+        if args.dry_run {
+            for leftover in set::left_on(host, &plan.disks) {
+                output.note(&format!(
+                    "note: what an interrupted run left will be put back first, so the baseline may be \
+                     another one: {}",
+                    leftover.entry.command
+                ));
+            }
+            if output.is_json() {
+                output.json(&plan);
+            } else {
+                output.text(&report::text::plan(&plan));
+            }
+            return Ok(exit::OK);
+        }
+        let programs = plan.programs().map_err(boxed)?;
+        settle(host, &plan, output)?;
+        let now = run::unix_time();
+        let machine = MachineFacts::read(host, &plan.disks, programs);
+        let directory = args.out.clone();
+        let directory = directory.unwrap_or_else(|| new_directory(place.name(), now));
+        let command = std::env::args().collect();
+        let header = Header::new(command, now, machine, plan);
+        let recorder = Recorder::create(&directory, header).map_err(boxed)?;
+        self.measure(recorder, place.emulated())
+    }
+
+    /// Goes on with a record.
+    fn resume(&self, directory: &Path) -> Outcome {
+        let Session {
+            args, host, output, ..
+        } = self;
+        let mut recorder = Recorder::resume(directory).map_err(boxed)?;
+        let has_more = args.rounds.is_some() || args.budget.is_some();
+        let may_go_on = |stop| has_more && stop != StopReason::Decided;
+        if let Some(why) = recorder
+            .record()
+            .stop_reason()
+            .filter(|&stop| !may_go_on(stop))
+        {
+            return Err(boxed(TuneError::Complete {
+                directory: directory.to_owned(),
+                why: report::words::stop_reason(why),
+            }));
+        }
+        let model = recorder.record().header.plan.emulated.clone();
+        let disk = match &model {
+            Some(model) => Some(make_disk(host, model, output)?),
+            None => None,
+        };
+        if let Some(disk) = &disk {
+            recorder.move_to_disk(disk.device());
+        }
+        let outcome = self.go_on(recorder, disk.as_ref());
+        if let Some(disk) = disk {
+            end_disk(disk, output);
+        }
+        outcome
+    }
+
+    /// Goes on with a record whose disk is there, if it is the same disk and kernel.
+    fn go_on(&self, mut recorder: Recorder, disk: Option<&EmulatedDisk>) -> Outcome {
+        let header = &recorder.record().header;
+        let here = MachineFacts::read(&self.host, &header.plan.disks, Vec::new());
+        if let Some(difference) = here.difference_that_matters(&header.machine) {
+            return Err(boxed(TuneError::OtherMachine {
+                directory: recorder.directory().to_owned(),
+                difference,
+            }));
+        }
+        settle(&self.host, &header.plan, self.output)?;
+        let resumed = Entry::Resumed {
+            at_unix_s: run::unix_time(),
+            max_rounds: self.args.rounds,
+            time_budget_s: self.args.budget.map(|span| span.0.as_secs_f64()),
+        };
+        recorder.append(resumed).map_err(boxed)?;
+        self.measure(recorder, disk)
+    }
+
+    /// Runs the plan, prints the answer, applies it if asked.
+    fn measure(&self, mut recorder: Recorder, disk: Option<&EmulatedDisk>) -> Outcome {
+        let output = self.output;
+        let health = || {
+            let is_running = disk.is_none_or(|disk| disk.status().condition == Condition::Running);
+            (!is_running).then(|| "the emulated disk's server has ended".to_owned())
+        };
+        let options = RunOptions {
+            trial_limit: self.args.timeout.map(|span| span.0),
+            user: self.user,
+            health: &health,
+        };
+        let mut progress = Progress::new(&recorder.record().header.plan);
+        let mut lines = JsonLines::new();
+        let observer: &mut dyn Observer = if output.is_json() {
+            &mut lines
+        } else {
+            &mut progress
+        };
+        let ended = run::run(&self.host, &mut recorder, &options, &self.stop, observer);
+        progress.finish();
+        let record = recorder.record();
+        if let Err(error) = ended {
+            if !output.is_json() && record.trials().count() > 0 {
+                output.text(&report::text::record(
+                    record,
+                    &Analysis::of(record),
+                    output.width(),
+                ));
+            }
+            return Err(boxed(error));
+        }
+        let analysis = Analysis::of(record);
+        if !output.is_json() {
+            output.text(&report::text::record(record, &analysis, output.width()));
+            output.text(&format!("record: {}", recorder.directory().display()));
+        }
+        if !self.args.no_html {
+            answer::write_page(record, &analysis, recorder.directory(), output);
+        }
+        if self.args.persist {
+            persist::keep_answer(record, &analysis, recorder.directory(), &self.host, output)?;
+        }
+        if self.args.apply {
+            let directory = recorder.directory();
+            answer::apply(
+                &record.header.plan,
+                &analysis,
+                directory,
+                &self.host,
+                output,
+            )?;
+        }
+        Ok(exit::OK)
+    }
+}
+
+/// A directory below `iosched-results` that is not there yet.
+fn new_directory(target: &str, now: f64) -> PathBuf {
+    let name = run::record_name(Path::new(target), now);
+    let results = Path::new("iosched-results");
+    let numbered = (2..).map(|number| results.join(format!("{name}-{number}")));
+    std::iter::once(results.join(&name))
+        .chain(numbered)
+        .find(|directory| !directory.exists())
+        .expect("some number is free")
+}
+
+fn find_user(name: &str) -> Result<User, Box<dyn Failure>> {
+    User::find(name).ok_or_else(|| {
+        boxed(TuneError::NoSuchUser {
+            name: name.to_owned(),
+        })
+    })
+}
+
+/// What an earlier run left of these disks is put back before the baseline is read.
+fn settle(host: &Host, plan: &Plan, output: &Output) -> Result<(), Box<dyn Failure>> {
+    let settled = set::settle(host, &plan.disks).map_err(boxed)?;
+    for note in settled.iter().flat_map(Settled::notes) {
+        output.note(&format!("note: {note}"));
+    }
+    if output.is_json() {
+        return Ok(());
+    }
+    match &plan.target {
+        Target::Directory { device, .. } => output.note(&format!(
+            "Measuring on {device}; test files are removed afterwards."
+        )),
+        Target::FileSystem {
+            device,
+            file_system,
+            ..
+        } => output.note(&format!(
+            "Measuring on {device}, on a file system of its own ({}) that is removed afterwards.",
+            file_system.name()
+        )),
+        Target::Device { .. } | Target::File { .. } | Target::Simulated(_) => {}
+    }
+    Ok(())
+}
+
+/// Something that `tune` cannot do here.
+#[derive(Debug, thiserror::Error)]
+enum TuneError {
+    #[error("this machine cannot measure: {}", missing.join("; "))]
+    Missing {
+        missing: Vec<String>,
+        hints: Vec<String>,
+    },
+    #[error("there is no user {name:?}")]
+    NoSuchUser { name: String },
+    #[error("the record in {} is complete: it ended because {why}", directory.display())]
+    Complete {
+        directory: PathBuf,
+        why: &'static str,
+    },
+    #[error("the record in {} is of another machine or kernel: {difference}", directory.display())]
+    OtherMachine {
+        directory: PathBuf,
+        difference: String,
+    },
+}
+
+impl Failure for TuneError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            TuneError::Missing { hints, .. } => hints.join("; "),
+            TuneError::NoSuchUser { .. } => {
+                "`getent passwd` lists the users of this machine".into()
+            }
+            TuneError::Complete { directory, .. } => {
+                format!("see it with: iosched report {}", directory.display())
+            }
+            TuneError::OtherMachine { .. } => {
+                "its trials cannot be continued here: start a new run".into()
+            }
+        })
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            TuneError::Missing { .. } => exit::MISSING,
+            TuneError::NoSuchUser { .. } => exit::USAGE,
+            TuneError::Complete { .. } | TuneError::OtherMachine { .. } => exit::BAD_RECORD,
+        }
+    }
+}

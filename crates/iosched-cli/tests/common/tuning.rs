@@ -1,0 +1,82 @@
+//! What the tests of `iosched tune` share: a disk, a short run, a run to be disturbed.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use super::{LoopDevice, can_use_loop_devices, has_fio, iosched, iosched_process, processes_with};
+
+/// 2^20 bytes.
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// Arguments for two very short rounds of two arms.
+const SHORT: &[&str] = &[
+    "--arms",
+    "none,mq-deadline",
+    "--fixed-rounds",
+    "2",
+    "--runtime",
+    "200ms",
+];
+
+/// A small disk to be measured with fio; says what lacks otherwise.
+pub(crate) fn small_disk() -> Option<LoopDevice> {
+    (can_use_loop_devices() && has_fio()).then(|| LoopDevice::new(64 * MIB))
+}
+
+/// Runs `tune` for [`SHORT`]: exit code, standard output, standard error.
+pub(crate) fn tune(target: &str, out: &Path, more: &[&str]) -> (i32, String, String) {
+    let output = iosched()
+        .arg("tune")
+        .arg(target)
+        .arg("--out")
+        .arg(out)
+        .args(SHORT)
+        .args(more)
+        .output()
+        .expect("the command under test");
+    (
+        output.status.code().unwrap_or(-1),
+        String::from_utf8(output.stdout).expect("text"),
+        String::from_utf8(output.stderr).expect("text"),
+    )
+}
+
+/// Starts `tune`, to be disturbed.
+pub(crate) fn start(arguments: &[&str], out: &Path) -> Child {
+    iosched_process()
+        .arg("tune")
+        .args(arguments)
+        .arg("--out")
+        .arg(out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command under test")
+}
+
+/// True while some fio has this device open.
+pub(crate) fn fio_runs_on(device: &str) -> bool {
+    let node = format!("/dev/{device}");
+    processes_with("fio ").into_iter().any(|pid| {
+        fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == Path::new(&node)))
+    })
+}
+
+/// Sends a signal.
+pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = i32::try_from(pid).expect("a pid");
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+    rustix::process::kill_process(pid, signal).expect("it is ours");
+}
+
+/// The lines of a record.
+pub(crate) fn record(out: &Path) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(out.join("record.jsonl")).expect("a record");
+    let lines = text.lines().map(serde_json::from_str);
+    lines.collect::<Result<_, _>>().expect("JSON lines")
+}
