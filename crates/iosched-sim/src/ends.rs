@@ -3,6 +3,7 @@
 //! A hash of fixed size whose chains run through a table by request, as the kernel's does: nothing is
 //! allocated for a member. In a chain the newest comes first.
 
+use crate::by_request::ByRequest;
 use crate::request::RequestId;
 use crate::units::Sector;
 
@@ -20,8 +21,7 @@ struct Member {
 #[derive(Debug, Clone)]
 pub(crate) struct Ends {
     newest: Vec<Option<RequestId>>,
-    /// By the request's index.
-    members: Vec<Option<Member>>,
+    members: ByRequest<Option<Member>>,
 }
 
 /// Positions are mostly multiples of eight: a multiplication spreads them.
@@ -34,18 +34,18 @@ impl Default for Ends {
     fn default() -> Ends {
         Ends {
             newest: vec![None; BUCKETS],
-            members: Vec::new(),
+            members: ByRequest::default(),
         }
     }
 }
 
 impl Ends {
     fn member(&self, id: RequestId) -> Option<&Member> {
-        self.members.get(id.index())?.as_ref()
+        self.members.get(id)?.as_ref()
     }
 
     fn member_mut(&mut self, id: RequestId) -> &mut Member {
-        let member = self.members[id.index()].as_mut();
+        let member = self.members[id].as_mut();
         member.expect("what a chain names is a member")
     }
 
@@ -54,23 +54,21 @@ impl Ends {
     }
 
     pub(crate) fn insert(&mut self, id: RequestId, end: Sector) {
-        if id.index() >= self.members.len() {
-            self.members.resize(id.index() + 1, None);
-        }
         let next = self.newest[bucket(end)].replace(id);
         if let Some(next) = next {
             self.member_mut(next).previous = Some(id);
         }
-        self.members[id.index()] = Some(Member {
+        let member = Member {
             end,
             previous: None,
             next,
-        });
+        };
+        self.members.set(id, Some(member));
     }
 
     /// Takes a request out, if it is here.
     pub(crate) fn remove(&mut self, id: RequestId) {
-        let Some(slot) = self.members.get_mut(id.index()) else {
+        let Some(slot) = self.members.get_mut(id) else {
             return;
         };
         let Some(member) = slot.take() else {

@@ -42,12 +42,17 @@ impl Histogram {
         let value = value.as_nanos();
         let step = step(value);
         if step >= self.counts.len() {
-            self.counts.resize(step + 1, 0);
+            self.grow(step);
         }
         self.counts[step] += 1;
         self.total += 1;
         self.sum += u128::from(value);
         self.max = self.max.max(value);
+    }
+
+    #[cold]
+    fn grow(&mut self, step: usize) {
+        self.counts.resize(step + 1, 0);
     }
 
     /// Counts all of another one too.

@@ -15,6 +15,7 @@
 //! - [`conform`]: follows a recording of a kernel's scheduler and counts where ours agrees
 
 mod agenda;
+mod by_request;
 pub mod conform;
 pub mod disk;
 mod divide;

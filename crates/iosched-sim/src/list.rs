@@ -1,6 +1,7 @@
 //! Lists of requests where any member can be taken out at once: the links stand in a table by
 //! request, so that nothing is allocated for a member.
 
+use crate::by_request::ByRequest;
 use crate::request::RequestId;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -13,25 +14,18 @@ struct Link {
 /// The links of all lists that a request can be in one of.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Links {
-    links: Vec<Link>,
+    links: ByRequest<Link>,
 }
 
 impl Links {
-    fn link(&mut self, id: RequestId) -> &mut Link {
-        if id.index() >= self.links.len() {
-            self.links.resize(id.index() + 1, Link::default());
-        }
-        &mut self.links[id.index()]
-    }
-
     /// The member after this one.
     pub(crate) fn next(&self, id: RequestId) -> Option<RequestId> {
-        self.links.get(id.index()).and_then(|link| link.next)
+        self.links.get(id).and_then(|link| link.next)
     }
 
     /// The member before this one.
     pub(crate) fn previous(&self, id: RequestId) -> Option<RequestId> {
-        self.links.get(id.index()).and_then(|link| link.previous)
+        self.links.get(id).and_then(|link| link.previous)
     }
 }
 
@@ -59,13 +53,14 @@ impl List {
 
     pub(crate) fn push_back(&mut self, links: &mut Links, id: RequestId) {
         let last = self.last.replace(id);
-        *links.link(id) = Link {
+        let link = Link {
             previous: last,
             next: None,
             member: true,
         };
+        links.links.set(id, link);
         match last {
-            Some(last) => links.link(last).next = Some(id),
+            Some(last) => links.links[last].next = Some(id),
             None => self.first = Some(id),
         }
     }
@@ -75,14 +70,14 @@ impl List {
             previous,
             next,
             member,
-        } = std::mem::take(links.link(id));
+        } = std::mem::take(&mut links.links[id]);
         assert!(member, "{id:?} is in no list");
         match previous {
-            Some(previous) => links.link(previous).next = next,
+            Some(previous) => links.links[previous].next = next,
             None => self.first = next,
         }
         match next {
-            Some(next) => links.link(next).previous = previous,
+            Some(next) => links.links[next].previous = previous,
             None => self.last = previous,
         }
     }
@@ -90,15 +85,15 @@ impl List {
     /// Puts `id` where `other` stands, and takes `other` out.
     pub(crate) fn replace(&mut self, links: &mut Links, other: RequestId, id: RequestId) {
         self.remove(links, id);
-        let link = std::mem::take(links.link(other));
+        let link = std::mem::take(&mut links.links[other]);
         assert!(link.member, "{other:?} is in no list");
-        *links.link(id) = link;
+        links.links.set(id, link);
         match link.previous {
-            Some(previous) => links.link(previous).next = Some(id),
+            Some(previous) => links.links[previous].next = Some(id),
             None => self.first = Some(id),
         }
         match link.next {
-            Some(next) => links.link(next).previous = Some(id),
+            Some(next) => links.links[next].previous = Some(id),
             None => self.last = Some(id),
         }
     }

@@ -159,6 +159,16 @@ impl RequestId {
     pub fn index(self) -> usize {
         self.0 as usize
     }
+
+    /// The tag of a command for it.
+    pub(crate) fn tag(self) -> u64 {
+        self.0.into()
+    }
+
+    /// The request that a command with this tag is for.
+    pub(crate) fn of_tag(tag: u64) -> RequestId {
+        RequestId(u32::try_from(tag).expect("the tag of a request"))
+    }
 }
 
 /// All requests that exist, from allocation to completion. Places are used again.

@@ -37,14 +37,27 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
     /// Takes a value out; says which one stood after it.
     ///
     /// # Panics
-    /// If it does not stand under this key: whoever sorts it in knows its key.
+    /// As [`Sorted::place`].
     pub(crate) fn remove(&mut self, key: K, value: V) -> Option<V> {
-        let place = self.place(key, value);
+        self.remove_at(self.place(key, value))
+    }
+
+    /// Takes out what stands at a place; says which one stood after it.
+    pub(crate) fn remove_at(&mut self, place: usize) -> Option<V> {
         self.entries.remove(place);
         self.entries.get(place).map(|(_, value)| *value)
     }
 
-    fn place(&self, key: K, value: V) -> usize {
+    /// What stands at a place, counted from the first.
+    pub(crate) fn get(&self, place: usize) -> Option<(K, V)> {
+        self.entries.get(place).copied()
+    }
+
+    /// Where a value stands, counted from the first.
+    ///
+    /// # Panics
+    /// If it does not stand under this key: whoever sorts it in knows its key.
+    pub(crate) fn place(&self, key: K, value: V) -> usize {
         let mut place = self.first_from(key);
         while self.entries[place].1 != value {
             place += 1;

@@ -4,6 +4,7 @@
 //! Follows `block/deadline-iosched.c` (Linux 4.19). Left out: zoned disks.
 
 use super::{BlockLayer, Kernel, Scheduler, SchedulerInfo, TunableInfo, Values};
+use crate::by_request::ByRequest;
 use crate::list::{Links, List};
 use crate::request::{Bio, RequestId, Requests};
 use crate::sorted::Sorted;
@@ -77,7 +78,7 @@ pub struct Deadline {
     sides: [Side; 2],
     links: Links,
     /// By the request's index: the tick from which on it is expired.
-    expires: Vec<u64>,
+    expires: ByRequest<u64>,
     /// Requests given out in this batch.
     batching: u64,
     /// Choices of reads while writes waited.
@@ -95,7 +96,7 @@ impl Deadline {
         Deadline {
             sides: [Side::default(), Side::default()],
             links: Links::default(),
-            expires: Vec::new(),
+            expires: ByRequest::default(),
             batching: 0,
             starved: 0,
             kernel: *kernel,
@@ -131,7 +132,7 @@ impl Deadline {
             .fifo
             .first()
             .expect("the side has requests");
-        let expired = self.kernel.tick(now) >= self.expires[oldest.index()];
+        let expired = self.kernel.tick(now) >= self.expires[oldest];
         match self.sides[side].next {
             Some(next) if !expired => Some(next),
             _ => Some(oldest),
@@ -175,10 +176,8 @@ impl Scheduler for Deadline {
 
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {
         let side = Self::side_of(requests, id);
-        if id.index() >= self.expires.len() {
-            self.expires.resize(id.index() + 1, 0);
-        }
-        self.expires[id.index()] = self.kernel.tick(now) + self.expire[side];
+        self.expires
+            .set(id, self.kernel.tick(now) + self.expire[side]);
         self.sides[side].sorted.insert(requests[id].start, id);
         self.sides[side].fifo.push_back(&mut self.links, id);
         false
@@ -239,8 +238,8 @@ impl Scheduler for Deadline {
         if side.next == Some(victim) {
             side.next = after;
         }
-        if expires[victim.index()] < expires[survivor.index()] {
-            expires[survivor.index()] = expires[victim.index()];
+        if expires[victim] < expires[survivor] {
+            expires[survivor] = expires[victim];
             side.fifo.replace(links, victim, survivor);
         } else {
             side.fifo.remove(links, victim);
@@ -255,7 +254,7 @@ impl Scheduler for Deadline {
         let waits = |side: usize| match self.sides[side].fifo.first() {
             None => "none".to_owned(),
             Some(oldest) => {
-                let left = self.expires[oldest.index()].saturating_sub(self.kernel.tick(now));
+                let left = self.expires[oldest].saturating_sub(self.kernel.tick(now));
                 let state = if left == 0 {
                     "expired".to_owned()
                 } else {

@@ -4,6 +4,21 @@ use super::{Kernel, Scheduler, SchedulerSpec, build};
 use crate::request::{Bio, IoPriority, Op, PriorityClass, ProcessId, Request, RequestId, Requests};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
+/// A read of one sector.
+pub(super) fn bio(start: Sector) -> Bio {
+    Bio {
+        op: Op::Read,
+        start,
+        length: Sectors::new(1),
+        sync: true,
+        noidle: false,
+        fua: false,
+        prio: false,
+        process: ProcessId(1),
+        priority: IoPriority::default(),
+    }
+}
+
 /// Requests are named by where they start.
 pub(super) struct Queue {
     pub(super) scheduler: Box<dyn Scheduler>,
@@ -34,14 +49,8 @@ impl Queue {
     pub(super) fn insert(&mut self, op: Op, start: u64, class: PriorityClass) {
         let bio = Bio {
             op,
-            start: Sector::new(start),
-            length: Sectors::new(1),
-            sync: true,
-            noidle: false,
-            fua: false,
-            prio: false,
-            process: ProcessId(1),
             priority: IoPriority { class, level: 4 },
+            ..bio(Sector::new(start))
         };
         let mut request = Request::new(&bio, self.now);
         request.cpu = self.cpu;

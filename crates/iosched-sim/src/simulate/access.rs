@@ -2,6 +2,7 @@
 //! several bios, and a request holds bios of one or several accesses.
 
 use super::slab::Slab;
+use crate::by_request::ByRequest;
 use crate::request::{Op, RequestId};
 use crate::units::{Sectors, Time};
 
@@ -52,8 +53,7 @@ struct Carried {
 pub(super) struct Accesses {
     unanswered: Slab<Access>,
     parts: Slab<Part>,
-    /// By the request's index.
-    carried: Vec<Option<Carried>>,
+    carried: ByRequest<Option<Carried>>,
 }
 
 impl Accesses {
@@ -61,7 +61,7 @@ impl Accesses {
         Accesses {
             unanswered: Slab::new(),
             parts: Slab::new(),
-            carried: Vec::new(),
+            carried: ByRequest::default(),
         }
     }
 
@@ -76,20 +76,18 @@ impl Accesses {
     }
 
     fn carried(&mut self, id: RequestId) -> &mut Carried {
-        let carried = self.carried[id.index()].as_mut();
+        let carried = self.carried[id].as_mut();
         carried.expect("the request carries something")
     }
 
     /// A new request carries a bio of the access.
     pub(super) fn carry(&mut self, id: RequestId, access: AccessId) {
         let part = self.parts.add(Part { access, next: None });
-        if id.index() >= self.carried.len() {
-            self.carried.resize(id.index() + 1, None);
-        }
-        self.carried[id.index()] = Some(Carried {
+        let carried = Carried {
             first: part,
             last: part,
-        });
+        };
+        self.carried.set(id, Some(carried));
     }
 
     /// A request carries one bio more.
@@ -102,7 +100,7 @@ impl Accesses {
     /// The victim's bios belong to the survivor now.
     pub(super) fn absorb(&mut self, survivor: RequestId, victim: RequestId) {
         let gone = *self.carried(victim);
-        self.carried[victim.index()] = None;
+        self.carried[victim] = None;
         let last = std::mem::replace(&mut self.carried(survivor).last, gone.last);
         self.parts.get_mut(last).next = Some(gone.first);
     }
@@ -115,7 +113,7 @@ impl Accesses {
     /// A request is done: hands over each access that is answered by that, in the order in which
     /// their bios joined it.
     pub(super) fn finish(&mut self, id: RequestId, mut answered: impl FnMut(Access)) {
-        let carried = self.carried[id.index()].take();
+        let carried = self.carried[id].take();
         let mut next = carried.map(|carried| carried.first);
         while let Some(part) = next {
             let part = self.parts.remove(part);

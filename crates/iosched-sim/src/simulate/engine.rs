@@ -78,6 +78,9 @@ pub(super) struct Simulation<'run, P> {
     pub(super) group: usize,
     /// Processes that have not ended.
     pub(super) running: usize,
+    /// When the path wants its timer to be called, at [`Time::MAX`] if never: only the path's own
+    /// doings change that.
+    timer: Time,
     /// When the first access was submitted.
     pub(super) first: Option<Time>,
     pub(super) arrivals: Arrivals,
@@ -132,6 +135,7 @@ impl<'run, P: Path> Simulation<'run, P> {
             until: Time::ZERO + machine.until,
             group: 0,
             running,
+            timer: Time::MAX,
             first: None,
             arrivals: Arrivals::new(arrivals),
         }
@@ -140,6 +144,7 @@ impl<'run, P: Path> Simulation<'run, P> {
     pub(super) fn run(mut self) -> Outcome {
         self.begin_group(Time::ZERO);
         self.plan_arrival();
+        self.note_timer();
         let mut now = Time::ZERO;
         loop {
             let (time, due) = self.next();
@@ -168,21 +173,24 @@ impl<'run, P: Path> Simulation<'run, P> {
     /// disk's first, then the path's timer, then what was planned.
     fn next(&self) -> (Time, Due) {
         let disk = self.host.drive.next_event();
-        let timer = self.path.next_timer().unwrap_or(Time::MAX);
         let planned = self.host.agenda.next_time();
-        if disk <= timer && disk <= planned {
+        if disk <= self.timer && disk <= planned {
             (disk, Due::Disk)
-        } else if timer <= planned {
-            (timer, Due::Timer)
+        } else if self.timer <= planned {
+            (self.timer, Due::Timer)
         } else {
             (planned, Due::Planned)
         }
     }
 
+    fn note_timer(&mut self) {
+        self.timer = self.path.next_timer().unwrap_or(Time::MAX);
+    }
+
     fn step(&mut self, now: Time, due: Due) {
         let Simulation { path, host, .. } = self;
         match due {
-            Due::Disk => host.drive.advance(now, &mut host.agenda),
+            Due::Disk => return host.drive.advance(now, &mut host.agenda),
             Due::Timer => path.timer(host, now),
             Due::Planned => match host.agenda.take_due(now).expect("something is planned").1 {
                 Event::Completed(tag) => {
@@ -198,6 +206,7 @@ impl<'run, P: Path> Simulation<'run, P> {
                 }
             },
         }
+        self.note_timer();
     }
 
     fn outcome(self, now: Time) -> Outcome {

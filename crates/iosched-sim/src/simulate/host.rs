@@ -59,7 +59,7 @@ impl Host<'_> {
             Op::Discard => DiskOp::Discard,
         };
         let command = Command {
-            tag: id.index() as u64,
+            tag: id.tag(),
             op,
             start: request.start,
             length: request.length,
@@ -147,6 +147,22 @@ impl Host<'_> {
         });
     }
 
+    /// As [`Host::tell`]; nearly free where nobody looks on.
+    #[inline]
+    pub(super) fn tell_request(
+        &mut self,
+        time: Time,
+        action: Action,
+        id: RequestId,
+        process: ProcessId,
+    ) {
+        if self.observed {
+            let request = self.requests[id];
+            self.tell(time, action, &request, process);
+        }
+    }
+
+    #[inline]
     pub(super) fn tell_bio(&mut self, now: Time, action: Action, bio: &Bio) {
         if self.observed {
             self.tell(now, action, &Request::new(bio, now), bio.process);

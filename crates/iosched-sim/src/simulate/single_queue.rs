@@ -16,6 +16,7 @@ use super::merging::{Found, grow, merge_in_scheduler};
 use super::path::Path;
 use super::pool::{Allocation, Pool};
 use super::submitter::Submitter;
+use crate::by_request::ByRequest;
 use crate::elevator::{Absorbed, MergeLimits, Merger};
 use crate::request::{Bio, ProcessId, Request, RequestId};
 use crate::scheduler::Scheduler;
@@ -24,13 +25,6 @@ use crate::units::Time;
 
 /// Most requests that a plug holds before it is let go.
 const PLUG_REQUESTS: usize = 16;
-
-/// What the path knows of a request in the driver's hands.
-#[derive(Debug, Clone, Copy)]
-struct Issued {
-    id: RequestId,
-    at: Time,
-}
 
 /// See the [module's page](self).
 pub(super) struct SingleQueue {
@@ -45,8 +39,8 @@ pub(super) struct SingleQueue {
     past_scheduler: VecDeque<RequestId>,
     /// A flush that goes to the device before everything else.
     flush_due: bool,
-    /// By the request's index, while the driver has it.
-    issued: Vec<Option<Issued>>,
+    /// When the driver took up what it has.
+    issued: ByRequest<Option<Time>>,
     /// Looked at by the driver, not yet taken by the device.
     held: Option<RequestId>,
     /// The device has given it back.
@@ -72,7 +66,7 @@ impl SingleQueue {
             flushes: Flushes::default(),
             past_scheduler: VecDeque::new(),
             flush_due: false,
-            issued: Vec::new(),
+            issued: ByRequest::default(),
             held: None,
             given_back: false,
             absorbed: Vec::new(),
@@ -292,7 +286,7 @@ impl SingleQueue {
         if accepts && self.given_back {
             self.scheduler.activate(now, &host.requests, held);
             host.tell(now, Action::Issued, &request, process);
-            self.issued[held.index()] = Some(Issued { id: held, at: now });
+            self.issued[held] = Some(now);
         } else if !accepts && !self.given_back {
             self.scheduler.deactivate(now, &host.requests, held);
             host.tell(now, Action::GivenBack, &request, process);
@@ -303,9 +297,8 @@ impl SingleQueue {
 
     fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
         let request = host.requests[id];
-        let issued = self.issued[id.index()].take();
-        let at = issued.expect("a request is done once").at;
-        host.finish(now, id, at);
+        let issued = self.issued[id].take();
+        host.finish(now, id, issued.expect("a request is done once"));
         if !request.fua {
             self.scheduler.completed(now, &host.requests, id);
         }
@@ -333,10 +326,7 @@ impl SingleQueue {
         let request = host.requests[id];
         host.tell(now, Action::Issued, &request, process);
         host.drive.note_issue(&request);
-        if id.index() >= self.issued.len() {
-            self.issued.resize(id.index() + 1, None);
-        }
-        self.issued[id.index()] = Some(Issued { id, at: now });
+        self.issued.set(id, Some(now));
     }
 }
 
@@ -399,8 +389,7 @@ impl Path for SingleQueue {
         if tag == FLUSH {
             return self.flush_completed(host, now);
         }
-        let place = usize::try_from(tag).expect("tags are indices");
-        let id = self.issued[place].expect("the driver has it").id;
+        let id = RequestId::of_tag(tag);
         host.drive.completed(now);
         // As blktrace shows it: the drive is done with it, whoever else has to wait for a flush.
         let request = host.requests[id];

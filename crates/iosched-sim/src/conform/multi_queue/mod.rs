@@ -24,6 +24,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
+use crate::by_request::ByRequest;
 use crate::request::{RequestId, Requests};
 use crate::scheduler::kyber::Statement;
 use crate::scheduler::{Kernel, Scheduler};
@@ -51,7 +52,7 @@ pub fn follow(
         scheduler,
         requests: Requests::default(),
         held: Vec::new(),
-        touched: Vec::new(),
+        touched: ByRequest::default(),
         queued: Vec::new(),
         last: None,
         taken: Vec::new(),
@@ -77,8 +78,8 @@ struct Follower<'a> {
     requests: Requests,
     /// Allocated, and not yet in the scheduler: in a plug, or issued past it.
     held: Vec<RequestId>,
-    /// When a bio last joined one of those: by index of the request.
-    touched: Vec<Time>,
+    /// When a bio last joined one of those.
+    touched: ByRequest<Time>,
     /// In the scheduler.
     queued: Vec<RequestId>,
     /// The one of those that was last merged, or else inserted.

@@ -77,10 +77,7 @@ impl Follower<'_> {
     }
 
     pub(super) fn touch(&mut self, id: RequestId, now: Time) {
-        if id.index() >= self.touched.len() {
-            self.touched.resize(id.index() + 1, Time::ZERO);
-        }
-        self.touched[id.index()] = now;
+        self.touched.set(id, now);
     }
 
     /// The bio stands at the end of this request, or before it, and nothing else forbids that they
@@ -264,7 +261,7 @@ impl Follower<'_> {
     /// Of those that are not in the scheduler, the one whose plug was given up first.
     fn first_held(&self) -> Option<RequestId> {
         let held = self.held.iter().copied();
-        held.min_by_key(|id| self.touched[id.index()])
+        held.min_by_key(|id| self.touched[*id])
     }
 
     fn issued_directly(&mut self, step: &Step) {

@@ -37,6 +37,7 @@ pub use tunables::INFO;
 use tunables::Tunables;
 
 use super::{Kernel, Scheduler, Values};
+use crate::by_request::ByRequest;
 use crate::list::Links;
 use crate::request::{Bio, PriorityClass, ProcessId, RequestId, Requests};
 use crate::sorted::Sorted;
@@ -58,7 +59,7 @@ pub struct Cfq {
     queues: Vec<Queue>,
     unused_queues: Vec<QueueId>,
     contexts: Contexts,
-    marks: Vec<Option<Mark>>,
+    marks: ByRequest<Option<Mark>>,
     links: Links,
     /// The root first.
     groups: Vec<Group>,
@@ -119,7 +120,7 @@ impl Cfq {
             queues: Vec::new(),
             unused_queues: Vec::new(),
             contexts: Contexts::default(),
-            marks: Vec::new(),
+            marks: ByRequest::default(),
             links: Links::default(),
             groups: vec![root],
             group_order: Sorted::default(),
@@ -156,18 +157,16 @@ impl Cfq {
     }
 
     fn mark(&self, id: RequestId) -> Mark {
-        self.marks[id.index()].expect("the request was prepared")
+        self.marks[id].expect("the request was prepared")
     }
 
     fn mark_mut(&mut self, id: RequestId) -> &mut Mark {
-        self.marks[id.index()]
-            .as_mut()
-            .expect("the request was prepared")
+        self.marks[id].as_mut().expect("the request was prepared")
     }
 
     /// The request is no more.
     fn forget(&mut self, id: RequestId) {
-        let mark = self.marks[id.index()].take();
+        let mark = self.marks[id].take();
         let Mark { queue, .. } = mark.expect("the request was prepared");
         self.queue_mut(queue).requests -= 1;
         self.release_if_unused(queue);
@@ -186,14 +185,12 @@ impl Scheduler for Cfq {
     fn prepare(&mut self, now: Time, requests: &Requests, id: RequestId) {
         let (context, queue) = self.bind(now, &requests[id]);
         self.queue_mut(queue).requests += 1;
-        if id.index() >= self.marks.len() {
-            self.marks.resize(id.index() + 1, None);
-        }
-        self.marks[id.index()] = Some(Mark {
+        let mark = Mark {
             context,
             queue,
             expires: Time::ZERO,
-        });
+        };
+        self.marks.set(id, Some(mark));
     }
 
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {

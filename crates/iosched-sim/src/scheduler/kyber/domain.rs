@@ -3,6 +3,7 @@
 
 use super::latency::{Clock, Latencies};
 use super::tokens::Tokens;
+use crate::divide::Divisor;
 
 pub(super) const READ: usize = 0;
 pub(super) const WRITE: usize = 1;
@@ -62,8 +63,8 @@ impl Statement {
 pub(super) struct Domain {
     pub(super) name: &'static str,
     pub(super) tokens: Tokens,
-    /// Latency that is aimed at, in nanoseconds.
-    pub(super) target: u64,
+    /// A quarter of the latency that is aimed at, in nanoseconds, but not zero.
+    pub(super) quarter_of_target: Divisor,
     /// From allocation to completion.
     pub(super) total: Latencies,
     /// From issue to completion.
@@ -75,11 +76,11 @@ pub(super) struct Domain {
 }
 
 impl Domain {
-    pub(super) fn new(domain: usize, depth: u32, target: u64) -> Domain {
+    pub(super) fn new(domain: usize, depth: u32, quarter_of_target: Divisor) -> Domain {
         Domain {
             name: NAMES[domain],
             tokens: Tokens::new(MAX_DEPTH[domain], depth),
-            target,
+            quarter_of_target,
             total: Latencies::default(),
             device: Latencies::default(),
             saved_p99: None,

@@ -1,5 +1,6 @@
 //! What kyber knows of latencies: counts in quarters of the target, and percentiles of them.
 
+use crate::divide::Divisor;
 use crate::units::Nanos;
 
 /// Buckets: four up to the target, four beyond, the last without end.
@@ -26,9 +27,8 @@ pub(super) struct Latencies {
 }
 
 impl Latencies {
-    pub(super) fn add(&mut self, latency: Nanos, target: u64) {
-        let quarter = (target / 4).max(1);
-        let bucket = latency.as_nanos().saturating_sub(1) / quarter;
+    pub(super) fn add(&mut self, latency: Nanos, quarter_of_target: Divisor) {
+        let (bucket, _) = quarter_of_target.divide(latency.as_nanos().saturating_sub(1));
         let bucket = usize::try_from(bucket).unwrap_or(BUCKETS).min(BUCKETS - 1);
         self.counts[bucket] += 1;
     }
@@ -81,11 +81,13 @@ impl Latencies {
 mod tests {
     use super::*;
 
+    const QUARTER: Divisor = Divisor::new(500);
+
     #[test]
     fn a_latency_of_exactly_a_quarter_is_in_the_first_bucket() {
         let mut latencies = Latencies::default();
         for nanos in [0, 1, 500, 501, 2000, 2001, u64::MAX] {
-            latencies.add(Nanos::new(nanos), 2000);
+            latencies.add(Nanos::new(nanos), QUARTER);
         }
         assert_eq!(latencies.counts, [3, 1, 0, 1, 1, 0, 0, 1]);
     }
@@ -96,12 +98,12 @@ mod tests {
         let mut deadline = None;
         let at = |tick| Clock { tick, second: 250 };
         for _ in 0..499 {
-            latencies.add(Nanos::new(1900), 2000);
+            latencies.add(Nanos::new(1900), QUARTER);
         }
         assert_eq!(latencies.percentile(90, at(100), &mut deadline), None);
         assert_eq!(latencies.percentile(90, at(349), &mut deadline), None);
         let mut early = latencies;
-        early.add(Nanos::new(9000), 2000);
+        early.add(Nanos::new(9000), QUARTER);
         let mut its_deadline = deadline;
         assert_eq!(early.percentile(90, at(349), &mut its_deadline), Some(3));
         assert_eq!((its_deadline, early.samples()), (None, 0));

@@ -20,6 +20,8 @@ use super::{
     BlockLayer, HardwareQueues, Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo,
     Values,
 };
+use crate::by_request::ByRequest;
+use crate::divide::Divisor;
 use crate::elevator::Merge;
 use crate::list::{Links, List};
 use crate::request::{Bio, Op, RequestId, Requests};
@@ -152,7 +154,7 @@ pub struct Kyber {
     queues: Vec<Queue>,
     domains: [Domain; DOMAINS],
     links: Links,
-    marks: Vec<Mark>,
+    marks: ByRequest<Mark>,
     /// Hardware queues that are to be run because tokens were given back.
     kicks: VecDeque<usize>,
     /// When the statistics are due: [`HANDLER`] after a tick begins.
@@ -177,7 +179,8 @@ impl Kyber {
         ];
         let domain = |domain: usize| {
             let depth = u32::try_from(initial.count(depths[domain])).expect("within its range");
-            Domain::new(domain, depth, targets[domain])
+            let quarter = Divisor::new((targets[domain] / 4).max(1));
+            Domain::new(domain, depth, quarter)
         };
         Kyber::with_domains(kernel, [READ, WRITE, DISCARD].map(domain))
     }
@@ -189,7 +192,7 @@ impl Kyber {
             queues: vec![Queue::default()],
             domains,
             links: Links::default(),
-            marks: Vec::new(),
+            marks: ByRequest::default(),
             kicks: VecDeque::new(),
             due: None,
         }
@@ -249,7 +252,7 @@ impl Kyber {
         queue.domains[domain].flushed.remove(&mut self.links, id);
         queue.batching += 1;
         let token = self.domains[domain].tokens.take(number);
-        self.marks[id.index()].token = token;
+        self.marks[id].token = token;
     }
 
     /// Looks at the latencies and sets the depths. Where a recording tells what the kernel found,
@@ -291,10 +294,7 @@ impl Scheduler for Kyber {
     }
 
     fn insert(&mut self, _now: Time, requests: &Requests, id: RequestId) -> bool {
-        if id.index() >= self.marks.len() {
-            self.marks.resize(id.index() + 1, Mark::default());
-        }
-        self.marks[id.index()] = Mark::default();
+        self.marks.set(id, Mark::default());
         let (queue, domain) = self.place(requests, id);
         let waiting = &mut self.queues[queue].domains[domain].waiting;
         waiting.push(&mut self.links, requests, id);
@@ -328,7 +328,7 @@ impl Scheduler for Kyber {
     }
 
     fn activate(&mut self, now: Time, _requests: &Requests, id: RequestId) {
-        self.marks[id.index()].issued = Some(now);
+        self.marks[id].issued = Some(now);
     }
 
     fn limit_depth(&self, _op: Op, sync: bool, _tags: u32, word: u32) -> Option<u32> {
@@ -337,7 +337,7 @@ impl Scheduler for Kyber {
 
     fn completed(&mut self, now: Time, requests: &Requests, id: RequestId) {
         let request = &requests[id];
-        let mark = self.marks[id.index()];
+        let mark = self.marks[id];
         let domain = &mut self.domains[domain_of(request.op)];
         if let Some(token) = mark.token {
             for woken in domain.tokens.free(token) {
@@ -346,13 +346,12 @@ impl Scheduler for Kyber {
                 }
             }
         }
+        let quarter = domain.quarter_of_target;
         domain
             .total
-            .add(now.saturating_since(request.allocated), domain.target);
+            .add(now.saturating_since(request.allocated), quarter);
         let issued = mark.issued.unwrap_or(request.allocated);
-        domain
-            .device
-            .add(now.saturating_since(issued), domain.target);
+        domain.device.add(now.saturating_since(issued), quarter);
         if self.due.is_none() {
             let tick = self.kernel.tick(now) + u64::from(self.kernel.hz) / 10 + 1;
             self.due = Some(self.kernel.tick_begins(tick) + HANDLER);
@@ -428,7 +427,7 @@ impl Scheduler for Kyber {
                 device: domain.device,
                 saved_p99: domain.saved_p99,
                 deadline: domain.deadline.map(|_| 0),
-                ..Domain::new(index, domain.tokens.depth(), domain.target)
+                ..Domain::new(index, domain.tokens.depth(), domain.quarter_of_target)
             }
         };
         let domains = [READ, WRITE, DISCARD].map(emptied);

@@ -61,30 +61,23 @@ impl HardwareQueue {
         scheduler.limit_depth(op, sync, self.tags.depth(), self.tags.word())
     }
 
-    /// A tag for such a request, if there is one.
+    /// A tag for such a request, if there is one; if not, the process waits for it.
     pub(super) fn take_tag(
         &mut self,
         scheduler: &dyn Scheduler,
         op: Op,
         sync: bool,
+        process: usize,
     ) -> Option<u32> {
         let limit = self.limit(scheduler, op, sync);
-        self.tags.take_among(limit.unwrap_or(self.tags.word()))
-    }
-
-    /// The process waits for a tag for such a request.
-    pub(super) fn wait_for_tag(
-        &mut self,
-        scheduler: &dyn Scheduler,
-        op: Op,
-        sync: bool,
-        process: usize,
-    ) {
-        let limited = self.limit(scheduler, op, sync).is_some();
-        let waiting = &mut self.waiting[usize::from(limited)];
-        if !waiting.contains(&process) {
-            waiting.push_back(process);
+        let tag = self.tags.take_among(limit.unwrap_or(self.tags.word()));
+        if tag.is_none() {
+            let waiting = &mut self.waiting[usize::from(limit.is_some())];
+            if !waiting.contains(&process) {
+                waiting.push_back(process);
+            }
         }
+        tag
     }
 
     /// The tag may not be one of those that a process waits for: one of each kind is woken. Those

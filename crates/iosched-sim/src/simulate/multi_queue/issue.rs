@@ -18,7 +18,7 @@ impl MultiQueue {
         submitter: ProcessId,
         id: RequestId,
     ) -> bool {
-        let number = self.known[id.index()].queue;
+        let number = self.known[id].queue;
         let issued = self.has_room(number)
             && self.queues[number].dispatch.is_empty()
             && self.issue(host, now, submitter, id);
@@ -75,20 +75,22 @@ impl MultiQueue {
         number: usize,
         process: ProcessId,
     ) -> bool {
-        if self.queues[number].dispatch.is_empty() {
+        let Some(&first) = self.queues[number].dispatch.front() else {
             return true;
-        }
-        while self.has_room(number)
-            && let Some(&id) = self.queues[number].dispatch.front()
+        };
+        let mut next = Some(first);
+        while let Some(id) = next
+            && self.has_room(number)
             && self.issue(host, now, process, id)
         {
-            self.queues[number].dispatch.pop_front();
+            let dispatch = &mut self.queues[number].dispatch;
+            dispatch.pop_front();
+            next = dispatch.front().copied();
         }
         let queue = &mut self.queues[number];
-        let all = queue.dispatch.is_empty();
-        queue.note_busy(!all);
-        queue.restart |= !all;
-        all
+        queue.note_busy(next.is_some());
+        queue.restart |= next.is_some();
+        next.is_none()
     }
 
     /// Takes from the scheduler: one request, or if the device was not busy of late, as many as there
@@ -114,7 +116,7 @@ impl MultiQueue {
             };
             self.decided(host, now, process, id);
             given += 1;
-            let home = self.known[id.index()].queue;
+            let home = self.known[id].queue;
             elsewhere |= home != number;
             let filled = self.is_filled(home);
             self.queues[home].dispatch.push_back(id);
@@ -131,37 +133,36 @@ impl MultiQueue {
     }
 
     fn decided(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) {
-        if !self.scheduler.merges_in_lists() {
+        if !self.in_lists {
             self.merger.dispatched(id);
         }
         if !self.direct {
-            let request = host.requests[id];
-            host.tell(now, Action::Decided, &request, process);
+            host.tell_request(now, Action::Decided, id, process);
         }
     }
 
     /// Sends a request to the device; false if that gives it back. Then the queue is run again when a
     /// command of its own has completed or, as it may not have any, after some ticks.
     fn issue(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) -> bool {
-        let request = host.requests[id];
-        host.tell(now, Action::Issued, &request, process);
+        host.tell_request(now, Action::Issued, id, process);
         if !host.drive.accepts() {
-            host.tell(now, Action::GivenBack, &request, process);
-            let queue = &mut self.queues[self.known[id.index()].queue];
+            host.tell_request(now, Action::GivenBack, id, process);
+            let queue = &mut self.queues[self.known[id].queue];
             queue.restart = true;
             queue.rerun = Some(self.kernel.asks_again(now));
             return false;
         }
-        host.drive.note_issue(&request);
+        let request = &host.requests[id];
+        host.drive.note_issue(request);
         if request.fua {
             self.flushes.write_begins();
         } else {
             self.scheduler.activate(now, &host.requests, id);
         }
         if let Some(throttle) = &mut self.throttle {
-            throttle.issued(now, id, &request);
+            throttle.issued(now, id, request);
         }
-        let known = &mut self.known[id.index()];
+        let known = &mut self.known[id];
         known.issued = now;
         self.queues[known.queue].in_flight += 1;
         host.start(now, id);
@@ -173,12 +174,11 @@ impl MultiQueue {
     /// The device is done with a request, and so is the processor that dealt with its completion.
     pub(super) fn end(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
         host.drive.completed(now);
-        let number = self.known[id.index()].queue;
+        let number = self.known[id].queue;
         self.queues[number].in_flight -= 1;
         // As blktrace shows it: the drive is done with it, whoever else has to wait for a flush.
-        let request = host.requests[id];
-        host.tell(now, Action::Completed, &request, ProcessId(0));
-        if request.fua {
+        host.tell_request(now, Action::Completed, id, ProcessId(0));
+        if host.requests[id].fua {
             self.flushes.write_ends();
             self.flushes.ask(now, Step::Write(id));
         } else {
@@ -225,7 +225,7 @@ impl MultiQueue {
     fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
         // Who sleeps in the kernel is nearer to the tag than who will come back from user space.
         self.free_tag(host, now, id);
-        let known = self.known[id.index()];
+        let known = self.known[id];
         if let Some(throttle) = &mut self.throttle {
             throttle.completed(now, known.issued, id, &host.requests[id]);
         }

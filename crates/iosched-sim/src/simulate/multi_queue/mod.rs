@@ -25,6 +25,7 @@ use super::path::Path;
 use super::processors::Processors;
 use super::submitter::Submitter;
 use super::{Attachment, MultiQueueSettings};
+use crate::by_request::ByRequest;
 use crate::elevator::{Absorbed, Merge, MergeLimits, Merger};
 use crate::request::{Bio, ProcessId, Request, RequestId};
 use crate::scheduler::{HardwareQueues, Kernel, Scheduler};
@@ -37,9 +38,8 @@ use throttle::Throttle;
 const PLUG_REQUESTS: usize = 32;
 
 /// What the path knows of a request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Known {
-    id: RequestId,
     /// Its hardware queue.
     queue: usize,
     tag: u32,
@@ -55,6 +55,8 @@ pub(super) struct MultiQueue {
     scheduler: Box<dyn Scheduler>,
     /// There is no scheduler: requests are issued by those who submit them.
     direct: bool,
+    /// Bios merge with what stands in the scheduler's lists by CPU, and not by the merger.
+    in_lists: bool,
     kernel: Kernel,
     attachment: Attachment,
     merger: Merger,
@@ -65,8 +67,7 @@ pub(super) struct MultiQueue {
     /// By number.
     queues: Vec<HardwareQueue>,
     submitters: Vec<Submitter>,
-    /// By the request's index.
-    known: Vec<Known>,
+    known: ByRequest<Known>,
     flushes: Flushes<Step>,
     /// A flush that goes to the device before everything else.
     flush_due: bool,
@@ -97,6 +98,7 @@ impl MultiQueue {
         scheduler.attach(hardware);
         MultiQueue {
             direct,
+            in_lists: scheduler.merges_in_lists(),
             kernel: settings.kernel,
             attachment: settings.attachment,
             merger: Merger::new(*limits),
@@ -104,7 +106,7 @@ impl MultiQueue {
             hardware,
             queues: (0..hardware.count()).map(|_| queue()).collect(),
             submitters: Submitter::many(processes),
-            known: Vec::new(),
+            known: ByRequest::default(),
             flushes: Flushes::default(),
             flush_due: false,
             flushed: Vec::new(),
@@ -150,7 +152,7 @@ impl MultiQueue {
         bio: &Bio,
         access: AccessId,
     ) -> bool {
-        if self.scheduler.merges_in_lists() {
+        if self.in_lists {
             let cpu = host.processes[process].cpu;
             let found = self.scheduler.list_partner(&host.requests, bio, cpu);
             let Some(merge @ (Merge::Back(id) | Merge::Front(id))) = found else {
@@ -199,12 +201,11 @@ impl MultiQueue {
         }
         let scheduler = self.scheduler.as_ref();
         let queue = &mut self.queues[number];
-        let tag = queue.take_tag(scheduler, bio.op, bio.sync);
-        if tag.is_none() {
-            queue.wait_for_tag(scheduler, bio.op, bio.sync, process);
-            if let Some((throttle, _)) = throttle {
-                throttle.keep_admitted(process);
-            }
+        let tag = queue.take_tag(scheduler, bio.op, bio.sync, process);
+        if tag.is_none()
+            && let Some((throttle, _)) = throttle
+        {
+            throttle.keep_admitted(process);
         }
         tag
     }
@@ -215,7 +216,7 @@ impl MultiQueue {
             tag,
             throttled,
             ..
-        } = self.known[id.index()];
+        } = self.known[id];
         let submitters = &self.submitters;
         self.queues[queue].free_tag(
             tag,
@@ -244,17 +245,13 @@ impl MultiQueue {
         host.accesses.carry(id, access);
         let queue = self.queue_of(host, process);
         let known = Known {
-            id,
             queue,
             tag,
             issued: now,
             scheduled: false,
             throttled: self.throttle.is_some() && Throttle::concerns(bio),
         };
-        if id.index() >= self.known.len() {
-            self.known.resize(id.index() + 1, known);
-        }
-        self.known[id.index()] = known;
+        self.known.set(id, known);
         host.tell_bio(now, Action::Allocated, bio);
         if bio.fua {
             self.queues[queue].dispatch.push_back(id);
@@ -281,9 +278,6 @@ impl MultiQueue {
     /// What was held back enters the scheduler as it was submitted. Without one it is issued, from
     /// the end of the plug, until the device has no room for the next; that goes before the rest.
     fn flush_plug(&mut self, host: &mut Host<'_>, now: Time, process: usize) {
-        if self.submitters[process].plug.is_empty() {
-            return;
-        }
         let submitter = host.process_id(process);
         let queue = self.queue_of(host, process);
         let mut plug = std::mem::take(&mut self.submitters[process].plug);
@@ -311,13 +305,13 @@ impl MultiQueue {
         id: RequestId,
         from_plug: bool,
     ) {
-        let request = host.requests[id];
-        self.known[id.index()].scheduled = true;
-        if self.scheduler.merges_in_lists() {
-            host.tell(now, Action::Inserted, &request, submitter);
+        self.known[id].scheduled = true;
+        if self.in_lists {
+            host.tell_request(now, Action::Inserted, id, submitter);
             self.scheduler.insert(now, &host.requests, id);
             return;
         }
+        let request = host.requests[id];
         let mut absorbed = std::mem::take(&mut self.absorbed);
         self.merger.insert(
             now,
@@ -364,7 +358,9 @@ impl Path for MultiQueue {
     }
 
     fn unplug(&mut self, host: &mut Host<'_>, now: Time, process: usize) {
-        self.flush_plug(host, now, process);
+        if !self.submitters[process].plug.is_empty() {
+            self.flush_plug(host, now, process);
+        }
         self.submitters[process].plugged = false;
     }
 
@@ -401,7 +397,7 @@ impl Path for MultiQueue {
         if tag == FLUSH {
             return self.flush_completed(host, now);
         }
-        let id = self.known[index_of(tag)].id;
+        let id = RequestId::of_tag(tag);
         let Some(processors) = &mut self.processors else {
             return self.end(host, now, id);
         };
@@ -419,7 +415,7 @@ impl Path for MultiQueue {
             host.plan(time, Event::Processed(processor));
         });
         if let Some(tag) = done {
-            self.end(host, now, self.known[index_of(tag)].id);
+            self.end(host, now, RequestId::of_tag(tag));
         }
     }
 
@@ -457,9 +453,4 @@ impl Path for MultiQueue {
         let id = host.process_id(process);
         self.scheduler.process_exited(now, &host.requests, id);
     }
-}
-
-/// The index of the request that a command is for.
-fn index_of(tag: u64) -> usize {
-    usize::try_from(tag).expect("tags are indices")
 }

@@ -3,12 +3,16 @@
 //!
 //! Follows `block/mq-deadline.c` in two versions ([`Rules`]): Linux 6.1, where a batch goes on with
 //! the request that came next when the last one was taken, and 6.12, where it goes on with whatever
-//! stands next by position now. Left out: zoned disks, and kernels before priorities (5.16).
+//! stands next by position now. Left out: zoned disks, requests that are put back before all others (those
+//! that a device gives back wait before it here), and kernels before priorities (5.16).
 
+mod side;
+
+use self::side::Side;
 use super::{BlockLayer, Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo, Values};
-use crate::list::{Links, List};
+use crate::by_request::ByRequest;
+use crate::list::Links;
 use crate::request::{Bio, Op, PriorityClass, Request, RequestId, Requests};
-use crate::sorted::Sorted;
 use crate::units::{Sector, Time};
 
 const MAX: i64 = i32::MAX as i64;
@@ -102,31 +106,18 @@ impl Rules {
 const READ: usize = 0;
 const WRITE: usize = 1;
 
-/// Reads or writes of one level.
-#[derive(Debug, Clone, Default)]
-struct Side {
-    sorted: Sorted<Sector, RequestId>,
-    fifo: List,
-    /// Where the batch goes on, by the rules of 6.1.
-    next: Option<RequestId>,
-    /// Where the last request taken began.
-    last_position: Sector,
-}
-
 /// One priority class.
 #[derive(Debug, Clone, Default)]
 struct Level {
     /// Reads, writes.
     sides: [Side; 2],
-    /// Put back, or to go first: before all else.
-    urgent: List,
     /// Requests inserted and not yet freed: those in the driver count too.
     present: u64,
 }
 
 impl Level {
     fn has_work(&self) -> bool {
-        self.urgent.first().is_some() || self.sides.iter().any(|side| side.fifo.first().is_some())
+        self.sides.iter().any(Side::has_work)
     }
 }
 
@@ -137,8 +128,6 @@ struct Mark {
     inserted: u64,
     /// Tick from which on it is expired.
     expires: u64,
-    /// It stands among the urgent ones.
-    urgent: bool,
 }
 
 /// See the [module's page](self).
@@ -149,7 +138,7 @@ pub struct MqDeadline {
     /// Real time, best effort, idle.
     levels: [Level; 3],
     links: Links,
-    marks: Vec<Mark>,
+    marks: ByRequest<Mark>,
     /// Direction of the batch, whichever level it was for.
     last_side: usize,
     /// Requests given out in this batch.
@@ -188,7 +177,7 @@ impl MqDeadline {
             kernel: *kernel,
             levels: Default::default(),
             links: Links::default(),
-            marks: Vec::new(),
+            marks: ByRequest::default(),
             last_side: WRITE, // as the kernel begins: seen only if both directions come at once
             batching: 0,
             starved: 0,
@@ -202,7 +191,7 @@ impl MqDeadline {
     }
 
     fn mark(&self, id: RequestId) -> &Mark {
-        &self.marks[id.index()]
+        &self.marks[id]
     }
 
     fn side(&self, request: &Request) -> &Side {
@@ -240,18 +229,16 @@ impl MqDeadline {
 
     /// The request that a level would give out, if it was inserted at tick `latest` or before.
     fn pick(&mut self, level: usize, tick: u64, latest: Option<u64>) -> Option<RequestId> {
-        let old_enough = |this: &Self, id: RequestId| {
-            latest.is_some_and(|latest| this.mark(id).inserted <= latest)
-        };
-        if let Some(urgent) = self.levels[level].urgent.first() {
-            return old_enough(self, urgent).then_some(urgent);
+        if !self.levels[level].has_work() {
+            return None;
         }
         let batch = self.batch_next(level, self.last_side);
         let chosen = match batch.filter(|_| self.batching < self.fifo_batch) {
             Some(next) => next,
             None => self.begin_batch(level, tick)?,
         };
-        old_enough(self, chosen).then_some(chosen)
+        let old_enough = latest.is_some_and(|latest| self.mark(chosen).inserted <= latest);
+        old_enough.then_some(chosen)
     }
 
     /// The first request of a new batch. The batch counts as begun even if its first request turns
@@ -269,8 +256,7 @@ impl MqDeadline {
 
     fn choose_side(&mut self, level: usize) -> Option<usize> {
         let sides = &self.levels[level].sides;
-        let reads = sides[READ].fifo.first().is_some();
-        let writes = sides[WRITE].fifo.first().is_some();
+        let [reads, writes] = [READ, WRITE].map(|side| sides[side].has_work());
         if reads && writes {
             let too_often = self.starved >= self.writes_starved;
             self.starved += 1;
@@ -287,62 +273,25 @@ impl MqDeadline {
     }
 
     fn batch_next(&self, level: usize, side: usize) -> Option<RequestId> {
-        let side = &self.levels[level].sides[side];
-        match self.rules {
-            Rules::SavedPointer => side.next,
-            Rules::Position => side
-                .sorted
-                .at_or_after(side.last_position)
-                .map(|(_, id)| id),
-        }
+        self.levels[level].sides[side].batch_next(self.rules)
     }
 
     /// Takes a request out; its side goes on behind it.
     fn give_out(&mut self, requests: &Requests, id: RequestId) {
-        let request = requests[id];
-        let level = level_of(&request);
-        if self.mark(id).urgent {
-            self.levels[level].urgent.remove(&mut self.links, id);
-        } else {
-            self.batching += 1;
-            let next = self.remove(requests, id);
-            self.side_mut(&request).next = next;
-        }
-        self.side_mut(&request).last_position = request.start;
-    }
-
-    /// Takes a request out of its side; says which one stands behind it.
-    fn remove(&mut self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let next = self.unsort(requests, id);
-        let MqDeadline { levels, links, .. } = self;
         let request = &requests[id];
-        levels[level_of(request)].sides[side_of(request)]
-            .fifo
-            .remove(links, id);
-        next
+        self.batching += 1;
+        let MqDeadline { levels, links, .. } = self;
+        let side = &mut levels[level_of(request)].sides[side_of(request)];
+        side.give_out(links, request.start, id);
     }
 
-    /// Takes a request out of the order of positions, and says which one stands behind it: a batch
-    /// that was to go on with it goes on there.
-    fn unsort(&mut self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let side = self.side_mut(&requests[id]);
-        let next = side.sorted.remove(requests[id].start, id);
-        if side.next == Some(id) {
-            side.next = next;
-        }
-        next
-    }
-
-    fn new_mark(&mut self, now: Time, id: RequestId, side: usize, urgent: bool) {
-        if id.index() >= self.marks.len() {
-            self.marks.resize(id.index() + 1, Mark::default());
-        }
+    fn new_mark(&mut self, now: Time, id: RequestId, side: usize) {
         let inserted = self.kernel.tick(now);
-        self.marks[id.index()] = Mark {
+        let mark = Mark {
             inserted,
             expires: inserted + self.expire[side],
-            urgent,
         };
+        self.marks.set(id, mark);
     }
 }
 
@@ -353,13 +302,11 @@ impl Scheduler for MqDeadline {
 
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {
         let request = &requests[id];
-        self.new_mark(now, id, side_of(request), false);
+        self.new_mark(now, id, side_of(request));
         let MqDeadline { levels, links, .. } = self;
         let level = &mut levels[level_of(request)];
         level.present += 1;
-        let side = &mut level.sides[side_of(request)];
-        side.sorted.insert(request.start, id);
-        side.fifo.push_back(links, id);
+        level.sides[side_of(request)].insert(links, request.start, id);
         false
     }
 
@@ -389,7 +336,7 @@ impl Scheduler for MqDeadline {
             return None;
         }
         let like = Request::new(bio, Time::ZERO);
-        let at_end = self.side(&like).sorted.at(bio.end())?;
+        let at_end = self.side(&like).at(bio.end())?;
         (requests[at_end].op == bio.op).then_some(at_end)
     }
 
@@ -408,20 +355,17 @@ impl Scheduler for MqDeadline {
 
     fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
         let request = &requests[id];
-        self.side(request).sorted.predecessor(request.start, id)
+        self.side(request).predecessor(request.start, id)
     }
 
     fn latter(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
         let request = &requests[id];
-        self.side(request).sorted.successor(request.start, id)
+        self.side(request).successor(request.start, id)
     }
 
     fn front_merged(&mut self, _now: Time, requests: &Requests, id: RequestId, old: Sector) {
-        // Sorted anew; a batch that was to go on with it still does.
         let request = &requests[id];
-        let sorted = &mut self.side_mut(request).sorted;
-        sorted.remove(old, id);
-        sorted.insert(request.start, id);
+        self.side_mut(request).moved(old, request.start, id);
     }
 
     fn requests_merged(
@@ -431,16 +375,16 @@ impl Scheduler for MqDeadline {
         survivor: RequestId,
         victim: RequestId,
     ) {
-        self.unsort(requests, victim);
-        let (victims, survivors) = (*self.mark(victim), *self.mark(survivor));
         let request = &requests[victim];
+        self.side_mut(request).unsort(request.start, victim);
+        let (victims, survivors) = (*self.mark(victim), *self.mark(survivor));
         let MqDeadline { levels, links, .. } = self;
         let level = &mut levels[level_of(request)];
         level.present -= 1;
         let fifo = &mut level.sides[side_of(request)].fifo;
         if victims.expires < survivors.expires {
             fifo.replace(links, victim, survivor);
-            let mark = &mut self.marks[survivor.index()];
+            let mark = &mut self.marks[survivor];
             (mark.inserted, mark.expires) = (victims.inserted, victims.expires);
         } else {
             fifo.remove(links, victim);
@@ -448,19 +392,15 @@ impl Scheduler for MqDeadline {
     }
 
     fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Scheduler>> {
-        let position = |side: &Side| Side {
-            last_position: side.last_position,
-            ..Side::default()
-        };
         let emptied = |level: &Level| Level {
-            sides: [position(&level.sides[READ]), position(&level.sides[WRITE])],
+            sides: [READ, WRITE].map(|side| level.sides[side].emptied()),
             ..Level::default()
         };
         Some(Box::new(MqDeadline {
             kernel: *kernel,
             levels: [0, 1, 2].map(|level: usize| emptied(&self.levels[level])),
             links: Links::default(),
-            marks: Vec::new(),
+            marks: ByRequest::default(),
             ..*self
         }))
     }
@@ -478,7 +418,7 @@ impl Scheduler for MqDeadline {
                     0 => "expired".to_owned(),
                     left => format!("expires in {left} ticks"),
                 };
-                format!("{} (oldest {state})", side.sorted.len())
+                format!("{} (oldest {state})", side.len())
             }
         };
         let names = ["real time", "best effort", "idle"];
@@ -487,7 +427,7 @@ impl Scheduler for MqDeadline {
             .filter(|(_, level)| level.present > 0)
             .map(|(name, level)| {
                 let [reads, writes] = &level.sides;
-                let queued = reads.sorted.len() + writes.sorted.len();
+                let queued = reads.len() + writes.len();
                 format!(
                     "{name}: {} in the driver, reads {}, writes {}",
                     level.present.saturating_sub(queued as u64),

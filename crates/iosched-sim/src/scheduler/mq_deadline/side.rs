@@ -1,0 +1,164 @@
+//! Reads or writes of one priority class: in order of position, and in order of arrival.
+
+use super::Rules;
+use crate::list::{Links, List};
+use crate::request::RequestId;
+use crate::sorted::Sorted;
+use crate::units::Sector;
+
+/// See the [module's page](self).
+#[derive(Debug, Clone, Default)]
+pub(super) struct Side {
+    sorted: Sorted<Sector, RequestId>,
+    pub(super) fifo: List,
+    /// Where the batch goes on, by the rules of 6.1.
+    next: Option<RequestId>,
+    /// Where the last request given out began.
+    last_position: Sector,
+    /// The place of the first request there or behind, where the batch goes on by the rules of 6.12:
+    /// mostly the one that is taken out next, which then need not be searched for.
+    ahead: usize,
+}
+
+impl Side {
+    /// Without requests, and with the place where the last one was given out.
+    pub(super) fn emptied(&self) -> Side {
+        Side {
+            last_position: self.last_position,
+            ..Side::default()
+        }
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        self.fifo.first().is_some()
+    }
+
+    /// How many requests there are.
+    pub(super) fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    pub(super) fn insert(&mut self, links: &mut Links, start: Sector, id: RequestId) {
+        self.sort_in(start, id);
+        self.fifo.push_back(links, id);
+    }
+
+    fn sort_in(&mut self, start: Sector, id: RequestId) {
+        self.ahead += usize::from(start < self.last_position);
+        self.sorted.insert(start, id);
+    }
+
+    /// The request with which a batch goes on.
+    pub(super) fn batch_next(&self, rules: Rules) -> Option<RequestId> {
+        match rules {
+            Rules::SavedPointer => self.next,
+            Rules::Position => self.sorted.get(self.ahead).map(|(_, id)| id),
+        }
+    }
+
+    /// Takes out a request that goes to the disk: the batch goes on behind it.
+    pub(super) fn give_out(&mut self, links: &mut Links, start: Sector, id: RequestId) {
+        let place = self.place(start, id);
+        self.next = self.sorted.remove_at(place);
+        self.fifo.remove(links, id);
+        self.last_position = start;
+        self.ahead = place;
+        let at_start = |place: usize| self.sorted.get(place).is_some_and(|(at, _)| at == start);
+        while self.ahead > 0 && at_start(self.ahead - 1) {
+            self.ahead -= 1;
+        }
+    }
+
+    fn place(&self, start: Sector, id: RequestId) -> usize {
+        if self.sorted.get(self.ahead) == Some((start, id)) {
+            self.ahead
+        } else {
+            self.sorted.place(start, id)
+        }
+    }
+
+    /// Takes a request out of the order of positions, not of arrival: a batch that was to go on with
+    /// it goes on with the one behind it.
+    pub(super) fn unsort(&mut self, start: Sector, id: RequestId) {
+        let place = self.place(start, id);
+        self.ahead -= usize::from(place < self.ahead);
+        let next = self.sorted.remove_at(place);
+        if self.next == Some(id) {
+            self.next = next;
+        }
+    }
+
+    /// A request begins elsewhere now: a batch that was to go on with it still does.
+    pub(super) fn moved(&mut self, old: Sector, new: Sector, id: RequestId) {
+        let place = self.place(old, id);
+        self.ahead -= usize::from(place < self.ahead);
+        self.sorted.remove_at(place);
+        self.sort_in(new, id);
+    }
+
+    /// A request that begins here.
+    pub(super) fn at(&self, start: Sector) -> Option<RequestId> {
+        self.sorted.at(start)
+    }
+
+    pub(super) fn predecessor(&self, start: Sector, id: RequestId) -> Option<RequestId> {
+        self.sorted.predecessor(start, id)
+    }
+
+    pub(super) fn successor(&self, start: Sector, id: RequestId) -> Option<RequestId> {
+        self.sorted.successor(start, id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::request::Requests;
+    use crate::scheduler::testing::bio;
+    use crate::units::Time;
+
+    proptest! {
+        #[test]
+        fn a_batch_goes_on_with_the_first_at_the_last_position_or_behind(
+            steps in prop::collection::vec((0..5_u8, 0..12_u64), 1..120),
+        ) {
+            let (mut side, mut links) = (Side::default(), Links::default());
+            let mut requests = Requests::default();
+            let mut queued: Vec<(Sector, RequestId)> = Vec::new(); // sorted, equals as they came
+            let mut last = Sector::ZERO;
+            for (step, start) in steps {
+                let start = Sector::new(start);
+                let found = queued.iter().position(|&(at, _)| at >= start);
+                match (step, found) {
+                    (0, Some(place)) => {
+                        let (at, id) = queued.remove(place);
+                        side.give_out(&mut links, at, id);
+                        last = at;
+                    }
+                    (1, Some(place)) => {
+                        let (at, id) = queued.remove(place);
+                        side.unsort(at, id);
+                        side.fifo.remove(&mut links, id);
+                    }
+                    (2, Some(place)) => {
+                        let (old, id) = queued.remove(place);
+                        side.moved(old, start, id);
+                        let place = queued.partition_point(|&(at, _)| at <= start);
+                        queued.insert(place, (start, id));
+                    }
+                    _ => {
+                        let id = requests.add(crate::request::Request::new(&bio(start), Time::ZERO));
+                        side.insert(&mut links, start, id);
+                        let place = queued.partition_point(|&(at, _)| at <= start);
+                        queued.insert(place, (start, id));
+                    }
+                }
+                let next = queued.iter().find(|&&(at, _)| at >= last);
+                prop_assert_eq!(side.batch_next(Rules::Position), next.map(|&(_, id)| id));
+                prop_assert_eq!((side.len(), side.has_work()), (queued.len(), !queued.is_empty()));
+            }
+        }
+    }
+}
