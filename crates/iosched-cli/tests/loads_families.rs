@@ -67,7 +67,15 @@ fn trials(records: &tempfile::TempDir) -> Vec<serde_json::Value> {
 
 #[test]
 fn the_sweep_ends_with_its_log_its_points_and_a_verdict() {
-    sweep("fio");
+    let Some(records) = sweep("fio", &FIVE) else {
+        return;
+    };
+    // The original's script wrote one variable twice.
+    let log = report(&records, "--tsv");
+    assert_ne!(
+        throughputs(&log, "Rewrite"),
+        throughputs(&log, "Random write")
+    );
 }
 
 #[test]
@@ -76,31 +84,32 @@ fn the_sweep_by_iozone_has_the_same_log_points_and_verdict() {
         eprintln!("SKIPPED: needs iozone");
         return;
     }
-    sweep("iozone");
+    // In every run it waits for some seconds: each test on a disk of its own, all side by side.
+    std::thread::scope(|threads| {
+        for test in FIVE {
+            threads.spawn(move || sweep("iozone", &[test]));
+        }
+    });
 }
 
-fn sweep(driver: &str) {
-    let load = format!("five-tests:size=4m,record=1m,threads=2,driver={driver}");
-    let Some((stdout, records)) = tune(&load, &[]) else {
-        return;
-    };
-    assert!(stdout.contains("over all loads"), "{stdout}");
+/// Runs some tests of the sweep and checks log, points, verdict, charts, and what each thread did.
+fn sweep(driver: &str, tests: &[&str]) -> Option<tempfile::TempDir> {
+    let slug = |test: &&str| test.to_lowercase().replace(' ', "-");
+    let names: Vec<String> = tests.iter().map(slug).collect();
+    let load = format!(
+        "five-tests:size=4m,record=1m,threads=2,driver={driver},tests={}",
+        names.join("+")
+    );
+    let (stdout, records) = tune(&load, &[])?;
+    assert!(stdout.contains("Answer: "), "{stdout}");
     let log = report(&records, "--tsv");
     let rows: Vec<Vec<&str>> = log.lines().map(|line| line.split('\t').collect()).collect();
-    assert_eq!(rows.len(), 1 + 5 * 2 * 2, "tests × threads × arms × runs");
     let head = ["Test", "Throughput (KB/s)", "I/O Scheduler", "Threads", "n"];
     assert_eq!(rows[0], head);
-    let of = |test: &str| -> Vec<&str> {
-        rows.iter()
-            .filter(|row| row[0] == test)
-            .map(|row| row[1])
-            .collect()
-    };
-    for test in FIVE {
-        assert_eq!(of(test).len(), 4, "{test}");
+    assert_eq!(rows.len(), 1 + tests.len() * 2 * 2, "tests × arms × runs");
+    for test in tests {
+        assert_eq!(throughputs(&log, test).len(), 4, "{test}");
     }
-    // The original's script wrote one variable twice.
-    assert_ne!(of("Rewrite"), of("Random write"));
     assert!(rows[1..].iter().all(|row| row[3] == "2"), "{log}");
     assert!(report(&records, "--points").contains("Points"));
     for trial in trials(&records) {
@@ -115,11 +124,11 @@ fn sweep(driver: &str) {
             Some(4 * MIB),
             "the first to be ready is through its file"
         );
-        // Initial write, rewrite, random read, mixed workload, random write.
+        let load = usize::try_from(trial["load"].as_u64().unwrap()).unwrap();
         let reads: Vec<bool> = jobs.iter().map(|job| bytes(job, "read") > 0).collect();
-        let wanted = match trial["load"].as_u64().unwrap() {
-            2 => [true, true],
-            3 => [true, false],
+        let wanted = match tests[load] {
+            "Random read" => [true, true],
+            "Mixed workload" => [true, false],
             _ => [false, false],
         };
         assert_eq!(reads, wanted, "{trial}");
@@ -132,11 +141,20 @@ fn sweep(driver: &str) {
         .arg(charts.path())
         .output();
     assert!(made.unwrap().status.success());
-    for test in FIVE {
-        let name = format!("throughput-{}.svg", test.to_lowercase().replace(' ', "-"));
+    for test in names {
+        let name = format!("throughput-{test}.svg");
         let chart = fs::read_to_string(charts.path().join(&name)).expect(&name);
         assert!(chart.contains("mq-deadline"), "{chart}");
     }
+    Some(records)
+}
+
+/// What the log says of a test.
+fn throughputs<'a>(log: &'a str, test: &str) -> Vec<&'a str> {
+    let rows = log.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    rows.filter(|row| row[0] == test)
+        .map(|row| row[1])
+        .collect()
 }
 
 /// The tests of the sweep by their names in its log.
@@ -169,14 +187,14 @@ fn cold_documents_come_from_the_disk_and_those_of_the_control_do_not() {
             assert_eq!(seen, 200, "every document once");
             assert!(read >= 4 * 200 * 4096, "{read}");
         } else {
-            assert_eq!(seen, 1_000_000 / 4, "so many that a clock sees them");
+            assert_eq!(seen, 200_000 / 4, "so many that a median means something");
             least_read = least_read.min(read);
         }
         assert!(trial["metrics"]["elapsed_s"].as_f64().unwrap() > 0.0);
     }
-    // Other tests drop the page cache meanwhile, again and again: of a million reads a few miss.
+    // Other tests drop the page cache meanwhile, again and again: of 200 000 reads a few miss.
     assert!(
-        least_read < 1_000_000 / 100 * 4096,
+        least_read < 200_000 / 100 * 4096,
         "{least_read} bytes were read from the disk"
     );
 }

@@ -31,6 +31,7 @@ pub(crate) fn plan(arms: usize) -> Plan {
             objective: Objective::Throughput,
             spec: Spec::JobFile("[random-read]\nrw=randread\n".into()),
             test: None,
+            note: None,
             is_control: false,
             turns: 1,
             runtime_s: Some(10.0),

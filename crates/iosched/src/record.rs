@@ -80,6 +80,9 @@ pub enum Entry {
         throughput_bytes_per_s: Vec<f64>,
         /// The window that was steady; none if none was.
         window: Option<SteadyWindow>,
+        /// How long it took, s: it counts into the budget of time.
+        #[serde(default)]
+        elapsed_s: f64,
     },
     /// The run went on after it had been interrupted.
     Resumed {

@@ -66,6 +66,8 @@ pub struct Course<'a> {
     attempts: u32,
     /// Per load: how many trials there were, and how long they took.
     took: Vec<(u32, Duration)>,
+    /// How long loads were run until they were steady.
+    steadying: Duration,
     withdrawn: Vec<usize>,
     /// Complete rounds, all of which `race` has.
     rounds: u32,
@@ -128,6 +130,7 @@ impl<'a> Course<'a> {
             entries: 0,
             attempts: 0,
             took: vec![(0, Duration::ZERO); loads],
+            steadying: Duration::ZERO,
             withdrawn,
             rounds: 0,
             standing: judge.standing(),
@@ -162,6 +165,9 @@ impl<'a> Course<'a> {
             match entry {
                 Entry::Trial(trial) => self.take_in(trial),
                 Entry::Void(_) => self.attempts += 1,
+                Entry::Steady { elapsed_s, .. } => {
+                    self.steadying += Duration::try_from_secs_f64(*elapsed_s).unwrap_or_default();
+                }
                 _ => {}
             }
         }
@@ -290,20 +296,23 @@ impl<'a> Course<'a> {
         times.sum()
     }
 
-    /// How long a trial of a load takes: what the load says, or else the mean of those that ran.
+    /// How long a trial of a load takes: the mean of those that ran, or before what the load says.
     pub fn trial_time(&self, load: usize) -> Duration {
-        if let Some(duration) = self.planned[load] {
-            return duration + OVERHEAD;
-        }
         match self.took[load] {
-            (0, _) => OVERHEAD,
+            (0, _) => self.planned[load].unwrap_or_default() + OVERHEAD,
             (trials, time) => time / trials,
         }
     }
 
-    /// Time that the trials took, over all sittings.
+    /// How long loads were run until they were steady, over all sittings.
+    pub fn steadying(&self) -> Duration {
+        self.steadying
+    }
+
+    /// Time that the trials took and what was run before them, over all sittings.
     fn spent(&self) -> Duration {
-        self.took.iter().map(|(_, time)| *time).sum()
+        let trials = self.took.iter().map(|(_, time)| *time);
+        trials.sum::<Duration>() + self.steadying
     }
 }
 
@@ -542,6 +551,30 @@ mod tests {
             record.entries.push(trial(slot, 100.0));
         }
         assert_eq!(next(&plan, &record), Next::Done(StopReason::TimeSpent));
+    }
+
+    #[test]
+    fn runs_until_steady_count_into_the_budget_of_time() {
+        let mut plan = plan(2);
+        plan.rules.time_budget_s = Some(1000.0);
+        let with = |elapsed_s| {
+            let mut record = record(&plan);
+            record.entries.push(Entry::Steady {
+                load: 0,
+                throughput_bytes_per_s: vec![1.0; 5],
+                window: None,
+                elapsed_s,
+            });
+            for _ in 0..4 {
+                let Next::Trial(slot) = next(&plan, &record) else {
+                    panic!("two rounds always run")
+                };
+                record.entries.push(trial(slot, 100.0));
+            }
+            next(&plan, &record)
+        };
+        assert!(matches!(with(100.0), Next::Trial(_)));
+        assert_eq!(with(999.0), Next::Done(StopReason::TimeSpent));
     }
 
     /// The definition, slowly: from the first round on, judge the rounds so far and look for the first

@@ -142,6 +142,11 @@ impl Sysfs {
         self.read(device, attribute).ok()
     }
 
+    /// A binary attribute, where there is one and it can be read.
+    pub fn read_bytes_if_present(&self, device: &str, attribute: &str) -> Option<Vec<u8>> {
+        fs::read(self.device_dir(device).join(attribute)).ok()
+    }
+
     /// Writes an attribute in one `write(2)`, as the kernel wants it.
     pub fn write(&self, device: &str, attribute: &str, value: &str) -> io::Result<()> {
         if let Some(left) = &self.writes_until_failure

@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use iosched_sim::disk::Model;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::Serialize;
@@ -320,6 +321,17 @@ impl Status {
 /// All emulated disks of this machine, and what is left of some.
 pub fn list() -> Vec<Status> {
     list_in(Path::new(spec::STATE_DIR))
+}
+
+/// The model of the emulated disk that is this device, if it is one.
+pub fn model_of(host: &Host, device: &str) -> Option<Model> {
+    let places = Place::all(&host.path(Path::new(spec::STATE_DIR)));
+    let is_it = |place: &&Place| {
+        let state = place.state().filter(|_| place.is_alive());
+        state.is_some_and(|state| loop_device::name(state.loop_number) == device)
+    };
+    let place = places.iter().find(is_it)?;
+    place.spec().map(|spec| spec.model)
 }
 
 /// [`list`] for another directory than the usual one.

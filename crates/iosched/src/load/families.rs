@@ -10,6 +10,7 @@ use super::iozone::{self, Test};
 use super::settings::{SettingError, Settings};
 use crate::emulate::spec::parse_size;
 use crate::objective::Objective;
+use crate::plan::Buffer;
 
 /// A load of a family.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +23,8 @@ pub struct Member {
     pub work: Work,
     /// What decides.
     pub objective: Objective,
+    /// What was chosen for the user, and why.
+    pub note: Option<String>,
     /// True if it is there to show no difference: it has no say in the verdict over all loads.
     pub is_control: bool,
     /// How often each arm takes its turn in a round.
@@ -55,11 +58,12 @@ const DATABASE: [&str; 4] = [
     include_str!("../../loads/database-4.fio"),
 ];
 
-/// The members that the user means; `None` if this is no family.
-pub fn read(text: &str) -> Option<Result<Vec<Member>, SettingError>> {
+/// The members that the user means; `None` if this is no family. `buffer` is that of the drive, where
+/// it is known.
+pub fn read(text: &str, buffer: Option<&Buffer>) -> Option<Result<Vec<Member>, SettingError>> {
     let (family, settings) = text.split_once(':').unwrap_or((text, ""));
     Some(match family {
-        "five-tests" => five_tests(settings),
+        "five-tests" => five_tests(settings, buffer),
         "documents-read" => documents_read(settings),
         "documents-create" => documents_create(settings),
         "database" => database(settings),
@@ -103,6 +107,7 @@ fn database(text: &str) -> Result<Vec<Member>, SettingError> {
     let member = |number: u32| Member {
         name: format!("database:{number}"),
         test: None,
+        note: None,
         work: Work::Timed(DATABASE[number as usize - 1]),
         objective: Objective::Throughput,
         is_control: false,
@@ -134,12 +139,16 @@ const FIVE: [(&str, Test); 5] = [
     ("Random write", Test::RandomWrite),
 ];
 
-fn five_tests(text: &str) -> Result<Vec<Member>, SettingError> {
-    let known = ["size", "record", "threads", "runs", "driver"];
+fn five_tests(text: &str, buffer: Option<&Buffer>) -> Result<Vec<Member>, SettingError> {
+    let known = ["size", "record", "threads", "runs", "driver", "tests"];
     let mut given = Settings::parse("five-tests", text, &known)?;
     given.number("runs", 2..=10_000, 2_u32)?; // see `runs`
     let bytes = size(&mut given, "size", 1 << 30, 1 << 20..=1 << 44)?;
-    let record = size(&mut given, "record", 16 << 20, 512..=1 << 30)?;
+    let chosen = choose_record(buffer, bytes);
+    let (record, note) = match size(&mut given, "record", 0, 512..=1 << 30)? {
+        0 => (chosen.bytes, Some(chosen.note())),
+        given => (given, None),
+    };
     if record > bytes {
         let record = record.to_string();
         return Err(given.refuse("record", &record, "it must not be larger than size"));
@@ -153,7 +162,7 @@ fn five_tests(text: &str) -> Result<Vec<Member>, SettingError> {
     let driver = match given.text("driver") {
         Some("fio") => Driver::Fio,
         Some("iozone") if !iozone::takes(record) => {
-            let cause = "with O_DIRECT its records are multiples of 4k";
+            let cause = "with O_DIRECT its records are multiples of 4k, up to 16m";
             return Err(given.refuse("driver", "iozone", cause));
         }
         Some("iozone") => Driver::Iozone,
@@ -161,6 +170,7 @@ fn five_tests(text: &str) -> Result<Vec<Member>, SettingError> {
         None if iozone::is_installed() && iozone::takes(record) => Driver::Iozone,
         None => Driver::Fio,
     };
+    let tests = which_tests(&mut given)?;
     let most = u64::from(*threads.end());
     let member = |threads: u32, (name, test): (&str, Test)| {
         let sweep = iozone::Settings {
@@ -177,6 +187,7 @@ fn five_tests(text: &str) -> Result<Vec<Member>, SettingError> {
         Member {
             name: format!("{} ×{threads}", name.to_lowercase()),
             test: Some(name.to_owned()),
+            note: note.clone(),
             objective: Objective::Throughput,
             is_control: false,
             turns: 1,
@@ -187,8 +198,70 @@ fn five_tests(text: &str) -> Result<Vec<Member>, SettingError> {
         }
     };
     Ok(threads
-        .flat_map(|threads| FIVE.map(|test| member(threads, test)))
+        .flat_map(|threads| tests.iter().map(move |&test| (threads, test)))
+        .map(|(threads, test)| member(threads, test))
         .collect())
+}
+
+/// `tests=random-read+random-write`, or all five.
+fn which_tests(given: &mut Settings<'_>) -> Result<Vec<(&'static str, Test)>, SettingError> {
+    let Some(text) = given.text("tests") else {
+        return Ok(FIVE.to_vec());
+    };
+    let slug = |name: &str| name.to_lowercase().replace(' ', "-");
+    let is_known = |wanted: &str| FIVE.iter().any(|(name, _)| slug(name) == wanted);
+    if !text.split('+').all(is_known) {
+        let known = FIVE.map(|(name, _)| slug(name)).join(", ");
+        let cause = format!("names from {known}, joined by +, are wanted");
+        return Err(given.refuse("tests", text, cause));
+    }
+    let is_wanted = |(name, _): &(&str, Test)| text.split('+').any(|wanted| wanted == slug(name));
+    Ok(FIVE.into_iter().filter(is_wanted).collect())
+}
+
+/// Size of a record where the drive does not say how large its buffer is: that of the drive that the
+/// sweep was made for. No record is larger by itself, because iozone takes none.
+const RECORD: u64 = 16 << 20;
+
+/// The size of a record, where the user does not say it.
+struct ChosenRecord {
+    bytes: u64,
+    because: String,
+}
+
+impl ChosenRecord {
+    fn note(&self) -> String {
+        let ChosenRecord { bytes, because } = self;
+        format!("five-tests: records of {}, {because}", Bytes::new(*bytes))
+    }
+}
+
+/// The drive's buffer, in whole MiB or pages, within what iozone and the files can have.
+fn choose_record(buffer: Option<&Buffer>, file: u64) -> ChosenRecord {
+    let whole = |bytes: u64| match bytes {
+        1_048_576.. => bytes >> 20 << 20,
+        _ => (bytes & !4095).max(4096),
+    };
+    let (bytes, mut because) = match buffer {
+        Some(Buffer { bytes, source }) if whole(*bytes) > RECORD => {
+            let all = Bytes::new(*bytes);
+            let because = format!("the most that iozone takes ({source} has a buffer of {all})");
+            (RECORD, because)
+        }
+        Some(Buffer { bytes, source }) => (
+            whole(*bytes),
+            format!("the drive's buffer, as {source} says"),
+        ),
+        None => (RECORD, "because the drive's buffer is not known".into()),
+    };
+    if bytes <= file {
+        return ChosenRecord { bytes, because };
+    }
+    because = "as large as a file".into();
+    ChosenRecord {
+        bytes: whole(file),
+        because,
+    }
 }
 
 /// What runs the sweep.
@@ -305,6 +378,7 @@ fn documents_read(text: &str) -> Result<Vec<Member>, SettingError> {
     let member = |name: &str, options: &str, files, times| Member {
         name: name.into(),
         test: None,
+        note: None,
         work: documents.work("documents-read", options, files, times),
         // Time tells who else needs the processors, too; the median of so many reads hardly.
         objective: match files {
@@ -340,6 +414,7 @@ fn documents_create(text: &str) -> Result<Vec<Member>, SettingError> {
     Ok(vec![Member {
         name: "documents-create".into(),
         test: None,
+        note: None,
         work: documents.work("documents-create", "rw=write\nfdatasync=1\n", Files::New, 1),
         objective: Objective::Time,
         is_control: false,
@@ -353,7 +428,7 @@ mod tests {
     use crate::load::Spec;
 
     fn members(text: &str) -> Vec<Member> {
-        read(text).unwrap().unwrap()
+        read(text, None).unwrap().unwrap()
     }
 
     #[test]
@@ -380,6 +455,9 @@ mod tests {
         assert_eq!(names.len(), 10);
         assert_eq!(names[0], "initial write ×1");
         assert_eq!(names[9], "random write ×2");
+        let some = members("five-tests:threads=2,tests=random-write+rewrite");
+        let some: Vec<&str> = some.iter().map(|member| member.name.as_str()).collect();
+        assert_eq!(some, ["rewrite ×2", "random write ×2"]);
     }
 
     #[test]
@@ -405,10 +483,36 @@ mod tests {
             5
         );
         assert!(
-            read("five-tests:record=1k,size=1m,driver=iozone")
+            read("five-tests:record=1k,size=1m,driver=iozone", None)
                 .unwrap()
                 .is_err()
         );
+    }
+
+    #[test]
+    fn a_record_is_the_drives_buffer_where_it_is_known_and_the_plan_says_so() {
+        let note = |text: &str, bytes: Option<u64>| {
+            let source = "the model m".to_owned();
+            let buffer = bytes.map(|bytes| Buffer { bytes, source });
+            let members = read(text, buffer.as_ref()).unwrap().unwrap();
+            members[0].note.clone()
+        };
+        let says = |text, bytes| note(text, bytes).unwrap();
+        assert_eq!(
+            says("five-tests", Some(8 << 20)),
+            "five-tests: records of 8 MiB, the drive's buffer, as the model m says"
+        );
+        assert!(says("five-tests", Some((2 << 20) + 5)).contains("records of 2 MiB,"));
+        assert!(says("five-tests", Some(861_696)).contains("records of 840 KiB,"));
+        assert_eq!(
+            says("five-tests", Some(64 << 20)),
+            "five-tests: records of 16 MiB, the most that iozone takes (the model m has a buffer of 64 MiB)"
+        );
+        assert!(
+            says("five-tests", None).contains("16 MiB, because the drive's buffer is not known")
+        );
+        assert!(says("five-tests:size=5m", None).contains("records of 5 MiB, as large as a file"));
+        assert_eq!(note("five-tests:record=1m", Some(8 << 20)), None);
     }
 
     #[test]
@@ -423,7 +527,7 @@ mod tests {
 
     #[test]
     fn what_a_family_does_not_have_is_refused() {
-        let error = |text| read(text).unwrap().unwrap_err().to_string();
+        let error = |text| read(text, None).unwrap().unwrap_err().to_string();
         assert_eq!(
             error("five-tests:run=3"),
             "five-tests has no setting \"run\""
@@ -433,9 +537,10 @@ mod tests {
             runs(&["mixed".into(), "five-tests:size=1m,runs=3".into()]),
             Some(3)
         );
+        assert!(error("five-tests:tests=rewrite+reread").contains("names from initial-write, "));
         assert!(error("database:5").contains("a number from 1 to 4"));
         assert!(error("documents-read:size=huge").contains("a size such as 4k"));
         assert!(error("five-tests:size=1m,record=2m").contains("must not be larger"));
-        assert!(read("random-read").is_none());
+        assert!(read("random-read", None).is_none());
     }
 }

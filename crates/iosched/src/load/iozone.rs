@@ -32,6 +32,9 @@ const LONGEST: Duration = Duration::from_secs(6 * 3600);
 /// iozone's records are whole pages: of other sizes it cannot use `O_DIRECT`.
 const PAGE: u64 = 4096;
 
+/// `MAXBUFFERSIZE` of iozone.
+const LARGEST_RECORD: u64 = 16 << 20;
+
 /// A test of the sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -151,7 +154,7 @@ pub fn is_installed() -> bool {
 
 /// True if it can work with records of this size.
 pub fn takes(record: u64) -> bool {
-    record.is_multiple_of(PAGE)
+    record.is_multiple_of(PAGE) && record <= LARGEST_RECORD
 }
 
 /// A test, and iozone to run it.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::below::Below;
 use super::wanted::CommandOptions;
 use super::{PlanError, PlannedLoad, Steady, Wanted};
 use crate::load::builtin;
@@ -11,10 +12,10 @@ use crate::load::{Load, Spec, SpecError, pgbench};
 use crate::objective::Objective;
 
 /// All loads that are wanted, checked.
-pub(super) fn read(wanted: &Wanted) -> Result<Vec<PlannedLoad>, PlanError> {
+pub(super) fn read(wanted: &Wanted, below: &Below) -> Result<Vec<PlannedLoad>, PlanError> {
     let mut loads: Vec<PlannedLoad> = Vec::new();
     for text in &wanted.loads {
-        for load in read_text(wanted, text)? {
+        for load in read_text(wanted, below, text)? {
             if loads.iter().any(|other| other.name == load.name) {
                 return Err(PlanError::LoadTwice { name: load.name });
             }
@@ -38,19 +39,19 @@ pub(super) fn read(wanted: &Wanted) -> Result<Vec<PlannedLoad>, PlanError> {
 const CONTROL_WEIGHT: f64 = 1e-9;
 
 /// The loads that one text after `--load` stands for.
-fn read_text(wanted: &Wanted, text: &str) -> Result<Vec<PlannedLoad>, PlanError> {
-    let Some(members) = families::read(text) else {
-        return Ok(vec![read_one(wanted, text)?]);
+fn read_text(wanted: &Wanted, below: &Below, text: &str) -> Result<Vec<PlannedLoad>, PlanError> {
+    let Some(members) = families::read(text, below.buffer.as_ref()) else {
+        return Ok(vec![read_one(wanted, below, text)?]);
     };
     let members = members.map_err(SpecError::from)?;
     members
         .into_iter()
-        .map(|member| plan_member(wanted, member))
+        .map(|member| plan_member(wanted, below, member))
         .collect()
 }
 
 /// A load of a family.
-fn plan_member(wanted: &Wanted, member: Member) -> Result<PlannedLoad, PlanError> {
+fn plan_member(wanted: &Wanted, below: &Below, member: Member) -> Result<PlannedLoad, PlanError> {
     let weight = if member.is_control {
         CONTROL_WEIGHT
     } else {
@@ -65,9 +66,10 @@ fn plan_member(wanted: &Wanted, member: Member) -> Result<PlannedLoad, PlanError
             Work::Iozone(settings) => Spec::Iozone(settings),
         },
     };
-    let planned = plan_one(wanted, chosen, weight)?;
+    let planned = plan_one(wanted, below, chosen, weight)?;
     Ok(PlannedLoad {
         test: member.test,
+        note: member.note,
         is_control: member.is_control,
         turns: member.turns,
         ..planned
@@ -82,12 +84,12 @@ struct Chosen {
 }
 
 /// `command: …`, or `NAME[:WEIGHT]` of a built-in load or a job file.
-fn read_one(wanted: &Wanted, text: &str) -> Result<PlannedLoad, PlanError> {
+fn read_one(wanted: &Wanted, below: &Below, text: &str) -> Result<PlannedLoad, PlanError> {
     if let Some(line) = text.strip_prefix("command:") {
-        return plan_one(wanted, command(line, &wanted.command)?, 1.0);
+        return plan_one(wanted, below, command(line, &wanted.command)?, 1.0);
     }
     if let Some(settings) = after_name(text, "pgbench") {
-        return pgbench(wanted, settings);
+        return pgbench(wanted, below, settings);
     }
     let (name, weight) = weight(text)?;
     let chosen = match builtin::find(name) {
@@ -98,7 +100,7 @@ fn read_one(wanted: &Wanted, text: &str) -> Result<PlannedLoad, PlanError> {
         },
         None => job_file(wanted, Path::new(name))?,
     };
-    plan_one(wanted, chosen, weight)
+    plan_one(wanted, below, chosen, weight)
 }
 
 /// What stands after the name of a load that has settings.
@@ -110,7 +112,7 @@ fn after_name<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// pgbench, with a server of our own or that of `--pg`.
-fn pgbench(wanted: &Wanted, settings: &str) -> Result<PlannedLoad, PlanError> {
+fn pgbench(wanted: &Wanted, below: &Below, settings: &str) -> Result<PlannedLoad, PlanError> {
     let parsed = pgbench::Settings::parse(settings, wanted.connection.as_deref());
     let parsed = parsed.map_err(SpecError::from)?;
     let chosen = Chosen {
@@ -118,7 +120,7 @@ fn pgbench(wanted: &Wanted, settings: &str) -> Result<PlannedLoad, PlanError> {
         spec: Spec::Pgbench(parsed.settings),
         objective: Objective::Tps,
     };
-    let mut planned = plan_one(wanted, chosen, parsed.weight)?;
+    let mut planned = plan_one(wanted, below, chosen, parsed.weight)?;
     if let Some(time) = parsed.time {
         planned.runtime_s = Some(time.as_secs_f64());
     }
@@ -201,7 +203,12 @@ fn spec_of(wanted: &Wanted, job_file: String) -> Spec {
 }
 
 /// Holds a load against the options that are about all loads.
-fn plan_one(wanted: &Wanted, chosen: Chosen, weight: f64) -> Result<PlannedLoad, PlanError> {
+fn plan_one(
+    wanted: &Wanted,
+    below: &Below,
+    chosen: Chosen,
+    weight: f64,
+) -> Result<PlannedLoad, PlanError> {
     let Chosen {
         name,
         spec,
@@ -220,7 +227,7 @@ fn plan_one(wanted: &Wanted, chosen: Chosen, weight: f64) -> Result<PlannedLoad,
     let objective = wanted.objective.unwrap_or(objective);
     check_objective(&name, load.as_ref(), objective)?;
     let wait_until_steady = match wanted.steady {
-        Steady::Auto => load.drifts() && !wanted.is_our_own,
+        Steady::Auto => load.drifts() && below.ages,
         Steady::On => true,
         Steady::Off => false,
     };
@@ -231,6 +238,7 @@ fn plan_one(wanted: &Wanted, chosen: Chosen, weight: f64) -> Result<PlannedLoad,
         wait_until_steady,
         spec,
         test: None,
+        note: None,
         is_control: false,
         turns: 1,
         runtime_s: runtime.map(|runtime| runtime.as_secs_f64()),

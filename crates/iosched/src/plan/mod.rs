@@ -20,12 +20,14 @@ use crate::objective::Objective;
 use crate::switch::Arm;
 use crate::trial::{Metrics, Slot, VoidReason};
 
+mod below;
 mod error;
 mod loads;
 mod simulated;
 mod target;
 mod wanted;
 
+pub use below::Buffer;
 pub use error::PlanError;
 pub use wanted::{CommandOptions, Steady, Wanted, disks_below, disks_to_switch};
 
@@ -167,6 +169,9 @@ pub struct PlannedLoad {
     /// The name of its test in the sweep's log, where that is not the load's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test: Option<String>,
+    /// What was chosen for the user, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// True if it is there to show no difference, and has no say over all loads.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_control: bool,
@@ -201,6 +206,17 @@ impl Plan {
             Target::FileSystem { device, .. } => name.clone_into(device),
             Target::Directory { .. } | Target::Simulated(_) | Target::File { .. } => {}
         }
+    }
+
+    /// What was chosen for the user, and why, each once.
+    pub fn notes(&self) -> Vec<&str> {
+        let mut notes: Vec<&str> = self
+            .loads
+            .iter()
+            .filter_map(|load| load.note.as_deref())
+            .collect();
+        notes.dedup();
+        notes
     }
 
     /// What an arm is called: as the user wrote it, with a number where two are the same (A/A).

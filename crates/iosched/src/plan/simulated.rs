@@ -1,5 +1,6 @@
 //! A plan without a device: arms and loads held against a disk model.
 
+use super::below::Below;
 use super::{Plan, PlanError, Target, Wanted, loads};
 use crate::load::simulated::{self, SimulatedDisk};
 use crate::switch::Arm;
@@ -20,7 +21,7 @@ pub(super) fn plan(wanted: &Wanted, disk: &SimulatedDisk) -> Result<Plan, PlanEr
         arms,
         baseline,
         active: None,
-        loads: loads::read(wanted)?,
+        loads: loads::read(wanted, &Below::nothing())?,
         rules: wanted.rules.clone(),
         seed: wanted.seed,
         ramp_s: 0.0,

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use iosched_sim::disk::Model;
+
+use super::below::Below;
 use super::{Plan, PlanError, Rules, check_rules, loads, simulated, target};
 use crate::device::{self, Device, Role, Target as Found};
 use crate::file_system;
@@ -20,6 +23,8 @@ pub struct Wanted {
     pub simulate: Option<SimulatedDisk>,
     /// True if the target is an emulated disk that this very run made: it may be written.
     pub is_our_own: bool,
+    /// Its model, where that is known before it is made.
+    pub own_model: Option<Model>,
     /// `NAME`, `NAME:WEIGHT`, or a path to a job file, with an optional weight too.
     pub loads: Vec<String>,
     /// What the user said of the load that is a command.
@@ -86,7 +91,7 @@ impl CommandOptions {
 /// Whether trials wait until writes have become steady.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Steady {
-    /// For loads that write to a disk that is not of our own making.
+    /// For loads that write to a disk that is not emulated: models do not age.
     #[default]
     Auto,
     /// For all loads.
@@ -102,9 +107,9 @@ impl Plan {
         if let Some(disk) = &wanted.simulate {
             return simulated::plan(wanted, disk);
         }
-        let loads = loads::read(wanted)?;
         let found = Found::find(host, &wanted.target)?;
         let disks = disks_to_switch(host, &found)?;
+        let loads = loads::read(wanted, &Below::of(wanted, host, &disks))?;
         let first = &disks[0];
         let sysfs = host.sysfs();
         let active = QueueState::read(&sysfs, first)?.scheduler;

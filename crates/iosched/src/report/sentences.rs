@@ -429,6 +429,7 @@ fn preparation(record: &Record) -> Vec<String> {
             plan.ramp_s
         ));
     }
+    lines.extend(plan.notes().into_iter().map(|note| format!("{note}.")));
     for entry in &record.entries {
         match entry {
             Entry::Preconditioned { bytes, elapsed_s } => lines.push(format!(
@@ -440,6 +441,7 @@ fn preparation(record: &Record) -> Vec<String> {
                 load,
                 throughput_bytes_per_s,
                 window,
+                ..
             } => {
                 let name = &plan.loads[*load].name;
                 let runs = count(throughput_bytes_per_s.len(), "run");
@@ -449,6 +451,9 @@ fn preparation(record: &Record) -> Vec<String> {
                         percent(window.excursion),
                         percent(window.slope)
                     ),
+                    None if throughput_bytes_per_s.is_empty() => {
+                        format!("The budget is too short to run {name} until it is steady.")
+                    }
                     None => format!("{name} was not steady after {runs}: the disk may drift."),
                 });
             }

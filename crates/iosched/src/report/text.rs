@@ -103,6 +103,10 @@ pub fn plan(plan: &Plan) -> String {
             )
         );
     }
+    for note in plan.notes() {
+        text += note;
+        text.push('\n');
+    }
     for arm in 0..plan.arms.len() {
         let role = if arm == plan.baseline {
             " (baseline)"

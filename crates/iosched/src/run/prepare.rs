@@ -1,7 +1,7 @@
 //! What comes before the first trial: the loads' data, a filled device, steady writes, and every
 //! arm set once.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use iosched_stats::steady;
 
@@ -16,6 +16,9 @@ use crate::trial::Slot;
 
 /// Runs of a load after which it is measured although it is not steady (SNIA: 25 rounds).
 pub const MOST_STEADY_RUNS: usize = 25;
+
+/// How much of the budget of time the runs until steady may take: the rest is for the answer.
+const STEADY_SHARE: f64 = 0.5;
 
 /// The job that fills a device twice.
 const PRECONDITION: &str = "[precondition]\nrw=write\nbs=128k\niodepth=32\nloops=2\n";
@@ -68,50 +71,71 @@ impl Runner<'_> {
     }
 
     /// Runs each load that asks for it, under the baseline, until five runs in a row are steady by
-    /// the SNIA's rule, or [`MOST_STEADY_RUNS`] have passed. Again after an interruption: a rest
-    /// lets flash recover.
+    /// the SNIA's rule, or [`MOST_STEADY_RUNS`] have passed, or the load's share of
+    /// [`STEADY_SHARE`] of the budget. Again after an interruption: a rest lets flash recover.
     pub(super) fn wait_until_steady(&mut self) -> Result<(), RunError> {
-        let rule = steady::Rule::default();
-        for load in 0..self.plan.loads.len() {
-            if !self.plan.loads[load].wait_until_steady {
-                continue;
-            }
-            self.enter(self.plan.baseline)?;
-            let mut throughput = Vec::new();
-            let mut window = None;
-            while window.is_none() && throughput.len() < MOST_STEADY_RUNS {
-                self.check_stop()?;
-                let round = u32::MAX - u32::try_from(throughput.len()).unwrap_or(0);
-                let slot = Slot {
-                    load,
-                    round,
-                    arm: self.plan.baseline,
-                };
-                self.reset_load(slot)?;
-                self.start_load(slot)?;
-                let run = self.run_load(slot)?;
-                throughput.push(run.metrics().throughput_bytes_per_s);
-                window = throughput
-                    .len()
-                    .checked_sub(rule.rounds)
-                    .and_then(|first| rule.window(&throughput, first))
-                    .filter(|window| rule.holds(window));
-                self.observer.event(&Event::SteadyRun {
-                    load: &self.plan.loads[load].name,
-                    throughput_bytes_per_s: &throughput,
-                    is_steady: window.is_some(),
-                });
-            }
-            self.recorder.append(Entry::Steady {
-                load,
-                throughput_bytes_per_s: throughput,
-                window: window.map(|window| SteadyWindow {
-                    excursion: window.excursion,
-                    slope: window.slope,
-                }),
-            })?;
+        let loads = 0..self.plan.loads.len();
+        let waiting: Vec<usize> = loads
+            .filter(|&load| self.plan.loads[load].wait_until_steady)
+            .collect();
+        let budget = self.plan.rules.time_budget_s;
+        for (done, &load) in waiting.iter().enumerate() {
+            let left = budget.map(|budget| {
+                let share =
+                    (budget * STEADY_SHARE - self.course.steadying().as_secs_f64()).max(0.0);
+                Duration::from_secs_f64(share / (waiting.len() - done) as f64)
+            });
+            self.run_until_steady(load, left)?;
         }
         Ok(())
+    }
+
+    /// As long as another run fits into the time that is left.
+    fn run_until_steady(&mut self, load: usize, left: Option<Duration>) -> Result<(), RunError> {
+        let rule = steady::Rule::default();
+        self.enter(self.plan.baseline)?;
+        let begun = Instant::now();
+        let mut throughput = Vec::new();
+        let mut window = None;
+        while window.is_none() && throughput.len() < MOST_STEADY_RUNS {
+            self.check_stop()?;
+            let runs = u32::try_from(throughput.len()).unwrap_or(0);
+            let one = match runs {
+                0 => self.course.trial_time(load),
+                _ => begun.elapsed() / runs,
+            };
+            if left.is_some_and(|left| begun.elapsed() + one > left) {
+                break;
+            }
+            let slot = Slot {
+                load,
+                round: u32::MAX - runs,
+                arm: self.plan.baseline,
+            };
+            self.reset_load(slot)?;
+            self.start_load(slot)?;
+            let run = self.run_load(slot)?;
+            throughput.push(run.metrics().throughput_bytes_per_s);
+            window = throughput
+                .len()
+                .checked_sub(rule.rounds)
+                .and_then(|first| rule.window(&throughput, first))
+                .filter(|window| rule.holds(window));
+            self.observer.event(&Event::SteadyRun {
+                load: &self.plan.loads[load].name,
+                throughput_bytes_per_s: &throughput,
+                is_steady: window.is_some(),
+            });
+        }
+        self.save(Entry::Steady {
+            load,
+            throughput_bytes_per_s: throughput,
+            window: window.map(|window| SteadyWindow {
+                excursion: window.excursion,
+                slope: window.slope,
+            }),
+            elapsed_s: begun.elapsed().as_secs_f64(),
+        })
     }
 
     /// Sets every arm once, so that a tunable that this kernel refuses is known before an hour

@@ -115,7 +115,8 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "N", conflicts_with = "rounds")]
     pub(super) fixed_rounds: Option<u32>,
 
-    /// Time after which no further round is begun (10m, 2h) [default: none; 3m on the emulated disk]
+    /// Time for trials (10m, 2h): no round is begun that would end later, but for the first two; runs
+    /// until steady take half of it at the most [default: none; 3m on the emulated disk]
     #[arg(long, value_name = "DURATION")]
     pub(super) budget: Option<Span>,
 
@@ -140,7 +141,7 @@ pub(crate) struct TuneArgs {
     pub(super) file_size: Bytes,
 
     /// Run a load before it is measured until it is steady (SNIA: five runs within 20 %, slope
-    /// within 10 %): auto is for loads that write
+    /// within 10 %): auto is for loads that write to a disk that is not emulated
     #[arg(long, value_name = "auto|on|off", default_value = "auto", value_parser = parse_steady)]
     pub(super) steady: Steady,
 
@@ -210,7 +211,7 @@ fn load_help() -> String {
         "Load to run, repeatable: a fio job file; 'command: PROGRAM …' (sh: before it for a shell); one \
          of those with options, as in pgbench:scale=10,clients=20 (their values here are the defaults): \
          pgbench (scale=50, clients=100, threads=2, transactions=… or time=60, mode=tpcb, \
-         select, simple-update or FILE, protocol=…), five-tests (size=1g, record=16m, \
+         select, simple-update or FILE, protocol=…), five-tests (size=1g, record=…, \
          threads=1..3, runs=…, driver=iozone or fio), \
          documents-read (threads=80, documents=32000, stored=…, size=4k, control=on), \
          documents-create (the same), database:1..4; or a built-in one: {} [default: random-read]",
@@ -316,6 +317,7 @@ pub(super) fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
             _ => None,
         },
         is_our_own: is_emulated,
+        own_model: place.own_model(),
         loads,
         command: CommandOptions {
             setup: args.setup.clone(),

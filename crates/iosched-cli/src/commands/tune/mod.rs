@@ -233,6 +233,9 @@ fn settle(host: &Host, plan: &Plan, output: &Output) -> Result<(), Box<dyn Failu
     if output.is_json() {
         return Ok(());
     }
+    for note in plan.notes() {
+        output.note(note);
+    }
     match &plan.target {
         Target::Directory { device, .. } => output.note(&format!(
             "Measuring on {device}; test files are removed afterwards."

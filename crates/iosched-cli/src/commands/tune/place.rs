@@ -8,6 +8,7 @@ use iosched::failure::Failure;
 use iosched::host::Host;
 use iosched::load::fio;
 use iosched::load::simulated::SimulatedDisk;
+use iosched_sim::disk::Model;
 
 use super::{TuneArgs, TuneError, boxed};
 use crate::output::Output;
@@ -60,6 +61,12 @@ impl Place {
             model: disk_file::find(model).map_err(boxed)?,
         });
         Ok(Place::Simulated { disk, because })
+    }
+
+    /// The model of an emulated disk of our own, made or yet to be made.
+    pub(super) fn own_model(&self) -> Option<Model> {
+        let known = self.is_emulated().then(|| disk_file::find(EMULATED_MODEL));
+        known.and_then(Result::ok)
     }
 
     /// The target as the plan understands it.
