@@ -32,13 +32,17 @@
     return Promise.race([drawn, late]).finally(() => clearTimeout(timer));
   };
 
+  const SMALL = 250; // px, of a chart that stands beside many like it
+
   const draw = async (figure) => {
     const spec = JSON.parse(figure.querySelector("script.spec").textContent);
     const ink = inks();
     const { data, layout } = painted(spec, ink);
     if (isTouch) layout.dragmode = false;
+    const isSmall = figure.closest(".small") !== null;
+    if (isSmall && !layout.yaxis.ticktext) layout.height = Math.min(layout.height, SMALL);
     const width = figure.clientWidth; // of its column
-    if (width < 720) narrow(layout, width < 480 ? 16 : 24, width < 480 ? 11 : 12);
+    if (width < 720) narrow(layout, isSmall ? 18 : width < 480 ? 16 : 24, width < 480 ? 11 : 12);
     layout.hoverlabel = { bgcolor: ink["@grid"], font: { color: ink["@text"] } };
     layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: ink["@muted"], activecolor: ink["@text"] };
     for (const key of keysOf(figure)) for (const trace of tracesOf(key)) data[trace].visible = isShown(key);

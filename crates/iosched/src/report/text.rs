@@ -145,10 +145,18 @@ fn time_at_most(plan: &Plan) -> String {
     )
 }
 
+/// Loads that a line names; of more it says how many there are.
+const MOST_NAMED: usize = 4;
+
 /// One line on what is measured.
 pub fn plan_in_short(plan: &Plan) -> String {
     let arms = enumerate_plain((0..plan.arms.len()).map(|arm| plan.arm_label(arm)));
-    let loads = enumerate_plain(plan.loads.iter().map(|load| load.name.clone()));
+    let mut names: Vec<String> = plan.loads.iter().map(|load| load.name.clone()).collect();
+    if names.len() > MOST_NAMED {
+        let others = names.split_off(2).len();
+        names.push(format!("{others} other loads"));
+    }
+    let loads = enumerate_plain(names.into_iter());
     let rounds = match plan.rules.fixed_rounds {
         Some(rounds) => format!("exactly {rounds} rounds"),
         None => format!("at most {} rounds", plan.rules.max_rounds),

@@ -16,7 +16,7 @@ pub fn charts(simulated: &Simulated) -> Vec<Chart> {
 }
 
 /// The processes by name, all together first; of many processes only all together.
-fn names(simulated: &Simulated) -> Vec<String> {
+fn rows(simulated: &Simulated) -> Vec<String> {
     let processes = &simulated.runs[0].processes;
     let several = (2..MOST_ROWS).contains(&processes.len());
     let each = processes
@@ -42,7 +42,7 @@ fn place(simulated: &Simulated, run: usize, row: usize) -> (f64, f64) {
 }
 
 fn throughput(simulated: &Simulated) -> Chart {
-    let rows = names(simulated);
+    let rows = rows(simulated);
     let series = simulated.runs.iter().enumerate().map(|(index, run)| {
         let points = rows.iter().enumerate().filter_map(|(row, name)| {
             let rate = share(simulated, index, row)?.bytes_per_second / MEGABYTES.size;
@@ -75,7 +75,7 @@ fn throughput(simulated: &Simulated) -> Chart {
 /// Mean latency, split into the time in the queue and the time at the disk.
 fn split(simulated: &Simulated) -> Chart {
     let mut bars = Vec::new();
-    for (row, name) in names(simulated).iter().enumerate() {
+    for (row, name) in rows(simulated).iter().enumerate() {
         for (index, run) in simulated.runs.iter().enumerate() {
             let Some(share) = share(simulated, index, row) else {
                 continue;
@@ -147,6 +147,34 @@ fn latency(simulated: &Simulated) -> Chart {
     }
 }
 
+/// The recordings by their paths, without the folders that all of them are in.
+pub fn names(conformances: &[Conformance]) -> Vec<String> {
+    let traces = conformances.iter().map(|one| one.trace.as_str());
+    without_common_folders(&traces.collect::<Vec<_>>())
+}
+
+fn without_common_folders(paths: &[&str]) -> Vec<String> {
+    fn folders(path: &str) -> impl Iterator<Item = &str> {
+        let folders = path.rsplit_once('/').map(|(folders, _)| folders);
+        folders.into_iter().flat_map(|folders| folders.split('/'))
+    }
+    let mut common: Vec<&str> = paths
+        .iter()
+        .take(1)
+        .flat_map(|path| folders(path))
+        .collect();
+    for path in paths {
+        let same = common.iter().zip(folders(path));
+        let same = same.take_while(|(a, b)| *a == b).count();
+        common.truncate(same);
+    }
+    let name = |path: &&str| {
+        let parts: Vec<&str> = path.split('/').skip(common.len()).collect();
+        parts.join("/")
+    };
+    paths.iter().map(name).collect()
+}
+
 /// How many recorded decisions ours made too, recording by recording.
 pub fn agreement(conformances: &[Conformance]) -> Chart {
     let points = conformances.iter().enumerate().map(|(row, one)| {
@@ -166,11 +194,10 @@ pub fn agreement(conformances: &[Conformance]) -> Chart {
         form: Form::Bars(0.62),
         points: points.collect(),
     }];
-    let names = conformances.iter().map(|one| {
-        let name = one.trace.rsplit('/').next().unwrap_or(&one.trace);
-        format!("{name} ({})", one.scheduler)
-    });
-    let names: Vec<String> = names.collect();
+    let names = names(conformances).into_iter().zip(conformances);
+    let names: Vec<String> = names
+        .map(|(name, one)| format!("{name} ({})", one.scheduler))
+        .collect();
     Chart {
         id: "agreement".into(),
         title: "Decisions on which ours agrees".into(),
@@ -183,5 +210,21 @@ pub fn agreement(conformances: &[Conformance]) -> Chart {
         series,
         marks: Vec::new(),
         trials: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recordings_are_named_without_the_folders_that_all_are_in() {
+        assert_eq!(
+            without_common_folders(&["/a/b/x", "/a/b/c/x"]),
+            ["x", "c/x"]
+        );
+        assert_eq!(without_common_folders(&["x"]), ["x"]);
+        assert_eq!(without_common_folders(&["/a/b/x"]), ["x"]);
+        assert_eq!(without_common_folders(&["a/x", "b/x"]), ["a/x", "b/x"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::data::download;
 use super::of_record::{arm_tables, subtitle, verdicts};
-use super::{Figure, HtmlTable, MOST_POINTS, Page, Section, of_record, render};
+use super::{FigureSet, HtmlTable, MOST_POINTS, Page, Section, of_record, render};
 use crate::analysis::Analysis;
 use crate::record::Record;
 use crate::report::chart::of_record::compared;
@@ -26,7 +26,8 @@ pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
              records nothing is paired: the columns of numbers say what was seen, not what is proven."
                 .into(),
         ],
-        figures: if chart.has_points() { vec![Figure::of(&chart, MOST_POINTS)] } else { Vec::new() },
+        sets: FigureSet::of(chart.has_points().then_some(chart).as_slice(), MOST_POINTS),
+        ..Section::default()
     }];
     sections.extend(
         records
@@ -155,6 +156,6 @@ fn section(index: usize, (name, record, analysis): &(String, &Record, &Analysis)
         title: name.clone(),
         tables: arm_tables(record, analysis),
         sentences,
-        figures: Vec::new(),
+        ..Section::default()
     }
 }

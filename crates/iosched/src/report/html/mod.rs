@@ -45,7 +45,50 @@ struct Section {
     title: String,
     tables: Vec<String>,
     sentences: Vec<String>,
+    sets: Vec<FigureSet>,
+    folds: Vec<Fold>,
+}
+
+/// Charts that stand side by side.
+#[derive(Debug, Default)]
+struct FigureSet {
+    /// What holds for all of them, said once; empty where each says it itself.
+    caption: String,
+    /// Many of one kind, which need less room each.
+    is_small: bool,
     figures: Vec<Figure>,
+}
+
+/// Charts of one kind in a section, from which on they are small.
+const MANY: usize = 5;
+
+impl FigureSet {
+    /// The charts of a section, with at most so many points in a series: those of one kind in a set of
+    /// their own where they are many.
+    fn of(charts: &[Chart], most: usize) -> Vec<FigureSet> {
+        let kind = |chart: &&Chart| charts.iter().filter(|c| c.caption == chart.caption).count();
+        let (many, few): (Vec<&Chart>, Vec<&Chart>) =
+            charts.iter().partition(|chart| kind(chart) >= MANY);
+        let mut sets: Vec<FigureSet> = Vec::new();
+        for chart in many {
+            let figure = Figure::of(chart, most);
+            match sets.iter_mut().find(|set| set.caption == chart.caption) {
+                Some(set) => set.figures.push(figure),
+                None => sets.push(FigureSet {
+                    caption: chart.caption.clone(),
+                    is_small: true,
+                    figures: vec![figure],
+                }),
+            }
+        }
+        if !few.is_empty() {
+            sets.push(FigureSet {
+                figures: few.iter().map(|chart| Figure::of(chart, most)).collect(),
+                ..FigureSet::default()
+            });
+        }
+        sets
+    }
 }
 
 /// Something that is shown when it is asked for.
@@ -154,4 +197,46 @@ fn render(page: &Page) -> String {
 fn in_script<T: Serialize>(value: &T) -> String {
     let json = serde_json::to_string(value).expect("our own types serialise");
     json.replace('<', "\\u003c")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::chart::{Axis, Form, Point, Scale, Series};
+
+    fn chart(id: usize, caption: &str) -> Chart {
+        let axis = || Axis::new("x", Scale::Linear);
+        Chart {
+            id: format!("c{id}"),
+            title: "Title".into(),
+            caption: caption.into(),
+            alternative: "one".into(),
+            x: axis(),
+            y: axis(),
+            series: vec![Series {
+                name: "none".into(),
+                slot: 0,
+                form: Form::Dots,
+                points: vec![Point::new(1.0, 2.0, "one")],
+            }],
+            marks: Vec::new(),
+            trials: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_holds_for_many_charts_is_said_once_and_they_are_small() {
+        let mut charts: Vec<Chart> = (0..MANY).map(|id| chart(id, "Of each load.")).collect();
+        charts.insert(1, chart(99, "Of all loads."));
+        let sets = FigureSet::of(&charts, 100);
+        let seen: Vec<_> = sets
+            .iter()
+            .map(|set| (set.caption.as_str(), set.is_small, set.figures.len()))
+            .collect();
+        assert_eq!(seen, [("Of each load.", true, MANY), ("", false, 1)]);
+        charts.remove(0);
+        let sets = FigureSet::of(&charts, 100);
+        assert_eq!(sets.len(), 1);
+        assert_eq!((sets[0].is_small, sets[0].figures.len()), (false, MANY));
+    }
 }

@@ -1,7 +1,7 @@
 //! The page of one record.
 
 use super::data::download;
-use super::{Figure, Fold, HtmlTable, Page, Section, points_per_series, render};
+use super::{FigureSet, Fold, HtmlTable, Page, Section, points_per_series, render};
 use crate::analysis::Analysis;
 use crate::facts::DiskFacts;
 use crate::load::Spec;
@@ -41,7 +41,10 @@ fn page(record: &Record, analysis: &Analysis) -> Page {
         title: format!("{} on {}", loads(analysis), sentences::target_name(plan)),
         subtitle: subtitle(record),
         headline: headline.replacen("Answer: ", "", 1),
-        sentences: verdicts(analysis, plan).into_iter().chain(lines).collect(),
+        sentences: said_first(analysis, plan)
+            .into_iter()
+            .chain(lines)
+            .collect(),
         sections: sections(record, analysis),
         folded: folded(record, analysis),
         ..Page::default()
@@ -89,6 +92,15 @@ pub(super) fn date(unix_s: f64) -> String {
     time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
+/// The verdicts beside the answer: of many loads only the one over all of them.
+fn said_first(analysis: &Analysis, plan: &Plan) -> Vec<String> {
+    let mut verdicts = verdicts(analysis, plan);
+    if analysis.loads.len() > MOST_NAMED && analysis.overall.is_some() {
+        verdicts.drain(..analysis.loads.len());
+    }
+    verdicts
+}
+
 /// The verdict of each load, and over all of them.
 pub(super) fn verdicts(analysis: &Analysis, plan: &Plan) -> Vec<String> {
     let loads = analysis
@@ -111,11 +123,7 @@ fn sections(record: &Record, analysis: &Analysis) -> Vec<Section> {
         .map(|group| Section {
             id: group.id.into(),
             title: group.title.into(),
-            figures: group
-                .charts
-                .iter()
-                .map(|chart| Figure::of(chart, most))
-                .collect(),
+            sets: FigureSet::of(&group.charts, most),
             ..Section::default()
         })
         .collect();
@@ -130,10 +138,54 @@ fn sections(record: &Record, analysis: &Analysis) -> Vec<Section> {
     {
         sections.insert(0, first);
     }
-    sections[0].tables = arm_tables(record, analysis);
-    sections[0].sentences = remarks(record, analysis);
+    if analysis.loads.len() > MOST_NAMED {
+        sections[0].tables = vec![loads_table(record, analysis)];
+        sections[0].folds = vec![
+            Fold {
+                title: "Each load's own table".into(),
+                tables: arm_tables(record, analysis),
+                ..Fold::default()
+            },
+            Fold {
+                title: "What is said of each load".into(),
+                sentences: verdicts(analysis, &record.header.plan)
+                    .into_iter()
+                    .chain(remarks(record, analysis))
+                    .collect(),
+                ..Fold::default()
+            },
+        ];
+    } else {
+        sections[0].tables = arm_tables(record, analysis);
+        sections[0].sentences = remarks(record, analysis);
+    }
     sections.push(known_tables(record, analysis));
     sections
+}
+
+/// The ratios of all loads, a row each: what the tables of many loads come to.
+fn loads_table(record: &Record, analysis: &Analysis) -> String {
+    let plan = &record.header.plan;
+    let mut table = Table::new([("load", Align::Left)]);
+    for label in &analysis.arms {
+        table.column(label, Align::Right);
+    }
+    let loads = analysis.loads.iter();
+    let contests = loads.map(|load| (clipped(&load.name), &load.contest));
+    let all = analysis.overall.iter();
+    for (name, contest) in contests.chain(all.map(|all| ("over all loads".to_owned(), all))) {
+        let cells = (0..analysis.arms.len()).map(|arm| {
+            let standing = &contest.arms[arm];
+            sentences::ratio_cell(arm, analysis.baseline, standing)
+        });
+        table.push(std::iter::once(name).chain(cells).collect());
+    }
+    let caption = format!(
+        "Ratio to {} ({}), load by load",
+        analysis.arms[analysis.baseline],
+        percent(plan.rules.confidence)
+    );
+    HtmlTable::of(&caption, &table, None).html()
 }
 
 /// The table of each load.

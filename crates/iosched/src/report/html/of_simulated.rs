@@ -1,7 +1,7 @@
 //! The pages of a simulation, of recorded decisions that ours was held against, and of a recording.
 
 use super::data::download;
-use super::{Figure, HtmlTable, MOST_POINTS, Page, Section, render};
+use super::{FigureSet, Fold, HtmlTable, MOST_POINTS, Page, Section, render};
 use crate::report::chart::{Chart, of_events, of_simulated};
 use crate::report::table::{Align, Table};
 use crate::report::traffic::Traffic;
@@ -37,15 +37,15 @@ pub fn simulated(simulated: &Simulated) -> String {
             title: run.scheduler.clone(),
             tables: vec![HtmlTable::of("Each process", &table, None).html()],
             sentences: vec![format!(
-                "{} commands, mean seek {:.0} sectors, {} sequential; disk idle {} of {:.1} s; fairness {:.2}.",
+                "{} commands, mean seek {} GB, {} sequential; disk idle {} of {:.1} s; fairness {:.2}.",
                 run.commands,
-                run.mean_seek_sectors,
+                significant(run.mean_seek_sectors * 512.0 / 1e9),
                 percent(run.sequential_share),
                 percent(run.disk_idle_ns as f64 / run.elapsed_ns.max(1) as f64),
                 run.elapsed_ns as f64 / 1e9,
                 run.fairness
             )],
-            figures: Vec::new(),
+            ..Section::default()
         }
     });
     let json = serde_json::to_string_pretty(simulated).expect("our own types serialise");
@@ -98,14 +98,15 @@ fn most_throughput(simulated: &Simulated) -> String {
 }
 
 fn figures(id: &str, title: &str, charts: &[Chart]) -> Section {
+    let shown: Vec<Chart> = charts
+        .iter()
+        .filter(|chart| chart.has_points())
+        .cloned()
+        .collect();
     Section {
         id: id.to_owned(),
         title: title.to_owned(),
-        figures: charts
-            .iter()
-            .filter(|chart| chart.has_points())
-            .map(|chart| Figure::of(chart, MOST_POINTS))
-            .collect(),
+        sets: FigureSet::of(&shown, MOST_POINTS),
         ..Section::default()
     }
 }
@@ -123,9 +124,9 @@ pub fn conformances(all: &[Conformance]) -> String {
     ] {
         table.column(head, Align::Right);
     }
-    for one in all {
+    for (name, one) in of_simulated::names(all).into_iter().zip(all) {
         table.push(vec![
-            one.trace.clone(),
+            name,
             one.scheduler.clone(),
             one.decisions.to_string(),
             one.agreed.to_string(),
@@ -154,7 +155,7 @@ pub fn conformances(all: &[Conformance]) -> String {
         ),
         sections: [comparison, disagreements(all)]
             .into_iter()
-            .filter(|section| !section.tables.is_empty())
+            .filter(|section| !section.tables.is_empty() || !section.folds.is_empty())
             .collect(),
         downloads: download("conform.json", "application/json", &json)
             .into_iter()
@@ -163,33 +164,37 @@ pub fn conformances(all: &[Conformance]) -> String {
     })
 }
 
+/// The first decisions of each recording where ours differs, folded in.
 fn disagreements(all: &[Conformance]) -> Section {
-    let mut table = Table::new([("recording", Align::Left), ("time µs", Align::Right)]);
-    for head in ["recorded", "ours", "why"] {
-        table.column(head, Align::Left);
-    }
-    let mut is_empty = true;
-    for one in all {
+    let of = |(name, one): (String, &Conformance)| {
+        let mut table = Table::new([("time µs", Align::Right)]);
+        for head in ["recorded", "ours", "why"] {
+            table.column(head, Align::Left);
+        }
         for disagreement in &one.first_disagreements {
-            is_empty = false;
             table.push(vec![
-                one.trace.clone(),
                 format!("{:.3}", disagreement.time_us),
                 disagreement.recorded.clone(),
                 disagreement.ours.clone(),
                 disagreement.why.clone(),
             ]);
         }
-    }
-    let tables = if is_empty {
-        Vec::new()
-    } else {
-        vec![HtmlTable::of("The first decisions where ours differs", &table, None).html()]
+        Fold {
+            title: format!("{name} ({})", one.scheduler),
+            tables: vec![
+                HtmlTable::of("The first decisions where ours differs", &table, None).html(),
+            ],
+            ..Fold::default()
+        }
     };
+    let differ = of_simulated::names(all).into_iter().zip(all);
     Section {
         id: "disagreements".into(),
         title: "Disagreements".into(),
-        tables,
+        folds: differ
+            .filter(|(_, one)| !one.first_disagreements.is_empty())
+            .map(of)
+            .collect(),
         ..Section::default()
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn chart(of: &Source, load: usize) -> Chart {
         caption: format!(
             "Mean over the requests of all trials: in the queue, from its insertion until the driver took \
              it (nothing without a scheduler), and at the disk, from there to completion; both together make \
-             iostat's await.{}{} {IN_FLIGHT}",
+             iostat's await, which also counts syncs among the writes.{}{} {IN_FLIGHT}",
             sampled(of, load),
             lost(of, load)
         ),
