@@ -4,7 +4,8 @@
 //! A read of `n` bytes needs `n / page` page reads, each at a die chosen at random and of one of two
 //! classes (the page types of multi-level cells). With five numbers this shape gives the measured
 //! 4 KiB random-read latencies of a Samsung 980 PRO at depths 1 to 128 within about 10 % (see
-//! `docs/disk-models.md`). Writes go over the link into a bounded buffer, are acknowledged there if
+//! `docs/disk-models.md`). Drives that are made for reads of a page put longer ones together on another way,
+//! which takes longer and passes less ([`LongReads`]). Writes go over the link into a bounded buffer, are acknowledged there if
 //! the write cache is on, and are programmed die after die in the order that they came; a read that
 //! meets a program waits for it. A flush waits for all programs, then for its own fixed cost.
 //!
@@ -60,6 +61,37 @@ impl Wire {
     }
 }
 
+/// The way of reads that are longer than a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LongReads {
+    /// What the electronics take longer than for a page.
+    pub pipeline: Nanos,
+    /// Rate of their data on the link.
+    pub bytes_per_second: u64,
+}
+
+/// [`LongReads`], or the same as the way of a page.
+#[derive(Debug, Clone, Copy)]
+struct LongWay {
+    pipeline: Nanos,
+    wire: Wire,
+}
+
+impl LongWay {
+    fn new(parameters: &SsdParameters) -> LongWay {
+        let mut link = parameters.read_link;
+        let mut pipeline = parameters.read_pipeline;
+        if let Some(long) = parameters.long_reads {
+            link.bytes_per_second = long.bytes_per_second;
+            pipeline += long.pipeline;
+        }
+        LongWay {
+            pipeline,
+            wire: Wire::new(link),
+        }
+    }
+}
+
 /// What makes one solid-state drive differ from another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SsdParameters {
@@ -81,6 +113,8 @@ pub struct SsdParameters {
     pub read_fast_permille: u64,
     /// Link for data read.
     pub read_link: Link,
+    /// If reads longer than a page differ.
+    pub long_reads: Option<LongReads>,
     /// Electronics on the way of a write, a discard or a flush.
     pub write_pipeline: Nanos,
     /// Link for data written (the same wire: both directions exclude each other).
@@ -148,6 +182,7 @@ pub struct Ssd {
     parameters: SsdParameters,
     page: Divisor,
     read_wire: Wire,
+    long_reads: LongWay,
     write_wire: Wire,
     /// A read's data are not at the link sooner after its address is at the dies.
     quickest_read: Nanos,
@@ -193,6 +228,7 @@ impl Ssd {
         Ssd {
             page: Divisor::new(parameters.page.as_u64()),
             read_wire: Wire::new(parameters.read_link),
+            long_reads: LongWay::new(&parameters),
             write_wire: Wire::new(parameters.write_link),
             quickest_read: quickest_page,
             door: Door::new(depth),
@@ -235,6 +271,9 @@ impl Ssd {
             started: now,
         });
         let (pipeline, event) = match command.op {
+            DiskOp::Read if self.is_long(command) => {
+                (self.long_reads.pipeline, Event::AtDies(slot))
+            }
             DiskOp::Read => (self.parameters.read_pipeline, Event::AtDies(slot)),
             DiskOp::Write => (self.parameters.write_pipeline, Event::WriteDecoded(slot)),
             DiskOp::Flush => (self.parameters.write_pipeline, Event::FlushDecoded(slot)),
@@ -247,7 +286,7 @@ impl Ssd {
         match event {
             Event::AtDies(slot) => self.read_pages(now, slot),
             Event::PagesRead(slot) => {
-                let through = self.through_link(now, slot, self.read_wire);
+                let through = self.read_through_link(now, slot);
                 self.pass_link(through, Event::Done(slot));
             }
             Event::WriteDecoded(slot) => {
@@ -293,6 +332,20 @@ impl Ssd {
     #[expect(clippy::cast_possible_truncation, reason = "below the number of dies")]
     fn random_die(&mut self) -> usize {
         self.die_random.below(self.parameters.dies as u64) as usize
+    }
+
+    fn is_long(&self, read: &Command) -> bool {
+        read.length.to_bytes() > self.parameters.page
+    }
+
+    /// When the data of a read are over the link, if they wait for it from `now` on.
+    fn read_through_link(&self, now: Time, slot: usize) -> Time {
+        let wire = if self.is_long(&self.slot(slot).command) {
+            self.long_reads.wire
+        } else {
+            self.read_wire
+        };
+        self.through_link(now, slot, wire)
     }
 
     /// When a command's data are over the link, if they wait for it from `now` on.
@@ -378,7 +431,7 @@ impl Ssd {
             at_dies + self.quickest_read
         };
         let read = match self.agenda.next_in(PAGES_READ) {
-            Some((time, Event::PagesRead(slot))) => self.through_link(time, slot, self.read_wire),
+            Some((time, Event::PagesRead(slot))) => self.read_through_link(time, slot),
             _ => Time::MAX,
         };
         let done = self.agenda.next_time_in(DONE);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use iosched_sim::disk::simple::{ServiceTime, SimpleParameters};
-use iosched_sim::disk::ssd::{Link, SsdParameters};
+use iosched_sim::disk::ssd::{Link, LongReads, SsdParameters};
 use iosched_sim::disk::{Model, Parameters};
 use iosched_sim::units::{Bytes, Nanos, Sectors};
 use serde::{Deserialize, Serialize};
@@ -230,6 +230,8 @@ struct SsdKeys {
     read_fast_permille: u64,
     read_link_per_command_ms: f64,
     read_link_bytes_per_second: u64,
+    long_read_pipeline_ms: Option<f64>,
+    long_read_bytes_per_second: Option<u64>,
     write_pipeline_ms: f64,
     write_link_per_command_ms: f64,
     write_link_bytes_per_second: u64,
@@ -250,6 +252,8 @@ impl SsdKeys {
             read_fast_permille: ssd.read_fast_permille,
             read_link_per_command_ms: ssd.read_link.per_command.as_millis_f64(),
             read_link_bytes_per_second: ssd.read_link.bytes_per_second,
+            long_read_pipeline_ms: ssd.long_reads.map(|long| long.pipeline.as_millis_f64()),
+            long_read_bytes_per_second: ssd.long_reads.map(|long| long.bytes_per_second),
             write_pipeline_ms: ssd.write_pipeline.as_millis_f64(),
             write_link_per_command_ms: ssd.write_link.per_command.as_millis_f64(),
             write_link_bytes_per_second: ssd.write_link.bytes_per_second,
@@ -257,6 +261,24 @@ impl SsdKeys {
             program_ms: ssd.program_time.as_millis_f64(),
             buffer_bytes: ssd.buffer.as_u64(),
             flush_ms: ssd.flush.as_millis_f64(),
+        }
+    }
+
+    fn long_reads(&self) -> Result<Option<LongReads>, Wrong> {
+        match (self.long_read_pipeline_ms, self.long_read_bytes_per_second) {
+            (None, None) => Ok(None),
+            (Some(pipeline), Some(bytes_per_second)) => Ok(Some(LongReads {
+                pipeline: time("long_read_pipeline_ms", pipeline)?,
+                bytes_per_second: rate("long_read_bytes_per_second", bytes_per_second)?,
+            })),
+            (Some(_), None) => {
+                let what = "comes with long_read_bytes_per_second, or not at all";
+                Err(Wrong::new("long_read_pipeline_ms", what))
+            }
+            (None, Some(_)) => {
+                let what = "comes with long_read_pipeline_ms, or not at all";
+                Err(Wrong::new("long_read_bytes_per_second", what))
+            }
         }
     }
 
@@ -279,6 +301,7 @@ impl SsdKeys {
                     self.read_link_bytes_per_second,
                 )?,
             },
+            long_reads: self.long_reads()?,
             write_pipeline: time("write_pipeline_ms", self.write_pipeline_ms)?,
             write_link: Link {
                 per_command: time("write_link_per_command_ms", self.write_link_per_command_ms)?,
