@@ -85,11 +85,38 @@ golden!(
     2034
 );
 golden!(
+    mq_deadline_with_merges_in_front,
+    "mq-deadline-sd2-reverse",
+    "mq-deadline",
+    761
+);
+golden!(
+    kyber_with_merges_in_front,
+    "kyber-sd2-reverse",
+    "kyber",
+    605
+);
+golden!(
+    mq_deadline_with_classes_that_age,
+    "mq-deadline-sd4-ageing",
+    "mq-deadline:prio_aging_expire=20",
+    2677
+);
+golden!(
     mq_deadline_of_6_18_without_decisions,
     "mq-deadline-6.18-hdd4-b_seq_rand",
     "mq-deadline",
     174
 );
+
+#[test]
+fn kyber_changes_its_depths_in_the_recorded_ticks() {
+    let recording = read(include_bytes!("golden/kyber-sd4-throttled.txt.gz"));
+    let scheduler = "kyber:read_lat_nsec=100000,write_lat_nsec=100000000";
+    let report = follow_at(&recording, scheduler, None);
+    assert_eq!((report.agreed, report.decisions), (DECISIONS, DECISIONS));
+    assert_eq!((report.depth_changes_agreed, report.depth_changes), (4, 4));
+}
 
 #[test]
 fn on_two_cpus_the_order_of_arrival_is_not_always_the_recorded_one() {

@@ -33,6 +33,13 @@ pub(super) struct Step {
     pub(super) after_plug: bool,
 }
 
+impl Step {
+    /// The process did it. A completion is told of in whatever process the interrupt came upon.
+    pub(super) fn is_done_by(&self, process: ProcessId) -> bool {
+        self.process == process && self.action != Action::Completed
+    }
+}
+
 /// A recording, read.
 #[derive(Debug, Default)]
 pub struct Recording {

@@ -14,7 +14,7 @@ impl Follower<'_> {
         let Step { time, process, .. } = steps[at];
         let soon = steps[at + 1..].iter();
         let mut soon = soon.take_while(|step| step.time - time < SAME_RUN && !answers(step));
-        let next = soon.find(|step| step.process == process);
+        let next = soon.find(|step| step.is_done_by(process));
         next.is_some_and(|next| {
             matches!(next.action, Action::Inserted | Action::Joined) && !next.after_plug
         })

@@ -51,7 +51,7 @@ impl Follower<'_> {
     pub(super) fn submitted(&mut self, at: usize, op: Op) {
         let step = &self.recording.steps[at];
         let mut later = self.recording.steps[at + 1..].iter();
-        let next = later.find(|later| later.process == step.process);
+        let next = later.find(|later| later.is_done_by(step.process));
         let merged = |next: &Step| matches!(next.action, Action::BackMerged | Action::FrontMerged);
         if next.is_none_or(merged) {
             return;

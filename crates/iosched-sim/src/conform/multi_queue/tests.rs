@@ -179,3 +179,15 @@ fn kyber_is_followed_on_after_a_flush_that_came_before_an_insert() {
     recording.issued(&[100, 200, 300, 150, 400], 0);
     assert_eq!(recording.followed("kyber"), (6, 5, 0));
 }
+
+#[test]
+fn a_completion_between_a_bio_and_its_merge_is_not_what_the_process_does_next() {
+    // The interrupt came upon process 2 while it was merging: the two bios still join its request.
+    let text = "\
+        0 G R 800 8 1 a a\n0 I R 800 8 1 a a\n0 X - 800 8 1 a a\n0 D R 800 8 1 a a\n\
+        10 G R 300 8 2 b b\n10 I R 300 8 2 b b\n\
+        20 Q R 292 8 2 b b\n21 C R 800 8 2 b a\n22 F R 292 8 2 b b\n\
+        30 Q R 284 8 2 b b\n31 F R 284 8 2 b b\n\
+        90 X - 284 24 9 k b\n90 D R 284 24 9 k b\n1000 C R 284 24 0 a a\n";
+    agrees("mq-deadline", 1, false, text, 2);
+}
