@@ -110,12 +110,25 @@ golden!(
 );
 
 #[test]
-fn kyber_changes_its_depths_in_the_recorded_ticks() {
-    let recording = read(include_bytes!("golden/kyber-sd4-throttled.txt.gz"));
-    let scheduler = "kyber:read_lat_nsec=100000,write_lat_nsec=100000000";
-    let report = follow_at(&recording, scheduler, None);
-    assert_eq!((report.agreed, report.decisions), (DECISIONS, DECISIONS));
-    assert_eq!((report.depth_changes_agreed, report.depth_changes), (4, 4));
+fn kyber_changes_its_depths_in_the_recorded_ticks_told_of_them_or_not() {
+    const TARGETS: &str = "kyber:read_lat_nsec=100000,write_lat_nsec=100000000";
+    let told = include_bytes!("golden/kyber-sd32-throttled.txt.gz");
+    let phase = read(told).tick_phase(250);
+    let mut untold = Recording::default();
+    for line in BufReader::new(GzDecoder::new(&told[..])).lines() {
+        let line = line.unwrap();
+        if !line.starts_with("# kyber") {
+            untold.line(&line).unwrap();
+        }
+    }
+    for recording in [&read(told), &untold] {
+        let report = follow_at(recording, TARGETS, phase);
+        assert_eq!((report.agreed, report.decisions), (6997, 6997));
+        assert_eq!(report.depth_changes_agreed, report.depth_changes);
+    }
+    assert_eq!(follow_at(&read(told), TARGETS, phase).depth_changes, 3);
+    let other_targets = follow_at(&untold, "kyber", phase);
+    assert!(other_targets.agreement() < 0.99, "{other_targets:?}");
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub struct Recording {
     /// What its first line says.
     queue: Option<Queue>,
     /// What the recorded kyber said, in order of time.
-    pub(super) said: Vec<(Time, Option<Statement>)>,
+    pub(super) said: Vec<(Time, Statement)>,
 }
 
 impl Recording {

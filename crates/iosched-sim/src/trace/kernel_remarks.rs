@@ -31,8 +31,8 @@ pub enum Remark {
     Kyber {
         /// When.
         time: Time,
-        /// What, if it is something that matters.
-        said: Option<Statement>,
+        /// What.
+        said: Statement,
     },
     /// For people.
     Other,
@@ -101,10 +101,10 @@ impl Reader {
                     time: self.time(time)?,
                 }
             }
-            "kyber" => Remark::Kyber {
-                time: self.time(words.next().unwrap_or(""))?,
-                said: statement(words),
-            },
+            "kyber" => {
+                let time = self.time(words.next().unwrap_or(""))?;
+                statement(words).map_or(Remark::Other, |said| Remark::Kyber { time, said })
+            }
             _ => Queue::parse(text).map_or(Remark::Other, Remark::Queue),
         })
     }

@@ -141,7 +141,7 @@ impl Decoder {
             Fields::Depth { domain, depth } => {
                 let depth = u32::try_from(depth.number(data)?).ok()?;
                 let domain = name(domain)?;
-                Some(said(time, Some(Statement::Depth { domain, depth })))
+                Some(said(time, Statement::Depth { domain, depth }))
             }
             Fields::Latency {
                 domain,
@@ -157,13 +157,15 @@ impl Decoder {
                         bucket,
                     })
                 };
-                Some(said(time, bucket.and_then(statement)))
+                bucket
+                    .and_then(statement)
+                    .map(|statement| said(time, statement))
             }
         }
     }
 }
 
-fn said(time: Time, said: Option<Statement>) -> Line {
+fn said(time: Time, said: Statement) -> Line {
     Line::Remark(Remark::Kyber { time, said })
 }
 
@@ -313,14 +315,14 @@ mod tests {
         };
         assert_eq!(
             heard(&data),
-            Some(said(Time::from_nanos(5), Some(statement)))
+            Some(said(Time::from_nanos(5), statement))
         );
         data[0] = 10;
         data[28..32].copy_from_slice(&72_u32.to_le_bytes());
         let statement = Statement::Depth { domain, depth: 72 };
         assert_eq!(
             heard(&data),
-            Some(said(Time::from_nanos(5), Some(statement)))
+            Some(said(Time::from_nanos(5), statement))
         );
         assert_eq!(heard(&data[..20]), None, "it is cut off");
         data[0] = 11;

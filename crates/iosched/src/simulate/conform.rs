@@ -116,6 +116,10 @@ pub struct Conformance {
     /// them in hand.
     #[serde(default)] // records of before said nothing of it
     pub overtaken: u64,
+    /// Those that ours gave out only as if the completion or the tick just before had come after it had
+    /// begun to choose.
+    #[serde(default)]
+    pub interrupted: u64,
     /// Moments where ours would have given out a request and the recorded one held back.
     pub eager: u64,
     /// Merges that one made and the other did not.
@@ -174,6 +178,7 @@ impl Conformance {
             eager: report.eager,
             merge_mismatches: report.merge_mismatches,
             overtaken: report.overtaken,
+            interrupted: report.interrupted,
             unexplained: report.unexplained,
             depth_changes: report.depth_changes,
             depth_changes_agreed: report.depth_changes_agreed,

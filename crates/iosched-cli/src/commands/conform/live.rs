@@ -320,6 +320,7 @@ mod tests {
             agreed: 999_999,
             agreement: 0.999_999,
             overtaken: 12,
+            interrupted: 0,
             eager: 3,
             merge_mismatches: 0,
             unexplained: 0,

@@ -154,6 +154,9 @@ impl Failure for NotAllFollowed {
 }
 
 /// What a count of them is called.
+const INTERRUPTED: &str = "of these with a completion or a tick in the midst of the choice";
+
+/// What a count of those is called.
 const OVERTAKEN: &str = "of these issued one later than given out, by two processors at once";
 
 /// The recording's figures, and the first disagreements in words.
@@ -172,6 +175,7 @@ pub(super) fn text(conformance: &Conformance) -> String {
     );
     let counts = [
         (conformance.overtaken, OVERTAKEN),
+        (conformance.interrupted, INTERRUPTED),
         (
             conformance.eager,
             "moments where ours would not have held back",

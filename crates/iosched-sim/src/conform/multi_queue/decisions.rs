@@ -40,6 +40,13 @@ impl Follower<'_> {
             self.give_out(alike);
             return self.give_out(ours);
         }
+        if self.with_decisions
+            && let Some(alike) = self.chooses_before(now, id, before.as_ref())
+        {
+            self.report.agreed += 1;
+            self.report.interrupted += 1;
+            return self.give_out(alike);
+        }
         self.scheduler = before;
         self.disagree(now, id, ours);
         self.scheduler.dispatch_recorded(now, &self.requests, id);
@@ -47,7 +54,7 @@ impl Follower<'_> {
     }
 
     /// Two requests that cannot be told apart.
-    fn is_alike(&self, ours: RequestId, recorded: RequestId) -> bool {
+    pub(super) fn is_alike(&self, ours: RequestId, recorded: RequestId) -> bool {
         let (ours, recorded) = (&self.requests[ours], &self.requests[recorded]);
         ours.op == recorded.op && ours.start == recorded.start && ours.length == recorded.length
     }

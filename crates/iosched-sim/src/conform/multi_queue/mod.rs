@@ -20,6 +20,7 @@
 
 mod asks;
 mod decisions;
+mod meanwhile;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use crate::scheduler::{Kernel, Scheduler};
 use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
 
+use self::meanwhile::Interrupt;
 use super::Report;
 pub use super::recording::{Device, Recording};
 
@@ -62,6 +64,7 @@ pub fn follow(
         restart: false,
         busy: 0,
         inserting: false,
+        interrupt: None,
         said: 0,
         report: Report::default(),
     };
@@ -99,6 +102,8 @@ struct Follower<'a> {
     busy: u32,
     /// The last event is that a request was inserted into another one, or that those became one.
     inserting: bool,
+    /// What may have come upon the choice that the next event shows.
+    interrupt: Option<Interrupt>,
     /// How much of what the recorded kyber said has been heard.
     said: usize,
     report: Report,
@@ -144,6 +149,7 @@ impl Follower<'_> {
                     self.rerun = Some(self.kernel.asks_again(step.time));
                 }
                 (Action::Completed, Some(_)) => {
+                    self.foresee_interrupt(at);
                     self.completed(&step);
                     while self.scheduler.take_kick().is_some() {
                         self.restart = true;
@@ -153,6 +159,9 @@ impl Follower<'_> {
                     }
                 }
                 _ => {}
+            }
+            if step.action != Action::Completed {
+                self.forget_interrupt();
             }
         }
         (self.report, self.scheduler)
@@ -190,7 +199,7 @@ impl Follower<'_> {
         let until = now + Nanos::new(self.kernel.tick_nanos() / 2);
         let said = &self.recording.said[self.said..];
         let said = said.iter().take_while(|(time, _)| *time < until);
-        let said: Vec<_> = said.filter_map(|(_, said)| said.clone()).collect();
+        let said: Vec<_> = said.map(|(_, said)| said.clone()).collect();
         self.said = self
             .recording
             .said

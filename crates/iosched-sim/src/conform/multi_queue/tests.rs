@@ -191,3 +191,59 @@ fn a_completion_between_a_bio_and_its_merge_is_not_what_the_process_does_next() 
         90 X - 284 24 9 k b\n90 D R 284 24 9 k b\n1000 C R 284 24 0 a a\n";
     agrees("mq-deadline", 1, false, text, 2);
 }
+
+#[test]
+fn a_completion_in_the_midst_of_a_choice_did_not_count_for_it() {
+    // 130 writes were given out and two of them have completed: kyber's 128 tokens for writes are in use,
+    // so of a write and a read that wait the read comes, in the midst of a batch of writes. With the token
+    // that the completion sets free the write would.
+    let followed_with = |completed: u64| {
+        let mut text = String::new();
+        for (time, write) in (0..131).enumerate() {
+            let start = 1000 + 8 * write;
+            writeln!(text, "{time} G W {start} 8 {write} w w").unwrap();
+            writeln!(text, "{time} I W {start} 8 {write} w w").unwrap();
+            if write < 130 {
+                writeln!(text, "{time} X - {start} 8 {write} w w").unwrap();
+                writeln!(text, "{time} D W {start} 8 {write} w w").unwrap();
+            }
+            if let 10 | 20 = write {
+                writeln!(text, "{time} C W {start} 8 0 w w").unwrap();
+            }
+        }
+        let read = "9000 G R 0 8 500 r r\n9000 I R 0 8 500 r r\n";
+        let completion = format!("{completed} C W 1000 8 500 r w\n");
+        if completed < 9000 {
+            text += &(completion + read);
+        } else {
+            text += &(read.to_owned() + &completion);
+        }
+        text += "9020 X - 0 8 9 k r\n9020 X - 2040 8 9 k w\n9021 D R 0 8 9 k r\n";
+        let report = followed("kyber", 200, false, &text);
+        (report.decisions, report.agreed, report.interrupted)
+    };
+    assert_eq!(followed_with(9010), (132, 132, 1));
+    assert_eq!(followed_with(8000), (132, 131, 0));
+}
+
+#[test]
+fn a_tick_that_began_just_before_may_have_begun_after_the_clock_was_read() {
+    // The write of 10 expires with the tick of 52 000; the one of 20 goes on from the write before.
+    let followed_at = |chosen: u64| {
+        let text = format!(
+            "\
+            0 G W 700 8 1 a a\n0 I W 700 8 1 a a\n0 X - 700 8 1 a a\n0 D W 700 8 1 a a\n\
+            5 G W 800 8 1 a a\n5 I W 800 8 1 a a\n\
+            10 G W 100 8 2 b b\n10 I W 100 8 2 b b\n\
+            20 G W 900 8 2 b b\n20 I W 900 8 2 b b\n\
+            30 C W 700 8 0 a a\n30 X - 800 8 1 a a\n30 D W 800 8 1 a a\n\
+            {chosen} C W 800 8 0 a a\n{chosen} X - 900 8 1 b b\n{chosen} D W 900 8 1 b b\n"
+        );
+        let scheduler = "mq-deadline:kernel=6.1,write_expire=50,fifo_batch=1";
+        let report = followed(scheduler, 1, false, &text);
+        (report.decisions, report.agreed, report.interrupted)
+    };
+    assert_eq!(followed_at(51_990), (3, 3, 0));
+    assert_eq!(followed_at(52_005), (3, 3, 1));
+    assert_eq!(followed_at(52_100), (3, 2, 0));
+}
