@@ -267,3 +267,53 @@ fn others_can_read_the_tidy_data() {
         assert!((there / here - 1.0).abs() < 1e-3, "{line}, here {here}");
     }
 }
+
+/// Compares a Parquet file with the CSV of the same: columns, rows, every cell.
+const COMPARE: &str = "
+import csv, sys
+import polars
+table = polars.read_parquet(sys.argv[1])
+rows = list(csv.DictReader(open(sys.argv[2], newline='')))
+assert table.columns == list(rows[0]), table.columns
+for name in table.columns:
+    column, cells = table[name].to_list(), [row[name] for row in rows]
+    if table[name].dtype == polars.String:
+        assert column == cells, name
+        continue
+    for value, cell in zip(column, cells, strict=True):
+        is_same = cell == '' if value is None else abs(float(value) - float(
+            {'true': 1, 'false': 0}.get(cell, cell))) < 1e-3
+        assert is_same, (name, value, cell)
+print(len(table))
+";
+
+#[test]
+fn a_reader_that_is_not_ours_reads_the_parquet_files() {
+    let python = std::env::var("IOSCHED_TEST_PYTHON").unwrap_or("python3".into());
+    let can = Command::new(&python).args(["-c", "import polars"]).output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: needs polars (pip; IOSCHED_TEST_PYTHON names a python that has it)");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let events = directory.path().join("events");
+    let simulation = ["simulate", "--scheduler", "cfq", "--until", "2", "--events"];
+    done(&[&simulation[..], &[path(&events)]].concat());
+    for source in [example(), events] {
+        let (parquet, csv) = (
+            directory.path().join("a.parquet"),
+            directory.path().join("a.csv"),
+        );
+        let rows = done(&["report", path(&source), "--csv"]);
+        fs::write(&csv, &rows).unwrap();
+        done(&["report", path(&source), "--parquet", path(&parquet)]);
+        let output = Command::new(&python)
+            .args(["-c", COMPARE, path(&parquet), path(&csv)])
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {stderr}", source.display());
+        let count = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(count.trim(), (rows.lines().count() - 1).to_string());
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::data::download;
 use super::of_record::{arm_tables, subtitle, verdicts};
-use super::{FigureSet, HtmlTable, MOST_POINTS, Page, Section, of_record, render};
+use super::{FigureSet, HtmlTable, Page, Room, Section, of_record, render};
 use crate::analysis::Analysis;
 use crate::record::Record;
 use crate::report::chart::of_record::compared;
@@ -26,7 +26,7 @@ pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
              records nothing is paired: the columns of numbers say what was seen, not what is proven."
                 .into(),
         ],
-        sets: FigureSet::of(chart.has_points().then_some(chart).as_slice(), MOST_POINTS),
+        sets: FigureSet::of(chart.has_points().then_some(chart).as_slice(), Room::AMPLE),
         ..Section::default()
     }];
     sections.extend(

@@ -14,7 +14,7 @@ use super::in_script;
 const PLAIN: usize = 128 << 10;
 
 /// Larger ones, compressed, are left out: the page has to stay below 6 MB, and the library takes 4.7.
-const MOST: usize = 400 << 10;
+const MOST: usize = 250 << 10;
 
 /// A file that is in the page.
 #[derive(Debug)]

@@ -63,15 +63,15 @@ struct FigureSet {
 const MANY: usize = 5;
 
 impl FigureSet {
-    /// The charts of a section, with at most so many points in a series: those of one kind in a set of
+    /// The charts of a section, those of one kind in a set of
     /// their own where they are many.
-    fn of(charts: &[Chart], most: usize) -> Vec<FigureSet> {
+    fn of(charts: &[Chart], room: Room) -> Vec<FigureSet> {
         let kind = |chart: &&Chart| charts.iter().filter(|c| c.caption == chart.caption).count();
         let (many, few): (Vec<&Chart>, Vec<&Chart>) =
             charts.iter().partition(|chart| kind(chart) >= MANY);
         let mut sets: Vec<FigureSet> = Vec::new();
         for chart in many {
-            let figure = Figure::of(chart, most);
+            let figure = Figure::of(chart, room);
             match sets.iter_mut().find(|set| set.caption == chart.caption) {
                 Some(set) => set.figures.push(figure),
                 None => sets.push(FigureSet {
@@ -83,7 +83,7 @@ impl FigureSet {
         }
         if !few.is_empty() {
             sets.push(FigureSet {
-                figures: few.iter().map(|chart| Figure::of(chart, most)).collect(),
+                figures: few.iter().map(|chart| Figure::of(chart, room)).collect(),
                 ..FigureSet::default()
             });
         }
@@ -126,19 +126,63 @@ struct Key {
     swatch: String,
 }
 
-/// Points that all charts of a page may have together: the page has to stay below 6 MB.
-const MOST_POINTS: usize = 40_000;
+/// Points that a series may have.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    /// In the live chart.
+    live: usize,
+    /// In the drawing.
+    drawn: usize,
+}
 
-/// Points that each series may have on a page of these charts.
-fn points_per_series<'a>(charts: impl Iterator<Item = &'a Chart>) -> usize {
-    let series: usize = charts.map(|chart| chart.series.len()).sum();
-    MOST_POINTS / series.max(1)
+impl Room {
+    /// Points that the live charts of a record may have together, and the drawings: the page has to
+    /// stay below 6 MB, of which the library takes 4.7 and the data up to 0.4. A point takes some 60 bytes
+    /// in the one and up to 120 in the other.
+    const LIVE: usize = 9000;
+    const DRAWN: usize = 2500;
+
+    /// As much as there is: for pages of few charts, which bound their points themselves.
+    const AMPLE: Room = Room {
+        live: usize::MAX,
+        drawn: usize::MAX,
+    };
+
+    /// For a page of these charts.
+    fn of<'a>(charts: impl Iterator<Item = &'a Chart>) -> Room {
+        let series = charts.flat_map(|chart| &chart.series);
+        let lengths: Vec<usize> = series.map(|series| series.points.len()).collect();
+        Room {
+            live: shared_out(Room::LIVE, lengths.clone()),
+            drawn: shared_out(Room::DRAWN, lengths),
+        }
+    }
+}
+
+/// No series is thinned further than to this.
+const FEWEST: usize = 60;
+
+/// How many points a series may have where all of them together have so many: what short ones leave, the
+/// long ones get.
+fn shared_out(all: usize, mut lengths: Vec<usize>) -> usize {
+    lengths.sort_unstable();
+    let mut left = all;
+    let count = lengths.len();
+    for (before, length) in lengths.into_iter().enumerate() {
+        let each = left / (count - before);
+        if length > each {
+            return each.max(FEWEST);
+        }
+        left -= length;
+    }
+    usize::MAX
 }
 
 impl Figure {
     /// A chart with at most about so many points in a series.
-    fn of(chart: &Chart, most: usize) -> Figure {
-        let chart = &chart.thinned(most.max(60));
+    fn of(chart: &Chart, room: Room) -> Figure {
+        let drawn = chart.thinned(room.drawn);
+        let chart = &chart.thinned(room.live);
         Figure {
             id: format!("chart-{}", chart.id),
             title: chart.title.clone(),
@@ -146,7 +190,7 @@ impl Figure {
             alternative: chart.alternative.clone(),
             source: chart.source(),
             keys: keys(chart),
-            svg: svg::inline(chart),
+            svg: svg::inline(&drawn),
             spec: in_script(&plotly::spec(chart)),
         }
     }
@@ -225,17 +269,24 @@ mod tests {
     }
 
     #[test]
+    fn what_short_series_leave_the_long_ones_get() {
+        assert_eq!(shared_out(1000, vec![500, 4, 496]), usize::MAX);
+        assert_eq!(shared_out(1000, vec![5000, 100, 5000]), 450);
+        assert_eq!(shared_out(10, vec![5000, 100]), FEWEST);
+    }
+
+    #[test]
     fn what_holds_for_many_charts_is_said_once_and_they_are_small() {
         let mut charts: Vec<Chart> = (0..MANY).map(|id| chart(id, "Of each load.")).collect();
         charts.insert(1, chart(99, "Of all loads."));
-        let sets = FigureSet::of(&charts, 100);
+        let sets = FigureSet::of(&charts, Room::AMPLE);
         let seen: Vec<_> = sets
             .iter()
             .map(|set| (set.caption.as_str(), set.is_small, set.figures.len()))
             .collect();
         assert_eq!(seen, [("Of each load.", true, MANY), ("", false, 1)]);
         charts.remove(0);
-        let sets = FigureSet::of(&charts, 100);
+        let sets = FigureSet::of(&charts, Room::AMPLE);
         assert_eq!(sets.len(), 1);
         assert_eq!((sets[0].is_small, sets[0].figures.len()), (false, MANY));
     }

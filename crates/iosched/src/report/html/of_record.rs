@@ -1,7 +1,7 @@
 //! The page of one record.
 
 use super::data::download;
-use super::{FigureSet, Fold, HtmlTable, Page, Section, points_per_series, render};
+use super::{FigureSet, Fold, HtmlTable, Page, Room, Section, render};
 use crate::analysis::Analysis;
 use crate::facts::DiskFacts;
 use crate::load::Spec;
@@ -117,13 +117,13 @@ pub(super) fn verdicts(analysis: &Analysis, plan: &Plan) -> Vec<String> {
 
 fn sections(record: &Record, analysis: &Analysis) -> Vec<Section> {
     let groups = of_record::groups(record, analysis);
-    let most = points_per_series(groups.iter().flat_map(|group| &group.charts));
+    let room = Room::of(groups.iter().flat_map(|group| &group.charts));
     let mut sections: Vec<Section> = groups
         .into_iter()
         .map(|group| Section {
             id: group.id.into(),
             title: group.title.into(),
-            sets: FigureSet::of(&group.charts, most),
+            sets: FigureSet::of(&group.charts, room),
             ..Section::default()
         })
         .collect();

@@ -1,7 +1,7 @@
 //! The pages of a simulation, of recorded decisions that ours was held against, and of a recording.
 
 use super::data::download;
-use super::{FigureSet, Fold, HtmlTable, MOST_POINTS, Page, Section, render};
+use super::{FigureSet, Fold, HtmlTable, Page, Room, Section, render};
 use crate::report::chart::{Chart, of_events, of_simulated};
 use crate::report::table::{Align, Table};
 use crate::report::traffic::Traffic;
@@ -106,7 +106,7 @@ fn figures(id: &str, title: &str, charts: &[Chart]) -> Section {
     Section {
         id: id.to_owned(),
         title: title.to_owned(),
-        sets: FigureSet::of(&shown, MOST_POINTS),
+        sets: FigureSet::of(&shown, Room::AMPLE),
         ..Section::default()
     }
 }
