@@ -4,7 +4,9 @@
 //! one, waits for the next; but nobody makes others wait for longer than five seconds.
 
 use super::access::AccessId;
-use crate::request::RequestId;
+use super::host::Host;
+use crate::request::{ProcessId, RequestId};
+use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
 
 /// The tag of the flush in the drive: requests have their indices.
@@ -23,33 +25,23 @@ pub(super) enum Step {
 }
 
 /// Steps that wait for a flush.
-#[derive(Debug)]
-pub(super) struct Flushes<S> {
-    pending: Vec<S>,
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    pending: Vec<Step>,
     /// Since when the oldest of them has waited.
     since: Option<Time>,
     /// Those for which the flush that runs was issued.
-    served: Vec<S>,
+    served: Vec<Step>,
     runs: bool,
+    /// It is to go to the device, before everything else.
+    due: bool,
     /// Writes in the drive that a flush is to follow.
     writes: u64,
 }
 
-impl<S> Default for Flushes<S> {
-    fn default() -> Flushes<S> {
-        Flushes {
-            pending: Vec::new(),
-            since: None,
-            served: Vec::new(),
-            runs: false,
-            writes: 0,
-        }
-    }
-}
-
-impl<S> Flushes<S> {
+impl Flushes {
     /// The step waits for a flush from now on.
-    pub(super) fn ask(&mut self, now: Time, step: S) {
+    pub(super) fn ask(&mut self, now: Time, step: Step) {
         self.pending.push(step);
         self.since.get_or_insert(now);
     }
@@ -59,29 +51,76 @@ impl<S> Flushes<S> {
         self.writes += 1;
     }
 
-    /// It is done.
-    pub(super) fn write_ends(&mut self) {
+    /// It is done, and waits for the flush.
+    fn write_ends(&mut self, now: Time, id: RequestId) {
         self.writes -= 1;
+        self.ask(now, Step::Write(id));
     }
 
-    /// True if a flush is to be issued now: it runs then, for all who wait.
-    pub(super) fn begin(&mut self, now: Time) -> bool {
+    /// If a flush is to be issued now it is due, for all who wait.
+    pub(super) fn begin(&mut self, now: Time) {
         let Some(since) = self.since else {
-            return false;
+            return;
         };
         if self.runs || (self.writes > 0 && now < since + PATIENCE) {
-            return false;
+            return;
         }
         self.runs = true;
+        self.due = true;
         self.since = None;
         std::mem::swap(&mut self.pending, &mut self.served);
-        true
+    }
+
+    /// True if a flush is to go to the device.
+    pub(super) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// It goes there.
+    pub(super) fn issued(&mut self) {
+        self.due = false;
     }
 
     /// The flush is done: for these steps.
-    pub(super) fn end(&mut self) -> std::vec::Drain<'_, S> {
+    fn end(&mut self) -> Vec<Step> {
         self.runs = false;
-        self.served.drain(..)
+        std::mem::take(&mut self.served)
+    }
+}
+
+/// A path to a drive that flushes: what is the same for all when the drive is done.
+pub(super) trait Flushing {
+    fn flushes(&mut self) -> &mut Flushes;
+
+    /// A request is done, and so is what it carried.
+    fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId);
+
+    /// The drive is done with a request.
+    fn drive_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
+        host.drive.completed(now);
+        // As blktrace shows it: the drive is done with it, whoever else has to wait for a flush.
+        host.tell_request(now, Action::Completed, id, ProcessId(0));
+        if host.requests[id].fua {
+            self.flushes().write_ends(now, id);
+        } else {
+            self.request_done(host, now, id);
+        }
+        self.flushes().begin(now);
+    }
+
+    /// The drive is done with a flush, and so are those for which it was issued.
+    fn flush_done(&mut self, host: &mut Host<'_>, now: Time) {
+        host.drive.flushed(now);
+        host.tell_flush(now, Action::Completed, ProcessId(0));
+        let mut served = self.flushes().end();
+        for step in served.drain(..) {
+            match step {
+                Step::Access(access) => host.flushed(now, access),
+                Step::Write(id) => self.request_done(host, now, id),
+            }
+        }
+        self.flushes().served = served; // its memory is used again
+        self.flushes().begin(now);
     }
 }
 
@@ -89,32 +128,44 @@ impl<S> Flushes<S> {
 mod tests {
     use super::*;
 
+    fn write(number: u64) -> Step {
+        Step::Write(RequestId::of_tag(number))
+    }
+
+    /// A flush becomes due now.
+    fn begins(flushes: &mut Flushes, now: Time) -> bool {
+        flushes.begin(now);
+        let due = flushes.is_due();
+        flushes.issued();
+        due
+    }
+
     #[test]
     fn who_asks_while_a_flush_runs_shares_the_next_one() {
         let mut flushes = Flushes::default();
         let now = Time::ZERO;
-        assert!(!flushes.begin(now));
-        flushes.ask(now, 1);
-        assert!(flushes.begin(now));
-        flushes.ask(now, 2);
-        flushes.ask(now, 3);
-        assert!(!flushes.begin(now));
-        assert_eq!(flushes.end().collect::<Vec<_>>(), [1]);
-        assert!(flushes.begin(now));
-        assert_eq!(flushes.end().collect::<Vec<_>>(), [2, 3]);
-        assert!(!flushes.begin(now));
+        assert!(!begins(&mut flushes, now));
+        flushes.ask(now, write(1));
+        assert!(begins(&mut flushes, now));
+        flushes.ask(now, write(2));
+        flushes.ask(now, write(3));
+        assert!(!begins(&mut flushes, now));
+        assert_eq!(flushes.end(), [write(1)]);
+        assert!(begins(&mut flushes, now));
+        assert_eq!(flushes.end(), [write(2), write(3)]);
+        assert!(!begins(&mut flushes, now));
     }
 
     #[test]
     fn a_flush_waits_for_writes_that_want_one_too_but_not_for_ever() {
         let mut flushes = Flushes::default();
         flushes.write_begins();
-        flushes.ask(Time::ZERO, ());
-        assert!(!flushes.begin(Time::ZERO + Nanos::from_millis(4_999)));
-        assert!(flushes.begin(Time::ZERO + PATIENCE));
+        flushes.ask(Time::ZERO, write(1));
+        let early = Time::ZERO + Nanos::from_millis(4_999);
+        assert!(!begins(&mut flushes, early));
+        assert!(begins(&mut flushes, Time::ZERO + PATIENCE));
         flushes.end();
-        flushes.ask(Time::ZERO, ());
-        flushes.write_ends();
-        assert!(flushes.begin(Time::ZERO));
+        flushes.write_ends(Time::ZERO, RequestId::of_tag(2));
+        assert!(begins(&mut flushes, Time::ZERO));
     }
 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use super::access::AccessId;
 use super::agenda::Event;
-use super::flush::{FLUSH, Flushes, Step};
+use super::flush::{FLUSH, Flushes, Flushing, Step};
 use super::host::Host;
 use super::merging::{Found, grow, merge_in_scheduler};
 use super::path::Path;
@@ -34,11 +34,9 @@ pub(super) struct SingleQueue {
     /// By process.
     submitters: Vec<Submitter>,
     pool: Pool,
-    flushes: Flushes<Step>,
+    flushes: Flushes,
     /// Writes that a flush is to follow: they go to the device past the scheduler.
     past_scheduler: VecDeque<RequestId>,
-    /// A flush that goes to the device before everything else.
-    flush_due: bool,
     /// When the driver took up what it has.
     issued: ByRequest<Option<Time>>,
     /// Looked at by the driver, not yet taken by the device.
@@ -46,7 +44,6 @@ pub(super) struct SingleQueue {
     /// The device has given it back.
     given_back: bool,
     absorbed: Vec<Absorbed>,
-    served: Vec<Step>,
 }
 
 impl SingleQueue {
@@ -65,12 +62,10 @@ impl SingleQueue {
             pool: Pool::new(nr_requests, processes),
             flushes: Flushes::default(),
             past_scheduler: VecDeque::new(),
-            flush_due: false,
             issued: ByRequest::default(),
             held: None,
             given_back: false,
             absorbed: Vec::new(),
-            served: Vec::new(),
         }
     }
 
@@ -172,10 +167,7 @@ impl SingleQueue {
         if self.submitters[process].is_full(&host.requests, PLUG_REQUESTS) {
             self.flush_plug(host, now, process);
         }
-        if self.submitters[process].plug.is_empty() {
-            host.tell_plug(now, Action::Plugged, process);
-        }
-        self.submitters[process].plug.push(id);
+        self.submitters[process].hold(host, now, process, id);
     }
 
     /// What was held back enters the scheduler in order of position, then the queue is run.
@@ -234,11 +226,11 @@ impl SingleQueue {
     /// Gives the device what it takes, and looks at one request more. In the context of `process`.
     fn ask(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId) {
         loop {
-            if self.flush_due {
+            if self.flushes.is_due() {
                 if !self.has_room(host) || !host.drive.accepts() {
                     return;
                 }
-                self.flush_due = false;
+                self.flushes.issued();
                 host.flush_drive(now, FLUSH, process);
             }
             if let Some(&id) = self.past_scheduler.front() {
@@ -295,6 +287,19 @@ impl SingleQueue {
         accepts
     }
 
+    fn note_issue(&mut self, host: &mut Host<'_>, now: Time, id: RequestId, process: ProcessId) {
+        let request = host.requests[id];
+        host.tell(now, Action::Issued, &request, process);
+        host.drive.note_issue(&request);
+        self.issued.set(id, Some(now));
+    }
+}
+
+impl Flushing for SingleQueue {
+    fn flushes(&mut self) -> &mut Flushes {
+        &mut self.flushes
+    }
+
     fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
         let request = host.requests[id];
         let issued = self.issued[id].take();
@@ -304,29 +309,6 @@ impl SingleQueue {
         }
         host.requests.remove(id);
         self.free_request(host, now, request.sync);
-    }
-
-    fn flush_completed(&mut self, host: &mut Host<'_>, now: Time) {
-        host.drive.flushed(now);
-        host.tell_flush(now, Action::Completed, ProcessId(0));
-        let mut served = std::mem::take(&mut self.served);
-        served.extend(self.flushes.end());
-        for step in served.drain(..) {
-            match step {
-                Step::Access(access) => host.flushed(now, access),
-                Step::Write(id) => self.request_done(host, now, id),
-            }
-        }
-        self.served = served;
-        self.flush_due |= self.flushes.begin(now);
-        self.ask(host, now, ProcessId(0));
-    }
-
-    fn note_issue(&mut self, host: &mut Host<'_>, now: Time, id: RequestId, process: ProcessId) {
-        let request = host.requests[id];
-        host.tell(now, Action::Issued, &request, process);
-        host.drive.note_issue(&request);
-        self.issued.set(id, Some(now));
     }
 }
 
@@ -357,7 +339,7 @@ impl Path for SingleQueue {
     }
 
     fn is_blocked(&self, process: usize) -> bool {
-        !self.submitters[process].blocked.is_empty()
+        self.submitters[process].is_blocked()
     }
 
     fn resume(&mut self, host: &mut Host<'_>, now: Time, process: usize) {
@@ -377,7 +359,7 @@ impl Path for SingleQueue {
 
     fn flush(&mut self, host: &mut Host<'_>, now: Time, process: usize, of: AccessId) {
         self.flushes.ask(now, Step::Access(of));
-        self.flush_due |= self.flushes.begin(now);
+        self.flushes.begin(now);
         self.ask(host, now, host.process_id(process));
     }
 
@@ -387,20 +369,10 @@ impl Path for SingleQueue {
 
     fn completed(&mut self, host: &mut Host<'_>, now: Time, tag: u64) {
         if tag == FLUSH {
-            return self.flush_completed(host, now);
+            self.flush_done(host, now);
+            return self.ask(host, now, ProcessId(0));
         }
-        let id = RequestId::of_tag(tag);
-        host.drive.completed(now);
-        // As blktrace shows it: the drive is done with it, whoever else has to wait for a flush.
-        let request = host.requests[id];
-        host.tell(now, Action::Completed, &request, ProcessId(0));
-        if request.fua {
-            self.flushes.write_ends();
-            self.flushes.ask(now, Step::Write(id));
-        } else {
-            self.request_done(host, now, id);
-        }
-        self.flush_due |= self.flushes.begin(now);
+        self.drive_done(host, now, RequestId::of_tag(tag));
         self.ask(host, now, ProcessId(0));
         self.heed_kick(host, now);
     }

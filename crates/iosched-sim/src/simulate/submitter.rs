@@ -4,8 +4,10 @@
 use std::collections::VecDeque;
 
 use super::access::AccessId;
+use super::host::Host;
 use crate::request::{Bio, RequestId, Requests};
-use crate::units::Sectors;
+use crate::trace::kernel::Action;
+use crate::units::{Sectors, Time};
 
 /// A request of this length ends a plug.
 const PLUG_LENGTH: Sectors = Sectors::new(256); // 128 KiB
@@ -21,6 +23,19 @@ pub(super) struct Submitter {
 }
 
 impl Submitter {
+    /// Holds a request of this process back.
+    pub(super) fn hold(&mut self, host: &mut Host<'_>, now: Time, process: usize, id: RequestId) {
+        if self.plug.is_empty() {
+            host.tell_plug(now, Action::Plugged, process);
+        }
+        self.plug.push(id);
+    }
+
+    /// True if the process sleeps because there was no free request for a bio of its.
+    pub(super) fn is_blocked(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
     /// One for each process.
     pub(super) fn many(processes: usize) -> Vec<Submitter> {
         (0..processes).map(|_| Submitter::default()).collect()

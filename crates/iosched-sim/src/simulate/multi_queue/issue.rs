@@ -1,7 +1,7 @@
 //! From the hardware queues to the device, and what comes back.
 
 use super::super::Attachment;
-use super::super::flush::{FLUSH, Step};
+use super::super::flush::{FLUSH, Flushes, Flushing};
 use super::super::host::Host;
 use super::MultiQueue;
 use super::hardware_queue::HardwareQueue;
@@ -57,10 +57,10 @@ impl MultiQueue {
         number: usize,
         process: ProcessId,
     ) {
-        let flush_due = self.flush_due && number == 0;
+        let flush_due = self.flushes.is_due() && number == 0;
         self.queues[number].restart |= !self.queues[number].dispatch.is_empty() || flush_due;
         if flush_due && self.has_room(number) && host.drive.accepts() {
-            self.flush_due = false;
+            self.flushes.issued();
             self.queues[number].in_flight += 1;
             host.flush_drive(now, FLUSH, process);
         }
@@ -173,19 +173,10 @@ impl MultiQueue {
 
     /// The device is done with a request, and so is the processor that dealt with its completion.
     pub(super) fn end(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
-        host.drive.completed(now);
         let number = self.known[id].queue;
         self.queues[number].in_flight -= 1;
-        // As blktrace shows it: the drive is done with it, whoever else has to wait for a flush.
-        host.tell_request(now, Action::Completed, id, ProcessId(0));
-        if host.requests[id].fua {
-            self.flushes.write_ends();
-            self.flushes.ask(now, Step::Write(id));
-        } else {
-            self.request_done(host, now, id);
-        }
-        self.flush_due |= self.flushes.begin(now);
-        self.queues[0].restart |= self.flush_due;
+        self.drive_done(host, now, id);
+        self.queues[0].restart |= self.flushes.is_due();
         self.run_again(host, now, number);
     }
 
@@ -204,7 +195,7 @@ impl MultiQueue {
         match self.attachment {
             Attachment::LookAhead => {
                 self.run_waiting(host, now, number);
-                if self.flush_due && number != 0 {
+                if self.flushes.is_due() && number != 0 {
                     self.run_waiting(host, now, 0);
                 }
             }
@@ -222,6 +213,19 @@ impl MultiQueue {
         }
     }
 
+    /// The device is done with a flush.
+    pub(super) fn flush_completed(&mut self, host: &mut Host<'_>, now: Time) {
+        self.flush_done(host, now);
+        self.queues[0].in_flight -= 1;
+        self.run(host, now, 0, ProcessId(0));
+    }
+}
+
+impl Flushing for MultiQueue {
+    fn flushes(&mut self) -> &mut Flushes {
+        &mut self.flushes
+    }
+
     fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
         // Who sleeps in the kernel is nearer to the tag than who will come back from user space.
         self.free_tag(host, now, id);
@@ -234,22 +238,5 @@ impl MultiQueue {
             self.scheduler.completed(now, &host.requests, id);
         }
         host.requests.remove(id);
-    }
-
-    pub(super) fn flush_completed(&mut self, host: &mut Host<'_>, now: Time) {
-        host.drive.flushed(now);
-        host.tell_flush(now, Action::Completed, ProcessId(0));
-        self.queues[0].in_flight -= 1;
-        let mut flushed = std::mem::take(&mut self.flushed);
-        flushed.extend(self.flushes.end());
-        for step in flushed.drain(..) {
-            match step {
-                Step::Access(access) => host.flushed(now, access),
-                Step::Write(id) => self.request_done(host, now, id),
-            }
-        }
-        self.flushed = flushed;
-        self.flush_due |= self.flushes.begin(now);
-        self.run(host, now, 0, ProcessId(0));
     }
 }

@@ -68,10 +68,7 @@ pub(super) struct MultiQueue {
     queues: Vec<HardwareQueue>,
     submitters: Vec<Submitter>,
     known: ByRequest<Known>,
-    flushes: Flushes<Step>,
-    /// A flush that goes to the device before everything else.
-    flush_due: bool,
-    flushed: Vec<Step>,
+    flushes: Flushes,
     absorbed: Vec<Absorbed>,
     processors: Option<Processors>,
     throttle: Option<Throttle>,
@@ -108,8 +105,6 @@ impl MultiQueue {
             submitters: Submitter::many(processes),
             known: ByRequest::default(),
             flushes: Flushes::default(),
-            flush_due: false,
-            flushed: Vec::new(),
             absorbed: Vec::new(),
             processors,
             throttle: settings
@@ -220,7 +215,7 @@ impl MultiQueue {
         let submitters = &self.submitters;
         self.queues[queue].free_tag(
             tag,
-            |process| !submitters[process].blocked.is_empty(),
+            |process| submitters[process].is_blocked(),
             |process| host.wake_at(now + host.times.tag_wakeup, process),
         );
         // After those who have waited for a tag: they would not get one beside an unending copy.
@@ -269,10 +264,7 @@ impl MultiQueue {
         if self.submitters[process].is_full(&host.requests, PLUG_REQUESTS) {
             self.flush_plug(host, now, process);
         }
-        if self.submitters[process].plug.is_empty() {
-            host.tell_plug(now, Action::Plugged, process);
-        }
-        self.submitters[process].plug.push(id);
+        self.submitters[process].hold(host, now, process, id);
     }
 
     /// What was held back enters the scheduler as it was submitted. Without one it is issued, from
@@ -365,7 +357,7 @@ impl Path for MultiQueue {
     }
 
     fn is_blocked(&self, process: usize) -> bool {
-        !self.submitters[process].blocked.is_empty()
+        self.submitters[process].is_blocked()
     }
 
     fn resume(&mut self, host: &mut Host<'_>, now: Time, process: usize) {
@@ -384,7 +376,7 @@ impl Path for MultiQueue {
 
     fn flush(&mut self, host: &mut Host<'_>, now: Time, process: usize, of: AccessId) {
         self.flushes.ask(now, Step::Access(of));
-        self.flush_due |= self.flushes.begin(now);
+        self.flushes.begin(now);
         self.run(host, now, 0, host.process_id(process));
     }
 
