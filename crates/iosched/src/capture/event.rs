@@ -313,17 +313,11 @@ mod tests {
             total: true,
             bucket: 2,
         };
-        assert_eq!(
-            heard(&data),
-            Some(said(Time::from_nanos(5), statement))
-        );
+        assert_eq!(heard(&data), Some(said(Time::from_nanos(5), statement)));
         data[0] = 10;
         data[28..32].copy_from_slice(&72_u32.to_le_bytes());
         let statement = Statement::Depth { domain, depth: 72 };
-        assert_eq!(
-            heard(&data),
-            Some(said(Time::from_nanos(5), statement))
-        );
+        assert_eq!(heard(&data), Some(said(Time::from_nanos(5), statement)));
         assert_eq!(heard(&data[..20]), None, "it is cut off");
         data[0] = 11;
         assert_eq!(heard(&data), None, "nobody asked for that");

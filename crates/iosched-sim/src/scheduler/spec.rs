@@ -1,0 +1,253 @@
+//! A scheduler as it is asked for: `mq-deadline:fifo_batch=4,kernel=6.1`; what is wrong with that; and the
+//! scheduler itself.
+
+use super::{
+    Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo, cfq, deadline, kyber,
+    mq_deadline, none, noop, schedulers,
+};
+
+/// Names with values: tunables or initial state.
+pub type Settings = Vec<(String, i64)>;
+
+/// Why a scheduler cannot be built as asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchedulerError {
+    /// There is no such scheduler.
+    #[error("no scheduler is called `{name}` here; there are: {}", known.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// Linux has it, but it is not simulated.
+    #[error("{name} is not simulated yet; there are: {}", known.join(", "))]
+    NotYet {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// The scheduler followed other rules in that kernel.
+    #[error(
+        "{scheduler} of Linux {version} is not simulated: its rules are known from {oldest} on"
+    )]
+    TooOld {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// What was asked for.
+        version: KernelVersion,
+        /// The first version whose rules are known.
+        oldest: KernelVersion,
+    },
+    /// The scheduler has no such tunable.
+    #[error("{scheduler} has no {kind} `{name}`; it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
+    NoSuchTunable {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// "tunable" or "initial value".
+        kind: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// The value is out of range.
+    #[error("{scheduler}: {name} cannot be {value}: it can be {min} to {max}")]
+    OutOfRange {
+        /// The scheduler.
+        scheduler: &'static str,
+        /// The tunable.
+        name: &'static str,
+        /// What was asked for.
+        value: i64,
+        /// The least that it takes.
+        min: i64,
+        /// The most that it takes.
+        max: i64,
+    },
+    /// What stands behind `kernel=` is no version.
+    #[error("`{text}` is no version of a kernel, such as 6.1 or 6.12")]
+    Version {
+        /// The part that is not understood.
+        text: String,
+    },
+    /// What was asked for is not of the form `name[:tunable=value,…]`.
+    #[error("`{text}` is not of the form tunable=value with a whole number")]
+    Syntax {
+        /// The part that is not understood.
+        text: String,
+    },
+}
+
+/// A scheduler with what is to be set: `deadline:fifo_batch=1,front_merges=0`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SchedulerSpec {
+    /// Name of the scheduler.
+    pub name: String,
+    /// Tunables that differ from the defaults.
+    pub tunables: Settings,
+    /// The kernel whose rules are to hold (`kernel=6.1`).
+    pub kernel: Option<KernelVersion>,
+}
+
+impl SchedulerSpec {
+    /// Reads `name[:tunable=value,…]`, where `kernel=6.1` says whose rules are to hold.
+    pub fn parse(text: &str) -> Result<SchedulerSpec, SchedulerError> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        let is_kernel = |part: &&str| part.trim_start().starts_with("kernel=");
+        let tunables: Vec<_> = rest.split(',').filter(|part| !is_kernel(part)).collect();
+        let version = |part: &str| {
+            let version = part
+                .split_once('=')
+                .map_or("", |(_, version)| version.trim());
+            KernelVersion::parse(version).ok_or_else(|| SchedulerError::Version {
+                text: version.to_owned(),
+            })
+        };
+        let kernel = rest.split(',').find(is_kernel).map(version);
+        Ok(SchedulerSpec {
+            name: name.to_owned(),
+            tunables: parse_settings(&tunables.join(","))?,
+            kernel: kernel.transpose()?,
+        })
+    }
+}
+
+/// Reads `name=value,…`.
+pub fn parse_settings(text: &str) -> Result<Settings, SchedulerError> {
+    let parts = text.split(',').filter(|part| !part.is_empty());
+    parts
+        .map(|part| {
+            let syntax = || SchedulerError::Syntax {
+                text: part.to_owned(),
+            };
+            let (name, value) = part.split_once('=').ok_or_else(syntax)?;
+            Ok((
+                name.trim().to_owned(),
+                value.trim().parse().map_err(|_| syntax())?,
+            ))
+        })
+        .collect()
+}
+
+/// What a scheduler is called in today's kernels and in those before 5.0.
+pub fn info(name: &str) -> Result<&'static SchedulerInfo, SchedulerError> {
+    let found = schedulers().iter().find(|info| info.name == name);
+    found.ok_or_else(|| {
+        let name = name.to_owned();
+        let known = schedulers().iter().map(|info| info.name).collect();
+        if name == "bfq" {
+            SchedulerError::NotYet { name, known }
+        } else {
+            SchedulerError::Unknown { name, known }
+        }
+    })
+}
+
+/// Makes a scheduler with its tunables, as attached to a device at time zero.
+pub fn build(
+    spec: &SchedulerSpec,
+    kernel: &Kernel,
+    initial: &Settings,
+) -> Result<Box<dyn Scheduler>, SchedulerError> {
+    let info = info(&spec.name)?;
+    let tunables = Values::new(info.name, "tunable", info.tunables, &spec.tunables)?;
+    let initial = Values::new(info.name, "initial value", info.initial, initial)?;
+    let kernel = &Kernel {
+        version: spec.kernel.unwrap_or(kernel.version),
+        ..*kernel
+    };
+    Ok(match info.name {
+        "noop" => Box::new(noop::Noop::default()),
+        "deadline" => Box::new(deadline::Deadline::new(&tunables, kernel)),
+        "cfq" => Box::new(cfq::Cfq::new(&tunables, kernel, &initial)),
+        "none" => Box::new(none::NoScheduler::default()),
+        "mq-deadline" => {
+            since(info, kernel.version, mq_deadline::Rules::OLDEST)?;
+            Box::new(mq_deadline::MqDeadline::new(&tunables, kernel))
+        }
+        "kyber" => {
+            since(info, kernel.version, kyber::OLDEST)?;
+            Box::new(kyber::Kyber::new(&tunables, kernel, &initial))
+        }
+        listed => unreachable!("{listed} is listed and cannot be built"),
+    })
+}
+
+/// Refuses kernels before the first whose rules are known.
+fn since(
+    info: &SchedulerInfo,
+    version: KernelVersion,
+    oldest: KernelVersion,
+) -> Result<(), SchedulerError> {
+    if version >= oldest {
+        return Ok(());
+    }
+    Err(SchedulerError::TooOld {
+        scheduler: info.name,
+        version,
+        oldest,
+    })
+}
+
+/// Values by name, those not set at their defaults.
+#[derive(Debug)]
+pub(crate) struct Values {
+    values: Vec<(&'static TunableInfo, i64, bool)>,
+}
+
+impl Values {
+    fn new(
+        scheduler: &'static str,
+        kind: &'static str,
+        known: &'static [TunableInfo],
+        set: &Settings,
+    ) -> Result<Values, SchedulerError> {
+        let mut values: Vec<_> = known
+            .iter()
+            .map(|info| (info, info.default, false))
+            .collect();
+        for (name, value) in set {
+            let found = values.iter_mut().find(|(info, _, _)| info.name == name);
+            let Some((info, slot, given)) = found else {
+                return Err(SchedulerError::NoSuchTunable {
+                    scheduler,
+                    kind,
+                    name: name.clone(),
+                    known: known.iter().map(|info| info.name).collect(),
+                });
+            };
+            if *value < info.min || *value > info.max {
+                return Err(SchedulerError::OutOfRange {
+                    scheduler,
+                    name: info.name,
+                    value: *value,
+                    min: info.min,
+                    max: info.max,
+                });
+            }
+            (*slot, *given) = (*value, true);
+        }
+        Ok(Values { values })
+    }
+
+    /// The value set, or the default.
+    pub(crate) fn get(&self, name: &str) -> i64 {
+        let found = self.values.iter().find(|(info, _, _)| info.name == name);
+        found.expect("schedulers ask for their own tunables").1
+    }
+
+    /// The value set, if one was.
+    pub(crate) fn given(&self, name: &str) -> Option<i64> {
+        let found = self.values.iter().find(|(info, _, _)| info.name == name);
+        found
+            .filter(|(_, _, given)| *given)
+            .map(|(_, value, _)| *value)
+    }
+
+    /// The value set, or the default, of one that cannot be negative.
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        u64::try_from(self.get(name)).expect("its range begins at zero or above")
+    }
+}
