@@ -12,6 +12,8 @@ mod door;
 pub mod hdd;
 mod model;
 mod presets;
+#[cfg(test)]
+mod properties;
 pub mod simple;
 mod slowed;
 pub mod ssd;
