@@ -122,8 +122,8 @@ fn a_disk_that_is_too_fast_for_the_machine_is_slowed_down_and_predicted_so() {
     let (disk, machine) = (chosen.speed.disk.unwrap(), chosen.speed.machine.unwrap());
     let factor = f64::from(chosen.speed.slow_down.get());
     let is_enough = |factor: f64| {
-        machine.iops >= 29.9 * disk.iops / factor
-            && factor * disk.latency_ns >= 19.9 * machine.latency_ns
+        machine.iops >= 29.999_999 * disk.iops / factor
+            && factor * disk.latency_ns >= 39.999_999 * machine.latency_ns
     };
     assert!(is_enough(factor), "{:?}", chosen.speed);
     assert!(
