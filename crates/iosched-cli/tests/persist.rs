@@ -378,7 +378,11 @@ fn what_cannot_be_written_to_the_end_is_not_begun() {
         "{stderr}"
     );
     assert_eq!(machine.etc(), before, "the policy is gone again");
-    assert_eq!(machine.succeeds("log", &[]), "nothing was changed\n");
+    assert!(
+        machine
+            .succeeds("log", &[])
+            .starts_with("nothing was changed")
+    );
     drop(etc);
 
     let full = Tmpfs::mount(machine.path("etc/udev"), "size=64k").unwrap();
@@ -412,7 +416,11 @@ fn a_read_only_etc_or_history_is_an_error_before_anything_is_changed() {
         assert_eq!(code, 16, "{place}: {stderr}");
         assert!(stderr.contains("Read-only file system"), "{stderr}");
         assert_eq!(machine.etc(), before);
-        assert_eq!(machine.succeeds("log", &[]), "nothing was changed\n");
+        assert!(
+            machine
+                .succeeds("log", &[])
+                .starts_with("nothing was changed")
+        );
     }
 }
 

@@ -112,7 +112,7 @@ impl Failure for HistoryError {
             HistoryError::Write { .. } => {
                 Some("without a history nothing is changed: make room or rights there".into())
             }
-            HistoryError::Nothing => Some("`iosched log` shows what was changed".into()),
+            HistoryError::Nothing => Some("`iosched log` shows what was changed; what was set on loop devices is not kept, since tomorrow each is another disk".into()),
             HistoryError::ChangedSince { id, .. } => Some(format!(
                 "`iosched log --id {id}` shows what it held before: put back by hand what you want"
             )),

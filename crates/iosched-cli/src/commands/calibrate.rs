@@ -33,7 +33,7 @@ pub(crate) struct CalibrateArgs {
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Worker threads (default: one per processor)
+    /// Worker threads [default: one per processor]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
 }

@@ -33,7 +33,7 @@ Examples:
 
 The scheduler in [brackets] is the active one, as the kernel writes it.")]
 pub(crate) struct ListArgs {
-    /// Devices to show, with what they stand on and what stands on them (default: all): a kernel
+    /// Devices to show, with what they stand on and what stands on them [default: all]: a kernel
     /// name, a node or a link to one, a directory or file
     #[arg(value_name = "DEVICE")]
     pub(crate) devices: Vec<String>,

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &LogArgs, output: &Output) -> Outcome {
     if output.is_json() {
         output.json(&entries);
     } else if entries.is_empty() {
-        output.text("nothing was changed");
+        output.text("nothing was changed; what was set on loop devices is not kept");
     }
     if !output.is_json() {
         for entry in &entries {

@@ -45,7 +45,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, default_value = "hdd-7200", value_name = "MODEL|FILE")]
     disk: String,
 
-    /// Size of the disk in GiB (default: the model's)
+    /// Size of the disk in GiB [default: the model's]
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..))]
     size: Option<u64>,
 
@@ -70,7 +70,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "NAME=VALUE,…")]
     initial: Option<String>,
 
-    /// Commands that the disk takes at a time (default: as its model)
+    /// Commands that the disk takes at a time [default: as its model]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65536))]
     queue_depth: Option<u64>,
 
@@ -96,7 +96,7 @@ pub(crate) struct SimulateArgs {
           value_parser = clap::value_parser!(u64).range(4..=1 << 20))]
     max_sectors_kb: u64,
 
-    /// Ticks per second of the simulated kernel (default: 1000; none, mq-deadline and kyber: 250)
+    /// Ticks per second of the simulated kernel [default: 1000; none, mq-deadline and kyber: 250]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1000))]
     hz: Option<u32>,
 
@@ -105,22 +105,22 @@ pub(crate) struct SimulateArgs {
     tick_phase: f64,
 
     /// Commands that the disk accepts at a time: it gives back what the driver sends beyond that, as a
-    /// SCSI disk whose task set is full (default: all)
+    /// SCSI disk whose task set is full [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     accepts: Option<u64>,
 
     /// The disk is attached as SCSI and SATA disks are: none, mq-deadline and kyber are asked only when
-    /// it has a slot (default: as on loop, virtio and NVMe, one request ahead)
+    /// it has a slot [default: as on loop, virtio and NVMe, one request ahead]
     #[arg(long)]
     scsi: bool,
 
     /// Let requests of none, mq-deadline and kyber cost time on this many processors, as on a machine
-    /// with a fast drive (default: they cost none)
+    /// with a fast drive [default: they cost none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     cpus: Option<u64>,
 
-    /// Hardware queues of the disk, each with the queue depth (default: one for each of --cpus, as
-    /// NVMe drives have them, or one)
+    /// Hardware queues of the disk, each with the queue depth [default: one for each of --cpus, as
+    /// NVMe drives have them, or one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     hardware_queues: Option<u64>,
 
@@ -327,10 +327,10 @@ fn of_disk(run: &RunResult) -> String {
     let idle = run.disk_idle_ns as f64 / run.elapsed_ns.max(1) as f64;
     let speed = elapsed / (run.wall_ns as f64 / 1e9).max(1e-9);
     format!(
-        "  {} commands, mean seek {:.0} sectors, {:.1} % sequential\n  \
+        "  {} commands, mean seek {:.3} GB, {:.1} % sequential\n  \
          disk idle {:.1} %, fairness {:.2}; {elapsed:.1} s simulated, {speed:.0} times as fast as real\n",
         run.commands,
-        run.mean_seek_sectors,
+        run.mean_seek_sectors * 512.0 / 1e9,
         run.sequential_share * 100.0,
         idle * 100.0,
         run.fairness,

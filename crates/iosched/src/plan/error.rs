@@ -188,7 +188,7 @@ impl Failure for PlanError {
             PlanError::Load(error) => error.hint(),
             PlanError::Simulation(error) => error.hint(),
             PlanError::UnknownLoad { .. } => Some(format!(
-                "built-in loads: {}",
+                "built-in loads: {}; pgbench, five-tests, command: and others: `iosched tune --help`",
                 BUILT_IN
                     .iter()
                     .map(|load| load.name)

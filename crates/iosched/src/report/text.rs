@@ -115,14 +115,12 @@ pub fn plan(plan: &Plan) -> String {
         };
         let _ = writeln!(text, "arm {}{role}", plan.arm_label(arm));
     }
-    let order: Vec<String> = (0..3)
-        .map(|round| {
-            let all: Vec<usize> = (0..plan.arms.len()).collect();
-            let order = plan.order(round, 0, &all).into_iter().flatten();
-            enumerate_plain(order.map(|arm| plan.arm_label(arm)))
-        })
-        .collect();
-    let _ = writeln!(text, "first rounds: {} …", order.join(" | "));
+    for round in 0..3 {
+        let all: Vec<usize> = (0..plan.arms.len()).collect();
+        let order = plan.order(round, 0, &all).into_iter().flatten();
+        let order = enumerate_plain(order.map(|arm| plan.arm_label(arm)));
+        let _ = writeln!(text, "round {}: {order}", round + 1);
+    }
     text += &time_at_most(plan);
     text
 }

@@ -32,8 +32,8 @@ pub(crate) struct ConformArgs {
     live: LiveArgs,
 
     /// Our scheduler, with tunables where they differ from the kernel's defaults; `kernel=6.1` says
-    /// whose rules are to hold (default: as the recording says). With --live: set in the kernel, too;
-    /// may be given several times (default: none, mq-deadline, kyber)
+    /// whose rules are to hold [default: as the recording says]. With --live: set in the kernel, too;
+    /// may be given several times [default: none, mq-deadline, kyber]
     #[arg(
         long,
         value_name = "NAME[:TUNABLE=VALUE,…]",
@@ -41,8 +41,8 @@ pub(crate) struct ConformArgs {
     )]
     scheduler: Vec<String>,
 
-    /// Commands that the recorded device took at a time (default: as the tunables file says, or the
-    /// recording shows); with --live: that the emulated disk takes (default: as its model)
+    /// Commands that the recorded device took at a time [default: as the tunables file says, or the
+    /// recording shows]; with --live: that the emulated disk takes [default: as its model]
     #[arg(long, value_name = "N")]
     queue_depth: Option<usize>,
 
@@ -50,11 +50,11 @@ pub(crate) struct ConformArgs {
     #[arg(long, conflicts_with = "live")]
     non_rotational: bool,
 
-    /// Ticks per second of the recorded kernel (default: 1000; none, mq-deadline and kyber: 250)
+    /// Ticks per second of the recorded kernel [default: 1000; none, mq-deadline and kyber: 250]
     #[arg(long, value_name = "N")]
     hz: Option<u32>,
 
-    /// How long before the recording's time zero a tick began, in µs (default: searched for)
+    /// How long before the recording's time zero a tick began, in µs [default: searched for]
     #[arg(
         long,
         value_name = "MICROSECONDS",
@@ -63,8 +63,8 @@ pub(crate) struct ConformArgs {
     )]
     tick_phase: Option<f64>,
 
-    /// File of lines `path: value` with the tunables and limits of the recorded queue (default:
-    /// tunables.txt beside the recording, if there is one)
+    /// File of lines `path: value` with the tunables and limits of the recorded queue [default:
+    /// tunables.txt beside the recording, if there is one]
     #[arg(long, value_name = "FILE", conflicts_with = "live")]
     tunables: Option<PathBuf>,
 

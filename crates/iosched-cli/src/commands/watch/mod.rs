@@ -52,7 +52,7 @@ marks the moment on its history; `l` shows its latencies: how await is split
 into queue and service time, and a heat map. Reading counters needs no rights;
 switching, and recording the events that tell the split, do.")]
 pub(crate) struct WatchArgs {
-    /// Devices to watch (default: every disk that has a size)
+    /// Devices to watch [default: every disk that has a size]
     #[arg(value_name = "DEVICE")]
     devices: Vec<String>,
 
