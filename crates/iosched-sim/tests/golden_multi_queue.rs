@@ -103,6 +103,12 @@ golden!(
     2677
 );
 golden!(
+    mq_deadline_of_6_12_with_classes_that_age,
+    "mq-deadline-6.12-sd4-ageing",
+    "mq-deadline:prio_aging_expire=20",
+    1690
+);
+golden!(
     mq_deadline_of_6_18_without_decisions,
     "mq-deadline-6.18-hdd4-b_seq_rand",
     "mq-deadline",

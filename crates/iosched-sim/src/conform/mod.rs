@@ -43,7 +43,7 @@ pub struct Report {
     /// Those of these that another processor had in hand while one that ours gave out later was issued:
     /// where two processors dispatch at a time, the order of issue need not be that of the decisions.
     pub overtaken: u64,
-    /// Those that ours gave out only as if the completion or the tick just before had come after it had
+    /// Those that ours gave out only as if the completions or the tick just before had come after it had
     /// begun to choose.
     pub interrupted: u64,
     /// Moments where ours would have given out a request and the recorded one held back.

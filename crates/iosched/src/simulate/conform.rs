@@ -116,7 +116,7 @@ pub struct Conformance {
     /// them in hand.
     #[serde(default)] // records of before said nothing of it
     pub overtaken: u64,
-    /// Those that ours gave out only as if the completion or the tick just before had come after it had
+    /// Those that ours gave out only as if the completions or the tick just before had come after it had
     /// begun to choose.
     #[serde(default)]
     pub interrupted: u64,

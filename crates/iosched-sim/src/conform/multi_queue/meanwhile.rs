@@ -1,7 +1,7 @@
 //! What came while the recorded scheduler was choosing.
 //!
-//! An X is written when the choice is made. A completion just before it may have come in an interrupt
-//! in the midst of the choice, and a tick may have begun since: neither counted then. So where ours
+//! An X is written when the choice is made. Completions just before it may have come in an interrupt
+//! in the midst of the choice, and a tick may have begun since: none of it counted then. So where ours
 //! chooses otherwise, it is asked again as if that had not been yet. What is agreed on in this way is
 //! counted ([`Report::interrupted`](super::super::Report::interrupted)).
 
@@ -12,40 +12,46 @@ use crate::units::{Nanos, Time};
 
 use super::Follower;
 
-/// From when a completion came upon a choice until the choice's X: 17 µs in a recording of Linux 6.1,
-/// of which the interrupt took most.
-const INTERRUPTED: Nanos = Nanos::from_micros(25);
+/// From a completion that came upon a choice until the next one, or the choice's X: 15 to 29 µs in
+/// recordings of Linux 6.1 and 6.12, of which the interrupt takes most.
+const INTERRUPTED: Nanos = Nanos::from_micros(35);
 
 /// From a look at the clock until the X: 5 to 8 µs there.
 const LATE: Nanos = Nanos::from_micros(10);
 
-/// A completion that may have come in the midst of the choice that the next event shows.
+/// Completions that may have come in the midst of the choice that the next event shows.
 pub(super) struct Interrupt {
-    at: Time,
     /// The scheduler as it was.
     before: Box<dyn Scheduler>,
-    /// What completed. It is kept until the choice is seen.
-    completed: Option<RequestId>,
+    /// What completed, and when. It is kept until the choice is seen.
+    completed: Vec<(Time, RequestId)>,
 }
 
 impl Follower<'_> {
     /// Keeps the scheduler as it is before the completion of this step, where it may be needed.
     pub(super) fn foresee_interrupt(&mut self, at: usize) {
-        let now = self.recording.steps[at].time;
-        let next = self.recording.steps.get(at + 1);
-        let shows = next
-            .is_some_and(|next| next.action == Action::Decided && next.time - now < INTERRUPTED);
-        self.interrupt = shows.then(|| Interrupt {
-            at: now,
-            before: self.scheduler.duplicate(),
-            completed: None,
-        });
+        if !self.shows_choice_soon(at) {
+            self.forget_interrupt();
+        } else if self.interrupt.is_none() {
+            self.interrupt = Some(Interrupt {
+                before: self.scheduler.duplicate(),
+                completed: Vec::new(),
+            });
+        }
+    }
+
+    /// After this completion comes a choice, or first more completions, each soon after the one before.
+    fn shows_choice_soon(&self, at: usize) -> bool {
+        let pairs = self.recording.steps[at..].windows(2);
+        let mut soon = pairs.take_while(|pair| pair[1].time - pair[0].time < INTERRUPTED);
+        let after = soon.find(|pair| pair[1].action != Action::Completed);
+        after.is_some_and(|pair| pair[1].action == Action::Decided)
     }
 
     /// A request of the scheduler has completed.
-    pub(super) fn leaves(&mut self, id: RequestId) {
+    pub(super) fn leaves(&mut self, now: Time, id: RequestId) {
         match &mut self.interrupt {
-            Some(interrupt) => interrupt.completed = Some(id),
+            Some(interrupt) => interrupt.completed.push((now, id)),
             None => {
                 self.requests.remove(id);
             }
@@ -54,16 +60,17 @@ impl Follower<'_> {
 
     /// The choice is seen: whatever came after it has come now.
     pub(super) fn forget_interrupt(&mut self) {
-        if let Some(id) = self
+        for (_, id) in self
             .interrupt
             .take()
-            .and_then(|interrupt| interrupt.completed)
+            .into_iter()
+            .flat_map(|it| it.completed)
         {
             self.requests.remove(id);
         }
     }
 
-    /// What ours chooses if the last completion, or the last tick, came after it had begun: if that is
+    /// What ours chooses if the last completions, or the last tick, came after it had begun: if that is
     /// what was recorded, ours is now as it is after that. `before`: ours before it chose otherwise.
     pub(super) fn chooses_before(
         &mut self,
@@ -75,8 +82,8 @@ impl Follower<'_> {
             let mut ours = interrupt.before.duplicate();
             let chosen = ours.dispatch(now, &self.requests);
             if let Some(chosen) = chosen.filter(|&chosen| self.is_alike(chosen, recorded)) {
-                if let Some(id) = interrupt.completed {
-                    ours.completed(interrupt.at, &self.requests, id);
+                for &(at, id) in &interrupt.completed {
+                    ours.completed(at, &self.requests, id);
                 }
                 self.scheduler = ours;
                 return Some(chosen);

@@ -296,7 +296,7 @@ impl Follower<'_> {
         if let Some(id) = self.find(&self.in_driver, step) {
             self.in_driver.retain(|&other| other != id);
             self.scheduler.completed(step.time, &self.requests, id);
-            self.leaves(id);
+            self.leaves(step.time, id);
         } else if let Some(id) = self.find(&self.past_scheduler, step) {
             self.past_scheduler.retain(|&other| other != id);
             self.requests.remove(id);

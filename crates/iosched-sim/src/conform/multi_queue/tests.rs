@@ -197,7 +197,7 @@ fn a_completion_in_the_midst_of_a_choice_did_not_count_for_it() {
     // 130 writes were given out and two of them have completed: kyber's 128 tokens for writes are in use,
     // so of a write and a read that wait the read comes, in the midst of a batch of writes. With the token
     // that the completion sets free the write would.
-    let followed_with = |completed: u64| {
+    let followed_with = |completed: &[u64]| {
         let mut text = String::new();
         for (time, write) in (0..131).enumerate() {
             let start = 1000 + 8 * write;
@@ -211,19 +211,24 @@ fn a_completion_in_the_midst_of_a_choice_did_not_count_for_it() {
                 writeln!(text, "{time} C W {start} 8 0 w w").unwrap();
             }
         }
-        let read = "9000 G R 0 8 500 r r\n9000 I R 0 8 500 r r\n";
-        let completion = format!("{completed} C W 1000 8 500 r w\n");
-        if completed < 9000 {
-            text += &(completion + read);
-        } else {
-            text += &(read.to_owned() + &completion);
+        let mut rest = vec![(9000, "G R 0 8 500 r r".to_owned())];
+        rest.push((9000, "I R 0 8 500 r r".to_owned()));
+        rest.extend((0..).zip(completed).map(|(write, &time)| {
+            let start = 1000 + 8 * write;
+            (time, format!("C W {start} 8 500 r w"))
+        }));
+        rest.sort_by_key(|&(time, _)| time);
+        for (time, event) in rest {
+            writeln!(text, "{time} {event}").unwrap();
         }
         text += "9020 X - 0 8 9 k r\n9020 X - 2040 8 9 k w\n9021 D R 0 8 9 k r\n";
         let report = followed("kyber", 200, false, &text);
         (report.decisions, report.agreed, report.interrupted)
     };
-    assert_eq!(followed_with(9010), (132, 132, 1));
-    assert_eq!(followed_with(8000), (132, 131, 0));
+    assert_eq!(followed_with(&[9010]), (132, 132, 1));
+    assert_eq!(followed_with(&[8970, 8990, 9010]), (132, 131, 0));
+    assert_eq!(followed_with(&[9002, 9006, 9010]), (132, 132, 1));
+    assert_eq!(followed_with(&[8000]), (132, 131, 0));
 }
 
 #[test]
