@@ -326,15 +326,24 @@ fn no_room_for_the_cluster_is_one_clear_error() {
     // Room for bytes but not for files: initdb itself finds the disk full.
     let disk = LoopDevice::new(512 * MIB);
     let full = Mounted::with(disk, &["-N", "64"]);
-    let (ended, _) = tune(&full, SMALL, &[]);
-    assert_eq!(ended.code, 13, "{}", ended.stderr);
-    assert!(ended.stderr.contains("initdb failed"), "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("No space left on device"),
-        "{}",
-        ended.stderr
-    );
-    assert!(ended.stderr.contains("hint: make room"), "{}", ended.stderr);
+    let records = tempfile::tempdir().unwrap();
+    let out = records.path().join("r").display().to_string();
+    let arguments = [&["--load", SMALL, "--out", &out], SHORT].concat();
+    let output = in_an_empty_world(&full, &arguments).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    for words in [
+        "status 13",
+        "initdb failed",
+        "No space left on device",
+        "hint: make room",
+    ] {
+        assert!(stderr.contains(words), "{stderr}");
+    }
+    // Its server died hard, and nobody will ever start another one on these data.
+    let left = String::from_utf8(output.stdout).unwrap();
+    let left: Vec<&str> = left.lines().filter(|line| is_shared_memory(line)).collect();
+    assert_eq!(left, Vec::<&str>::new());
+    assert_nothing_is_left(&full);
 }
 
 #[test]

@@ -172,9 +172,15 @@ impl Failure for CommandError {
             CommandError::Failed { .. } => {
                 "run it by hand in the target directory, as the same user".into()
             }
-            CommandError::NoNumber { .. } => {
-                "the last match counts: its first group must be a number such as 12.5".into()
-            }
+            CommandError::NoNumber { metric, .. } => match Metric::parse(metric) {
+                Metric::Json(pointer) => format!(
+                    "its whole standard output must be JSON, with a number at {pointer}: for example \
+                     /jobs/0/read/iops of fio --output-format=json"
+                ),
+                Metric::Time | Metric::Regex(_) => {
+                    "the last match counts: its first group must be a number such as 12.5".into()
+                }
+            },
             CommandError::Scratch { .. } => "its user must be allowed to write there".into(),
         })
     }

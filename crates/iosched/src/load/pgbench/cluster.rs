@@ -94,7 +94,7 @@ impl Cluster {
             "making a PostgreSQL database of scale {}",
             settings.scale
         ));
-        cluster.initialise()?;
+        cluster.initialise(user)?;
         cluster.start_with(WHILE_MAKING)?;
         let mut command = cluster.pgbench();
         command.args(["--initialize", "--quiet"]);
@@ -114,7 +114,45 @@ impl Cluster {
         Ok(cluster)
     }
 
-    fn initialise(&self) -> Result<(), PgbenchError> {
+    fn initialise(&self, user: Option<User>) -> Result<(), PgbenchError> {
+        let data = self.data();
+        // Made by us, it stays when initdb fails.
+        make_owned(&data, user).map_err(|source| PgbenchError::Io { path: data, source })?;
+        let initialised = self.run_initdb();
+        if initialised.is_err() {
+            // It has emptied the directory: there is room for this.
+            let _ = self.let_a_server_find_what_another_left(user);
+        }
+        initialised
+    }
+
+    /// As initdb does to try settings: a server starts on next to nothing, takes the shared memory of the
+    /// one before on the same directory away, then its own, and ends.
+    fn let_a_server_find_what_another_left(&self, user: Option<User>) -> io::Result<()> {
+        let version = self.programs.version("postgres").unwrap_or_default();
+        let major: String = version
+            .chars()
+            .skip_while(|c| !c.is_ascii_digit())
+            .take_while(char::is_ascii_digit)
+            .collect();
+        for (name, text) in [
+            ("PG_VERSION", major + "\n"),
+            ("postgresql.conf", String::new()),
+        ] {
+            let path = self.data().join(name);
+            fs::write(&path, text)?;
+            if let Some(user) = user {
+                lchown(&path, Some(user.uid), Some(user.gid))?;
+            }
+        }
+        let mut command = self.programs.own_command("postgres");
+        command.arg("--check").arg("-D").arg(self.data());
+        command.current_dir(self.data());
+        let _ = self.programs.run("postgres --check", command);
+        Ok(())
+    }
+
+    fn run_initdb(&self) -> Result<(), PgbenchError> {
         let mut command = self.programs.own_command("initdb");
         command.arg("-D").arg(self.data()).current_dir(&self.root);
         command.args(["-U", SUPERUSER, "--auth=trust", "--no-sync"]);
@@ -278,13 +316,21 @@ impl Drop for Cluster {
 
 /// A directory that only its owner may enter, and that he can reach.
 fn make_root(root: &Path, user: Option<User>) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(root)?;
-    if let Some(user) = user {
-        lchown(root, Some(user.uid), Some(user.gid))?;
-        if let Some(above) = root.parent() {
-            // Its name cannot be guessed, and it cannot be listed; but it can be passed through.
-            fs::set_permissions(above, Permissions::from_mode(0o711))?;
-        }
+    make_owned(root, user)?;
+    if user.is_some()
+        && let Some(above) = root.parent()
+    {
+        // Its name cannot be guessed, and it cannot be listed; but it can be passed through.
+        fs::set_permissions(above, Permissions::from_mode(0o711))?;
     }
     Ok(())
+}
+
+/// A directory that only its owner may enter.
+fn make_owned(path: &Path, user: Option<User>) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)?;
+    match user {
+        Some(user) => lchown(path, Some(user.uid), Some(user.gid)),
+        None => Ok(()),
+    }
 }
