@@ -86,6 +86,14 @@ pub struct LoadAnalysis {
     /// What it says of the measurement, if it is there to show no difference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<Control>,
+    /// Turns of a control that say nothing, because its data did not all come from memory.
+    #[serde(skip_serializing_if = "is_none_left_out")]
+    pub turns_left_out: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_none_left_out(turns: &usize) -> bool {
+    *turns == 0
 }
 
 /// What a load says that no scheduler can change.
@@ -113,9 +121,8 @@ const CONTROL_MARGIN: f64 = 1.1;
 impl Control {
     /// A control has no say in when the run ends: so an interval of fixed size holds, which needs fewer
     /// rounds than those of the race.
-    fn of(plan: &Plan, record: &Record, load: usize) -> Control {
-        let blocks = complete_turns(plan, record, load);
-        let Some(differences) = interval::differences(&blocks, plan.rules.confidence) else {
+    fn of(turns: &Turns, confidence: f64) -> Control {
+        let Some(differences) = interval::differences(&turns.complete, confidence) else {
             return Control::NotProven {
                 within: f64::INFINITY,
             };
@@ -129,28 +136,48 @@ impl Control {
     }
 }
 
-/// The logarithms of what decides a load, turn by turn: one of each arm that ran at all, for the turns
-/// that had them all.
-fn complete_turns(plan: &Plan, record: &Record, load: usize) -> Vec<Vec<f64>> {
-    let objective = plan.loads[load].objective;
-    let mut rounds: BTreeMap<u32, Vec<Vec<f64>>> = BTreeMap::new();
-    let mut ran = vec![false; plan.arms.len()];
-    for trial in record.trials().filter(|trial| trial.slot.load == load) {
-        let Some(value) = objective.of(&trial.metrics) else {
-            continue;
-        };
-        let of_round = rounds.entry(trial.slot.round);
-        let of_round = of_round.or_insert_with(|| vec![Vec::new(); plan.arms.len()]);
-        of_round[trial.slot.arm].push(value.ln());
-        ran[trial.slot.arm] = true;
+/// A control's trials, turn by turn.
+#[derive(Debug, Default, PartialEq)]
+struct Turns {
+    /// The logarithms of what decides: one of each arm that ran at all, for the turns that had them all.
+    complete: Vec<Vec<f64>>,
+    /// Turns in which a trial was none of memory alone.
+    left_out: usize,
+}
+
+impl Turns {
+    fn of(plan: &Plan, record: &Record, load: usize) -> Turns {
+        let objective = plan.loads[load].objective;
+        let mut rounds: BTreeMap<u32, Vec<Vec<Option<f64>>>> = BTreeMap::new();
+        let mut ran = vec![false; plan.arms.len()];
+        for trial in record.trials().filter(|trial| trial.slot.load == load) {
+            let of_round = rounds.entry(trial.slot.round);
+            let of_round = of_round.or_insert_with(|| vec![Vec::new(); plan.arms.len()]);
+            let value = objective.of(&trial.metrics);
+            let value = value.filter(|_| is_from_memory(trial)).map(f64::ln);
+            of_round[trial.slot.arm].push(value);
+            ran[trial.slot.arm] = true;
+        }
+        let mut turns = Turns::default();
+        for of_round in rounds.into_values() {
+            let ran = of_round.into_iter().zip(&ran).filter(|(_, ran)| **ran);
+            let arms: Vec<Vec<Option<f64>>> = ran.map(|(values, _)| values).collect();
+            for turn in 0..arms.iter().map(Vec::len).min().unwrap_or(0) {
+                match arms.iter().map(|values| values[turn]).collect() {
+                    Some(values) => turns.complete.push(values),
+                    None => turns.left_out += 1,
+                }
+            }
+        }
+        turns
     }
-    let turns = rounds.into_values().flat_map(|of_round| {
-        let ran = of_round.into_iter().zip(&ran).filter(|(_, ran)| **ran);
-        let arms: Vec<Vec<f64>> = ran.map(|(values, _)| values).collect();
-        let complete = arms.iter().map(Vec::len).min().unwrap_or(0);
-        (0..complete).map(move |turn| arms.iter().map(|values| values[turn]).collect())
-    });
-    turns.collect()
+}
+
+/// A control reads what is in memory; where somebody empties the page cache meanwhile, it is none.
+fn is_from_memory(trial: &Trial) -> bool {
+    let flows = trial.jobs.iter().filter_map(|job| job.read.as_ref());
+    let read: u64 = flows.map(|flow| flow.bytes).sum();
+    trial.measured.read_bytes <= read / 100
 }
 
 /// An arm's own numbers under one load, over all its trials.
@@ -269,7 +296,7 @@ impl Analysis {
     pub fn of(record: &Record) -> Analysis {
         let plan = &record.header.plan;
         let (rounds, Standing { loads, overall, .. }) = schedule::standing_to_report(plan, record);
-        let loads: Vec<LoadAnalysis> = loads
+        let mut loads: Vec<LoadAnalysis> = loads
             .into_iter()
             .enumerate()
             .map(|(load, contest)| LoadAnalysis {
@@ -284,12 +311,18 @@ impl Analysis {
                     rounds,
                     plan.loads[load].objective,
                 )),
-                control: plan.loads[load]
-                    .is_control
-                    .then(|| Control::of(plan, record, load)),
+                control: None,
+                turns_left_out: 0,
                 contest,
             })
             .collect();
+        for (load, found) in loads.iter_mut().enumerate() {
+            if plan.loads[load].is_control {
+                let turns = Turns::of(plan, record, load);
+                found.control = Some(Control::of(&turns, plan.rules.confidence));
+                found.turns_left_out = turns.left_out;
+            }
+        }
         let costs = cpu_costs(&loads, plan.arms.len());
         let decisive = overall.as_ref().unwrap_or(&loads[0].contest);
         let choice = choose(decisive, plan.baseline, &costs);
@@ -621,6 +654,29 @@ mod tests {
         let analysis = run(&[1.0, 1.0005, 0.5]);
         assert!(matches!(analysis.decisive().verdict, Verdict::Equal { .. }));
         assert_eq!(analysis.choice, Some(0));
+    }
+
+    #[test]
+    fn a_turn_of_a_control_that_read_the_disk_is_left_out() {
+        let mut plan = plan(2);
+        plan.loads[0].is_control = true;
+        let mut record = record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = ((slot.round as usize * 7 + slot.arm * 3) % 5) as f64 * 0.001;
+            let is_emptied = slot.round == 1 && slot.arm == 0;
+            let factor = if is_emptied { 0.01 } else { 1.0 };
+            let mut entry = trial(slot, 1e6 * factor * (1.0 + noise));
+            if let crate::record::Entry::Trial(trial) = &mut entry {
+                trial.measured.read_bytes = if is_emptied { 1 << 40 } else { 0 };
+            }
+            record.entries.push(entry);
+        }
+        let found = &Analysis::of(&record).loads[0];
+        assert!(
+            matches!(found.control, Some(Control::Equal { .. })),
+            "{found:?}"
+        );
+        assert_eq!(found.turns_left_out, 1);
     }
 
     #[test]

@@ -240,7 +240,14 @@ fn control(load: &LoadAnalysis, finding: Control) -> String {
         }
     };
     let name = &load.name;
-    format!("The control {name}, which no scheduler can change, {found}")
+    let left_out = match load.turns_left_out {
+        0 => String::new(),
+        turns => format!(
+            "; left out: {}, in which somebody else emptied the page cache",
+            count(turns, "turn")
+        ),
+    };
+    format!("The control {name}, which no scheduler can change, {found}{left_out}")
 }
 
 /// What was measured under a load, where, by what and how often.
@@ -501,7 +508,11 @@ mod tests {
         while let Next::Trial(slot) = next(&plan, &record) {
             let noise = ((slot.round as usize * 7 + slot.arm * 3) % 5) as f64 * 0.001;
             let value = if slot.arm == 1 { factor } else { 1.0 } * 1e6 * (1.0 + noise);
-            record.entries.push(fixture::trial(slot, value));
+            let mut entry = fixture::trial(slot, value);
+            if let Entry::Trial(trial) = &mut entry {
+                trial.measured.read_bytes = 0;
+            }
+            record.entries.push(entry);
         }
         let analysis = Analysis::of(&record);
         let of_all = notes(&record, &analysis).join("\n");
