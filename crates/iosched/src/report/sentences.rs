@@ -125,7 +125,9 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
                 Verdict::Equal { .. } if choice == plan.baseline => {
                     ": among equals the baseline stays"
                 }
-                Verdict::Equal { .. } => ": of the equals, it takes the least CPU time per I/O",
+                Verdict::Equal { .. } => {
+                    ": of the equals with the fewest drawbacks, it takes the least CPU time per I/O"
+                }
                 Verdict::Undecided { .. } => {
                     ": it is not told apart from the others that remain, but the baseline has lost"
                 }

@@ -1,0 +1,307 @@
+//! From the record to the answer: pure, from the record alone, the same whenever it is asked.
+
+mod choice;
+mod control;
+mod summary;
+
+use std::collections::BTreeMap;
+
+use iosched_stats::race::{Contest, Standing};
+use iosched_stats::remarks::{self, Remark};
+use serde::Serialize;
+
+pub use self::choice::SideEffect;
+pub use self::control::Control;
+pub use self::summary::{ArmSummary, SplitSummary, Worker};
+
+use self::choice::{choose, costs, side_effects};
+use self::control::Turns;
+use self::summary::summarise;
+use crate::objective::Objective;
+use crate::plan::Plan;
+use crate::record::{Record, StopReason};
+use crate::schedule;
+
+/// Everything worked out from a record.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Analysis {
+    /// Labels of the arms.
+    pub arms: Vec<String>,
+    /// Index of the arm that ratios are taken to.
+    pub baseline: usize,
+    /// Rounds that are complete.
+    pub rounds: u32,
+    /// Trials that count.
+    pub trials: usize,
+    /// Trials that do not.
+    pub void_trials: usize,
+    /// Each load by itself.
+    pub loads: Vec<LoadAnalysis>,
+    /// Over all loads, where there are several.
+    pub overall: Option<Contest>,
+    /// Index of the arm to use, if there is one answer.
+    pub choice: Option<usize>,
+    /// Why the run ended; none while it has not.
+    pub stop: Option<StopReason>,
+    /// How the choice compares with the baseline in what does not decide, where that is surely
+    /// different: the price of the choice, or what comes with it for free.
+    pub side_effects: Vec<SideEffect>,
+    /// Settings of the queue that are not the same under all arms, because a switch of scheduler
+    /// changes them too.
+    pub confounds: Vec<Confound>,
+    /// Time in which no load ran and nothing was prepared, as a share of the whole.
+    pub harness_share: f64,
+}
+
+/// A setting of the queue that came with the arms.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Confound {
+    /// The file below `queue/`.
+    pub setting: String,
+    /// Its value under each arm that was measured: (arm, value).
+    pub values: Vec<(usize, String)>,
+}
+
+/// One load.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LoadAnalysis {
+    /// Its name.
+    pub name: String,
+    /// What decides.
+    pub objective: Objective,
+    /// Ratios with their intervals, and the verdict.
+    pub contest: Contest,
+    /// Each arm's own numbers.
+    pub arms: Vec<ArmSummary>,
+    /// What looks odd in its trials; none of them was left out because of it.
+    pub remarks: Vec<Remark>,
+    /// What it says of the measurement, if it is there to show no difference.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control: Option<Control>,
+    /// Turns of a control that say nothing, because its data did not all come from memory.
+    #[serde(skip_serializing_if = "is_none_left_out")]
+    pub turns_left_out: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_none_left_out(turns: &usize) -> bool {
+    *turns == 0
+}
+
+impl Analysis {
+    /// Works it out.
+    pub fn of(record: &Record) -> Analysis {
+        let plan = &record.header.plan;
+        let (rounds, Standing { loads, overall, .. }) = schedule::standing_to_report(plan, record);
+        let mut loads: Vec<LoadAnalysis> = loads
+            .into_iter()
+            .enumerate()
+            .map(|(load, contest)| LoadAnalysis {
+                name: plan.loads[load].name.clone(),
+                objective: plan.loads[load].objective,
+                arms: (0..plan.arms.len())
+                    .map(|arm| summarise(plan, record, load, arm))
+                    .collect(),
+                remarks: remarks::remarks(&schedule::table(
+                    record,
+                    load,
+                    rounds,
+                    plan.loads[load].objective,
+                )),
+                control: None,
+                turns_left_out: 0,
+                contest,
+            })
+            .collect();
+        for (load, found) in loads.iter_mut().enumerate() {
+            if plan.loads[load].is_control {
+                let turns = Turns::of(plan, record, load);
+                found.control = Some(Control::of(&turns, plan.rules.confidence));
+                found.turns_left_out = turns.left_out;
+            }
+        }
+        let decisive = overall.as_ref().unwrap_or(&loads[0].contest);
+        let costs = costs(plan, record, &loads, decisive);
+        let choice = choose(decisive, plan.baseline, &costs);
+        Analysis {
+            side_effects: choice
+                .filter(|&choice| choice != plan.baseline)
+                .map_or_else(Vec::new, |choice| side_effects(plan, record, choice)),
+            arms: (0..plan.arms.len())
+                .map(|arm| plan.arm_label(arm))
+                .collect(),
+            baseline: plan.baseline,
+            rounds,
+            trials: record.trials().count(),
+            void_trials: record.void_trials().count(),
+            choice,
+            loads,
+            overall,
+            stop: record.stop_reason(),
+            confounds: confounds(plan, record),
+            harness_share: harness_share(record),
+        }
+    }
+
+    /// The verdict that the run was about: over all loads, or that of the only one.
+    pub fn decisive(&self) -> &Contest {
+        self.overall.as_ref().unwrap_or(&self.loads[0].contest)
+    }
+}
+
+/// The settings beside the tunables that differ between arms, by the first trial of each.
+fn confounds(plan: &Plan, record: &Record) -> Vec<Confound> {
+    let mut values: BTreeMap<String, Vec<(usize, String)>> = BTreeMap::new();
+    for arm in 0..plan.arms.len() {
+        let first = record.trials().find(|trial| trial.slot.arm == arm);
+        let Some(state) = first.and_then(|trial| trial.states.first()) else {
+            continue;
+        };
+        let depth = state
+            .nr_requests
+            .iter()
+            .map(|value| ("nr_requests".to_owned(), value.clone()));
+        let settings = state
+            .settings
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()));
+        for (name, value) in depth.chain(settings) {
+            let is_asked = plan.arms[arm]
+                .tunables
+                .iter()
+                .any(|(asked, _)| *asked == name);
+            if !is_asked {
+                values.entry(name).or_default().push((arm, value));
+            }
+        }
+    }
+    values
+        .into_iter()
+        .filter(|(_, values)| values.iter().any(|(_, value)| *value != values[0].1))
+        .map(|(setting, values)| Confound { setting, values })
+        .collect()
+}
+
+fn harness_share(record: &Record) -> f64 {
+    let total: f64 = record
+        .trials()
+        .map(|trial| trial.phases.total().as_secs_f64())
+        .sum();
+    let harness: f64 = record
+        .trials()
+        .map(|trial| trial.phases.harness_ns as f64 / 1e9)
+        .sum();
+    if total > 0.0 { harness / total } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use iosched_stats::race::Verdict;
+
+    use super::*;
+    use crate::fixture::{plan, record, trial};
+    use crate::plan::Rules;
+    use crate::record::Entry;
+    use crate::schedule::{Next, next};
+
+    /// A whole run whose arms are this much faster than the first, with a little noise.
+    fn run(factors: &[f64]) -> Analysis {
+        let plan = plan(factors.len());
+        let mut record = record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = ((slot.round as usize * 7 + slot.arm * 3) % 5) as f64 * 0.002;
+            record
+                .entries
+                .push(trial(slot, 1e6 * factors[slot.arm] * (1.0 + noise)));
+        }
+        Analysis::of(&record)
+    }
+
+    #[test]
+    fn the_best_arm_is_chosen_and_its_ratio_stated() {
+        let analysis = run(&[1.0, 1.5, 0.7]);
+        assert_eq!(analysis.choice, Some(1));
+        let ratio = analysis.loads[0].contest.ratio(1, 0).unwrap();
+        assert!(
+            ratio.lower < 1.5 && ratio.upper > 1.5 && ratio.lower > 1.4,
+            "{ratio:?}"
+        );
+    }
+
+    #[test]
+    fn a_baseline_that_has_lost_is_not_kept_because_the_others_are_not_told_apart() {
+        let plan = Plan {
+            rules: Rules {
+                max_rounds: 4,
+                ..Rules::default()
+            },
+            ..plan(3)
+        };
+        let mut record = record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = [0.0, 0.06, 0.02, 0.05, 0.01][(slot.round as usize + slot.arm * 2) % 5];
+            let factor = [1.0, 2.0, 2.02][slot.arm];
+            record
+                .entries
+                .push(trial(slot, 1e6 * factor * (1.0 + noise)));
+        }
+        let analysis = Analysis::of(&record);
+        assert!(matches!(
+            analysis.decisive().verdict,
+            Verdict::Undecided { .. }
+        ));
+        assert!(
+            matches!(analysis.choice, Some(1 | 2)),
+            "{:?}",
+            analysis.choice
+        );
+    }
+
+    /// Of two that are not told apart and beat the baseline, the second takes less CPU time, and its
+    /// latencies at the 99th percentile are this many times the first's.
+    fn choice_where_p99_is(times: f64) -> Option<usize> {
+        let plan = Plan {
+            rules: Rules {
+                max_rounds: 8,
+                ..Rules::default()
+            },
+            ..plan(3)
+        };
+        let mut record = record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = [0.0, 0.06, 0.02, 0.05, 0.01][(slot.round as usize + slot.arm * 2) % 5];
+            let factor = [1.0, 2.0, 2.02][slot.arm];
+            let mut entry = trial(slot, 1e6 * factor * (1.0 + noise));
+            let Entry::Trial(measured) = &mut entry else {
+                unreachable!("a trial was made")
+            };
+            let metrics = &mut measured.metrics;
+            metrics.cpu_ns_per_io = Some([9e4, 6e4, 5e4][slot.arm]);
+            let of_all = metrics.all.as_mut().unwrap();
+            of_all.p99_ns = 1e6 * [1.0, 1.0, times][slot.arm] * (1.0 + noise);
+            record.entries.push(entry);
+        }
+        Analysis::of(&record).choice
+    }
+
+    #[test]
+    fn among_others_the_cheapest_is_chosen_unless_it_is_surely_worse_in_something_else() {
+        assert_eq!(choice_where_p99_is(1.0), Some(2));
+        assert_eq!(choice_where_p99_is(25.0), Some(1));
+    }
+
+    #[test]
+    fn among_equals_the_baseline_stays() {
+        let analysis = run(&[1.0, 1.0005, 0.5]);
+        assert!(matches!(analysis.decisive().verdict, Verdict::Equal { .. }));
+        assert_eq!(analysis.choice, Some(0));
+    }
+
+    #[test]
+    fn percentiles_come_from_the_counts_of_all_trials() {
+        let analysis = run(&[1.0, 2.0]);
+        let arm = &analysis.loads[0].arms[0];
+        assert!(arm.latency_p50_ns.unwrap() <= 1e6 * 1.01);
+        assert!(arm.latency_p999_ns.unwrap() > 1.5e6);
+    }
+}
