@@ -15,6 +15,7 @@
 
 mod backing;
 mod check;
+mod disk;
 mod engine;
 mod error;
 mod filesystem;

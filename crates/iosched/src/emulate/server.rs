@@ -22,8 +22,9 @@ use serde::{Deserialize, Serialize};
 
 use super::backing::{self, Backing};
 use super::check::{self, DirectReader};
+use super::disk::Disk;
 use super::error::EmulateError;
-use super::filesystem::{self, DISK_FILE, Disk};
+use super::filesystem::{self, DISK_FILE};
 use super::log::{log, monotonic};
 use super::loop_device::LoopDevice;
 use super::place::{self, Place, State};

@@ -1,0 +1,320 @@
+//! An emulated disk on the machine's clock: the model, its data, and the thread that lets time pass.
+//!
+//! Requests are handed to the model under a lock; a thread of its own sleeps on a timer that is always
+//! set to the model's next event, and sends the answers that are due. So nobody is woken only to pass a
+//! request on, and a model without delays is answered at once in the thread that the request arrived on.
+//!
+//! Data are written when a write arrives and read just before a read is answered: how long that takes is
+//! hidden in the time that the disk takes anyway.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fuser::{ReplyData, ReplyEmpty, ReplyWrite};
+use iosched_sim::disk::{DiskModel, DiskOp};
+use iosched_sim::units::{Bytes, Nanos, SECTOR_BYTES, Sector, Sectors, Time};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use super::backing::Backing;
+use super::engine::{Engine, Finished, Job};
+use super::ledger::{Ledger, Served};
+use super::log::{log, monotonic};
+
+/// A sleep of at least this length ends early, see [`EarlyRising`]; shorter ones do not, so that the
+/// clock takes a few percent of a processor at most, and never holds one for a fast disk.
+const LONG_SLEEP: Nanos = Nanos::from_millis(2);
+
+/// An emulated disk on the machine's clock.
+pub(super) struct Disk {
+    core: Mutex<Core>,
+    timer: OwnedFd,
+    /// The next event on the machine's clock in nanoseconds, for a clock that is awake.
+    next_event: AtomicU64,
+    /// What the timer is set to before a long sleep, on the machine's clock in nanoseconds; else 0.
+    alarm: AtomicU64,
+    pub(super) backing: Backing,
+    size: Bytes,
+}
+
+/// What the lock protects: the model and everything that depends on its time.
+struct Core {
+    engine: Engine<Answer>,
+    /// The machine's monotonic clock when the model's clock was zero.
+    epoch: Nanos,
+    /// How long a request is under way to us and back: it arrived earlier by this much.
+    path: Nanos,
+    /// The event that the timer is set for.
+    armed: Option<Time>,
+    rising: EarlyRising,
+    ledger: Ledger,
+}
+
+/// What is left to do for a command once the disk is done with it.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Data(ReplyData, u64, usize),
+    Written(ReplyWrite, u32),
+    Done(ReplyEmpty),
+}
+
+impl Disk {
+    pub(super) fn new(model: Box<dyn DiskModel>, backing: Backing) -> io::Result<Disk> {
+        let size = model.capacity().to_bytes();
+        Ok(Disk {
+            core: Mutex::new(Core {
+                engine: Engine::new(model),
+                epoch: monotonic(),
+                path: Nanos::ZERO,
+                armed: None,
+                rising: EarlyRising::default(),
+                ledger: Ledger::default(),
+            }),
+            timer: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?,
+            next_event: AtomicU64::new(0),
+            alarm: AtomicU64::new(0),
+            backing,
+            size,
+        })
+    }
+
+    pub(super) fn size(&self) -> Bytes {
+        self.size
+    }
+
+    /// Puts a fresh model in the place of one that has nothing in flight; its clock starts now.
+    pub(super) fn replace_model(&self, model: Box<dyn DiskModel>, path: Nanos) {
+        let mut core = self.lock();
+        assert_eq!(
+            core.engine.in_flight(),
+            0,
+            "requests in a model that is to go"
+        );
+        core.engine = Engine::new(model);
+        core.epoch = monotonic();
+        core.path = path;
+        core.armed = None;
+        core.ledger.clear();
+    }
+
+    /// The last requests served.
+    pub(super) fn served(&self) -> Vec<Served> {
+        self.lock().ledger.entries()
+    }
+
+    /// Sleeps until the model's next event, answers what is due, and so on; never returns.
+    pub(super) fn keep_time(&self) -> io::Result<()> {
+        let mut timer = File::from(self.timer.try_clone()?);
+        let mut buffer = Vec::new();
+        let mut expirations = [0; 8];
+        loop {
+            match timer.read_exact(&mut expirations) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            }
+            let woke = monotonic();
+            let alarm = self.alarm.swap(0, Ordering::Relaxed);
+            if !self.pass_time_awake() {
+                continue; // the event is gone, the timer is set to the next
+            }
+            let mut finished = Vec::new();
+            let mut core = self.lock();
+            if alarm > 0 {
+                core.rising.learn(woke.saturating_sub(Nanos::new(alarm)));
+            }
+            core.armed = None;
+            self.step(&mut core, &mut finished);
+            drop(core);
+            self.answer(finished, &mut buffer);
+        }
+    }
+
+    /// Waits awake for an event that is near; false if the next one is far.
+    fn pass_time_awake(&self) -> bool {
+        loop {
+            let next = self.next_event.load(Ordering::Relaxed);
+            let left = next.saturating_sub(monotonic().as_nanos());
+            if left == 0 {
+                return true;
+            }
+            if left > EarlyRising::MOST.as_nanos() {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// A command that was received at `received` on the machine's clock.
+    pub(super) fn arrive(&self, received: Nanos, job: Job, answer: Answer) {
+        let mut finished = Vec::new();
+        let mut core = self.lock();
+        let since_epoch = received
+            .saturating_sub(core.epoch)
+            .saturating_sub(core.path);
+        let at = Time::ZERO + since_epoch;
+        core.engine.submit(at, job, answer, &mut finished);
+        self.step(&mut core, &mut finished);
+        drop(core);
+        self.answer(finished, &mut Vec::new());
+    }
+
+    /// Lets the model do what is due, and sets the timer to what comes next.
+    fn step(&self, core: &mut Core, finished: &mut Vec<Finished<Answer>>) {
+        let now = Time::ZERO + monotonic().saturating_sub(core.epoch);
+        core.engine.advance(now, finished);
+        for done in finished.iter() {
+            core.ledger.record(Served {
+                op: done.job.op,
+                start: done.job.start,
+                length: done.job.length,
+                arrived: done.arrived,
+                started: done.started,
+                completed: done.completed,
+                answered: now,
+            });
+        }
+        let next = core.engine.next_event();
+        if next.is_some() && next != core.armed {
+            core.armed = next;
+            let event = core.epoch + (next.unwrap_or(Time::MAX) - Time::ZERO);
+            self.next_event.store(event.as_nanos(), Ordering::Relaxed);
+            let sleep = event.saturating_sub(core.epoch + (now - Time::ZERO));
+            let is_long = sleep >= LONG_SLEEP;
+            let early = if is_long {
+                core.rising.early
+            } else {
+                Nanos::ZERO
+            };
+            let alarm = event.saturating_sub(early);
+            let lesson = if is_long { alarm.as_nanos() } else { 0 };
+            self.alarm.store(lesson, Ordering::Relaxed);
+            let setting = Itimerspec {
+                it_interval: timespec(Nanos::ZERO),
+                it_value: timespec(alarm),
+            };
+            timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &setting)
+                .expect("our own timer takes any time");
+        }
+    }
+
+    fn answer(&self, finished: Vec<Finished<Answer>>, buffer: &mut Vec<u8>) {
+        for done in finished {
+            match done.token {
+                Answer::Data(reply, offset, length) => {
+                    buffer.resize(length.max(buffer.len()), 0);
+                    match self.backing.read(offset, &mut buffer[..length]) {
+                        Ok(()) => reply.data(&buffer[..length]),
+                        Err(error) => {
+                            log(format_args!(
+                                "cannot read {length} bytes at {offset}: {error}"
+                            ));
+                            reply.error(error.into());
+                        }
+                    }
+                }
+                Answer::Written(reply, length) => reply.written(length),
+                Answer::Done(reply) => reply.ok(),
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        // A panic ends the server (see `server`), so a poisoned lock is never seen.
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sectors that a range of bytes touches.
+    pub(super) fn job(&self, op: DiskOp, offset: u64, length: u64) -> Job {
+        let end = (offset + length).min(self.size.as_u64());
+        let first = offset / SECTOR_BYTES;
+        Job {
+            op,
+            start: Sector::new(first),
+            length: Sectors::new(end.div_ceil(SECTOR_BYTES) - first),
+        }
+    }
+
+    pub(super) fn is_inside(&self, offset: u64, length: u64) -> bool {
+        offset
+            .checked_add(length)
+            .is_some_and(|end| end <= self.size.as_u64())
+    }
+}
+
+/// How much earlier than needed the clock is to wake up from a long sleep.
+///
+/// A processor that sleeps for long wakes up late: by microseconds on real hardware, by hundreds of
+/// them on a virtual machine. So the clock rises early and passes what is left awake. How early is
+/// learned from how late it was: a step up when that was not enough, a small step down when it was,
+/// which settles where one sleep in fifty ends too late.
+struct EarlyRising {
+    early: Nanos,
+}
+
+impl EarlyRising {
+    const LEAST: Nanos = Nanos::from_micros(10);
+    const MOST: Nanos = Nanos::from_micros(500);
+    const STEP_DOWN: Nanos = Nanos::new(500);
+    const STEP_UP: Nanos = Nanos::new(49 * 500);
+
+    fn learn(&mut self, late: Nanos) {
+        let next = if late > self.early {
+            self.early + EarlyRising::STEP_UP
+        } else {
+            self.early.saturating_sub(EarlyRising::STEP_DOWN)
+        };
+        self.early = next.clamp(EarlyRising::LEAST, EarlyRising::MOST);
+    }
+}
+
+impl Default for EarlyRising {
+    fn default() -> EarlyRising {
+        EarlyRising {
+            early: Nanos::from_micros(150),
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_wrap, reason = "292 years fit")]
+fn timespec(at: Nanos) -> Timespec {
+    Timespec {
+        tv_sec: (at.as_nanos() / 1_000_000_000) as i64,
+        tv_nsec: (at.as_nanos() % 1_000_000_000) as i64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_rises_as_early_as_its_sleeps_end_late_but_for_one_in_fifty() {
+        let mut rising = EarlyRising::default();
+        for sleep in 0..20_000_u64 {
+            // 30 to 79 µs late in turn, one sleep in a hundred by 5 ms
+            let late = if sleep % 100 == 99 {
+                5_000
+            } else {
+                30 + sleep * 7 % 50
+            };
+            rising.learn(Nanos::from_micros(late));
+        }
+        let early = rising.early.as_micros_f64();
+        assert!((60.0..=110.0).contains(&early), "{early} µs");
+    }
+
+    #[test]
+    fn the_clock_rises_early_within_bounds() {
+        let mut rising = EarlyRising::default();
+        (0..10_000).for_each(|_| rising.learn(Nanos::from_millis(9)));
+        assert_eq!(rising.early, EarlyRising::MOST);
+        (0..10_000).for_each(|_| rising.learn(Nanos::ZERO));
+        assert_eq!(rising.early, EarlyRising::LEAST);
+    }
+}
