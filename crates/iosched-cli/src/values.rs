@@ -1,4 +1,4 @@
-//! What options take as values: times and margins. (Sizes are read by
+//! What options take as values: times, margins, lists of schedulers. (Sizes are read by
 //! [`iosched::emulate::spec::parse_size`].)
 
 use std::str::FromStr;
@@ -62,6 +62,26 @@ fn split_unit(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim())
 }
 
+/// Splits `none,bfq:low_latency=0,slice_idle=0` into schedulers with their tunables: a piece with `=` and no `:` still
+/// belongs to the arm before it.
+pub(crate) fn split_arms(texts: &[String]) -> Vec<String> {
+    let mut arms: Vec<String> = Vec::new();
+    for text in texts {
+        let mut is_first = true;
+        for piece in text.split(',') {
+            match arms.last_mut() {
+                Some(arm) if !is_first && piece.contains('=') && !piece.contains(':') => {
+                    arm.push(',');
+                    arm.push_str(piece);
+                }
+                _ => arms.push(piece.to_owned()),
+            }
+            is_first = false;
+        }
+    }
+    arms
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +97,19 @@ mod tests {
         assert_eq!("0.5".parse(), Ok(Margin(1.005)));
         assert!("0.02".parse::<Margin>().is_err()); // 2 % or a fiftieth of one?
         assert_eq!("0.02%".parse(), Ok(Margin(1.0002)));
+    }
+
+    #[test]
+    fn commas_split_arms_and_their_tunables_stay_with_them() {
+        let split = |text: &str| split_arms(&[text.to_owned()]);
+        assert_eq!(split("none,bfq"), ["none", "bfq"]);
+        assert_eq!(
+            split("none,bfq:low_latency=0,slice_idle=0,kyber"),
+            ["none", "bfq:low_latency=0,slice_idle=0", "kyber"]
+        );
+        assert_eq!(
+            split("bfq:a=1,mq-deadline:b=2"),
+            ["bfq:a=1", "mq-deadline:b=2"]
+        );
     }
 }

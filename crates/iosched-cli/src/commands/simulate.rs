@@ -20,6 +20,7 @@ use super::trace_args::{TraceArgs, describe};
 use super::{Outcome, boxed};
 use crate::meter::watched;
 use crate::output::Output;
+use crate::values::split_arms;
 
 /// Arguments of `iosched simulate`.
 #[derive(Debug, Args)]
@@ -49,8 +50,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..))]
     size: Option<u64>,
 
-    /// Scheduler with tunables; give it several times to compare [default: all]
-    #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…]")]
+    /// Scheduler with tunables; several, with commas or given several times, are compared [default: all]
+    #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…][,…]")]
     scheduler: Vec<String>,
 
     /// Load: one of the built-in ones (see `iosched tune --help`), or a fio job file
@@ -219,7 +220,7 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
     let schedulers = if args.scheduler.is_empty() {
         all()
     } else {
-        args.scheduler.clone()
+        split_arms(&args.scheduler)
     };
     Ok(Wanted {
         disk: disk_file::find(&args.disk).map_err(boxed)?,

@@ -17,7 +17,7 @@ use iosched::simulate::live::{Comparison, Event, Figures, Plan, Report, Speed, W
 use super::super::{Outcome, boxed, stop_on_signals};
 use super::{ConformArgs, OVERTAKEN};
 use crate::output::Output;
-use crate::values::Span;
+use crate::values::{Span, split_arms};
 
 /// Arguments that only `--live` has.
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ pub(super) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         model: disk_file::find(&live.disk).map_err(boxed)?,
         queue_depth: args.queue_depth,
         slow_down: live.slow_down,
-        schedulers: args.scheduler.clone(),
+        schedulers: split_arms(&args.scheduler),
         loads: live.load.clone(),
         runtime: live.runtime.0,
         hz: args.hz,

@@ -33,7 +33,7 @@ pub(crate) struct ConformArgs {
 
     /// Our scheduler, with tunables where they differ from the kernel's defaults; `kernel=6.1` says
     /// whose rules are to hold [default: as the recording says]. With --live: set in the kernel, too;
-    /// may be given several times [default: none, mq-deadline, kyber]
+    /// several, with commas or given several times [default: none, mq-deadline, kyber]
     #[arg(
         long,
         value_name = "NAME[:TUNABLE=VALUE,…]",

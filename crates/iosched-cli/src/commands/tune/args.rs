@@ -13,7 +13,7 @@ use iosched::run;
 use iosched_sim::units::Bytes;
 
 use super::place::Place;
-use crate::values::{Margin, Span};
+use crate::values::{Margin, Span, split_arms};
 
 /// Run time of a trial on an emulated disk, which has no cache to warm and no garbage to collect.
 const EMULATED_RUNTIME: Duration = Duration::from_secs(3);
@@ -282,26 +282,6 @@ fn parse_requirement(text: &str) -> Result<Requirement, String> {
     })
 }
 
-/// Splits `none,bfq:low_latency=0,slice_idle=0` into arms: a piece with `=` and no `:` still
-/// belongs to the arm before it.
-fn split_arms(texts: &[String]) -> Vec<String> {
-    let mut arms: Vec<String> = Vec::new();
-    for text in texts {
-        let mut is_first = true;
-        for piece in text.split(',') {
-            match arms.last_mut() {
-                Some(arm) if !is_first && piece.contains('=') && !piece.contains(':') => {
-                    arm.push(',');
-                    arm.push_str(piece);
-                }
-                _ => arms.push(piece.to_owned()),
-            }
-            is_first = false;
-        }
-    }
-    arms
-}
-
 /// What the plan is made of.
 pub(super) fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
     let is_emulated = place.is_emulated();
@@ -365,20 +345,6 @@ pub(super) fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn commas_split_arms_and_their_tunables_stay_with_them() {
-        let split = |text: &str| split_arms(&[text.to_owned()]);
-        assert_eq!(split("none,bfq"), ["none", "bfq"]);
-        assert_eq!(
-            split("none,bfq:low_latency=0,slice_idle=0,kyber"),
-            ["none", "bfq:low_latency=0,slice_idle=0", "kyber"]
-        );
-        assert_eq!(
-            split("bfq:a=1,mq-deadline:b=2"),
-            ["bfq:a=1", "mq-deadline:b=2"]
-        );
-    }
 
     #[test]
     fn a_requirement_is_a_metric_and_a_ratio() {
