@@ -15,7 +15,8 @@ import time
 
 from machine import Failed
 from matrix import MODULES, POLICY, RULES
-from report import expect, install, layer, new_machine, say
+from progress import say
+from report import expect, install, layer, new_machine
 
 FILES = (POLICY, RULES, MODULES)
 HISTORY = "/var/lib/iosched/history"

@@ -13,9 +13,16 @@ import socket
 import subprocess
 import time
 
+from progress import say
+
 
 # How long anything in the machine may take: seconds on an idle processor, many times that on a busy one.
 PATIENCE_S = 900
+
+# How long a boot may take. Now and then the two emulated processors wait for each other for ever, in the
+# first second of the kernel (seen once in a hundred boots): then the same boot is made again.
+BOOT_PATIENCE_S = 300
+BOOT_ATTEMPTS = 3
 
 # Name, QEMU options, and where it is plugged in at odd and at even boots: all but the one that is
 # recognised by its place move, so that the kernel gives them other names.
@@ -35,6 +42,10 @@ SERIALS = {"SATA-1": "sata", "VIRT-1": "virt", "NVME-1": "nvme", "SCSI-1": "scsi
 
 class Failed(Exception):
     """A command in the machine ended with an error, or the machine did not answer."""
+
+
+class Silent(Failed):
+    """The machine runs and says nothing."""
 
 
 class Machine:
@@ -57,9 +68,7 @@ class Machine:
         self.boots += 1
         agent = os.path.join(self.directory, "agent")
         monitor = os.path.join(self.directory, "monitor")
-        for path in (agent, monitor):
-            if os.path.exists(path):
-                os.remove(path)
+        self._remove_sockets()
         command = [
             "nice", "-n", "19", "qemu-system-x86_64", "-machine", "q35,hpet=off", "-accel", "tcg,thread=multi,tb-size=512",
             "-cpu", "max", "-smp", "2", "-m", "640", "-display", "none", "-no-reboot", "-nodefaults",
@@ -83,12 +92,31 @@ class Machine:
         if state:
             command += ["-incoming", f"exec:cat '{state}'"]
         started = time.monotonic()
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        self._connect(agent)
-        if not state:
-            while self._line(PATIENCE_S) != "ready":
+        for attempt in range(1, BOOT_ATTEMPTS + 1):
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+            self._connect(agent)
+            if state or self._is_ready():
+                return time.monotonic() - started
+            say(f"      no answer {BOOT_PATIENCE_S} s after boot {self.boots}, attempt {attempt} of {BOOT_ATTEMPTS}")
+            self.cut_power()
+            self._remove_sockets()
+        raise Failed(f"the machine does not boot; console:\n{self.console()}")
+
+    def _is_ready(self):
+        """Waits for the agent; false if it does not answer in time."""
+        deadline = time.monotonic() + BOOT_PATIENCE_S
+        try:
+            while self._line(max(1, deadline - time.monotonic())) != "ready":
                 pass
-        return time.monotonic() - started
+        except Silent:
+            return False
+        return True
+
+    def _remove_sockets(self):
+        for name in ("agent", "monitor"):
+            path = os.path.join(self.directory, name)
+            if os.path.exists(path):
+                os.remove(path)
 
     def _connect(self, path):
         deadline = time.monotonic() + 60
@@ -109,7 +137,7 @@ class Machine:
             try:
                 part = self.socket.recv(65536)
             except TimeoutError:
-                raise Failed(f"no answer within {seconds} s; console:\n{self.console()}")
+                raise Silent(f"no answer within {seconds:.0f} s; console:\n{self.console()}")
             if not part:
                 raise Failed(f"the machine is gone; console:\n{self.console()}")
             self.buffer += part

@@ -2,7 +2,8 @@
 
 import os
 
-from report import expect, install, new_machine, say
+from progress import say
+from report import expect, install, new_machine
 
 POLICY = "/etc/iosched/policy.toml"
 RULES = "/etc/udev/rules.d/99-iosched.rules"

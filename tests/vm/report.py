@@ -2,16 +2,9 @@
 
 import os
 import subprocess
-import time
 
 from machine import DISKS, Failed, Machine
-
-STARTED = time.monotonic()
-
-
-def say(text):
-    print(f"{time.monotonic() - STARTED:6.0f} s  {text}", flush=True)
-
+from progress import say
 
 def expect(found, wanted, what):
     if found != wanted:
