@@ -6,6 +6,7 @@ import subprocess
 from machine import DISKS, Failed, Machine
 from progress import say
 
+
 def expect(found, wanted, what):
     if found != wanted:
         raise Failed(f"{what}: found {found!r}, not {wanted!r}")
