@@ -68,7 +68,6 @@ class Machine:
         self.boots += 1
         agent = os.path.join(self.directory, "agent")
         monitor = os.path.join(self.directory, "monitor")
-        self._remove_sockets()
         command = [
             "nice", "-n", "19", "qemu-system-x86_64", "-machine", "q35,hpet=off", "-accel", "tcg,thread=multi,tb-size=512",
             "-cpu", "max", "-smp", "2", "-m", "640", "-display", "none", "-no-reboot", "-nodefaults",
@@ -93,13 +92,15 @@ class Machine:
             command += ["-incoming", f"exec:cat '{state}'"]
         started = time.monotonic()
         for attempt in range(1, BOOT_ATTEMPTS + 1):
+            for path in (agent, monitor):
+                if os.path.exists(path):
+                    os.remove(path)
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
             self._connect(agent)
             if state or self._is_ready():
                 return time.monotonic() - started
             say(f"      no answer {BOOT_PATIENCE_S} s after boot {self.boots}, attempt {attempt} of {BOOT_ATTEMPTS}")
             self.cut_power()
-            self._remove_sockets()
         raise Failed(f"the machine does not boot; console:\n{self.console()}")
 
     def _is_ready(self):
@@ -111,12 +112,6 @@ class Machine:
         except Silent:
             return False
         return True
-
-    def _remove_sockets(self):
-        for name in ("agent", "monitor"):
-            path = os.path.join(self.directory, name)
-            if os.path.exists(path):
-                os.remove(path)
 
     def _connect(self, path):
         deadline = time.monotonic() + 60

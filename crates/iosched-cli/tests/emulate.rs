@@ -434,6 +434,54 @@ fn two_disks_do_not_know_of_each_other() {
     lab.assert_clean();
 }
 
+/// Reads the first block of every loop device again and again while it lives, past the page cache, as
+/// programs do that look for file systems on all disks.
+struct Onlookers {
+    processes: Vec<Child>,
+}
+
+impl Onlookers {
+    fn new(count: usize) -> Onlookers {
+        let look = "while :; do for disk in /dev/loop[0-9]*; do \
+                    dd if=$disk of=/dev/null bs=4k count=1 iflag=direct; done; done";
+        let start = |_| {
+            let mut command = Command::new("sh");
+            command.args(["-c", look]).stderr(Stdio::null());
+            command.process_group(0).spawn().unwrap()
+        };
+        Onlookers {
+            processes: (0..count).map(start).collect(),
+        }
+    }
+}
+
+impl Drop for Onlookers {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            run("kill", &["-KILL", "--", &format!("-{}", process.id())]);
+            let _ = process.wait();
+        }
+    }
+}
+
+#[test]
+fn a_disk_is_made_while_others_read_it() {
+    let Some(lab) = Lab::new("others_read_it", &["dd"]) else {
+        return;
+    };
+    for _ in 0..2 {
+        let onlookers = Onlookers::new(4);
+        let device = lab.create(&["hdd-7200", "--size", "1G"]);
+        drop(onlookers);
+        assert!(lab.only_disk()["device"].as_str().unwrap().contains("loop"));
+        run("dd", &[&format!("if={device}"), "of=/dev/null", "count=1"]);
+        wait_for("the last reader's end", || {
+            lab.emulate(&["remove", "--all"]).status.success()
+        });
+    }
+    lab.assert_clean();
+}
+
 #[test]
 fn a_mounted_disk_is_removed_only_by_force() {
     let Some(lab) = Lab::new("mounted", &["mkfs.ext4", "mount"]) else {

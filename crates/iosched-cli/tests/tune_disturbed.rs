@@ -9,7 +9,7 @@
 mod common;
 
 use std::fs;
-use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::tuning::{fio_runs_on, signal, small_disk, start};
@@ -201,6 +201,15 @@ fn a_full_results_directory_ends_the_run_with_its_cause() {
     assert_eq!(disk.whole_queue(), before);
 }
 
+/// A script that is found as `fio` before the real one: where it is, and the PATH that finds it.
+fn fake_fio(dir: &Path, script: &str) -> (PathBuf, String) {
+    let fake = dir.join("fio");
+    fs::write(&fake, script).unwrap();
+    run("chmod", &["+x", fake.to_str().unwrap()]);
+    let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
+    (fake, path)
+}
+
 #[test]
 fn fio_missing_and_fio_hanging_are_said_so() {
     let Some(disk) = small_disk() else {
@@ -222,20 +231,8 @@ fn fio_missing_and_fio_hanging_are_said_so() {
     );
 
     let bin = tempfile::tempdir().unwrap();
-    let fake = bin.path().join("fio");
-    let mut file = fs::File::create(&fake).unwrap();
-    writeln!(
-        file,
-        "#!/bin/sh\n[ \"$1\" = --version ] && echo fio-0 && exit\nsleep 1000"
-    )
-    .unwrap();
-    drop(file);
-    run("chmod", &["+x", fake.to_str().unwrap()]);
-    let path = format!(
-        "{}:{}",
-        bin.path().display(),
-        std::env::var("PATH").unwrap()
-    );
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && echo fio-0 && exit\nsleep 1000\n";
+    let (fake, path) = fake_fio(bin.path(), script);
     let output = iosched()
         .args([
             "tune",
@@ -269,14 +266,7 @@ fn an_arm_that_always_fails_leaves_with_its_error_and_the_others_go_on() {
          echo no luck with bfq >&2; exit 1\nfi\nPATH=${{PATH#*:}} exec fio \"$@\"\n",
         disk.name
     );
-    let fake = dir.path().join("fio");
-    fs::write(&fake, script).unwrap();
-    run("chmod", &["+x", fake.to_str().unwrap()]);
-    let path = format!(
-        "{}:{}",
-        dir.path().display(),
-        std::env::var("PATH").unwrap()
-    );
+    let (_, path) = fake_fio(dir.path(), &script);
     let output = iosched()
         .args([
             "tune",

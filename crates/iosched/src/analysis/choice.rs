@@ -27,10 +27,17 @@ const RESOLUTION: f64 = 0.001;
 /// The arm to use, where the verdict allows to name one: the winner; among equals the baseline,
 /// otherwise the one of least cost ([`costs`]). What is undecided has none, unless the baseline
 /// itself has lost: then any of those that remain is better than to stay.
-pub(super) fn choose(contest: &Contest, baseline: usize, costs: &[Option<f64>]) -> Option<usize> {
+pub(super) fn choose(
+    plan: &Plan,
+    record: &Record,
+    loads: &[LoadAnalysis],
+    contest: &Contest,
+) -> Option<usize> {
+    let of_least_cost = || contest.choice(plan.baseline, &costs(plan, record, loads, contest));
     match contest.verdict {
-        Verdict::Winner { .. } | Verdict::Equal { .. } => contest.choice(baseline, costs),
-        Verdict::Undecided { .. } if has_lost(contest, baseline) => contest.choice(baseline, costs),
+        Verdict::Winner { arm } => Some(arm),
+        Verdict::Equal { .. } => of_least_cost(),
+        Verdict::Undecided { .. } if has_lost(contest, plan.baseline) => of_least_cost(),
         _ => None,
     }
 }
@@ -41,7 +48,7 @@ fn has_lost(contest: &Contest, arm: usize) -> bool {
 
 /// What breaks a tie, per arm: CPU time per I/O, summed over loads; none where one load has none. Of
 /// those that are left, only the ones with the fewest setbacks have a cost, where these differ.
-pub(super) fn costs(
+fn costs(
     plan: &Plan,
     record: &Record,
     loads: &[LoadAnalysis],
@@ -67,28 +74,18 @@ pub(super) fn costs(
         .collect()
 }
 
-/// In how many loads and metrics that do not decide an arm is surely worse than another that is left,
-/// by more than the margin: throughput, and the 99th percentile of latencies.
+/// In how many loads and metrics that do not decide an arm is surely worse than another that is left:
+/// throughput, and the 99th percentile of latencies.
 fn setbacks(plan: &Plan, record: &Record, left: &[usize], arm: usize) -> usize {
     let watched = [Objective::Throughput, Objective::P99];
     let pairs = left.len() * left.len().saturating_sub(1);
-    let questions = (plan.loads.len() * watched.len() * pairs).max(1) as f64;
-    let level = (1.0 - plan.rules.confidence) / questions;
-    let margin = plan.rules.margin.ln();
+    let questions = plan.loads.len() * watched.len() * pairs;
     let is_worse = |load: usize, objective: Objective, other: usize| {
-        let logs = log_ratios(record, load, objective, arm, other);
-        sequence::interval(&logs, level, RESOLUTION).is_some_and(|log_ratio| {
-            if objective.higher_is_better() {
-                log_ratio.upper < -margin
-            } else {
-                log_ratio.lower > margin
-            }
-        })
+        let sure = sure_log_ratio(plan, record, load, objective, (arm, other), questions);
+        sure.is_some_and(|log_ratio| (log_ratio.lower < 0.0) == objective.higher_is_better())
     };
-    (0..plan.loads.len())
-        .filter(|&load| !plan.loads[load].is_control)
-        .flat_map(|load| watched.map(|objective| (load, objective)))
-        .filter(|&(load, objective)| plan.loads[load].objective != objective)
+    undecisive(plan, &watched)
+        .filter(|&(load, _)| !plan.loads[load].is_control)
         .filter(|&(load, objective)| {
             let mut others = left.iter().filter(|&&other| other != arm);
             others.any(|&other| is_worse(load, objective, other))
@@ -100,23 +97,44 @@ fn setbacks(plan: &Plan, record: &Record, left: &[usize], arm: usize) -> usize {
 pub(super) fn side_effects(plan: &Plan, record: &Record, choice: usize) -> Vec<SideEffect> {
     let watched = [Objective::Throughput, Objective::P99, Objective::Cpu];
     // Which arm is asked about was chosen by the same data: all of them might have been.
-    let questions = (plan.loads.len() * watched.len() * (plan.arms.len() - 1)) as f64;
-    let level = (1.0 - plan.rules.confidence) / questions;
-    let margin = plan.rules.margin.ln();
-    (0..plan.loads.len())
-        .flat_map(|load| watched.map(|objective| (load, objective)))
-        .filter(|&(load, objective)| plan.loads[load].objective != objective)
+    let questions = plan.loads.len() * watched.len() * (plan.arms.len() - 1);
+    let arms = (choice, plan.baseline);
+    undecisive(plan, &watched)
         .filter_map(|(load, objective)| {
-            let logs = log_ratios(record, load, objective, choice, plan.baseline);
-            let log_ratio = sequence::interval(&logs, level, RESOLUTION)?;
-            let is_sure = log_ratio.lower > margin || log_ratio.upper < -margin;
-            is_sure.then(|| SideEffect {
+            let log_ratio = sure_log_ratio(plan, record, load, objective, arms, questions)?;
+            Some(SideEffect {
                 load,
                 objective,
                 ratio: log_ratio.exp(),
             })
         })
         .collect()
+}
+
+/// Each load with those of these metrics that do not decide it.
+fn undecisive(plan: &Plan, watched: &[Objective]) -> impl Iterator<Item = (usize, Objective)> {
+    let loads = plan.loads.iter().enumerate();
+    loads.flat_map(|(load, planned)| {
+        let others = watched.iter().filter(|&&it| it != planned.objective);
+        others.map(move |&objective| (load, objective))
+    })
+}
+
+/// The logarithm of a metric's ratio between two arms (the first / the second), where it is surely off
+/// by more than the margin, on whichever side; one of so many questions that are asked of the record.
+fn sure_log_ratio(
+    plan: &Plan,
+    record: &Record,
+    load: usize,
+    objective: Objective,
+    (a, b): (usize, usize),
+    questions: usize,
+) -> Option<Interval> {
+    let level = (1.0 - plan.rules.confidence) / questions as f64;
+    let margin = plan.rules.margin.ln();
+    let logs = log_ratios(record, load, objective, a, b);
+    let log_ratio = sequence::interval(&logs, level, RESOLUTION)?;
+    (log_ratio.lower > margin || log_ratio.upper < -margin).then_some(log_ratio)
 }
 
 /// Log-ratios of a metric between two arms within each round that both ran.

@@ -14,7 +14,7 @@ pub use self::choice::SideEffect;
 pub use self::control::Control;
 pub use self::summary::{ArmSummary, SplitSummary, Worker};
 
-use self::choice::{choose, costs, side_effects};
+use self::choice::{choose, side_effects};
 use self::control::Turns;
 use self::summary::summarise;
 use crate::objective::Objective;
@@ -121,8 +121,7 @@ impl Analysis {
             }
         }
         let decisive = overall.as_ref().unwrap_or(&loads[0].contest);
-        let costs = costs(plan, record, &loads, decisive);
-        let choice = choose(decisive, plan.baseline, &costs);
+        let choice = choose(plan, record, &loads, decisive);
         Analysis {
             side_effects: choice
                 .filter(|&choice| choice != plan.baseline)

@@ -87,19 +87,17 @@ impl Disk {
         self.size
     }
 
-    /// Puts a fresh model in the place of one that has nothing in flight; its clock starts now.
+    /// Puts a fresh model in the place of the one that is there; its clock starts now. What others
+    /// have in the old one (whoever looks at all disks, looks at this one) is answered at once.
     pub(super) fn replace_model(&self, model: Box<dyn DiskModel>, path: Nanos) {
         let mut core = self.lock();
-        assert_eq!(
-            core.engine.in_flight(),
-            0,
-            "requests in a model that is to go"
-        );
-        core.engine = Engine::new(model);
+        let old = std::mem::replace(&mut core.engine, Engine::new(model));
         core.epoch = monotonic();
         core.path = path;
         core.armed = None;
         core.ledger.clear();
+        drop(core);
+        self.answer(old.finish(), &mut Vec::new());
     }
 
     /// The last requests served.

@@ -112,9 +112,12 @@ impl<T> Engine<T> {
         self.model.next_event()
     }
 
-    /// Commands submitted and not completed.
-    pub(super) fn in_flight(&self) -> usize {
-        self.in_flight.len()
+    /// Completes what is left, at whatever time the model has for it: for a model that is to go.
+    pub(super) fn finish(mut self) -> Vec<Finished<T>> {
+        let mut finished = Vec::new();
+        self.advance(Time::MAX, &mut finished);
+        assert!(self.in_flight.is_empty(), "commands that never complete");
+        finished
     }
 }
 
@@ -192,7 +195,7 @@ mod tests {
                 ("third", millis(3))
             ]
         );
-        assert_eq!(engine.in_flight(), 0);
+        assert!(engine.in_flight.is_empty());
     }
 
     #[test]
@@ -250,8 +253,7 @@ mod tests {
             };
             engine.submit(at, job, token, &mut finished);
         }
-        engine.advance(Time::MAX, &mut finished);
-        assert_eq!(engine.in_flight(), 0, "everything submitted completes");
+        finished.extend(engine.finish());
         let mut times = vec![Time::ZERO; arrivals.len()];
         for done in finished {
             assert_eq!(times[done.token], Time::ZERO, "nothing completes twice");
