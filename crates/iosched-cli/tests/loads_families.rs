@@ -97,7 +97,7 @@ fn sweep(driver: &str, tests: &[&str]) -> Option<tempfile::TempDir> {
     let slug = |test: &&str| test.to_lowercase().replace(' ', "-");
     let names: Vec<String> = tests.iter().map(slug).collect();
     let load = format!(
-        "five-tests:size=4m,record=1m,threads=2,driver={driver},tests={}",
+        "five-tests:size=16m,record=1m,threads=2,driver={driver},tests={}",
         names.join("+")
     );
     let (stdout, records) = tune(&load, &[])?;
@@ -121,7 +121,7 @@ fn sweep(driver: &str, tests: &[&str]) -> Option<tempfile::TempDir> {
             .map(|job| bytes(job, "read") + bytes(job, "write"));
         assert_eq!(
             moved.max(),
-            Some(4 * MIB),
+            Some(16 * MIB),
             "the first to be ready is through its file"
         );
         let load = usize::try_from(trial["load"].as_u64().unwrap()).unwrap();
@@ -201,7 +201,7 @@ fn cold_documents_come_from_the_disk_and_those_of_the_control_do_not() {
 
 #[test]
 fn documents_are_created_anew_in_every_trial() {
-    let load = "documents-create:threads=3,documents=20";
+    let load = "documents-create:threads=3,documents=200";
     let Some((stdout, records)) = tune(load, &[]) else {
         return;
     };
@@ -209,7 +209,7 @@ fn documents_are_created_anew_in_every_trial() {
     for trial in trials(&records) {
         let jobs = trial["jobs"].as_array().unwrap();
         assert_eq!(jobs.len(), 3);
-        assert!(jobs.iter().all(|job| job["write"]["ios"] == 20));
+        assert!(jobs.iter().all(|job| job["write"]["ios"] == 200));
     }
 }
 

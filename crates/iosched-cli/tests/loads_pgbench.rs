@@ -12,11 +12,10 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{
-    LoopDevice, Mounted, can_use_loop_devices, iosched, iosched_process, processes_with, run,
-    wait_until,
+    LoopDevice, Mounted, can_use_loop_devices, iosched, iosched_process, my_turn_to_restore,
+    processes_with, run, wait_until,
 };
 
 const MIB: u64 = 1 << 20;
@@ -33,13 +32,6 @@ const SHORT: &[&str] = &[
 
 /// The load of these tests: a few transactions.
 const SMALL: &str = "pgbench:scale=1,clients=4,transactions=25";
-
-/// `iosched restore` puts back what any dead run left: those who kill one take turns.
-static RESTORE: Mutex<()> = Mutex::new(());
-
-fn my_turn_to_restore() -> MutexGuard<'static, ()> {
-    RESTORE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// True if PostgreSQL's server can be run as root's servant.
 fn has_postgres() -> bool {

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::tuning::{fio_runs_on, signal, small_disk, start};
-use common::{can_emulate, has_fio, iosched, processes_with, run, wait_until, whole_queue};
+use common::{
+    can_emulate, has_fio, iosched, my_turn_to_restore, processes_with, run, wait_until, whole_queue,
+};
 
 #[test]
 fn a_trial_whose_scheduler_was_changed_by_another_is_void_and_repeated() {
@@ -73,6 +75,7 @@ fn kills() -> u32 {
 
 #[test]
 fn killed_at_any_moment_restore_finds_everything_to_put_back() {
+    let _turn = my_turn_to_restore();
     let Some(disk) = small_disk() else {
         return;
     };
@@ -101,6 +104,7 @@ fn killed_at_any_moment_restore_finds_everything_to_put_back() {
 
 #[test]
 fn the_emulated_disk_goes_with_a_killed_run() {
+    let _turn = my_turn_to_restore();
     if !can_emulate() || !has_fio() {
         return;
     }
@@ -129,6 +133,7 @@ fn the_emulated_disk_goes_with_a_killed_run() {
 
 #[test]
 fn the_death_of_the_emulated_disks_server_ends_the_run_with_its_cause() {
+    let _turn = my_turn_to_restore();
     if !can_emulate() || !has_fio() {
         return;
     }

@@ -11,23 +11,20 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Stdio};
+use std::sync::MutexGuard;
 
 use common::{
     LoopDevice, Mounted, can_emulate, can_use_loop_devices, has_fio, iosched, iosched_process,
-    processes_with, run, wait_until,
+    my_turn_to_restore, processes_with, run, wait_until,
 };
 
 const MIB: u64 = 1 << 20;
 
-/// A load that needs a directory, and two rounds of two arms.
-const SHORT: &[&str] = &[
-    "--load",
-    "documents-create:threads=2,documents=5",
-    "--arms",
-    "none,mq-deadline",
-    "--fixed-rounds",
-    "2",
-];
+/// A load that needs a directory, and takes many ticks of fio's clock (1 ms) on the fastest machine.
+const LOAD: &str = "documents-create:threads=2,documents=500";
+
+/// Two rounds of two arms.
+const SHORT: &[&str] = &["--arms", "none,mq-deadline", "--fixed-rounds", "2"];
 
 /// An empty disk and a place for records.
 struct Bench {
@@ -35,6 +32,8 @@ struct Bench {
     records: tempfile::TempDir,
     /// How long a trial of [`Bench::start`] lasts, s: tells its process from others.
     span: u32,
+    /// Held to the end.
+    _turn: MutexGuard<'static, ()>,
 }
 
 /// How a run ended.
@@ -47,6 +46,7 @@ struct Ended {
 impl Bench {
     fn new() -> Option<Bench> {
         (can_use_loop_devices() && has_fio()).then(|| Bench {
+            _turn: my_turn_to_restore(),
             disk: LoopDevice::new(512 * MIB),
             records: tempfile::tempdir().unwrap(),
             span: std::process::id() + 4711,
@@ -56,7 +56,7 @@ impl Bench {
     fn tune(&self, more: &[&str]) -> Ended {
         let before = self.settings();
         let output = iosched()
-            .args(["tune", &self.disk.name])
+            .args(["tune", &self.disk.name, "--load", LOAD])
             .args(SHORT)
             .arg("--out")
             .arg(self.records.path().join("r"))
@@ -172,6 +172,7 @@ fn a_directory_needs_no_file_system() {
     let mounted = Mounted::new(64 * MIB);
     let output = iosched()
         .args(["tune", mounted.path(), "--mkfs", "ext4", "--destroy-data"])
+        .args(["--load", LOAD])
         .args(SHORT)
         .output()
         .unwrap();
@@ -251,7 +252,7 @@ fn an_emulated_disk_of_the_runs_own_gets_one_by_itself() {
     }
     let records = tempfile::tempdir().unwrap();
     let output = iosched()
-        .arg("tune")
+        .args(["tune", "--load", "documents-create:threads=2,documents=5"])
         .args(SHORT)
         .arg("--out")
         .arg(records.path().join("r"))

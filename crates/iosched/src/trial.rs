@@ -122,7 +122,13 @@ impl std::fmt::Display for VoidReason {
                 write!(
                     f,
                     "the load's {objective} is {found}, which is no measurement"
-                )
+                )?;
+                match found.as_str() {
+                    "0" => {
+                        f.write_str(": it did nothing, or was over within the tick of its clock")
+                    }
+                    _ => Ok(()),
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a command that changes nothing says.
 pub(crate) fn answer(arguments: &[&str]) -> Output {
@@ -243,6 +244,13 @@ pub(crate) fn iosched_process() -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("iosched"));
     command.env("NO_COLOR", "1").env("COLUMNS", "80");
     command
+}
+
+/// `iosched restore` puts back what any dead run left, and a disk that is gone lends its name to the
+/// next: those who kill a run or restore take turns.
+pub(crate) fn my_turn_to_restore() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a program that must succeed.

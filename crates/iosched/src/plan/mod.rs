@@ -428,6 +428,22 @@ mod tests {
     }
 
     #[test]
+    fn a_load_that_is_over_too_soon_is_said_to_be() {
+        let mut plan = fixture::plan(2);
+        plan.loads[0].objective = Objective::Time;
+        let metrics = Metrics {
+            elapsed_s: Some(0.0),
+            ..Metrics::default()
+        };
+        let reason = plan.bad_metric(SLOT, &metrics).unwrap().to_string();
+        assert_eq!(
+            reason,
+            "the load's elapsed time is 0, which is no measurement: it did nothing, or was over \
+             within the tick of its clock"
+        );
+    }
+
+    #[test]
     fn a_missing_number_is_named() {
         let mut plan = fixture::plan(2);
         plan.loads[0].objective = Objective::ReadP99;

@@ -182,10 +182,13 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
     let plan = &record.header.plan;
     let mut lines = Vec::new();
     if analysis.void_trials > 0 {
-        lines.push(format!(
-            "{} did not count and were repeated.",
-            count(analysis.void_trials, "trial")
-        ));
+        let trials = count(analysis.void_trials, "trial");
+        let were = if analysis.void_trials == 1 {
+            "was"
+        } else {
+            "were"
+        };
+        lines.push(format!("{trials} did not count and {were} repeated."));
     }
     lines.extend(preparation(record));
     lines.extend(alarms(analysis));
