@@ -434,19 +434,23 @@ fn two_disks_do_not_know_of_each_other() {
     lab.assert_clean();
 }
 
-/// Reads the first block of every loop device again and again while it lives, past the page cache, as
-/// programs do that look for file systems on all disks.
+/// Processes that read a lab's disk of 1 GiB here and there, past the page cache, from when there is one:
+/// as programs do that look for file systems on all disks, but without end.
 struct Onlookers {
     processes: Vec<Child>,
 }
 
 impl Onlookers {
-    fn new(count: usize) -> Onlookers {
-        let look = "while :; do for disk in /dev/loop[0-9]*; do \
-                    dd if=$disk of=/dev/null bs=4k count=1 iflag=direct; done; done";
+    fn new(lab: &Lab, count: usize) -> Onlookers {
+        let look = format!(
+            "n=$$; while :; do for file in $(grep -ls '^{}/' /sys/block/loop*/loop/backing_file); do \
+             disk=${{file#/sys/block/}}; n=$(((n * 69069 + 1) % 262144)); \
+             dd if=/dev/${{disk%%/*}} of=/dev/null bs=4k skip=$n count=1 iflag=direct; done; done",
+            lab.state_dir().display()
+        );
         let start = |_| {
             let mut command = Command::new("sh");
-            command.args(["-c", look]).stderr(Stdio::null());
+            command.args(["-c", &look]).stderr(Stdio::null());
             command.process_group(0).spawn().unwrap()
         };
         Onlookers {
@@ -470,7 +474,7 @@ fn a_disk_is_made_while_others_read_it() {
         return;
     };
     for _ in 0..2 {
-        let onlookers = Onlookers::new(4);
+        let onlookers = Onlookers::new(&lab, 4);
         let device = lab.create(&["hdd-7200", "--size", "1G"]);
         drop(onlookers);
         assert!(lab.only_disk()["device"].as_str().unwrap().contains("loop"));
