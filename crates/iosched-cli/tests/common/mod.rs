@@ -6,6 +6,7 @@
     reason = "each test program uses a part of it; tests say what they lack"
 )]
 
+pub(crate) mod lab;
 pub(crate) mod tuning;
 
 use std::collections::BTreeMap;
