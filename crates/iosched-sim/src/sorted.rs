@@ -4,6 +4,15 @@
 //! moving what lies behind a place is faster than following the nodes of a tree, and nothing is
 //! allocated once the table has grown to the most that was ever in it. With very many entries
 //! (`nr_requests` above 10 000) inserting gets slow, not wrong.
+//!
+//! While there are few entries, each operation goes through all of them and does the same with each:
+//! where random requests stand is chance, and each branch that follows chance costs as much as a dozen
+//! comparisons.
+
+use std::hint::select_unpredictable;
+
+/// So many entries are few.
+const FEW: usize = 16;
 
 /// See the [module's page](self).
 #[derive(Debug, Clone)]
@@ -28,10 +37,39 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
         self.entries.is_empty()
     }
 
+    fn are_few(&self) -> bool {
+        self.entries.len() <= FEW
+    }
+
+    /// For how many keys this holds: for the first ones and for none behind them.
+    fn count(&self, holds: impl Fn(K) -> bool) -> usize {
+        if self.are_few() {
+            let each = self.entries.iter().map(|&(key, _)| usize::from(holds(key)));
+            each.sum()
+        } else {
+            self.entries.partition_point(|&(key, _)| holds(key))
+        }
+    }
+
     /// Puts a value behind all whose keys are not greater.
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        let place = self.entries.partition_point(|(other, _)| *other <= key);
-        self.entries.insert(place, (key, value));
+        let place = self.count(|other| other <= key);
+        if self.are_few() {
+            self.insert_among_few(place, (key, value));
+        } else {
+            self.entries.insert(place, (key, value));
+        }
+    }
+
+    /// Each entry from the place on moves into the next one's.
+    fn insert_among_few(&mut self, place: usize, entry: (K, V)) {
+        let mut moving = entry;
+        for (at, entry) in self.entries.iter_mut().enumerate() {
+            let (stays, moves) = (*entry, moving);
+            *entry = select_unpredictable(at < place, stays, moves);
+            moving = select_unpredictable(at < place, moves, stays);
+        }
+        self.entries.push(moving);
     }
 
     /// Takes a value out; says which one stood after it.
@@ -44,13 +82,22 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
 
     /// Takes out what stands at a place; says which one stood after it.
     pub(crate) fn remove_at(&mut self, place: usize) -> Option<V> {
-        self.entries.remove(place);
+        if self.are_few() {
+            self.remove_among_few(place);
+        } else {
+            self.entries.remove(place);
+        }
         self.entries.get(place).map(|(_, value)| *value)
     }
 
-    /// What stands at a place, counted from the first.
-    pub(crate) fn get(&self, place: usize) -> Option<(K, V)> {
-        self.entries.get(place).copied()
+    /// Each place from this one on takes the entry of the next.
+    fn remove_among_few(&mut self, place: usize) {
+        assert!(place < self.entries.len(), "nothing stands at {place}");
+        for at in 1..self.entries.len() {
+            let (stays, moves) = (self.entries[at - 1], self.entries[at]);
+            self.entries[at - 1] = select_unpredictable(at <= place, stays, moves);
+        }
+        self.entries.pop();
     }
 
     /// Where a value stands, counted from the first.
@@ -68,7 +115,7 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
 
     /// The place of the first whose key is not less.
     fn first_from(&self, key: K) -> usize {
-        self.entries.partition_point(|(other, _)| *other < key)
+        self.count(|other| other < key)
     }
 
     pub(crate) fn first(&self) -> Option<(K, V)> {

@@ -13,11 +13,8 @@ pub(super) struct Side {
     pub(super) fifo: List,
     /// Where the batch goes on, by the rules of 6.1.
     next: Option<RequestId>,
-    /// Where the last request given out began.
+    /// Where the last request given out began: there or behind it goes on by the rules of 6.12.
     last_position: Sector,
-    /// The place of the first request there or behind, where the batch goes on by the rules of 6.12:
-    /// mostly the one that is taken out next, which then need not be searched for.
-    ahead: usize,
 }
 
 impl Side {
@@ -39,50 +36,32 @@ impl Side {
     }
 
     pub(super) fn insert(&mut self, links: &mut Links, start: Sector, id: RequestId) {
-        self.sort_in(start, id);
-        self.fifo.push_back(links, id);
-    }
-
-    fn sort_in(&mut self, start: Sector, id: RequestId) {
-        self.ahead += usize::from(start < self.last_position);
         self.sorted.insert(start, id);
+        self.fifo.push_back(links, id);
     }
 
     /// The request with which a batch goes on.
     pub(super) fn batch_next(&self, rules: Rules) -> Option<RequestId> {
         match rules {
             Rules::SavedPointer => self.next,
-            Rules::Position => self.sorted.get(self.ahead).map(|(_, id)| id),
+            Rules::Position => {
+                let next = self.sorted.at_or_after(self.last_position);
+                next.map(|(_, id)| id)
+            }
         }
     }
 
     /// Takes out a request that goes to the disk: the batch goes on behind it.
     pub(super) fn give_out(&mut self, links: &mut Links, start: Sector, id: RequestId) {
-        let place = self.place(start, id);
-        self.next = self.sorted.remove_at(place);
+        self.next = self.sorted.remove(start, id);
         self.fifo.remove(links, id);
         self.last_position = start;
-        self.ahead = place;
-        let at_start = |place: usize| self.sorted.get(place).is_some_and(|(at, _)| at == start);
-        while self.ahead > 0 && at_start(self.ahead - 1) {
-            self.ahead -= 1;
-        }
-    }
-
-    fn place(&self, start: Sector, id: RequestId) -> usize {
-        if self.sorted.get(self.ahead) == Some((start, id)) {
-            self.ahead
-        } else {
-            self.sorted.place(start, id)
-        }
     }
 
     /// Takes a request out of the order of positions, not of arrival: a batch that was to go on with
     /// it goes on with the one behind it.
     pub(super) fn unsort(&mut self, start: Sector, id: RequestId) {
-        let place = self.place(start, id);
-        self.ahead -= usize::from(place < self.ahead);
-        let next = self.sorted.remove_at(place);
+        let next = self.sorted.remove(start, id);
         if self.next == Some(id) {
             self.next = next;
         }
@@ -90,10 +69,8 @@ impl Side {
 
     /// A request begins elsewhere now: a batch that was to go on with it still does.
     pub(super) fn moved(&mut self, old: Sector, new: Sector, id: RequestId) {
-        let place = self.place(old, id);
-        self.ahead -= usize::from(place < self.ahead);
-        self.sorted.remove_at(place);
-        self.sort_in(new, id);
+        self.sorted.remove(old, id);
+        self.sorted.insert(new, id);
     }
 
     /// A request that begins here.
