@@ -119,6 +119,7 @@ impl<E: Planned, const LINES: usize> Agenda<E, LINES> {
     }
 
     /// Puts something into a line, not at its end.
+    #[inline(never)]
     fn plan_before(&mut self, number: usize, entry: Entry<E>) {
         let line = &mut self.lines[number];
         let later = line.iter().rev().take(NEAR + 1);
@@ -133,6 +134,7 @@ impl<E: Planned, const LINES: usize> Agenda<E, LINES> {
         }
     }
 
+    #[inline(never)]
     fn plan_other(&mut self, entry: Entry<E>) {
         self.first_other = self.first_other.min(entry.key);
         self.others.push(Reverse(entry));
@@ -182,12 +184,15 @@ impl<E: Planned, const LINES: usize> Agenda<E, LINES> {
                 return Some((first, entry.event));
             }
         }
+        Some((first, self.take_other()?))
+    }
+
+    #[inline(never)]
+    fn take_other(&mut self) -> Option<E> {
         let Reverse(entry) = self.others.pop()?;
-        self.first_other = self
-            .others
-            .peek()
-            .map_or(Key::NEVER, |Reverse(next)| next.key);
-        Some((first, entry.event))
+        let next = self.others.peek();
+        self.first_other = next.map_or(Key::NEVER, |Reverse(next)| next.key);
+        Some(entry.event)
     }
 }
 

@@ -299,7 +299,7 @@ impl Merger {
         }
         self.note_end(requests, id);
         if !requests[id].unmergeable {
-            self.last.get_or_insert(id);
+            self.last = self.last.or(Some(id));
         }
         scheduler.insert(now, requests, id)
     }
@@ -366,9 +366,7 @@ impl Merger {
 
     /// A request left the scheduler: nothing merges with it any more.
     pub fn dispatched(&mut self, id: RequestId) {
-        if self.last == Some(id) {
-            self.last = None;
-        }
+        self.last = self.last.filter(|&last| last != id);
         self.by_end.remove(id);
     }
 }

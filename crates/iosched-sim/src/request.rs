@@ -185,6 +185,11 @@ impl Requests {
             self.slots[id.index()] = Some(request);
             return id;
         }
+        self.grow(request)
+    }
+
+    #[cold]
+    fn grow(&mut self, request: Request) -> RequestId {
         let id = RequestId(u32::try_from(self.slots.len()).expect("less than 2^32 requests"));
         self.slots.push(Some(request));
         id

@@ -47,8 +47,13 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
             let each = self.entries.iter().map(|&(key, _)| usize::from(holds(key)));
             each.sum()
         } else {
-            self.entries.partition_point(|&(key, _)| holds(key))
+            self.count_by_halving(holds)
         }
+    }
+
+    #[inline(never)]
+    fn count_by_halving(&self, holds: impl Fn(K) -> bool) -> usize {
+        self.entries.partition_point(|&(key, _)| holds(key))
     }
 
     /// Puts a value behind all whose keys are not greater.

@@ -31,6 +31,11 @@ impl HardwareQueues {
         if self.queues == 1 {
             return 0;
         }
+        self.of_cpu_among_several(cpu)
+    }
+
+    #[inline(never)]
+    fn of_cpu_among_several(&self, cpu: u16) -> usize {
         usize::from(cpu) % self.cpus * self.queues / self.cpus
     }
 }

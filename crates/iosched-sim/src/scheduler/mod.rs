@@ -105,6 +105,7 @@ impl Kernel {
 
     /// When the multi-queue block layer asks again after an ask at this time that gave nothing: the
     /// wait of 3 ms ends with a tick.
+    #[inline(never)]
     pub fn asks_again(&self, now: Time) -> Time {
         self.tick_begins(self.tick(now) + self.millis_to_ticks(3) + 1)
     }

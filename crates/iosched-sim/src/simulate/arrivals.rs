@@ -57,6 +57,7 @@ impl<P: Path> Simulation<'_, P> {
     }
 
     /// Makes what is due. Accesses of one process at one time are made in one go.
+    #[inline(never)]
     pub(super) fn arrive(&mut self, now: Time) {
         while let Some((_, process)) = self.arrivals.due().filter(|(time, _)| *time <= now) {
             if self.host.accesses.unanswered() >= MOST_WAITING {
@@ -88,7 +89,14 @@ impl<P: Path> Simulation<'_, P> {
 
     /// After an answer there may be room again.
     pub(super) fn go_on_arriving(&mut self, now: Time) {
-        if self.arrivals.is_held && self.host.accesses.unanswered() < MOST_WAITING {
+        if self.arrivals.is_held {
+            self.arrive_if_there_is_room(now);
+        }
+    }
+
+    #[inline(never)]
+    fn arrive_if_there_is_room(&mut self, now: Time) {
+        if self.host.accesses.unanswered() < MOST_WAITING {
             self.arrivals.is_held = false;
             if let Some((time, _)) = self.arrivals.due() {
                 self.arrivals.held_back += now.saturating_since(time);

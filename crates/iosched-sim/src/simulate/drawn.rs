@@ -56,6 +56,7 @@ impl Drawn {
 
     /// The direction that chance chose, if its rate allows it now; else the other one, if that
     /// is to come too and its rate allows it; else whichever may go first.
+    #[inline(never)]
     fn rated(&mut self, now: Time, job: &Job) -> Time {
         let op = self.op.unwrap_or_else(|| self.stream.next_op(job));
         let (chosen, other) = match op {
@@ -91,6 +92,7 @@ impl Drawn {
         clippy::cast_sign_loss,
         reason = "at most 40 times the mean"
     )]
+    #[inline(never)]
     fn gap(&mut self, mean: Nanos, poisson: bool) -> Nanos {
         if !poisson {
             return mean;

@@ -52,6 +52,7 @@ impl Flushes {
     }
 
     /// It is done, and waits for the flush.
+    #[inline(never)]
     fn write_ends(&mut self, now: Time, id: RequestId) {
         self.writes -= 1;
         self.ask(now, Step::Write(id));
@@ -59,9 +60,13 @@ impl Flushes {
 
     /// If a flush is to be issued now it is due, for all who wait.
     pub(super) fn begin(&mut self, now: Time) {
-        let Some(since) = self.since else {
-            return;
-        };
+        if let Some(since) = self.since {
+            self.begin_for_those_since(since, now);
+        }
+    }
+
+    #[inline(never)]
+    fn begin_for_those_since(&mut self, since: Time, now: Time) {
         if self.runs || (self.writes > 0 && now < since + PATIENCE) {
             return;
         }

@@ -36,6 +36,22 @@ pub(super) struct Host<'run> {
     pub(super) last: Time,
 }
 
+/// A write of the flusher's is done: those who waited for that go on, and the flusher itself if there
+/// is more to do.
+#[inline(never)]
+fn written_back(
+    cache: &mut PageCache,
+    number: u64,
+    length: Sectors,
+    flusher: Option<usize>,
+    mut wake: impl FnMut(usize),
+) {
+    cache.write_ends(number, length, &mut wake);
+    if let Some(flusher) = flusher.filter(|_| cache.is_to_be_flushed()) {
+        wake(flusher);
+    }
+}
+
 impl Host<'_> {
     pub(super) fn process_id(&self, process: usize) -> ProcessId {
         self.processes[process].id
@@ -102,12 +118,10 @@ impl Host<'_> {
                     }
                 }
                 Purpose::Writeback(number) => {
-                    cache.write_ends(number, access.length, |waiter| {
+                    let woken = |waiter: usize| {
                         processes[waiter].wake_at(noticed, waiter, agenda);
-                    });
-                    if let Some(flusher) = flusher.filter(|_| cache.is_to_be_flushed()) {
-                        processes[flusher].wake_at(noticed, flusher, agenda);
-                    }
+                    };
+                    written_back(cache, number, access.length, *flusher, woken);
                 }
                 Purpose::Flush => unreachable!("no request carries a flush"),
             }
@@ -122,6 +136,9 @@ impl Host<'_> {
         self.wake_at(now + self.times.wakeup, access.process);
     }
 
+    /// Tells the observer. Most runs have none that looks on: what is done for it stands apart, so that
+    /// what a run goes through stays together in the processor's cache.
+    #[inline]
     pub(super) fn tell(
         &mut self,
         time: Time,
@@ -129,9 +146,13 @@ impl Host<'_> {
         request: &Request,
         process: ProcessId,
     ) {
-        if !self.observed {
-            return;
+        if self.observed {
+            self.tell_observer(time, action, request, process);
         }
+    }
+
+    #[cold]
+    fn tell_observer(&mut self, time: Time, action: Action, request: &Request, process: ProcessId) {
         let owner = &self.processes[process::index_of(request.process)];
         self.observer.happened(&Happening {
             time,
@@ -147,7 +168,6 @@ impl Host<'_> {
         });
     }
 
-    /// As [`Host::tell`]; nearly free where nobody looks on.
     #[inline]
     pub(super) fn tell_request(
         &mut self,
@@ -157,22 +177,43 @@ impl Host<'_> {
         process: ProcessId,
     ) {
         if self.observed {
-            let request = self.requests[id];
-            self.tell(time, action, &request, process);
+            self.tell_observer_request(time, action, id, process);
         }
+    }
+
+    #[cold]
+    fn tell_observer_request(
+        &mut self,
+        time: Time,
+        action: Action,
+        id: RequestId,
+        process: ProcessId,
+    ) {
+        let request = self.requests[id];
+        self.tell_observer(time, action, &request, process);
     }
 
     #[inline]
     pub(super) fn tell_bio(&mut self, now: Time, action: Action, bio: &Bio) {
         if self.observed {
-            self.tell(now, action, &Request::new(bio, now), bio.process);
+            self.tell_observer_bio(now, action, bio);
         }
     }
 
+    #[cold]
+    fn tell_observer_bio(&mut self, now: Time, action: Action, bio: &Bio) {
+        self.tell_observer(now, action, &Request::new(bio, now), bio.process);
+    }
+
+    #[inline]
     pub(super) fn tell_plug(&mut self, time: Time, action: Action, process: usize) {
-        if !self.observed {
-            return;
+        if self.observed {
+            self.tell_observer_plug(time, action, process);
         }
+    }
+
+    #[cold]
+    fn tell_observer_plug(&mut self, time: Time, action: Action, process: usize) {
         let process = &self.processes[process];
         self.observer.happened(&Happening {
             time,

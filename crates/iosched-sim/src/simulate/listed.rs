@@ -27,6 +27,7 @@ impl Listed {
     }
 
     /// When the next access is due, if nothing has to happen before.
+    #[inline(never)]
     pub(super) fn due(&mut self, now: Time, in_flight: usize) -> Option<Time> {
         let next = self.next.filter(|next| in_flight <= next.beside)?;
         Some(*self.ready.get_or_insert(now) + next.think)
@@ -34,6 +35,7 @@ impl Listed {
 
     /// An access was answered, which the process notices then: how long it pauses before it goes
     /// on. Nothing if that changes nothing for it.
+    #[inline(never)]
     pub(super) fn answered(&mut self, noticed: Time, in_flight: usize) -> Option<Nanos> {
         let Some(next) = self.next else {
             return (in_flight == 0).then_some(Nanos::ZERO);
@@ -46,6 +48,7 @@ impl Listed {
     }
 
     /// The access that is due.
+    #[inline(never)]
     pub(super) fn take(&mut self) -> Access {
         let step = std::mem::replace(&mut self.next, self.steps.next());
         self.ready = None;

@@ -283,9 +283,14 @@ impl<P: Path> Simulation<'_, P> {
 
     fn begin_sync_if_due(&mut self, now: Time, index: usize) {
         if self.host.processes[index].may_begin_sync() {
-            self.path.unplug(&mut self.host, now, index);
-            self.begin_sync(now, index);
+            self.unplug_and_begin_sync(now, index);
         }
+    }
+
+    #[inline(never)]
+    fn unplug_and_begin_sync(&mut self, now: Time, index: usize) {
+        self.path.unplug(&mut self.host, now, index);
+        self.begin_sync(now, index);
     }
 
     fn may_submit(&mut self, now: Time, index: usize) -> bool {

@@ -20,6 +20,11 @@ impl<T> Slab<T> {
             self.values[place] = Some(value);
             return place;
         }
+        self.grow(value)
+    }
+
+    #[cold]
+    fn grow(&mut self, value: T) -> usize {
         self.values.push(Some(value));
         self.values.len() - 1
     }

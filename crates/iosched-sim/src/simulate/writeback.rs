@@ -12,6 +12,7 @@ use crate::workload;
 impl<P: Path> Simulation<'_, P> {
     /// The process writes into the page cache, as it wanted to since then: at once, or when less is
     /// dirty.
+    #[inline(never)]
     pub(super) fn write_cached(
         &mut self,
         since: Time,
@@ -53,6 +54,7 @@ impl<P: Path> Simulation<'_, P> {
     }
 
     /// The flusher: writes what is to be written, as long as it gets requests for it.
+    #[inline(never)]
     pub(super) fn write_back(&mut self, now: Time, flusher: usize) {
         if self.running == 0 {
             return;

@@ -52,14 +52,22 @@ impl Places {
     }
 
     /// One of the places 0 to `count` - 1.
+    pub(super) fn draw(&self, random: &mut Random, count: u64) -> u64 {
+        match self {
+            Places::Even => random.below(count),
+            _ => self.draw_uneven(random, count),
+        }
+    }
+
+    #[inline(never)]
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a share of the number of places"
     )]
-    pub(super) fn draw(&self, random: &mut Random, count: u64) -> u64 {
+    fn draw_uneven(&self, random: &mut Random, count: u64) -> u64 {
         match self {
-            Places::Even => random.below(count),
+            Places::Even => unreachable!("these are even"),
             Places::Zipf(zipf) => spread(zipf.rank(random.unit()).min(count - 1), count),
             Places::Pareto { power } => {
                 let rank = (count - 1) as f64 * random.unit().powf(*power);

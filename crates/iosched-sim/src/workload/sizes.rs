@@ -54,6 +54,11 @@ impl Sizes {
         if let [(size, _)] = self.parts[..] {
             return size;
         }
+        self.draw_among_several(random)
+    }
+
+    #[inline(never)]
+    fn draw_among_several(&self, random: &mut Random) -> Sectors {
         let drawn = random.below(100);
         let part = self
             .parts

@@ -35,16 +35,8 @@ impl Hdd {
     /// What happens at the same time as `key` says has happened as far as it was planned before.
     pub(super) fn direct_arm(&mut self, key: Key) {
         let now = key.time();
-        if let Some(number) = self.answer_flushes(now) {
-            let dirty = self.nearest_dirty(now, |dirty| dirty.number < number);
-            self.destage(now, dirty.expect("an unanswered flush waits for something"));
-            return;
-        }
-        if self.cache_presses(now) && !self.destaged_last {
-            let dirty = self
-                .nearest_dirty(now, |_| true)
-                .expect("an empty cache does not press");
-            self.destage(now, dirty);
+        let reads_only = self.flushes.is_empty() && self.cache.stretches().is_empty();
+        if !reads_only && self.writes_back_first(now) {
             return;
         }
         if let Some(index) = self.choose_command(key) {
@@ -52,9 +44,32 @@ impl Hdd {
             return;
         }
         self.announce_ready();
-        if self.cache.stretches().is_empty() {
-            return;
+        if !self.cache.stretches().is_empty() {
+            self.write_back_or_rest(now);
         }
+    }
+
+    /// Writes back before any command is served, if a flush waits for that or the cache presses.
+    #[inline(never)]
+    fn writes_back_first(&mut self, now: Time) -> bool {
+        if let Some(number) = self.answer_flushes(now) {
+            let dirty = self.nearest_dirty(now, |dirty| dirty.number < number);
+            self.destage(now, dirty.expect("an unanswered flush waits for something"));
+            return true;
+        }
+        let first = self.cache_presses(now) && !self.destaged_last;
+        if first {
+            let dirty = self
+                .nearest_dirty(now, |_| true)
+                .expect("an empty cache does not press");
+            self.destage(now, dirty);
+        }
+        first
+    }
+
+    /// No command can be served: the cache is written back, after a moment of rest.
+    #[inline(never)]
+    fn write_back_or_rest(&mut self, now: Time) {
         let rested =
             now.saturating_since(self.resting_since) >= self.parameters.writing.destage_delay;
         if rested || self.cache_presses(now) {
@@ -112,8 +127,13 @@ impl Hdd {
         if self.parameters.order == DriveQueue::Fifo || overdue {
             return (oldest.ready <= key).then_some(0);
         }
+        self.soonest_command(key)
+    }
+
+    #[inline(never)]
+    fn soonest_command(&self, key: Key) -> Option<usize> {
         let waiting = &self.for_arm;
-        self.mechanics.soonest(now, waiting.len(), |index| {
+        self.mechanics.soonest(key.time(), waiting.len(), |index| {
             let waiting = &waiting[index];
             (waiting.ready <= key).then_some((waiting.spot, waiting.access))
         })
@@ -139,6 +159,7 @@ impl Hdd {
         }
     }
 
+    #[inline(never)]
     fn serve_write(&mut self, now: Time, slot: usize) {
         let write = *self.slot(slot);
         let command = write.command;
@@ -164,11 +185,7 @@ impl Hdd {
         let now = key.time();
         let command = self.slot(slot).command;
         if self.in_memory(&command) {
-            // The stream brought it while it waited.
-            self.keep_reading(now, &command);
-            self.send_from_memory(now, slot);
-            self.direct_arm(key);
-            return;
+            return self.serve_from_memory(key, slot);
         }
         let continued = self.stream.filter(|stream| {
             let near = command.start <= stream.next && stream.next < command.end();
@@ -224,6 +241,15 @@ impl Hdd {
         self.start_work(done, Work::Read(read));
     }
 
+    /// The stream has brought what a read wants while it waited.
+    #[inline(never)]
+    fn serve_from_memory(&mut self, key: Key, slot: usize) {
+        let command = self.slot(slot).command;
+        self.keep_reading(key.time(), &command);
+        self.send_from_memory(key.time(), slot);
+        self.direct_arm(key);
+    }
+
     /// How much of a read is in the buffer before its data are sent.
     fn read_threshold(&self, length: Sectors) -> Sectors {
         let reading = &self.parameters.reading;
@@ -232,6 +258,7 @@ impl Hdd {
         Sectors::new(share.max(1))
     }
 
+    #[inline(never)]
     fn destage(&mut self, now: Time, index: usize) {
         self.settle_stream(now);
         self.stream = None;
@@ -254,7 +281,6 @@ impl Hdd {
     }
 
     pub(super) fn arm_done(&mut self, now: Time) {
-        let overheads = self.parameters.overheads;
         self.resting_since = now;
         match self.work.take().expect("the arm was at work") {
             Work::Read(read) => {
@@ -262,18 +288,25 @@ impl Hdd {
                 self.read_buffer.fill(read.from, end);
                 self.finish(now, self.completion_of(&read), read.slot);
             }
-            Work::Write(slot) => {
-                let command = self.slot(slot).command;
-                self.keep_written(command.start, command.end());
-                let done = now + overheads.reselect + overheads.write_completion;
-                self.finish(now, done, slot);
-            }
-            Work::Destage(dirty) => {
-                self.keep_written(dirty.start, dirty.end);
-                self.cache.written(&dirty);
-                self.take_into_cache(now);
-            }
+            Work::Write(slot) => self.write_done(now, slot),
+            Work::Destage(dirty) => self.destaged(now, &dirty),
         }
+    }
+
+    #[inline(never)]
+    fn write_done(&mut self, now: Time, slot: usize) {
+        let command = self.slot(slot).command;
+        self.keep_written(command.start, command.end());
+        let overheads = &self.parameters.overheads;
+        let done = now + overheads.reselect + overheads.write_completion;
+        self.finish(now, done, slot);
+    }
+
+    #[inline(never)]
+    fn destaged(&mut self, now: Time, dirty: &Dirty) {
+        self.keep_written(dirty.start, dirty.end);
+        self.cache.written(dirty);
+        self.take_into_cache(now);
     }
 
     /// When a read that the arm is at completes.

@@ -277,10 +277,25 @@ impl Hdd {
 
     fn take_up(&mut self, now: Time, slot: usize) {
         let command = self.slot(slot).command;
-        let overheads = self.parameters.overheads;
         let last_write_end = self.last_write_end.take();
+        if command.op == DiskOp::Read {
+            self.take_up_read(now, slot, &command);
+        } else {
+            self.take_up_other(now, slot, &command, last_write_end);
+        }
+    }
+
+    #[inline(never)]
+    fn take_up_other(
+        &mut self,
+        now: Time,
+        slot: usize,
+        command: &Command,
+        last_write_end: Option<Sector>,
+    ) {
+        let overheads = self.parameters.overheads;
         match command.op {
-            DiskOp::Read => self.take_up_read(now, slot, &command),
+            DiskOp::Read => unreachable!("reads are taken up elsewhere"),
             DiskOp::Write => {
                 self.read_buffer.forget(command.start, command.end());
                 let cacheable = command.length <= self.cache.capacity();
@@ -367,6 +382,7 @@ impl Hdd {
     }
 
     /// The arm has nothing to do until one of these is ready.
+    #[inline(never)]
     fn announce_ready(&mut self) {
         for waiting in self.for_arm.iter_mut().filter(|waiting| !waiting.announced) {
             waiting.announced = true;
@@ -375,6 +391,7 @@ impl Hdd {
     }
 
     /// From the buffer to the host; the link carries one command's data at a time.
+    #[inline(never)]
     fn send_from_memory(&mut self, ready: Time, slot: usize) {
         let length = self.slot(slot).command.length;
         self.link_free = self.link_free.max(ready) + self.read_pace.time(length);
@@ -409,11 +426,7 @@ impl Hdd {
         } = self.slot(slot);
         self.slots[slot].used = false;
         if cached {
-            // The youngest flush's number: whatever any flush waits for must not grow.
-            let barrier = self.flushes.iter().map(|&(_, number)| number).max();
-            let (start, end) = (command.start, command.end());
-            self.cache.take(start, end, place, now, barrier);
-            self.take_into_cache(now);
+            self.keep_in_cache(now, &command, place);
         }
         self.wrote_last = matches!(command.op, DiskOp::Write);
         self.free_slots.push(slot);
@@ -424,6 +437,16 @@ impl Hdd {
             time: now,
         });
         self.enter(now);
+    }
+
+    /// A write's data are in the cache.
+    #[inline(never)]
+    fn keep_in_cache(&mut self, now: Time, command: &Command, place: Place) {
+        // The youngest flush's number: whatever any flush waits for must not grow.
+        let barrier = self.flushes.iter().map(|&(_, number)| number).max();
+        let (start, end) = (command.start, command.end());
+        self.cache.take(start, end, place, now, barrier);
+        self.take_into_cache(now);
     }
 
     fn happen(&mut self, now: Key, event: Event) {

@@ -42,9 +42,11 @@ impl ReadBuffer {
     /// True if all of it is there.
     #[inline]
     pub(super) fn holds(&mut self, start: Sector, end: Sector) -> bool {
-        if !self.touched.may_hold(start) {
-            return false;
-        }
+        self.touched.may_hold(start) && self.has_segment_of(start, end)
+    }
+
+    #[inline(never)]
+    fn has_segment_of(&mut self, start: Sector, end: Sector) -> bool {
         let holds = |segment: &Segment| segment.start <= start && end <= segment.end;
         let found = self.segments.iter().position(holds);
         if let Some(index) = found {
@@ -59,23 +61,11 @@ impl ReadBuffer {
         if self.count == 0 || start >= end {
             return;
         }
-        if self.touched.may_hold(start) {
-            let continues = |segment: &Segment| segment.start <= start && start <= segment.end;
-            if let Some(index) = self.segments.iter().position(continues) {
-                let segment = self.segments[index];
-                self.place(index, segment.start, segment.end.max(end));
-                return self.use_again(index);
-            }
+        if self.touched.may_hold(start) && self.continues_segment(start, end) {
+            return;
         }
         let index = if self.segments.len() < self.count {
-            self.segments.push(Segment {
-                start,
-                end: start,
-                older: None,
-                newer: None,
-            });
-            self.touched.add(start, start);
-            self.segments.len() - 1
+            self.add_segment(start)
         } else {
             let oldest = self.oldest.expect("there is at least one segment") as usize;
             self.unlink(oldest);
@@ -83,6 +73,30 @@ impl ReadBuffer {
         };
         self.place(index, start, end);
         self.link_newest(index);
+    }
+
+    #[inline(never)]
+    fn continues_segment(&mut self, start: Sector, end: Sector) -> bool {
+        let continues = |segment: &Segment| segment.start <= start && start <= segment.end;
+        let found = self.segments.iter().position(continues);
+        if let Some(index) = found {
+            let segment = self.segments[index];
+            self.place(index, segment.start, segment.end.max(end));
+            self.use_again(index);
+        }
+        found.is_some()
+    }
+
+    #[cold]
+    fn add_segment(&mut self, start: Sector) -> usize {
+        self.segments.push(Segment {
+            start,
+            end: start,
+            older: None,
+            newer: None,
+        });
+        self.touched.add(start, start);
+        self.segments.len() - 1
     }
 
     /// Drops what a write made stale.

@@ -84,9 +84,17 @@ impl Hdd {
         if self.work.is_some() {
             return; // the stream begins where the work ends
         }
-        let Some(mut stream) = self.stream else {
-            return;
-        };
+        if let Some(stream) = self.stream
+            && stream.next < stream.limit
+            && stream.ready < now
+        {
+            self.read_on(now, stream);
+        }
+    }
+
+    /// What the stream reads until `now`.
+    #[inline(never)]
+    fn read_on(&mut self, now: Time, mut stream: Stream) {
         let first = stream.next;
         while stream.next < stream.limit && stream.ready < now {
             let place = self.mechanics.place(stream.next);

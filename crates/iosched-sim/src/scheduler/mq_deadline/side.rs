@@ -41,6 +41,7 @@ impl Side {
     }
 
     /// The request with which a batch goes on.
+    #[inline(never)]
     pub(super) fn batch_next(&self, rules: Rules) -> Option<RequestId> {
         match rules {
             Rules::SavedPointer => self.next,

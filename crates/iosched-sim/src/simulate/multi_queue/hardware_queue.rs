@@ -73,7 +73,7 @@ impl HardwareQueue {
         let tag = self.tags.take_among(limit.unwrap_or(self.tags.word()));
         if tag.is_none() {
             let waiting = &mut self.waiting[usize::from(limit.is_some())];
-            if !waiting.contains(&process) {
+            if waiting.is_empty() || !waiting.contains(&process) {
                 waiting.push_back(process);
             }
         }

@@ -31,21 +31,34 @@ impl MultiQueue {
     fn has_room(&self, number: usize) -> bool {
         match self.attachment {
             Attachment::LookAhead => self.queues[number].in_flight < self.queue_depth,
-            Attachment::Budget => self.in_flight() < self.queue_depth,
+            Attachment::Budget => self.in_flight < self.queue_depth,
         }
     }
 
     /// The device will have no room when it has taken what was given out.
+    #[inline(never)]
     fn is_filled(&self, number: usize) -> bool {
-        let out = |queue: &HardwareQueue| queue.in_flight + queue.dispatch.len();
-        match self.attachment {
-            Attachment::LookAhead => out(&self.queues[number]) >= self.queue_depth,
-            Attachment::Budget => self.queues.iter().map(out).sum::<usize>() >= self.queue_depth,
-        }
+        let before_it = |queue: &HardwareQueue| queue.dispatch.len();
+        let out = match self.attachment {
+            Attachment::LookAhead => {
+                let queue = &self.queues[number];
+                queue.in_flight + before_it(queue)
+            }
+            Attachment::Budget => self.in_flight + self.queues.iter().map(before_it).sum::<usize>(),
+        };
+        out >= self.queue_depth
     }
 
-    fn in_flight(&self) -> usize {
-        self.queues.iter().map(|queue| queue.in_flight).sum()
+    /// The device has a command more from this hardware queue.
+    fn goes_out(&mut self, number: usize) {
+        self.queues[number].in_flight += 1;
+        self.in_flight += 1;
+    }
+
+    /// The device is done with a command from this hardware queue.
+    fn comes_back(&mut self, number: usize) {
+        self.queues[number].in_flight -= 1;
+        self.in_flight -= 1;
     }
 
     /// Gives the device what it takes from a hardware queue. In the context of `process`. Only what
@@ -59,12 +72,19 @@ impl MultiQueue {
     ) {
         let flush_due = self.flushes.is_due() && number == 0;
         self.queues[number].restart |= !self.queues[number].dispatch.is_empty() || flush_due;
-        if flush_due && self.has_room(number) && host.drive.accepts() {
-            self.flushes.issued();
-            self.queues[number].in_flight += 1;
-            host.flush_drive(now, FLUSH, process);
+        if flush_due {
+            self.issue_flush(host, now, number, process);
         }
         while self.hand_over(host, now, number, process) && self.ask(host, now, number, process) {}
+    }
+
+    #[inline(never)]
+    fn issue_flush(&mut self, host: &mut Host<'_>, now: Time, number: usize, process: ProcessId) {
+        if self.has_room(number) && host.drive.accepts() {
+            self.flushes.issued();
+            self.goes_out(number);
+            host.flush_drive(now, FLUSH, process);
+        }
     }
 
     /// Gives the device what stands before it. False if something still does.
@@ -164,7 +184,8 @@ impl MultiQueue {
         }
         let known = &mut self.known[id];
         known.issued = now;
-        self.queues[known.queue].in_flight += 1;
+        let number = known.queue;
+        self.goes_out(number);
         host.start(now, id);
         true
     }
@@ -174,7 +195,7 @@ impl MultiQueue {
     /// The device is done with a request, and so is the processor that dealt with its completion.
     pub(super) fn end(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
         let number = self.known[id].queue;
-        self.queues[number].in_flight -= 1;
+        self.comes_back(number);
         self.drive_done(host, now, id);
         self.queues[0].restart |= self.flushes.is_due();
         self.run_again(host, now, number);
@@ -184,13 +205,11 @@ impl MultiQueue {
     /// the scheduler's; itself; the first if a flush is due; and with a budget, which is the device's,
     /// all that lacked a slot.
     fn run_again(&mut self, host: &mut Host<'_>, now: Time, number: usize) {
-        let mut kicked = self.scheduler.take_kick();
-        while let Some(lacked_token) = kicked {
+        while let Some(lacked_token) = self.scheduler.take_kick() {
             self.queues[lacked_token].restart = true;
             if self.attachment == Attachment::LookAhead && lacked_token != number {
                 self.run_waiting(host, now, lacked_token);
             }
-            kicked = self.scheduler.take_kick();
         }
         match self.attachment {
             Attachment::LookAhead => {
@@ -216,7 +235,7 @@ impl MultiQueue {
     /// The device is done with a flush.
     pub(super) fn flush_completed(&mut self, host: &mut Host<'_>, now: Time) {
         self.flush_done(host, now);
-        self.queues[0].in_flight -= 1;
+        self.comes_back(0);
         self.run(host, now, 0, ProcessId(0));
     }
 }

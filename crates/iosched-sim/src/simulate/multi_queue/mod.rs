@@ -64,6 +64,8 @@ pub(super) struct MultiQueue {
     /// budget for all together.
     queue_depth: usize,
     hardware: HardwareQueues,
+    /// Commands that the device has, from all hardware queues.
+    in_flight: usize,
     /// By number.
     queues: Vec<HardwareQueue>,
     submitters: Vec<Submitter>,
@@ -101,6 +103,7 @@ impl MultiQueue {
             merger: Merger::new(*limits),
             queue_depth,
             hardware,
+            in_flight: 0,
             queues: (0..hardware.count()).map(|_| queue()).collect(),
             submitters: Submitter::many(processes),
             known: ByRequest::default(),
@@ -130,13 +133,24 @@ impl MultiQueue {
         bio: &Bio,
         access: AccessId,
     ) -> bool {
-        let plug = &self.submitters[process].plug;
-        let last = &plug[plug.len().saturating_sub(1)..];
-        let Some(merge) = self.merger.find_held(&mut host.requests, last, bio) else {
-            return false;
-        };
-        grow(host, now, merge, bio, access);
-        true
+        let last = self.submitters[process].plug.last();
+        last.is_some_and(|&last| self.merge_with_held(host, now, last, bio, access))
+    }
+
+    #[inline(never)]
+    fn merge_with_held(
+        &self,
+        host: &mut Host<'_>,
+        now: Time,
+        held: RequestId,
+        bio: &Bio,
+        access: AccessId,
+    ) -> bool {
+        let found = self.merger.find_held(&mut host.requests, &[held], bio);
+        if let Some(merge) = found {
+            grow(host, now, merge, bio, access);
+        }
+        found.is_some()
     }
 
     fn merge_in_queue(
@@ -184,25 +198,37 @@ impl MultiQueue {
     /// A tag for the bio, if write-back throttling lets it pass and there is one; otherwise the process
     /// waits.
     fn take_tag(&mut self, host: &Host<'_>, now: Time, process: usize, bio: &Bio) -> Option<u32> {
-        let number = self.queue_of(host, process);
-        let mut throttle = self.throttle.as_mut().and_then(|throttle| {
-            let sort = Throttle::sort(bio, host.cache.lately_waited(now))?;
-            Some((throttle, sort))
-        });
-        if let Some((throttle, sort)) = &mut throttle
-            && !throttle.admit(now, process, *sort)
+        if self.throttle.is_some() {
+            return self.take_tag_if_admitted(host, now, process, bio);
+        }
+        self.take_free_tag(host, process, bio)
+    }
+
+    #[inline(never)]
+    fn take_tag_if_admitted(
+        &mut self,
+        host: &Host<'_>,
+        now: Time,
+        process: usize,
+        bio: &Bio,
+    ) -> Option<u32> {
+        let sort = Throttle::sort(bio, host.cache.lately_waited(now));
+        if let (Some(throttle), Some(sort)) = (&mut self.throttle, sort)
+            && !throttle.admit(now, process, sort)
         {
             return None;
         }
-        let scheduler = self.scheduler.as_ref();
-        let queue = &mut self.queues[number];
-        let tag = queue.take_tag(scheduler, bio.op, bio.sync, process);
-        if tag.is_none()
-            && let Some((throttle, _)) = throttle
-        {
+        let tag = self.take_free_tag(host, process, bio);
+        if let (None, Some(throttle), Some(_)) = (tag, &mut self.throttle, sort) {
             throttle.keep_admitted(process);
         }
         tag
+    }
+
+    fn take_free_tag(&mut self, host: &Host<'_>, process: usize, bio: &Bio) -> Option<u32> {
+        let number = self.queue_of(host, process);
+        let scheduler = self.scheduler.as_ref();
+        self.queues[number].take_tag(scheduler, bio.op, bio.sync, process)
     }
 
     fn free_tag(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
@@ -219,7 +245,15 @@ impl MultiQueue {
             |process| host.wake_at(now + host.times.tag_wakeup, process),
         );
         // After those who have waited for a tag: they would not get one beside an unending copy.
-        if let Some(throttle) = self.throttle.as_mut().filter(|_| throttled) {
+        if throttled {
+            self.throttled_ended(host, now);
+        }
+    }
+
+    /// A throttled request is no more: others may be let in.
+    #[inline(never)]
+    fn throttled_ended(&mut self, host: &mut Host<'_>, now: Time) {
+        if let Some(throttle) = &mut self.throttle {
             throttle.ended(|process| host.wake_at(now + host.times.wakeup, process));
         }
     }
@@ -303,7 +337,6 @@ impl MultiQueue {
             self.scheduler.insert(now, &host.requests, id);
             return;
         }
-        let request = host.requests[id];
         let mut absorbed = std::mem::take(&mut self.absorbed);
         self.merger.insert(
             now,
@@ -314,7 +347,7 @@ impl MultiQueue {
             &mut absorbed,
         );
         if absorbed.is_empty() {
-            host.tell(now, Action::Inserted, &request, submitter);
+            host.tell_request(now, Action::Inserted, id, submitter);
         }
         for absorbed in absorbed.drain(..) {
             self.absorb(host, now, submitter, absorbed);
@@ -412,12 +445,13 @@ impl Path for MultiQueue {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        let reruns = self.queues.iter().filter_map(|queue| queue.rerun);
+        let or_never = |timer: Option<Time>| timer.unwrap_or(Time::MAX);
+        let reruns = self.queues.iter().map(|queue| or_never(queue.rerun));
+        let of_queues = or_never(self.scheduler.next_timer());
+        let of_queues = reruns.fold(of_queues, Time::min);
         let window = self.throttle.as_ref().and_then(Throttle::next_timer);
-        reruns
-            .chain(self.scheduler.next_timer())
-            .chain(window)
-            .min()
+        let next = of_queues.min(or_never(window));
+        (next < Time::MAX).then_some(next)
     }
 
     fn timer(&mut self, host: &mut Host<'_>, now: Time) {
