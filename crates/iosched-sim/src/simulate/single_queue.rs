@@ -199,8 +199,7 @@ impl SingleQueue {
         from_plug: bool,
     ) {
         let submitter = host.process_id(process);
-        let request = host.requests[id];
-        host.tell(now, Action::Inserted, &request, submitter);
+        host.tell_request(now, Action::Inserted, id, submitter);
         let at_once = self.merger.insert(
             now,
             &mut host.requests,
@@ -274,23 +273,21 @@ impl SingleQueue {
         process: ProcessId,
     ) -> bool {
         let accepts = host.drive.accepts();
-        let request = host.requests[held];
         if accepts && self.given_back {
             self.scheduler.activate(now, &host.requests, held);
-            host.tell(now, Action::Issued, &request, process);
+            host.tell_request(now, Action::Issued, held, process);
             self.issued[held] = Some(now);
         } else if !accepts && !self.given_back {
             self.scheduler.deactivate(now, &host.requests, held);
-            host.tell(now, Action::GivenBack, &request, process);
+            host.tell_request(now, Action::GivenBack, held, process);
         }
         self.given_back = !accepts;
         accepts
     }
 
     fn note_issue(&mut self, host: &mut Host<'_>, now: Time, id: RequestId, process: ProcessId) {
-        let request = host.requests[id];
-        host.tell(now, Action::Issued, &request, process);
-        host.drive.note_issue(&request);
+        host.tell_request(now, Action::Issued, id, process);
+        host.drive.note_issue(&host.requests[id]);
         self.issued.set(id, Some(now));
     }
 }
@@ -301,13 +298,12 @@ impl Flushing for SingleQueue {
     }
 
     fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
-        let request = host.requests[id];
         let issued = self.issued[id].take();
         host.finish(now, id, issued.expect("a request is done once"));
-        if !request.fua {
+        if !host.requests[id].fua {
             self.scheduler.completed(now, &host.requests, id);
         }
-        host.requests.remove(id);
+        let request = host.requests.remove(id);
         self.free_request(host, now, request.sync);
     }
 }
