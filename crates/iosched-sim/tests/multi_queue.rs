@@ -141,8 +141,9 @@ fn settings() -> impl Strategy<Value = MultiQueueSettings> {
     let processors = prop::sample::select(vec![None, Some(1), Some(3)]);
     let hardware_queues = prop::sample::select(vec![1, 1, 2, 3]);
     let all = (attachment, nr_requests, hardware_queues, processors);
-    (all, any::<bool>()).prop_map(
-        |((attachment, nr_requests, hardware_queues, processors), flushes_alone)| {
+    let retaken = prop::sample::select(vec![0.0, 0.4, 1.0]);
+    (all, any::<bool>(), retaken).prop_map(
+        |((attachment, nr_requests, hardware_queues, processors), flushes_alone, retaken)| {
             MultiQueueSettings {
                 attachment,
                 kernel: kernel(),
@@ -151,6 +152,7 @@ fn settings() -> impl Strategy<Value = MultiQueueSettings> {
                 processors,
                 flushes_alone,
                 throttle_above: None,
+                retaken,
             }
         },
     )
@@ -295,6 +297,35 @@ fn a_real_time_reader_holds_best_effort_back_under_mq_deadline_alone() {
     let be = |scheduler| rates(load, scheduler, "ssd-sata", MultiQueueSettings::default())[1];
     let (none, mq_deadline) = (be("none"), be("mq-deadline"));
     assert!(mq_deadline < none * 0.8, "{mq_deadline} beside {none}");
+}
+
+/// Readers over four tags of `hdd-7200`, of which this share is retaken.
+fn over_four_tags(load: &str, retaken: f64) -> (Outcome, String) {
+    let model = disk::build("hdd-7200", &ModelOptions::default()).unwrap();
+    let load = format!("[readers]\nrw=randread\nbs=4k\ntime_based\nruntime=20\n{load}");
+    let jobs = fio_job::parse(&load, model.capacity()).unwrap();
+    let settings = MultiQueueSettings {
+        retaken,
+        ..MultiQueueSettings::default()
+    };
+    let mut recorder = Recorder::default();
+    let outcome = simulate(jobs, "none", "hdd-7200", (4, None), settings, &mut recorder);
+    (outcome, recorder.text)
+}
+
+#[test]
+fn tags_that_are_retaken_let_some_wait_longer_and_the_disk_do_as_much() {
+    let [fair, unfair] = [0.0, 0.4].map(|retaken| over_four_tags("numjobs=32\n", retaken).0);
+    let p99 = |outcome: &Outcome| outcome.latencies().total.percentile(0.99).as_secs_f64();
+    let done = |outcome: &Outcome| outcome.disk.commands as f64;
+    assert!(p99(&unfair) > 2.0 * p99(&fair));
+    assert!((0.95..1.05).contains(&(done(&unfair) / done(&fair))));
+}
+
+#[test]
+fn a_process_does_not_retake_what_it_sleeps_for_itself() {
+    let [never, always] = [0.0, 1.0].map(|retaken| over_four_tags("iodepth=32\n", retaken).1);
+    assert!(never == always);
 }
 
 /// A reader beside a copy through the page cache, with and without write-back throttling: bytes that

@@ -12,7 +12,7 @@ use iosched::failure::exit;
 use iosched::process::Stop;
 use iosched::report::words;
 use iosched::run::random_seed;
-use iosched::simulate::live::{Comparison, Event, Figures, Plan, Report, Speed, Wanted};
+use iosched::simulate::live::{Comparison, Contested, Event, Figures, Plan, Report, Speed, Wanted};
 
 use super::super::{Outcome, boxed, stop_on_signals};
 use super::{ConformArgs, OVERTAKEN};
@@ -148,6 +148,7 @@ fn text(comparison: &Comparison) -> String {
         scheduler,
         load,
         followed,
+        contested,
         lost_events,
         events,
         measured,
@@ -163,6 +164,13 @@ fn text(comparison: &Comparison) -> String {
     );
     if *lost_events > 0 {
         let _ = writeln!(text, "  {lost_events} events lost, {events} recorded");
+    }
+    if contested.tags > 0 {
+        let Contested { tags, retaken } = contested;
+        let _ = writeln!(
+            text,
+            "  {retaken} of {tags} tags retaken before a waiter ran; predicted so"
+        );
     }
     let counts = [
         (followed.overtaken, OVERTAKEN),
@@ -345,6 +353,10 @@ mod tests {
             events: 5,
             lost_events: 0,
             followed,
+            contested: Contested {
+                tags: 999_999,
+                retaken: 999_999,
+            },
             measured: measurement(1.0),
             predicted: measurement(0.8),
             error: Figures {

@@ -80,23 +80,24 @@ impl HardwareQueue {
         tag
     }
 
-    /// The tag may not be one of those that a process waits for: one of each kind is woken. Those
-    /// that have got one since, with a completion of their own, no longer wait.
-    pub(super) fn free_tag(
-        &mut self,
-        tag: u32,
-        waits: impl Fn(usize) -> bool,
-        mut wake: impl FnMut(usize),
-    ) {
+    /// The tag may be taken by anyone. True if processes wait for one.
+    pub(super) fn free_tag(&mut self, tag: u32) -> bool {
         self.tags.free(tag);
-        for waiting in &mut self.waiting {
-            while let Some(process) = waiting.pop_front() {
-                if waits(process) {
-                    wake(process);
-                    break;
-                }
+        self.waiting.iter().any(|waiting| !waiting.is_empty())
+    }
+
+    /// Who is woken for a tag: it may not be one of those that a process waits for, so that it is one of
+    /// each kind. Those that have got one since no longer wait.
+    pub(super) fn next_waiters(&mut self, waits: impl Fn(usize) -> bool) -> [Option<usize>; 2] {
+        let mut next = [None; 2];
+        for (waiting, next) in self.waiting.iter_mut().zip(&mut next) {
+            while next.is_none()
+                && let Some(process) = waiting.pop_front()
+            {
+                *next = Some(process).filter(|process| waits(*process));
             }
         }
+        next
     }
 
     // ---- the device ----------------------------------------------------------------------

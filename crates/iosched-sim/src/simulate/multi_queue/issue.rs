@@ -247,7 +247,8 @@ impl Flushing for MultiQueue {
 
     fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
         // Who sleeps in the kernel is nearer to the tag than who will come back from user space.
-        self.free_tag(host, now, id);
+        let woken = host.requests[id].process;
+        self.free_tag(host, now, id, Some(woken));
         let known = self.known[id];
         if let Some(throttle) = &mut self.throttle {
             throttle.completed(now, known.issued, id, &host.requests[id]);

@@ -15,6 +15,7 @@
 mod hardware_queue;
 mod issue;
 mod throttle;
+mod waiters;
 
 use super::access::AccessId;
 use super::agenda::Event;
@@ -22,6 +23,7 @@ use super::flush::{FLUSH, Flushes, Step};
 use super::host::Host;
 use super::merging::{Found, grow, merge_in_scheduler};
 use super::path::Path;
+use super::process;
 use super::processors::Processors;
 use super::submitter::Submitter;
 use super::{Attachment, MultiQueueSettings};
@@ -33,6 +35,7 @@ use crate::trace::kernel::Action;
 use crate::units::Time;
 use hardware_queue::HardwareQueue;
 use throttle::Throttle;
+use waiters::Waiters;
 
 /// Most requests that a plug holds before it is let go.
 const PLUG_REQUESTS: usize = 32;
@@ -69,6 +72,7 @@ pub(super) struct MultiQueue {
     /// By number.
     queues: Vec<HardwareQueue>,
     submitters: Vec<Submitter>,
+    waiters: Waiters,
     known: ByRequest<Known>,
     flushes: Flushes,
     absorbed: Vec<Absorbed>,
@@ -83,6 +87,7 @@ impl MultiQueue {
         queue_depth: usize,
         settings: &MultiQueueSettings,
         processes: usize,
+        seed: u64,
     ) -> MultiQueue {
         let queue_depth = queue_depth.max(1);
         let direct = scheduler.name() == "none";
@@ -106,6 +111,7 @@ impl MultiQueue {
             in_flight: 0,
             queues: (0..hardware.count()).map(|_| queue()).collect(),
             submitters: Submitter::many(processes),
+            waiters: Waiters::new(processes, settings.retaken, seed),
             known: ByRequest::default(),
             flushes: Flushes::default(),
             absorbed: Vec::new(),
@@ -190,7 +196,7 @@ impl MultiQueue {
         } = absorbed;
         host.tell(now, Action::Joined, &was, submitter);
         host.accesses.absorb(survivor, victim);
-        self.free_tag(host, now, victim);
+        self.free_tag(host, now, victim, None);
     }
 
     // ---- tags ----------------------------------------------------------------------------
@@ -228,22 +234,30 @@ impl MultiQueue {
     fn take_free_tag(&mut self, host: &Host<'_>, process: usize, bio: &Bio) -> Option<u32> {
         let number = self.queue_of(host, process);
         let scheduler = self.scheduler.as_ref();
-        self.queues[number].take_tag(scheduler, bio.op, bio.sync, process)
+        let tag = self.queues[number].take_tag(scheduler, bio.op, bio.sync, process);
+        if tag.is_none() {
+            self.waiters.sleeps(process);
+        }
+        tag
     }
 
-    fn free_tag(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
+    /// If the request completed, `woken` waits for it, and was woken before those that wait for the tag.
+    fn free_tag(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        id: RequestId,
+        woken: Option<ProcessId>,
+    ) {
         let Known {
             queue,
             tag,
             throttled,
             ..
         } = self.known[id];
-        let submitters = &self.submitters;
-        self.queues[queue].free_tag(
-            tag,
-            |process| submitters[process].is_blocked(),
-            |process| host.wake_at(now + host.times.tag_wakeup, process),
-        );
+        if self.queues[queue].free_tag(tag) {
+            self.wake_waiters(host, now, queue, woken);
+        }
         // After those who have waited for a tag: they would not get one beside an unending copy.
         if throttled {
             self.throttled_ended(host, now);
@@ -255,6 +269,25 @@ impl MultiQueue {
     fn throttled_ended(&mut self, host: &mut Host<'_>, now: Time) {
         if let Some(throttle) = &mut self.throttle {
             throttle.ended(|process| host.wake_at(now + host.times.wakeup, process));
+        }
+    }
+
+    /// Apart from [`MultiQueue::free_tag`], which most loads call without anyone waiting.
+    #[inline(never)]
+    fn wake_waiters(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        queue: usize,
+        woken: Option<ProcessId>,
+    ) {
+        let submitters = &self.submitters;
+        let is_blocked = |process: usize| submitters[process].is_blocked();
+        let rival = woken.is_some_and(|woken| !is_blocked(process::index_of(woken)));
+        let next = self.queues[queue].next_waiters(is_blocked);
+        for process in next.into_iter().flatten() {
+            let runs = self.waiters.wake(now, process, rival, &host.times);
+            host.wake_at(runs, process);
         }
     }
 
@@ -395,6 +428,12 @@ impl Path for MultiQueue {
 
     fn resume(&mut self, host: &mut Host<'_>, now: Time, process: usize) {
         if !self.is_blocked(process) {
+            return;
+        }
+        if let Err(runs) = self.waiters.rises(now, process) {
+            if runs < Time::MAX {
+                host.wake_at(runs, process);
+            }
             return;
         }
         while let Some(&(bio, access)) = self.submitters[process].blocked.front() {

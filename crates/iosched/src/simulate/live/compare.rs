@@ -13,6 +13,7 @@ use iosched_stats::interval::student_t;
 use serde::{Deserialize, Serialize};
 
 use super::measure::Measured;
+use super::tags::Contested;
 use super::{LEAST_AGREEMENT, Load};
 use crate::load::simulated::job_result;
 use crate::simulate::conform::Conformance;
@@ -91,6 +92,10 @@ pub struct Comparison {
     pub lost_events: u64,
     /// Decision by decision.
     pub followed: Conformance,
+    /// Tags that a sleeping process and the one that gave them back could have had; the prediction
+    /// takes the share of them that was retaken from here.
+    #[serde(default)]
+    pub contested: Contested,
     /// By the kernel, and by fio.
     pub measured: Measurement,
     /// By the simulator.
@@ -185,8 +190,7 @@ fn rate(job: &JobResult) -> f64 {
 
 impl Comparison {
     pub(super) fn new(
-        scheduler: &SchedulerSpec,
-        load: &Load,
+        (scheduler, load, contested): (&SchedulerSpec, &Load, Contested),
         measured: &Measured,
         followed: Conformance,
         predicted: &[Outcome],
@@ -221,6 +225,7 @@ impl Comparison {
             events: measured.losses.read,
             lost_events: measured.losses.events,
             followed,
+            contested,
             measured: Measurement {
                 figures: real,
                 iops_half_width: seen.half_width(),

@@ -6,6 +6,7 @@
 //!                      by how much the disk is slowed down, if it is too fast for that
 //!  measure    do       an emulated disk, the scheduler set, the load by fio, block events recorded
 //!  follow     work out the recording, followed decision by decision by our scheduler
+//!  tags       work out who got the tags that processes slept for
 //!  predict    work out the same load in a closed loop over the same disk model, in virtual time
 //!  Comparison tell     agreement; measured beside predicted
 //! ```
@@ -15,6 +16,7 @@ mod error;
 mod machine;
 mod measure;
 mod predict;
+mod tags;
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -28,6 +30,7 @@ use iosched_sim::workload::fio_job;
 
 pub use self::compare::{Comparison, Figures, Measurement, Pace, ProcessComparison, Report, Speed};
 pub use self::error::LiveError;
+pub use self::tags::Contested;
 use crate::emulate::{EmulatedDisk, Spec};
 use crate::host::Host;
 use crate::load::builtin;
@@ -217,8 +220,10 @@ impl Plan {
                 };
                 let measured = bench.run(self, scheduler, load, &mut tick)?;
                 let followed = measured.follow(self, scheduler, depth)?;
-                let predicted = predict::predict(self, scheduler, load, &measured, &machine)?;
-                let comparison = Comparison::new(scheduler, load, &measured, followed, &predicted);
+                let contested = Contested::of(&measured.lines);
+                let setting = (scheduler, load, contested);
+                let predicted = predict::predict(self, setting, &measured, &machine)?;
+                let comparison = Comparison::new(setting, &measured, followed, &predicted);
                 observer(&Event::Compared(&comparison));
                 results.push(comparison);
             }

@@ -15,6 +15,7 @@ use rayon::prelude::*;
 
 use super::machine::Machine;
 use super::measure::Measured;
+use super::tags::Contested;
 use super::{LiveError, Load, Pace, Plan, build};
 
 /// How often the load is simulated.
@@ -91,8 +92,7 @@ fn timed(load: &Load, runtime: Nanos) -> Vec<Job> {
 /// Simulates the load as it was measured.
 pub(super) fn predict(
     plan: &Plan,
-    scheduler: &SchedulerSpec,
-    load: &Load,
+    (scheduler, load, contested): (&SchedulerSpec, &Load, Contested),
     measured: &Measured,
     machine: &Machine,
 ) -> Result<Vec<Outcome>, LiveError> {
@@ -101,7 +101,8 @@ pub(super) fn predict(
         .map(|run| {
             let seed = plan.wanted.seed.wrapping_add(run);
             let disk = build(&plan.wanted, plan.size, machine.slow_down, seed)?;
-            let setup = setup(plan, scheduler, load, measured, machine, disk)?;
+            let mut setup = setup(plan, scheduler, load, measured, machine, disk)?;
+            setup.multi_queue.retaken = contested.share();
             Ok(simulate::run(Setup { seed, ..setup }, &mut ()))
         })
         .collect()
