@@ -9,13 +9,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 
+use iosched_sim::conform::Report;
 use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
 use iosched_sim::simulate::{Happening, Observer, Outcome, ProcessOutcome, Setup, Writeback, run};
-use iosched_sim::trace::kernel::{Action, write_line};
+use iosched_sim::trace::kernel::{Action, write_head, write_line};
 use iosched_sim::units::{Bytes, Nanos, Sector, Sectors, Time};
 use iosched_sim::workload::{
     Cgroup, Distribution, Job, Mix, Pattern, Rate, Sizes, Syncing, Think, fio_job,
@@ -28,6 +29,7 @@ const MAX_SECTORS: Sectors = Sectors::new(256);
 /// Keeps a recording, and counts.
 #[derive(Default)]
 struct Recorder {
+    head: String,
     text: String,
     exits: String,
     queued: u64,
@@ -85,7 +87,7 @@ fn simulate(
         size,
         ..ModelOptions::default()
     };
-    let scheduler = build(&spec, &Kernel::default(), &Vec::new()).unwrap();
+    let built = build(&spec, &Kernel::default(), &Vec::new()).unwrap();
     let setup = Setup {
         queue_depth,
         accepts,
@@ -101,12 +103,9 @@ fn simulate(
         },
         seed: 7,
         until: Nanos::from_secs(100_000),
-        ..Setup::new(
-            scheduler,
-            disk::build(disk, &options).unwrap(),
-            jobs.to_vec(),
-        )
+        ..Setup::new(built, disk::build(disk, &options).unwrap(), jobs.to_vec())
     };
+    write_head(&mut observer.head, &setup, (scheduler, disk)).unwrap();
     run(setup, observer)
 }
 
@@ -289,26 +288,73 @@ proptest! {
         scheduler in prop::sample::select(vec!["noop", "deadline", "deadline:fifo_batch=3","cfq","cfq:slice_idle=0","cfq:low_latency=0,quantum=2"]),
         queue_depth in 1..5_usize,
     ) {
-        let mut recorder = Recorder::default();
-        simulate(&jobs, scheduler, "formula", (queue_depth, None), 128, &mut recorder);
-        let spec = SchedulerSpec::parse(scheduler).unwrap();
-        let scheduler = build(&spec, &Kernel::default(), &Vec::new()).unwrap();
-        let limits = MergeLimits { max_sectors: MAX_SECTORS, merging: Merging::Full };
-        let mut follower = Follower::new(scheduler, limits, queue_depth);
-        for (index, job) in jobs.iter().enumerate() {
-            let class = 1 + job.priority.class as u8;
-            let worker = format!("# worker pid={} ioprio={class}/4", 1000 + index);
-            follower.line(&worker).unwrap();
-        }
-        for line in recorder.exits.lines().chain(recorder.text.lines()) {
-            follower.line(line).unwrap();
-        }
-        let report = follower.finish();
+        let report = followed(&jobs, scheduler, queue_depth);
         prop_assert!(report.decisions > 0);
         prop_assert_eq!(report.agreed, report.decisions, "{:?}", report.first_disagreements);
-        prop_assert_eq!(report.merge_mismatches, 0);
-        prop_assert_eq!(report.unexplained, 0);
+        prop_assert_eq!((report.eager, report.merge_mismatches, report.unexplained), (0, 0, 0));
     }
+}
+
+/// What comes of it when a scheduler follows the recording of a run under it.
+fn followed(jobs: &[Job], scheduler: &str, queue_depth: usize) -> Report {
+    let mut recorder = Recorder::default();
+    simulate(
+        jobs,
+        scheduler,
+        "formula",
+        (queue_depth, None),
+        128,
+        &mut recorder,
+    );
+    let spec = SchedulerSpec::parse(scheduler).unwrap();
+    let scheduler = build(&spec, &Kernel::default(), &Vec::new()).unwrap();
+    let limits = MergeLimits {
+        max_sectors: MAX_SECTORS,
+        merging: Merging::Full,
+    };
+    let mut follower = Follower::new(scheduler, limits, queue_depth);
+    let Recorder {
+        head, exits, text, ..
+    } = &recorder;
+    for line in [head, exits, text]
+        .into_iter()
+        .flat_map(|text| text.lines())
+    {
+        follower.line(line).unwrap();
+    }
+    follower.finish()
+}
+
+#[track_caller]
+fn assert_followed(load: &str, scheduler: &str) {
+    let jobs = fio_job::parse(load, DISK.to_sectors()).unwrap();
+    let report = followed(&jobs, scheduler, 3);
+    let Report {
+        decisions, agreed, ..
+    } = report;
+    assert_eq!(agreed, decisions, "{:?}", report.first_disagreements);
+    assert_eq!(report.eager, 0);
+}
+
+#[test]
+fn a_follower_counts_the_first_pause_from_where_the_recorded_scheduler_was_attached() {
+    // How long cfq waits for the first queues depends on it.
+    let load = "[global]\nrw=write\nsize=10000k\n\
+                [thinks]\nbs=4k\niodepth=6\niodepth_batch=2\nthinktime=1000\nrate_iops=134\nio_size=240k\n\
+                [short]\nbs=32k\nio_size=30k\n\
+                [idle]\nprioclass=3\nbs=32k\noffset=30000k\niodepth=4\nrate_iops=66\nio_size=1920k\n";
+    assert_followed(load, "cfq");
+}
+
+#[test]
+fn a_follower_asks_in_vain_before_the_end_of_a_process_runs_the_queue() {
+    // That ask ends the wait for a process that seeks, which moves its queue to another tree.
+    let load = "[global]\nprioclass=1\nsize=10000k\n\
+                [skips]\nrw=write:12k\nbs=250k\noffset=30000k\nstartdelay=1ms\nio_size=15000k\n\
+                [ends]\nrw=randread\nbs=250k\nio_size=30k\n\
+                [seeks]\nrw=randread\nbs=32k\niodepth=5\nrate_iops=67\nio_size=240k\n\
+                [writes]\nrw=randwrite\nbs=250k\noffset=2048k\nio_size=1920k\n";
+    assert_followed(load, "cfq:low_latency=0,quantum=2");
 }
 
 /// Requests that stand at one position, in the order in which they came.

@@ -94,10 +94,15 @@ impl Follower {
     /// Reads a line.
     pub fn line(&mut self, text: &str) -> Result<(), TraceError> {
         match self.reader.read(text)? {
+            None | Some(Line::Remark(Remark::Other | Remark::Kyber { .. })) => {}
             Some(Line::Remark(Remark::Queue(queue))) if queue.multi_queue => {
                 return Err(self.multi_queue());
             }
-            None | Some(Line::Remark(Remark::Other | Remark::Kyber { .. } | Remark::Queue(_))) => {}
+            Some(Line::Remark(Remark::Queue(queue))) => {
+                if let Some(attached) = queue.attached.filter(|_| self.pending.is_none()) {
+                    self.reader.set_zero(attached);
+                }
+            }
             Some(Line::Remark(Remark::Worker {
                 process,
                 priority,
@@ -167,8 +172,8 @@ impl Follower {
             (Action::GivenBack, Some(op)) => self.given_back(now, event, op),
             (Action::Completed, op) => {
                 self.completed(now, event, op);
-                self.run(now, next);
                 self.heed_kick(now);
+                self.run(now, next);
             }
             _ => {}
         }
@@ -176,18 +181,14 @@ impl Follower {
 
     /// What our scheduler's timer, workers and the ends of processes do before this event.
     fn pass_time(&mut self, event: &Event) {
-        loop {
-            let timer = self.scheduler.next_timer();
-            let exit = self.exits.front().map(|&(time, _)| time);
-            let first = [timer, exit, self.worker].into_iter().flatten().min();
-            let Some(now) = first.filter(|&first| first <= event.time) else {
-                return;
-            };
-            if timer == Some(now) {
+        while let Some(now) = self.next_cause().filter(|&next| next <= event.time) {
+            if self.scheduler.next_timer() == Some(now) {
                 self.scheduler.timer(now, &self.requests);
                 self.heed_kick(now);
-            } else if exit == Some(now) {
-                let (_, process) = self.exits.pop_front().expect("it was looked at");
+            } else if let Some(&(time, process)) = self.exits.front()
+                && time == now
+            {
+                self.exits.pop_front();
                 self.scheduler.process_exited(now, &self.requests, process);
                 self.heed_kick(now);
             } else {
@@ -195,6 +196,13 @@ impl Follower {
                 self.run(now, Some(event));
             }
         }
+    }
+
+    /// When the queue may be run next for something that is no event.
+    fn next_cause(&self) -> Option<Time> {
+        let timer = self.scheduler.next_timer();
+        let exit = self.exits.front().map(|&(time, _)| time);
+        [timer, exit, self.worker].into_iter().flatten().min()
     }
 
     fn heed_kick(&mut self, now: Time) {
@@ -212,20 +220,24 @@ impl Follower {
     }
 
     /// The kernel runs the queue. If the next event is an issue, it is what this run gave out, and
-    /// is judged when its turn comes; otherwise this run gave nothing.
+    /// is judged when its turn comes; otherwise this run gave nothing, which may have changed the
+    /// scheduler's state all the same. Where the queue may have been run again before the issue, it
+    /// was this run's if ours gives something out now.
     fn run(&mut self, now: Time, next: Option<&Event>) {
         if !self.has_room() {
             return;
         }
-        let answered = next.is_some_and(|next| {
+        let issue = next.filter(|next| {
             next.action == Action::Issued && next.op.is_some() && next.time - now < SAME_RUN
         });
-        if answered {
+        let next_cause = self.next_cause();
+        let run_again = |by: Time| next_cause.is_some_and(|cause| cause <= by);
+        if issue.is_some_and(|issue| !run_again(issue.time)) {
             return;
         }
         let before = self.scheduler.duplicate();
         if self.scheduler.dispatch(now, &self.requests).is_some() {
-            self.report.eager += 1;
+            self.report.eager += u64::from(issue.is_none());
             self.scheduler = before;
         }
     }

@@ -166,6 +166,11 @@ impl Reader {
         }
     }
 
+    /// Puts the recording's time zero elsewhere on our clock, before any event is read.
+    pub(crate) fn set_zero(&mut self, zero: Nanos) {
+        self.zero = zero;
+    }
+
     /// Lines read.
     pub fn lines(&self) -> u64 {
         self.line

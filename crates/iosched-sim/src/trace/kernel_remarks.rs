@@ -51,6 +51,8 @@ pub struct Queue {
     pub look_ahead: Option<bool>,
     /// How long before its time zero a tick began.
     pub tick_phase: Option<Nanos>,
+    /// How long before its time zero the scheduler was attached to the device.
+    pub attached: Option<Nanos>,
 }
 
 impl Queue {
@@ -64,6 +66,7 @@ impl Queue {
             queue_depth: field(text, "queue_depth").and_then(|depth| depth.parse().ok()),
             look_ahead: field(text, "look_ahead").map(|look_ahead| look_ahead != "0"),
             tick_phase: field(text, "tick_phase_us").and_then(exact_micros),
+            attached: field(text, "attached_us").and_then(exact_micros),
         })
     }
 }

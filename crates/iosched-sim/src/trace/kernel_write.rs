@@ -19,7 +19,7 @@ pub fn write_head(
     let (queue_depth, seed) = (setup.queue_depth, setup.seed);
     write!(
         out,
-        "# simulated: {blk_mq}scheduler={scheduler} disk={disk} queue_depth={queue_depth} seed={seed}"
+        "# simulated: {blk_mq}scheduler={scheduler} disk={disk} queue_depth={queue_depth} seed={seed} attached_us=0"
     )?;
     if multi_queue {
         let settings = &setup.multi_queue;
