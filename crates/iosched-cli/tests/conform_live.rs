@@ -12,7 +12,7 @@ use std::process::Stdio;
 
 use common::{can_emulate, has_fio, iosched, iosched_process, processes_with, run, wait_until};
 use iosched::capture;
-use iosched::simulate::live::Report;
+use iosched::simulate::live::{LEAST_AGREEMENT, Report};
 
 /// True if the command can run here; says why not otherwise.
 fn can_run() -> bool {
@@ -26,9 +26,10 @@ fn can_run() -> bool {
     true
 }
 
-/// The share of decisions that are to be ours. Without a probe on the choice itself a request counts as chosen
-/// when it is issued: where whoever chose was interrupted for long, others have come in between.
-const LEAST_AGREEMENT: f64 = 0.9;
+/// How often a comparison is made before it has to hold. Without a probe on the choice itself a request counts
+/// as chosen when it is issued: where whoever chose was interrupted for long, as on a machine that is busy with
+/// other things, others have come in between.
+const ATTEMPTS: usize = 3;
 
 /// Tracing instances made by this process.
 fn instances_of(pid: u32) -> Vec<String> {
@@ -58,21 +59,17 @@ fn the_kernels_schedulers_decide_as_ours() {
     let text = "[reads]\nrw=randread\niodepth=8\n[writes]\nrw=randwrite\niodepth=8\nprio=7\n\
                 prioclass=2\n[seldom]\nrw=randread\nprioclass=2\nprio=0\nthinktime=20ms\n";
     fs::write(&load, text).unwrap();
-    let output = iosched()
-        .args([
-            "conform",
-            "--live",
-            "--json",
-            "--runtime",
-            "2s",
-            "--seed",
-            "7",
-        ])
-        .arg("--load")
-        .arg(&load)
-        .arg("--recordings")
-        .arg(dir.path().join("kept"))
-        .output()
+    let kept = |attempt: usize| dir.path().join(format!("kept-{attempt}"));
+    let compare = |attempt: usize| {
+        let mut command = iosched();
+        command.args(["conform", "--live", "--json", "--runtime", "2s"]);
+        command.args(["--seed", "7", "--load"]).arg(&load);
+        command.arg("--recordings").arg(kept(attempt));
+        (attempt, command.output().unwrap())
+    };
+    let mut attempts = (1..=ATTEMPTS).map(compare);
+    let (attempt, output) = attempts
+        .find(|(attempt, output)| output.status.success() || *attempt == ATTEMPTS)
         .unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     let report: Report =
@@ -92,8 +89,7 @@ fn the_kernels_schedulers_decide_as_ours() {
         assert!(one.measured.figures.iops > 0.0 && one.predicted.figures.iops > 0.0);
     }
     assert_eq!(output.status.code(), Some(0), "{stderr}");
-    let kept = fs::read_dir(dir.path().join("kept")).unwrap().count();
-    assert_eq!(kept, 3);
+    assert_eq!(fs::read_dir(kept(attempt)).unwrap().count(), 3);
 }
 
 #[test]
