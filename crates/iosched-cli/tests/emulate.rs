@@ -17,7 +17,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use common::lab::{IOSCHED, Lab, attribute, stderr, stdout, stored};
+use common::lab::{Lab, attribute, stderr, stdout, stored};
 use common::run;
 
 #[test]
@@ -315,7 +315,7 @@ fn without_root_it_says_that_root_is_missing() {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let binary = dir.path().join("iosched");
-    fs::copy(IOSCHED, &binary).unwrap();
+    fs::copy(assert_cmd::cargo::cargo_bin!("iosched"), &binary).unwrap();
     let missing = iosched::emulate::missing(&iosched::host::Host::live());
     let are_root = missing != [iosched::emulate::Missing::Root];
     let as_nobody = |args: &[&str]| {

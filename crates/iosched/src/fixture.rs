@@ -1,6 +1,11 @@
-//! Plans and records for tests, made of nothing.
+//! For tests: plans and records, made of nothing, and the recording of a simulated run.
 
 use std::time::Duration;
+
+use iosched_sim::request::ProcessId;
+use iosched_sim::simulate::{Happening, Observer};
+use iosched_sim::trace::kernel::write_line;
+use iosched_sim::units::Time;
 
 use crate::facts::MachineFacts;
 use crate::load::{Outcome, Spec};
@@ -10,6 +15,18 @@ use crate::plan::{Plan, PlannedLoad, Rules, Target};
 use crate::record::{Entry, Header, Record};
 use crate::switch::Arm;
 use crate::trial::{Flow, JobResult, Metrics, Phases, Slot, Trial};
+
+/// What a simulated run looks like in a kernel's recording, as text.
+#[derive(Default)]
+pub(crate) struct Recording(pub(crate) String);
+
+impl Observer for Recording {
+    fn happened(&mut self, happening: &Happening) {
+        write_line(&mut self.0, Time::ZERO, happening).unwrap();
+    }
+
+    fn exited(&mut self, _time: Time, _process: ProcessId, _name: &str) {}
+}
 
 /// A plan of this many arms and one load.
 pub(crate) fn plan(arms: usize) -> Plan {

@@ -3,13 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::run;
-
-pub(crate) const IOSCHED: &str = env!("CARGO_BIN_EXE_iosched");
+use super::{iosched_process, run, wait_until};
 
 /// A state directory, and a mount point beside it.
 pub(crate) struct Lab {
@@ -44,7 +41,7 @@ impl Lab {
 
     /// `iosched emulate ...` with our state directory.
     pub(crate) fn emulate(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(IOSCHED);
+        let mut command = iosched_process();
         command.arg("emulate").args(args);
         command
             .arg("--state-dir")
@@ -185,10 +182,6 @@ pub(crate) fn stored(disk: &Value) -> u64 {
     disk["stored_bytes"].as_u64().unwrap()
 }
 
-pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+pub(crate) fn wait_for(what: &str, condition: impl FnMut() -> bool) {
+    assert!(wait_until(30, condition), "waited in vain: {what}");
 }

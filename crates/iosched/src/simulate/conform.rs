@@ -355,24 +355,12 @@ fn each_line(
 #[cfg(test)]
 mod tests {
     use iosched_sim::disk::{self, ModelOptions};
-    use iosched_sim::request::ProcessId;
     use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
-    use iosched_sim::simulate::{Happening, Observer, Setup, run};
-    use iosched_sim::trace::kernel::write_line;
-    use iosched_sim::units::Time;
+    use iosched_sim::simulate::{Setup, run};
     use iosched_sim::workload::fio_job;
 
     use super::*;
-
-    struct Recorder(String);
-
-    impl Observer for Recorder {
-        fn happened(&mut self, happening: &Happening) {
-            write_line(&mut self.0, Time::ZERO, happening).unwrap();
-        }
-
-        fn exited(&mut self, _time: Time, _process: ProcessId, _name: &str) {}
-    }
+    use crate::fixture::Recording;
 
     #[test]
     fn where_ticks_began_in_a_recording_is_found() {
@@ -401,7 +389,7 @@ mod tests {
             until: Nanos::from_secs(12),
             ..Setup::new(build(&spec, &kernel, &Vec::new()).unwrap(), disk, jobs)
         };
-        let mut recorder = Recorder(String::new());
+        let mut recorder = Recording::default();
         run(setup, &mut recorder);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("recording");

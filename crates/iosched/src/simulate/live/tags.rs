@@ -127,12 +127,13 @@ impl Contests {
 mod tests {
     use iosched_sim::disk::{self, ModelOptions};
     use iosched_sim::scheduler::{Kernel, SchedulerSpec, Settings, build};
-    use iosched_sim::simulate::{Happening, MultiQueueSettings, Observer, Setup, run};
-    use iosched_sim::trace::kernel::{Reader, write_line};
-    use iosched_sim::units::{Nanos, Time};
+    use iosched_sim::simulate::{MultiQueueSettings, Setup, run};
+    use iosched_sim::trace::kernel::Reader;
+    use iosched_sim::units::Nanos;
     use iosched_sim::workload::fio_job;
 
     use super::*;
+    use crate::fixture::Recording;
 
     fn lines(text: &str) -> Vec<Line> {
         let mut reader = Reader::default();
@@ -150,16 +151,6 @@ mod tests {
                     8 C R 32 8 0 - - - 0\n9 G R 40 8 2 a - - 0\n9 C R 24 8 0 - - - 0\n";
         let counted = Contested::of(&lines(text));
         assert_eq!((counted.retaken, counted.tags), (1, 2));
-    }
-
-    #[derive(Default)]
-    struct Recorder(String);
-
-    impl Observer for Recorder {
-        fn happened(&mut self, happening: &Happening) {
-            write_line(&mut self.0, Time::ZERO, happening).unwrap();
-        }
-        fn exited(&mut self, _time: Time, _process: ProcessId, _name: &str) {}
     }
 
     #[test]
@@ -180,7 +171,7 @@ mod tests {
                 until: Nanos::from_secs(4),
                 ..Setup::new(none, disk, jobs.clone())
             };
-            let mut recorder = Recorder::default();
+            let mut recorder = Recording::default();
             run(setup, &mut recorder);
             let counted = Contested::of(&lines(&recorder.0));
             assert!(counted.tags > 500, "{counted:?}");
