@@ -82,7 +82,7 @@ impl Field {
             referee,
             better,
             rounds: 0,
-            pairs: Pairs::new(referee.arms),
+            pairs: Pairs::new(referee.arms, referee.precision),
             places,
             seen: vec![0; referee.arms],
         }
@@ -121,7 +121,6 @@ impl Field {
     /// Takes out the arms that another one surely beats, the most clearly beaten one first, so that
     /// whoever drives out is himself still in.
     fn drop_the_worse(&mut self, gates: &[Gate]) {
-        let pooled = self.pairs.pooled();
         loop {
             let remaining = self.remaining();
             let mut clearest: Option<(usize, usize, Interval)> = None;
@@ -130,7 +129,7 @@ impl Field {
                     continue;
                 }
                 for &loser in remaining.iter().filter(|&&loser| loser != winner) {
-                    let Some(lead) = self.interval(winner, loser, pooled) else {
+                    let Some(lead) = self.pairs.interval(winner, loser) else {
                         continue;
                     };
                     let surely_better = lead.lower > 0.0;
@@ -152,11 +151,6 @@ impl Field {
         }
     }
 
-    /// The interval of the merit of `a` minus that of `b`, if enough rounds were seen.
-    fn interval(&self, a: usize, b: usize, pooled: Pooled) -> Option<Interval> {
-        self.pairs.interval(a, b, pooled, self.referee.precision)
-    }
-
     /// From a difference of merits to a ratio of metrics.
     fn to_metric(&self, merit: Interval) -> Interval {
         if sign(self.better) > 0.0 {
@@ -169,12 +163,11 @@ impl Field {
     /// Where the contest stands; `gates` are those after its last round.
     pub(super) fn standing(&self, gates: &[Gate]) -> Contest {
         let arms = self.places.len();
-        let pooled = self.pairs.pooled();
         let pairs: Vec<Vec<Option<Interval>>> = (0..arms)
             .map(|a| {
                 (0..arms)
                     .map(|b| {
-                        let merit = (a != b).then(|| self.interval(a, b, pooled)).flatten();
+                        let merit = (a != b).then(|| self.pairs.interval(a, b)).flatten();
                         merit.map(|merit| self.to_metric(merit))
                     })
                     .collect()
@@ -197,7 +190,7 @@ impl Field {
             better: self.better,
             arms: standings,
             leader: self.leader(),
-            verdict: self.verdict(pooled, gates),
+            verdict: self.verdict(gates),
             pairs,
         }
     }
@@ -218,7 +211,7 @@ impl Field {
             .max_by(|&a, &b| lead(a).total_cmp(&lead(b)).then(b.cmp(&a)))
     }
 
-    fn verdict(&self, pooled: Pooled, gates: &[Gate]) -> Verdict {
+    fn verdict(&self, gates: &[Gate]) -> Verdict {
         let (referee, rounds) = (self.referee, self.rounds);
         let arms = self.remaining();
         let settled = arms.iter().all(|&arm| gates[arm] == Gate::Open);
@@ -235,8 +228,9 @@ impl Field {
         if rounds < referee.first_look {
             return Verdict::Open;
         }
-        let reach = self.reach(&arms, pooled);
+        let reach = self.reach(&arms);
         let within = reach.exp();
+        let pooled = self.pairs.pooled();
         if settled && arms.len() > 1 && reach <= referee.margin {
             return Verdict::Equal { arms, within };
         }
@@ -256,10 +250,10 @@ impl Field {
     }
 
     /// The largest difference between two of the arms that is still possible.
-    fn reach(&self, arms: &[usize], pooled: Pooled) -> f64 {
+    fn reach(&self, arms: &[usize]) -> f64 {
         let mut reach: f64 = 0.0;
         for (a, b) in every_two(arms) {
-            let interval = self.interval(a, b, pooled);
+            let interval = self.pairs.interval(a, b);
             reach = reach.max(interval.map_or(f64::INFINITY, |interval| interval.reach()));
         }
         reach
@@ -272,17 +266,16 @@ impl Field {
     /// for each of these the least likely pair bounds the chance from above.
     fn chance(&self, arms: &[usize], pooled: Pooled) -> f64 {
         let end = self.referee.last_look;
-        let precision = self.referee.precision;
         let margin = self.referee.margin;
         let predicted = |a: usize, b: usize| -> Option<Prediction> {
             let seen = self.pairs.rounds(a, b);
             let left = end - self.rounds;
             (seen >= 2).then(|| Prediction {
                 mean: self.pairs.mean(a, b).unwrap_or(0.0),
-                scale: self.pairs.sd(a, b, precision)
+                scale: self.pairs.sd(a, b)
                     * (left as f64 / ((seen + left) as f64 * seen as f64)).sqrt(),
                 df: (seen - 1) as f64,
-                half_width: self.pairs.half_width(a, b, pooled, precision, seen + left),
+                half_width: self.pairs.half_width(a, b, pooled, seen + left),
             })
         };
         let mut equal: f64 = 1.0;
@@ -319,10 +312,7 @@ impl Field {
 
     /// The smallest number of rounds at which the pair's interval is narrower than `target`.
     fn rounds_for(&self, a: usize, b: usize, target: f64, pooled: Pooled) -> Option<usize> {
-        let precision = self.referee.precision;
-        sequence::first_rounds(|rounds| {
-            self.pairs.half_width(a, b, pooled, precision, rounds) < target
-        })
+        sequence::first_rounds(|rounds| self.pairs.half_width(a, b, pooled, rounds) < target)
     }
 }
 

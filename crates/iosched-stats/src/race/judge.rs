@@ -179,7 +179,7 @@ impl Gates {
         let mut gates = Gates {
             referee,
             after: Vec::new(),
-            pairs: vec![Pairs::new(referee.arms); requirements.len()],
+            pairs: vec![Pairs::new(referee.arms, referee.precision); requirements.len()],
         };
         gates.after.push(gates.now(requirements, 0));
         gates
@@ -200,18 +200,16 @@ impl Gates {
         let Referee {
             arms,
             baseline,
-            precision,
             first_look,
             ..
         } = self.referee;
         let mut gates = vec![Gate::Open; arms];
         for (which, (pairs, requirement)) in self.pairs.iter().zip(requirements).enumerate() {
-            let pooled = pairs.pooled();
             for (arm, gate) in gates.iter_mut().enumerate() {
                 let ratio = if arm == baseline {
                     Some(Interval::around(0.0, 0.0))
                 } else if seen >= first_look {
-                    pairs.interval(arm, baseline, pooled, precision)
+                    pairs.interval(arm, baseline)
                 } else {
                     None
                 };

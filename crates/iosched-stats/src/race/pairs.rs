@@ -4,6 +4,9 @@
 //! does to the whole round cancels. Each pair has its own mean; its standard deviation is estimated
 //! twice, from the pair alone and from all pairs together, and the two are joined as
 //! [`Pairs::half_width`] says.
+//!
+//! A pair's interval is that of the last round in which both ran. What other arms show later would
+//! change what is believed of their noise, and so undo the interval by which one of them left.
 
 use crate::distribution::student_t_quantile;
 use crate::interval::Interval;
@@ -24,7 +27,10 @@ pub(super) struct Precision {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Pairs {
     arms: usize,
+    precision: Precision,
     sums: Vec<Sums>,
+    /// Of `a - b`, where `a < b`; `None` before two common rounds.
+    intervals: Vec<Option<Interval>>,
     rounds_of: Vec<usize>,
     rounds: usize,
 }
@@ -45,10 +51,12 @@ pub(super) struct Pooled {
 }
 
 impl Pairs {
-    pub(super) fn new(arms: usize) -> Pairs {
+    pub(super) fn new(arms: usize, precision: Precision) -> Pairs {
         Pairs {
             arms,
+            precision,
             sums: vec![Sums::default(); arms * arms],
+            intervals: vec![None; arms * arms],
             rounds_of: vec![0; arms],
             rounds: 0,
         }
@@ -70,6 +78,23 @@ impl Pairs {
                 self.sums[a * self.arms + b].add(value_a - value_b);
             }
         }
+        self.judge_those_of(round);
+    }
+
+    /// The intervals of the pairs that ran in this round.
+    fn judge_those_of(&mut self, round: &[Option<f64>]) {
+        let pooled = self.pooled();
+        let ran = |arm: &usize| round[*arm].is_some();
+        for a in (0..self.arms).filter(ran) {
+            for b in (a + 1..self.arms).filter(ran) {
+                let sums = self.sums(a, b);
+                if sums.n >= 2 {
+                    let half_width = self.half_width(a, b, pooled, sums.n);
+                    let interval = Interval::around(sums.mean, half_width);
+                    self.intervals[a * self.arms + b] = Some(interval);
+                }
+            }
+        }
     }
 
     /// Rounds in which both arms ran.
@@ -84,20 +109,10 @@ impl Pairs {
         (sums.n > 0).then_some(sign * sums.mean)
     }
 
-    /// The interval of `a - b`; `None` before two common rounds.
-    pub(super) fn interval(
-        &self,
-        a: usize,
-        b: usize,
-        pooled: Pooled,
-        precision: Precision,
-    ) -> Option<Interval> {
-        let mean = self.mean(a, b)?;
-        let rounds = self.rounds(a, b);
-        (rounds >= 2).then(|| {
-            let half_width = self.half_width(a, b, pooled, precision, rounds);
-            Interval::around(mean, half_width)
-        })
+    /// The interval of `a - b` after the last round in which both ran; `None` before two such rounds.
+    pub(super) fn interval(&self, a: usize, b: usize) -> Option<Interval> {
+        let interval = self.intervals[a.min(b) * self.arms + a.max(b)];
+        interval.map(|interval| if a < b { interval } else { interval.negated() })
     }
 
     /// Half the width that the interval of `a - b` has after `rounds` rounds with the noise seen so
@@ -114,15 +129,8 @@ impl Pairs {
     ///
     /// The first alone keeps its promise by theorem. That the two together keep it, also with arms of
     /// very different noise, is shown by simulation (`iosched calibrate`, `docs/statistics.md`).
-    pub(super) fn half_width(
-        &self,
-        a: usize,
-        b: usize,
-        pooled: Pooled,
-        precision: Precision,
-        rounds: usize,
-    ) -> f64 {
-        let sums = self.sums(a, b);
+    pub(super) fn half_width(&self, a: usize, b: usize, pooled: Pooled, rounds: usize) -> f64 {
+        let (sums, precision) = (self.sums(a, b), self.precision);
         let floor = precision.resolution.powi(2);
         let own_variance = sums.variance().max(floor);
         let own_df = (rounds - 1) as f64;
@@ -146,8 +154,9 @@ impl Pairs {
     }
 
     /// The standard deviation of one difference between `a` and `b`, as used for forecasts.
-    pub(super) fn sd(&self, a: usize, b: usize, precision: Precision) -> f64 {
-        self.sums(a, b).variance().sqrt().max(precision.resolution)
+    pub(super) fn sd(&self, a: usize, b: usize) -> f64 {
+        let sd = self.sums(a, b).variance().sqrt();
+        sd.max(self.precision.resolution)
     }
 
     /// The noise of a difference, over all pairs: the mean of their variances, weighted by their

@@ -506,5 +506,31 @@ mod properties {
                 }
             }
         }
+
+        #[test]
+        fn the_ratio_by_which_an_arm_left_stands_at_the_end(mut table in tables()) {
+            // Quiet rounds of those that remain change what is believed of the noise.
+            let rest = judged(table.clone(), Better::Higher, 0);
+            for arm in 0..3 {
+                if let Place::Worse { after, .. } = rest.arms[arm].place {
+                    table.iter_mut().skip(after).for_each(|round| round[arm] = None);
+                }
+            }
+            for round in 0..12 {
+                let quiet = |arm: usize| {
+                    let value = 100.0 + 0.01 * ((round + arm) % 3) as f64;
+                    (rest.arms[arm].place == Place::Remaining).then_some(value)
+                };
+                table.push((0..3).map(quiet).collect());
+            }
+            let contest = judged(table, Better::Higher, 0);
+            for arm in 0..3 {
+                if let Place::Worse { than, ratio, after } = contest.arms[arm].place
+                    && rest.arms[arm].place == contest.arms[arm].place
+                {
+                    prop_assert!(close(contest.pairs[arm][than], Some(ratio)), "left after {after}");
+                }
+            }
+        }
     }
 }
