@@ -5,8 +5,8 @@
 //! twice, from the pair alone and from all pairs together, and the two are joined as
 //! [`Pairs::half_width`] says.
 //!
-//! A pair's interval is that of the last round in which both ran. What other arms show later would
-//! change what is believed of their noise, and so undo the interval by which one of them left.
+//! A pair that runs no more keeps its interval, or gets a narrower one, as what the others show changes
+//! what is believed of its noise: the interval by which an arm left is not taken back.
 
 use crate::distribution::student_t_quantile;
 use crate::interval::Interval;
@@ -29,7 +29,7 @@ pub(super) struct Pairs {
     arms: usize,
     precision: Precision,
     sums: Vec<Sums>,
-    /// Of `a - b`, where `a < b`; `None` before two common rounds.
+    /// Of `a - b`, where `a < b`.
     intervals: Vec<Option<Interval>>,
     rounds_of: Vec<usize>,
     rounds: usize,
@@ -78,20 +78,24 @@ impl Pairs {
                 self.sums[a * self.arms + b].add(value_a - value_b);
             }
         }
-        self.judge_those_of(round);
+        self.judge(round);
     }
 
-    /// The intervals of the pairs that ran in this round.
-    fn judge_those_of(&mut self, round: &[Option<f64>]) {
+    /// The intervals of all pairs, after this round.
+    fn judge(&mut self, round: &[Option<f64>]) {
         let pooled = self.pooled();
-        let ran = |arm: &usize| round[*arm].is_some();
-        for a in (0..self.arms).filter(ran) {
-            for b in (a + 1..self.arms).filter(ran) {
+        for a in 0..self.arms {
+            for b in a + 1..self.arms {
                 let sums = self.sums(a, b);
-                if sums.n >= 2 {
-                    let half_width = self.half_width(a, b, pooled, sums.n);
-                    let interval = Interval::around(sums.mean, half_width);
-                    self.intervals[a * self.arms + b] = Some(interval);
+                if sums.n < 2 {
+                    continue;
+                }
+                let half_width = self.half_width(a, b, pooled, sums.n);
+                let interval = Interval::around(sums.mean, half_width);
+                let ran = round[a].is_some() && round[b].is_some();
+                let known = &mut self.intervals[a * self.arms + b];
+                if ran || known.is_none_or(|known| interval.upper < known.upper) {
+                    *known = Some(interval);
                 }
             }
         }
@@ -109,7 +113,7 @@ impl Pairs {
         (sums.n > 0).then_some(sign * sums.mean)
     }
 
-    /// The interval of `a - b` after the last round in which both ran; `None` before two such rounds.
+    /// The interval of `a - b`; `None` before two rounds in which both ran.
     pub(super) fn interval(&self, a: usize, b: usize) -> Option<Interval> {
         let interval = self.intervals[a.min(b) * self.arms + a.max(b)];
         interval.map(|interval| if a < b { interval } else { interval.negated() })
