@@ -3,12 +3,14 @@
 //! a run, decide as in the run.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::num::NonZeroU32;
+
 use iosched_sim::conform::Report;
 use iosched_sim::conform::multi_queue::{Recording, follow};
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
-use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
+use iosched_sim::scheduler::{Kernel, KernelVersion, SchedulerSpec, build};
 use iosched_sim::simulate::{
     Attachment, Happening, HostTimes, MultiQueueSettings, Observer, Outcome, Setup, run,
 };
@@ -297,6 +299,34 @@ fn a_real_time_reader_holds_best_effort_back_under_mq_deadline_alone() {
     let be = |scheduler| rates(load, scheduler, "ssd-sata", MultiQueueSettings::default())[1];
     let (none, mq_deadline) = (be("none"), be("mq-deadline"));
     assert!(mq_deadline < none * 0.8, "{mq_deadline} beside {none}");
+}
+
+#[test]
+fn an_insert_during_the_wait_for_a_higher_class_prolongs_it_only_up_to_6_9() {
+    let load = "[rt]\nrw=randread\nbs=4k\nprioclass=1\nthinktime=10000\nruntime=5\n\
+                [be]\nrw=randread\nbs=4k\nnumjobs=16\nruntime=5\n";
+    let slowed = ModelOptions {
+        slow_down: NonZeroU32::new(30),
+        ..ModelOptions::default()
+    };
+    let reads = |minor: u16| {
+        let kernel = Kernel {
+            version: KernelVersion { major: 6, minor },
+            ..kernel()
+        };
+        let settings = MultiQueueSettings {
+            kernel,
+            nr_requests: Some(64),
+            ..MultiQueueSettings::default()
+        };
+        let disk = disk::build("ssd-sata", &slowed).unwrap();
+        let jobs = fio_job::parse(load, disk.capacity()).unwrap();
+        let setup = setup(jobs, "mq-deadline", "ssd-sata", (4, None), settings);
+        run(Setup { disk, ..setup }, &mut ()).disk.commands
+    };
+    let [before, since, later] = [9, 10, 18].map(reads);
+    assert!(since > before + before / 20, "{since} beside {before}");
+    assert_eq!(since, later);
 }
 
 /// Readers over four tags of `hdd-7200`, of which this share is retaken.

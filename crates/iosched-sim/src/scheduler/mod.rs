@@ -104,10 +104,22 @@ impl Kernel {
     }
 
     /// When the multi-queue block layer asks again after an ask at this time that gave nothing: the
-    /// wait of 3 ms ends with a tick.
+    /// wait of 3 ms ends with a tick. A process that asks in vain during the wait changes nothing (since
+    /// Linux 5.18: `blk_mq_delay_run_hw_queues`); a worker that runs the queue ends it.
     #[inline(never)]
     pub fn asks_again(&self, now: Time) -> Time {
         self.tick_begins(self.tick(now) + self.millis_to_ticks(3) + 1)
+    }
+
+    /// Each bio is submitted in a plug, its own if its process has begun none (since Linux 6.10:
+    /// `__submit_bio`). A process runs the queue itself when it lets its plug go, and leaves that to a
+    /// worker where it inserts without one.
+    pub fn plugs_each_bio(&self) -> bool {
+        let since = KernelVersion {
+            major: 6,
+            minor: 10,
+        };
+        self.version >= since
     }
 
     /// Nanoseconds in a tick.

@@ -20,6 +20,26 @@ impl Follower<'_> {
         })
     }
 
+    /// Who inserted here runs the queue, or has a worker do it.
+    pub(super) fn runs_after_insert(&mut self, at: usize) {
+        let steps = &self.recording.steps;
+        let Step { time, process, .. } = steps[at];
+        let before = steps[..at].iter().rev();
+        let mut before = before.take_while(|step| time - step.time < SAME_RUN);
+        let before = before.find(|step| step.is_done_by(process));
+        let alone = before.is_some_and(|step| step.action == Action::Allocated);
+        if alone && !steps[at].after_plug && !self.kernel.plugs_each_bio() {
+            self.rerun = None;
+        }
+        self.runs(time, at + 1);
+    }
+
+    /// A worker runs the queue: now, and not when that was planned.
+    pub(super) fn runs_in_worker(&mut self, now: Time, next: usize) {
+        self.rerun = None;
+        self.runs(now, next);
+    }
+
     /// The kernel runs the queue: what was given out and waits goes to the device first, and only when
     /// nothing waits is the scheduler asked. `next` is the event that may show what came of it.
     pub(super) fn runs(&mut self, now: Time, next: usize) {
@@ -98,10 +118,11 @@ impl Follower<'_> {
         }
     }
 
-    /// The events that may come of what the kernel does now.
+    /// The events that may come of what the kernel does now, and not of a run that is planned.
     fn soon(&self, now: Time, next: usize) -> impl Iterator<Item = &Step> {
         let soon = self.recording.steps[next..].iter();
-        soon.take_while(move |step| step.time - now < SAME_RUN)
+        let planned = self.rerun.unwrap_or(Time::MAX);
+        soon.take_while(move |step| step.time - now < SAME_RUN && step.time < planned)
     }
 
     /// Without X, what is issued next was chosen here, if it was there and the device is asked for
@@ -154,7 +175,7 @@ impl Follower<'_> {
             self.scheduler = before;
             return;
         }
-        self.rerun = Some(self.kernel.asks_again(now));
+        self.rerun.get_or_insert(self.kernel.asks_again(now));
     }
 }
 

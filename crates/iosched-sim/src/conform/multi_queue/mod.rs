@@ -124,13 +124,13 @@ impl Follower<'_> {
                         at > 0 && self.recording.steps[at - 1].action == Action::Joined;
                     self.inserting |= self.joined(&step, op);
                     if self.inserting && !self.flush_goes_on(at) {
-                        self.runs(step.time, at + 1);
+                        self.runs_after_insert(at);
                     }
                 }
                 (Action::Inserted, Some(op)) => {
                     self.inserted(&step, op);
                     if !self.flush_goes_on(at) {
-                        self.runs(step.time, at + 1);
+                        self.runs_after_insert(at);
                     }
                 }
                 (Action::Decided, _) => {
@@ -155,7 +155,7 @@ impl Follower<'_> {
                         self.restart = true;
                     }
                     if std::mem::take(&mut self.restart) && self.with_decisions {
-                        self.runs(step.time, at + 1);
+                        self.runs_in_worker(step.time, at + 1);
                     }
                 }
                 _ => {}
@@ -186,8 +186,7 @@ impl Follower<'_> {
             if timer == Some(now) {
                 self.timer(now);
             } else {
-                self.rerun = None;
-                self.runs(now, at);
+                self.runs_in_worker(now, at);
             }
         }
     }

@@ -131,7 +131,8 @@ impl MultiQueue {
             }
             let next = self.scheduler.dispatch_for(now, &host.requests, number);
             let Some(id) = next else {
-                self.queues[number].rerun = Some(self.kernel.asks_again(now));
+                let again = self.kernel.asks_again(now);
+                self.queues[number].rerun.get_or_insert(again);
                 break;
             };
             self.decided(host, now, process, id);
@@ -228,15 +229,21 @@ impl MultiQueue {
 
     fn run_waiting(&mut self, host: &mut Host<'_>, now: Time, number: usize) {
         if std::mem::take(&mut self.queues[number].restart) {
-            self.run(host, now, number, ProcessId(0));
+            self.run_in_worker(host, now, number);
         }
+    }
+
+    /// The run takes the place of one that was planned for later.
+    pub(super) fn run_in_worker(&mut self, host: &mut Host<'_>, now: Time, number: usize) {
+        self.queues[number].rerun = None;
+        self.run(host, now, number, ProcessId(0));
     }
 
     /// The device is done with a flush.
     pub(super) fn flush_completed(&mut self, host: &mut Host<'_>, now: Time) {
         self.flush_done(host, now);
         self.comes_back(0);
-        self.run(host, now, 0, ProcessId(0));
+        self.run_in_worker(host, now, 0);
     }
 }
 

@@ -325,6 +325,9 @@ impl MultiQueue {
             if !(at_once && self.issue_directly(host, now, bio.process, id)) {
                 self.insert(host, now, bio.process, id, false);
             }
+            if !self.kernel.plugs_each_bio() {
+                self.queues[queue].rerun = None; // a worker runs the queue
+            }
             self.run(host, now, queue, bio.process);
             return;
         }
@@ -507,9 +510,9 @@ impl Path for MultiQueue {
             throttle.timer(now, |process| host.wake_at(now, process));
         }
         for number in 0..self.queues.len() {
-            let rerun = &mut self.queues[number].rerun;
-            if rerun.take_if(|rerun| *rerun <= now).is_some() {
-                self.run(host, now, number, ProcessId(0));
+            let rerun = self.queues[number].rerun;
+            if rerun.is_some_and(|rerun| rerun <= now) {
+                self.run_in_worker(host, now, number);
             }
         }
     }
