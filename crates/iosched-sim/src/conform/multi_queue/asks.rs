@@ -65,7 +65,7 @@ impl Follower<'_> {
         let answered = self.soon(now, next).next().is_some_and(answers);
         if !answered {
             let asks_soon = self.soon(now, next).any(answers);
-            self.asked_in_vain(now, asks_soon);
+            self.ends_in_vain(now, asks_soon);
         }
     }
 
@@ -139,7 +139,7 @@ impl Follower<'_> {
                     .soon(now, next)
                     .filter(|step| step.action == Action::Inserted)
                     .any(|step| step.start == issue.start);
-                self.asked_in_vain(now, comes_soon);
+                self.ends_in_vain(now, comes_soon);
                 return;
             }
             self.decision(now, &issue, issued + 1);
@@ -167,15 +167,22 @@ impl Follower<'_> {
         self.in_driver.len() + self.past_scheduler.len() + self.taken.len()
     }
 
-    /// The kernel asked and got nothing, unless a worker still was to ask and soon did.
-    fn asked_in_vain(&mut self, now: Time, asks_soon: bool) {
+    /// The kernel asked and got nothing, unless a worker still was to ask and soon did. False then.
+    fn asked_in_vain(&mut self, now: Time, asks_soon: bool) -> bool {
         let before = self.scheduler.duplicate();
         if self.scheduler.dispatch(now, &self.requests).is_some() {
             self.report.eager += u64::from(!asks_soon);
             self.scheduler = before;
-            return;
+            return false;
         }
-        self.rerun.get_or_insert(self.kernel.asks_again(now));
+        true
+    }
+
+    /// The same, having been given nothing before: the kernel plans to ask again.
+    fn ends_in_vain(&mut self, now: Time, asks_soon: bool) {
+        if self.asked_in_vain(now, asks_soon) {
+            self.rerun.get_or_insert(self.kernel.asks_again(now));
+        }
     }
 }
 

@@ -131,8 +131,10 @@ impl MultiQueue {
             }
             let next = self.scheduler.dispatch_for(now, &host.requests, number);
             let Some(id) = next else {
-                let again = self.kernel.asks_again(now);
-                self.queues[number].rerun.get_or_insert(again);
+                if given == 0 {
+                    let again = self.kernel.asks_again(now);
+                    self.queues[number].rerun.get_or_insert(again);
+                }
                 break;
             };
             self.decided(host, now, process, id);
