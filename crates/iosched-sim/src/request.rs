@@ -90,6 +90,26 @@ impl Bio {
     pub fn end(&self) -> Sector {
         self.start + self.length
     }
+
+    /// A flush: no sectors, but a request like any other (`blkdev_issue_flush`).
+    pub fn flush(process: ProcessId, priority: IoPriority) -> Bio {
+        Bio {
+            op: Op::Write,
+            start: Sector::ZERO,
+            length: Sectors::ZERO,
+            sync: true,
+            noidle: true,
+            prio: false,
+            fua: false,
+            process,
+            priority,
+        }
+    }
+
+    /// True for a flush.
+    pub fn is_flush(&self) -> bool {
+        self.length == Sectors::ZERO
+    }
 }
 
 /// What stands in a scheduler's queue: one or more bios that are contiguous on disk.

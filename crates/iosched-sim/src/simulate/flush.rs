@@ -20,8 +20,9 @@ const PATIENCE: Nanos = Nanos::from_secs(5);
 pub(super) enum Step {
     /// A process that wants nothing but this.
     Access(AccessId),
-    /// A write that is to be on the medium: its data are in the disk's cache.
-    Write(RequestId),
+    /// The same, where it takes a request; or a write that is to be on the medium: its data are in the
+    /// disk's cache.
+    Request(RequestId),
 }
 
 /// Steps that wait for a flush.
@@ -55,7 +56,7 @@ impl Flushes {
     #[inline(never)]
     fn write_ends(&mut self, now: Time, id: RequestId) {
         self.writes -= 1;
-        self.ask(now, Step::Write(id));
+        self.ask(now, Step::Request(id));
     }
 
     /// If a flush is to be issued now it is due, for all who wait.
@@ -121,7 +122,7 @@ pub(super) trait Flushing {
         for step in served.drain(..) {
             match step {
                 Step::Access(access) => host.flushed(now, access),
-                Step::Write(id) => self.request_done(host, now, id),
+                Step::Request(id) => self.request_done(host, now, id),
             }
         }
         self.flushes().served = served; // its memory is used again
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     fn write(number: u64) -> Step {
-        Step::Write(RequestId::of_tag(number))
+        Step::Request(RequestId::of_tag(number))
     }
 
     /// A flush becomes due now.

@@ -123,7 +123,10 @@ impl Host<'_> {
                     };
                     written_back(cache, number, access.length, *flusher, woken);
                 }
-                Purpose::Flush => unreachable!("no request carries a flush"),
+                Purpose::Flush => {
+                    process.flushed(now);
+                    process.wake_at(noticed, access.process, agenda);
+                }
             }
         });
     }

@@ -21,7 +21,7 @@ pub(super) trait Path {
     fn submit(&mut self, host: &mut Host<'_>, now: Time, process: usize, bio: &Bio, of: AccessId);
 
     /// What was acknowledged is to be on the medium of a disk with a volatile cache. The access has
-    /// no bio, and is answered when that is so ([`Host::flushed`]).
+    /// no sectors, and is answered when that is so.
     fn flush(&mut self, host: &mut Host<'_>, now: Time, process: usize, of: AccessId);
 
     /// There are so many asynchronous requests that writeback is to hold back.

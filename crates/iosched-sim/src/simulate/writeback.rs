@@ -128,7 +128,7 @@ impl<P: Path> Simulation<'_, P> {
             op: Op::Write,
             submitted: now,
             length: Sectors::ZERO,
-            bios: 0,
+            bios: 1,
         });
         self.path.flush(host, now, index, access);
     }

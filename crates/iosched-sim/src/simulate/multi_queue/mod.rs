@@ -6,7 +6,8 @@
 //! room for stands in the dispatch list, which goes first. The scheduler is asked after inserts, after
 //! each issue, after a completion if one was waited for, and some ticks after an ask that gave
 //! nothing. A flush goes to the device before everything else; a write that is to be on the medium
-//! passes the scheduler by, and a flush follows it: flushes take the first hardware queue.
+//! passes the scheduler by, and a flush follows it: flushes take the first hardware queue. Each that a
+//! process asks for has a tag like other requests, and all who wait share one command.
 //!
 //! Before all this, writes of the page cache may have to wait (`throttle`).
 //!
@@ -29,7 +30,7 @@ use super::submitter::Submitter;
 use super::{Attachment, MultiQueueSettings};
 use crate::by_request::ByRequest;
 use crate::elevator::{Absorbed, Merge, MergeLimits, Merger};
-use crate::request::{Bio, ProcessId, Request, RequestId};
+use crate::request::{Bio, Op, ProcessId, Request, RequestId};
 use crate::scheduler::{HardwareQueues, Kernel, Scheduler};
 use crate::trace::kernel::Action;
 use crate::units::Time;
@@ -234,7 +235,8 @@ impl MultiQueue {
     fn take_free_tag(&mut self, host: &Host<'_>, process: usize, bio: &Bio) -> Option<u32> {
         let number = self.queue_of(host, process);
         let scheduler = self.scheduler.as_ref();
-        let tag = self.queues[number].take_tag(scheduler, bio.op, bio.sync, process);
+        let op = if bio.is_flush() { Op::Read } else { bio.op }; // schedulers do not limit a flush
+        let tag = self.queues[number].take_tag(scheduler, op, bio.sync, process);
         if tag.is_none() {
             self.waiters.sleeps(process);
         }
@@ -293,6 +295,28 @@ impl MultiQueue {
 
     // ---- requests ------------------------------------------------------------------------
 
+    /// The bio becomes a request, or its process sleeps until there is a tag.
+    fn allocate(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        process: usize,
+        bio: &Bio,
+        of: AccessId,
+    ) {
+        let tag = if self.is_blocked(process) {
+            None
+        } else {
+            self.take_tag(host, now, process, bio)
+        };
+        if let Some(tag) = tag {
+            self.new_request(host, now, process, (bio, of), tag);
+        } else {
+            self.submitters[process].blocked.push_back((*bio, of));
+            self.unplug(host, now, process); // a process that sleeps lets its requests go
+        }
+    }
+
     fn new_request(
         &mut self,
         host: &mut Host<'_>,
@@ -314,6 +338,11 @@ impl MultiQueue {
             throttled: self.throttle.is_some() && Throttle::concerns(bio),
         };
         self.known.set(id, known);
+        if bio.is_flush() {
+            self.flushes.ask(now, Step::Request(id));
+            self.flushes.begin(now);
+            return self.run(host, now, 0, bio.process);
+        }
         host.tell_bio(now, Action::Allocated, bio);
         if bio.fua {
             self.queues[queue].dispatch.push_back(id);
@@ -402,19 +431,8 @@ impl Path for MultiQueue {
         let merged = !bio.fua
             && (self.merge_in_plug(host, now, process, bio, of)
                 || self.merge_in_queue(host, now, process, bio, of));
-        if merged {
-            return;
-        }
-        let tag = if self.is_blocked(process) {
-            None
-        } else {
-            self.take_tag(host, now, process, bio)
-        };
-        if let Some(tag) = tag {
-            self.new_request(host, now, process, (bio, of), tag);
-        } else {
-            self.submitters[process].blocked.push_back((*bio, of));
-            self.unplug(host, now, process); // a process that sleeps lets its requests go
+        if !merged {
+            self.allocate(host, now, process, bio, of);
         }
     }
 
@@ -450,9 +468,9 @@ impl Path for MultiQueue {
     }
 
     fn flush(&mut self, host: &mut Host<'_>, now: Time, process: usize, of: AccessId) {
-        self.flushes.ask(now, Step::Access(of));
-        self.flushes.begin(now);
-        self.run(host, now, 0, host.process_id(process));
+        let priority = host.processes[process].job.priority;
+        let bio = Bio::flush(host.process_id(process), priority);
+        self.allocate(host, now, process, &bio, of);
     }
 
     /// This block layer does not tell writeback how full it is.
