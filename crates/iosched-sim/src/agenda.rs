@@ -30,6 +30,13 @@ impl Key {
         Key(u128::from(time.as_nanos()) << 64 | u128::from(number))
     }
 
+    /// How many were planned before, which no other key says.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+    fn number(self) -> u64 {
+        self.0 as u64
+    }
+
     /// When it is to happen.
     #[inline]
     pub(crate) fn time(self) -> Time {
@@ -72,6 +79,8 @@ pub(crate) struct Agenda<E, const LINES: usize> {
     firsts: [Key; LINES],
     /// The first of the others.
     first_other: Key,
+    /// The first of all.
+    first: Key,
     planned: u64,
 }
 
@@ -82,6 +91,7 @@ impl<E, const LINES: usize> Default for Agenda<E, LINES> {
             others: BinaryHeap::with_capacity(64),
             firsts: [Key::NEVER; LINES],
             first_other: Key::NEVER,
+            first: Key::NEVER,
             planned: 0,
         }
     }
@@ -105,50 +115,45 @@ impl<E: Planned, const LINES: usize> Agenda<E, LINES> {
     /// Plans something in a place that was reserved for it.
     #[inline]
     pub(crate) fn plan_at(&mut self, key: Key, event: E) {
-        let entry = Entry { key, event };
+        self.first = self.first.min(key);
         let Some(number) = event.line() else {
-            return self.plan_other(entry);
+            return self.plan_other(key, event);
         };
         let line = &mut self.lines[number];
         match line.back() {
             None => self.firsts[number] = key,
-            Some(last) if last.key > key => return self.plan_before(number, entry),
+            Some(last) if last.key > key => return self.plan_before(number, key, event),
             Some(_) => {}
         }
-        line.push_back(entry);
+        line.push_back(Entry { key, event });
     }
 
     /// Puts something into a line, not at its end.
     #[inline(never)]
-    fn plan_before(&mut self, number: usize, entry: Entry<E>) {
+    fn plan_before(&mut self, number: usize, key: Key, event: E) {
         let line = &mut self.lines[number];
         let later = line.iter().rev().take(NEAR + 1);
-        let later = later.take_while(|other| other.key > entry.key).count();
+        let later = later.take_while(|other| other.key > key).count();
         if later > NEAR {
-            return self.plan_other(entry);
+            return self.plan_other(key, event);
         }
         let place = line.len() - later;
-        line.insert(place, entry);
+        line.insert(place, Entry { key, event });
         if place == 0 {
-            self.firsts[number] = entry.key;
+            self.firsts[number] = key;
         }
     }
 
     #[inline(never)]
-    fn plan_other(&mut self, entry: Entry<E>) {
-        self.first_other = self.first_other.min(entry.key);
-        self.others.push(Reverse(entry));
-    }
-
-    fn first(&self) -> Key {
-        let firsts = self.firsts.iter().copied();
-        firsts.fold(self.first_other, Key::min)
+    fn plan_other(&mut self, key: Key, event: E) {
+        self.first_other = self.first_other.min(key);
+        self.others.push(Reverse(Entry { key, event }));
     }
 
     /// When something is to happen next; [`Time::MAX`] if nothing is.
     #[inline]
     pub(crate) fn next_time(&self) -> Time {
-        self.first().time()
+        self.first.time()
     }
 
     /// When the next thing in this line is to happen; [`Time::MAX`] if there is none.
@@ -173,18 +178,26 @@ impl<E: Planned, const LINES: usize> Agenda<E, LINES> {
     /// The next thing, if it is due by `now`.
     #[inline]
     pub(crate) fn take_due(&mut self, now: Time) -> Option<(Key, E)> {
-        let first = self.first();
-        if first.time() > now || first == Key::NEVER {
+        let first = self.first;
+        if first.time() > now || first.number() == Key::NEVER.number() {
             return None;
         }
-        for (line, head) in self.lines.iter_mut().zip(&mut self.firsts) {
-            if *head == first {
-                let entry = line.pop_front()?;
-                *head = line.front().map_or(Key::NEVER, |next| next.key);
-                return Some((first, entry.event));
-            }
-        }
-        Some((first, self.take_other()?))
+        let heads = |head: &Key| head.number() == first.number();
+        let event = match self.firsts.iter().position(heads) {
+            Some(number) => self.take_from(number)?,
+            None => self.take_other()?,
+        };
+        let firsts = self.firsts.iter().copied();
+        self.first = firsts.fold(self.first_other, Key::min);
+        Some((first, event))
+    }
+
+    #[inline]
+    fn take_from(&mut self, number: usize) -> Option<E> {
+        let line = &mut self.lines[number];
+        let entry = line.pop_front()?;
+        self.firsts[number] = line.front().map_or(Key::NEVER, |next| next.key);
+        Some(entry.event)
     }
 
     #[inline(never)]

@@ -1,100 +1,147 @@
 //! Lists of requests where any member can be taken out at once: the links stand in a table by
 //! request, so that nothing is allocated for a member.
+//!
+//! Whether a member has neighbours is chance where requests are taken out of the middle, and a branch
+//! that follows chance costs more than all the rest: so the first link of the table is nobody's, and
+//! what would be told to a neighbour that is not there is told to it.
 
-use crate::by_request::ByRequest;
+use std::hint::select_unpredictable;
+
 use crate::request::RequestId;
+
+/// The place of a request's link in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Place(usize);
+
+impl Place {
+    const NOBODY: Place = Place(0);
+
+    fn of(id: RequestId) -> Place {
+        Place(id.index() + 1)
+    }
+
+    fn request(self) -> Option<RequestId> {
+        self.0.checked_sub(1).map(RequestId::from_index)
+    }
+}
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Link {
-    previous: Option<RequestId>,
-    next: Option<RequestId>,
+    previous: Place,
+    next: Place,
     member: bool,
 }
 
 /// The links of all lists that a request can be in one of.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Links {
-    links: ByRequest<Link>,
+    links: Vec<Link>,
+}
+
+impl Default for Links {
+    fn default() -> Links {
+        Links {
+            links: vec![Link::default()], // nobody's
+        }
+    }
 }
 
 impl Links {
     /// The member after this one.
     pub(crate) fn next(&self, id: RequestId) -> Option<RequestId> {
-        self.links.get(id).and_then(|link| link.next)
+        self.get(id).and_then(|link| link.next.request())
     }
 
     /// The member before this one.
     pub(crate) fn previous(&self, id: RequestId) -> Option<RequestId> {
-        self.links.get(id).and_then(|link| link.previous)
+        self.get(id).and_then(|link| link.previous.request())
+    }
+
+    fn get(&self, id: RequestId) -> Option<&Link> {
+        self.links.get(Place::of(id).0)
+    }
+
+    /// A member leaves: who stood before and behind it.
+    fn take(&mut self, id: RequestId) -> (Place, Place) {
+        let link = &mut self.links[Place::of(id).0];
+        assert!(std::mem::take(&mut link.member), "{id:?} is in no list");
+        (
+            std::mem::take(&mut link.previous),
+            std::mem::take(&mut link.next),
+        )
+    }
+
+    /// A member stands between these two.
+    fn set(&mut self, id: RequestId, (previous, next): (Place, Place)) {
+        let Place(place) = Place::of(id);
+        if place >= self.links.len() {
+            self.grow(place);
+        }
+        self.links[place] = Link {
+            previous,
+            next,
+            member: true,
+        };
+    }
+
+    #[cold]
+    fn grow(&mut self, place: usize) {
+        self.links.resize(place + 1, Link::default());
     }
 }
 
 /// One list: its ends. All operations need the links.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct List {
-    first: Option<RequestId>,
-    last: Option<RequestId>,
+    first: Place,
+    last: Place,
 }
 
 impl List {
     pub(crate) fn first(&self) -> Option<RequestId> {
-        self.first
+        self.first.request()
     }
 
     pub(crate) fn last(&self) -> Option<RequestId> {
-        self.last
+        self.last.request()
     }
 
     pub(crate) fn pop_front(&mut self, links: &mut Links) -> Option<RequestId> {
-        let first = self.first?;
+        let first = self.first()?;
         self.remove(links, first);
         Some(first)
     }
 
     pub(crate) fn push_back(&mut self, links: &mut Links, id: RequestId) {
-        let last = self.last.replace(id);
-        let link = Link {
-            previous: last,
-            next: None,
-            member: true,
-        };
-        links.links.set(id, link);
-        match last {
-            Some(last) => links.links[last].next = Some(id),
-            None => self.first = Some(id),
-        }
+        let around = (self.last, Place::NOBODY);
+        links.set(id, around);
+        self.tell(links, around, (Place::of(id), Place::of(id)));
     }
 
     pub(crate) fn remove(&mut self, links: &mut Links, id: RequestId) {
-        let Link {
-            previous,
-            next,
-            member,
-        } = std::mem::take(&mut links.links[id]);
-        assert!(member, "{id:?} is in no list");
-        match previous {
-            Some(previous) => links.links[previous].next = next,
-            None => self.first = next,
-        }
-        match next {
-            Some(next) => links.links[next].previous = previous,
-            None => self.last = previous,
-        }
+        let (previous, next) = links.take(id);
+        self.tell(links, (previous, next), (next, previous));
     }
 
     /// Puts `id` where `other` stands, and takes `other` out.
     pub(crate) fn replace(&mut self, links: &mut Links, other: RequestId, id: RequestId) {
         self.remove(links, id);
-        let link = std::mem::take(&mut links.links[other]);
-        assert!(link.member, "{other:?} is in no list");
-        links.links.set(id, link);
-        match link.previous {
-            Some(previous) => links.links[previous].next = Some(id),
-            None => self.first = Some(id),
-        }
-        match link.next {
-            Some(next) => links.links[next].previous = Some(id),
-            None => self.last = Some(id),
-        }
+        let around = links.take(other);
+        links.set(id, around);
+        self.tell(links, around, (Place::of(id), Place::of(id)));
+    }
+
+    /// Tells those before and behind a place what is next to them now. Where nobody is the list ends.
+    #[inline]
+    fn tell(
+        &mut self,
+        links: &mut Links,
+        (before, behind): (Place, Place),
+        (next, previous): (Place, Place),
+    ) {
+        links.links[before.0].next = next;
+        links.links[behind.0].previous = previous;
+        self.first = select_unpredictable(before == Place::NOBODY, next, self.first);
+        self.last = select_unpredictable(behind == Place::NOBODY, previous, self.last);
     }
 }

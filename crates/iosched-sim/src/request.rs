@@ -180,6 +180,11 @@ impl RequestId {
         self.0 as usize
     }
 
+    /// The request with this place.
+    pub(crate) fn from_index(index: usize) -> RequestId {
+        RequestId(u32::try_from(index).expect("the place of a request"))
+    }
+
     /// The tag of a command for it.
     pub(crate) fn tag(self) -> u64 {
         self.0.into()
@@ -201,17 +206,19 @@ pub struct Requests {
 impl Requests {
     /// Adds a request.
     pub fn add(&mut self, request: Request) -> RequestId {
-        if let Some(id) = self.free.pop() {
-            self.slots[id.index()] = Some(request);
-            return id;
-        }
-        self.grow(request)
+        let id = match self.free.pop() {
+            Some(id) => id,
+            None => self.grow(),
+        };
+        self.slots[id.index()] = Some(request);
+        id
     }
 
+    /// One place more.
     #[cold]
-    fn grow(&mut self, request: Request) -> RequestId {
+    fn grow(&mut self) -> RequestId {
         let id = RequestId(u32::try_from(self.slots.len()).expect("less than 2^32 requests"));
-        self.slots.push(Some(request));
+        self.slots.push(None);
         id
     }
 

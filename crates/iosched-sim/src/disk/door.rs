@@ -77,6 +77,10 @@ impl Tray {
     }
 
     pub(super) fn fetch(&mut self, into: &mut Vec<Completion>) {
-        into.append(&mut self.completed);
+        if into.is_empty() {
+            std::mem::swap(into, &mut self.completed); // nothing is copied
+        } else {
+            into.append(&mut self.completed);
+        }
     }
 }

@@ -77,6 +77,7 @@ impl Drive {
     }
 
     /// Lets the disk do what is due, and plans the completions of what it finished.
+    #[inline]
     pub(super) fn advance(&mut self, now: Time, agenda: &mut Agenda) {
         self.disk.advance(now, &mut self.completions);
         self.note_next_event();
@@ -100,21 +101,26 @@ impl Drive {
         self.last_end = Some(request.end());
     }
 
+    #[inline]
     pub(super) fn submit(&mut self, now: Time, command: Command) {
         self.in_flight += 1;
         self.busy_since.get_or_insert(now);
-        self.held.push_back(command);
-        self.give(now);
+        if self.is_kept_waiting() {
+            self.held.push_back(command);
+        } else {
+            self.give(now, command);
+        }
     }
 
-    /// Gives the disk what need not wait before it.
-    fn give(&mut self, now: Time) {
-        while !(self.flushes_alone && self.flushing)
-            && let Some(command) = self.held.pop_front()
-        {
-            self.flushing |= command.op == DiskOp::Flush;
-            self.disk.submit(now, command);
-        }
+    /// The disk is to do nothing else than the flush that it is at.
+    fn is_kept_waiting(&self) -> bool {
+        self.flushes_alone && self.flushing
+    }
+
+    #[inline]
+    fn give(&mut self, now: Time, command: Command) {
+        self.flushing |= command.op == DiskOp::Flush;
+        self.disk.submit(now, command);
         self.note_next_event();
     }
 
@@ -122,7 +128,11 @@ impl Drive {
     pub(super) fn flushed(&mut self, now: Time) {
         self.completed(now);
         self.flushing = false;
-        self.give(now);
+        while !self.is_kept_waiting()
+            && let Some(command) = self.held.pop_front()
+        {
+            self.give(now, command);
+        }
     }
 
     /// A command is completed in the block layer.

@@ -16,16 +16,18 @@ impl<T> Slab<T> {
     }
 
     pub(super) fn add(&mut self, value: T) -> usize {
-        if let Some(place) = self.free.pop() {
-            self.values[place] = Some(value);
-            return place;
-        }
-        self.grow(value)
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => self.grow(),
+        };
+        self.values[place] = Some(value);
+        place
     }
 
+    /// One place more.
     #[cold]
-    fn grow(&mut self, value: T) -> usize {
-        self.values.push(Some(value));
+    fn grow(&mut self) -> usize {
+        self.values.push(None);
         self.values.len() - 1
     }
 
