@@ -6,6 +6,8 @@
 //! of a plug is itself tried as the continuation of one that is there. Left out: limits other than
 //! the size (segments, chunk boundaries), integrity data, discards of several ranges.
 
+use std::hint::select_unpredictable;
+
 use crate::ends::Ends;
 use crate::request::{Bio, Request, RequestId, Requests};
 use crate::scheduler::Scheduler;
@@ -62,18 +64,39 @@ pub struct Absorbed {
 }
 
 /// Merging of one queue: knows the requests that stand in the scheduler.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Merger {
     limits: MergeLimits,
     /// Requests in the scheduler.
     by_end: Ends,
-    /// The request last merged or inserted.
+    /// The request last merged or inserted: it is in the scheduler.
     last: Option<RequestId>,
+    /// Where that begins.
+    last_start: Sector,
+}
+
+/// No bio ends there.
+const NOWHERE: Sector = Sector::new(u64::MAX);
+
+impl Default for Merger {
+    fn default() -> Merger {
+        Merger {
+            limits: MergeLimits::default(),
+            by_end: Ends::default(),
+            last: None,
+            last_start: NOWHERE,
+        }
+    }
 }
 
 /// True if the two lie on the same side of every line that merging does not cross.
 fn alike(request: &Request, bio: &Bio) -> bool {
     request.op == bio.op && !request.unmergeable
+}
+
+/// True if the bio may become part of the request.
+fn may_join(requests: &Requests, scheduler: &dyn Scheduler, id: RequestId, bio: &Bio) -> bool {
+    alike(&requests[id], bio) && scheduler.allow_merge(requests, id, bio)
 }
 
 impl Merger {
@@ -83,6 +106,16 @@ impl Merger {
             limits,
             ..Merger::default()
         }
+    }
+
+    fn note_last(&mut self, requests: &Requests, id: RequestId) {
+        (self.last, self.last_start) = (Some(id), requests[id].start);
+    }
+
+    /// If that is so, as chance has it, nothing was merged or inserted last.
+    fn forget_last_if(&mut self, forgotten: bool) {
+        self.last = select_unpredictable(forgotten, None, self.last);
+        self.last_start = select_unpredictable(forgotten, NOWHERE, self.last_start);
     }
 
     /// The limits.
@@ -95,6 +128,7 @@ impl Merger {
         self.by_end.contains(id)
     }
 
+    #[inline]
     fn note_end(&mut self, requests: &Requests, id: RequestId) {
         self.by_end.insert(id, requests[id].end());
     }
@@ -148,12 +182,34 @@ impl Merger {
     }
 
     /// Where this bio would go by the rules, if not into a request of its own.
+    #[inline]
     pub fn find(&self, requests: &Requests, scheduler: &dyn Scheduler, bio: &Bio) -> Option<Merge> {
         if self.limits.merging == Merging::Off {
             return None;
         }
-        let allowed =
-            |id: RequestId| alike(&requests[id], bio) && scheduler.allow_merge(requests, id, bio);
+        // Hardly any bio of a random load touches a request, and whether one was last is chance.
+        let touches = self.by_end.has(bio.start) || bio.end() == self.last_start;
+        if touches && let Some(merge) = self.find_touching(requests, scheduler, bio) {
+            return Some(merge);
+        }
+        if self.limits.merging == Merging::LastOnly {
+            return None;
+        }
+        scheduler
+            .front_merge(requests, bio)
+            .filter(|&front| may_join(requests, scheduler, front, bio))
+            .map(Merge::Front)
+    }
+
+    /// The same without what only the scheduler knows.
+    #[inline(never)]
+    fn find_touching(
+        &self,
+        requests: &Requests,
+        scheduler: &dyn Scheduler,
+        bio: &Bio,
+    ) -> Option<Merge> {
+        let allowed = |id: RequestId| may_join(requests, scheduler, id, bio);
         if let Some(last) = self.last.filter(|&last| allowed(last)) {
             if requests[last].end() == bio.start {
                 return Some(Merge::Back(last));
@@ -165,16 +221,8 @@ impl Merger {
         if self.limits.merging == Merging::LastOnly {
             return None;
         }
-        if let Some(back) = self
-            .ending_at(requests, bio.start)
-            .filter(|&back| allowed(back))
-        {
-            return Some(Merge::Back(back));
-        }
-        scheduler
-            .front_merge(requests, bio)
-            .filter(|&front| allowed(front))
-            .map(Merge::Front)
+        let back = self.ending_at(requests, bio.start);
+        back.filter(|&back| allowed(back)).map(Merge::Back)
     }
 
     /// True if the partner has room; if not, it takes no more from now on.
@@ -183,9 +231,7 @@ impl Merger {
             return true;
         }
         requests[id].unmergeable = true;
-        if self.last == Some(id) {
-            self.last = None;
-        }
+        self.forget_last_if(self.last == Some(id));
         false
     }
 
@@ -221,7 +267,7 @@ impl Merger {
                 self.by_end.remove(id);
                 self.note_end(requests, id);
             }
-            self.last = Some(id);
+            self.note_last(requests, id);
         }
         absorbed
     }
@@ -250,7 +296,7 @@ impl Merger {
         self.grow(requests, first, &victim);
         scheduler.requests_merged(now, requests, first, second);
         self.note_end(requests, first);
-        self.last = Some(first);
+        self.note_last(requests, first);
         requests.remove(second);
         Some(Absorbed {
             survivor: first,
@@ -285,6 +331,7 @@ impl Merger {
     /// A request enters the scheduler. From a plug it is first tried as the continuation of one
     /// that is there: then it is gone, and what it joined may itself be the continuation of another.
     /// Returns what was absorbed, in order, and whether the scheduler wants the queue to be run.
+    #[inline]
     pub fn insert(
         &mut self,
         now: Time,
@@ -298,9 +345,9 @@ impl Merger {
             return false;
         }
         self.note_end(requests, id);
-        if !requests[id].unmergeable {
-            self.last = self.last.or(Some(id));
-        }
+        let is_last = self.last.is_none() && !requests[id].unmergeable;
+        self.last = select_unpredictable(is_last, Some(id), self.last);
+        self.last_start = select_unpredictable(is_last, requests[id].start, self.last_start);
         scheduler.insert(now, requests, id)
     }
 
@@ -312,9 +359,22 @@ impl Merger {
         id: RequestId,
         absorbed: &mut Vec<Absorbed>,
     ) -> bool {
-        if self.limits.merging == Merging::Off {
+        if self.limits.merging == Merging::Off || !self.by_end.has(requests[id].start) {
             return false;
         }
+        self.absorb_touching(now, requests, scheduler, id, absorbed)
+    }
+
+    /// The same where something ends at the request's beginning.
+    #[inline(never)]
+    fn absorb_touching(
+        &mut self,
+        now: Time,
+        requests: &mut Requests,
+        scheduler: &mut dyn Scheduler,
+        id: RequestId,
+        absorbed: &mut Vec<Absorbed>,
+    ) -> bool {
         if let Some(last) = self.last
             && self.can_join(requests, scheduler, last, id)
         {
@@ -361,12 +421,12 @@ impl Merger {
         self.by_end.remove(first);
         self.grow(requests, first, &victim);
         self.note_end(requests, first);
-        self.last = Some(first);
+        self.note_last(requests, first);
     }
 
     /// A request left the scheduler: nothing merges with it any more.
     pub fn dispatched(&mut self, id: RequestId) {
-        self.last = self.last.filter(|&last| last != id);
+        self.forget_last_if(self.last == Some(id));
         self.by_end.remove(id);
     }
 }

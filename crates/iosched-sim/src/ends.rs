@@ -53,6 +53,7 @@ impl Ends {
         self.member(id).is_some()
     }
 
+    #[inline]
     pub(crate) fn insert(&mut self, id: RequestId, end: Sector) {
         let next = self.newest[bucket(end)].replace(id);
         if let Some(next) = next {
@@ -67,6 +68,7 @@ impl Ends {
     }
 
     /// Takes a request out, if it is here.
+    #[inline]
     pub(crate) fn remove(&mut self, id: RequestId) {
         let Some(slot) = self.members.get_mut(id) else {
             return;
@@ -81,6 +83,11 @@ impl Ends {
         if let Some(next) = member.next {
             self.member_mut(next).previous = member.previous;
         }
+    }
+
+    /// True if there is one with this end.
+    pub(crate) fn has(&self, end: Sector) -> bool {
+        self.at(end).next().is_some()
     }
 
     /// Those with this end, the newest first.

@@ -57,6 +57,7 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
     }
 
     /// Puts a value behind all whose keys are not greater.
+    #[inline]
     pub(crate) fn insert(&mut self, key: K, value: V) {
         let place = self.count(|other| other <= key);
         if self.are_few() {
@@ -81,11 +82,13 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
     ///
     /// # Panics
     /// As [`Sorted::place`].
+    #[inline]
     pub(crate) fn remove(&mut self, key: K, value: V) -> Option<V> {
         self.remove_at(self.place(key, value))
     }
 
     /// Takes out what stands at a place; says which one stood after it.
+    #[inline]
     pub(crate) fn remove_at(&mut self, place: usize) -> Option<V> {
         if self.are_few() {
             self.remove_among_few(place);
@@ -109,6 +112,7 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
     ///
     /// # Panics
     /// If it does not stand under this key: whoever sorts it in knows its key.
+    #[inline]
     pub(crate) fn place(&self, key: K, value: V) -> usize {
         let mut place = self.first_from(key);
         while self.entries[place].1 != value {

@@ -92,6 +92,7 @@ impl Tags {
     }
 
     /// The number of a free tag among the first ones of each word.
+    #[inline]
     pub(crate) fn take_among(&mut self, first_of_word: u32) -> Option<u32> {
         if self.hint >= self.depth {
             self.hint = 0; // the kernel takes any number here
@@ -100,10 +101,12 @@ impl Tags {
             self.hint = 0;
             return None;
         }
-        let words = self.words_in_use();
+        // Nearly always that is the word of the tag that was freed last.
         let first = self.hint >> self.shift();
-        let mut around = (first..words).chain(0..first);
-        let found = around.find_map(|word| self.take_in(word, first_of_word));
+        let found = match self.take_in(first, first_of_word) {
+            None => self.take_around(first, first_of_word),
+            found => found,
+        };
         match found {
             None => self.hint = 0,
             Some(number) if number == self.hint => {
@@ -118,6 +121,14 @@ impl Tags {
         found
     }
 
+    /// The same in the words behind the first one, and then from the beginning.
+    #[inline(never)]
+    fn take_around(&mut self, first: u32, first_of_word: u32) -> Option<u32> {
+        let mut around = (first + 1..self.words_in_use()).chain(0..first);
+        around.find_map(|word| self.take_in(word, first_of_word))
+    }
+
+    #[inline]
     fn take_in(&mut self, index: u32, among: u32) -> Option<u32> {
         let first = index * self.bits;
         let below = (self.depth - first).min(self.bits).min(among);
@@ -136,6 +147,7 @@ impl Tags {
     }
 
     /// Gives a tag back.
+    #[inline]
     pub(crate) fn free(&mut self, number: u32) {
         let index = (number >> self.shift()) as usize;
         let word = &mut self.words[index];

@@ -92,12 +92,12 @@ impl Nanos {
     pub fn from_millis_f64(millis: f64) -> Nanos {
         let nanos = millis * 1e6;
         assert!(
-            nanos > -0.5 && nanos < 1.8e19,
+            nanos > -0.5 && nanos < 9.2e18,
             "{millis} ms is no length of time"
         );
         // As `round` does it, without a call.
-        let whole = nanos as u64;
-        Nanos(whole + u64::from(nanos - whole as f64 >= 0.5))
+        let whole = nanos as i64; // a signed number is converted in one step
+        Nanos(whole as u64 + u64::from(nanos - whole as f64 >= 0.5))
     }
 
     /// In nanoseconds.

@@ -67,6 +67,7 @@ impl Host<'_> {
     }
 
     /// Tells the disk.
+    #[inline]
     pub(super) fn start(&mut self, now: Time, id: RequestId) {
         let request = &self.requests[id];
         let op = match request.op {
@@ -98,6 +99,7 @@ impl Host<'_> {
     }
 
     /// A request is done: whoever waited for what it carried goes on after a while.
+    #[inline]
     pub(super) fn finish(&mut self, now: Time, id: RequestId, issued: Time) {
         self.last = now;
         let noticed = now + self.times.wakeup;

@@ -85,6 +85,7 @@ impl Process {
     }
 
     /// It goes on at this time, if it does not before.
+    #[inline]
     pub(super) fn wake_at(&mut self, time: Time, index: usize, agenda: &mut Agenda) {
         if self.wake_planned.is_none_or(|planned| time < planned) {
             self.wake_planned = Some(time);
@@ -94,6 +95,7 @@ impl Process {
 
     /// An access is answered, which the process notices then: it is counted. Returns for how long
     /// the process thinks before it goes on; nothing if it does not go on for that.
+    #[inline]
     pub(super) fn answered(
         &mut self,
         now: Time,
@@ -190,6 +192,7 @@ impl Process {
     }
 
     /// The access that is due.
+    #[inline]
     fn next(&mut self) -> workload::Access {
         let access = self.source.next(&self.job);
         self.submitted += access.length.to_bytes();

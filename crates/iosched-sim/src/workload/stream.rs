@@ -51,6 +51,7 @@ impl Stream {
     }
 
     /// The next access, which is to do this.
+    #[inline]
     pub fn next(&mut self, job: &Job, op: Op) -> Access {
         let sizes = job.sizes(op);
         let length = sizes.draw(&mut self.sizes);

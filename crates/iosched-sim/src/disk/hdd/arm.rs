@@ -275,6 +275,7 @@ impl Hdd {
         self.start_work(done, Work::Destage(dirty));
     }
 
+    #[inline]
     fn start_work(&mut self, done: Time, work: Work) {
         self.work = Some(work);
         self.agenda.plan(done, Event::ArmDone);
@@ -321,6 +322,7 @@ impl Hdd {
     }
 
     /// The command in this slot is done at `done`, which may be now.
+    #[inline]
     fn finish(&mut self, now: Time, done: Time, slot: usize) {
         if done <= now {
             self.complete(now, slot);

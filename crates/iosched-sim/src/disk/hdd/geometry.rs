@@ -156,6 +156,7 @@ impl Geometry {
         angles.min().expect("a drive has zones")
     }
 
+    #[inline]
     pub(super) fn place(&self, sector: Sector) -> Place {
         let zone = self.zones.at(sector);
         let used = sector.as_u64() - zone.first_sector + zone.unused;

@@ -146,6 +146,7 @@ impl Mechanics {
     }
 
     /// Time from where the heads are to another track.
+    #[inline]
     fn move_time(&self, to: Spot, access: Access) -> Nanos {
         let distance = self.cylinder.abs_diff(to.cylinder);
         let seek = self.seeks.time(distance);

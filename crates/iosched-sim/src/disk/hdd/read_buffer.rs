@@ -57,6 +57,7 @@ impl ReadBuffer {
 
     /// Notes that the medium delivered `start` to `end`: more of a segment that ends there, or a
     /// new one.
+    #[inline]
     pub(super) fn fill(&mut self, start: Sector, end: Sector) {
         if self.count == 0 || start >= end {
             return;
@@ -133,6 +134,7 @@ impl ReadBuffer {
     }
 
     /// A segment holds the end of this stretch from now on, as much as it has room for.
+    #[inline]
     fn place(&mut self, index: usize, start: Sector, end: Sector) {
         let start = if end - start > self.length {
             end - self.length
@@ -184,11 +186,11 @@ struct Touched {
 
 impl Touched {
     /// Few enough to stay in the processor's cache, many more than segments.
-    const COUNTERS: u64 = 1024;
+    const COUNTERS: u64 = 4096;
 
     fn new(longest: Sectors) -> Touched {
         Touched {
-            counts: vec![0; usize::try_from(Self::COUNTERS).expect("a thousand")],
+            counts: vec![0; usize::try_from(Self::COUNTERS).expect("a few thousand")],
             shift: longest.as_u64().max(1).next_power_of_two().ilog2(),
         }
     }

@@ -203,6 +203,7 @@ impl MqDeadline {
     }
 
     /// Which request goes next, with all that the choice changes.
+    #[inline]
     fn choose(&mut self, now: Time) -> Option<RequestId> {
         let tick = self.kernel.tick(now);
         let occupied = self.levels.iter().filter(|level| level.present > 0).count();
@@ -216,18 +217,13 @@ impl MqDeadline {
                 }
             }
         }
-        for level in 0..self.levels.len() {
-            if let Some(id) = self.pick(level, tick, Some(tick)) {
-                return Some(id);
-            }
-            if self.levels[level].present > 0 {
-                return None; // lower classes wait for what this one has in the driver
-            }
-        }
-        None
+        // Lower classes wait for all that the first has, in the driver too.
+        let first = self.levels.iter().position(|level| level.present > 0)?;
+        self.pick(first, tick, Some(tick))
     }
 
     /// The request that a level would give out, if it was inserted at tick `latest` or before.
+    #[inline]
     fn pick(&mut self, level: usize, tick: u64, latest: Option<u64>) -> Option<RequestId> {
         if !self.levels[level].has_work() {
             return None;
@@ -277,6 +273,7 @@ impl MqDeadline {
     }
 
     /// Takes a request out; its side goes on behind it.
+    #[inline]
     fn give_out(&mut self, requests: &Requests, id: RequestId) {
         let request = &requests[id];
         self.batching += 1;
@@ -285,6 +282,7 @@ impl MqDeadline {
         side.give_out(links, request.start, id);
     }
 
+    #[inline]
     fn new_mark(&mut self, now: Time, id: RequestId, side: usize) {
         let inserted = self.kernel.tick(now);
         let mark = Mark {

@@ -35,13 +35,14 @@ impl Side {
         self.sorted.len()
     }
 
+    #[inline]
     pub(super) fn insert(&mut self, links: &mut Links, start: Sector, id: RequestId) {
         self.sorted.insert(start, id);
         self.fifo.push_back(links, id);
     }
 
     /// The request with which a batch goes on.
-    #[inline(never)]
+    #[inline]
     pub(super) fn batch_next(&self, rules: Rules) -> Option<RequestId> {
         match rules {
             Rules::SavedPointer => self.next,
@@ -53,6 +54,7 @@ impl Side {
     }
 
     /// Takes out a request that goes to the disk: the batch goes on behind it.
+    #[inline]
     pub(super) fn give_out(&mut self, links: &mut Links, start: Sector, id: RequestId) {
         self.next = self.sorted.remove(start, id);
         self.fifo.remove(links, id);

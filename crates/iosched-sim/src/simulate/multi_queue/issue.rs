@@ -36,7 +36,7 @@ impl MultiQueue {
     }
 
     /// The device will have no room when it has taken what was given out.
-    #[inline(never)]
+    #[inline]
     fn is_filled(&self, number: usize) -> bool {
         let before_it = |queue: &HardwareQueue| queue.dispatch.len();
         let out = match self.attachment {
@@ -88,6 +88,7 @@ impl MultiQueue {
     }
 
     /// Gives the device what stands before it. False if something still does.
+    #[inline]
     fn hand_over(
         &mut self,
         host: &mut Host<'_>,
@@ -116,6 +117,7 @@ impl MultiQueue {
     /// Takes from the scheduler: one request, or if the device was not busy of late, as many as there
     /// are tags for. Without a budget, one more than that. Each stands before the device in its own
     /// hardware queue; those of other queues are handed over here. False if there was none.
+    #[inline]
     fn ask(&mut self, host: &mut Host<'_>, now: Time, number: usize, process: ProcessId) -> bool {
         let budget = self.attachment == Attachment::Budget;
         let most = if self.queues[number].is_busy() {
@@ -166,6 +168,7 @@ impl MultiQueue {
 
     /// Sends a request to the device; false if that gives it back. Then the queue is run again when a
     /// command of its own has completed or, as it may not have any, after some ticks.
+    #[inline]
     fn issue(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) -> bool {
         host.tell_request(now, Action::Issued, id, process);
         if !host.drive.accepts() {
@@ -196,6 +199,7 @@ impl MultiQueue {
     // ---- completions ---------------------------------------------------------------------
 
     /// The device is done with a request, and so is the processor that dealt with its completion.
+    #[inline]
     pub(super) fn end(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
         let number = self.known[id].queue;
         self.comes_back(number);

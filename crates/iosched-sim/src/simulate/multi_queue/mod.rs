@@ -204,6 +204,7 @@ impl MultiQueue {
 
     /// A tag for the bio, if write-back throttling lets it pass and there is one; otherwise the process
     /// waits.
+    #[inline]
     fn take_tag(&mut self, host: &Host<'_>, now: Time, process: usize, bio: &Bio) -> Option<u32> {
         if self.throttle.is_some() {
             return self.take_tag_if_admitted(host, now, process, bio);
@@ -232,6 +233,7 @@ impl MultiQueue {
         tag
     }
 
+    #[inline]
     fn take_free_tag(&mut self, host: &Host<'_>, process: usize, bio: &Bio) -> Option<u32> {
         let number = self.queue_of(host, process);
         let scheduler = self.scheduler.as_ref();
@@ -244,6 +246,7 @@ impl MultiQueue {
     }
 
     /// If the request completed, `woken` waits for it, and was woken before those that wait for the tag.
+    #[inline]
     fn free_tag(
         &mut self,
         host: &mut Host<'_>,
@@ -317,6 +320,7 @@ impl MultiQueue {
         }
     }
 
+    #[inline]
     fn new_request(
         &mut self,
         host: &mut Host<'_>,
@@ -388,6 +392,7 @@ impl MultiQueue {
         self.run(host, now, queue, submitter);
     }
 
+    #[inline]
     fn insert(
         &mut self,
         host: &mut Host<'_>,
@@ -402,18 +407,24 @@ impl MultiQueue {
             self.scheduler.insert(now, &host.requests, id);
             return;
         }
-        let mut absorbed = std::mem::take(&mut self.absorbed);
         self.merger.insert(
             now,
             &mut host.requests,
             self.scheduler.as_mut(),
             id,
             from_plug,
-            &mut absorbed,
+            &mut self.absorbed,
         );
-        if absorbed.is_empty() {
+        if self.absorbed.is_empty() {
             host.tell_request(now, Action::Inserted, id, submitter);
+        } else {
+            self.absorb_all(host, now, submitter);
         }
+    }
+
+    #[inline(never)]
+    fn absorb_all(&mut self, host: &mut Host<'_>, now: Time, submitter: ProcessId) {
+        let mut absorbed = std::mem::take(&mut self.absorbed);
         for absorbed in absorbed.drain(..) {
             self.absorb(host, now, submitter, absorbed);
         }
