@@ -207,7 +207,8 @@ impl Comparison {
             let flows = job.read.iter().chain(writes);
             flows.flat_map(|flow| flow.latency_bins.iter().copied())
         });
-        let simulated = Figures::new(&jobs, &Histogram::from_bins(bins));
+        let mut simulated = Figures::new(&jobs, &Histogram::from_bins(bins));
+        simulated.fairness = mean_fairness(&runs);
         let real = Figures::new(&measured.jobs, &seen.latencies());
         let rates: Vec<f64> = runs
             .iter()
@@ -280,6 +281,15 @@ fn mean_of(runs: &[Vec<JobResult>]) -> Vec<JobResult> {
         }
     }
     jobs
+}
+
+/// As fair as one run is: on average over runs all processes may get the same, and in none of them.
+fn mean_fairness(runs: &[Vec<JobResult>]) -> f64 {
+    let fairness = runs.iter().map(|run| {
+        let rates: Vec<f64> = run.iter().map(rate).collect();
+        jain(&rates).unwrap_or(1.0)
+    });
+    fairness.sum::<f64>() / runs.len().max(1) as f64
 }
 
 /// Bios from submission to completion.
@@ -380,4 +390,31 @@ fn half_width(values: &[f64]) -> Option<f64> {
 fn range(event: &Event) -> (u64, u64) {
     let start = event.start.as_u64();
     (start, start + event.length.as_u64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::Flow;
+
+    #[test]
+    fn runs_that_favour_others_are_as_unfair_as_each_of_them() {
+        let job = |bytes_per_s: f64| JobResult {
+            name: "reader".into(),
+            read: Some(Flow {
+                ios: 1,
+                bytes: 4096,
+                bytes_per_s,
+                iops: 1.0,
+                latency_mean_ns: 1.0,
+                latency_max_ns: 1,
+                latency_bins: vec![(1, 1)],
+            }),
+            write: None,
+            trim: None,
+            transactions: None,
+        };
+        let runs = [[1.0, 3.0], [3.0, 1.0]].map(|rates| rates.map(job).to_vec());
+        assert!((mean_fairness(&runs) - 0.8).abs() < 1e-9);
+    }
 }
