@@ -12,7 +12,7 @@ use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, KernelVersion, SchedulerSpec, build};
 use iosched_sim::simulate::{
-    Attachment, Happening, HostTimes, MultiQueueSettings, Observer, Outcome, Setup, run,
+    Attachment, Happening, HostTimes, MultiQueueSettings, Observer, Outcome, Retaken, Setup, run,
 };
 use iosched_sim::trace::kernel::{Action, write_head, write_line};
 use iosched_sim::units::{Bytes, Nanos, Sectors, Time};
@@ -63,7 +63,7 @@ fn setup(
     scheduler: &str,
     disk: &str,
     (queue_depth, accepts): (usize, Option<usize>),
-    settings: MultiQueueSettings,
+    settings: &MultiQueueSettings,
 ) -> Setup {
     let spec = SchedulerSpec::parse(scheduler).unwrap();
     let scheduler = build(&spec, &settings.kernel, &Vec::new()).unwrap();
@@ -80,7 +80,7 @@ fn setup(
         } else {
             HostTimes::default()
         },
-        multi_queue: settings,
+        multi_queue: *settings,
         seed: 7,
         ..Setup::new(scheduler, disk, jobs)
     }
@@ -91,7 +91,7 @@ fn simulate(
     scheduler: &str,
     disk: &str,
     depth: (usize, Option<usize>),
-    settings: MultiQueueSettings,
+    settings: &MultiQueueSettings,
     observer: &mut dyn Observer,
 ) -> Outcome {
     run(setup(jobs, scheduler, disk, depth, settings), observer)
@@ -143,7 +143,8 @@ fn settings() -> impl Strategy<Value = MultiQueueSettings> {
     let processors = prop::sample::select(vec![None, Some(1), Some(3)]);
     let hardware_queues = prop::sample::select(vec![1, 1, 2, 3]);
     let all = (attachment, nr_requests, hardware_queues, processors);
-    let retaken = prop::sample::select(vec![0.0, 0.4, 1.0]);
+    let shares = prop::sample::select(vec![[0.0; 4], [0.8, 0.1, 0.4, 0.9], [1.0; 4]]);
+    let retaken = shares.prop_map(Retaken::steadily);
     (all, any::<bool>(), retaken).prop_map(
         |((attachment, nr_requests, hardware_queues, processors), flushes_alone, retaken)| {
             MultiQueueSettings {
@@ -174,7 +175,7 @@ proptest! {
     ) {
         let mut recorder = Recorder::default();
         let outcome =
-            simulate(jobs.clone(), scheduler, disk, (queue_depth, accepts), settings, &mut recorder);
+            simulate(jobs.clone(), scheduler, disk, (queue_depth, accepts), &settings, &mut recorder);
         prop_assert_eq!(recorder.outstanding, 0);
         prop_assert_eq!(recorder.completed_sectors, recorder.queued_sectors);
         let queues = match settings.attachment {
@@ -186,7 +187,7 @@ proptest! {
             prop_assert!(process.bytes() >= job.amount.unwrap());
         }
         let mut again = Recorder::default();
-        simulate(jobs, scheduler, disk, (queue_depth, accepts), settings, &mut again);
+        simulate(jobs, scheduler, disk, (queue_depth, accepts), &settings, &mut again);
         prop_assert!(recorder.text == again.text);
     }
 }
@@ -205,7 +206,7 @@ proptest! {
     ) {
         let kernel = kernel();
         let settings = MultiQueueSettings { attachment, kernel, processors, ..MultiQueueSettings::default() };
-        let report = followed(&jobs, scheduler, disk, queue_depth, settings);
+        let report = followed(&jobs, scheduler, disk, queue_depth, &settings);
         prop_assert!(report.decisions > 0);
         prop_assert_eq!(report.agreed, report.decisions, "{:?}", report.first_disagreements);
         prop_assert_eq!((report.eager, report.unexplained), (0, 0));
@@ -243,7 +244,7 @@ proptest! {
         }
         let kernel = Kernel { hz, tick_phase: Nanos::from_micros(tick_phase % (1_000_000 / u64::from(hz))), ..Kernel::default() };
         let settings = MultiQueueSettings { attachment, kernel, processors, ..MultiQueueSettings::default() };
-        let report = followed(&jobs, scheduler, disk, queue_depth, settings);
+        let report = followed(&jobs, scheduler, disk, queue_depth, &settings);
         prop_assert_eq!(report.agreed, report.decisions, "{:?}", report.first_disagreements);
         prop_assert_eq!((report.eager, report.unexplained), (0, 0));
     }
@@ -256,7 +257,7 @@ fn followed(
     scheduler: &str,
     disk: &str,
     queue_depth: usize,
-    settings: MultiQueueSettings,
+    settings: &MultiQueueSettings,
 ) -> Report {
     let depth = (queue_depth, None);
     let setup = setup(jobs.to_vec(), scheduler, disk, depth, settings);
@@ -278,7 +279,7 @@ fn followed(
 }
 
 /// Accesses per second of each process.
-fn rates(load: &str, scheduler: &str, disk: &str, settings: MultiQueueSettings) -> Vec<f64> {
+fn rates(load: &str, scheduler: &str, disk: &str, settings: &MultiQueueSettings) -> Vec<f64> {
     let model = disk::build(disk, &ModelOptions::default()).unwrap();
     let mut jobs = fio_job::parse(load, model.capacity()).unwrap();
     for job in &mut jobs {
@@ -296,7 +297,7 @@ fn rates(load: &str, scheduler: &str, disk: &str, settings: MultiQueueSettings) 
 fn a_real_time_reader_holds_best_effort_back_under_mq_deadline_alone() {
     let load = "[global]\nbs=4k\nrw=randread\ntime_based\n[rt]\nprioclass=1\nthinktime=5000\n\
                 [be]\niodepth=8\n";
-    let be = |scheduler| rates(load, scheduler, "ssd-sata", MultiQueueSettings::default())[1];
+    let be = |scheduler| rates(load, scheduler, "ssd-sata", &MultiQueueSettings::default())[1];
     let (none, mq_deadline) = (be("none"), be("mq-deadline"));
     assert!(mq_deadline < none * 0.8, "{mq_deadline} beside {none}");
 }
@@ -321,7 +322,7 @@ fn an_insert_during_the_wait_for_a_higher_class_prolongs_it_only_up_to_6_9() {
         };
         let disk = disk::build("ssd-sata", &slowed).unwrap();
         let jobs = fio_job::parse(load, disk.capacity()).unwrap();
-        let setup = setup(jobs, "mq-deadline", "ssd-sata", (4, None), settings);
+        let setup = setup(jobs, "mq-deadline", "ssd-sata", (4, None), &settings);
         run(Setup { disk, ..setup }, &mut ()).disk.commands
     };
     let [before, since, later] = [9, 10, 18].map(reads);
@@ -329,32 +330,42 @@ fn an_insert_during_the_wait_for_a_higher_class_prolongs_it_only_up_to_6_9() {
     assert_eq!(since, later);
 }
 
-/// Readers over four tags of `hdd-7200`, of which this share is retaken.
-fn over_four_tags(load: &str, retaken: f64) -> (Outcome, String) {
+/// Readers over four tags of `hdd-7200`, of which these shares are retaken.
+fn over_four_tags(load: &str, shares: [f64; 4]) -> (Outcome, String) {
     let model = disk::build("hdd-7200", &ModelOptions::default()).unwrap();
     let load = format!("[readers]\nrw=randread\nbs=4k\ntime_based\nruntime=20\n{load}");
     let jobs = fio_job::parse(&load, model.capacity()).unwrap();
     let settings = MultiQueueSettings {
-        retaken,
+        retaken: Retaken::steadily(shares),
         ..MultiQueueSettings::default()
     };
     let mut recorder = Recorder::default();
-    let outcome = simulate(jobs, "none", "hdd-7200", (4, None), settings, &mut recorder);
+    let outcome = simulate(
+        jobs,
+        "none",
+        "hdd-7200",
+        (4, None),
+        &settings,
+        &mut recorder,
+    );
     (outcome, recorder.text)
 }
 
 #[test]
 fn tags_that_are_retaken_let_some_wait_longer_and_the_disk_do_as_much() {
-    let [fair, unfair] = [0.0, 0.4].map(|retaken| over_four_tags("numjobs=32\n", retaken).0);
+    let run = |shares| over_four_tags("numjobs=32\n", shares).0;
+    let (fair, unfair) = (run([0.0; 4]), run([0.5; 4]));
     let p99 = |outcome: &Outcome| outcome.latencies().total.percentile(0.99).as_secs_f64();
     let done = |outcome: &Outcome| outcome.disk.commands as f64;
     assert!(p99(&unfair) > 2.0 * p99(&fair));
     assert!((0.95..1.05).contains(&(done(&unfair) / done(&fair))));
+    // half of all are retaken there, too; but nobody is too late twice
+    assert!(p99(&unfair) > 1.3 * p99(&run([1.0, 0.0, 0.0, 0.0])));
 }
 
 #[test]
 fn a_process_does_not_retake_what_it_sleeps_for_itself() {
-    let [never, always] = [0.0, 1.0].map(|retaken| over_four_tags("iodepth=32\n", retaken).1);
+    let [never, always] = [0.0, 1.0].map(|share| over_four_tags("iodepth=32\n", [share; 4]).1);
     assert!(never == always);
 }
 
@@ -371,7 +382,7 @@ fn beside_a_copy(disk: &str, throttle_above: Option<Nanos>) -> ([f64; 2], Nanos)
         ..MultiQueueSettings::default()
     };
     let depth = model.queue_depth();
-    let outcome = simulate(jobs, "none", disk, (depth, None), settings, &mut ());
+    let outcome = simulate(jobs, "none", disk, (depth, None), &settings, &mut ());
     let rate = |index: usize| {
         let process = &outcome.processes[index];
         process.bytes().as_u64() as f64 / process.elapsed.as_secs_f64()
@@ -386,7 +397,7 @@ fn write_back_throttling_shortens_what_a_reader_waits_beside_a_copy() {
     let target = Some(Nanos::from_millis(2));
     let ([_, throttled_copy], throttled_waits) = beside_a_copy("ssd-sata", target);
     assert!(
-        throttled_waits.as_secs_f64() < 0.5 * waits.as_secs_f64(),
+        throttled_waits.as_secs_f64() < 0.6 * waits.as_secs_f64(),
         "{throttled_waits:?}, without {waits:?}"
     );
     assert!(

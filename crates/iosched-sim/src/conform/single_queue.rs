@@ -94,7 +94,8 @@ impl Follower {
     /// Reads a line.
     pub fn line(&mut self, text: &str) -> Result<(), TraceError> {
         match self.reader.read(text)? {
-            None | Some(Line::Remark(Remark::Other | Remark::Kyber { .. })) => {}
+            None
+            | Some(Line::Remark(Remark::Other | Remark::Kyber { .. } | Remark::Woken { .. })) => {}
             Some(Line::Remark(Remark::Queue(queue))) if queue.multi_queue => {
                 return Err(self.multi_queue());
             }

@@ -234,6 +234,14 @@ impl Host<'_> {
         });
     }
 
+    /// The process was woken for a tag.
+    pub(super) fn tell_woken(&mut self, time: Time, process: usize) {
+        if self.observed {
+            let id = self.process_id(process);
+            self.observer.woken(time, id);
+        }
+    }
+
     /// A flush has no request, and belongs to all who wait for it.
     pub(super) fn tell_flush(&mut self, time: Time, action: Action, process: ProcessId) {
         if !self.observed {

@@ -30,6 +30,7 @@ mod path;
 mod pool;
 mod process;
 mod processors;
+mod retaken;
 mod single_queue;
 mod slab;
 mod source;
@@ -40,6 +41,7 @@ use engine::Simulation;
 use multi_queue::MultiQueue;
 pub use outcome::{DiskUse, Flow, Latencies, Outcome, ProcessOutcome};
 pub use page_cache::Writeback;
+pub use retaken::Retaken;
 use single_queue::SingleQueue;
 
 use crate::disk::DiskModel;
@@ -163,10 +165,9 @@ pub struct MultiQueueSettings {
     /// The driver gives the device nothing while that flushes, as the loop driver does, which has one
     /// worker for both.
     pub flushes_alone: bool,
-    /// The share of waiters for a tag, from 0 to 1, that run only after the process whose request gave
-    /// it back, which has then taken it for its next: those that come behind it on one processor. 0
-    /// where there is a processor for each; 0.3 to 0.98 on two under 32 processes (Linux 6.18).
-    pub retaken: f64,
+    /// How often a process that is woken for a tag runs only after the one whose request gave it back,
+    /// which has then taken it for its next.
+    pub retaken: Retaken,
 }
 
 impl MultiQueueSettings {
@@ -211,6 +212,8 @@ pub trait Observer {
     fn happened(&mut self, happening: &Happening);
     /// A process ended.
     fn exited(&mut self, time: Time, process: ProcessId, name: &str);
+    /// A process was woken for a tag.
+    fn woken(&mut self, _time: Time, _process: ProcessId) {}
 }
 
 /// Looks away.

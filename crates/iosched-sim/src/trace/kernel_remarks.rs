@@ -34,6 +34,13 @@ pub enum Remark {
         /// What.
         said: Statement,
     },
+    /// A process was woken.
+    Woken {
+        /// Which.
+        process: ProcessId,
+        /// When.
+        time: Time,
+    },
     /// For people.
     Other,
 }

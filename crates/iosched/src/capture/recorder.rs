@@ -9,7 +9,7 @@ use iosched_sim::units::{Nanos, Time};
 use rustix::fs::OFlags;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::event::{BLOCK_EVENTS, Decoder, INDISPENSABLE, KYBER_EVENTS};
+use super::event::{BLOCK_EVENTS, Decoder, INDISPENSABLE, KYBER_EVENTS, WAKE_EVENT};
 use super::format::{HeaderFormat, PageFormat};
 use super::page::Page;
 use super::tracefs::{Instance, Tracefs};
@@ -82,7 +82,11 @@ impl Recorder {
                 event.rsplit('/').next().unwrap_or(event),
                 &tracefs.read(&format!("events/{event}/format"))?,
             )?;
-            instance.write(&format!("events/{event}/filter"), &filter(device, 0))?;
+            let filter = match wakes_of(events) {
+                Some(name) if event.ends_with(WAKE_EVENT) => format!("comm == \"{name}\""),
+                _ => filter(device, 0),
+            };
+            instance.write(&format!("events/{event}/filter"), &filter)?;
             instance.write(&format!("events/{event}/enable"), "1")?;
         }
         let numbers = processors(&instance)?;
@@ -143,7 +147,8 @@ impl Recorder {
     /// From now on follows only the requests that begin in every 2^`halvings`-th stretch of the disk:
     /// the rest costs the kernel a look, and us nothing.
     pub fn sample(&mut self, halvings: u32) -> Result<(), CaptureError> {
-        for event in &self.names {
+        let of_disk = |event: &&String| !event.ends_with(WAKE_EVENT);
+        for event in self.names.iter().filter(of_disk) {
             let file = format!("events/{event}/filter");
             self.instance.write(&file, &filter(self.device, halvings))?;
         }
@@ -263,9 +268,21 @@ fn wanted(tracefs: &Tracefs, events: &[Events]) -> Vec<String> {
                 let kyber = KYBER_EVENTS.iter().map(|name| format!("kyber/{name}"));
                 names.extend(kyber.filter(|name| tracefs.has_event(name)));
             }
+            Events::WakesOf(_) => {
+                let wake = format!("sched/{WAKE_EVENT}");
+                names.extend(Some(wake).filter(|name| tracefs.has_event(name)));
+            }
         }
     }
     names
+}
+
+/// Whose wakes are wanted.
+fn wakes_of(events: &[Events]) -> Option<&'static str> {
+    events.iter().find_map(|kind| match kind {
+        Events::WakesOf(name) => Some(*name),
+        _ => None,
+    })
 }
 
 /// The processors that have a buffer.
@@ -316,7 +333,9 @@ fn lost_by(stats: &str) -> u64 {
 fn time_of(line: &Line) -> Time {
     match line {
         Line::Event(event) => event.time,
-        Line::Remark(Remark::Kyber { time, .. } | Remark::Exit { time, .. }) => *time,
+        Line::Remark(
+            Remark::Kyber { time, .. } | Remark::Exit { time, .. } | Remark::Woken { time, .. },
+        ) => *time,
         Line::Remark(_) => Time::ZERO,
     }
 }

@@ -165,8 +165,8 @@ fn text(comparison: &Comparison) -> String {
     if *lost_events > 0 {
         let _ = writeln!(text, "  {lost_events} events lost, {events} recorded");
     }
-    if contested.tags > 0 {
-        let Contested { tags, retaken } = contested;
+    if contested.all.tags > 0 {
+        let Contested { tags, retaken } = contested.all;
         let _ = writeln!(
             text,
             "  {retaken} of {tags} tags retaken before a waiter ran; predicted so"
@@ -304,7 +304,7 @@ machine the measured figures are the machine's, too.";
 #[cfg(test)]
 mod tests {
     use iosched::simulate::conform::Conformance;
-    use iosched::simulate::live::{Measurement, ProcessComparison};
+    use iosched::simulate::live::{Contests, Measurement, ProcessComparison};
 
     use super::*;
 
@@ -353,9 +353,12 @@ mod tests {
             events: 5,
             lost_events: 0,
             followed,
-            contested: Contested {
-                tags: 999_999,
-                retaken: 999_999,
+            contested: Contests {
+                all: Contested {
+                    tags: 999_999,
+                    retaken: 999_999,
+                },
+                ..Contests::default()
             },
             measured: measurement(1.0),
             predicted: measurement(0.8),

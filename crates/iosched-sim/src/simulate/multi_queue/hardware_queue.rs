@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::super::Attachment;
+use super::wait_queues::{Place, WaitQueues};
 use crate::request::{Op, RequestId};
 use crate::scheduler::Scheduler;
 use crate::tags::Tags;
@@ -18,8 +19,8 @@ pub(super) struct HardwareQueue {
     pub(super) in_flight: usize,
     /// Of the scheduler; without one, of the driver.
     tags: Tags,
-    /// Processes that wait for any tag, and for one of the few that their requests may have.
-    waiting: [VecDeque<usize>; 2],
+    /// Processes that wait for one.
+    waiting: WaitQueues,
     /// Given out, and not yet taken by the device.
     pub(super) dispatch: VecDeque<RequestId>,
     /// How often the device had no room, of late: from 0 to 16.
@@ -46,7 +47,11 @@ impl HardwareQueue {
         HardwareQueue {
             in_flight: 0,
             tags: Tags::new(u32::try_from(tags).unwrap_or(u32::MAX)),
-            waiting: [VecDeque::new(), VecDeque::new()],
+            waiting: if direct {
+                WaitQueues::new(tags)
+            } else {
+                WaitQueues::of_limited()
+            },
             dispatch: VecDeque::new(),
             busy: 0,
             restart: false,
@@ -56,26 +61,20 @@ impl HardwareQueue {
 
     // ---- tags ----------------------------------------------------------------------------
 
-    /// How many bits of each word of the tags such a request may use, if not all.
-    fn limit(&self, scheduler: &dyn Scheduler, op: Op, sync: bool) -> Option<u32> {
-        scheduler.limit_depth(op, sync, self.tags.depth(), self.tags.word())
-    }
-
-    /// A tag for such a request, if there is one; if not, the process waits for it.
+    /// A tag for such a request, if there is one; if not, the process waits for it, at its place if it
+    /// has one.
     pub(super) fn take_tag(
         &mut self,
         scheduler: &dyn Scheduler,
         op: Op,
         sync: bool,
-        process: usize,
+        (process, place): (usize, Option<Place>),
     ) -> Option<u32> {
-        let limit = self.limit(scheduler, op, sync);
-        let tag = self.tags.take_among(limit.unwrap_or(self.tags.word()));
+        let word = self.tags.word();
+        let limit = scheduler.limit_depth(op, sync, self.tags.depth(), word);
+        let tag = self.tags.take_among(limit.unwrap_or(word));
         if tag.is_none() {
-            let waiting = &mut self.waiting[usize::from(limit.is_some())];
-            if waiting.is_empty() || !waiting.contains(&process) {
-                waiting.push_back(process);
-            }
+            self.waiting.sleeps(process, place);
         }
         tag
     }
@@ -83,21 +82,17 @@ impl HardwareQueue {
     /// The tag may be taken by anyone. True if processes wait for one.
     pub(super) fn free_tag(&mut self, tag: u32) -> bool {
         self.tags.free(tag);
-        self.waiting.iter().any(|waiting| !waiting.is_empty())
+        self.waiting.is_awaited()
     }
 
-    /// Who is woken for a tag: it may not be one of those that a process waits for, so that it is one of
-    /// each kind. Those that have got one since no longer wait.
-    pub(super) fn next_waiters(&mut self, waits: impl Fn(usize) -> bool) -> [Option<usize>; 2] {
-        let mut next = [None; 2];
-        for (waiting, next) in self.waiting.iter_mut().zip(&mut next) {
-            while next.is_none()
-                && let Some(process) = waiting.pop_front()
-            {
-                *next = Some(process).filter(|process| waits(*process));
-            }
-        }
-        next
+    /// Who is woken because of that.
+    pub(super) fn wake(&mut self, wake: impl FnMut(usize)) {
+        self.waiting.given_back(wake);
+    }
+
+    /// A process that was woken runs: the place where it sleeps if it finds no tag.
+    pub(super) fn runs(&mut self) -> Place {
+        self.waiting.runs()
     }
 
     // ---- the device ----------------------------------------------------------------------

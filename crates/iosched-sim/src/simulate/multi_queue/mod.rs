@@ -16,6 +16,7 @@
 mod hardware_queue;
 mod issue;
 mod throttle;
+mod wait_queues;
 mod waiters;
 
 use super::access::AccessId;
@@ -36,7 +37,8 @@ use crate::trace::kernel::Action;
 use crate::units::Time;
 use hardware_queue::HardwareQueue;
 use throttle::Throttle;
-use waiters::Waiters;
+use wait_queues::Place;
+use waiters::{Rise, Waiters};
 
 /// Most requests that a plug holds before it is let go.
 const PLUG_REQUESTS: usize = 32;
@@ -112,7 +114,7 @@ impl MultiQueue {
             in_flight: 0,
             queues: (0..hardware.count()).map(|_| queue()).collect(),
             submitters: Submitter::many(processes),
-            waiters: Waiters::new(processes, settings.retaken, seed),
+            waiters: Waiters::new(processes, &settings.retaken, seed),
             known: ByRequest::default(),
             flushes: Flushes::default(),
             absorbed: Vec::new(),
@@ -205,7 +207,13 @@ impl MultiQueue {
     /// A tag for the bio, if write-back throttling lets it pass and there is one; otherwise the process
     /// waits.
     #[inline]
-    fn take_tag(&mut self, host: &Host<'_>, now: Time, process: usize, bio: &Bio) -> Option<u32> {
+    fn take_tag(
+        &mut self,
+        host: &Host<'_>,
+        now: Time,
+        process: (usize, Option<Place>),
+        bio: &Bio,
+    ) -> Option<u32> {
         if self.throttle.is_some() {
             return self.take_tag_if_admitted(host, now, process, bio);
         }
@@ -217,7 +225,7 @@ impl MultiQueue {
         &mut self,
         host: &Host<'_>,
         now: Time,
-        process: usize,
+        (process, place): (usize, Option<Place>),
         bio: &Bio,
     ) -> Option<u32> {
         let sort = Throttle::sort(bio, host.cache.lately_waited(now));
@@ -226,7 +234,7 @@ impl MultiQueue {
         {
             return None;
         }
-        let tag = self.take_free_tag(host, process, bio);
+        let tag = self.take_free_tag(host, (process, place), bio);
         if let (None, Some(throttle), Some(_)) = (tag, &mut self.throttle, sort) {
             throttle.keep_admitted(process);
         }
@@ -234,13 +242,18 @@ impl MultiQueue {
     }
 
     #[inline]
-    fn take_free_tag(&mut self, host: &Host<'_>, process: usize, bio: &Bio) -> Option<u32> {
+    fn take_free_tag(
+        &mut self,
+        host: &Host<'_>,
+        (process, place): (usize, Option<Place>),
+        bio: &Bio,
+    ) -> Option<u32> {
         let number = self.queue_of(host, process);
         let scheduler = self.scheduler.as_ref();
         let op = if bio.is_flush() { Op::Read } else { bio.op }; // schedulers do not limit a flush
-        let tag = self.queues[number].take_tag(scheduler, op, bio.sync, process);
+        let tag = self.queues[number].take_tag(scheduler, op, bio.sync, (process, place));
         if tag.is_none() {
-            self.waiters.sleeps(process);
+            self.waiters.sleeps(process, place.is_some());
         }
         tag
     }
@@ -286,14 +299,17 @@ impl MultiQueue {
         queue: usize,
         woken: Option<ProcessId>,
     ) {
-        let submitters = &self.submitters;
-        let is_blocked = |process: usize| submitters[process].is_blocked();
-        let rival = woken.is_some_and(|woken| !is_blocked(process::index_of(woken)));
-        let next = self.queues[queue].next_waiters(is_blocked);
-        for process in next.into_iter().flatten() {
-            let runs = self.waiters.wake(now, process, rival, &host.times);
+        let is_rival = |woken: ProcessId| !self.submitters[process::index_of(woken)].is_blocked();
+        let rival = woken.is_some_and(is_rival);
+        let waiters = &mut self.waiters;
+        let mut late = None;
+        self.queues[queue].wake(|process| {
+            let is_late = || rival && waiters.come_too_late(now, process);
+            let late = *late.get_or_insert_with(is_late);
+            let runs = waiters.wake(now, process, late, &host.times);
+            host.tell_woken(now, process);
             host.wake_at(runs, process);
-        }
+        });
     }
 
     // ---- requests ------------------------------------------------------------------------
@@ -310,7 +326,7 @@ impl MultiQueue {
         let tag = if self.is_blocked(process) {
             None
         } else {
-            self.take_tag(host, now, process, bio)
+            self.take_tag(host, now, (process, None), bio)
         };
         if let Some(tag) = tag {
             self.new_request(host, now, process, (bio, of), tag);
@@ -462,14 +478,17 @@ impl Path for MultiQueue {
         if !self.is_blocked(process) {
             return;
         }
-        if let Err(runs) = self.waiters.rises(now, process) {
-            if runs < Time::MAX {
-                host.wake_at(runs, process);
+        let mut place = match self.waiters.rises(now, process) {
+            Rise::Sleeps => return,
+            Rise::Later(runs) => return host.wake_at(runs, process),
+            Rise::Woken => {
+                let queue = self.queue_of(host, process);
+                Some(self.queues[queue].runs())
             }
-            return;
-        }
+            Rise::Awake => None,
+        };
         while let Some(&(bio, access)) = self.submitters[process].blocked.front() {
-            let Some(tag) = self.take_tag(host, now, process, &bio) else {
+            let Some(tag) = self.take_tag(host, now, (process, place.take()), &bio) else {
                 return;
             };
             self.submitters[process].blocked.pop_front();

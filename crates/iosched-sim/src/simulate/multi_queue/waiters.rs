@@ -1,16 +1,13 @@
 //! Processes that sleep in the kernel until there is a tag, and when they run again.
 //!
-//! A freed tag goes back to the others, and a waiter is woken for it. Until that runs the tag is
-//! anyone's: the process whose request gave it back was woken just before, and takes it if it is back
-//! with its next request sooner. The waiter then finds nothing and sleeps again, behind all others.
-//! Which of the two is first depends on where the kernel's scheduler of processes puts them: with a
-//! processor for each the waiter, which has only to leave the kernel's sleep; on one processor often
-//! the other. This is drawn.
+//! A freed tag goes back to the others, and a waiter is woken for it, whichever is first in
+//! `wait_queues`. Until that runs the tag is anyone's: the process whose request gave it back was woken
+//! just before, and takes it if it is back with its next request sooner. The waiter then finds nothing
+//! and sleeps again. Which of the two is first is drawn ([`Retaken`]).
 //!
-//! Facts: `blk_mq_get_tag`, `lib/sbitmap.c` (Linux 6.12). Left out: that more than 15 tags are woken
-//! for in batches, and that waiters stand in eight queues, which are served in turn as they were filled.
+//! Facts: `blk_mq_get_tag` (Linux 6.12).
 
-use super::super::HostTimes;
+use super::super::{HostTimes, Retaken};
 use crate::random::Random;
 use crate::units::{Nanos, Time};
 
@@ -23,61 +20,91 @@ enum Sleep {
     Woken(Time),
 }
 
+/// What becomes of a process that is to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rise {
+    /// It sleeps for a tag, and nobody has woken it: an answer to something else does not.
+    Sleeps,
+    /// It was woken for a tag, and runs then.
+    Later(Time),
+    /// It was woken for a tag, and runs.
+    Woken,
+    /// It did not sleep for a tag.
+    Awake,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiter {
+    sleep: Sleep,
+    /// How often it was woken in vain since it found no tag.
+    in_vain: u32,
+}
+
 /// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct Waiters {
     /// By process.
-    all: Vec<Sleep>,
-    /// The share of waiters that run only after the process woken before them.
-    retaken: f64,
+    all: Vec<Waiter>,
+    retaken: Retaken,
     chance: Random,
 }
 
 impl Waiters {
-    pub(super) fn new(processes: usize, retaken: f64, seed: u64) -> Waiters {
+    pub(super) fn new(processes: usize, retaken: &Retaken, seed: u64) -> Waiters {
+        let awake = Waiter {
+            sleep: Sleep::Awake,
+            in_vain: 0,
+        };
         Waiters {
-            all: vec![Sleep::Awake; processes],
-            retaken,
+            all: vec![awake; processes],
+            retaken: *retaken,
             chance: Random::new(seed, "waiters"),
         }
     }
 
-    /// The process found no tag.
-    pub(super) fn sleeps(&mut self, process: usize) {
-        self.all[process] = Sleep::Asleep;
+    /// The process found no tag, `again` if it had been woken for one.
+    pub(super) fn sleeps(&mut self, process: usize, again: bool) {
+        let waiter = &mut self.all[process];
+        waiter.sleep = Sleep::Asleep;
+        waiter.in_vain = if again {
+            waiter.in_vain.saturating_add(1)
+        } else {
+            0
+        };
     }
 
-    /// The process is woken for a tag; says when it runs. Before it was woken a `rival`, if one waited
-    /// for the request that had the tag.
+    /// Whether all who are woken for a tag run only after the process that gave it back, which was
+    /// woken before them and comes again; the first of them is this one.
+    pub(super) fn come_too_late(&mut self, now: Time, first: usize) -> bool {
+        let share = self.retaken.at(now, self.all[first].in_vain);
+        share > 0.0 && self.chance.unit() < share
+    }
+
+    /// The process is woken for a tag; says when it runs, which is after the one that gave the tag back
+    /// if it is `late`.
     pub(super) fn wake(
         &mut self,
         now: Time,
         process: usize,
-        rival: bool,
+        late: bool,
         times: &HostTimes,
     ) -> Time {
-        let is_retaken = rival && self.retaken > 0.0 && self.chance.unit() < self.retaken;
-        let behind = if is_retaken {
-            times.wakeup
-        } else {
-            Nanos::ZERO
-        };
+        let behind = if late { times.wakeup } else { Nanos::ZERO };
         let runs = now + behind + times.tag_wakeup;
-        self.all[process] = Sleep::Woken(runs);
+        self.all[process].sleep = Sleep::Woken(runs);
         runs
     }
 
-    /// The process does not sleep for a tag any longer. If it does, an answer to something else does
-    /// not wake it: says when it will run, [`Time::MAX`] if nobody has woken it yet.
-    pub(super) fn rises(&mut self, now: Time, process: usize) -> Result<(), Time> {
-        match self.all[process] {
-            Sleep::Asleep => Err(Time::MAX),
-            Sleep::Woken(runs) if runs > now => Err(runs),
-            Sleep::Woken(_) | Sleep::Awake => {
-                self.all[process] = Sleep::Awake;
-                Ok(())
-            }
-        }
+    /// The process is to go on.
+    pub(super) fn rises(&mut self, now: Time, process: usize) -> Rise {
+        let rise = match self.all[process].sleep {
+            Sleep::Awake => Rise::Awake,
+            Sleep::Asleep => return Rise::Sleeps,
+            Sleep::Woken(runs) if runs > now => return Rise::Later(runs),
+            Sleep::Woken(_) => Rise::Woken,
+        };
+        self.all[process].sleep = Sleep::Awake;
+        rise
     }
 }
 
@@ -87,33 +114,33 @@ mod tests {
 
     #[test]
     fn who_sleeps_rises_when_it_was_woken_and_not_before() {
-        let (mut waiters, times) = (Waiters::new(1, 0.0, 1), HostTimes::default());
+        let (mut waiters, times) = (
+            Waiters::new(1, &Retaken::default(), 1),
+            HostTimes::default(),
+        );
         let now = Time::ZERO + times.worker;
-        assert_eq!(waiters.rises(now, 0), Ok(()), "it does not sleep");
-        waiters.sleeps(0);
-        assert_eq!(waiters.rises(now, 0), Err(Time::MAX));
-        let runs = waiters.wake(now, 0, true, &times);
+        assert_eq!(waiters.rises(now, 0), Rise::Awake);
+        waiters.sleeps(0, false);
+        assert_eq!(waiters.rises(now, 0), Rise::Sleeps);
+        let runs = waiters.wake(now, 0, false, &times);
         assert_eq!(runs, now + times.tag_wakeup);
-        assert_eq!(waiters.rises(now, 0), Err(runs));
-        assert_eq!(waiters.rises(runs, 0), Ok(()));
-        assert_eq!(waiters.rises(now, 0), Ok(()), "it sleeps no longer");
+        assert_eq!(waiters.rises(now, 0), Rise::Later(runs));
+        assert_eq!(waiters.rises(runs, 0), Rise::Woken);
+        assert_eq!(waiters.rises(now, 0), Rise::Awake, "it sleeps no longer");
     }
 
     #[test]
-    fn only_a_rival_overtakes_and_as_often_as_is_said() {
-        let times = HostTimes::default();
-        let late = |rival: bool, retaken: f64| {
-            let mut waiters = Waiters::new(1, retaken, 7);
-            let is_late = |_: &i32| {
-                let runs = waiters.wake(Time::ZERO, 0, rival, &times);
-                runs > Time::ZERO + times.wakeup
-            };
+    fn who_was_woken_in_vain_comes_too_late_as_often_as_is_said_for_that() {
+        let shares = Retaken::steadily([0.8, 0.1, 1.0, 0.0]);
+        let mut waiters = Waiters::new(1, &shares, 7);
+        let mut late = |again: bool| {
+            waiters.sleeps(0, again);
+            let is_late = |_: &i32| waiters.come_too_late(Time::ZERO, 0);
             (0..1000).filter(is_late).count()
         };
-        assert_eq!(
-            (late(true, 0.0), late(true, 1.0), late(false, 1.0)),
-            (0, 1000, 0)
-        );
-        assert!((250..350).contains(&late(true, 0.3)), "{}", late(true, 0.3));
+        assert!((750..850).contains(&late(false)));
+        assert!((50..150).contains(&late(true)));
+        assert_eq!([late(true), late(true), late(true)], [1000, 1000, 0]);
+        assert!((750..850).contains(&late(false)), "it has had a tag");
     }
 }

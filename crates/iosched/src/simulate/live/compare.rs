@@ -13,7 +13,7 @@ use iosched_stats::interval::student_t;
 use serde::{Deserialize, Serialize};
 
 use super::measure::Measured;
-use super::tags::Contested;
+use super::tags::Contests;
 use super::{LEAST_AGREEMENT, Load};
 use crate::load::simulated::job_result;
 use crate::simulate::conform::Conformance;
@@ -93,9 +93,9 @@ pub struct Comparison {
     /// Decision by decision.
     pub followed: Conformance,
     /// Tags that a sleeping process and the one that gave them back could have had; the prediction
-    /// takes the share of them that was retaken from here.
+    /// takes the shares of them that were retaken from here.
     #[serde(default)]
-    pub contested: Contested,
+    pub contested: Contests,
     /// By the kernel, and by fio.
     pub measured: Measurement,
     /// By the simulator.
@@ -190,7 +190,7 @@ fn rate(job: &JobResult) -> f64 {
 
 impl Comparison {
     pub(super) fn new(
-        (scheduler, load, contested): (&SchedulerSpec, &Load, Contested),
+        (scheduler, load, contested): (&SchedulerSpec, &Load, &Contests),
         measured: &Measured,
         followed: Conformance,
         predicted: &[Outcome],
@@ -226,7 +226,7 @@ impl Comparison {
             events: measured.losses.read,
             lost_events: measured.losses.events,
             followed,
-            contested,
+            contested: *contested,
             measured: Measurement {
                 figures: real,
                 iops_half_width: seen.half_width(),

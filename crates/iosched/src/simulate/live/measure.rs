@@ -11,7 +11,7 @@ use iosched_sim::trace::kernel::{Line, write_event};
 use iosched_sim::units::{Nanos, Time};
 
 use super::{LiveError, Load, Plan};
-use crate::capture::{self, DeviceNumber, Losses, Recorder};
+use crate::capture::{self, DeviceNumber, Events, Losses, Recorder};
 use crate::host::Host;
 use crate::load::fio;
 use crate::load::fio_job::{Place, TrialSettings};
@@ -24,6 +24,9 @@ use crate::trial::JobResult;
 
 /// How often events are taken from the kernel's buffers, which hold a second and more.
 const DRAIN: Duration = Duration::from_millis(50);
+
+/// What the load's processes are called.
+const FIO: &str = "fio";
 
 /// The emulated disk, ready for loads.
 pub(super) struct Bench<'a> {
@@ -87,7 +90,8 @@ impl<'a> Bench<'a> {
             user: None,
             stop: self.stop,
         };
-        let recorder = Recorder::start(self.number, &capture::EVENTS)?;
+        let [block, kyber] = capture::EVENTS;
+        let recorder = Recorder::start(self.number, &[block, kyber, Events::WakesOf(FIO)])?;
         let (jobs, events) = record(recorder, || fio::run(&job_file, &running, tick));
         let (jobs, (lines, losses)) = (jobs?, events?);
         let measured = Measured {

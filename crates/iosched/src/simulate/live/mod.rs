@@ -30,7 +30,7 @@ use iosched_sim::workload::fio_job;
 
 pub use self::compare::{Comparison, Figures, Measurement, Pace, ProcessComparison, Report, Speed};
 pub use self::error::LiveError;
-pub use self::tags::Contested;
+pub use self::tags::{Contested, Contests};
 use crate::emulate::{EmulatedDisk, Spec};
 use crate::host::Host;
 use crate::load::builtin;
@@ -220,8 +220,8 @@ impl Plan {
                 };
                 let measured = bench.run(self, scheduler, load, &mut tick)?;
                 let followed = measured.follow(self, scheduler, depth)?;
-                let contested = Contested::of(&measured.lines);
-                let setting = (scheduler, load, contested);
+                let contested = Contests::of(&measured.lines, predict::runtime(self));
+                let setting = (scheduler, load, &contested);
                 let predicted = predict::predict(self, setting, &measured, &machine)?;
                 let comparison = Comparison::new(setting, &measured, followed, &predicted);
                 observer(&Event::Compared(&comparison));

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use super::machine::Machine;
 use super::measure::Measured;
-use super::tags::Contested;
+use super::tags::Contests;
 use super::{LiveError, Load, Pace, Plan, build};
 
 /// How often the load is simulated.
@@ -92,7 +92,7 @@ fn timed(load: &Load, runtime: Nanos) -> Vec<Job> {
 /// Simulates the load as it was measured.
 pub(super) fn predict(
     plan: &Plan,
-    (scheduler, load, contested): (&SchedulerSpec, &Load, Contested),
+    (scheduler, load, contested): (&SchedulerSpec, &Load, &Contests),
     measured: &Measured,
     machine: &Machine,
 ) -> Result<Vec<Outcome>, LiveError> {
@@ -102,10 +102,15 @@ pub(super) fn predict(
             let seed = plan.wanted.seed.wrapping_add(run);
             let disk = build(&plan.wanted, plan.size, machine.slow_down, seed)?;
             let mut setup = setup(plan, scheduler, load, measured, machine, disk)?;
-            setup.multi_queue.retaken = contested.share();
+            setup.multi_queue.retaken = contested.retaken(runtime(plan));
             Ok(simulate::run(Setup { seed, ..setup }, &mut ()))
         })
         .collect()
+}
+
+/// How long each load runs.
+pub(super) fn runtime(plan: &Plan) -> Nanos {
+    Nanos::new(u64::try_from(plan.wanted.runtime.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn setup(
@@ -131,8 +136,7 @@ fn setup(
         max_sectors: Bytes::from_kib(max_kib as u64).to_sectors(),
         merging: Merging::Full,
     };
-    let runtime = u64::try_from(plan.wanted.runtime.as_nanos()).unwrap_or(u64::MAX);
-    let jobs = timed(load, Nanos::new(runtime));
+    let jobs = timed(load, runtime(plan));
     let volatile = plan.wanted.model.write_cache();
     let built = scheduler::build(scheduler, &kernel, &Settings::new())?;
     Ok(Setup {

@@ -3,182 +3,335 @@
 //! A process that is woken for a tag may come too late: the one whose request gave it back has taken it
 //! for its next. Which of the two the kernel lets run first depends on the processors that they were put
 //! on and on all else that runs there, which no model here says. So it is counted, as a property of the
-//! machine while the load ran, and the simulated machine gets the same share
-//! ([`iosched_sim::simulate::MultiQueueSettings::retaken`]). Who waits how long for that is predicted.
+//! machine while the load ran, and the simulated machine gets the same shares
+//! ([`iosched_sim::simulate::Retaken`]). Who waits how long for that is predicted.
+//!
+//! On a disk whose completions are closer together than wakes take, tens of microseconds, a
+//! waiter may get the tag of another one, and what is counted is not quite what happened.
 
 use std::collections::BTreeMap;
 
 use iosched_sim::request::ProcessId;
-use iosched_sim::trace::kernel::{Action, Event, Line};
-use iosched_sim::units::Sector;
+use iosched_sim::simulate::Retaken;
+use iosched_sim::trace::kernel::{Action, Event, Line, Remark};
+use iosched_sim::units::{Nanos, Sector, Time};
 use serde::{Deserialize, Serialize};
 
-/// Tags that two processes could have had: one that slept for it, and the one whose request gave it
-/// back, which was awake and came with another.
+/// Fewer contested tags in a part of a run say less of it than those of the whole run.
+const ENOUGH: u64 = 20;
+
+/// Tags that two processes could have had: one that slept for it and was woken, and the one whose
+/// request gave it back, which did not sleep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contested {
     /// How many there were.
     pub tags: u64,
-    /// How many of them the process had that gave them back.
+    /// How many of them the woken one came too late for.
     pub retaken: u64,
 }
 
+/// The same of a run, for which the prediction takes them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contests {
+    /// All.
+    #[serde(flatten)]
+    pub all: Contested,
+    /// In each eighth of the run, by how often the one that was woken had been woken in vain since it
+    /// found no tag: not yet, once, two or three times, more often.
+    pub parts: [[Contested; Retaken::SORTS]; Retaken::PARTS],
+}
+
 impl Contested {
-    /// The share that was retaken.
-    pub(super) fn share(self) -> f64 {
-        if self.tags == 0 {
-            return 0.0;
-        }
-        self.retaken as f64 / self.tags as f64
+    /// The share that was retaken, if there were so many.
+    fn share_of(self, least: u64) -> Option<f64> {
+        (self.tags >= least).then(|| self.retaken as f64 / self.tags as f64)
     }
 
-    pub(super) fn of(lines: &[Line]) -> Contested {
-        let mut contests = Contests::default();
-        for line in lines {
-            if let Line::Event(event) = line {
-                contests.see(event);
-            }
-        }
-        contests.counted
+    fn count(&mut self, retaken: bool) {
+        self.tags += 1;
+        self.retaken += u64::from(retaken);
     }
-}
-
-/// A tag that is free again while processes sleep.
-#[derive(Debug)]
-struct Contest {
-    /// Whose request gave it back.
-    owner: ProcessId,
-    sleepers: Vec<ProcessId>,
-    /// One of those has it.
-    is_theirs: bool,
-}
-
-#[derive(Debug, Default)]
-struct Contests {
-    /// Bios that have no request yet, by process: it sleeps.
-    without: BTreeMap<ProcessId, u64>,
-    /// By first sector.
-    owners: BTreeMap<Sector, ProcessId>,
-    open: Option<Contest>,
-    counted: Contested,
 }
 
 impl Contests {
-    fn see(&mut self, event: &Event) {
-        let process = event.process;
-        match event.action {
-            Action::Queued => {
-                *self.without.entry(process).or_default() += 1;
-                let lost = |contest: &mut Contest| contest.is_theirs && contest.owner == process;
-                if self.open.take_if(lost).is_some() {
-                    self.counted.tags += 1;
-                }
+    /// In the recording of a run that lasted as long as this.
+    pub(super) fn of(lines: &[Line], runtime: Nanos) -> Contests {
+        let part = runtime / Retaken::PARTS as u64;
+        let mut seen = Seen::default();
+        for line in lines {
+            match line {
+                Line::Event(event) => seen.event(event),
+                Line::Remark(Remark::Woken { process, time }) => seen.woken(*time, *process),
+                Line::Remark(_) => {}
             }
+        }
+        seen.counted(part)
+    }
+
+    /// What the simulated machine is told: of a part in which too few were contested, what holds for
+    /// the whole run.
+    pub(super) fn retaken(&self, runtime: Nanos) -> Retaken {
+        let mut whole = [Contested::default(); Retaken::SORTS];
+        for part in &self.parts {
+            for (sum, of_part) in whole.iter_mut().zip(part) {
+                sum.tags += of_part.tags;
+                sum.retaken += of_part.retaken;
+            }
+        }
+        let mut told = Retaken {
+            part: runtime / Retaken::PARTS as u64,
+            ..Retaken::default()
+        };
+        for (shares, part) in told.shares.iter_mut().zip(&self.parts) {
+            for ((share, of_part), whole) in shares.iter_mut().zip(part).zip(&whole) {
+                let counted = of_part.share_of(ENOUGH).or_else(|| whole.share_of(1));
+                *share = counted.unwrap_or(0.0);
+            }
+        }
+        told
+    }
+}
+
+/// A tag that was given back while processes slept, and for which some were woken.
+#[derive(Debug)]
+struct Contest {
+    time: Time,
+    /// How often the first of them had been woken in vain.
+    in_vain: u32,
+    /// Those who have neither got a tag nor been woken once more.
+    open: usize,
+    /// One of them has got a tag.
+    is_theirs: bool,
+}
+
+/// A process that has bios without a request.
+#[derive(Debug, Default)]
+struct Sleeper {
+    bios: u64,
+    /// What it was last woken for.
+    contest: Option<usize>,
+    /// How often it was woken.
+    woken: u32,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Whoever has bios without a request sleeps.
+    sleepers: BTreeMap<ProcessId, Sleeper>,
+    /// By first sector.
+    owners: BTreeMap<Sector, ProcessId>,
+    contests: Vec<Contest>,
+    /// Whose request was completed last, if it did not sleep; its contest, once there is one.
+    last: Option<(ProcessId, Option<usize>)>,
+    began: Option<Time>,
+}
+
+impl Seen {
+    fn event(&mut self, event: &Event) {
+        let process = event.process;
+        self.began.get_or_insert(event.time);
+        match event.action {
+            Action::Queued => self.sleepers.entry(process).or_default().bios += 1,
             Action::BackMerged | Action::FrontMerged => self.goes_on(process),
             Action::Allocated => {
                 self.goes_on(process);
                 self.owners.insert(event.start, process);
-                self.taken_by(process);
             }
             Action::Completed => {
-                self.open = None; // two at a time: whose was taken cannot be told
-                if let Some(owner) = self.owners.remove(&event.start) {
-                    self.is_free(owner);
-                }
+                let owner = self.owners.remove(&event.start);
+                let awake = |owner: &ProcessId| !self.sleepers.contains_key(owner);
+                self.last = owner.filter(awake).map(|owner| (owner, None));
             }
             _ => {}
         }
     }
 
+    /// A bio of the process has a request.
     fn goes_on(&mut self, process: ProcessId) {
-        if let Some(bios) = self.without.get_mut(&process) {
-            *bios = bios.saturating_sub(1);
-        }
-    }
-
-    fn is_free(&mut self, owner: ProcessId) {
-        let asleep = self.without.iter().filter(|(_, bios)| **bios > 0);
-        let sleepers: Vec<ProcessId> = asleep.map(|(process, _)| *process).collect();
-        self.open = (!sleepers.is_empty() && !sleepers.contains(&owner)).then_some(Contest {
-            owner,
-            sleepers,
-            is_theirs: false,
-        });
-    }
-
-    /// If a sleeper was sooner, there was a contest only if the other came at all.
-    fn taken_by(&mut self, process: ProcessId) {
-        let Some(contest) = &mut self.open else {
+        let Some(sleeper) = self.sleepers.get_mut(&process) else {
             return;
         };
-        if contest.sleepers.contains(&process) {
-            contest.is_theirs = true;
+        sleeper.bios -= 1;
+        if let Some(contest) = sleeper.contest.take() {
+            self.contests[contest].open -= 1;
+            self.contests[contest].is_theirs = true;
+        }
+        if sleeper.bios == 0 {
+            self.sleepers.remove(&process);
+        }
+    }
+
+    fn woken(&mut self, time: Time, process: ProcessId) {
+        let Some(sleeper) = self.sleepers.get_mut(&process) else {
+            return; // it waited for something else
+        };
+        let in_vain = sleeper.woken;
+        sleeper.woken += 1;
+        if let Some(contest) = sleeper.contest.take() {
+            self.contests[contest].open -= 1;
+        }
+        let Some((_, contest)) = &mut self.last else {
             return;
+        };
+        let contest = *contest.get_or_insert_with(|| {
+            self.contests.push(Contest {
+                time,
+                in_vain,
+                open: 0,
+                is_theirs: false,
+            });
+            self.contests.len() - 1
+        });
+        self.contests[contest].open += 1;
+        sleeper.contest = Some(contest);
+    }
+
+    fn counted(&self, part: Nanos) -> Contests {
+        let mut counted = Contests::default();
+        let began = self.began.unwrap_or(Time::ZERO);
+        for contest in &self.contests {
+            if !contest.is_theirs && contest.open > 0 {
+                continue; // the recording ended before
+            }
+            let time = Time::ZERO + (contest.time - began);
+            let of_part = &mut counted.parts[Retaken::part_at(part, time)];
+            of_part[Retaken::sort(contest.in_vain)].count(!contest.is_theirs);
+            counted.all.count(!contest.is_theirs);
         }
-        if !contest.is_theirs && contest.owner == process {
-            self.counted.tags += 1;
-            self.counted.retaken += 1;
-        }
-        self.open = None;
+        counted
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use iosched_sim::disk::{self, ModelOptions};
     use iosched_sim::scheduler::{Kernel, SchedulerSpec, Settings, build};
-    use iosched_sim::simulate::{MultiQueueSettings, Setup, run};
-    use iosched_sim::trace::kernel::Reader;
-    use iosched_sim::units::Nanos;
+    use iosched_sim::simulate::{Happening, MultiQueueSettings, Observer, Setup, run};
+    use iosched_sim::trace::kernel::{Reader, write_line};
     use iosched_sim::workload::fio_job;
 
     use super::*;
-    use crate::fixture::Recording;
 
-    fn lines(text: &str) -> Vec<Line> {
-        let mut reader = Reader::default();
-        let read = text.lines().map(|line| reader.read(line).unwrap());
-        read.flatten().collect()
+    const SECONDS: u64 = 4;
+
+    /// A recording, line by line.
+    #[derive(Default)]
+    struct Lines(Vec<Line>);
+
+    impl Lines {
+        fn add(&mut self, text: &str) {
+            let mut reader = Reader::new(Nanos::ZERO);
+            let read = text.lines().map(|line| reader.read(line).unwrap());
+            self.0.extend(read.flatten());
+        }
+
+        fn wake(&mut self, micros: u64, process: u32) {
+            self.woken(Time::ZERO + Nanos::from_micros(micros), ProcessId(process));
+        }
+    }
+
+    impl Observer for Lines {
+        fn happened(&mut self, happening: &Happening) {
+            let mut text = String::new();
+            write_line(&mut text, Time::ZERO, happening).unwrap();
+            self.add(&text);
+        }
+
+        fn exited(&mut self, _time: Time, _process: ProcessId, _name: &str) {}
+
+        fn woken(&mut self, time: Time, process: ProcessId) {
+            self.0.push(Line::Remark(Remark::Woken { process, time }));
+        }
     }
 
     #[test]
-    fn a_tag_counts_if_one_slept_for_it_and_the_other_came() {
-        // 3 sleeps all the time; 1 retakes its tag; 2 comes too late; 4 does not come back.
-        let text = "0 Q R 0 8 1 a - - 0\n0 G R 0 8 1 a - - 0\n1 Q R 8 8 2 a - - 0\n1 G R 8 8 2 a - - 0\n\
-                    1 Q R 32 8 4 a - - 0\n1 G R 32 8 4 a - - 0\n\
-                    2 Q R 16 8 3 a - - 0\n3 C R 0 8 0 - - - 0\n4 Q R 24 8 1 a - - 0\n4 G R 24 8 1 a - - 0\n\
-                    5 C R 8 8 0 - - - 0\n6 G R 16 8 3 a - - 0\n7 Q R 40 8 2 a - - 0\n\
-                    8 C R 32 8 0 - - - 0\n9 G R 40 8 2 a - - 0\n9 C R 24 8 0 - - - 0\n";
-        let counted = Contested::of(&lines(text));
-        assert_eq!((counted.retaken, counted.tags), (1, 2));
+    fn a_tag_counts_if_one_was_woken_for_it_while_the_other_did_not_sleep() {
+        let mut lines = Lines::default();
+        lines.add(
+            "0 Q R 0 8 1 a - - 0\n0 G R 0 8 1 a - - 0\n1 Q R 8 8 2 a - - 0\n1 G R 8 8 2 a - - 0\n\
+             2 Q R 16 8 3 a - - 0\n3 C R 0 8 0 - - - 0\n",
+        );
+        lines.wake(3, 1); // for what it read
+        lines.wake(3, 3);
+        lines.add("4 Q R 24 8 1 a - - 0\n4 G R 24 8 1 a - - 0\n5 C R 8 8 0 - - - 0\n");
+        lines.wake(5, 3);
+        lines.add("6 G R 16 8 3 a - - 0\n7 Q R 40 8 2 a - - 0\n7 Q R 48 8 4 a - - 0\n");
+        // 1 has two reads under way: it sleeps for the third itself
+        lines.add("8 Q R 56 8 1 a - - 0\n9 C R 24 8 0 - - - 0\n");
+        lines.wake(9, 2);
+        lines.add("9 G R 40 8 2 a - - 0\n");
+        let counted = Contests::of(&lines.0, Nanos::from_secs(SECONDS));
+        let of = |tags, retaken| Contested { tags, retaken };
+        assert_eq!(counted.all, of(2, 1));
+        let none = of(0, 0);
+        assert_eq!(counted.parts[0], [of(1, 1), of(1, 0), none, none]);
+        let told = counted.retaken(Nanos::from_secs(SECONDS));
+        assert_eq!(percent(told.shares[5]), "[100, 0, 0, 0]", "as on the whole");
+    }
+
+    fn percent(shares: [f64; 4]) -> String {
+        format!("{:.0?}", shares.map(|share| 100.0 * share))
+    }
+
+    /// What is counted in the recording of a simulated run of so many readers.
+    fn counted(retaken: &Retaken, queue_depth: usize, readers: usize) -> Contests {
+        let slow = ModelOptions {
+            slow_down: NonZeroU32::new(30), // completions are further apart than wakes take
+            ..ModelOptions::default()
+        };
+        let disk = disk::build("ssd-sata", &slow).unwrap();
+        let load = format!(
+            "[readers]\nrw=randread\nbs=4k\nnumjobs={readers}\ntime_based\nruntime={SECONDS}\n"
+        );
+        let jobs = fio_job::parse(&load, disk.capacity()).unwrap();
+        let none = SchedulerSpec::parse("none").unwrap();
+        let none = build(&none, &Kernel::default(), &Settings::new()).unwrap();
+        let setup = Setup {
+            queue_depth,
+            multi_queue: MultiQueueSettings {
+                retaken: *retaken,
+                ..MultiQueueSettings::default()
+            },
+            until: Nanos::from_secs(SECONDS),
+            ..Setup::new(none, disk, jobs)
+        };
+        let mut lines = Lines::default();
+        run(setup, &mut lines);
+        Contests::of(&lines.0, Nanos::from_secs(SECONDS))
     }
 
     #[test]
     fn what_a_simulated_machine_is_told_is_counted_in_its_recording() {
-        let model = disk::build("fixed", &ModelOptions::default()).unwrap();
-        let load = "[readers]\nrw=randread\nbs=4k\nnumjobs=32\ntime_based\nruntime=4\n";
-        let jobs = fio_job::parse(load, model.capacity()).unwrap();
-        let none = SchedulerSpec::parse("none").unwrap();
-        for share in [0.0, 0.4, 1.0] {
-            let disk = disk::build("fixed", &ModelOptions::default()).unwrap();
-            let none = build(&none, &Kernel::default(), &Settings::new()).unwrap();
-            let setup = Setup {
-                queue_depth: 4,
-                multi_queue: MultiQueueSettings {
-                    retaken: share,
-                    ..MultiQueueSettings::default()
-                },
-                until: Nanos::from_secs(4),
-                ..Setup::new(none, disk, jobs.clone())
-            };
-            let mut recorder = Recording::default();
-            run(setup, &mut recorder);
-            let counted = Contested::of(&lines(&recorder.0));
-            assert!(counted.tags > 500, "{counted:?}");
-            assert!(
-                (counted.share() - share).abs() < 0.06,
-                "{share}: {counted:?}"
-            );
+        let told = [[0.0; 4], [0.8, 0.2, 0.4, 0.9], [0.4; 4], [1.0; 4]];
+        for (depth, readers) in [(1, 8), (4, 32), (16, 48)] {
+            for told in told {
+                let counted = counted(&Retaken::steadily(told), depth, readers);
+                assert!(counted.all.tags > 500, "{counted:?}");
+                let shares = counted.retaken(Nanos::ZERO).shares[7];
+                for (sort, (told, share)) in told.iter().zip(shares).enumerate() {
+                    let of_sort = |part: &[Contested; 4]| part[sort].tags;
+                    let tags: u64 = counted.parts.iter().map(of_sort).sum();
+                    let is_told = tags < 100 || (share - told).abs() < 0.1;
+                    assert!(is_told, "depth {depth}, {told}: {share} of {tags}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_part_of_a_run_has_its_own_share() {
+        let mut told = Retaken {
+            part: Nanos::from_millis(500),
+            ..Retaken::default()
+        };
+        for (index, shares) in told.shares.iter_mut().enumerate() {
+            *shares = [if index < 4 { 0.9 } else { 0.1 }, 0.5, 0.5, 0.5];
+        }
+        let counted = counted(&told, 4, 32).retaken(Nanos::from_secs(SECONDS));
+        for (told, counted) in told.shares.iter().zip(&counted.shares) {
+            assert!((told[0] - counted[0]).abs() < 0.15, "{counted:?}");
         }
     }
 }

@@ -1,0 +1,203 @@
+//! Where processes stand that sleep until a hardware queue has a tag for them.
+//!
+//! Not one queue but eight. Who goes to sleep stands at the end of one, the next who does in the
+//! next. A tag that is given back wakes the first of one queue, the next tag that of the next, empty
+//! ones passed over. Who is woken takes its place for another sleep before it looks for a tag, whether
+//! it finds one or not; so it does not matter how long it has slept, places are skipped, and the
+//! queues differ in length: the same number of tags goes to each, and in a long one they last
+//! longer. Of a bitmap of 16 tags and more every second and up to every eighth that is given back wakes
+//! as many at a time.
+//!
+//! Facts: `lib/sbitmap.c`, `blk_mq_get_tag` (Linux 6.8 to 6.18). In recordings with the events of the
+//! process scheduler these rules said for hundreds of wakes in a row who was woken next, until two
+//! processors took places at a time (`docs/validation.md`). Left out: that, and that tags of kyber wake
+//! in batches, too, and those of mq-deadline in older kernels.
+
+use std::collections::VecDeque;
+
+/// How many queues there are.
+const QUEUES: usize = 8;
+
+/// Most that are woken at a time.
+const MOST_AT_A_TIME: usize = 8;
+
+/// Which of the queues a process will stand in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place(usize);
+
+/// See the [module's page](self).
+#[derive(Debug)]
+pub(super) struct WaitQueues {
+    queues: [VecDeque<usize>; QUEUES],
+    /// Where the next one stands.
+    place: usize,
+    /// Where the next one is woken.
+    turn: usize,
+    /// Processes that stand in queues, and those that were woken and do not run yet.
+    waiting: usize,
+    /// Tags that were given back for which nobody was woken yet.
+    given_back: usize,
+    /// Tags that are given back until processes are woken, as many.
+    batch: usize,
+}
+
+impl WaitQueues {
+    /// For so many tags, each of which any request may have.
+    pub(super) fn new(tags: usize) -> WaitQueues {
+        WaitQueues::by_batches((tags / QUEUES).clamp(1, MOST_AT_A_TIME))
+    }
+
+    /// For tags of which some requests may have only a few.
+    pub(super) fn of_limited() -> WaitQueues {
+        WaitQueues::by_batches(1)
+    }
+
+    fn by_batches(batch: usize) -> WaitQueues {
+        WaitQueues {
+            queues: Default::default(),
+            place: 0,
+            turn: 0,
+            waiting: 0,
+            given_back: 0,
+            batch,
+        }
+    }
+
+    /// The next place to sleep at.
+    fn next_place(&mut self) -> Place {
+        let place = Place(self.place);
+        self.place = (self.place + 1) % QUEUES;
+        place
+    }
+
+    /// A process found no tag and sleeps: at its place, if it has one.
+    pub(super) fn sleeps(&mut self, process: usize, place: Option<Place>) {
+        let Place(queue) = place.unwrap_or_else(|| self.next_place());
+        self.queues[queue].push_back(process);
+        self.waiting += 1;
+    }
+
+    /// A process that was woken runs, and has its place for another sleep.
+    pub(super) fn runs(&mut self) -> Place {
+        self.waiting -= 1;
+        self.next_place()
+    }
+
+    /// Whether someone waits for a tag.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// A tag was given back while someone waited: who is woken.
+    pub(super) fn given_back(&mut self, mut wake: impl FnMut(usize)) {
+        self.given_back += 1;
+        if self.given_back < self.batch {
+            return;
+        }
+        self.given_back -= self.batch;
+        let mut left = self.batch;
+        for _ in 0..QUEUES {
+            let queue = &mut self.queues[self.turn];
+            self.turn = (self.turn + 1) % QUEUES;
+            let woken = left.min(queue.len());
+            queue.drain(..woken).for_each(&mut wake);
+            left -= woken;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn woken(queues: &mut WaitQueues) -> Vec<usize> {
+        let mut woken = Vec::new();
+        queues.given_back(|process| woken.push(process));
+        woken
+    }
+
+    #[test]
+    fn queues_are_filled_and_served_in_turn_and_who_is_woken_takes_a_place() {
+        let mut queues = WaitQueues::new(4);
+        for process in 0..10 {
+            queues.sleeps(process, None); // 8 and 9 stand behind 0 and 1
+        }
+        assert_eq!(woken(&mut queues), [0]);
+        let place = queues.runs(); // the third: 10 stands behind 3
+        queues.sleeps(10, None);
+        assert_eq!(woken(&mut queues), [1]);
+        queues.sleeps(0, Some(place)); // it came too late
+        let order: Vec<_> = (0..10).flat_map(|_| woken(&mut queues)).collect();
+        assert_eq!(order, [2, 3, 4, 5, 6, 7, 8, 9, 0, 10]);
+        for _ in 0..11 {
+            assert!(queues.is_awaited());
+            queues.runs();
+        }
+        assert!(!queues.is_awaited());
+    }
+
+    #[test]
+    fn the_same_number_of_tags_goes_to_a_long_queue_and_to_a_short_one() {
+        let mut queues = WaitQueues::new(4);
+        for process in 0..3 {
+            queues.sleeps(process, Some(Place(5)));
+        }
+        queues.sleeps(3, Some(Place(6)));
+        queues.sleeps(4, Some(Place(6)));
+        let order: Vec<_> = (0..5).flat_map(|_| woken(&mut queues)).collect();
+        assert_eq!(order, [0, 3, 1, 4, 2]);
+    }
+
+    #[test]
+    fn many_tags_wake_in_batches() {
+        let batch = |tags| WaitQueues::new(tags).batch;
+        assert_eq!(
+            [1, 4, 15, 16, 32, 64, 1000].map(batch),
+            [1, 1, 1, 2, 4, 8, 8]
+        );
+        let mut queues = WaitQueues::new(32);
+        for process in 0..6 {
+            queues.sleeps(process, None);
+        }
+        let woken: Vec<_> = (0..8).map(|_| woken(&mut queues)).collect();
+        let mut expected = vec![vec![]; 8];
+        expected[3] = vec![0, 1, 2, 3];
+        expected[7] = vec![4, 5];
+        assert_eq!(woken, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_sleeps_is_woken_once_if_as_many_tags_are_given_back(
+            tags in 1..100_usize,
+            steps in prop::collection::vec(any::<bool>(), 1..200),
+        ) {
+            let mut queues = WaitQueues::new(tags);
+            let mut asleep = std::collections::BTreeSet::new();
+            for (number, sleeps) in steps.into_iter().enumerate() {
+                if sleeps {
+                    queues.sleeps(number, None);
+                    asleep.insert(number);
+                } else if queues.is_awaited() {
+                    for process in woken(&mut queues) {
+                        prop_assert!(asleep.remove(&process));
+                        queues.runs();
+                    }
+                }
+                prop_assert_eq!(queues.is_awaited(), !asleep.is_empty());
+            }
+            // As long as processes wait, all tags were in use, and will be given back.
+            for _ in 0..asleep.len() + queues.batch {
+                for process in woken(&mut queues) {
+                    prop_assert!(asleep.remove(&process));
+                }
+            }
+            prop_assert!(asleep.is_empty(), "{:?}", asleep);
+        }
+    }
+}

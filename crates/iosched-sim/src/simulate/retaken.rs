@@ -1,0 +1,87 @@
+//! How often a process that is woken for a tag comes too late for it.
+//!
+//! The process whose request gave the tag back is woken just before. Which of the two the kernel's
+//! scheduler of processes lets run first depends on where it puts them and on all else that runs:
+//! where the waiter's processor is idle and has to be fetched out of its sleep it comes too late nearly
+//! always; on one processor that both share it is owed the time that it waited in vain, and comes
+//! sooner the next time. None of this is simulated. A run is told how often it happens.
+
+use crate::units::{Nanos, Time};
+
+/// See the [module's page](self). By default never, as where all have a processor.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Retaken {
+    /// How long each part of the run is; the last has no end. All is the first one if it is zero.
+    pub part: Nanos,
+    /// In each part of the run (what else the machine has to do changes): the shares, from 0 to 1, of
+    /// tags that went to the process that had given them back, though another was woken for them; by
+    /// how often that one [had been woken in vain](Retaken::sort).
+    pub shares: [[f64; Retaken::SORTS]; Retaken::PARTS],
+}
+
+impl Retaken {
+    /// Parts of a run.
+    pub const PARTS: usize = 8;
+
+    /// Sorts of those who are woken.
+    pub const SORTS: usize = 4;
+
+    /// As often at all times.
+    pub fn steadily(shares: [f64; Retaken::SORTS]) -> Retaken {
+        Retaken {
+            part: Nanos::ZERO,
+            shares: [shares; Retaken::PARTS],
+        }
+    }
+
+    /// The sort of a process that was woken so often in vain since it found no tag: not yet, once, two
+    /// or three times, more often.
+    pub fn sort(in_vain: u32) -> usize {
+        match in_vain {
+            0 => 0,
+            1 => 1,
+            2 | 3 => 2,
+            _ => 3,
+        }
+    }
+
+    /// The part of the run at this time.
+    pub fn part_at(part: Nanos, time: Time) -> usize {
+        let number = time.as_nanos().checked_div(part.as_nanos());
+        usize::try_from(number.unwrap_or(0)).map_or(0, |number| number.min(Retaken::PARTS - 1))
+    }
+
+    /// For one who was woken so often in vain.
+    pub(super) fn at(&self, time: Time, in_vain: u32) -> f64 {
+        self.shares[Retaken::part_at(self.part, time)][Retaken::sort(in_vain)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As percent.
+    fn at(retaken: &Retaken, secs: u64, in_vain: u32) -> String {
+        let time = Time::ZERO + Nanos::from_secs(secs);
+        format!("{:.0}", 100.0 * retaken.at(time, in_vain))
+    }
+
+    #[test]
+    fn each_part_has_its_share_and_the_last_has_no_end() {
+        let mut retaken = Retaken {
+            part: Nanos::from_secs(2),
+            ..Retaken::default()
+        };
+        (retaken.shares[1][0], retaken.shares[7][0]) = (0.5, 1.0);
+        let found = [0, 1, 2, 3, 4, 14, 500].map(|secs| at(&retaken, secs, 0));
+        assert_eq!(found, ["0", "0", "50", "50", "0", "100", "100"]);
+    }
+
+    #[test]
+    fn who_was_woken_in_vain_has_a_share_of_its_own() {
+        let retaken = Retaken::steadily([0.1, 0.2, 0.3, 0.4]);
+        let found = [0, 1, 2, 3, 4, 1000].map(|in_vain| at(&retaken, 9, in_vain));
+        assert_eq!(found, ["10", "20", "30", "30", "40", "40"]);
+    }
+}
