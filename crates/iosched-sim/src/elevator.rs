@@ -331,7 +331,7 @@ impl Merger {
     /// A request enters the scheduler. From a plug it is first tried as the continuation of one
     /// that is there: then it is gone, and what it joined may itself be the continuation of another.
     /// Returns what was absorbed, in order, and whether the scheduler wants the queue to be run.
-    #[inline]
+    #[inline(always)]
     pub fn insert(
         &mut self,
         now: Time,

@@ -53,7 +53,7 @@ impl Ends {
         self.member(id).is_some()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, id: RequestId, end: Sector) {
         let next = self.newest[bucket(end)].replace(id);
         if let Some(next) = next {
@@ -68,7 +68,7 @@ impl Ends {
     }
 
     /// Takes a request out, if it is here.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove(&mut self, id: RequestId) {
         let Some(slot) = self.members.get_mut(id) else {
             return;

@@ -118,6 +118,7 @@ impl List {
         self.tell(links, around, (Place::of(id), Place::of(id)));
     }
 
+    #[inline(always)]
     pub(crate) fn remove(&mut self, links: &mut Links, id: RequestId) {
         let (previous, next) = links.take(id);
         self.tell(links, (previous, next), (next, previous));

@@ -59,21 +59,20 @@ impl<K: Copy + Ord, V: Copy + PartialEq> Sorted<K, V> {
     /// Puts a value behind all whose keys are not greater.
     #[inline]
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        let place = self.count(|other| other <= key);
         if self.are_few() {
-            self.insert_among_few(place, (key, value));
-        } else {
-            self.entries.insert(place, (key, value));
+            return self.insert_among_few(key, value);
         }
+        let place = self.count_by_halving(|other| other <= key);
+        self.entries.insert(place, (key, value));
     }
 
-    /// Each entry from the place on moves into the next one's.
-    fn insert_among_few(&mut self, place: usize, entry: (K, V)) {
-        let mut moving = entry;
-        for (at, entry) in self.entries.iter_mut().enumerate() {
-            let (stays, moves) = (*entry, moving);
-            *entry = select_unpredictable(at < place, stays, moves);
-            moving = select_unpredictable(at < place, moves, stays);
+    /// Each entry behind the place moves into the next one's.
+    fn insert_among_few(&mut self, key: K, value: V) {
+        let mut moving = (key, value);
+        for entry in &mut self.entries {
+            let (old, stays) = (*entry, entry.0 <= key);
+            *entry = select_unpredictable(stays, old, moving);
+            moving = select_unpredictable(stays, moving, old);
         }
         self.entries.push(moving);
     }

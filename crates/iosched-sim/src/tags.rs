@@ -92,7 +92,7 @@ impl Tags {
     }
 
     /// The number of a free tag among the first ones of each word.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_among(&mut self, first_of_word: u32) -> Option<u32> {
         if self.hint >= self.depth {
             self.hint = 0; // the kernel takes any number here

@@ -77,7 +77,7 @@ impl Drive {
     }
 
     /// Lets the disk do what is due, and plans the completions of what it finished.
-    #[inline]
+    #[inline(always)]
     pub(super) fn advance(&mut self, now: Time, agenda: &mut Agenda) {
         self.disk.advance(now, &mut self.completions);
         self.note_next_event();

@@ -62,12 +62,13 @@ impl Host<'_> {
     }
 
     /// The process goes on at this time, if it does not before.
+    #[inline(always)]
     pub(super) fn wake_at(&mut self, time: Time, process: usize) {
         self.processes[process].wake_at(time, process, &mut self.agenda);
     }
 
     /// Tells the disk.
-    #[inline]
+    #[inline(always)]
     pub(super) fn start(&mut self, now: Time, id: RequestId) {
         let request = &self.requests[id];
         let op = match request.op {

@@ -29,7 +29,7 @@ pub(super) enum Found {
 }
 
 /// Looks for a request in the scheduler that takes the bio.
-#[inline]
+#[inline(always)]
 pub(super) fn merge_in_scheduler(
     merger: &mut Merger,
     scheduler: &mut dyn Scheduler,

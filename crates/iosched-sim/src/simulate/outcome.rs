@@ -17,7 +17,7 @@ pub struct Latencies {
 
 impl Latencies {
     /// Counts an access.
-    #[inline]
+    #[inline(always)]
     pub(super) fn add(&mut self, queue: Nanos, service: Nanos) {
         self.total.add(queue + service);
         self.queue.add(queue);

@@ -46,6 +46,7 @@ impl Source {
     }
 
     /// The next access.
+    #[inline(always)]
     pub(super) fn next(&mut self, job: &Job) -> Access {
         match self {
             Source::Drawn(drawn) => drawn.next(job),

@@ -33,6 +33,7 @@ impl Hdd {
     /// Gives the arm, which is free, its next work, if there is any: the drive's policy.
     ///
     /// What happens at the same time as `key` says has happened as far as it was planned before.
+    #[inline(always)]
     pub(super) fn direct_arm(&mut self, key: Key) {
         let now = key.time();
         let reads_only = self.flushes.is_empty() && self.cache.stretches().is_empty();

@@ -156,8 +156,14 @@ impl Geometry {
         angles.min().expect("a drive has zones")
     }
 
-    #[inline]
     pub(super) fn place(&self, sector: Sector) -> Place {
+        self.place_in_line(sector)
+    }
+
+    /// The same for what each command goes through: a place that is handed back in memory, in pieces,
+    /// cannot be copied before the last piece has arrived there.
+    #[inline(always)]
+    pub(super) fn place_in_line(&self, sector: Sector) -> Place {
         let zone = self.zones.at(sector);
         let used = sector.as_u64() - zone.first_sector + zone.unused;
         let (offset, left_in_unit) = match zone.unit {

@@ -124,6 +124,12 @@ impl Mechanics {
         self.geometry.place(sector)
     }
 
+    /// The same where it is needed for each command.
+    #[inline]
+    pub(super) fn place_in_line(&self, sector: Sector) -> Place {
+        self.geometry.place_in_line(sector)
+    }
+
     /// The time in which `sectors` pass at this place.
     pub(super) fn passing_time(&self, place: &Place, sectors: Sectors) -> Nanos {
         passing_time(self.spindle, place, sectors)
@@ -146,7 +152,7 @@ impl Mechanics {
     }
 
     /// Time from where the heads are to another track.
-    #[inline]
+    #[inline(always)]
     fn move_time(&self, to: Spot, access: Access) -> Nanos {
         let distance = self.cylinder.abs_diff(to.cylinder);
         let seek = self.seeks.time(distance);

@@ -249,13 +249,13 @@ impl Hdd {
     fn take_in(&mut self, now: Time, command: &Command) {
         let slot = self.free_slots.pop();
         let slot = slot.expect("as many slots as the door lets in");
-        let place = match command.op {
-            DiskOp::Read | DiskOp::Write => self.mechanics.place(command.start),
-            DiskOp::Flush | DiskOp::Discard => self.mechanics.place(Sector::ZERO),
+        let start = match command.op {
+            DiskOp::Read | DiskOp::Write => command.start,
+            DiskOp::Flush | DiskOp::Discard => Sector::ZERO,
         };
         self.slots[slot] = Slot {
             command: *command,
-            place,
+            place: self.mechanics.place_in_line(start),
             entered: now,
             started: now,
             data_from: now,
@@ -357,6 +357,7 @@ impl Hdd {
         self.read_buffer.holds(start, end) || self.cache.holds(start, end)
     }
 
+    #[inline(always)]
     fn queue_for_arm(&mut self, ready: Time, slot: usize) {
         let &Slot {
             command,
@@ -416,6 +417,7 @@ impl Hdd {
         }
     }
 
+    #[inline(always)]
     fn complete(&mut self, now: Time, slot: usize) {
         let &Slot {
             command,

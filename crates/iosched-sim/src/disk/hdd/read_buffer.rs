@@ -57,7 +57,7 @@ impl ReadBuffer {
 
     /// Notes that the medium delivered `start` to `end`: more of a segment that ends there, or a
     /// new one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn fill(&mut self, start: Sector, end: Sector) {
         if self.count == 0 || start >= end {
             return;
@@ -134,7 +134,7 @@ impl ReadBuffer {
     }
 
     /// A segment holds the end of this stretch from now on, as much as it has room for.
-    #[inline]
+    #[inline(always)]
     fn place(&mut self, index: usize, start: Sector, end: Sector) {
         let start = if end - start > self.length {
             end - self.length

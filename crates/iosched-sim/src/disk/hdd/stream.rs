@@ -20,7 +20,7 @@ pub(super) struct Stream {
 
 impl Hdd {
     /// How far the drive reads on behind a read that ends here, of a stream that began there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read_ahead_limit(&self, begin: Sector, end: Sector) -> Sector {
         let disk_end = Sector::ZERO + self.parameters.capacity;
         let limit = match self.parameters.reading.ahead {

@@ -223,7 +223,7 @@ impl MqDeadline {
     }
 
     /// The request that a level would give out, if it was inserted at tick `latest` or before.
-    #[inline]
+    #[inline(always)]
     fn pick(&mut self, level: usize, tick: u64, latest: Option<u64>) -> Option<RequestId> {
         if !self.levels[level].has_work() {
             return None;
@@ -273,7 +273,7 @@ impl MqDeadline {
     }
 
     /// Takes a request out; its side goes on behind it.
-    #[inline]
+    #[inline(always)]
     fn give_out(&mut self, requests: &Requests, id: RequestId) {
         let request = &requests[id];
         self.batching += 1;

@@ -88,7 +88,7 @@ impl MultiQueue {
     }
 
     /// Gives the device what stands before it. False if something still does.
-    #[inline]
+    #[inline(always)]
     fn hand_over(
         &mut self,
         host: &mut Host<'_>,
@@ -168,7 +168,7 @@ impl MultiQueue {
 
     /// Sends a request to the device; false if that gives it back. Then the queue is run again when a
     /// command of its own has completed or, as it may not have any, after some ticks.
-    #[inline]
+    #[inline(always)]
     fn issue(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) -> bool {
         host.tell_request(now, Action::Issued, id, process);
         if !host.drive.accepts() {
@@ -258,6 +258,7 @@ impl Flushing for MultiQueue {
         &mut self.flushes
     }
 
+    #[inline(always)]
     fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
         // Who sleeps in the kernel is nearer to the tag than who will come back from user space.
         let woken = host.requests[id].process;

@@ -241,7 +241,7 @@ impl MultiQueue {
         tag
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_free_tag(
         &mut self,
         host: &Host<'_>,
@@ -259,7 +259,7 @@ impl MultiQueue {
     }
 
     /// If the request completed, `woken` waits for it, and was woken before those that wait for the tag.
-    #[inline]
+    #[inline(always)]
     fn free_tag(
         &mut self,
         host: &mut Host<'_>,
@@ -315,6 +315,7 @@ impl MultiQueue {
     // ---- requests ------------------------------------------------------------------------
 
     /// The bio becomes a request, or its process sleeps until there is a tag.
+    #[inline(always)]
     fn allocate(
         &mut self,
         host: &mut Host<'_>,
@@ -408,7 +409,7 @@ impl MultiQueue {
         self.run(host, now, queue, submitter);
     }
 
-    #[inline]
+    #[inline(always)]
     fn insert(
         &mut self,
         host: &mut Host<'_>,
@@ -474,6 +475,7 @@ impl Path for MultiQueue {
         self.submitters[process].is_blocked()
     }
 
+    #[inline(always)]
     fn resume(&mut self, host: &mut Host<'_>, now: Time, process: usize) {
         if !self.is_blocked(process) {
             return;
