@@ -7,6 +7,8 @@ use crate::agenda::{self, Planned};
 pub(super) enum Event {
     /// A command that the disk finished is completed in the block layer. Its tag.
     Completed(u64),
+    /// The data of the first write on its way have reached the drive.
+    Arrived,
     /// A process goes on. Its index.
     Wake(usize),
     /// The next access of an open loop is made.
@@ -23,7 +25,7 @@ impl Planned for Event {
         match self {
             Event::Completed(_) => Some(0),
             Event::Wake(_) => Some(1),
-            Event::Arrival | Event::RunQueue | Event::Processed(_) => None,
+            Event::Arrived | Event::Arrival | Event::RunQueue | Event::Processed(_) => None,
         }
     }
 }

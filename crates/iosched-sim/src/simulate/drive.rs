@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::HostTimes;
 use super::agenda::{Agenda, Event};
 use super::outcome::DiskUse;
+use super::page_cache::PAGE;
 use crate::disk::{Command, Completion, DiskModel, DiskOp};
 use crate::request::Request;
 use crate::units::{Nanos, Sector, Time};
@@ -16,6 +17,11 @@ pub(super) struct Drive {
     completion_delay: Nanos,
     /// Completions are at least so far apart; the next is not before this.
     completion_gap: Nanos,
+    /// For each page of a write on its way.
+    page_takes: Nanos,
+    /// Writes whose data are on their way, in order, and when the way is free.
+    coming: VecDeque<Command>,
+    way_free: Time,
     next_completion: Time,
     completions: Vec<Completion>,
     /// Commands that have not completed in the block layer.
@@ -44,6 +50,9 @@ impl Drive {
             disk,
             completion_delay: host.completion,
             completion_gap: host.completion_gap,
+            page_takes: host.page_to_drive,
+            coming: VecDeque::new(),
+            way_free: Time::ZERO,
             next_completion: Time::ZERO,
             completions: Vec::new(),
             in_flight: 0,
@@ -102,9 +111,34 @@ impl Drive {
     }
 
     #[inline]
-    pub(super) fn submit(&mut self, now: Time, command: Command) {
+    pub(super) fn submit(&mut self, now: Time, command: Command, agenda: &mut Agenda) {
         self.in_flight += 1;
         self.busy_since.get_or_insert(now);
+        if command.op == DiskOp::Write && self.page_takes > Nanos::ZERO {
+            self.send(now, command, agenda);
+        } else {
+            self.arrives(now, command);
+        }
+    }
+
+    /// A write's data go to the drive, behind those of earlier ones.
+    #[inline(never)]
+    fn send(&mut self, now: Time, command: Command, agenda: &mut Agenda) {
+        let pages = command.length.as_u64().div_ceil(PAGE);
+        let takes = Nanos::new(pages * self.page_takes.as_nanos());
+        self.way_free = self.way_free.max(now) + takes;
+        self.coming.push_back(command);
+        agenda.plan(self.way_free, Event::Arrived);
+    }
+
+    /// The data of the first write on its way have reached the drive.
+    pub(super) fn arrived(&mut self, now: Time) {
+        let command = self.coming.pop_front();
+        self.arrives(now, command.expect("a write was on its way"));
+    }
+
+    #[inline]
+    fn arrives(&mut self, now: Time, command: Command) {
         if self.is_kept_waiting() {
             self.held.push_back(command);
         } else {

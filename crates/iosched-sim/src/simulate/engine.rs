@@ -197,6 +197,7 @@ impl<'run, P: Path> Simulation<'run, P> {
                     path.completed(host, now, tag);
                     self.go_on_arriving(now);
                 }
+                Event::Arrived => host.drive.arrived(now),
                 Event::Arrival => self.arrive(now),
                 Event::Wake(process) => self.wake(now, process),
                 Event::RunQueue => path.run_queue(host, now),

@@ -83,7 +83,7 @@ impl Host<'_> {
             length: request.length,
             fua: false,
         };
-        self.drive.submit(now, command);
+        self.drive.submit(now, command, &mut self.agenda);
     }
 
     /// Tells the disk to flush its cache, in a command with this tag. In the context of `process`.
@@ -96,7 +96,7 @@ impl Host<'_> {
             length: Sectors::ZERO,
             fua: false,
         };
-        self.drive.submit(now, command);
+        self.drive.submit(now, command, &mut self.agenda);
     }
 
     /// A request is done: whoever waited for what it carried goes on after a while.

@@ -69,6 +69,9 @@ pub struct HostTimes {
     pub worker: Nanos,
     /// To copy a page into the page cache, with its part of the system call.
     pub page_copy: Nanos,
+    /// A page of a write on its way to the drive, one write after the other, before the drive sees it:
+    /// the server of an emulated disk takes the data in. Zero where the drive fetches them itself.
+    pub page_to_drive: Nanos,
     /// Completions are at least this far apart: what lies between drive and block layer does no more
     /// (the server of an emulated disk).
     pub completion_gap: Nanos,
@@ -83,6 +86,7 @@ impl Default for HostTimes {
             tag_wakeup: Nanos::from_micros(10),
             worker: Nanos::from_micros(16),
             page_copy: Nanos::from_micros(1), // 4 GB/s
+            page_to_drive: Nanos::ZERO,
             completion_gap: Nanos::ZERO,
         }
     }
@@ -99,6 +103,7 @@ impl HostTimes {
             tag_wakeup: Nanos::from_micros(3),
             worker: Nanos::from_micros(6),
             page_copy: Nanos::from_micros(1),
+            page_to_drive: Nanos::ZERO,
             completion_gap: Nanos::ZERO,
         }
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
 
 /// Sectors in a page.
-const PAGE: u64 = 8;
+pub(super) const PAGE: u64 = 8;
 
 /// Settings of writeback, as `/proc/sys/vm/` has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

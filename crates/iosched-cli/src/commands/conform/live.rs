@@ -50,7 +50,8 @@ pub(super) struct LiveArgs {
     #[arg(long, value_name = "N", requires = "live")]
     seed: Option<u64>,
 
-    /// With --live: keep the recordings in this folder, for `iosched conform`
+    /// With --live: keep the recordings in this folder, for `iosched conform`, and in DIR/simulated
+    /// what happened in the first run of each prediction
     #[arg(long, value_name = "DIR", requires = "live")]
     recordings: Option<PathBuf>,
 }

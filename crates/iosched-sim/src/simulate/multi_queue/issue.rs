@@ -7,7 +7,7 @@ use super::MultiQueue;
 use super::hardware_queue::HardwareQueue;
 use crate::request::{ProcessId, RequestId};
 use crate::trace::kernel::Action;
-use crate::units::Time;
+use crate::units::{Sectors, Time};
 
 impl MultiQueue {
     /// Gives a request to the device, past the queues, if there is room.
@@ -264,7 +264,9 @@ impl Flushing for MultiQueue {
         let woken = host.requests[id].process;
         self.free_tag(host, now, id, Some(woken));
         let known = self.known[id];
-        if let Some(throttle) = &mut self.throttle {
+        if let Some(throttle) = &mut self.throttle
+            && host.requests[id].length > Sectors::ZERO
+        {
             throttle.completed(now, known.issued, id, &host.requests[id]);
         }
         host.finish(now, id, known.issued);

@@ -121,7 +121,7 @@ impl MultiQueue {
             processors,
             throttle: settings
                 .throttle_above
-                .map(|target| Throttle::new(target, queue_depth, processes)),
+                .map(|target| Throttle::new(target, queue_depth, processes, settings.kernel)),
             scheduler,
         }
     }

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use crate::request::{Bio, Op, Request, RequestId};
+use crate::scheduler::Kernel;
 use crate::units::{Nanos, Time};
 
 /// What latencies are gathered for, while nothing is cut.
@@ -42,6 +43,7 @@ enum Finding {
 /// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct Throttle {
+    kernel: Kernel,
     /// Least latency of the reads in a window that is still good.
     target: Nanos,
     /// Commands that the device takes.
@@ -65,8 +67,14 @@ pub(super) struct Throttle {
 
 impl Throttle {
     /// For a device that takes so many commands.
-    pub(super) fn new(target: Nanos, device_depth: usize, processes: usize) -> Throttle {
+    pub(super) fn new(
+        target: Nanos,
+        device_depth: usize,
+        processes: usize,
+        kernel: Kernel,
+    ) -> Throttle {
         Throttle {
+            kernel,
             target,
             device_depth,
             step: 0,
@@ -102,7 +110,9 @@ impl Throttle {
 
     /// The process may submit one; if not, it is woken when it may.
     pub(super) fn admit(&mut self, now: Time, process: usize, sort: Sort) -> bool {
-        self.window_ends.get_or_insert(now + self.window());
+        if self.window_ends.is_none() {
+            self.window_ends = Some(self.window_end(now));
+        }
         if std::mem::take(&mut self.admitted[process]) {
             return true;
         }
@@ -199,6 +209,12 @@ impl Throttle {
         Nanos::new(WINDOW.as_nanos() * 16 / ((step + 1) * 256).isqrt())
     }
 
+    /// When a window ends that begins now: with a tick, the one after that in which it is over.
+    fn window_end(&self, now: Time) -> Time {
+        let ticks = self.window().as_nanos() / self.kernel.tick_nanos();
+        self.kernel.tick_begins(self.kernel.tick(now) + ticks + 1)
+    }
+
     /// When the window ends, if there is one.
     pub(super) fn next_timer(&self) -> Option<Time> {
         self.window_ends
@@ -222,7 +238,7 @@ impl Throttle {
         }
         (self.reads, self.writes, self.least) = (0, 0, Nanos::new(u64::MAX));
         let goes_on = self.step != 0 || self.under_way > 0;
-        self.window_ends = goes_on.then(|| now + self.window());
+        self.window_ends = goes_on.then(|| self.window_end(now));
         self.let_in(wake);
     }
 
@@ -277,7 +293,7 @@ mod tests {
     const TARGET: Nanos = Nanos::from_millis(2);
 
     fn depths(device_depth: usize, steps: impl IntoIterator<Item = i32>) -> Vec<usize> {
-        let mut throttle = Throttle::new(TARGET, device_depth, 1);
+        let mut throttle = Throttle::new(TARGET, device_depth, 1, Kernel::default());
         let depth = |step| {
             throttle.step = step;
             throttle.max_depth()
@@ -294,14 +310,14 @@ mod tests {
 
     #[test]
     fn background_writes_get_a_quarter_of_what_urgent_ones_get() {
-        let throttle = Throttle::new(TARGET, 32, 1);
+        let throttle = Throttle::new(TARGET, 32, 1, Kernel::default());
         assert_eq!(throttle.limit(Sort::Urgent), 16);
         assert_eq!(throttle.limit(Sort::Background), 4);
     }
 
     #[test]
     fn windows_shrink_as_the_depth_is_cut() {
-        let mut throttle = Throttle::new(TARGET, 32, 1);
+        let mut throttle = Throttle::new(TARGET, 32, 1, Kernel::default());
         let mut millis = Vec::new();
         for step in [-1, 0, 1, 3] {
             throttle.step = step;
@@ -312,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_read_that_the_device_keeps_for_longer_than_the_target_cuts_the_depth() {
-        let mut throttle = Throttle::new(TARGET, 32, 1);
+        let mut throttle = Throttle::new(TARGET, 32, 1, Kernel::default());
         assert!(throttle.admit(Time::ZERO, 0, Sort::Background));
         let end = throttle.next_timer().unwrap();
         let bio = Bio {
@@ -339,8 +355,30 @@ mod tests {
     }
 
     #[test]
+    fn windows_end_with_ticks() {
+        let kernel = Kernel {
+            hz: 250,
+            tick_phase: Nanos::from_millis(1),
+            ..Kernel::default()
+        };
+        let mut throttle = Throttle::new(TARGET, 32, 1, kernel);
+        assert!(throttle.admit(Time::ZERO, 0, Sort::Urgent));
+        let mut ends = Vec::new();
+        for step in [0, 1] {
+            let end = throttle.next_timer().unwrap();
+            ends.push(end.as_nanos() / 1_000_000);
+            throttle.step = step;
+            throttle.unknown = 0;
+            throttle.under_way = 1;
+            throttle.window_ends = Some(throttle.window_end(end));
+        }
+        ends.push(throttle.next_timer().unwrap().as_nanos() / 1_000_000);
+        assert_eq!(ends, [103, 207, 283], "26 ticks, 26 and 19");
+    }
+
+    #[test]
     fn who_waits_goes_on_in_turn_when_a_write_has_ended() {
-        let mut throttle = Throttle::new(TARGET, 32, 8);
+        let mut throttle = Throttle::new(TARGET, 32, 8, Kernel::default());
         let in_at_once = (0..8).filter(|&it| throttle.admit(Time::ZERO, it, Sort::Background));
         assert_eq!(in_at_once.collect::<Vec<_>>(), [0, 1, 2, 3]);
         let mut woken = Vec::new();

@@ -173,11 +173,7 @@ impl Measured {
                 write_event(&mut text, Time::ZERO, event).expect("strings take all text");
             }
         }
-        let name = format!(
-            "{}-{}-{}.txt",
-            plan.wanted.model.name, load.name, scheduler.name
-        );
-        let path = folder.join(name);
+        let path = folder.join(plan.recording(scheduler, load));
         let written = fs::create_dir_all(folder).and_then(|()| fs::write(&path, text));
         written.map_err(|source| LiveError::Keep { path, source })
     }

@@ -65,7 +65,7 @@ pub struct Wanted {
     pub seed: u64,
     /// The executable that becomes the disk's server.
     pub server: PathBuf,
-    /// Where recordings are kept, if they are.
+    /// Where recordings are kept, if they are; below it, in `simulated`, those of our own runs.
     pub recordings: Option<PathBuf>,
 }
 
@@ -120,6 +120,12 @@ pub enum Event<'a> {
 }
 
 impl Plan {
+    /// How the recording of this run is called.
+    fn recording(&self, scheduler: &SchedulerSpec, load: &Load) -> String {
+        let disk = &self.wanted.model.name;
+        format!("{disk}-{}-{}.txt", load.name, scheduler.name)
+    }
+
     /// Checks everything that is wanted.
     pub fn new(wanted: Wanted) -> Result<Plan, LiveError> {
         let host = Host::live();

@@ -4,6 +4,8 @@
 //! from a seed. So there are several, and what is predicted is their mean.
 
 use std::num::NonZeroU32;
+use std::path::Path;
+use std::{fs, io};
 
 use iosched_sim::disk::DiskModel;
 use iosched_sim::elevator::{MergeLimits, Merging};
@@ -13,6 +15,7 @@ use iosched_sim::units::{Bytes, Nanos};
 use iosched_sim::workload::Job;
 use rayon::prelude::*;
 
+use super::super::events::EventFile;
 use super::machine::Machine;
 use super::measure::Measured;
 use super::tags::Contests;
@@ -39,6 +42,7 @@ const EMULATED: HostTimes = HostTimes {
     tag_wakeup: Nanos::from_micros(10),
     worker: Nanos::from_micros(10),
     page_copy: Nanos::from_micros(1),
+    page_to_drive: Nanos::new(3500),
     completion_gap: Nanos::ZERO,
 };
 
@@ -47,6 +51,7 @@ const AT_ONCE: HostTimes = HostTimes {
     wakeup: Nanos::ZERO,
     tag_wakeup: Nanos::ZERO,
     worker: Nanos::ZERO,
+    page_to_drive: Nanos::ZERO,
     ..EMULATED
 };
 
@@ -103,7 +108,17 @@ pub(super) fn predict(
             let disk = build(&plan.wanted, plan.size, machine.slow_down, seed)?;
             let mut setup = setup(plan, scheduler, load, measured, machine, disk)?;
             setup.multi_queue.retaken = contested.retaken(runtime(plan));
-            Ok(simulate::run(Setup { seed, ..setup }, &mut ()))
+            let setup = Setup { seed, ..setup };
+            match &plan.wanted.recordings {
+                Some(folder) if run == 0 => {
+                    let path = folder
+                        .join("simulated")
+                        .join(plan.recording(scheduler, load));
+                    let names = (scheduler.name.as_str(), plan.wanted.model.name.as_str());
+                    kept(setup, &path, names).map_err(|source| LiveError::Keep { path, source })
+                }
+                _ => Ok(simulate::run(setup, &mut ())),
+            }
         })
         .collect()
 }
@@ -111,6 +126,18 @@ pub(super) fn predict(
 /// How long each load runs.
 pub(super) fn runtime(plan: &Plan) -> Nanos {
     Nanos::new(u64::try_from(plan.wanted.runtime.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Simulates it, and keeps what happened in this file, in the place of an earlier one.
+fn kept(setup: Setup, path: &Path, names: (&str, &str)) -> io::Result<Outcome> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let _ = fs::remove_file(path); // mostly there is none
+    let mut file = EventFile::create(path, &setup, names)?;
+    let outcome = simulate::run(setup, &mut file);
+    file.finish()?;
+    Ok(outcome)
 }
 
 fn setup(
