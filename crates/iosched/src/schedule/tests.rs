@@ -1,0 +1,224 @@
+//! What comes next, in records small enough to see through.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::fixture::{plan, record, trial};
+use crate::plan;
+use crate::trial::{VoidReason, VoidTrial};
+
+#[test]
+fn a_round_has_every_arm_once_in_an_order_of_its_own() {
+    let plan = plan(4);
+    let mut record = record(&plan);
+    let mut orders = Vec::new();
+    for _ in 0..3 {
+        let mut order = Vec::new();
+        for _ in 0..4 {
+            let Next::Trial(slot) = next(&plan, &record) else {
+                panic!("not done")
+            };
+            order.push(slot.arm);
+            record
+                .entries
+                .push(trial(slot, 100.0 + slot.arm as f64 * 1e-3));
+        }
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [0, 1, 2, 3]);
+        orders.push(order);
+    }
+    assert!(orders.iter().any(|order| *order != orders[0]), "{orders:?}");
+}
+
+#[test]
+fn every_turn_of_a_round_has_every_arm_once_and_the_round_says_their_geometric_mean() {
+    let mut plan = plan(3);
+    plan.loads[0].turns = 2;
+    let mut record = record(&plan);
+    let mut order = Vec::new();
+    for turn in 0..2_i32 {
+        for _ in 0..3 {
+            let Next::Trial(slot) = next(&plan, &record) else {
+                panic!("not done")
+            };
+            assert_eq!(slot.round, 0);
+            order.push(slot.arm);
+            let value = 4.0_f64.powi(turn) * (1.0 + slot.arm as f64);
+            record.entries.push(trial(slot, value));
+        }
+    }
+    for turn in order.chunks_mut(3) {
+        turn.sort_unstable();
+        assert_eq!(turn, [0, 1, 2]);
+    }
+    let row = &table(&record, 0, 1, Objective::Throughput)[0];
+    for (value, expected) in row.iter().zip([2.0, 4.0, 6.0]) {
+        assert!((value.unwrap() - expected).abs() < 1e-9, "{row:?}");
+    }
+    assert!(matches!(next(&plan, &record), Next::Trial(slot) if slot.round == 1));
+}
+
+#[test]
+fn a_record_cut_anywhere_goes_on_the_same() {
+    let plan = plan(3);
+    let mut whole = record(&plan);
+    let mut slots = Vec::new();
+    while let Next::Trial(slot) = next(&plan, &whole) {
+        slots.push(slot);
+        let noise = f64::from((slot.round * 7 + 3) % 5) * 0.01;
+        whole
+            .entries
+            .push(trial(slot, 100.0 * (1.0 + noise) * (1.0 + slot.arm as f64)));
+    }
+    for (cut, &slot) in slots.iter().enumerate() {
+        let mut part = whole.clone();
+        part.entries.truncate(cut);
+        assert_eq!(next(&plan, &part), Next::Trial(slot));
+    }
+}
+
+#[test]
+fn large_differences_end_the_run_long_before_its_rounds_are_spent() {
+    let plan = plan(2);
+    let mut record = record(&plan);
+    let mut trials = 0;
+    let reason = loop {
+        match next(&plan, &record) {
+            Next::Trial(slot) => {
+                trials += 1;
+                let noise = f64::from((slot.round * 7 + 3) % 5) * 0.01;
+                let value = 100.0 * (1.0 + noise) * (1.0 + slot.arm as f64);
+                record.entries.push(trial(slot, value));
+            }
+            Next::Done(reason) => break reason,
+        }
+    };
+    assert_eq!(reason, StopReason::Decided);
+    assert!(trials <= 10, "{trials} trials for a factor of two");
+}
+
+#[test]
+fn an_arm_that_left_gets_no_more_trials() {
+    let plan = plan(3);
+    let mut record = record(&plan);
+    record.entries.push(crate::record::Entry::ArmLeft {
+        load: 0,
+        arm: 1,
+        reason: "the load failed".into(),
+    });
+    for _ in 0..6 {
+        let Next::Trial(slot) = next(&plan, &record) else {
+            panic!("not done")
+        };
+        assert_ne!(slot.arm, 1);
+        record.entries.push(trial(slot, 100.0));
+    }
+}
+
+#[test]
+fn no_round_is_begun_that_would_end_after_the_budget_of_time() {
+    let mut plan = plan(2);
+    plan.rules.time_budget_s = Some(1.0);
+    let mut record = record(&plan);
+    for _ in 0..4 {
+        let Next::Trial(slot) = next(&plan, &record) else {
+            panic!("two rounds always run")
+        };
+        record.entries.push(trial(slot, 100.0));
+    }
+    assert_eq!(next(&plan, &record), Next::Done(StopReason::TimeSpent));
+}
+
+#[test]
+fn runs_until_steady_count_into_the_budget_of_time() {
+    let mut plan = plan(2);
+    plan.rules.time_budget_s = Some(1000.0);
+    let with = |elapsed_s| {
+        let mut record = record(&plan);
+        record.entries.push(Entry::Steady {
+            load: 0,
+            throughput_bytes_per_s: vec![1.0; 5],
+            window: None,
+            elapsed_s,
+        });
+        for _ in 0..4 {
+            let Next::Trial(slot) = next(&plan, &record) else {
+                panic!("two rounds always run")
+            };
+            record.entries.push(trial(slot, 100.0));
+        }
+        next(&plan, &record)
+    };
+    assert!(matches!(with(100.0), Next::Trial(_)));
+    assert_eq!(with(999.0), Next::Done(StopReason::TimeSpent));
+}
+
+/// The definition, slowly: from the first round on, judge the rounds so far and look for the first
+/// trial that the next one lacks.
+fn by_definition(plan: &Plan, record: &Record) -> Next {
+    let left = |arm: &usize| record.arm_left(*arm).is_some();
+    for round in 0.. {
+        let mut race = race(plan, (0..plan.arms.len()).filter(left).collect());
+        for (index, load) in race.loads.iter_mut().enumerate() {
+            let objective = plan.loads[index].objective;
+            load.rounds = table(record, index, round, objective);
+            for (requirement, objective) in load.requirements.iter_mut().zip(required(plan)) {
+                requirement.rounds = table(record, index, round, objective);
+            }
+        }
+        let standing = race.judge().unwrap();
+        let Some(arms) = &standing.next else {
+            return Next::Done(stop_reason(&standing));
+        };
+        for (load, arms) in arms.iter().enumerate() {
+            for (turn, order) in plan.order(round, load, arms).into_iter().enumerate() {
+                for arm in order {
+                    let slot = Slot { load, round, arm };
+                    if record.trials().filter(|trial| trial.slot == slot).count() <= turn {
+                        return Next::Trial(slot);
+                    }
+                }
+            }
+        }
+    }
+    unreachable!("a race ends within its budget of rounds")
+}
+
+proptest! {
+    #[test]
+    fn who_follows_a_record_says_what_the_definition_says(
+        arms in 2usize..5, loads in 1usize..3, turns in 1u32..3, is_required: bool,
+        levels in prop::collection::vec(0.9f64..1.2, 4),
+        noise in prop::collection::vec(0.95f64..1.05, 200),
+        mishaps in prop::collection::vec(0u8..40, 200),
+        looks in prop::collection::vec(any::<bool>(), 200),
+    ) {
+        let mut plan = plan(arms);
+        plan.loads = vec![plan.loads[0].clone(); loads];
+        plan.loads[0].turns = turns;
+        if is_required {
+            let objective = Objective::Mean;
+            plan.rules.requirements.push(plan::Requirement { objective, at_least: 0.97 });
+        }
+        let mut record = record(&plan);
+        let mut course = Course::of(&plan, &record);
+        for step in 0..200 {
+            let Next::Trial(slot) = by_definition(&plan, &record) else {
+                break;
+            };
+            record.entries.push(match mishaps[step] {
+                0 => Entry::ArmLeft { load: slot.load, arm: slot.arm, reason: "it failed".into() },
+                1 => Entry::Void(VoidTrial { slot, sequence: 0, reason: VoidReason::LoadFailed {
+                    message: "it failed".into(),
+                } }),
+                _ => trial(slot, 1e8 * levels[slot.arm] * noise[step]),
+            });
+            if looks[step] {
+                course.follow(&record);
+                prop_assert_eq!(course.next(), by_definition(&plan, &record));
+                prop_assert_eq!(&course, &Course::of(&plan, &record));
+            }
+        }
+    }
+}
