@@ -110,6 +110,7 @@ impl Host<'_> {
             agenda,
             cache,
             flusher,
+            times,
             ..
         } = self;
         accesses.finish(id, |access: Access| {
@@ -128,7 +129,7 @@ impl Host<'_> {
                 }
                 Purpose::Flush => {
                     process.flushed(now);
-                    process.wake_at(noticed, access.process, agenda);
+                    process.wake_at(noticed + times.after_flush, access.process, agenda);
                 }
             }
         });
@@ -139,7 +140,8 @@ impl Host<'_> {
         self.last = self.last.max(now);
         let access = self.accesses.end(access);
         self.processes[access.process].flushed(now);
-        self.wake_at(now + self.times.wakeup, access.process);
+        let goes_on = now + self.times.wakeup + self.times.after_flush;
+        self.wake_at(goes_on, access.process);
     }
 
     /// Tells the observer. Most runs have none that looks on: what is done for it stands apart, so that

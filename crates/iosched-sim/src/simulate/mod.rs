@@ -61,6 +61,8 @@ pub struct HostTimes {
     pub completion: Nanos,
     /// From a completion until what the process that waited for it submits next is in the queue.
     pub wakeup: Nanos,
+    /// How much longer that takes after a flush: the system call that waits for it has more to do.
+    pub after_flush: Nanos,
     /// From a completion until a process that waits in the kernel for a tag tries to take it. It has
     /// no way back from its program to go, so that it comes before the process that waited for what
     /// completed; where it does not ([`MultiQueueSettings::retaken`]), as long after that.
@@ -83,6 +85,7 @@ impl Default for HostTimes {
         HostTimes {
             completion: Nanos::from_micros(5),
             wakeup: Nanos::from_micros(24), // 22 for reads of 4 KiB, 26 for 64 KiB
+            after_flush: Nanos::ZERO,
             tag_wakeup: Nanos::from_micros(10),
             worker: Nanos::from_micros(16),
             page_copy: Nanos::from_micros(1), // 4 GB/s
@@ -100,6 +103,7 @@ impl HostTimes {
         HostTimes {
             completion: Nanos::from_micros(1),
             wakeup: Nanos::from_micros(4),
+            after_flush: Nanos::ZERO,
             tag_wakeup: Nanos::from_micros(3),
             worker: Nanos::from_micros(6),
             page_copy: Nanos::from_micros(1),

@@ -39,6 +39,7 @@ const SCATTERED_KIB: usize = 512;
 const EMULATED: HostTimes = HostTimes {
     completion: Nanos::ZERO,
     wakeup: Nanos::from_micros(20),
+    after_flush: Nanos::from_micros(40),
     tag_wakeup: Nanos::from_micros(10),
     worker: Nanos::from_micros(10),
     page_copy: Nanos::from_micros(1),
@@ -49,6 +50,7 @@ const EMULATED: HostTimes = HostTimes {
 /// A machine that takes no time but for copying pages.
 const AT_ONCE: HostTimes = HostTimes {
     wakeup: Nanos::ZERO,
+    after_flush: Nanos::ZERO,
     tag_wakeup: Nanos::ZERO,
     worker: Nanos::ZERO,
     page_to_drive: Nanos::ZERO,
