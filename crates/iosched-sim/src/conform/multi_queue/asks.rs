@@ -109,12 +109,22 @@ impl Follower<'_> {
     /// A request was issued: if it was the last of those given out, the kernel asks again.
     pub(super) fn issued_on(&mut self, now: Time, next: usize) {
         if !self.with_decisions {
+            self.goes_on_in_worker();
             self.asks_unseen(now, next);
         } else if self.taken.is_empty() {
             self.note_busy(false);
+            self.goes_on_in_worker();
             self.asks(now, next);
         } else {
             self.hands_over(now, next);
+        }
+    }
+
+    /// Something was given out: a driver with a worker of its own, which a loop device is, lets a worker
+    /// run the queue on, and not when that was planned.
+    fn goes_on_in_worker(&mut self) {
+        if self.device.look_ahead {
+            self.rerun = None;
         }
     }
 

@@ -75,7 +75,12 @@ impl MultiQueue {
         if flush_due {
             self.issue_flush(host, now, number, process);
         }
-        while self.hand_over(host, now, number, process) && self.ask(host, now, number, process) {}
+        let mut given = false;
+        while self.hand_over(host, now, number, process)
+            && self.ask(host, now, number, process, given)
+        {
+            given = true;
+        }
     }
 
     #[inline(never)]
@@ -117,30 +122,40 @@ impl MultiQueue {
     /// Takes from the scheduler: one request, or if the device was not busy of late, as many as there
     /// are tags for. Without a budget, one more than that. Each stands before the device in its own
     /// hardware queue; those of other queues are handed over here. False if there was none.
+    ///
+    /// If some were `given` before in this run, a worker goes on with it where the driver has one, as a
+    /// loop device does: woken for them, it takes the processor from the process that ran the queue
+    /// (`need_resched` in `blk_mq_do_dispatch_sched`).
     #[inline]
-    fn ask(&mut self, host: &mut Host<'_>, now: Time, number: usize, process: ProcessId) -> bool {
+    fn ask(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        number: usize,
+        process: ProcessId,
+        given: bool,
+    ) -> bool {
         let budget = self.attachment == Attachment::Budget;
         let most = if self.queues[number].is_busy() {
             1
         } else {
             usize::MAX
         };
-        let (mut given, mut elsewhere) = (0, false);
-        while given < most && self.scheduler.has_work_for(number) {
+        let (mut taken, mut elsewhere) = (0, false);
+        while taken < most && self.scheduler.has_work_for(number) {
             if budget && self.is_filled(number) {
                 self.queues[number].restart = true;
                 break;
             }
             let next = self.scheduler.dispatch_for(now, &host.requests, number);
             let Some(id) = next else {
-                if given == 0 {
-                    let again = self.kernel.asks_again(now);
-                    self.queues[number].rerun.get_or_insert(again);
+                if taken == 0 {
+                    self.plan_rerun(now, number, given && !budget);
                 }
                 break;
             };
             self.decided(host, now, process, id);
-            given += 1;
+            taken += 1;
             let home = self.known[id].queue;
             elsewhere |= home != number;
             let filled = self.is_filled(home);
@@ -154,7 +169,17 @@ impl MultiQueue {
                 self.hand_over(host, now, other, process);
             }
         }
-        given > 0
+        taken > 0
+    }
+
+    /// The queue is run again some ticks after an ask that gave nothing. What is planned already stays,
+    /// unless a worker asked.
+    fn plan_rerun(&mut self, now: Time, number: usize, in_worker: bool) {
+        let again = self.kernel.asks_again(now);
+        let rerun = &mut self.queues[number].rerun;
+        if in_worker || rerun.is_none() {
+            *rerun = Some(again);
+        }
     }
 
     fn decided(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) {
