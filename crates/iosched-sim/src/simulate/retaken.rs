@@ -8,7 +8,8 @@
 
 use crate::units::{Nanos, Time};
 
-/// See the [module's page](self). By default never, as where all have a processor.
+/// The shares of tags that are retaken, in each part of a run. By default none, as where all have a
+/// processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Retaken {
     /// How long each part of the run is; the last has no end. All is the first one if it is zero.
