@@ -411,128 +411,128 @@ mod properties {
     }
 
     proptest! {
-            #[test]
-            fn what_a_round_shares_and_the_unit_of_the_metric_change_nothing(
-                table in tables(), unit in 0.001f64..1000.0, drift in -0.3f64..0.3,
-            ) {
-                let mut scaled = table.clone();
-                for (round, values) in scaled.iter_mut().enumerate() {
-                    let factor = unit * (drift * round as f64).exp();
-                    values.iter_mut().flatten().for_each(|value| *value *= factor);
-                }
-                let (before, after) = (
-                    judged(table, Better::Higher, 0),
-                    judged(scaled, Better::Higher, 0),
-                );
-                for arm in 0..3 {
-                    prop_assert!(close(before.arms[arm].to_baseline, after.arms[arm].to_baseline));
-                    prop_assert_eq!(in_or_out(&before, arm), in_or_out(&after, arm));
-                }
+        #[test]
+        fn what_a_round_shares_and_the_unit_of_the_metric_change_nothing(
+            table in tables(), unit in 0.001f64..1000.0, drift in -0.3f64..0.3,
+        ) {
+            let mut scaled = table.clone();
+            for (round, values) in scaled.iter_mut().enumerate() {
+                let factor = unit * (drift * round as f64).exp();
+                values.iter_mut().flatten().for_each(|value| *value *= factor);
             }
-
-            #[test]
-            fn a_judge_who_follows_says_what_one_says_who_reads_all(
-                tables in prop::collection::vec(tables(), 1..3), bound in 0.5f64..1.2, every_load: bool,
-                look_at in prop::collection::vec(any::<bool>(), 12),
-            ) {
-                let mut whole = race(tables.iter().map(|table| Load {
-                    requirements: vec![Requirement {
-                        bound: Bound::AtLeast(bound),
-                        rounds: table.iter().map(|round| vec![round[1], round[2], round[0]]).collect(),
-                    }],
-                    ..Load::new(Better::Higher, table.clone())
-                }).collect());
-                whole.arms = 3;
-                whole.rules.until = if every_load { Until::EveryLoad } else { Until::Overall };
-                let cut = |rounds: usize| {
-                    let mut part = whole.clone();
-                    for load in &mut part.loads {
-                        load.rounds.truncate(rounds);
-                        load.requirements[0].rounds.truncate(rounds);
-                    }
-                    part
-                };
-                let mut judge = Judge::new(&cut(0)).unwrap();
-                for rounds in (0..12).filter(|rounds| look_at[*rounds]) {
-                    let part = cut(rounds);
-                    judge.follow(&part).unwrap();
-                    prop_assert_eq!(judge.standing(), part.judge().unwrap());
-                }
+            let (before, after) = (
+                judged(table, Better::Higher, 0),
+                judged(scaled, Better::Higher, 0),
+            );
+            for arm in 0..3 {
+                prop_assert!(close(before.arms[arm].to_baseline, after.arms[arm].to_baseline));
+                prop_assert_eq!(in_or_out(&before, arm), in_or_out(&after, arm));
             }
+        }
 
-            #[test]
-            fn the_arms_numbers_do_not_matter(table in tables()) {
-                let turned: Vec<Vec<Option<f64>>> = table
-                    .iter()
-                    .map(|round| vec![round[2], round[0], round[1]])
-                    .collect();
-                let (before, after) = (
-                    judged(table, Better::Higher, 0),
-                    judged(turned, Better::Higher, 1),
-                );
-                for arm in 0..3 {
-                    let now = (arm + 1) % 3;
-                    prop_assert!(close(before.arms[arm].to_baseline, after.arms[now].to_baseline));
-                    prop_assert_eq!(in_or_out(&before, arm), in_or_out(&after, now));
+        #[test]
+        fn a_judge_who_follows_says_what_one_says_who_reads_all(
+            tables in prop::collection::vec(tables(), 1..3), bound in 0.5f64..1.2, every_load: bool,
+            look_at in prop::collection::vec(any::<bool>(), 12),
+        ) {
+            let mut whole = race(tables.iter().map(|table| Load {
+                requirements: vec![Requirement {
+                    bound: Bound::AtLeast(bound),
+                    rounds: table.iter().map(|round| vec![round[1], round[2], round[0]]).collect(),
+                }],
+                ..Load::new(Better::Higher, table.clone())
+            }).collect());
+            whole.arms = 3;
+            whole.rules.until = if every_load { Until::EveryLoad } else { Until::Overall };
+            let cut = |rounds: usize| {
+                let mut part = whole.clone();
+                for load in &mut part.loads {
+                    load.rounds.truncate(rounds);
+                    load.requirements[0].rounds.truncate(rounds);
                 }
+                part
+            };
+            let mut judge = Judge::new(&cut(0)).unwrap();
+            for rounds in (0..12).filter(|rounds| look_at[*rounds]) {
+                let part = cut(rounds);
+                judge.follow(&part).unwrap();
+                prop_assert_eq!(judge.standing(), part.judge().unwrap());
             }
+        }
 
-            #[test]
-            fn the_reciprocal_of_a_metric_gives_the_reciprocal_ratios_and_the_same_places(table in tables()) {
-                let reciprocal: Vec<Vec<Option<f64>>> = table
-                    .iter()
-                    .map(|round| round.iter().map(|value| value.map(f64::recip)).collect())
-                    .collect();
-                let (higher, lower) = (
-                    judged(table, Better::Higher, 0),
-                    judged(reciprocal, Better::Lower, 0),
-                );
-                for a in 0..3 {
-                    prop_assert_eq!(in_or_out(&higher, a), in_or_out(&lower, a));
-                    for b in (0..3).filter(|&b| b != a) {
-                        prop_assert!(close(higher.ratio(a, b), lower.ratio(b, a)));
-                    }
-                }
+        #[test]
+        fn the_arms_numbers_do_not_matter(table in tables()) {
+            let turned: Vec<Vec<Option<f64>>> = table
+                .iter()
+                .map(|round| vec![round[2], round[0], round[1]])
+                .collect();
+            let (before, after) = (
+                judged(table, Better::Higher, 0),
+                judged(turned, Better::Higher, 1),
+            );
+            for arm in 0..3 {
+                let now = (arm + 1) % 3;
+                prop_assert!(close(before.arms[arm].to_baseline, after.arms[now].to_baseline));
+                prop_assert_eq!(in_or_out(&before, arm), in_or_out(&after, now));
             }
+        }
 
-            #[test]
-            fn somebody_remains_and_who_left_was_surely_worse_then(table in tables()) {
-                let contest = judged(table, Better::Higher, 0);
-                prop_assert!(contest.remaining().count() >= 1);
-                for arm in &contest.arms {
-                    if let Place::Worse { after, than, ratio } = arm.place {
-                        prop_assert!(ratio.upper < 1.0 && after >= 3);
-                        prop_assert!(than < 3);
-                    }
-                }
-            }
-
-            #[test]
-            fn the_ratio_by_which_an_arm_left_is_not_taken_back(mut table in tables()) {
-                // Quiet rounds of those that remain change what is believed of the noise.
-                let rest = judged(table.clone(), Better::Higher, 0);
-                for arm in 0..3 {
-                    if let Place::Worse { after, .. } = rest.arms[arm].place {
-                        table.iter_mut().skip(after).for_each(|round| round[arm] = None);
-                    }
-                }
-                for round in 0..12 {
-                    let quiet = |arm: usize| {
-                        let value = 100.0 + 0.01 * ((round + arm) % 3) as f64;
-                        (rest.arms[arm].place == Place::Remaining).then_some(value)
-                    };
-                    table.push((0..3).map(quiet).collect());
-                }
-                let contest = judged(table, Better::Higher, 0);
-                for arm in 0..3 {
-                    if let Place::Worse { than, ratio, after } = contest.arms[arm].place
-                        && rest.arms[arm].place == contest.arms[arm].place
-                    {
-    let now = contest.pairs[arm][than].unwrap();
-                        let kept = now.upper <= ratio.upper * (1.0 + 1e-9);
-                        prop_assert!(kept, "left after {after} by {ratio:?}, now {now:?}");
-                    }
+        #[test]
+        fn the_reciprocal_of_a_metric_gives_the_reciprocal_ratios_and_the_same_places(table in tables()) {
+            let reciprocal: Vec<Vec<Option<f64>>> = table
+                .iter()
+                .map(|round| round.iter().map(|value| value.map(f64::recip)).collect())
+                .collect();
+            let (higher, lower) = (
+                judged(table, Better::Higher, 0),
+                judged(reciprocal, Better::Lower, 0),
+            );
+            for a in 0..3 {
+                prop_assert_eq!(in_or_out(&higher, a), in_or_out(&lower, a));
+                for b in (0..3).filter(|&b| b != a) {
+                    prop_assert!(close(higher.ratio(a, b), lower.ratio(b, a)));
                 }
             }
         }
+
+        #[test]
+        fn somebody_remains_and_who_left_was_surely_worse_then(table in tables()) {
+            let contest = judged(table, Better::Higher, 0);
+            prop_assert!(contest.remaining().count() >= 1);
+            for arm in &contest.arms {
+                if let Place::Worse { after, than, ratio } = arm.place {
+                    prop_assert!(ratio.upper < 1.0 && after >= 3);
+                    prop_assert!(than < 3);
+                }
+            }
+        }
+
+        #[test]
+        fn the_ratio_by_which_an_arm_left_is_not_taken_back(mut table in tables()) {
+            // Quiet rounds of those that remain change what is believed of the noise.
+            let rest = judged(table.clone(), Better::Higher, 0);
+            for arm in 0..3 {
+                if let Place::Worse { after, .. } = rest.arms[arm].place {
+                    table.iter_mut().skip(after).for_each(|round| round[arm] = None);
+                }
+            }
+            for round in 0..12 {
+                let quiet = |arm: usize| {
+                    let value = 100.0 + 0.01 * ((round + arm) % 3) as f64;
+                    (rest.arms[arm].place == Place::Remaining).then_some(value)
+                };
+                table.push((0..3).map(quiet).collect());
+            }
+            let contest = judged(table, Better::Higher, 0);
+            for arm in 0..3 {
+                if let Place::Worse { than, ratio, after } = contest.arms[arm].place
+                    && rest.arms[arm].place == contest.arms[arm].place
+                {
+                    let now = contest.pairs[arm][than].unwrap();
+                    let kept = now.upper <= ratio.upper * (1.0 + 1e-9);
+                    prop_assert!(kept, "left after {after} by {ratio:?}, now {now:?}");
+                }
+            }
+        }
+    }
 }
