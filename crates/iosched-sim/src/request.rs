@@ -146,6 +146,12 @@ pub struct Request {
 }
 
 impl Request {
+    /// True for a flush, which has no sectors.
+    #[inline]
+    pub fn is_flush(&self) -> bool {
+        self.length == Sectors::ZERO
+    }
+
     /// A request that holds this bio.
     pub fn new(bio: &Bio, now: Time) -> Request {
         Request {

@@ -7,7 +7,7 @@ use super::MultiQueue;
 use super::hardware_queue::HardwareQueue;
 use crate::request::{ProcessId, RequestId};
 use crate::trace::kernel::Action;
-use crate::units::{Sectors, Time};
+use crate::units::Time;
 
 impl MultiQueue {
     /// Gives a request to the device, past the queues, if there is room.
@@ -290,7 +290,7 @@ impl Flushing for MultiQueue {
         self.free_tag(host, now, id, Some(woken));
         let known = self.known[id];
         if let Some(throttle) = &mut self.throttle
-            && host.requests[id].length > Sectors::ZERO
+            && !host.requests[id].is_flush()
         {
             throttle.completed(now, known.issued, id, &host.requests[id]);
         }
