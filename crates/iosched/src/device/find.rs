@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_node_that_no_driver_stands_behind_is_not_taken_for_a_missing_file() {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: needs root for mknod");
+            iosched_testing::lacks("root for mknod");
             return;
         }
         let dir = tempfile::tempdir().unwrap();

@@ -358,7 +358,7 @@ mod tests {
     fn every_device_of_this_machine_can_be_read_and_found_by_its_own_name() {
         let host = Host::live();
         let Ok(names) = host.sysfs().all_devices() else {
-            eprintln!("SKIPPED: needs /sys");
+            iosched_testing::lacks("/sys");
             return;
         };
         for name in names {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use iosched_testing::{lacks, loop_device};
 use tempfile::NamedTempFile;
 
 use crate::host::Host;
@@ -36,7 +37,7 @@ pub(super) fn tool(package: &str, command: &[&str]) -> Option<Output> {
     match output {
         Ok(output) => Some(output),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("SKIPPED: needs package {package} for `{}`", command[0]);
+            lacks(&format!("package {package} for `{}`", command[0]));
             None
         }
         Err(error) => panic!("{command:?}: {error}"),
@@ -75,28 +76,16 @@ impl LoopDevice {
 
     /// On a file, with more options of `losetup`.
     pub(super) fn on(file: NamedTempFile, options: &[&str]) -> Option<LoopDevice> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            eprintln!("SKIPPED: needs root and /dev/loop-control");
+        if !loop_device::can_attach() {
             return None;
         }
-        let mut command = vec!["losetup", "--find", "--show", "--partscan"];
-        command.extend(options);
-        command.push(file.path().to_str().unwrap());
-        // Another test may take the free device between finding and attaching it.
-        for _ in 0..20 {
-            let output = tool("mount", &command)?;
-            if output.status.success() {
-                let node = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
-                let name = node.file_name().unwrap().to_str().unwrap().to_owned();
-                return Some(LoopDevice {
-                    name,
-                    node,
-                    _file: file,
-                });
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        panic!("no loop device after 20 attempts: {command:?}");
+        let options = [&["--partscan"], options].concat();
+        let name = loop_device::attach(file.path(), &options);
+        Some(LoopDevice {
+            node: Path::new("/dev").join(&name),
+            name,
+            _file: file,
+        })
     }
 
     pub(super) fn path(&self) -> &str {

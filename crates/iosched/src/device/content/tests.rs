@@ -36,7 +36,7 @@ fn run(package: &str, command: &str, file: &NamedTempFile, input: &str) -> bool 
     {
         Ok(child) => child,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            eprintln!("SKIPPED: needs package {package} for `{command}`");
+            iosched_testing::lacks(&format!("package {package} for `{command}`"));
             return false;
         }
         Err(error) => panic!("{command}: {error}"),

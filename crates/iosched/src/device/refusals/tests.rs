@@ -170,7 +170,7 @@ fn swap_on_a_disk_and_in_a_file_is_refused() {
     }
     let on = tool("mount", &["swapon", disk.path()]).unwrap();
     if !on.status.success() {
-        eprintln!("SKIPPED: needs a kernel that lets us swap to a loop device");
+        iosched_testing::lacks("a kernel that lets us swap to a loop device");
         return;
     }
     let refusals = of(&disk.node);
@@ -310,7 +310,7 @@ fn a_btrfs_over_two_disks_uses_both() {
     }
     let known = std::fs::read_to_string("/proc/filesystems").unwrap();
     if !known.contains("btrfs") {
-        eprintln!("SKIPPED: needs a kernel with btrfs");
+        iosched_testing::lacks("a kernel with btrfs");
         return;
     }
     succeeds(

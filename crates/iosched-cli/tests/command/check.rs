@@ -1,0 +1,262 @@
+//! `iosched check` names who set a scheduler, on the systems of `tests/systems`, and its exit codes.
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::iosched;
+
+const POLICY: &str = "[[rule]]\nname = 'ours'\nmatch = { serial = 'S1' }\nscheduler = 'bfq'\n";
+
+/// A machine with the disk sda, over which one of `tests/systems` is laid.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new(system: Option<&str>, active: &str) -> Machine {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        let offered = ["none", "mq-deadline", "kyber", "bfq", "noop"]
+            .map(|name| {
+                if name == active {
+                    format!("[{name}]")
+                } else {
+                    name.to_owned()
+                }
+            })
+            .join(" ");
+        for (file, text) in [
+            ("proc/sys/kernel/osrelease", "6.12.0\n"),
+            ("proc/cmdline", "root=/dev/sda1 ro quiet\n"),
+            ("sys/block/sda/dev", "8:0\n"),
+            ("sys/block/sda/size", "2097152\n"),
+            ("sys/block/sda/queue/rotational", "1\n"),
+            ("sys/block/sda/queue/nr_requests", "64\n"),
+            ("sys/block/sda/queue/scheduler", &format!("{offered}\n")),
+            ("run/udev/data/b8:0", "E:ID_SERIAL=S1\n"),
+            ("etc/iosched/policy.toml", POLICY),
+        ] {
+            machine.write(file, text);
+        }
+        if let Some(system) = system {
+            let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../../tests/systems")
+                .join(system);
+            let from = format!("{}/.", from.display());
+            crate::common::run("cp", &["-a", &from, machine.0.path().to_str().unwrap()]);
+        }
+        machine
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.0.path().join(below)
+    }
+
+    fn write(&self, below: &str, text: &str) {
+        fs::create_dir_all(self.path(below).parent().unwrap()).unwrap();
+        fs::write(self.path(below), text).unwrap();
+    }
+
+    fn run(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
+        let output = iosched()
+            .arg(command)
+            .arg("--root")
+            .arg(self.0.path())
+            .args(arguments)
+            .output()
+            .unwrap();
+        (
+            output.status.code().unwrap(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.run("check", &["--json"]).1).unwrap()
+    }
+}
+
+#[test]
+fn who_set_it_is_named_with_file_and_line_on_every_system() {
+    for (system, found, who) in [
+        (
+            "debian",
+            "none",
+            "udev rule, /etc/udev/rules.d/99-zz-local.rules:2",
+        ),
+        (
+            "rhel-9",
+            "none",
+            "udev rule, /usr/lib/udev/rules.d/40-elevator.rules:10",
+        ),
+        (
+            "suse",
+            "none",
+            "udev rule, /usr/lib/udev/rules.d/60-io-scheduler.rules:10",
+        ),
+        (
+            "cachyos",
+            "none",
+            "udev rule, /usr/lib/udev/rules.d/60-ioschedulers.rules:2",
+        ),
+        (
+            "pop-os",
+            "none",
+            "program of a udev rule, /usr/lib/udev/rules.d/60-block-scheduler.rules:1",
+        ),
+        (
+            "gce",
+            "none",
+            "guest agent, /usr/lib/systemd/system/google-guest-agent.service",
+        ),
+        ("tlp", "none", "TLP, /etc/tlp.conf:4"),
+        (
+            "saptune",
+            "noop",
+            "saptune, /usr/share/saptune/notes/1656250:5",
+        ),
+        (
+            "tuned",
+            "none",
+            "TuneD, /usr/lib/tuned/old-throughput/tuned.conf:9",
+        ),
+        (
+            "nixos",
+            "none",
+            "udev rule, /etc/udev/rules.d/99-nixos-local.rules:1",
+        ),
+        (
+            "azurelinux",
+            "none",
+            "udev rule, /usr/lib/udev/rules.d/60-bfq.rules:2",
+        ),
+        (
+            "tmpfiles",
+            "none",
+            "systemd-tmpfiles, /etc/tmpfiles.d/disk.conf:2",
+        ),
+        ("unit", "none", "systemd unit, /usr/local/sbin/tune-disks:4"),
+        ("rc-local", "none", "boot script, /etc/rc.local:3"),
+        ("legacy", "noop", "the kernel's command line, /proc/cmdline"),
+        // Of several the one that would write what is found; TuneD leaves sda out there.
+        (
+            "several",
+            "none",
+            "udev rule, /usr/lib/udev/rules.d/60-ioschedulers.rules:1",
+        ),
+        ("several", "kyber", "boot script, /etc/rc.local:2"),
+    ] {
+        let machine = Machine::new(Some(system), found);
+        let (code, stdout, stderr) = machine.run("check", &[]);
+        assert_eq!(code, 2, "{system}: {stderr}");
+        let line = stdout
+            .lines()
+            .find(|line| line.contains("who: "))
+            .unwrap_or_default();
+        assert_eq!(line.trim(), format!("who: {who}"), "{system}\n{stdout}");
+    }
+}
+
+#[test]
+fn nobody_is_accused_who_is_switched_off_or_writes_something_else() {
+    let machine = Machine::new(Some("disabled"), "none");
+    let (code, stdout, _) = machine.run("check", &[]);
+    assert_eq!(code, 2);
+    assert!(stdout.contains("the kernel's own default"), "{stdout}");
+    assert!(stdout.contains("run `iosched apply`"), "{stdout}");
+
+    let machine = Machine::new(Some("cachyos"), "kyber");
+    assert_eq!(machine.run("apply", &["--yes"]).0, 0);
+    let (_, stdout, _) = machine.run("check", &[]);
+    assert!(
+        stdout.contains("by hand, or by a program that is not known"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn exit_codes_are_0_as_wanted_1_for_warnings_2_when_a_disk_differs() {
+    let machine = Machine::new(None, "bfq");
+    // As udev's own rules find out what a disk is recognised by: the value is not in the rule.
+    machine.write("sys/block/sda/serial", "S1\n");
+    machine.write(
+        "usr/lib/udev/rules.d/60-persistent-storage.rules",
+        "KERNEL==\"sd*\", ATTRS{serial}==\"?*\", ENV{ID_SERIAL}=\"$attr{serial}\"\n",
+    );
+    assert_eq!(machine.run("apply", &["--yes"]).0, 0);
+    let (code, stdout, _) = machine.run("check", &[]);
+    assert_eq!(code, 0, "{stdout}");
+
+    // Right now, but another rule comes after ours.
+    let late = "etc/udev/rules.d/99-zz.rules";
+    machine.write(late, "KERNEL==\"sda\", ATTR{queue/scheduler}=\"none\"\n");
+    let (code, stdout, _) = machine.run("check", &[]);
+    assert_eq!(code, 1, "{stdout}");
+    for when in ["the next boot", "the next event of udev"] {
+        let words = format!("at {when} it becomes none: udev rule, /{late}:1");
+        assert!(stdout.contains(&words), "{stdout}");
+    }
+    // One that comes before ours is no reason to worry.
+    fs::rename(
+        machine.path(late),
+        machine.path("etc/udev/rules.d/60-ours-ioschedulers.rules"),
+    )
+    .unwrap();
+    let (code, stdout, _) = machine.run("check", &["--json"]);
+    assert_eq!(code, 0, "{stdout}");
+
+    machine.write("sys/block/sda/queue/scheduler", "[none] bfq\n");
+    assert_eq!(machine.run("check", &[]).0, 2);
+    machine.write("etc/iosched/policy.toml", "[[rule]]\nname = 1\n");
+    let (code, _, stderr) = machine.run("check", &[]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("policy.toml:2:8: "), "{stderr}");
+}
+
+#[test]
+fn rules_that_were_edited_by_hand_are_noticed() {
+    let machine = Machine::new(None, "bfq");
+    assert_eq!(machine.run("apply", &["--yes"]).0, 0);
+    let rules = "etc/udev/rules.d/99-iosched.rules";
+    let text = fs::read_to_string(machine.path(rules)).unwrap();
+    machine.write(rules, &text.replace("\"bfq\"", "\"none\""));
+    let (code, stdout, _) = machine.run("check", &[]);
+    assert_eq!(code, 1);
+    assert!(
+        stdout.contains("99-iosched.rules is not what the policy makes"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn what_monitoring_reads_says_the_same() {
+    let machine = Machine::new(Some("tuned"), "none");
+    let json = machine.json();
+    assert_eq!(json["verdict"], "bad");
+    let deviation = &json["disks"][0]["deviations"][0];
+    assert_eq!(deviation["found"], "none");
+    assert_eq!(deviation["by"]["kind"], "tuned");
+    assert_eq!(deviation["by"]["line"], 9);
+    assert!(json["disks"][0]["since"]["first_seen_unix_s"].is_number());
+
+    let (code, stdout, _) = machine.run("check", &["--prometheus"]);
+    assert_eq!(code, 2);
+    let metric = "iosched_disk_as_wanted{device=\"sda\",rule=\"ours\",wanted=\"bfq\"} 0";
+    assert!(stdout.contains(metric), "{stdout}");
+    let file = machine.path("iosched.prom");
+    let (code, ..) = machine.run("check", &["--textfile", file.to_str().unwrap()]);
+    assert_eq!(code, 2);
+    assert_eq!(fs::read_to_string(&file).unwrap(), stdout);
+}
+
+#[test]
+fn without_a_policy_everybody_who_sets_a_disk_can_still_be_named() {
+    let machine = Machine::new(Some("several"), "none");
+    fs::remove_file(machine.path("etc/iosched/policy.toml")).unwrap();
+    assert_eq!(machine.run("check", &[]).0, 0);
+    let (code, stdout, _) = machine.run("check", &["--who", "sda"]);
+    assert_eq!(code, 0);
+    assert_eq!(
+        stdout,
+        "sda: none now\n  \
+         scheduler = none: udev rule, /usr/lib/udev/rules.d/60-ioschedulers.rules:1 (at events, too)\n  \
+         scheduler = kyber: boot script, /etc/rc.local:2  <- wins at boot\n"
+    );
+}

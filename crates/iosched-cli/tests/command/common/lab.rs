@@ -1,0 +1,190 @@
+//! A place of its own for the emulated disks of one test, which takes down whatever is left in it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use iosched_testing::{lacks, world};
+
+use super::{iosched_process, run, wait_until};
+
+/// A state directory, and a mount point beside it.
+pub(crate) struct Lab {
+    dir: tempfile::TempDir,
+}
+
+impl Lab {
+    /// `None`, with a word about it, where this machine cannot run the test.
+    pub(crate) fn new(tools: &[&str]) -> Option<Lab> {
+        world::enter();
+        let mut lacking: Vec<String> = iosched::emulate::missing(&iosched::host::Host::live())
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let absent = tools.iter().filter(|tool| !is_installed(tool));
+        lacking.extend(absent.map(ToString::to_string));
+        if !lacking.is_empty() {
+            lacks(&lacking.join(", "));
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("mnt")).unwrap();
+        Some(Lab { dir })
+    }
+
+    pub(crate) fn state_dir(&self) -> PathBuf {
+        self.dir.path().join("emulated")
+    }
+
+    pub(crate) fn mount_point(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    /// `iosched emulate ...` with our state directory.
+    pub(crate) fn emulate(&self, args: &[&str]) -> Output {
+        let mut command = iosched_process();
+        command.arg("emulate").args(args);
+        command
+            .arg("--state-dir")
+            .arg(self.state_dir())
+            .output()
+            .unwrap()
+    }
+
+    /// Makes a disk and returns its device.
+    pub(crate) fn create(&self, args: &[&str]) -> String {
+        let output = self.emulate(&[&["create"], args].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let device = stdout(&output);
+        assert!(
+            device.starts_with("/dev/loop") && device.ends_with('\n'),
+            "{device:?}"
+        );
+        device.trim_end().to_owned()
+    }
+
+    pub(crate) fn remove(&self, args: &[&str]) {
+        let output = self.emulate(&[&["remove"], args].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+
+    pub(crate) fn list(&self) -> Vec<Value> {
+        let output = self.emulate(&["list", "--json"]);
+        let disks: Value = serde_json::from_slice(&output.stdout).unwrap();
+        disks.as_array().unwrap().clone()
+    }
+
+    /// The one disk that there is.
+    pub(crate) fn only_disk(&self) -> Value {
+        let disks = self.list();
+        assert_eq!(disks.len(), 1, "{disks:?}");
+        disks[0].clone()
+    }
+
+    pub(crate) fn server_pid(&self) -> String {
+        self.only_disk()["server_pid"].as_i64().unwrap().to_string()
+    }
+
+    pub(crate) fn kill_server(&self) {
+        run("kill", &["-KILL", &self.server_pid()]);
+        wait_for("the server's end", || {
+            self.only_disk()["condition"] == "remains"
+        });
+    }
+
+    /// The disk's own account of what it served.
+    pub(crate) fn served(&self) -> Vec<Served> {
+        let id = self.only_disk()["id"].as_str().unwrap().to_owned();
+        let path = self.state_dir().join(id).join("mount/served.csv");
+        let text = fs::read_to_string(path).unwrap();
+        text.lines().skip(1).map(Served::parse).collect()
+    }
+
+    /// Asserts that nothing of any disk is left: no loop device, no mount, no directory, no process.
+    pub(crate) fn assert_clean(&self) {
+        let state_dir = self.state_dir();
+        let state_dir = state_dir.to_str().unwrap();
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        assert!(!mounts.contains(state_dir), "{mounts}");
+        for device in fs::read_dir("/sys/block").unwrap().flatten() {
+            let file = fs::read_to_string(device.path().join("loop/backing_file"));
+            assert!(
+                !file.is_ok_and(|file| file.contains(state_dir)),
+                "{device:?}"
+            );
+        }
+        let left: Vec<_> = fs::read_dir(state_dir)
+            .map(Iterator::collect)
+            .unwrap_or_default();
+        assert!(left.is_empty(), "{left:?}");
+        for process in fs::read_dir("/proc").unwrap().flatten() {
+            let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let command = String::from_utf8_lossy(&command).into_owned();
+            assert!(!command.contains(state_dir), "{process:?}: {command}");
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let mut unmount = Command::new("umount");
+        let _ = unmount.arg("-l").arg(self.mount_point()).output();
+        self.emulate(&["remove", "--all", "--force"]);
+    }
+}
+
+/// A line of `served.csv`.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) op: String,
+    pub(crate) start: u64,
+    pub(crate) sectors: u64,
+    pub(crate) arrived: u64,
+    pub(crate) completed: u64,
+}
+
+impl Served {
+    pub(crate) fn parse(line: &str) -> Served {
+        let fields: Vec<&str> = line.split(',').collect();
+        let number = |at: usize| fields[at].parse().unwrap();
+        Served {
+            op: fields[0].to_owned(),
+            start: number(1),
+            sectors: number(2),
+            arrived: number(3),
+            completed: number(5),
+        }
+    }
+}
+
+pub(crate) fn is_installed(tool: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut dirs = path.split(':').chain(["/usr/sbin", "/sbin"]);
+    dirs.any(|dir| Path::new(dir).join(tool).is_file())
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub(crate) fn attribute(device: &str, file: &str) -> String {
+    let path = device.replace("/dev/", "/sys/block/");
+    fs::read_to_string(Path::new(&path).join(file))
+        .unwrap()
+        .trim()
+        .to_owned()
+}
+
+pub(crate) fn stored(disk: &Value) -> u64 {
+    disk["stored_bytes"].as_u64().unwrap()
+}
+
+pub(crate) fn wait_for(what: &str, condition: impl FnMut() -> bool) {
+    assert!(wait_until(30, condition), "waited in vain: {what}");
+}

@@ -1,0 +1,293 @@
+//! What the tests of several commands share: real loop devices, their whole queue state, and the
+//! command itself.
+pub(crate) mod lab;
+pub(crate) mod tuning;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use iosched_testing::{lacks, loop_device, world};
+
+/// What a command that changes nothing says.
+pub(crate) fn answer(arguments: &[&str]) -> Output {
+    iosched().args(arguments).output().unwrap()
+}
+
+/// Output as text.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// True if we are root and there are loop devices; says what lacks otherwise.
+pub(crate) fn can_use_loop_devices() -> bool {
+    loop_device::can_attach()
+}
+
+/// True if emulated disks can be made, too.
+pub(crate) fn can_emulate() -> bool {
+    if !can_use_loop_devices() {
+        return false;
+    }
+    if !Path::new("/dev/fuse").exists() {
+        lacks("FUSE (/dev/fuse)");
+        return false;
+    }
+    true
+}
+
+/// True if fio is installed; says so otherwise.
+pub(crate) fn has_fio() -> bool {
+    let found = Command::new("fio").arg("--version").output().is_ok();
+    if !found {
+        lacks("fio");
+    }
+    found
+}
+
+/// A loop device over a sparse file in memory, removed when dropped.
+pub(crate) struct LoopDevice {
+    /// `loop3`.
+    pub name: String,
+    /// Keeps the file.
+    file: tempfile::NamedTempFile,
+}
+
+impl LoopDevice {
+    /// Makes one of this size.
+    pub(crate) fn new(bytes: u64) -> LoopDevice {
+        let file = tempfile::Builder::new()
+            .prefix("iosched-test-")
+            .tempfile_in("/dev/shm")
+            .expect("a file in memory");
+        file.as_file().set_len(bytes).expect("room for nothing");
+        let name = loop_device::attach(file.path(), &["--direct-io=on"]);
+        let disk = LoopDevice { name, file };
+        disk.reset();
+        disk
+    }
+
+    /// A loop device keeps its queue's settings from one file to the next.
+    fn reset(&self) {
+        for (file, value) in [
+            ("scheduler", "none"),
+            ("nr_requests", "128"),
+            ("read_ahead_kb", "128"),
+        ] {
+            let _ = fs::write(format!("/sys/block/{}/queue/{file}", self.name), value);
+        }
+    }
+
+    /// `/dev/loop3`.
+    pub(crate) fn path(&self) -> PathBuf {
+        Path::new("/dev").join(&self.name)
+    }
+
+    /// The file behind it.
+    pub(crate) fn file(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Writes a file of its queue.
+    pub(crate) fn write(&self, file: &str, value: &str) {
+        let path = format!("/sys/block/{}/queue/{file}", self.name);
+        fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
+    /// Reads a file of its queue.
+    pub(crate) fn read(&self, file: &str) -> String {
+        let path = format!("/sys/block/{}/queue/{file}", self.name);
+        fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{path}: {error}"))
+            .trim()
+            .to_owned()
+    }
+
+    /// The scheduler in brackets.
+    pub(crate) fn scheduler(&self) -> String {
+        let text = self.read("scheduler");
+        let active = text.split(['[', ']']).nth(1).expect("one is active");
+        active.to_owned()
+    }
+
+    /// Every readable file of its queue.
+    pub(crate) fn whole_queue(&self) -> BTreeMap<String, String> {
+        whole_queue(&self.name)
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        self.reset();
+        // A kernel that reads no partition table does not drop the partitions either.
+        let _ = Command::new("partx")
+            .arg("--delete")
+            .arg(self.path())
+            .output();
+        let _ = Command::new("losetup")
+            .arg("--detach")
+            .arg(self.path())
+            .output();
+    }
+}
+
+/// An ext4 file system on a loop device, mounted; unmounted when dropped.
+pub(crate) struct Mounted {
+    /// Where.
+    pub at: PathBuf,
+    /// What it is on; dropped after it was unmounted.
+    pub disk: LoopDevice,
+    /// Keeps the directory.
+    _directory: tempfile::TempDir,
+}
+
+impl Mounted {
+    /// Makes one on a loop device of this size. Anybody may enter it, only root may write.
+    pub(crate) fn new(bytes: u64) -> Mounted {
+        Mounted::with(LoopDevice::new(bytes), &[])
+    }
+
+    /// The same with options for mkfs.
+    pub(crate) fn with(disk: LoopDevice, options: &[&str]) -> Mounted {
+        let directory = tempfile::Builder::new()
+            .prefix("iosched-test-")
+            .tempdir()
+            .expect("a directory");
+        let at = directory.path().to_owned();
+        let device = disk.path().display().to_string();
+        let mut arguments = vec!["-q", "-E", "lazy_itable_init=0"];
+        arguments.extend(options);
+        arguments.push(&device);
+        run("mkfs.ext4", &arguments);
+        run("mount", &[&device, at.to_str().expect("our own name")]);
+        Mounted {
+            at,
+            disk,
+            _directory: directory,
+        }
+    }
+
+    /// What stands in it besides `lost+found`.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.at).expect("it is mounted").flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name != "lost+found").collect()
+    }
+
+    /// `/tmp/iosched-test-…`.
+    pub(crate) fn path(&self) -> &str {
+        self.at.to_str().expect("our own name")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Lazily: a killed run's children may not have closed their files yet.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.at).output();
+    }
+}
+
+/// Every readable file of a queue, those of the scheduler included.
+pub(crate) fn whole_queue(device: &str) -> BTreeMap<String, String> {
+    let root = PathBuf::from(format!("/sys/block/{device}/queue"));
+    let mut files = BTreeMap::new();
+    for directory in [root.clone(), root.join("iosched")] {
+        let Ok(entries) = fs::read_dir(&directory) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if let Ok(text) = fs::read_to_string(&path) {
+                let name = path
+                    .strip_prefix(&root)
+                    .expect("below it")
+                    .display()
+                    .to_string();
+                files.insert(name, text.trim().to_owned());
+            }
+        }
+    }
+    files
+}
+
+/// The command under test, in a world of its own.
+pub(crate) fn iosched() -> assert_cmd::Command {
+    world::enter();
+    let mut command = assert_cmd::Command::new(assert_cmd::cargo::cargo_bin!("iosched"));
+    command.env("NO_COLOR", "1").env("COLUMNS", "80");
+    command
+}
+
+/// The same for `std`, to be started and signalled.
+pub(crate) fn iosched_process() -> Command {
+    world::enter();
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("iosched"));
+    command.env("NO_COLOR", "1").env("COLUMNS", "80");
+    command
+}
+
+/// Runs a program that must succeed.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Output {
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// Pids of the processes whose command line contains `text`, zombies not counted.
+pub(crate) fn processes_with(text: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        if command.contains(text) && pid != std::process::id() {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// True if the kernel's tracing files may be used; says so otherwise.
+pub(crate) fn can_trace() -> bool {
+    world::enter();
+    let error = iosched::capture::missing();
+    if let Some(error) = &error {
+        lacks(&format!("tracefs ({error})"));
+    }
+    error.is_none()
+}
+
+/// The tracing instances of a process of ours.
+pub(crate) fn tracing_instances(pid: u32) -> Vec<String> {
+    let ours = format!("iosched-{pid}-");
+    let entries = fs::read_dir(Path::new(world::TRACEFS).join("instances")).expect("tracefs");
+    let names = entries
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(&ours)).collect()
+}
+
+/// Waits until something is so, at the most this long; false if it never was.
+pub(crate) fn wait_until(seconds: u64, mut is_so: impl FnMut() -> bool) -> bool {
+    for _ in 0..seconds * 20 {
+        if is_so() {
+            return true;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    is_so()
+}

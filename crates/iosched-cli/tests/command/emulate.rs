@@ -1,0 +1,351 @@
+//! Emulated disks on the real kernel: made, listed, and used in every way that a disk is used.
+//!
+//! Each test has a state directory of its own, and takes down whatever is left in it.
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::lab::{Lab, attribute, stderr, stdout, stored};
+use crate::common::run;
+
+#[test]
+fn a_disk_is_made_listed_and_removed() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let device = lab.create(&[
+        "ssd-sata",
+        "--size",
+        "64M",
+        "--queue-depth",
+        "8",
+        "--rotational",
+    ]);
+    let disk = lab.only_disk();
+    assert_eq!(disk["condition"], "running");
+    assert_eq!(disk["device"], device[5..]);
+    assert_eq!(disk["size_bytes"], 64 << 20);
+    assert_eq!(disk["queue_depth"], 8);
+    assert_eq!(attribute(&device, "size"), "131072");
+    assert_eq!(attribute(&device, "queue/rotational"), "1");
+    let text = stdout(&lab.emulate(&["list"]));
+    assert!(
+        text.contains("ssd-sata-1") && text.contains(&device),
+        "{text}"
+    );
+    lab.remove(&[&device]);
+    lab.assert_clean();
+    lab.remove(&["--all"]); // again: nothing to do
+}
+
+#[test]
+fn the_model_has_as_many_requests_at_once_as_it_has_tags_whatever_the_scheduler_holds() {
+    let Some(lab) = Lab::new(&["fio"]) else {
+        return;
+    };
+    let device = lab.create(&["hdd-7200", "--size", "64M", "--queue-depth", "5"]);
+    let tags = format!("/sys/kernel/debug/block/{}/hctx0/tags", &device[5..]);
+    if let Ok(tags) = fs::read_to_string(tags) {
+        assert!(tags.contains("depth=5\n"), "{tags}");
+    }
+    let scheduler = format!("/sys/block/{}/queue/scheduler", &device[5..]);
+    fs::write(&scheduler, "mq-deadline").unwrap();
+    assert!(
+        attribute(&device, "queue/nr_requests")
+            .parse::<u32>()
+            .unwrap()
+            > 5
+    );
+    let filename = format!("--filename={device}");
+    let common = ["--name=deep", &filename, "--rw=randread", "--direct=1"];
+    let deep = ["--ioengine=libaio", "--iodepth=32", "--number_ios=150"];
+    run("fio", &[&common[..], &deep].concat());
+    let mut edges = Vec::new();
+    for served in lab.served() {
+        edges.push((served.completed, -1));
+        edges.push((served.arrived, 1));
+    }
+    edges.sort_unstable(); // an end goes before a beginning at the same time
+    let mut at_once = 0;
+    let counts = edges.iter().map(|(_, step)| {
+        at_once += step;
+        at_once
+    });
+    assert_eq!(counts.max(), Some(5));
+}
+
+#[test]
+fn data_are_kept_on_the_whole_disk() {
+    let Some(lab) = Lab::new(&["fio"]) else {
+        return;
+    };
+    let device = lab.create(&["ssd-sata", "--size", "64M"]);
+    let filename = format!("--filename={device}");
+    let common = [
+        "--name=verify",
+        &filename,
+        "--rw=randwrite",
+        "--direct=1",
+        "--ioengine=libaio",
+        "--iodepth=16",
+        "--bsrange=4k-128k",
+        "--size=64M",
+        "--randseed=1",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--verify_state_save=0", // no file in the working directory
+    ];
+    // Written and verified, and verified once more by another process.
+    run("fio", &[&common[..], &["--do_verify=1"]].concat());
+    assert_eq!(stored(&lab.only_disk()), 64 << 20);
+    run("fio", &[&common[..], &["--verify_only=1"]].concat());
+}
+
+#[test]
+fn what_was_never_written_reads_as_zeros_to_the_last_byte() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "8M"]);
+    let data = fs::read(&device).unwrap();
+    assert_eq!(data.len(), 8 << 20);
+    assert!(data.iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn file_systems_live_on_it() {
+    let tools = ["mkfs.ext4", "fsck.ext4", "mkfs.xfs", "xfs_repair", "mount"];
+    let Some(lab) = Lab::new(&tools) else {
+        return;
+    };
+    let device = lab.create(&["ssd-sata", "--size", "512M"]);
+    let mount_point = lab.mount_point();
+    let at = mount_point.to_str().unwrap();
+    let contents: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    for (make, check) in [
+        (["mkfs.ext4", "-q", "-F"], ["fsck.ext4", "-f", "-n"]),
+        (["mkfs.xfs", "-q", "-f"], ["xfs_repair", "-n", "-v"]),
+    ] {
+        run(make[0], &[make[1], make[2], &device]);
+        run("mount", &[&device, at]);
+        fs::create_dir(mount_point.join("some")).unwrap();
+        let mut file = fs::File::create(mount_point.join("some/file")).unwrap();
+        file.write_all(&contents).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        run("umount", &[at]);
+        run(check[0], &[check[1], check[2], &device]);
+        run("mount", &[&device, at]); // an empty page cache
+        assert!(
+            fs::read(mount_point.join("some/file")).unwrap() == contents,
+            "{make:?}"
+        );
+        run("umount", &[at]);
+    }
+    let served = lab.served();
+    assert!(
+        served.iter().any(|served| served.op == "flush"),
+        "journals flush"
+    );
+    assert!(
+        served.iter().any(|served| served.op == "discard"),
+        "mkfs discards"
+    );
+}
+
+#[test]
+fn a_flush_reaches_the_model_and_a_block_request_is_one_command() {
+    let Some(lab) = Lab::new(&["dd"]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "16M"]);
+    assert_eq!(attribute(&device, "queue/max_sectors_kb"), "1024");
+    // 512 KiB are at most 128 pages: a loop device takes no more pieces of memory in one request.
+    let (to, from) = (format!("of={device}"), format!("if={device}"));
+    let write = ["if=/dev/zero", &to, "bs=512k", "seek=4", "count=1"];
+    run(
+        "dd",
+        &[&write[..], &["oflag=direct", "conv=notrunc,fsync"]].concat(),
+    );
+    run(
+        "dd",
+        &[
+            &from,
+            "of=/dev/null",
+            "bs=512k",
+            "skip=4",
+            "count=1",
+            "iflag=direct",
+        ],
+    );
+    let served = lab.served();
+    let last: Vec<_> = served
+        .iter()
+        .map(|served| (served.op.as_str(), served.start, served.sectors))
+        .collect();
+    let wanted = [("write", 4096, 1024), ("flush", 0, 0), ("read", 4096, 1024)];
+    assert!(last.windows(3).any(|three| three == wanted), "{last:?}");
+}
+
+#[test]
+fn discarded_data_give_their_space_back() {
+    let Some(lab) = Lab::new(&["blkdiscard"]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "32M"]);
+    let mut file = fs::OpenOptions::new().write(true).open(&device).unwrap();
+    file.write_all(&vec![7; 16 << 20]).unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert!(stored(&lab.only_disk()) >= 16 << 20);
+    run(
+        "blkdiscard",
+        &["--offset", "0", "--length", "8388608", &device],
+    );
+    let half = stored(&lab.only_disk());
+    assert!(half <= (8 << 20) + 65536, "{half}");
+    let mut data = [1; 4096];
+    fs::File::open(&device)
+        .unwrap()
+        .read_exact(&mut data)
+        .unwrap();
+    assert_eq!(data, [0; 4096]);
+    run("blkdiscard", &[&device]);
+    assert_eq!(stored(&lab.only_disk()), 0);
+}
+
+#[test]
+fn two_disks_do_not_know_of_each_other() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let devices = [(); 2].map(|()| lab.create(&["null", "--size", "8M"]));
+    for (device, byte) in devices.iter().zip(1_u8..) {
+        let mut file = fs::OpenOptions::new().write(true).open(device).unwrap();
+        file.write_all(&vec![byte; 8 << 20]).unwrap();
+    }
+    for (device, byte) in devices.iter().zip(1_u8..) {
+        let data = fs::read(device).unwrap();
+        assert!(data.iter().all(|&found| found == byte), "{device}");
+    }
+    lab.remove(&[&devices[0]]);
+    assert_eq!(lab.only_disk()["device"], devices[1][5..]);
+    lab.remove(&[&devices[1]]);
+    lab.assert_clean();
+}
+
+#[test]
+fn no_read_is_faster_than_the_model_but_for_the_way_to_it() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    lab.create(&["hdd-7200", "--size", "1G"]);
+    let id = lab.only_disk()["id"].as_str().unwrap().to_owned();
+    let output = lab.emulate(&["check", &id, "--reads", "60", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let check: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(check["reads"], 60);
+    let path = check["path_ns"].as_i64().unwrap();
+    assert!(
+        check["difference_ns"]["min"].as_i64().unwrap() >= -path,
+        "{check}"
+    );
+    assert!(check["late_ns"]["min"].as_i64().unwrap() >= 0, "{check}");
+    let modelled = check["modelled_ns"]["p50"].as_i64().unwrap();
+    assert!(modelled > 1_000_000, "an arm takes milliseconds: {check}");
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_with_one_clear_error() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let no_dir = "cannot make a data file in /no/such/dir";
+    for (args, code, message) in [
+        (&["floppy"][..], 2, "no disk model is called `floppy`"),
+        (&["null", "--size", "12Q"], 2, "is no size"),
+        (&["null", "--size", "1"], 2, "null cannot be"),
+        (&["null", "--queue-depth", "0"], 2, "queue depth"),
+        (
+            &["null", "--write-cache", "maybe"],
+            2,
+            "neither `on` nor `off`",
+        ),
+        (&["hdd-7200", "--order", "random"], 2, "is no order"),
+        (&["null", "--backing-dir", "/no/such/dir"], 1, no_dir),
+    ] {
+        let output = lab.emulate(&[&["create"], args].concat());
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains(message),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+        assert_eq!(stdout(&output), "");
+    }
+    let output = lab.emulate(&["remove", "/dev/loop4711"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        stderr(&output).contains("no emulated disk /dev/loop4711"),
+        "{}",
+        stderr(&output)
+    );
+    lab.assert_clean();
+}
+
+#[test]
+fn without_root_it_says_that_root_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = dir.path().join("iosched");
+    fs::copy(assert_cmd::cargo::cargo_bin!("iosched"), &binary).unwrap();
+    let missing = iosched::emulate::missing(&iosched::host::Host::live());
+    let are_root = missing != [iosched::emulate::Missing::Root];
+    let as_nobody = |args: &[&str]| {
+        let mut command = Command::new(&binary);
+        command.arg("emulate").args(args).current_dir("/");
+        if are_root {
+            command.uid(65534).gid(65534);
+        }
+        command.output().unwrap()
+    };
+    let refused = [
+        &["create", "null"][..],
+        &["list"],
+        &["remove", "--all"],
+        &["check", "null-1"],
+    ];
+    for args in refused {
+        let output = as_nobody(args);
+        assert_eq!(
+            output.status.code(),
+            Some(8),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+        assert!(stderr(&output).contains("need root"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("hint: run it as root"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    let models = as_nobody(&["models"]);
+    assert!(models.status.success(), "the models are no secret");
+    for model in ["hdd-7200", "hdd-5400", "hdd-15k", "ssd-sata", "null"] {
+        assert!(
+            stdout(&models).contains(&format!("\n{model} ")),
+            "{}",
+            stdout(&models)
+        );
+    }
+}

@@ -1,0 +1,200 @@
+//! Emulated disks on the real kernel that others use while they are made, removed or broken: nothing is
+//! left of them, and nobody waits for ever.
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::common::lab::{Lab, stderr, wait_for};
+use crate::common::run;
+
+/// Processes that read a lab's disk of 1 GiB here and there, past the page cache, from when there is one:
+/// as programs do that look for file systems on all disks, but without end.
+struct Onlookers {
+    processes: Vec<Child>,
+}
+
+impl Onlookers {
+    fn new(lab: &Lab, count: usize) -> Onlookers {
+        let look = format!(
+            "n=$$; while :; do for file in $(grep -ls '^{}/' /sys/block/loop*/loop/backing_file); do \
+             disk=${{file#/sys/block/}}; n=$(((n * 69069 + 1) % 262144)); \
+             dd if=/dev/${{disk%%/*}} of=/dev/null bs=4k skip=$n count=1 iflag=direct; done; done",
+            lab.state_dir().display()
+        );
+        let start = |_| {
+            let mut command = Command::new("sh");
+            command.args(["-c", &look]).stderr(Stdio::null());
+            command.process_group(0).spawn().unwrap()
+        };
+        Onlookers {
+            processes: (0..count).map(start).collect(),
+        }
+    }
+}
+
+impl Drop for Onlookers {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            run("kill", &["-KILL", "--", &format!("-{}", process.id())]);
+            let _ = process.wait();
+        }
+    }
+}
+
+#[test]
+fn a_disk_is_made_while_others_read_it() {
+    let Some(lab) = Lab::new(&["dd"]) else {
+        return;
+    };
+    for _ in 0..2 {
+        let onlookers = Onlookers::new(&lab, 4);
+        let device = lab.create(&["hdd-7200", "--size", "1G"]);
+        drop(onlookers);
+        assert!(lab.only_disk()["device"].as_str().unwrap().contains("loop"));
+        run("dd", &[&format!("if={device}"), "of=/dev/null", "count=1"]);
+        wait_for("the last reader's end", || {
+            lab.emulate(&["remove", "--all"]).status.success()
+        });
+    }
+    lab.assert_clean();
+}
+
+#[test]
+fn a_mounted_disk_is_removed_only_by_force() {
+    let Some(lab) = Lab::new(&["mkfs.ext4", "mount"]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "32M"]);
+    let mount_point = lab.mount_point();
+    let at = mount_point.to_str().unwrap();
+    run("mkfs.ext4", &["-q", &device]);
+    run("mount", &[&device, at]);
+    let refused = lab.emulate(&["remove", &device]);
+    assert_eq!(refused.status.code(), Some(9), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains(&format!("is mounted at {at}")),
+        "{}",
+        stderr(&refused)
+    );
+    fs::write(mount_point.join("still"), "works").unwrap();
+    lab.remove(&["--force", &device]);
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(at), "{mounts}");
+    lab.assert_clean();
+}
+
+#[test]
+fn an_open_disk_is_removed_only_by_force_and_its_device_goes_when_it_is_closed() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "8M"]);
+    let file = fs::File::open(&device).unwrap();
+    let refused = lab.emulate(&["remove", &device]);
+    assert_eq!(refused.status.code(), Some(9), "{}", stderr(&refused));
+    let pid = format!("(pid {})", std::process::id());
+    assert!(stderr(&refused).contains(&pid), "{}", stderr(&refused));
+    lab.remove(&["--force", &device]);
+    let mut block = [0; 512];
+    assert!(
+        file.read_exact_at(&mut block, 1 << 20).is_err(),
+        "the plug was pulled"
+    );
+    assert_eq!(lab.only_disk()["condition"], "remains");
+    drop(file);
+    lab.remove(&["--all"]);
+    lab.assert_clean();
+}
+
+/// A process that reads a device with direct I/O until it fails.
+fn reader(device: &str) -> Child {
+    let mut command = Command::new("dd");
+    command.args([
+        &format!("if={device}"),
+        "of=/dev/null",
+        "bs=4k",
+        "iflag=direct",
+    ]);
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_killed_server_fails_its_requests_and_its_remains_are_cleared() {
+    let Some(lab) = Lab::new(&["dd"]) else {
+        return;
+    };
+    let device = lab.create(&["fixed", "--size", "256M"]); // 1 ms for each read: a minute and more
+    let mut reader = reader(&device);
+    wait_for("reads", || lab.served().len() > 10);
+    lab.kill_server();
+    wait_for("the reader's end", || reader.try_wait().unwrap().is_some());
+    assert!(!reader.wait().unwrap().success());
+    assert!(fs::read(&device).is_err(), "later requests fail as well");
+    let disk = lab.only_disk();
+    assert_eq!(disk["condition"], "remains");
+    let remains = disk["remains"].to_string();
+    for part in ["loop device", "mount", "directory"] {
+        assert!(remains.contains(part), "{remains}");
+    }
+    lab.remove(&["--all"]);
+    lab.assert_clean();
+}
+
+#[test]
+fn a_mounted_disk_whose_server_was_killed_is_cleared() {
+    let Some(lab) = Lab::new(&["mkfs.ext4", "mount"]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "32M"]);
+    let mount_point = lab.mount_point();
+    run("mkfs.ext4", &["-q", &device]);
+    run("mount", &[&device, mount_point.to_str().unwrap()]);
+    fs::write(mount_point.join("dirty"), vec![1; 1 << 20]).unwrap();
+    lab.kill_server();
+    lab.remove(&["--all"]);
+    lab.assert_clean();
+}
+
+#[test]
+fn a_terminated_server_takes_everything_down_itself() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    lab.create(&["null", "--size", "8M"]);
+    let pid = lab.server_pid();
+    run("kill", &["-TERM", &pid]);
+    wait_for("the server's end", || lab.list().is_empty());
+    wait_for("the process' end", || {
+        !Path::new("/proc").join(&pid).exists()
+    });
+    lab.assert_clean();
+}
+
+#[test]
+fn a_disk_ends_with_its_owner() {
+    let Some(lab) = Lab::new(&["sleep"]) else {
+        return;
+    };
+    let mut owner = Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = owner.id().to_string();
+    lab.create(&["null", "--size", "8M", "--owner-pid", &pid]);
+    assert_eq!(lab.only_disk()["owner_pid"], owner.id());
+    owner.kill().unwrap(); // SIGKILL
+    owner.wait().unwrap();
+    wait_for("the disk's end", || lab.list().is_empty());
+    // The owner is gone already: no disk, and a reason.
+    let output = lab.emulate(&["create", "null", "--size", "8M", "--owner-pid", &pid]);
+    assert!(!output.status.success());
+    assert!(
+        stderr(&output).contains("cannot watch the owner"),
+        "{}",
+        stderr(&output)
+    );
+    lab.assert_clean();
+}

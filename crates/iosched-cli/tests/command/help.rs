@@ -1,0 +1,53 @@
+//! What `--help` says, of every command: within the terminal, and with examples.
+use std::process::Command;
+
+fn help(command: &[&str], columns: usize) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_iosched"))
+        .args(command)
+        .arg("--help")
+        .env("COLUMNS", columns.to_string())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{command:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The commands that a help text lists.
+fn commands_in(help: &str) -> Vec<String> {
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let listed = listed.take_while(|line| !line.is_empty());
+    // A line that goes on from the one before begins further right.
+    let names = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let names = names.filter(|name| !name.is_empty() && *name != "help");
+    names.map(str::to_owned).collect()
+}
+
+fn check(command: &[&str], seen: &mut Vec<String>) {
+    for columns in [80, 100, 200] {
+        let text = help(command, columns);
+        let widest = columns.min(100);
+        for line in text.lines() {
+            let width = line.chars().count();
+            assert!(width <= widest, "{command:?}: {width} columns: {line}");
+        }
+        let has_examples = text.contains("\nExamples:\n  iosched ") || command.is_empty();
+        assert!(
+            has_examples || text.contains("\nExamples:\n  disk=$(iosched "),
+            "{command:?}"
+        );
+        assert!(!text.contains('\u{1b}'), "{command:?}: colours in a pipe");
+    }
+    seen.push(command.join(" "));
+    for name in commands_in(&help(command, 80)) {
+        check(&[command, &[&name]].concat(), seen);
+    }
+}
+
+#[test]
+fn every_command_has_examples_and_keeps_within_the_terminal() {
+    let mut seen = Vec::new();
+    check(&[], &mut seen);
+    for known in ["tune", "emulate create", "conform", "undo"] {
+        assert!(seen.iter().any(|name| name == known), "{known}: {seen:?}");
+    }
+}

@@ -1,0 +1,377 @@
+//! `iosched list` on copied machines: what it prints is kept beside each tree in `tests/machines/`.
+//!
+//! After an intended change look at the difference, then accept it:
+//! `INSTA_UPDATE=always cargo test -p iosched-cli --test list`.
+use iosched_testing::lacks;
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use assert_cmd::Command;
+
+fn machines() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines")
+}
+
+fn list(root: &Path, args: &[&str]) -> Output {
+    let mut command = Command::cargo_bin("iosched").unwrap();
+    command
+        .env("COLUMNS", "80")
+        .arg("list")
+        .arg("--root")
+        .arg(root)
+        .args(args);
+    command.output().unwrap()
+}
+
+fn stdout(root: &Path, args: &[&str]) -> String {
+    let output = list(root, args);
+    assert!(
+        output.status.success(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(root: &Path, args: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&stdout(root, args)).unwrap()
+}
+
+/// The exit code, and the error and hint that a target is refused with.
+fn refused(root: &Path, target: &str) -> (i32, String) {
+    let output = list(root, &["--", target]);
+    assert!(output.stdout.is_empty());
+    let text = String::from_utf8(output.stderr).unwrap();
+    (output.status.code().unwrap(), text)
+}
+
+/// The names in a listing.
+fn names(listing: &serde_json::Value) -> Vec<&str> {
+    let devices = listing["devices"].as_array().unwrap();
+    devices
+        .iter()
+        .map(|device| device["name"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn every_machine_is_listed_as_kept_beside_its_tree() {
+    let mut seen = 0;
+    for machine in fs::read_dir(machines()).unwrap() {
+        let root = machine.unwrap().path();
+        if !root.is_dir() {
+            continue;
+        }
+        seen += 1;
+        let mut settings = insta::Settings::clone_current();
+        settings.set_snapshot_path(&root);
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        settings.bind(|| {
+            let text = stdout(&root, &[]);
+            for line in text.lines() {
+                assert!(line.chars().count() <= 80, "too wide: {line}");
+            }
+            insta::assert_snapshot!("list", text);
+            insta::assert_snapshot!("list-verbose", stdout(&root, &["-v"]));
+            insta::assert_json_snapshot!("list-json", json(&root, &["--json"]));
+        });
+    }
+    assert_eq!(seen, 9, "machines in tests/machines");
+}
+
+#[test]
+fn a_named_device_comes_with_all_below_and_above_it_and_nothing_else() {
+    let root = machines().join("md-raid");
+    insta::assert_snapshot!(stdout(&root, &["sdb1"]), @r#"
+    DEVICE     SIZE  SCHEDULER                     ROT  QUEUES  WHAT
+    sdb       10.9T  [mq-deadline] kyber bfq none  yes  1x254   sas SEAGATE ST12000…
+    └─sdb1       1G
+      └─md0      1G  md raid1: scheduled below; /boot (ext4)
+    "#);
+    let root = machines().join("virtual-machine");
+    insta::assert_snapshot!(stdout(&root, &["loop0"]), @r#"
+    DEVICE    SIZE  SCHEDULER                     ROT  QUEUES  WHAT
+    loop0      74M  [none] mq-deadline kyber bfq  no   1x128   /snap/core22/1748 (s…
+    vda        40G  [none] mq-deadline kyber bfq  yes  2x256   virtio
+    └─vda1   39.9G  / (ext4); under loop0
+    "#);
+}
+
+#[test]
+fn a_device_is_found_by_whatever_name_it_has() {
+    for (machine, target, expected) in [
+        ("workstation", "sda", "sda"),
+        ("workstation", "/dev/sda", "sda"),
+        (
+            "workstation",
+            "/dev/disk/by-id/ata-ST4000DM004-2CV104_ZFN00001",
+            "sda",
+        ),
+        (
+            "workstation",
+            "/dev/disk/by-id/ata-ST4000DM004-2CV104_ZFN00001-part1",
+            "sda1",
+        ),
+        ("workstation", "/dev/../dev/./sda", "sda"),
+        ("workstation", "/boot/efi/EFI", "nvme0n1p1"),
+        ("workstation", "/media/anna/USB stick", "sdc1"),
+        ("workstation", "/home", "sdb1"), // btrfs over two partitions
+        ("cciss", "cciss/c0d0", "cciss/c0d0"),
+        ("cciss", "cciss!c0d0", "cciss/c0d0"),
+        ("cciss", "/dev/cciss/c0d0p2", "cciss/c0d0p2"),
+        ("lvm-on-crypt", "/dev/mapper/vg0-root", "dm-1"),
+        ("lvm-on-crypt", "/dev/vg0/root", "dm-1"),
+        ("md-raid", "/dev/md/data", "md1"),
+        ("nvme-multipath", "nvme0n1p1", "nvme0n1p1"),
+    ] {
+        let listing = json(&machines().join(machine), &["--json", "--", target]);
+        assert!(names(&listing).contains(&expected), "{target}: {listing}");
+    }
+}
+
+#[test]
+fn what_is_no_device_is_refused_with_its_cause_and_the_way_out() {
+    let root = machines().join("workstation");
+    let said: Vec<String> = [
+        "sdz",
+        "nvme0n2",
+        "",
+        "a b",
+        "../sda",
+        "foo/bar",
+        "/dev/nothing",
+        "/tmp/x",
+        "/var/lib/docker/overlay2/1f/merged/etc",
+        "/net/backup/x",
+        "/proc",
+    ]
+    .iter()
+    .map(|target| {
+        let (code, text) = refused(&root, target);
+        format!("{target:?} ({code})\n{text}")
+    })
+    .collect();
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    "sdz" (3)
+    error: there is no block device sdz
+    hint: did you mean sda or sdb or sdc?
+
+    "nvme0n2" (3)
+    error: there is no block device nvme0n2
+    hint: did you mean nvme0n1 or nvme0n1p2?
+
+    "" (3)
+    error: "" cannot be the name of a block device: it is empty
+    hint: `iosched list --all` shows the devices of this machine
+
+    "a b" (3)
+    error: "a b" cannot be the name of a block device: it contains a blank or a control character
+    hint: `iosched list --all` shows the devices of this machine
+
+    "../sda" (3)
+    error: ../sda does not exist
+
+    "foo/bar" (3)
+    error: "foo/bar" cannot be the name of a block device: it contains a / where no device has one
+    hint: give a kernel name (sda), a path that begins with / (/dev/disk/by-id/…), or a directory that exists
+
+    "/dev/nothing" (3)
+    error: there is no block device /dev/nothing
+    hint: `iosched list --all` shows the devices of this machine
+
+    "/tmp/x" (3)
+    error: /tmp/x is on tmpfs (mounted on /tmp), which is not on a block device
+    hint: it is kept in memory; name a directory on a disk
+
+    "/var/lib/docker/overlay2/1f/merged/etc" (3)
+    error: /var/lib/docker/overlay2/1f/merged/etc is on overlay (mounted on /var/lib/docker/overlay2/1f/merged), which is not on a block device
+    hint: name a directory of its upper layer, on the disk itself
+
+    "/net/backup/x" (3)
+    error: /net/backup/x is on nfs4 (mounted on /net/backup), which is not on a block device
+    hint: its disks belong to another machine: run iosched there
+
+    "/proc" (3)
+    error: /proc is on proc (mounted on /proc), which is not on a block device
+    hint: name a directory on a disk, or the disk
+    "#);
+}
+
+#[test]
+fn a_directory_without_sys_is_no_machine() {
+    let empty = tempfile::tempdir().unwrap();
+    let output = list(empty.path(), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("cannot list the block devices"), "{error}");
+    assert!(error.contains("hint: --root takes"), "{error}");
+}
+
+#[test]
+fn unused_devices_are_counted_and_shown_when_asked_for() {
+    let root = machines().join("virtual-machine");
+    let output = list(&root, &[]);
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "6 unused devices without size not shown (--all shows them)\n"
+    );
+    assert!(stdout(&root, &["--all"]).contains("loop7"));
+    assert!(stdout(&root, &["loop7"]).contains("loop7"));
+    assert!(names(&json(&root, &["--all", "--json"])).contains(&"loop7"));
+    assert!(!names(&json(&root, &["--json"])).contains(&"loop7"));
+}
+
+#[test]
+fn a_copy_of_this_machine_is_listed_as_the_machine_itself() {
+    if !Path::new("/sys/block").exists() {
+        lacks("/sys/block");
+        return;
+    }
+    let copy = tempfile::tempdir().unwrap();
+    let captured = std::process::Command::new("sh")
+        .arg(machines().join("capture.sh"))
+        .arg(copy.path())
+        .status()
+        .unwrap();
+    assert!(captured.success());
+    let settled = |listing: serde_json::Value| {
+        // Other tests attach loop devices meanwhile, and mount them.
+        let mut devices = listing["devices"].as_array().unwrap().clone();
+        devices.retain(|device| !device["name"].as_str().unwrap().starts_with("loop"));
+        for device in &mut devices {
+            device["users"] = serde_json::Value::Null;
+        }
+        devices
+    };
+    let live = settled(json(Path::new("/"), &["--json", "--all"]));
+    assert!(!live.is_empty());
+    assert_eq!(live, settled(json(copy.path(), &["--json", "--all"])));
+}
+
+#[test]
+fn this_machine_is_listed_without_root() {
+    if !Path::new("/sys/block").exists() {
+        lacks("/sys/block");
+        return;
+    }
+    // Where everybody may run it: the build directory may be root's alone.
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = dir.path().join("iosched");
+    fs::copy(assert_cmd::cargo::cargo_bin("iosched"), &binary).unwrap();
+    let mut command = std::process::Command::new(&binary);
+    command
+        .args(["list", "--json", "--all", "-v"])
+        .current_dir("/");
+    if fs::metadata("/proc/self").unwrap().uid() == 0 {
+        command.uid(65_534).gid(65_534);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let listing: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(!names(&listing).is_empty());
+}
+
+/// A machine with many disks, each with a partition under a logical volume that is mounted.
+fn big_machine(root: &Path, devices: usize) {
+    let sys = root.join("sys");
+    for dir in ["class/block", "block", "dev/block"] {
+        fs::create_dir_all(sys.join(dir)).unwrap();
+    }
+    fs::create_dir_all(root.join("proc/self")).unwrap();
+    let add = |name: &str, number: &str, location: &str, files: &[(&str, &str)]| {
+        let dir = sys.join("devices").join(location);
+        for (file, text) in [("dev", number), ("size", "2097152")].iter().chain(files) {
+            let file = dir.join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        }
+        let target = format!("../../devices/{location}");
+        symlink(&target, sys.join("class/block").join(name)).unwrap();
+        symlink(&target, sys.join("dev/block").join(number)).unwrap();
+    };
+    let mut mounts = String::new();
+    for disk in 0..devices / 3 {
+        let above = format!("pci0000:00/host{disk}/target{disk}:0:0/{disk}:0:0:0");
+        let (sd, part, dm) = (
+            format!("sdx{disk}x"),
+            format!("sdx{disk}x1"),
+            format!("dm-{disk}"),
+        );
+        let sd_at = format!("{above}/block/{sd}");
+        add(
+            &sd,
+            &format!("8:{disk}"),
+            &sd_at,
+            &[
+                ("queue/scheduler", "[mq-deadline] kyber bfq none"),
+                ("queue/rotational", "1"),
+                ("queue/nr_requests", "64"),
+                ("mq/0/nr_tags", "32"),
+            ],
+        );
+        let above = sys.join("devices").join(above);
+        fs::write(above.join("model"), "DISK").unwrap();
+        fs::write(above.join("queue_depth"), "32").unwrap();
+        symlink("../..", sys.join("devices").join(&sd_at).join("device")).unwrap();
+        add(
+            &part,
+            &format!("9:{disk}"),
+            &format!("{sd_at}/{part}"),
+            &[("partition", "1"), (&format!("holders/{dm}"), "")],
+        );
+        add(
+            &dm,
+            &format!("253:{disk}"),
+            &format!("virtual/block/{dm}"),
+            &[
+                ("dm/name", &format!("vg-{disk}")),
+                ("dm/uuid", "LVM-x"),
+                (&format!("slaves/{part}"), ""),
+            ],
+        );
+        writeln!(
+            mounts,
+            "{disk} 1 253:{disk} / /srv/{disk} rw - xfs /dev/mapper/vg-{disk} rw"
+        )
+        .unwrap();
+    }
+    fs::write(root.join("proc/self/mountinfo"), mounts).unwrap();
+    fs::write(
+        root.join("proc/swaps"),
+        "Filename Type Size Used Priority\n",
+    )
+    .unwrap();
+}
+
+#[test]
+fn ten_times_the_devices_take_about_ten_times_as_long() {
+    let time = |devices: usize| {
+        // A hundred thousand small files: in memory, where the machine lets us.
+        let root = tempfile::tempdir_in("/dev/shm")
+            .or_else(|_| tempfile::tempdir())
+            .unwrap();
+        big_machine(root.path(), devices);
+        let best = (0..3)
+            .map(|_| {
+                let start = Instant::now();
+                let text = stdout(root.path(), &[]);
+                assert_eq!(text.lines().count(), 1 + devices);
+                start.elapsed()
+            })
+            .min()
+            .unwrap();
+        eprintln!("{devices} devices: {best:?}");
+        best.max(Duration::from_millis(1))
+    };
+    let (few, many) = (time(999), time(9999));
+    // Anything quadratic in holders or mounts would take a hundred times as long.
+    let ratio = many.as_secs_f64() / few.as_secs_f64();
+    assert!(ratio < 40.0, "{few:?} for 999 devices, {many:?} for 9999");
+}

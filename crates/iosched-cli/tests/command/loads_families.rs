@@ -1,0 +1,305 @@
+//! The loads that come as several: the sweep with its log, the document server with its control, the
+//! database server's four, and fairness. Real fio on a loop device, in small.
+use iosched_testing::lacks;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use crate::common::{
+    Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, processes_with, wait_until,
+};
+
+const MIB: u64 = 1 << 20;
+
+/// Runs two rounds of two arms under a load and returns what it printed and the record's directory.
+fn tune(load: &str, more: &[&str]) -> Option<(String, tempfile::TempDir)> {
+    if !can_use_loop_devices() || !has_fio() {
+        return None;
+    }
+    let mounted = Mounted::new(256 * MIB);
+    let records = tempfile::tempdir().unwrap();
+    let output = iosched()
+        .args(["tune", mounted.path(), "--load", load])
+        .args([
+            "--arms",
+            "none,mq-deadline",
+            "--fixed-rounds",
+            "2",
+            "--steady",
+            "off",
+        ])
+        .arg("--out")
+        .arg(records.path().join("r"))
+        .args(more)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(mounted.names(), Vec::<String>::new());
+    assert_eq!(mounted.disk.scheduler(), "none");
+    Some((String::from_utf8(output.stdout).unwrap(), records))
+}
+
+fn report(records: &tempfile::TempDir, form: &str) -> String {
+    let output = iosched()
+        .arg("report")
+        .arg(records.path().join("r"))
+        .arg(form)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn trials(records: &tempfile::TempDir) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(records.path().join("r/record.jsonl")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines
+        .filter(|line: &serde_json::Value| line["type"] == "trial")
+        .collect()
+}
+
+#[test]
+fn the_sweep_ends_with_its_log_its_points_and_a_verdict() {
+    sweep("fio", &FIVE);
+}
+
+#[test]
+fn the_sweep_by_iozone_has_the_same_log_points_and_verdict() {
+    if Command::new("iozone").arg("-v").output().is_err() {
+        lacks("iozone");
+        return;
+    }
+    // In every run it waits for some seconds: each test on a disk of its own, all side by side.
+    std::thread::scope(|threads| {
+        for test in FIVE {
+            threads.spawn(move || sweep("iozone", &[test]));
+        }
+    });
+}
+
+/// Runs some tests of the sweep and checks log, points, verdict, charts, and what each thread did.
+fn sweep(driver: &str, tests: &[&str]) {
+    let slug = |test: &&str| test.to_lowercase().replace(' ', "-");
+    let names: Vec<String> = tests.iter().map(slug).collect();
+    let load = format!(
+        "five-tests:size=16m,record=1m,threads=2,driver={driver},tests={}",
+        names.join("+")
+    );
+    let Some((stdout, records)) = tune(&load, &[]) else {
+        return;
+    };
+    assert!(stdout.contains("Answer: "), "{stdout}");
+    let log = report(&records, "--tsv");
+    let rows: Vec<Vec<&str>> = log.lines().map(|line| line.split('\t').collect()).collect();
+    let head = ["Test", "Throughput (KB/s)", "I/O Scheduler", "Threads", "n"];
+    assert_eq!(rows[0], head);
+    assert_eq!(rows.len(), 1 + tests.len() * 2 * 2, "tests × arms × runs");
+    for (load, test) in tests.iter().enumerate() {
+        // The original's script wrote one variable twice: each row is what its own test gave.
+        let logged = throughputs(&log, test);
+        assert_eq!(logged.len(), 4, "{test}");
+        assert_eq!(logged, throughputs_of(&trials(&records), load), "{test}");
+    }
+    assert!(rows[1..].iter().all(|row| row[3] == "2"), "{log}");
+    assert!(report(&records, "--points").contains("Points"));
+    for trial in trials(&records) {
+        let jobs = trial["jobs"].as_array().unwrap();
+        assert_eq!(jobs.len(), 2);
+        let bytes = |job: &serde_json::Value, flow: &str| job[flow]["bytes"].as_u64().unwrap_or(0);
+        let moved = jobs
+            .iter()
+            .map(|job| bytes(job, "read") + bytes(job, "write"));
+        assert_eq!(
+            moved.max(),
+            Some(16 * MIB),
+            "the first to be ready is through its file"
+        );
+        let load = usize::try_from(trial["load"].as_u64().unwrap()).unwrap();
+        let reads: Vec<bool> = jobs.iter().map(|job| bytes(job, "read") > 0).collect();
+        let wanted = match tests[load] {
+            "Random read" => [true, true],
+            "Mixed workload" => [true, false],
+            _ => [false, false],
+        };
+        assert_eq!(reads, wanted, "{trial}");
+    }
+    let charts = tempfile::tempdir().unwrap();
+    let made = iosched()
+        .arg("report")
+        .arg(records.path().join("r"))
+        .arg("--svg")
+        .arg(charts.path())
+        .output();
+    assert!(made.unwrap().status.success());
+    for test in names {
+        let name = format!("throughput-{test}.svg");
+        let chart = fs::read_to_string(charts.path().join(&name)).expect(&name);
+        assert!(chart.contains("mq-deadline"), "{chart}");
+    }
+}
+
+/// What the log says of a test.
+fn throughputs<'a>(log: &'a str, test: &str) -> Vec<&'a str> {
+    let rows = log.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    rows.filter(|row| row[0] == test)
+        .map(|row| row[1])
+        .collect()
+}
+
+/// The same by the trials of this load, in KiB/s.
+fn throughputs_of(trials: &[serde_json::Value], load: usize) -> Vec<String> {
+    let of_load = trials.iter().filter(|trial| trial["load"] == load);
+    let throughput =
+        |trial: &serde_json::Value| trial["metrics"]["throughput_bytes_per_s"].as_f64();
+    of_load
+        .map(|trial| format!("{:.2}", throughput(trial).unwrap() / 1024.0))
+        .collect()
+}
+
+/// The tests of the sweep by their names in its log.
+const FIVE: [&str; 5] = [
+    "Initial write",
+    "Rewrite",
+    "Random read",
+    "Mixed workload",
+    "Random write",
+];
+
+#[test]
+fn cold_documents_come_from_the_disk_and_those_of_the_control_do_not() {
+    let load = "documents-read:threads=4,documents=200";
+    let Some((stdout, records)) = tune(load, &[]) else {
+        return;
+    };
+    assert!(stdout.contains("The control documents-read-cached, which no scheduler can change,"));
+    let analysis: serde_json::Value = serde_json::from_str(&report(&records, "--json")).unwrap();
+    let finding = analysis["loads"][1]["control"]["finding"].as_str();
+    assert!(
+        matches!(finding, Some("equal" | "not-proven")),
+        "{finding:?}: {stdout}"
+    );
+    let mut least_read = u64::MAX;
+    for trial in trials(&records) {
+        let read = trial["measured"]["read_bytes"].as_u64().unwrap();
+        let seen = trial["jobs"][0]["read"]["ios"].as_u64().unwrap();
+        if trial["load"] == 0 {
+            assert_eq!(seen, 200, "every document once");
+            assert!(read >= 4 * 200 * 4096, "{read}");
+        } else {
+            assert_eq!(seen, 200_000 / 4, "so many that a median means something");
+            least_read = least_read.min(read);
+        }
+        assert!(trial["metrics"]["elapsed_s"].as_f64().unwrap() > 0.0);
+    }
+    // Other tests drop the page cache meanwhile, again and again: of 200 000 reads a few miss.
+    assert!(
+        least_read < 200_000 / 100 * 4096,
+        "{least_read} bytes were read from the disk"
+    );
+}
+
+#[test]
+fn documents_are_created_anew_in_every_trial() {
+    let load = "documents-create:threads=3,documents=200";
+    let Some((stdout, records)) = tune(load, &[]) else {
+        return;
+    };
+    assert!(stdout.contains("elapsed time (less"), "{stdout}");
+    for trial in trials(&records) {
+        let jobs = trial["jobs"].as_array().unwrap();
+        assert_eq!(jobs.len(), 3);
+        assert!(jobs.iter().all(|job| job["write"]["ios"] == 200));
+    }
+}
+
+#[test]
+fn the_database_server_has_four_loads_and_a_table_with_the_baseline_at_100() {
+    let more = ["--runtime", "200ms", "--file-size", "4M"];
+    let Some((_, records)) = tune("database", &more) else {
+        return;
+    };
+    let text = report(&records, "--normalised");
+    let (_, table) = text.split_once("none = 100").unwrap();
+    for load in ["database:1", "database:2", "database:3", "database:4"] {
+        let row = table.lines().find(|line| line.starts_with(load)).unwrap();
+        assert!(row.contains(" 100 "), "{table}");
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_no_job_file_behind() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    let mounted = Mounted::new(64 * MIB);
+    let temporary = tempfile::tempdir().unwrap();
+    let mut child = iosched_process()
+        .args([
+            "tune",
+            mounted.path(),
+            "--load",
+            "mixed",
+            "--runtime",
+            "100s",
+        ])
+        .args(["--arms", "none,mq-deadline", "--file-size", "8M", "--out"])
+        .arg(mounted.at.join("r"))
+        .env("TMPDIR", temporary.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let is_measuring = || {
+        let writes = fs::read_to_string(format!("/sys/block/{}/inflight", mounted.disk.name));
+        writes.unwrap().trim() != "0        0"
+    };
+    assert!(wait_until(60, || mounted
+        .at
+        .join("r/record.jsonl")
+        .exists()
+        && is_measuring()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left: Vec<_> = fs::read_dir(temporary.path()).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(wait_until(20, || processes_with(&mounted.disk.name).is_empty()));
+    iosched().arg("restore").assert().success();
+    assert_eq!(mounted.names(), ["r"]);
+}
+
+#[test]
+fn fairness_is_jains_index_over_its_workers() {
+    let more = ["--runtime", "300ms", "--file-size", "8M"];
+    let Some((stdout, records)) = tune("fairness", &more) else {
+        return;
+    };
+    assert!(stdout.contains("fairness between jobs"), "{stdout}");
+    for row in [
+        "light-reader",
+        "stream-writer",
+        "smallest share",
+        "largest share",
+    ] {
+        let line = stdout.lines().find(|line| line.starts_with(row));
+        let shares = line
+            .unwrap_or_else(|| panic!("no {row}: {stdout}"))
+            .matches('%');
+        assert_eq!(shares.count(), 2, "one for each arm: {stdout}");
+    }
+    let analysis: serde_json::Value = serde_json::from_str(&report(&records, "--json")).unwrap();
+    let arm = &analysis["loads"][0]["arms"][0];
+    let (smallest, largest) = (&arm["smallest_share"], &arm["largest_share"]);
+    assert!(
+        smallest.as_f64().unwrap() <= 0.2 && largest.as_f64().unwrap() >= 0.2,
+        "{arm}"
+    );
+    assert_eq!(arm["workers"][0]["name"], "light-reader");
+    assert!(
+        arm["workers"][0]["latency_p99_ns"].as_f64().unwrap() > 0.0,
+        "{arm}"
+    );
+    for trial in trials(&records) {
+        let index = trial["metrics"]["fairness"].as_f64().unwrap();
+        assert!(index > 0.2 && index <= 1.0, "{index}: five workers");
+    }
+}

@@ -1,0 +1,40 @@
+//! The real command, run as a user runs it: one test program, so that it is linked once.
+//!
+//! Each test has a world of its own (`common/world.rs`): a mount namespace in which nothing is remembered of
+//! other runs. Tests make the devices that they use, and remove them. `scripts/test` runs each in a process
+//! of its own, several side by side.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it lacks"
+)]
+
+mod browser;
+mod calibrate;
+mod capture;
+mod check;
+mod common;
+mod conform_live;
+mod disk_file;
+mod emulate;
+mod emulate_end;
+mod help;
+mod list;
+mod loads_command;
+mod loads_families;
+mod loads_pgbench;
+mod persist;
+mod report;
+mod report_large;
+mod report_page;
+mod set;
+mod simulate;
+mod slow_down;
+mod traces;
+mod tune;
+mod tune_disturbed;
+mod tune_mkfs;
+mod tune_refused;
+mod tune_simulated;
+mod tune_split;
+mod watch;

@@ -1,0 +1,621 @@
+//! `iosched persist`, `apply`, `undo` and `log` on copied trees: what is written where, and every way
+//! in which it must not be. The same on real machines with real reboots: `tests/vm`.
+use iosched_testing::lacks;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::iosched;
+
+const RULES: &str = "etc/udev/rules.d/99-iosched.rules";
+const POLICY: &str = "etc/iosched/policy.toml";
+
+/// A copied machine in a directory of its own.
+struct Machine {
+    dir: tempfile::TempDir,
+}
+
+impl Machine {
+    /// Linux 6.12 with these disks: name and properties in udev's database.
+    fn new(disks: &[(&str, &[&str])]) -> Machine {
+        let machine = Machine {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        machine.write("proc/sys/kernel/osrelease", "6.12.0-test\n");
+        machine.write("etc/hostname", "test\n");
+        for (index, (name, properties)) in disks.iter().enumerate() {
+            let number = format!("8:{}", 16 * index);
+            let block = format!("sys/block/{name}");
+            machine.write(&format!("{block}/dev"), &format!("{number}\n"));
+            machine.write(&format!("{block}/size"), "2097152\n");
+            machine.write(
+                &format!("{block}/queue/scheduler"),
+                "none [mq-deadline] bfq\n",
+            );
+            machine.write(&format!("{block}/queue/iosched/fifo_batch"), "16\n");
+            machine.write(&format!("{block}/queue/nr_requests"), "64\n");
+            let lines = format!("E:{}\n", properties.join("\nE:"));
+            machine.write(&format!("run/udev/data/b{number}"), &lines);
+        }
+        machine
+    }
+
+    /// One of `tests/machines`.
+    fn copied(name: &str) -> Machine {
+        let machine = Machine {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/machines")
+            .join(name);
+        let from = format!("{}/.", from.display());
+        crate::common::run("cp", &["-a", &from, machine.dir.path().to_str().unwrap()]);
+        machine
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.dir.path().join(below)
+    }
+
+    fn write(&self, below: &str, text: &str) {
+        fs::create_dir_all(self.path(below).parent().unwrap()).unwrap();
+        fs::write(self.path(below), text).unwrap();
+    }
+
+    fn read(&self, below: &str) -> String {
+        fs::read_to_string(self.path(below)).unwrap_or_else(|error| panic!("{below}: {error}"))
+    }
+
+    /// Exit code, standard output, standard error.
+    fn run(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
+        let output = iosched()
+            .arg(command)
+            .arg("--root")
+            .arg(self.dir.path())
+            .args(arguments)
+            .output()
+            .unwrap();
+        (
+            output.status.code().unwrap(),
+            String::from_utf8(output.stdout).unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    }
+
+    fn succeeds(&self, command: &str, arguments: &[&str]) -> String {
+        let (code, stdout, stderr) = self.run(command, arguments);
+        assert_eq!(code, 0, "{arguments:?}: {stderr}");
+        stdout
+    }
+
+    /// Every file below `etc`, with its text (links with their target).
+    fn etc(&self) -> BTreeMap<PathBuf, String> {
+        let mut files = BTreeMap::new();
+        let mut waiting = vec![self.path("etc")];
+        while let Some(directory) = waiting.pop() {
+            for entry in fs::read_dir(&directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_symlink() {
+                    let target = fs::read_link(&path).unwrap();
+                    files.insert(path, target.display().to_string());
+                } else if path.is_dir() {
+                    waiting.push(path);
+                } else {
+                    let text = fs::read_to_string(&path).unwrap();
+                    files.insert(path, text);
+                }
+            }
+        }
+        files
+    }
+}
+
+/// A small file system in memory over a directory, or the directory over itself, unmounted when dropped.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    fn over_itself_read_only(at: PathBuf) -> Option<Tmpfs> {
+        let mount = |options: &[&str]| {
+            Command::new("mount")
+                .args(options)
+                .arg(&at)
+                .status()
+                .is_ok_and(|status| status.success())
+        };
+        let path = at.to_str().unwrap();
+        if !mount(&["--bind", path]) {
+            lacks("root, to mount a directory read-only");
+            return None;
+        }
+        assert!(mount(&["-o", "remount,ro,bind"]));
+        Some(Tmpfs(at))
+    }
+
+    fn mount(at: PathBuf, options: &str) -> Option<Tmpfs> {
+        fs::create_dir_all(&at).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(&at)
+            .status()
+            .is_ok_and(|status| status.success());
+        if !mounted {
+            lacks("root, to mount a tmpfs");
+            return None;
+        }
+        Some(Tmpfs(at))
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+fn two_disks() -> Machine {
+    Machine::new(&[
+        ("sda", &["ID_SERIAL=ACME_S1", "ID_WWN=0x5000c500a1b2c3d4"]),
+        ("sdb", &["ID_PATH=pci-0000:00:06.0"]),
+    ])
+}
+
+#[test]
+fn a_choice_is_written_shown_logged_and_taken_back() {
+    let machine = two_disks();
+    let before = machine.etc();
+    let stdout = machine.succeeds(
+        "persist",
+        &[
+            "--yes",
+            "sda",
+            "bfq",
+            "low_latency=0",
+            "nr_requests=32",
+            "--why",
+            "it won",
+        ],
+    );
+    assert!(
+        stdout.contains("+++ /etc/udev/rules.d/99-iosched.rules"),
+        "{stdout}"
+    );
+    let rules = machine.read(RULES);
+    let depth = rules.find("ATTR{queue/nr_requests}=\"32\"").unwrap();
+    let tunable = rules.find("ATTR{queue/iosched/low_latency}=\"0\"").unwrap();
+    assert!(rules.find("ATTR{queue/scheduler}=\"bfq\"").unwrap() < depth && depth < tunable);
+    assert!(
+        rules.contains("ENV{ID_WWN}==\"0x5000c500a1b2c3d4\""),
+        "{rules}"
+    );
+
+    let stdout = machine.succeeds("persist", &["--list"]);
+    assert!(
+        stdout.contains("bfq:low_latency=0,nr_requests=32 on sda"),
+        "{stdout}"
+    );
+    let stdout = machine.succeeds("log", &[]);
+    assert!(stdout.contains("why: it won"), "{stdout}");
+    let again = machine.succeeds(
+        "persist",
+        &[
+            "--yes",
+            "sda",
+            "bfq",
+            "low_latency=0",
+            "nr_requests=32",
+            "--why",
+            "it won",
+            "--dry-run",
+        ],
+    );
+    assert!(
+        !again.contains("+++"),
+        "the files are as they should be: {again}"
+    );
+
+    machine.succeeds("undo", &[]);
+    assert_eq!(machine.etc(), before);
+    let stdout = machine.succeeds("log", &[]);
+    assert!(
+        stdout.contains("[taken back]") && stdout.contains("[undo]"),
+        "{stdout}"
+    );
+    let (code, _, stderr) = machine.run("undo", &[]);
+    assert_eq!(code, 1);
+    assert!(stderr.contains("no change to take back"), "{stderr}");
+}
+
+#[test]
+fn removing_the_last_rule_leaves_nothing_and_the_users_own_words_stay() {
+    let machine = two_disks();
+    let before = machine.etc();
+    machine.succeeds("persist", &["--yes", "sda", "bfq"]);
+    machine.succeeds("persist", &["--yes", "sdb", "none"]);
+    machine.succeeds("persist", &["--yes", "--remove", "sda"]);
+    assert!(!machine.read(RULES).contains("0x5000c500a1b2c3d4"));
+    machine.succeeds("persist", &["--yes", "--remove", "sdb"]);
+    assert_eq!(machine.etc(), before);
+
+    machine.succeeds("persist", &["--yes", "sda", "bfq"]);
+    let own = format!("# Ask Ann.\n{}", machine.read(POLICY));
+    machine.write(POLICY, &own);
+    machine.succeeds("persist", &["--yes", "--remove", "sda"]);
+    assert!(machine.read(POLICY).contains("# Ask Ann."));
+    let (code, _, stderr) = machine.run("persist", &["--yes", "--remove", "sda"]);
+    assert_eq!(code, 3, "{stderr}");
+}
+
+#[test]
+fn nothing_is_written_unless_asked() {
+    let machine = two_disks();
+    let before = machine.etc();
+    let stdout = machine.succeeds("persist", &["sda", "bfq", "--dry-run"]);
+    assert!(stdout.contains("nothing was written"), "{stdout}");
+    assert!(
+        stdout.contains("sda: scheduler mq-deadline -> bfq"),
+        "{stdout}"
+    );
+    let (code, _, stderr) = machine.run("persist", &["sda", "bfq"]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("--yes"), "{stderr}");
+    assert_eq!(machine.etc(), before);
+    assert!(!machine.path("var").exists());
+}
+
+#[test]
+fn a_disk_is_recognised_by_its_place_only_with_a_warning_and_without_any_identity_not_at_all() {
+    let machine = Machine::new(&[
+        ("sda", &["ID_PATH=pci-0000:00:06.0"]),
+        ("sdb", &[]),
+        ("loop0", &["ID_SERIAL=x"]),
+    ]);
+    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "bfq"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(
+        stderr.contains("another disk plugged in there gets the same"),
+        "{stderr}"
+    );
+    for (disk, words) in [
+        ("sdb", "udev knows no"),
+        ("loop0", "another disk each time"),
+    ] {
+        let (code, _, stderr) = machine.run("persist", &["--yes", disk, "bfq"]);
+        assert_eq!(code, 3, "{stderr}");
+        assert!(stderr.contains(words), "{stderr}");
+    }
+}
+
+#[test]
+fn one_serial_number_for_two_disks_recognises_neither() {
+    let same = "ID_SERIAL=0123456789ABCDEF";
+    let machine = Machine::new(&[("sda", &[same, "ID_PATH=usb-1"]), ("sdb", &[same])]);
+    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "bfq"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(
+        stderr.contains("another disk here has the same"),
+        "{stderr}"
+    );
+    assert!(
+        !machine.read(RULES).contains("0123456789ABCDEF\""),
+        "not by the serial number"
+    );
+    let (code, ..) = machine.run("persist", &["--yes", "sdb", "bfq"]);
+    assert_eq!(code, 3);
+}
+
+#[test]
+fn an_array_is_kept_on_its_members_and_a_multipath_disk_on_its_map() {
+    let machine = Machine::copied("md-raid");
+    for (disk, serial) in [("sda", "A"), ("sdb", "B")] {
+        let number = machine.read(&format!("sys/block/{disk}/dev"));
+        let entry = format!("run/udev/data/b{}", number.trim());
+        machine.write(&entry, &format!("E:ID_SERIAL={serial}\n"));
+    }
+    machine.succeeds("persist", &["--yes", "md0", "mq-deadline"]);
+    let rules = machine.read(RULES);
+    assert!(rules.contains("ENV{ID_SERIAL}==\"A\"") && rules.contains("ENV{ID_SERIAL}==\"B\""));
+
+    let machine = Machine::copied("dm-multipath");
+    let number = machine.read("sys/block/dm-0/dev");
+    machine.write(
+        &format!("run/udev/data/b{}", number.trim()),
+        "E:DM_UUID=mpath-3600508b1001c1234\n",
+    );
+    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "mq-deadline"]);
+    assert_eq!(code, 4, "{stderr}");
+    assert!(stderr.contains("one path of a multipath disk"), "{stderr}");
+    machine.succeeds("persist", &["--yes", "dm-0", "mq-deadline"]);
+    assert!(
+        machine
+            .read(RULES)
+            .contains("ENV{DM_UUID}==\"mpath-3600508b1001c1234\"")
+    );
+}
+
+#[test]
+fn a_link_at_the_place_of_our_file_is_not_followed() {
+    let machine = two_disks();
+    machine.write("etc/shadow", "secret\n");
+    fs::create_dir_all(machine.path("etc/udev/rules.d")).unwrap();
+    symlink("/etc/shadow", machine.path(RULES)).unwrap();
+    let before = machine.etc();
+    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "bfq"]);
+    assert_eq!(code, 16, "{stderr}");
+    assert!(
+        stderr.contains("is a symbolic link to /etc/shadow"),
+        "{stderr}"
+    );
+    assert_eq!(machine.etc(), before);
+
+    fs::remove_file(machine.path(RULES)).unwrap();
+    fs::remove_dir(machine.path("etc/udev/rules.d")).unwrap();
+    symlink("/nix/store/abc-rules", machine.path("etc/udev/rules.d")).unwrap();
+    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "bfq"]);
+    assert_eq!(code, 16);
+    assert!(stderr.contains("services.udev.extraRules"), "{stderr}");
+}
+
+#[test]
+fn what_cannot_be_written_to_the_end_is_not_begun() {
+    let machine = two_disks();
+    let Some(etc) = Tmpfs::mount(machine.path("etc/udev"), "size=1M,ro") else {
+        return;
+    };
+    let before = machine.etc();
+    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "bfq"]);
+    assert_eq!(code, 16, "{stderr}");
+    assert!(
+        stderr.contains("read-only") && stderr.contains("rules.d"),
+        "{stderr}"
+    );
+    assert_eq!(machine.etc(), before, "the policy is gone again");
+    assert!(
+        machine
+            .succeeds("log", &[])
+            .starts_with("nothing was changed")
+    );
+    drop(etc);
+
+    let full = Tmpfs::mount(machine.path("etc/udev"), "size=64k").unwrap();
+    machine.write("etc/udev/rules.d/x", "");
+    let block = vec![b'x'; 4096];
+    let mut filler = Vec::new();
+    while fs::write(machine.path("etc/udev/filler"), &filler).is_ok() {
+        filler.extend(&block);
+    }
+    let before = machine.etc();
+    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "bfq"]);
+    assert_eq!(code, 16, "{stderr}");
+    assert!(
+        stderr.contains("No space left") && stderr.contains("make room"),
+        "{stderr}"
+    );
+    assert_eq!(machine.etc(), before);
+    drop(full);
+    machine.succeeds("persist", &["--yes", "sda", "bfq"]);
+}
+
+#[test]
+fn a_read_only_etc_or_history_is_an_error_before_anything_is_changed() {
+    for place in ["etc", "var/lib/iosched"] {
+        let machine = two_disks();
+        let Some(_mounted) = Tmpfs::mount(machine.path(place), "size=1M,ro") else {
+            return;
+        };
+        let before = machine.etc();
+        let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "bfq"]);
+        assert_eq!(code, 16, "{place}: {stderr}");
+        assert!(stderr.contains("Read-only file system"), "{stderr}");
+        assert_eq!(machine.etc(), before);
+        assert!(
+            machine
+                .succeeds("log", &[])
+                .starts_with("nothing was changed")
+        );
+    }
+}
+
+#[test]
+fn an_undo_that_cannot_be_made_to_the_end_leaves_all_as_it_was() {
+    let machine = two_disks();
+    let at_first = machine.etc();
+    machine.succeeds("persist", &["--yes", "sda", "bfq"]);
+    let before = machine.etc();
+    let place = machine.path("etc/iosched");
+    let Some(read_only) = Tmpfs::over_itself_read_only(place) else {
+        return;
+    };
+    let (code, _, stderr) = machine.run("undo", &[]);
+    assert_eq!(code, 16, "{stderr}");
+    assert_eq!(machine.etc(), before, "the rules are there again");
+    drop(read_only);
+    machine.succeeds("undo", &[]);
+    assert_eq!(machine.etc(), at_first);
+}
+
+#[test]
+fn a_malformed_policy_is_refused_with_line_and_column_and_nothing_changes() {
+    let machine = two_disks();
+    machine.write(
+        POLICY,
+        "version = 1\n\n[[rule]]\nname = \"a\"\nscheduler = \"bfq\"\nmatch = { serail = \"x\" }\n",
+    );
+    let before = machine.etc();
+    for (command, arguments) in [
+        ("apply", vec!["--yes"]),
+        ("persist", vec!["--yes", "sda", "bfq"]),
+        ("persist", vec!["--list"]),
+    ] {
+        let (code, _, stderr) = machine.run(command, &arguments);
+        assert_eq!(code, 2, "{stderr}");
+        assert!(
+            stderr.contains("/etc/iosched/policy.toml:6:11: unknown field `serail`"),
+            "{stderr}"
+        );
+    }
+    assert_eq!(machine.etc(), before);
+}
+
+#[test]
+fn of_two_rules_for_one_disk_the_first_counts_in_the_policy_and_in_udev() {
+    let machine = two_disks();
+    machine.write(
+        POLICY,
+        "[[rule]]\nname = 'first'\nmatch = { serial = 'ACME*' }\nscheduler = 'bfq'\n\
+         [[rule]]\nname = 'second'\nmatch = { wwn = '0x5000*' }\nscheduler = 'none'\n",
+    );
+    let (code, stdout, stderr) = machine.run("apply", &["--yes"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(
+        stderr.contains("rule \"first\" counts; rule \"second\" (line 5) matches, too"),
+        "{stderr}"
+    );
+    assert!(
+        stdout.contains("sda: scheduler mq-deadline -> bfq"),
+        "{stdout}"
+    );
+    let rules = machine.read(RULES);
+    assert!(rules.find("ACME*").unwrap() < rules.find("0x5000*").unwrap());
+}
+
+#[test]
+fn a_whole_policy_is_taken_over_and_its_errors_name_the_users_file() {
+    let machine = two_disks();
+    let file = machine.path("ours.toml");
+    fs::write(
+        &file,
+        "[[rule]]\nname = 'all'\nmatch = { model = '*' }\nscheduler = 'none'\n",
+    )
+    .unwrap();
+    let path = file.to_str().unwrap();
+    machine.succeeds("persist", &["--yes", "--policy", path]);
+    assert_eq!(machine.read(POLICY), machine.read("ours.toml"));
+    fs::write(&file, "[[rule]]\n").unwrap();
+    let (code, _, stderr) = machine.run("persist", &["--yes", "--policy", path]);
+    assert_eq!(code, 2);
+    assert!(
+        stderr.contains("ours.toml:1:1: missing field `name`"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn schedulers_that_a_disk_does_not_offer_are_refused_before_anything_is_written() {
+    let machine = two_disks();
+    let before = machine.etc();
+    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "kyber"]);
+    assert_eq!(code, 5, "{stderr}");
+    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "none", "write_cache=x"]);
+    assert_eq!(code, 6, "{stderr}");
+    assert_eq!(machine.etc(), before);
+}
+
+/// A machine of before 5.0 with a boot loader's file.
+fn legacy(kernel: &str, file: &str, text: &str) -> Machine {
+    let machine = Machine::new(&[("sda", &["ID_SERIAL=S1"])]);
+    machine.write("proc/sys/kernel/osrelease", kernel);
+    machine.write(file, text);
+    machine
+}
+
+#[test]
+fn elevator_is_written_for_kernels_that_listen_to_it_and_taken_back() {
+    for (kernel, file, text) in [
+        // Ubuntu 16.04, RHEL 7, SLES 11
+        (
+            "4.4.0-210-generic",
+            "etc/default/grub",
+            "GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet splash\"\nGRUB_CMDLINE_LINUX=\"\"\n",
+        ),
+        (
+            "3.10.0-1160.el7.x86_64",
+            "etc/default/grub",
+            "GRUB_CMDLINE_LINUX=\"crashkernel=auto rd.lvm.lv=rhel/root rhgb quiet\"\n",
+        ),
+        (
+            "3.0.101-108-default",
+            "boot/grub/menu.lst",
+            "title SLES\n    root (hd0,1)\n    kernel /boot/vmlinuz root=/dev/sda2 showopts\n    initrd /boot/initrd\n",
+        ),
+    ] {
+        let machine = legacy(kernel, file, text);
+        let (code, _, stderr) = machine.run(
+            "persist",
+            &["--yes", "--method", "cmdline", "sda", "deadline"],
+        );
+        assert_eq!(code, 0, "{stderr}");
+        assert!(stderr.contains("all disks of the machine"), "{stderr}");
+        let edited = machine.read(file);
+        assert_eq!(edited.matches("elevator=deadline").count(), 1, "{edited}");
+        for word in text
+            .split_whitespace()
+            .map(|word| word.trim_end_matches('"'))
+        {
+            assert!(edited.contains(word), "{word} is lost: {edited}");
+        }
+        machine.succeeds("undo", &[]);
+        assert_eq!(machine.read(file), text);
+    }
+}
+
+#[test]
+fn elevator_is_refused_where_it_does_nothing_and_a_dead_one_can_be_taken_out() {
+    let grub = "GRUB_CMDLINE_LINUX=\"quiet elevator=noop\"\n";
+    let machine = legacy("5.4.0", "etc/default/grub", grub);
+    let (code, _, stderr) = machine.run("persist", &["--yes", "--method", "cmdline", "sda", "bfq"]);
+    assert_eq!(code, 10);
+    assert!(stderr.contains("no effect on Linux 5.4"), "{stderr}");
+    assert_eq!(machine.read("etc/default/grub"), grub);
+    machine.succeeds("persist", &["--yes", "--remove", "elevator"]);
+    assert_eq!(
+        machine.read("etc/default/grub"),
+        "GRUB_CMDLINE_LINUX=\"quiet\"\n"
+    );
+    let machine = legacy("4.4.0", "etc/hosts", "");
+    let arguments = ["--yes", "--method", "cmdline", "sda", "deadline"];
+    assert_eq!(machine.run("persist", &arguments).0, 10, "no boot loader");
+    let (code, ..) = machine.run("persist", &["--yes", "--method", "tuned", "sda", "bfq"]);
+    assert_eq!(code, 10, "no TuneD");
+}
+
+#[test]
+fn the_module_of_the_root_disk_goes_into_the_initramfs_when_asked_and_goes_with_its_rule() {
+    let initramfs = "usr/share/initramfs-tools/modules.d/iosched";
+    let machine = two_disks();
+    let mount = "22 1 8:0 / / rw,relatime - ext4 /dev/sda rw\n";
+    machine.write("proc/self/mountinfo", mount);
+    fs::create_dir_all(machine.path("sys/dev/block")).unwrap();
+    symlink("../../block/sda", machine.path("sys/dev/block/8:0")).unwrap();
+    let modules = "lib/modules/6.12.0-test";
+    machine.write(
+        &format!("{modules}/modules.alias"),
+        "alias bfq-iosched bfq\n",
+    );
+    let (code, _, stderr) = machine.run("persist", &["--yes", "--initramfs", "sda", "bfq"]);
+    assert_eq!(code, 10, "no program makes an initramfs: {stderr}");
+
+    machine.write("usr/sbin/mkinitramfs", "");
+    machine.write("usr/sbin/update-initramfs", "");
+    machine.write("usr/share/initramfs-tools/modules.d/others", "");
+    let (_, _, stderr) = machine.run("persist", &["--yes", "sda", "bfq"]);
+    assert!(stderr.contains("--initramfs puts it"), "{stderr}");
+    assert!(!machine.path(initramfs).exists(), "nobody asked");
+    let (code, stdout, stderr) = machine.run("apply", &["--yes", "--initramfs"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains(&format!("+++ /{initramfs}")), "{stdout}");
+    assert!(stderr.contains("update-initramfs -u -k all"), "{stderr}");
+    assert!(machine.read(initramfs).ends_with("\nbfq\n"));
+    machine.succeeds("undo", &[]);
+    assert!(!machine.path(initramfs).exists());
+
+    machine.succeeds("apply", &["--yes", "--initramfs"]);
+    machine.succeeds("persist", &["--yes", "--remove", "sda"]);
+    assert!(!machine.path(initramfs).exists());
+    let (_, _, stderr) = machine.run("persist", &["--yes", "--initramfs", "sdb", "bfq"]);
+    assert!(
+        stderr.contains("nothing to put into the initramfs"),
+        "{stderr}"
+    );
+}

@@ -1,0 +1,230 @@
+//! `iosched report` on much: what is on the page is bounded, extremes stay on it, memory grows no faster
+//! than the data. Small sizes here; `make test-full` has 10 000 trials and 5 million events, for which the
+//! time and memory that issue and documentation promise hold (`IOSCHED_TEST_LARGE=1`, release build).
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// What a command took.
+#[derive(Debug, Clone, Copy)]
+struct Took {
+    /// The most memory that it held, bytes.
+    memory: u64,
+    /// Time of processors, which others on the machine do not lengthen.
+    cpu: Duration,
+    elapsed: Duration,
+}
+
+fn is_large() -> bool {
+    std::env::var_os("IOSCHED_TEST_LARGE").is_some()
+}
+
+/// What `/proc/PID/stat` says of a process so far, in ticks of 10 ms.
+fn cpu_time(stat: &str) -> Option<Duration> {
+    let after_name = stat.rsplit_once(") ")?.1;
+    let ticks = after_name.split(' ').skip(11).take(2);
+    let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
+    Some(Duration::from_millis(ticks * 10))
+}
+
+/// Runs it, and looks at its memory while it runs.
+fn iosched(arguments: &[&str]) -> Took {
+    let started = Instant::now();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_iosched"))
+        .args(arguments)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let stat = format!("/proc/{}/stat", child.id());
+    let (mut memory, mut cpu) = (0, Duration::ZERO);
+    let ended = loop {
+        let text = fs::read_to_string(&stat).unwrap_or_default();
+        cpu = cpu.max(cpu_time(&text).unwrap_or_default());
+        let text = fs::read_to_string(&status).unwrap_or_default();
+        let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        memory = memory.max(peak.unwrap_or(0) * 1024);
+        if let Some(ended) = child.try_wait().unwrap() {
+            break ended;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert!(ended.success(), "{arguments:?}");
+    Took {
+        memory,
+        cpu,
+        elapsed: started.elapsed(),
+    }
+}
+
+/// The page of a path, and what making it took.
+fn page(path: &Path) -> (String, Took) {
+    let page = path.with_extension("html");
+    let took = iosched(&[
+        "report",
+        path.to_str().unwrap(),
+        "--html",
+        page.to_str().unwrap(),
+    ]);
+    let html = fs::read_to_string(page).unwrap();
+    eprintln!(
+        "{}: {:?} of processors in {:?}, {} bytes held; page of {} bytes",
+        path.display(),
+        took.cpu,
+        took.elapsed,
+        took.memory,
+        html.len()
+    );
+    assert!(html.len() < 6_000_000, "{} bytes", html.len());
+    if is_large() {
+        assert!(took.memory < 500_000_000, "{took:?}");
+        assert!(took.cpu < Duration::from_secs(10), "{took:?}");
+    }
+    (html, took)
+}
+
+/// The charts of a page as plotly.js gets them: anchor and data.
+fn charts(html: &str) -> Vec<(String, Value)> {
+    let figures = html.split("<figure id=\"chart-").skip(1);
+    let chart = |figure: &str| {
+        let (id, rest) = figure.split_once('"').unwrap();
+        let start = "<script type=\"application/json\" class=\"spec\">";
+        let (_, spec) = rest.split_once(start).unwrap();
+        let (spec, _) = spec.split_once("</script>").unwrap();
+        (id.to_owned(), serde_json::from_str(spec).unwrap())
+    };
+    figures.map(chart).collect()
+}
+
+fn points(chart: &Value) -> Vec<usize> {
+    let series = chart["data"].as_array().unwrap().iter();
+    series
+        .map(|series| series["x"].as_array().map_or(0, Vec::len))
+        .collect()
+}
+
+/// Points that a page draws, with the most of a series.
+fn drawn(html: &str) -> (usize, usize) {
+    let of_charts: Vec<Vec<usize>> = charts(html).iter().map(|(_, spec)| points(spec)).collect();
+    let all = of_charts.concat();
+    (all.iter().sum(), all.into_iter().max().unwrap())
+}
+
+/// No trial of the example is so fast.
+const SPIKE: f64 = 987_654_321.0;
+
+/// A record of so many trials: those of the example again and again, one of them with a spike.
+fn record(directory: &Path, trials: usize) -> u64 {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/example-record");
+    let text = fs::read_to_string(example.join("record.jsonl")).unwrap();
+    let mut lines = text.lines();
+    let mut header: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+    header["plan"]["rules"]["fixed_rounds"] = json!(trials);
+    let lines: Vec<Value> = lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &Value| line["type"] == "trial")
+        .collect();
+    let slots = header["plan"]["loads"].as_array().unwrap().len()
+        * header["plan"]["arms"].as_array().unwrap().len();
+    let mut text = format!("{header}\n");
+    for number in 0..trials {
+        let slot = number % slots;
+        let arms = header["plan"]["arms"].as_array().unwrap().len();
+        let (load, arm) = (slot / arms, slot % arms);
+        let alike = |line: &&Value| line["load"] == load && line["arm"] == arm;
+        let mut trial = lines
+            .iter()
+            .filter(alike)
+            .cycle()
+            .nth(number / slots % 7)
+            .unwrap()
+            .clone();
+        trial["round"] = json!(number / slots);
+        trial["sequence"] = json!(number);
+        if number == trials / 2 / slots * slots {
+            trial["metrics"]["throughput_bytes_per_s"] = json!(SPIKE);
+        }
+        writeln!(text, "{trial}").unwrap();
+    }
+    fs::create_dir(directory).unwrap();
+    fs::write(directory.join("record.jsonl"), &text).unwrap();
+    text.len() as u64
+}
+
+#[test]
+fn the_page_of_many_trials_is_bounded_and_keeps_their_extremes() {
+    let (few, many) = if is_large() {
+        (1000, 10_000)
+    } else {
+        (250, 1000)
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let (small, large) = (
+        directory.path().join("small"),
+        directory.path().join("large"),
+    );
+    let bytes = [record(&small, few), record(&large, many)];
+    let (_, took_few) = page(&small);
+    let (html, took_many) = page(&large);
+    let (sum, longest) = drawn(&html);
+    assert!(sum <= 11_000 && longest <= 1700, "{sum} points, {longest}");
+    let course = charts(&html)
+        .into_iter()
+        .find(|(id, _)| id.starts_with("trials-random-read"));
+    let course = course.expect("a chart of the trials").1;
+    let series = course["data"].as_array().unwrap().iter();
+    let values: Vec<f64> = series
+        .flat_map(|series| series["y"].as_array().unwrap())
+        .filter_map(Value::as_f64)
+        .collect();
+    let highest = values.into_iter().fold(0.0, f64::max);
+    assert!((highest / (SPIKE / 1e6) - 1.0).abs() < 1e-3, "{highest}");
+    let more = took_many.memory.saturating_sub(took_few.memory) as f64;
+    let per_byte = more / (bytes[1] - bytes[0]) as f64;
+    assert!(
+        per_byte < 8.0,
+        "{per_byte} bytes held for each of the record"
+    );
+}
+
+#[test]
+fn the_page_of_many_events_is_bounded_and_made_while_they_are_read() {
+    let (short, long) = if is_large() {
+        ("1", "7")
+    } else {
+        ("0.02", "0.08")
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let simulated = |name: &str, until: &str| {
+        let path = directory.path().join(name);
+        let disk = [
+            "simulate",
+            "--disk",
+            "ssd-nvme",
+            "--scheduler",
+            "mq-deadline",
+        ];
+        let run = ["--load", "mixed", "--until", until, "--events"];
+        iosched(&[&disk[..], &run, &[path.to_str().unwrap()]].concat());
+        let events = BufReader::new(fs::File::open(&path).unwrap());
+        let count = events.split(b'\n').count();
+        (path, count as f64)
+    };
+    let (few, many) = (simulated("few", short), simulated("many", long));
+    if is_large() {
+        assert!(many.1 > 5e6, "{} events", many.1);
+    }
+    let (_, took_few) = page(&few.0);
+    let (html, took_many) = page(&many.0);
+    let (sum, longest) = drawn(&html);
+    assert!(sum <= 40_000 && longest <= 13_000, "{sum}, {longest}");
+    let more = took_many.memory.saturating_sub(took_few.memory) as f64;
+    let per_event = more / (many.1 - few.1);
+    assert!(per_event < 150.0, "{per_event} bytes held for each event");
+}

@@ -1,0 +1,221 @@
+//! `iosched set` on real loop devices, and what it says when it cannot.
+use crate::common::{LoopDevice, can_use_loop_devices, iosched, wait_until};
+
+const MIB: u64 = 1 << 20;
+
+fn set(arguments: &[&str]) -> (i32, String, String) {
+    let output = iosched().arg("set").args(arguments).output().unwrap();
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[test]
+fn a_scheduler_and_its_tunables_are_set_and_read_back() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let (code, stdout, _) = set(&[&disk.name, "mq-deadline", "fifo_batch=3", "nr_requests=64"]);
+    assert_eq!(code, 0);
+    assert!(stdout.contains(": none -> mq-deadline"), "{stdout}");
+    assert_eq!(disk.scheduler(), "mq-deadline");
+    assert_eq!(disk.read("iosched/fifo_batch"), "3");
+    assert_eq!(disk.read("nr_requests"), "64");
+}
+
+#[test]
+fn a_clamped_value_is_said() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let (code, stdout, _) = set(&[&disk.name, "none", "nr_requests=1"]);
+    assert_eq!(code, 0, "{stdout}");
+    assert!(
+        stdout.contains("nr_requests=4 (the kernel's choice; 1 was asked)"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn old_names_are_understood() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let (code, _, stderr) = set(&[&disk.name, "deadline"]);
+    assert_eq!(code, 0);
+    assert!(
+        stderr.contains("deadline is an old name: mq-deadline"),
+        "{stderr}"
+    );
+    assert_eq!(disk.scheduler(), "mq-deadline");
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let before = disk.whole_queue();
+    let (code, stdout, _) = set(&[&disk.name, "bfq", "low_latency=0", "--dry-run"]);
+    assert_eq!(code, 0);
+    assert!(
+        stdout.contains("none -> bfq:low_latency=0 (not written)"),
+        "{stdout}"
+    );
+    assert_eq!(disk.whole_queue(), before);
+}
+
+#[test]
+fn a_tunable_that_is_refused_leaves_everything_as_before() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let before = disk.whole_queue();
+    let (code, _, stderr) = set(&[&disk.name, "bfq", "low_latency=0", "nonsense=1"]);
+    assert_eq!(code, 6, "{stderr}");
+    assert!(stderr.contains("has no tunable nonsense"), "{stderr}");
+    assert_eq!(disk.whole_queue(), before);
+    let (code, _, stderr) = set(&[&disk.name, "mq-deadline", "fifo_batch=abc"]);
+    assert_eq!(code, 6, "{stderr}");
+    assert!(
+        stderr.contains("the kernel refuses fifo_batch=abc"),
+        "{stderr}"
+    );
+    assert_eq!(disk.whole_queue(), before);
+}
+
+#[test]
+fn set_for_a_while_reverts_by_itself_and_at_once_on_restore() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    disk.write("read_ahead_kb", "64");
+    let before = disk.whole_queue();
+    let (code, ..) = set(&[&disk.name, "bfq", "--for", "1s"]);
+    assert_eq!(code, 0);
+    assert_eq!(disk.scheduler(), "bfq");
+    assert!(
+        wait_until(20, || disk.whole_queue() == before),
+        "{:?}",
+        disk.whole_queue()
+    );
+
+    let (code, ..) = set(&[&disk.name, "bfq", "--for", "1h"]);
+    assert_eq!(code, 0);
+    let (code, _, stderr) = set(&[&disk.name, "kyber"]);
+    assert_eq!(code, 9, "another command will put it back: {stderr}");
+    iosched().arg("restore").assert().success();
+    assert_eq!(disk.whole_queue(), before);
+}
+
+#[test]
+fn bad_input_gets_one_clear_error_and_its_exit_code() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    for (arguments, expected, words) in [
+        (vec!["no-such-disk", "bfq"], 3, "no-such-disk"),
+        (vec!["../../etc/passwd", "bfq"], 3, "etc/passwd"),
+        (vec!["a b", "bfq"], 3, "a b"),
+        (vec![&*disk.name, "BFQ;rm"], 2, "is no scheduler name"),
+        (
+            vec![&*disk.name, "nonesuch"],
+            5,
+            "this kernel does not offer it",
+        ),
+        (
+            vec![&*disk.name, "none", "write_cache=writethrough"],
+            6,
+            "loses data",
+        ),
+        (vec![&*disk.name, "none", "oops"], 2, "needs =value"),
+    ] {
+        let (code, _, stderr) = set(&arguments);
+        assert_eq!(code, expected, "{arguments:?}: {stderr}");
+        assert!(
+            stderr.starts_with("error: ") && stderr.contains(words),
+            "{arguments:?}: {stderr}"
+        );
+        assert_eq!(stderr.matches("error:").count(), 1, "{stderr}");
+    }
+    assert_eq!(disk.scheduler(), "none");
+}
+
+#[test]
+fn whichever_write_the_kernel_refuses_the_disk_ends_as_it_began() {
+    use iosched::host::Host;
+    use iosched::set::Change;
+    use iosched::switch::Arm;
+
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    disk.write("scheduler", "mq-deadline");
+    disk.write("iosched/fifo_batch", "7");
+    disk.write("nr_requests", "72");
+    let before = disk.whole_queue();
+    let arm = Arm::new(
+        "bfq",
+        [
+            "nr_requests=32",
+            "low_latency=0",
+            "slice_idle=0",
+            "read_ahead_kb=64",
+        ],
+    );
+    let arm = arm.unwrap();
+    let mut failures = 0;
+    loop {
+        let host = Host::live().failing_write(failures + 1);
+        let change = Change::plan(&host, &disk.name, &arm).unwrap();
+        let error = match change.make(&host) {
+            Ok(made) => break made.journal.keep_changes(),
+            Err(error) => error,
+        };
+        failures += 1;
+        assert_eq!(
+            disk.whole_queue(),
+            before,
+            "write {failures} failed: {error}"
+        );
+    }
+    assert_eq!(
+        failures, 5,
+        "the scheduler and four settings are five writes"
+    );
+    assert_eq!(disk.read("iosched/low_latency"), "0");
+}
+
+#[test]
+fn a_partition_is_set_on_its_whole_disk() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let node = disk.path();
+    crate::common::run("sgdisk", &["--new=1:2048:8191", node.to_str().unwrap()]);
+    // Many kernels read no partition tables of loop devices by themselves.
+    crate::common::run("partx", &["--add", node.to_str().unwrap()]);
+    let partition = format!("{}p1", disk.name);
+    let (code, stdout, stderr) = set(&[&partition, "kyber"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(
+        stderr.contains(&format!("{partition} stands on {}", disk.name)),
+        "{stderr}"
+    );
+    assert!(
+        stdout.contains(&format!("{}: none -> kyber", disk.name)),
+        "{stdout}"
+    );
+    assert_eq!(disk.scheduler(), "kyber");
+}

@@ -1,0 +1,267 @@
+//! `iosched simulate` and `iosched conform` as a user calls them.
+use crate::common::{answer, text};
+use serde_json::Value;
+
+fn load(dir: &tempfile::TempDir, jobs: &str) -> String {
+    let path = dir.path().join("load.fio");
+    std::fs::write(&path, jobs).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn schedulers_are_compared_and_cfq_streams_where_the_others_seek() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = load(
+        &dir,
+        "[global]\nrw=read\nbs=64k\n[front]\n[back]\noffset=50%\n",
+    );
+    let output = answer(&[
+        "simulate", "--json", "--disk", "formula", "--until", "3", "--load", &load,
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rate = |index: usize| {
+        result["runs"][index]["total"]["bytes_per_second"]
+            .as_f64()
+            .unwrap()
+    };
+    assert_eq!(result["runs"][2]["scheduler"], "cfq");
+    assert!(rate(2) > 3.0 * rate(0), "{result}");
+    assert!(
+        result["runs"][0]["processes"][1]["latency"]["p99_ns"]
+            .as_u64()
+            .unwrap()
+            > 0
+    );
+}
+
+#[test]
+fn the_events_of_a_run_are_followed_to_the_last_decision() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = load(
+        &dir,
+        "[w]\nrw=randwrite\niodepth=32\n[r]\nrw=randread\nnumjobs=2\n",
+    );
+    let events = dir.path().join("events").display().to_string();
+    let simulate = [
+        "simulate",
+        "--disk",
+        "fixed",
+        "--scheduler",
+        "deadline",
+        "--until",
+        "2",
+        "--load",
+        &load,
+        "--events",
+        &events,
+        "--max-sectors-kb",
+        "512",
+    ];
+    let output = answer(&simulate);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = answer(&["conform", "--json", "--scheduler", "deadline", &events]);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["agreement"], 1.0, "{result}");
+    assert!(result["decisions"].as_u64().unwrap() > 1_000);
+    for key in [
+        "trace",
+        "scheduler",
+        "agreed",
+        "eager",
+        "merge_mismatches",
+        "first_disagreements",
+    ] {
+        assert!(!result[key].is_null(), "{key} is missing");
+    }
+    let output = answer(&["conform", "--scheduler", "noop", &events]);
+    let words = text(&output.stdout);
+    assert!(
+        words.contains("noop agrees on") && words.contains("takes the oldest"),
+        "{words}"
+    );
+    // A second run does not write over the first one's events.
+    let output = answer(&simulate);
+    assert!(
+        text(&output.stderr).contains("cannot write"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn recordings_below_a_folder_are_followed_though_one_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = load(&dir, "[r]\nrw=randread\niodepth=4\n");
+    let write = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join("all").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    };
+    let events = write("b/2.txt", b"");
+    std::fs::remove_file(&events).unwrap();
+    let simulate = [
+        "simulate",
+        "--disk",
+        "fixed",
+        "--scheduler",
+        "noop",
+        "--until",
+        "1",
+    ];
+    let output = answer(&[&simulate[..], &["--load", &load, "--events", &events]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let recorded = std::fs::read(&events).unwrap();
+    let damaged = write("b/1.trace.gz", b"\x1f\x8b no gzip");
+    write("a-recording-without-a-name", &recorded);
+    write("notes.md", b"What was recorded where.");
+    let folder = dir.path().join("all").display().to_string();
+    let output = answer(&["conform", "--scheduler", "noop", &folder]);
+    let words = text(&output.stdout);
+    let followed: Vec<_> = words
+        .lines()
+        .filter(|line| line.contains(" agrees on "))
+        .collect();
+    assert_eq!(followed.len(), 2, "{words}");
+    assert!(
+        followed[0].contains("a-recording-without-a-name: noop agrees on "),
+        "{words}"
+    );
+    assert!(followed[1].contains("b/2.txt: noop agrees on "), "{words}");
+    let errors = text(&output.stderr);
+    assert!(
+        errors.contains(&format!("cannot read {damaged} ")),
+        "{errors}"
+    );
+    assert!(
+        errors.contains("1 of 3 recordings could not be followed"),
+        "{errors}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let output = answer(&[
+        "conform",
+        "--scheduler",
+        "noop",
+        "--json",
+        &damaged,
+        &events,
+    ]);
+    assert_eq!(text(&output.stdout).lines().count(), 1);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_its_reason_and_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let load = load(&dir, "[a]\nrw=read\nverify=md5\n");
+    let fails = |arguments: &[&str], code: i32, message: &str| {
+        let output = answer(arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
+        assert_eq!(stderr.matches("error:").count(), 1, "{stderr}");
+    };
+    fails(
+        &["simulate", "--load", &load],
+        2,
+        "line 3: `verify` is not simulated",
+    );
+    fails(
+        &["simulate", "--load", "/nonexistent"],
+        3,
+        "cannot open /nonexistent",
+    );
+    fails(
+        &["simulate", "--load", &load, "--disk", "x"],
+        2,
+        "no disk model is called `x`",
+    );
+    fails(
+        &["simulate", "--load", &load, "--scheduler", "x"],
+        5,
+        "no scheduler is called `x`",
+    );
+    let quantum = ["simulate", "--load", &load, "--scheduler", "cfq:quantum=0"];
+    fails(
+        &quantum,
+        6,
+        "cfq: quantum cannot be 0: it can be 1 to 4294967295",
+    );
+    fails(
+        &["conform", "--scheduler", "noop", &load],
+        2,
+        "line 1: 1 columns where at least 6",
+    );
+    let empty = dir.path().join("empty").display().to_string();
+    std::fs::write(&empty, "# nothing\n").unwrap();
+    fails(
+        &["conform", "--scheduler", "noop", &empty],
+        2,
+        "holds no decision of a scheduler",
+    );
+    fails(
+        &["conform", "--scheduler", "bfq", &empty],
+        5,
+        "bfq is not simulated yet; there are: noop",
+    );
+    let old = ["conform", "--scheduler", "mq-deadline:kernel=4.19", &empty];
+    fails(&old, 6, "mq-deadline of Linux 4.19 is not simulated");
+    let recordings = dir.path().display().to_string();
+    fails(
+        &["conform", "--scheduler", "mq-deadline", &recordings],
+        2,
+        "holds no recording: no file below it is called or reads like one",
+    );
+    let multi_queue = dir.path().join("mq.txt").display().to_string();
+    std::fs::write(&multi_queue, "1 X - 8 8 1 a a\n").unwrap();
+    fails(
+        &["conform", "--scheduler", "deadline", &multi_queue],
+        2,
+        "line 1: this is a recording of the multi-queue block layer",
+    );
+    let single_queue = dir.path().join("sq.txt").display().to_string();
+    std::fs::write(&single_queue, "# kernel 4.19.40 scheduler=noop\n").unwrap();
+    fails(
+        &["conform", "--scheduler", "kyber", &single_queue],
+        2,
+        "is a recording of the single-queue block layer, which has no kyber",
+    );
+}
+
+#[test]
+fn a_folder_is_followed_in_the_order_of_its_names_with_the_tunables_beside() {
+    let dir = tempfile::tempdir().unwrap();
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../iosched-sim/tests/golden/");
+    let copy = |from: &str, to: &str| {
+        std::fs::copy(format!("{golden}{from}.txt.gz"), dir.path().join(to)).unwrap();
+    };
+    copy("mq-deadline-sd4-e3_rt_be_idle", "b.txt.gz");
+    copy("mq-deadline-sd1-l_rw_aio32", "a.txt.gz");
+    let tunables = dir.path().join("tunables.txt");
+    std::fs::write(&tunables, "/sys/block/sda/queue/iosched/fifo_batch: 3\n").unwrap();
+    let folder = dir.path().display().to_string();
+    let follow = || -> Vec<serde_json::Value> {
+        let output = answer(&["conform", "--json", "--scheduler", "mq-deadline", &folder]);
+        let lines = text(&output.stdout);
+        lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    };
+    let other_batches = follow();
+    assert!(other_batches[0]["agreement"].as_f64().unwrap() < 0.95);
+    std::fs::remove_file(tunables).unwrap();
+    let [first, second] = &follow()[..] else {
+        panic!("two recordings")
+    };
+    assert!(first["trace"].as_str().unwrap().ends_with("a.txt.gz"));
+    assert_eq!(
+        (&first["agreed"], &second["agreed"]),
+        (&2034.into(), &865.into())
+    );
+    // The edges of ticks at which held requests went on tell where ticks began.
+    assert_eq!(second["eager"], 0);
+    let phase = second["tick_phase_us"].as_f64().unwrap();
+    assert!((phase - 2206.0).abs() < 50.0, "{phase}");
+}

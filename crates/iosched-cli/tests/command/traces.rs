@@ -1,0 +1,252 @@
+//! `iosched simulate --trace` as a user calls it.
+use iosched_testing::lacks;
+use std::fmt::Write;
+
+use crate::common::{answer, text};
+use serde_json::Value;
+
+/// `simulate --json` on the fixed disk under noop.
+fn simulate(arguments: &[&str]) -> Value {
+    let common = [
+        "simulate",
+        "--json",
+        "--scheduler",
+        "noop",
+        "--disk",
+        "fixed",
+    ];
+    let output = answer(&[&common, arguments].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn fails(arguments: &[&str], code: i32, messages: &[&str]) {
+    let output = answer(&[&["simulate"], arguments].concat());
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+    for message in messages {
+        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
+    }
+    assert_eq!(stderr.matches("error:").count(), 1, "{stderr}");
+}
+
+fn write(directory: &tempfile::TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = directory.path().join(name);
+    std::fs::write(&path, content).unwrap();
+    path.display().to_string()
+}
+
+/// MSR lines: a read of 4 KiB each millisecond, answered after half of one.
+fn msr(count: u64, disk: u64) -> String {
+    let mut text = String::new();
+    for index in 0..count {
+        let time = 128_166_372_000_000_000 + index * 10_000;
+        let offset = index * 7919 % 1000 * 4096;
+        writeln!(text, "{time},web,{disk},Read,{offset},4096,5000").unwrap();
+    }
+    text
+}
+
+#[test]
+fn accesses_keep_their_times_or_their_pauses() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = write(&directory, "web_0.csv", msr(1001, 0));
+    let open = simulate(&["--trace", &trace]);
+    assert_eq!(open["trace"]["format"], "msr");
+    assert_eq!(open["trace"]["accesses"], 1001);
+    assert_eq!(open["trace"]["mode"], "open");
+    let run = &open["runs"][0];
+    assert_eq!(run["processes"][0]["name"], "web.0");
+    let seconds = |run: &Value| run["elapsed_ns"].as_f64().unwrap() / 1e9;
+    // 1001 accesses of 1.005 ms, one per millisecond: the disk falls behind a little.
+    assert!((seconds(run) - 1.006).abs() < 1e-3, "{run}");
+    let fast = simulate(&["--trace", &trace, "--speed", "0.5"]);
+    assert!((seconds(&fast["runs"][0]) - 2.001).abs() < 1e-3);
+    // Half a millisecond of pause after each.
+    let closed = simulate(&["--trace", &trace, "--closed"]);
+    assert_eq!(closed["trace"]["mode"], "closed");
+    assert!(
+        (seconds(&closed["runs"][0]) - 1.505).abs() < 2e-3,
+        "{closed}"
+    );
+    let short = simulate(&["--trace", &trace, "--until", "0.1"]);
+    assert!((90..=101).contains(&short["runs"][0]["total"]["accesses"].as_u64().unwrap()));
+}
+
+#[test]
+fn what_is_written_with_events_is_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let load = write(
+        &directory,
+        "load.fio",
+        "[global]\nsize=1m\n[a]\nrw=randwrite\nprio=2\n[b]\nrw=read\n",
+    );
+    let events = directory.path().join("events").display().to_string();
+    let first = simulate(&["--load", &load, "--events", &events]);
+    let packed = |name: &str, tool: &str| {
+        let path = directory.path().join(name);
+        let out = std::process::Command::new(tool)
+            .args(["-c", &events])
+            .output();
+        std::fs::write(&path, out.unwrap().stdout).unwrap();
+        path.display().to_string()
+    };
+    for trace in [events.clone(), packed("packed.gz", "gzip")] {
+        let again = simulate(&["--trace", &trace, "--closed"]);
+        assert_eq!(again["trace"]["format"], "events");
+        for process in [0, 1] {
+            let of =
+                |result: &Value, key: &str| result["runs"][0]["processes"][process][key].clone();
+            assert_eq!(of(&again, "name"), of(&first, "name"));
+            assert_eq!(of(&again, "latency"), of(&first, "latency"));
+        }
+    }
+}
+
+#[test]
+fn the_files_of_all_cpus_are_one_trace() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = |time: u64, cpu: u32| {
+        let mut bytes = 0x6561_7407_u32.to_le_bytes().to_vec();
+        bytes.extend(1_u32.to_le_bytes());
+        bytes.extend(time.to_le_bytes());
+        bytes.extend((time * 8).to_le_bytes());
+        for word in [4096, 1 | 1 << 16 | 1 << 20, 7, 8 << 20, cpu, 0] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes
+    };
+    let of_cpu = |cpu: u32| {
+        (0..10)
+            .flat_map(|n| record(u64::from(cpu) + n * 2, cpu))
+            .collect()
+    };
+    let all: Vec<Vec<u8>> = vec![of_cpu(0), of_cpu(1), Vec::new()];
+    for (cpu, bytes) in all.iter().enumerate() {
+        write(&directory, &format!("sda.blktrace.{cpu}"), bytes);
+    }
+    let name = directory.path().join("sda").display().to_string();
+    let result = simulate(&["--trace", &name]);
+    assert_eq!(result["trace"]["accesses"], 20);
+    assert_eq!(result["trace"]["format"], "blktrace");
+    assert_eq!(result["trace"]["files"].as_array().unwrap().len(), 2);
+    assert_eq!(result["runs"][0]["processes"][0]["name"], "pid 7");
+    blkparse_reads_the_same(&directory, &name);
+}
+
+/// What blktrace's own tool makes of the binary records is read as what we make of them.
+fn blkparse_reads_the_same(directory: &tempfile::TempDir, name: &str) {
+    let Ok(output) = std::process::Command::new("blkparse")
+        .args(["-i", name])
+        .output()
+    else {
+        lacks("blkparse");
+        return;
+    };
+    let parsed = write(directory, "sda.txt", output.stdout);
+    let (ours, theirs) = (
+        simulate(&["--trace", name]),
+        simulate(&["--trace", &parsed]),
+    );
+    assert_eq!(theirs["trace"]["format"], "blkparse");
+    assert_eq!(theirs["trace"]["accesses"], 20);
+    let total = |result: &Value| result["runs"][0]["total"]["latency"].clone();
+    assert_eq!(total(&ours), total(&theirs));
+}
+
+#[test]
+fn devices_are_chosen_or_laid_out_one_after_the_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = write(&directory, "two.csv", msr(100, 0) + &msr(50, 1));
+    let common = ["--trace", &trace];
+    fails(
+        &common,
+        2,
+        &[
+            "two.csv is of 2 devices: web.0, web.1",
+            "hint: `--trace-device NAME`",
+        ],
+    );
+    let one = simulate(&["--trace", &trace, "--trace-device", "web.1"]);
+    assert_eq!(one["trace"]["accesses"], 50);
+    assert_eq!(one["trace"]["other_devices"], 100);
+    let all = simulate(&["--trace", &trace, "--trace-device", "all"]);
+    assert_eq!(all["runs"][0]["total"]["accesses"], 150);
+    assert_eq!(all["runs"][0]["processes"].as_array().unwrap().len(), 2);
+    fails(
+        &["--trace", &trace, "--trace-device", "web.7"],
+        2,
+        &["has no accesses on a device `web.7`; it has: web.0, web.1"],
+    );
+}
+
+#[test]
+fn what_lies_beyond_the_disk_is_refused_or_folded_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let far = "0,41943040,4096,r,0.000000\n0,8,4096,w,0.100000\n";
+    let trace = write(&directory, "far.spc", far);
+    let arguments = ["--disk", "fixed", "--trace", &trace];
+    fails(
+        &arguments,
+        2,
+        &[
+            "far.spc reaches to 20.0 GiB, and the disk ends at 16 GiB",
+            "`--size 21`",
+            "`--wrap`",
+        ],
+    );
+    for way in [&["--size", "21"][..], &["--wrap"]] {
+        let result = simulate(&[&["--trace", &trace], way].concat());
+        assert_eq!(result["runs"][0]["total"]["accesses"], 2);
+    }
+}
+
+#[test]
+fn what_cannot_be_replayed_is_said_with_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let damaged = write(&directory, "damaged.csv", msr(3, 0) + "oops\n");
+    fails(
+        &["--trace", &damaged],
+        2,
+        &["damaged.csv, line 4: 1 columns where `time,host,disk,Read|Write,"],
+    );
+    let unknown = write(&directory, "unknown", "hello 1\n");
+    fails(
+        &["--trace", &unknown],
+        2,
+        &["begins with `hello 1`", "`--trace-format`"],
+    );
+    fails(
+        &["--trace", &unknown, "--trace-format", "spc"],
+        2,
+        &["unknown, line 1: 1 columns where"],
+    );
+    let spc = write(&directory, "a.spc", "0,8,512,r,0.0\n");
+    fails(
+        &["--trace", &spc, "--closed"],
+        2,
+        &["does not say when accesses were answered"],
+    );
+    let waits = write(&directory, "a.log", "fio version 2 iolog\nf read 0 4096\n");
+    fails(&["--trace", &waits, "--speed", "2"], 2, &["only pauses"]);
+    let empty = write(&directory, "empty", "");
+    fails(&["--trace", &empty], 2, &["holds no access"]);
+    fails(
+        &["--trace", "/nonexistent"],
+        3,
+        &["cannot open /nonexistent"],
+    );
+    fails(&["--trace", "/dev/null"], 2, &["is no file"]);
+    let zip = write(
+        &directory,
+        "broken.gz",
+        b"\x1f\x8b\x08\0\0\0\0\0\0\x03broken",
+    );
+    fails(&["--trace", &zip], 2, &["broken.gz, line 1: "]);
+    let ages = write(
+        &directory,
+        "ages.spc",
+        "0,8,512,r,0\n0,8,512,r,17000000000\n",
+    );
+    fails(&["--trace", &ages], 2, &["lasts 539 years"]);
+}

@@ -1,0 +1,323 @@
+//! `iosched tune` when things go wrong: interrupted, killed, interfered with, without room, without its disk.
+//! The machine must end as it began, whatever happens.
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::common::tuning::{fio_runs_on, signal, small_disk, start};
+use crate::common::{can_emulate, has_fio, iosched, processes_with, run, wait_until, whole_queue};
+
+#[test]
+fn a_trial_whose_scheduler_was_changed_by_another_is_void_and_repeated() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let before = disk.whole_queue();
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let twice = ["--arms", "none,mq-deadline", "--fixed-rounds", "2"];
+    let short = [&disk.name, "--runtime", "1500ms"];
+    let child = start(&[&short[..], &twice].concat(), &out);
+    assert!(wait_until(30, || fio_runs_on(&disk.name)), "fio never ran");
+    disk.write("scheduler", "kyber");
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    assert!(
+        stderr.contains("another process changed queue/scheduler"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("kyber was found"), "{stderr}");
+    assert_eq!(disk.whole_queue(), before);
+    let text = fs::read_to_string(out.join("record.jsonl")).unwrap();
+    assert_eq!(text.matches("\"type\":\"trial\"").count(), 4);
+    assert_eq!(text.matches("\"type\":\"void\"").count(), 1);
+}
+
+#[test]
+fn ctrl_c_puts_everything_back_and_the_record_can_be_resumed() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let before = disk.whole_queue();
+    let dir = tempfile::tempdir().unwrap();
+    let child = start(&[&disk.name, "--runtime", "60s"], &dir.path().join("r"));
+    assert!(wait_until(30, || fio_runs_on(&disk.name)), "fio never ran");
+    signal(child.id(), rustix::process::Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(
+        stderr.contains("interrupted") && stderr.contains("--resume"),
+        "{stderr}"
+    );
+    assert_eq!(disk.whole_queue(), before);
+    assert!(!fio_runs_on(&disk.name));
+}
+
+/// How many runs are killed: a few in CI, 50 for `make test-full`.
+fn kills() -> u32 {
+    std::env::var("IOSCHED_TEST_KILLS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(6)
+}
+
+#[test]
+fn killed_at_any_moment_restore_finds_everything_to_put_back() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    disk.write("scheduler", "mq-deadline");
+    disk.write("iosched/fifo_batch", "5");
+    disk.write("read_ahead_kb", "72");
+    let before = disk.whole_queue();
+    let dir = tempfile::tempdir().unwrap();
+    for kill in 0..kills() {
+        let seed = kill.to_string();
+        let run = [&disk.name, "--runtime", "300ms", "--seed", &seed];
+        let mut child = start(&run, &dir.path().join(&seed));
+        // Moments that differ from run to run, from before the journal to the third round.
+        let delay = u64::from(kill) * 997 % 4000;
+        std::thread::sleep(Duration::from_millis(delay));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        iosched().arg("restore").assert().success();
+        assert_eq!(disk.whole_queue(), before, "killed after {delay} ms");
+        assert!(
+            wait_until(5, || !fio_runs_on(&disk.name)),
+            "a fio outlived its run"
+        );
+    }
+}
+
+#[test]
+fn the_emulated_disk_goes_with_a_killed_run() {
+    if !can_emulate() || !has_fio() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for kill in 0..kills().div_ceil(3) {
+        let out = dir.path().join(kill.to_string());
+        let mut child = start(&["--runtime", "300ms"], &out);
+        std::thread::sleep(Duration::from_millis(u64::from(kill) * 1499 % 5000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let owner = child.id();
+        // A running server ends by itself when its owner dies; what was killed while it was being
+        // set up is cleared by `restore`.
+        let is_gone = wait_until(30, || {
+            iosched().arg("restore").assert().success();
+            let output = iosched()
+                .args(["emulate", "list", "--json"])
+                .output()
+                .unwrap();
+            let list = String::from_utf8(output.stdout).unwrap();
+            !list.contains(&format!("\"owner_pid\":{owner},"))
+        });
+        assert!(is_gone, "the emulated disk of pid {owner} is still there");
+    }
+}
+
+#[test]
+fn the_death_of_the_emulated_disks_server_ends_the_run_with_its_cause() {
+    if !can_emulate() || !has_fio() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let child = start(&["--runtime", "2s"], &dir.path().join("r"));
+    let mut server = 0;
+    let is_served = wait_until(30, || {
+        let output = iosched()
+            .args(["emulate", "list", "--json"])
+            .output()
+            .unwrap();
+        let list: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let disks = list
+            .as_array()
+            .cloned()
+            .or_else(|| list["disks"].as_array().cloned());
+        let ours = disks
+            .unwrap_or_default()
+            .into_iter()
+            .find(|disk| disk["owner_pid"] == child.id());
+        let Some(ours) = ours else { return false };
+        server = u32::try_from(ours["server_pid"].as_u64().unwrap_or(0)).unwrap();
+        server != 0 && ours["device"].as_str().is_some_and(fio_runs_on)
+    });
+    assert!(is_served, "no trial ran");
+    signal(server, rustix::process::Signal::KILL);
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(14), "{stderr}");
+    assert!(stderr.contains("server has ended"), "{stderr}");
+    iosched().arg("restore").assert().success();
+    let output = iosched()
+        .args(["emulate", "list", "--json"])
+        .output()
+        .unwrap();
+    let list = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        !list.contains(&format!("\"server_pid\":{server},")),
+        "{list}"
+    );
+}
+
+#[test]
+fn a_full_results_directory_ends_the_run_with_its_cause() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let before = disk.whole_queue();
+    let mount = tempfile::tempdir().unwrap();
+    let at = mount.path().to_str().unwrap();
+    run("mount", &["-t", "tmpfs", "-o", "size=16k", "tmpfs", at]);
+    let output = iosched()
+        .args([
+            "tune",
+            &disk.name,
+            "--runtime",
+            "100ms",
+            "--out",
+            &format!("{at}/r"),
+        ])
+        .output()
+        .unwrap();
+    run("umount", &[at]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(12), "{stderr}");
+    assert!(
+        stderr.contains("is full") && stderr.contains("make room"),
+        "{stderr}"
+    );
+    assert_eq!(disk.whole_queue(), before);
+}
+
+/// A script that is found as `fio` before the real one: where it is, and the PATH that finds it.
+fn fake_fio(dir: &Path, script: &str) -> (PathBuf, String) {
+    let fake = dir.join("fio");
+    fs::write(&fake, script).unwrap();
+    run("chmod", &["+x", fake.to_str().unwrap()]);
+    let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap());
+    (fake, path)
+}
+
+#[test]
+fn fio_missing_and_fio_hanging_are_said_so() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let before = disk.whole_queue();
+    let dir = tempfile::tempdir().unwrap();
+    let output = iosched()
+        .args(["tune", &disk.name, "--out"])
+        .arg(dir.path().join("r"))
+        .env("PATH", "/nonexistent")
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(10), "{stderr}");
+    assert!(
+        stderr.contains("fio is not installed") && stderr.contains("apt install fio"),
+        "{stderr}"
+    );
+
+    let bin = tempfile::tempdir().unwrap();
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && echo fio-0 && exit\nsleep 1000\n";
+    let (fake, path) = fake_fio(bin.path(), script);
+    let output = iosched()
+        .args([
+            "tune",
+            &disk.name,
+            "--arms",
+            "none,bfq",
+            "--timeout",
+            "300ms",
+            "--out",
+        ])
+        .arg(dir.path().join("hang"))
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(13), "{stderr}");
+    assert!(stderr.contains("was killed"), "{stderr}");
+    assert_eq!(disk.whole_queue(), before);
+    assert!(processes_with(fake.to_str().unwrap()).is_empty());
+}
+
+#[test]
+fn an_arm_that_always_fails_leaves_with_its_error_and_the_others_go_on() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    // A fio that fails under bfq and is the real one otherwise.
+    let script = format!(
+        "#!/bin/sh\nif grep -q '\\[bfq\\]' /sys/block/{}/queue/scheduler && [ \"$1\" != --version ]; then\n\
+         echo no luck with bfq >&2; exit 1\nfi\nPATH=${{PATH#*:}} exec fio \"$@\"\n",
+        disk.name
+    );
+    let (_, path) = fake_fio(dir.path(), &script);
+    let output = iosched()
+        .args([
+            "tune",
+            &disk.name,
+            "--arms",
+            "none,mq-deadline,bfq",
+            "--fixed-rounds",
+            "2",
+        ])
+        .args(["--runtime", "200ms", "--out"])
+        .arg(dir.path().join("r"))
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        stdout.contains("bfq left: the load failed") && stdout.contains("no luck"),
+        "{stdout}"
+    );
+    let text = fs::read_to_string(dir.path().join("r/record.jsonl")).unwrap();
+    assert_eq!(text.matches("\"type\":\"trial\"").count(), 4);
+    assert_eq!(text.matches("\"type\":\"void\"").count(), 3);
+}
+
+#[test]
+fn a_target_that_vanishes_is_named_and_the_trials_are_kept() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    // Detaching a loop device that is open takes effect when the last one closes it: the next
+    // trial finds a device without a size, as with a disk that was pulled.
+    let dir = tempfile::tempdir().unwrap();
+    let child = start(&[&disk.name, "--runtime", "300ms"], &dir.path().join("r"));
+    assert!(wait_until(30, || fio_runs_on(&disk.name)), "fio never ran");
+    fs::OpenOptions::new()
+        .write(true)
+        .open(disk.file())
+        .unwrap()
+        .set_len(0)
+        .unwrap();
+    run(
+        "losetup",
+        &["--set-capacity", disk.path().to_str().unwrap()],
+    );
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let code = output.status.code();
+    assert!(matches!(code, Some(13 | 14)), "{code:?}: {stderr}");
+    assert!(
+        stderr.contains("error: ") && stderr.contains("random-read"),
+        "{stderr}"
+    );
+    assert_eq!(
+        whole_queue(&disk.name)["scheduler"],
+        "[none] mq-deadline kyber bfq"
+    );
+}

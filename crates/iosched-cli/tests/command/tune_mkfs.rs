@@ -1,0 +1,261 @@
+//! `iosched tune DEVICE --mkfs …`: a file system of our own for loads that need a directory. It is
+//! made only where the user gave the device up, and nothing of it is left, whatever happens.
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::common::{
+    LoopDevice, Mounted, can_emulate, can_use_loop_devices, has_fio, iosched, iosched_process,
+    processes_with, run, wait_until,
+};
+
+const MIB: u64 = 1 << 20;
+
+/// A load that needs a directory, and takes many ticks of fio's clock (1 ms) on the fastest machine.
+const LOAD: &str = "documents-create:threads=2,documents=500";
+
+/// Two rounds of two arms.
+const SHORT: &[&str] = &["--arms", "none,mq-deadline", "--fixed-rounds", "2"];
+
+/// An empty disk and a place for records.
+struct Bench {
+    disk: LoopDevice,
+    records: tempfile::TempDir,
+    /// How long a trial of [`Bench::start`] lasts, s: tells its process from others.
+    span: u32,
+}
+
+/// How a run ended.
+struct Ended {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+/// Tells the processes of tests in one process apart.
+static BENCHES: AtomicU32 = AtomicU32::new(0);
+
+impl Bench {
+    fn new() -> Option<Bench> {
+        (can_use_loop_devices() && has_fio()).then(|| Bench {
+            disk: LoopDevice::new(512 * MIB),
+            records: tempfile::tempdir().unwrap(),
+            span: std::process::id() + 4711 + BENCHES.fetch_add(10_000_000, Ordering::Relaxed),
+        })
+    }
+
+    fn tune(&self, more: &[&str]) -> Ended {
+        let before = self.settings();
+        let output = iosched()
+            .args(["tune", &self.disk.name, "--load", LOAD])
+            .args(SHORT)
+            .arg("--out")
+            .arg(self.records.path().join("r"))
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(!self.is_mounted());
+        assert_eq!(self.settings(), before);
+        let ended = Ended {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        };
+        if ended.code == 0 {
+            fs::remove_dir_all(self.records.path().join("r")).unwrap();
+        }
+        ended
+    }
+
+    /// Its queue's files, without what the kernel learns when mkfs tries it.
+    fn settings(&self) -> BTreeMap<String, String> {
+        let mut files = self.disk.whole_queue();
+        files.remove("write_zeroes_max_bytes");
+        files
+    }
+
+    fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/mounts").unwrap();
+        mounts.contains(&format!("/dev/{} ", self.disk.name))
+    }
+
+    /// What `blkid` finds on the disk.
+    fn content(&self) -> String {
+        let mut command = Command::new("blkid");
+        command
+            .args(["--probe", "-o", "export"])
+            .arg(self.disk.path());
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    }
+
+    /// A run in the middle of its trials, with a load that lasts.
+    fn start(&self) -> std::process::Child {
+        let child = iosched_process()
+            .args(["tune", &self.disk.name, "--mkfs", "ext4", "--destroy-data"])
+            .args([
+                "--load",
+                &format!("command: sleep {}", self.span),
+                "--arms",
+                "none,mq-deadline",
+            ])
+            .arg("--out")
+            .arg(self.records.path().join("r"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        assert!(wait_until(60, || self.is_mounted()
+            && !processes_with(&format!("sleep {}", self.span)).is_empty()));
+        child
+    }
+}
+
+#[test]
+fn a_disk_that_holds_nothing_is_measured_in_one_command_and_holds_nothing_again() {
+    let Some(bench) = Bench::new() else { return };
+    for kind in ["ext4", "xfs"] {
+        let ended = bench.tune(&["--mkfs", kind, "--destroy-data"]);
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        let name = format!(
+            "documents-create on {} ({kind} of our own)",
+            bench.disk.name
+        );
+        assert!(ended.stdout.contains(&name), "{}", ended.stdout);
+        assert_eq!(bench.content(), "");
+    }
+}
+
+#[test]
+fn a_disk_that_was_not_given_up_is_not_touched() {
+    let Some(bench) = Bench::new() else { return };
+    let ended = bench.tune(&[]);
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    assert!(ended.stderr.contains("--mkfs ext4"), "{}", ended.stderr);
+    let ended = bench.tune(&["--mkfs", "ext4"]);
+    assert_eq!(ended.code, 11, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("--mkfs writes, and"),
+        "{}",
+        ended.stderr
+    );
+    // With something on it, it has to be named again.
+    let path = bench.disk.path().display().to_string();
+    run("mkfs.ext4", &["-q", "-L", "theirs", &path]);
+    let ended = bench.tune(&["--mkfs", "ext4", "--destroy-data"]);
+    assert_eq!(ended.code, 11, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("carries ext4 file system \"theirs\""),
+        "{}",
+        ended.stderr
+    );
+    assert!(bench.content().contains("LABEL=theirs"));
+    let again = format!("--destroy-data={}", bench.disk.name);
+    let ended = bench.tune(&["--mkfs", "ext4", &again]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(bench.content(), "");
+}
+
+#[test]
+fn a_directory_needs_no_file_system() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    let mounted = Mounted::new(64 * MIB);
+    let output = iosched()
+        .args(["tune", mounted.path(), "--mkfs", "ext4", "--destroy-data"])
+        .args(["--load", LOAD])
+        .args(SHORT)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.contains("--mkfs makes a file system on a device"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn after_a_kill_restore_unmounts_it_and_erases_it() {
+    let Some(bench) = Bench::new() else { return };
+    let mut child = bench.start();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(bench.is_mounted());
+    let output = iosched().arg("restore").output().unwrap();
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stdout).unwrap();
+    let words = format!("{}: our ext4 file system unmounted", bench.disk.name);
+    assert!(said.contains(&words), "{said}");
+    assert!(!bench.is_mounted());
+    assert_eq!(bench.content(), "");
+    assert_eq!(bench.disk.scheduler(), "none");
+}
+
+#[test]
+fn restore_finds_it_on_a_disk_that_got_another_name() {
+    let Some(bench) = Bench::new() else { return };
+    let mut child = bench.start();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let node = bench.disk.path().display().to_string();
+    assert!(wait_until(10, || {
+        processes_with(&format!("sleep {}", bench.span)).is_empty()
+    }));
+    run("umount", &[&node]);
+    run("losetup", &["--detach", &node]);
+    let another = LoopDevice::new(MIB); // takes the name, which is the lowest that is free
+    let file = bench.disk.file().display().to_string();
+    let output = run("losetup", &["--find", "--show", &file]);
+    let renamed = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    let _ = iosched().arg("restore").output().unwrap(); // the queue's state was another disk's
+    let left = Command::new("blkid").args(["--probe", &renamed]).output();
+    run("losetup", &["--detach", &renamed]);
+    assert_eq!(String::from_utf8(left.unwrap().stdout).unwrap(), "");
+    drop(another);
+}
+
+#[test]
+fn what_came_to_the_disk_meanwhile_keeps_a_run_from_going_on() {
+    let Some(bench) = Bench::new() else { return };
+    let child = bench.start();
+    run("kill", &["-INT", &child.id().to_string()]);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(bench.content(), "", "an interrupted run leaves nothing");
+    let path = bench.disk.path().display().to_string();
+    run("mkfs.ext4", &["-q", "-L", "theirs", &path]);
+    let output = iosched()
+        .args(["tune", "--resume"])
+        .arg(bench.records.path().join("r"))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(11), "{stderr}");
+    assert!(stderr.contains("since the plan was made"), "{stderr}");
+    assert!(bench.content().contains("LABEL=theirs"));
+}
+
+#[test]
+fn an_emulated_disk_of_the_runs_own_gets_one_by_itself() {
+    if !can_emulate() || !has_fio() {
+        return;
+    }
+    let records = tempfile::tempdir().unwrap();
+    let output = iosched()
+        .args(["tune", "--load", "documents-create:threads=2,documents=5"])
+        .args(SHORT)
+        .arg("--out")
+        .arg(records.path().join("r"))
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    assert!(
+        stderr.contains("our ext4 file system unmounted"),
+        "{stderr}"
+    );
+    let record = fs::read_to_string(records.path().join("r/record.jsonl")).unwrap();
+    assert_eq!(record.matches("\"type\":\"trial\"").count(), 4);
+}

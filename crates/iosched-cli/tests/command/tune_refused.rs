@@ -1,0 +1,259 @@
+//! What `iosched tune` does not do: write where it may not, share a disk, take bad input or a damaged record.
+use std::fs;
+
+use crate::common::tuning::{MIB, fio_runs_on, signal, small_disk, start, tune};
+use crate::common::{LoopDevice, can_use_loop_devices, iosched, run, wait_until};
+
+#[test]
+fn a_load_can_have_the_rights_of_another_user() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (code, _, stderr) = tune(&disk.name, &dir.path().join("1"), &["--user", "nobody"]);
+    assert_eq!(code, 13, "nobody may not open the device: {stderr}");
+    assert!(stderr.contains("Permission denied"), "{stderr}");
+    let target = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
+    let (code, _, stderr) = tune(
+        target.path().to_str().unwrap(),
+        &dir.path().join("2"),
+        &["--user", "no-such-user"],
+    );
+    assert_eq!(code, 2, "{stderr}");
+}
+
+#[test]
+fn a_load_that_writes_is_refused_on_a_raw_device_until_allowed_in_so_many_words() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let write = ["--load", "random-write"];
+    let (code, _, stderr) = tune(&disk.name, &dir.path().join("1"), &write);
+    assert_eq!(code, 11, "{stderr}");
+    assert!(stderr.contains("--destroy-data"), "{stderr}");
+
+    run("mkfs.ext4", &["-q", disk.path().to_str().unwrap()]);
+    let content = fs::read(disk.file()).unwrap();
+    let named_wrong = [&write[..], &["--destroy-data=loop-control"]].concat();
+    let (code, _, stderr) = tune(&disk.name, &dir.path().join("1b"), &named_wrong);
+    assert_eq!(
+        code, 11,
+        "a wrong name is no permission, even for a blank disk: {stderr}"
+    );
+
+    let allowed = [&write[..], &["--destroy-data"]].concat();
+    let (code, _, stderr) = tune(&disk.name, &dir.path().join("2"), &allowed);
+    assert_eq!(code, 11, "it carries a file system: {stderr}");
+    assert!(stderr.contains("ext4"), "{stderr}");
+
+    assert_eq!(tune(&disk.name, &dir.path().join("3"), &named_wrong).0, 11);
+    assert!(
+        fs::read(disk.file()).unwrap() == content,
+        "not a byte may have changed"
+    );
+
+    let named_again = format!("--destroy-data={}", disk.path().display());
+    let twice = [&write[..], &[&*named_again]].concat();
+    let mount = tempfile::tempdir().unwrap();
+    run(
+        "mount",
+        &[
+            disk.path().to_str().unwrap(),
+            mount.path().to_str().unwrap(),
+        ],
+    );
+    let (code, _, stderr) = tune(&disk.name, &dir.path().join("4"), &twice);
+    run("umount", &[mount.path().to_str().unwrap()]);
+    assert_eq!(code, 11, "mounted is never overruled: {stderr}");
+
+    let (code, _, stderr) = tune(&disk.name, &dir.path().join("5"), &twice);
+    assert_eq!(code, 0, "{stderr}");
+}
+
+#[test]
+fn two_runs_on_one_disk_are_not_possible() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = start(&[&disk.name, "--runtime", "60s"], &dir.path().join("1"));
+    assert!(wait_until(30, || fio_runs_on(&disk.name)), "fio never ran");
+    let (code, _, stderr) = tune(&disk.name, &dir.path().join("2"), &[]);
+    assert_eq!(code, 9, "{stderr}");
+    assert!(
+        stderr.contains(&child.id().to_string()),
+        "the other is named: {stderr}"
+    );
+    signal(child.id(), rustix::process::Signal::TERM);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn bad_input_gets_one_clear_error_and_its_exit_code() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let job = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let dangerous = job("dangerous.fio", "[a]\nrw=read\nioscheduler=bfq\n");
+    let unsupported = job("unsupported.fio", "[a]\nrw=read\nfrobnicate=1\n");
+    let full = dir.path().join("full");
+    fs::create_dir(&full).unwrap();
+    fs::write(full.join("x"), "").unwrap();
+    let full = full.display().to_string();
+    let newer = dir.path().join("newer");
+    fs::create_dir(&newer).unwrap();
+    fs::write(
+        newer.join("record.jsonl"),
+        "{\"kind\":\"iosched-record\",\"schema\":99}\n",
+    )
+    .unwrap();
+    let newer = newer.display().to_string();
+    let name = disk.name.as_str();
+    for (arguments, expected, words) in [
+        (vec!["nonexistent0"], 3, "nonexistent0"),
+        (vec!["/no/such/dir"], 3, "/no/such/dir"),
+        (vec!["/proc"], 3, "/proc"),
+        (vec![name, "--arms", "nonesuch"], 5, "does not offer it"),
+        (vec![name, "--arms", "none"], 2, "nothing to compare"),
+        (
+            vec![name, "--arms", "none,bfq:nonsense=1"],
+            6,
+            "no tunable nonsense",
+        ),
+        (vec![name, "--load", "no-such-load"], 2, "no-such-load"),
+        (
+            vec![name, "--load", &dangerous],
+            2,
+            "ioscheduler is refused",
+        ),
+        (
+            vec![name, "--load", &unsupported],
+            2,
+            "frobnicate is not supported",
+        ),
+        (vec![name, "--margin", "0%"], 2, "--margin"),
+        (vec![name, "--confidence", "1.5"], 2, "--confidence"),
+        (vec![name, "--rounds", "1"], 2, "--rounds"),
+        (vec![name, "--out", &full], 12, "is not empty"),
+        (vec!["--resume", &newer], 12, "schema 99"),
+        (vec!["--resume", "/no/record/here"], 12, "holds no record"),
+    ] {
+        let output = iosched()
+            .arg("tune")
+            .args(&arguments)
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(expected),
+            "{arguments:?}: {stderr}"
+        );
+        let error = stderr
+            .lines()
+            .find(|line| line.starts_with("error: "))
+            .unwrap_or_default();
+        assert!(
+            stderr.contains(words) && !error.is_empty(),
+            "{arguments:?}: {stderr}"
+        );
+        assert_eq!(
+            stderr.matches("error: ").count(),
+            1,
+            "{arguments:?}: {stderr}"
+        );
+    }
+    assert_eq!(disk.scheduler(), "none");
+}
+
+/// The command in a directory that any user may enter.
+fn copy_for_everybody() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::copy(
+        assert_cmd::cargo::cargo_bin!("iosched"),
+        dir.path().join("iosched"),
+    )
+    .unwrap();
+    dir
+}
+
+#[test]
+fn a_damaged_record_is_refused_with_its_line_and_a_full_disk_is_said() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    assert_eq!(tune(&disk.name, &out, &[]).0, 0);
+    let whole = fs::read_to_string(out.join("record.jsonl")).unwrap();
+    let report = |more: &str| {
+        let command = format!(
+            "{} report {} {more}",
+            env!("CARGO_BIN_EXE_iosched"),
+            out.display()
+        );
+        std::process::Command::new("sh")
+            .args(["-c", &command])
+            .output()
+            .unwrap()
+    };
+    let full = report("--csv > /dev/full");
+    assert_eq!(full.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&full.stderr).contains("could not be written"));
+    assert_eq!(report("--csv | true").status.code(), Some(0));
+    for (good, bad) in [
+        (
+            "\"throughput_bytes_per_s\":",
+            "\"throughput_bytes_per_s\":-",
+        ),
+        ("\"margin\":1.02", "\"margin\":0.0"),
+        ("\"baseline\":0", "\"baseline\":9"),
+        (
+            "\"type\":\"trial\",\"load\":0",
+            "\"type\":\"trial\",\"load\":99",
+        ),
+    ] {
+        assert!(whole.contains(good), "{good}");
+        fs::write(out.join("record.jsonl"), whole.replace(good, bad)).unwrap();
+        let output = report("");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(12), "{bad}: {stderr}");
+        assert!(stderr.contains("record.jsonl:"), "{stderr}");
+    }
+}
+
+#[test]
+fn restore_without_rights_does_not_say_that_all_is_well() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    iosched()
+        .args(["set", &disk.name, "bfq", "--for", "1h"])
+        .assert()
+        .success();
+    let dir = copy_for_everybody();
+    let output = std::process::Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .arg(dir.path().join("iosched"))
+        .arg("restore")
+        .output()
+        .unwrap();
+    iosched().arg("restore").assert().success();
+    assert_eq!(
+        output.status.code(),
+        Some(8),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(disk.scheduler(), "none");
+}

@@ -1,0 +1,149 @@
+//! `iosched tune` without a device: record, verdict and report as on a real disk.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::common::{can_use_loop_devices, iosched, text};
+use serde_json::Value;
+
+fn tune(directory: &Path, arguments: &str) -> Output {
+    iosched()
+        .arg("tune")
+        .args(arguments.split(' '))
+        .arg("--out")
+        .arg(directory)
+        .output()
+        .unwrap()
+}
+
+fn report(directory: &Path) -> Value {
+    let output = iosched()
+        .args(["report", "--json"])
+        .arg(directory)
+        .output()
+        .unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_simulated_tune_ends_in_a_verdict_and_a_record_that_says_it_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = dir.path().join("record");
+    let output = tune(
+        &record,
+        "--simulate hdd-7200 --arms noop,deadline,cfq --load random-read --seed 1",
+    );
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
+    let first = stderr.lines().next().unwrap();
+    assert!(first.contains("no device is touched"), "{first}");
+    assert!(stdout.contains("simulated hdd-7200"), "{stdout}");
+    // Deep random reads: a scheduler that sorts wins on a hard disk, in every kernel and here.
+    assert!(stdout.contains("Answer: use deadline"), "{stdout}");
+    let again = iosched().arg("report").arg(&record).output().unwrap();
+    let table = stdout.split("\nrecord: ").next().unwrap();
+    assert_eq!(text(&again.stdout).trim(), table.trim());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let ratios = |name: &str, seed: &str| {
+        let record = dir.path().join(name);
+        let arguments = format!(
+            "--simulate hdd-7200 --arms noop,deadline --fixed-rounds 3 --runtime 2s --seed {seed}"
+        );
+        assert!(tune(&record, &arguments).status.success());
+        report(&record)["loads"][0]["arms"].clone()
+    };
+    let first = ratios("first", "7");
+    assert!(first.is_array(), "{first}");
+    assert_eq!(first, ratios("second", "7"));
+    assert_ne!(first, ratios("third", "8"));
+}
+
+#[test]
+fn two_arms_that_are_the_same_are_equal() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = tune(
+        &dir.path().join("record"),
+        "--simulate hdd-7200 --arms noop,noop --runtime 1s",
+    );
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("no difference"), "{stdout}");
+    assert!(
+        stdout.contains("among equals the baseline stays"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn what_is_not_simulated_is_refused_by_name_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = dir.path().join("odd.fio");
+    fs::write(&job, "[odd]\nrw=randread\nverify=crc32c\n").unwrap();
+    let job = job.display().to_string();
+    for (arguments, named) in [
+        ("--simulate floppy", "floppy"),
+        ("--simulate hdd-7200 --arms noop,no-such", "no-such"),
+        ("--simulate hdd-7200 --arms noop,cfq:quantum=-1", "quantum"),
+        (&format!("--simulate hdd-7200 --load {job}"), "verify"),
+        ("--simulate hdd-7200 --objective cpu", "no processors"),
+        ("--simulate hdd-7200 --load command:true", "needs a device"),
+        ("--simulate hdd-7200 --ramp 1s", "--ramp"),
+        ("--simulate hdd-7200 --apply", "--apply"),
+        ("sda --simulate hdd-7200", "--simulate"),
+    ] {
+        let record = dir.path().join("record");
+        let output = tune(&record, arguments);
+        let stderr = text(&output.stderr);
+        assert!(!output.status.success(), "{arguments}");
+        assert!(stderr.contains(named), "{arguments}: {stderr}");
+        assert!(!record.exists(), "{arguments}");
+    }
+}
+
+#[test]
+fn a_run_that_ended_early_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = dir.path().join("record");
+    let output = tune(
+        &record,
+        "--simulate hdd-7200 --arms noop,deadline --rounds 2 --runtime 1s",
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let more = iosched()
+        .args(["tune", "--rounds", "20", "--resume"])
+        .arg(&record)
+        .output()
+        .unwrap();
+    assert!(more.status.success(), "{}", text(&more.stderr));
+    let rounds = &report(&record)["rounds"];
+    assert!(rounds.as_u64().unwrap() > 2, "{rounds}");
+}
+
+#[test]
+fn without_rights_to_make_a_disk_it_simulates_and_says_so_first() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let binary = dir.path().join("iosched");
+    fs::copy(assert_cmd::cargo::cargo_bin!("iosched"), &binary).unwrap();
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&binary)
+        .args(["tune", "--arms", "noop,deadline", "--out"])
+        .arg(dir.path().join("record"))
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
+    let first = stderr.lines().next().unwrap();
+    assert!(first.starts_with("No emulated disk here"), "{first}");
+    assert!(first.contains("need root"), "{first}");
+    assert!(stdout.contains("simulated hdd-7200"), "{stdout}");
+}

@@ -1,0 +1,137 @@
+//! `iosched tune` and where requests spend their time: in the queue or at the disk, of each trial, with
+//! nothing left behind in the kernel.
+use std::path::Path;
+
+use crate::common::tuning::{fio_runs_on, record, signal, small_disk, start, tune};
+use crate::common::{can_emulate, can_trace, has_fio, iosched, tracing_instances, wait_until};
+use serde_json::Value;
+
+/// An emulated disk that takes 1 ms for each command, one at a time; removed when dropped.
+struct SlowDisk(String);
+
+impl SlowDisk {
+    fn new() -> SlowDisk {
+        let output = iosched().args(["emulate", "create", "fixed"]).output();
+        let device = String::from_utf8(output.unwrap().stdout).unwrap();
+        SlowDisk(device.trim().trim_start_matches("/dev/").to_owned())
+    }
+}
+
+impl Drop for SlowDisk {
+    fn drop(&mut self) {
+        let _ = iosched().args(["emulate", "remove", &self.0]).output();
+    }
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+#[test]
+fn await_of_each_trial_is_the_sum_of_its_parts_and_only_a_scheduler_has_a_queue() {
+    if !can_emulate() || !has_fio() || !can_trace() {
+        return;
+    }
+    let disk = SlowDisk::new();
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let run = [
+        &disk.0,
+        "--arms",
+        "none,mq-deadline",
+        "--fixed-rounds",
+        "2",
+        "--runtime",
+        "1s",
+    ];
+    let output = start(&run, &out).wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let lines = record(&out);
+    let arms = &lines[0]["plan"]["arms"];
+    let trials: Vec<&Value> = lines.iter().filter(|l| l["type"] == "trial").collect();
+    assert_eq!(trials.len(), 4);
+    for trial in trials {
+        let measured = &trial["measured"];
+        let read = &measured["split"]["read"];
+        assert_eq!(measured["split"]["lost_events"], 0, "{measured}");
+        assert!(measured["split"]["write"].is_null(), "{measured}");
+        let (followed, counted) = (number(&read["requests"]), number(&measured["reads"]));
+        let ratio = followed / counted;
+        assert!((0.9..=1.01).contains(&ratio), "{followed} of {counted}");
+        let queue = number(&read["queue_sum_ns"]) / followed;
+        let service = number(&read["service_sum_ns"]) / followed;
+        let ratio = (queue + service) / number(&measured["read_await_ns"]);
+        assert!((0.8..1.2).contains(&ratio), "{queue} + {service}: {ratio}");
+        let bins = |name: &str| -> u64 {
+            let bins = read[name].as_array().unwrap().iter();
+            bins.map(|bin| bin[1].as_u64().unwrap()).sum()
+        };
+        assert_eq!(Some(bins("queue_bins")), read["requests"].as_u64());
+        assert_eq!(Some(bins("service_bins")), read["requests"].as_u64());
+        if arms[usize::try_from(trial["arm"].as_u64().unwrap()).unwrap()]["scheduler"] == "none" {
+            assert!(queue < 0.01 * service, "never queued: {queue} {service}");
+        } else {
+            assert!(queue > 0.3 * service, "most wait: {queue} {service}");
+        }
+    }
+    assert!(stdout.contains("read: queue + disk ms"), "{stdout}");
+    let report = |option: &str| {
+        let output = iosched().arg("report").arg(&out).arg(option).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let rows = |metric: &str| report("--csv").matches(metric).count();
+    assert_eq!(rows(",,read_queue_p99,ns,"), 4);
+    assert_eq!(rows(",,read_service_mean,ns,"), 4);
+    assert!(report("--md").contains("| read: queue + disk ms |"));
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("Where a request spends its time"));
+}
+
+#[test]
+fn without_tracing_the_page_says_so_and_shows_the_whole() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let (code, _, stderr) = tune(&disk.name, &out, &["--no-split"]);
+    assert_eq!(code, 0, "{stderr}");
+    let trials = record(&out);
+    assert!(
+        trials
+            .iter()
+            .all(|line| line["measured"]["split"].is_null())
+    );
+    let page = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(!page.contains("Where a request spends its time"));
+    assert!(page.contains("are not told apart: no tracing was asked for"));
+}
+
+/// A long run on this disk, its load going.
+fn running(disk: &str, out: &Path) -> std::process::Child {
+    let child = start(&[disk, "--runtime", "60s"], out);
+    assert!(wait_until(30, || fio_runs_on(disk)), "fio never ran");
+    assert_eq!(tracing_instances(child.id()).len(), 1);
+    child
+}
+
+#[test]
+fn the_kernel_keeps_nothing_of_a_run_that_was_interrupted_or_killed() {
+    let Some(disk) = small_disk().filter(|_| can_trace()) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = running(&disk.name, &dir.path().join("1"));
+    signal(child.id(), rustix::process::Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(tracing_instances(child.id()), Vec::<String>::new());
+
+    let mut child = running(&disk.name, &dir.path().join("2"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    iosched().arg("restore").assert().success();
+    assert_eq!(tracing_instances(child.id()), Vec::<String>::new());
+}
