@@ -26,15 +26,21 @@ file() {
 link() {
     if [ -L "$1" ]; then
         mkdir -p "$root$(dirname "$1")"
-        cp -P "$1" "$root$1"
+        cp -P "$1" "$root$1" 2>/dev/null || true
     fi
 }
 
+# True if a device is still there: some come and go while others are copied.
+is_there() {
+    [ -f "$1/dev" ] && [ -f "$1/size" ]
+}
+
 for link in /sys/class/block/* /sys/block/* /sys/dev/block/*; do
-    link "$link"
+    if is_there "$link"; then link "$link"; fi
 done
 
 for link in /sys/class/block/*; do
+    is_there "$link" || continue
     device=$(readlink -f "$link")
     mkdir -p "$root$device"
     for attribute in "$device"/* "$device"/queue/* "$device"/queue/iosched/* "$device"/dm/* \
@@ -54,7 +60,7 @@ for link in /sys/class/block/*; do
             link "$controller"
         done
     fi
-    file "/run/udev/data/b$(cat "$device/dev")"
+    file "/run/udev/data/b$(cat "$device/dev" 2>/dev/null || true)"
 done
 
 for members in /sys/fs/btrfs/*/devices/*; do

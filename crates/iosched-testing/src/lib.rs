@@ -1,8 +1,7 @@
-//! What the tests of several crates share: a mount namespace per test, and one way to say that something
-//! is lacking.
+//! What the tests of several crates share: a mount namespace of their own ([`world!`]), loop devices, and one
+//! way to say that something is lacking.
 //!
-//! `scripts/run-tests` starts each test in a process of its own, several side by side; `cargo test` starts
-//! each in a thread. Both hold here: [`world::enter`] works per thread.
+//! Only for tests: no other crate depends on it.
 
 pub mod loop_device;
 pub mod world;

@@ -31,9 +31,8 @@ pub fn attach(file: &Path, options: &[&str]) -> String {
     );
 }
 
-/// True if loop devices can be made; says what is lacking otherwise. Enters a world.
+/// True if loop devices can be made; says what is lacking otherwise.
 pub fn can_attach() -> bool {
-    super::world::enter();
     if !super::is_root() {
         return false;
     }

@@ -1,14 +1,15 @@
-//! A world of its own for each test: a mount namespace in which no state of other runs exists.
+//! A world of its own for each test program: a mount namespace in which no state of other runs exists.
 //!
 //! The command keeps its journal, history and lock in `/var/lib/iosched`, its emulated disks and file systems
 //! in `/run/iosched`. In a world both are empty and in memory, so that `iosched restore` in one test
 //! never sees what another test killed. What is mounted in a world disappears with its last process. tracefs
-//! is mounted at its usual place, whether the machine has mounted it or not. Devices, processes and the
-//! instances of tracefs are shared by all worlds.
+//! and debugfs are mounted at their usual places, whether the machine has mounted them or not. Devices,
+//! processes and the instances of tracefs are shared by all worlds.
+//!
+//! `scripts/run-tests` starts each test in a process, so that each has a world. `cargo test` starts a program
+//! once: its tests share a world and run one after the other (`RUST_TEST_THREADS` in `.cargo/config.toml`).
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
 use std::{fs, io};
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -20,30 +21,32 @@ const EMPTY: [&str; 2] = ["/var/lib/iosched", "/run/iosched"];
 /// Where tracefs is mounted.
 pub const TRACEFS: &str = "/sys/kernel/tracing";
 
-/// Worlds made by this process, by the identity of their namespace.
-static WORLDS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// Where debugfs is mounted.
+pub const DEBUGFS: &str = "/sys/kernel/debug";
 
-/// Moves this thread, and what it starts from now on, into a world of its own, unless it is in one. Without
-/// root it stays where it is: the tests that need a world need root, and say so.
-pub fn enter() {
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
-    let mut worlds = WORLDS.lock().unwrap_or_else(PoisonError::into_inner);
-    if worlds.contains(&namespace()) {
-        return;
-    }
-    make().unwrap_or_else(|error| panic!("cannot make a mount namespace for a test: {error}"));
-    worlds.insert(namespace());
+/// Gives a test program its world: to be written once at the top of each that uses the command, devices or
+/// mounts.
+#[macro_export]
+macro_rules! world {
+    () => {
+        // SAFETY: the section holds functions without arguments that the loader calls before `main`; this one
+        // is called while there is one thread, and touches nothing that `main` sets up.
+        #[used]
+        #[unsafe(link_section = ".init_array")]
+        static ENTER_WORLD: extern "C" fn() = $crate::world::enter;
+    };
 }
 
-/// The mount namespace of this thread (`mnt:[4026531841]`).
-fn namespace() -> PathBuf {
-    fs::read_link("/proc/thread-self/ns/mnt").expect("/proc is mounted")
+/// Moves this process into a world of its own. Without root it stays where it is: the tests that need a
+/// world need root, and say so.
+pub extern "C" fn enter() {
+    if rustix::process::geteuid().is_root() {
+        make().unwrap_or_else(|error| panic!("cannot make a mount namespace for a test: {error}"));
+    }
 }
 
 fn make() -> io::Result<()> {
-    // SAFETY: file descriptors stay shared; only mounts and the working directory become this thread's own.
+    // SAFETY: file descriptors stay shared; only mounts and the working directory become our own.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
     mount_change(
         "/",
@@ -59,9 +62,14 @@ fn make() -> io::Result<()> {
             c"mode=0755",
         )?;
     }
-    if !Path::new(TRACEFS).join("instances").exists() {
-        // A kernel without tracing: the tests that need it say so.
-        let _ = mount("tracefs", TRACEFS, "tracefs", MountFlags::empty(), None);
+    for (kind, at, inside) in [
+        ("debugfs", DEBUGFS, "block"),
+        ("tracefs", TRACEFS, "instances"),
+    ] {
+        if !Path::new(at).join(inside).exists() {
+            // A kernel without it: the tests that need it say so.
+            let _ = mount(kind, at, kind, MountFlags::empty(), None);
+        }
     }
     Ok(())
 }

@@ -58,3 +58,6 @@ pub mod switch;
 pub mod sysfs;
 pub mod trial;
 pub mod watch;
+
+#[cfg(test)]
+iosched_testing::world!();

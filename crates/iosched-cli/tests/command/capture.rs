@@ -1,34 +1,35 @@
-//! The recorder of block events on real loop devices: nothing lost, nothing left behind.
-use std::sync::atomic::{AtomicBool, Ordering};
+//! The recorder of block events on real loop devices: nothing lost unnoticed, nothing left behind.
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use crate::common::{LoopDevice, can_trace, can_use_loop_devices, has_fio, run, tracing_instances};
 use iosched::capture::{self, Losses, Recorder};
 use iosched::host::Host;
 use iosched_sim::trace::kernel::{Action, Event, Line};
+use iosched_testing::world::{DEBUGFS, TRACEFS};
 
 /// True if block events can be recorded; says why not otherwise.
 fn can_record() -> bool {
     can_use_loop_devices() && has_fio() && can_trace()
 }
 
-/// What happened on the disk while this was done.
-fn record(disk: &LoopDevice, work: impl FnOnce()) -> (Vec<Event>, Losses) {
+/// What happened on the disk while this was done twice, read after each time. `buffer_kib`: memory for the
+/// events of one processor; what the recorder chooses if `None`.
+fn record(disk: &LoopDevice, buffer_kib: Option<u32>, work: impl Fn()) -> (Vec<Event>, Losses) {
     let number = capture::device_number(&Host::live(), &disk.name).unwrap();
     let mut recorder = Recorder::start(number, &capture::EVENTS).unwrap();
-    let done = AtomicBool::new(false);
+    if let Some(kib) = buffer_kib {
+        let instance = Path::new(TRACEFS)
+            .join("instances")
+            .join(recorder.instance());
+        fs::write(instance.join("buffer_size_kb"), kib.to_string()).unwrap();
+    }
     let mut lines = Vec::new();
-    let recorder = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            while !done.load(Ordering::SeqCst) {
-                recorder.drain(&mut lines).unwrap();
-                std::thread::sleep(std::time::Duration::from_millis(20));
-            }
-            recorder
-        });
+    for _ in 0..2 {
         work();
-        done.store(true, Ordering::SeqCst);
-        reader.join().unwrap()
-    });
+        recorder.drain(&mut lines).unwrap();
+    }
     let losses = recorder.finish(&mut lines).unwrap();
     let events = lines.into_iter().filter_map(|line| match line {
         Line::Event(event) => Some(event),
@@ -57,32 +58,25 @@ fn instances() -> Vec<String> {
     tracing_instances(std::process::id())
 }
 
-/// A third of a million events and more.
-const READS: usize = 100_000;
+/// So few that all their events fit into the smallest buffer that the recorder chooses for one processor.
+const READS: usize = 1000;
+
+fn random_reads(disk: &LoopDevice, count: usize) {
+    let number = format!("--number_ios={count}");
+    let random = ["--rw=randread", "--bs=4k", "--norandommap"];
+    fio(disk, &[&random[..], &["--iodepth=32", &number]].concat());
+}
 
 #[test]
-fn every_request_of_a_fast_load_is_recorded_once_and_in_order() {
+fn every_request_is_recorded_once_and_in_order() {
     if !can_record() {
         return;
     }
     let disk = LoopDevice::new(1 << 30);
     disk.write("scheduler", "mq-deadline");
-    let (events, losses) = record(&disk, || {
-        let number = format!("--number_ios={READS}");
-        fio(
-            &disk,
-            &[
-                "--rw=randread",
-                "--bs=4k",
-                "--iodepth=32",
-                "--norandommap",
-                &number,
-            ],
-        );
-    });
+    let (events, losses) = record(&disk, None, || random_reads(&disk, READS));
     assert_eq!((losses.events, losses.unknown), (0, 0), "{losses:?}");
-    let fios = |action| count(&events, action, "fio");
-    assert_eq!(fios(Action::Queued), READS);
+    assert_eq!(count(&events, Action::Queued, "fio"), 2 * READS);
     // Whoever looks at a device that was written to (udev) may read from it too.
     let merged = count(&events, Action::BackMerged, "") + count(&events, Action::FrontMerged, "");
     let joined = count(&events, Action::Joined, "");
@@ -91,9 +85,8 @@ fn every_request_of_a_fast_load_is_recorded_once_and_in_order() {
     assert_eq!(count(&events, Action::Inserted, ""), issued + joined);
     assert_eq!(count(&events, Action::Completed, ""), issued);
     assert!(events.is_sorted_by_key(|event| event.time));
-    let processors: std::collections::BTreeSet<_> = events.iter().map(|event| event.cpu).collect();
     assert!(
-        !processors.contains(&None),
+        events.iter().all(|event| event.cpu.is_some()),
         "each event names its processor"
     );
     assert_eq!(
@@ -104,13 +97,57 @@ fn every_request_of_a_fast_load_is_recorded_once_and_in_order() {
 }
 
 #[test]
+fn events_for_which_there_is_no_room_are_counted_and_the_others_stay_in_order() {
+    if !can_record() {
+        return;
+    }
+    let disk = LoopDevice::new(1 << 30);
+    disk.write("scheduler", "mq-deadline");
+    let processors = std::thread::available_parallelism().unwrap().get();
+    // Ten times as many as fit.
+    let reads = 1000 * processors;
+    let (events, losses) = record(&disk, Some(64), || random_reads(&disk, reads));
+    assert!(losses.events > 0, "{losses:?}");
+    assert_eq!(losses.unknown, 0, "{losses:?}");
+    assert_eq!(events.len() as u64, losses.read);
+    assert!(events.is_sorted_by_key(|event| event.time));
+    // Each read, of twice as many, was queued, inserted, issued and completed, or merged: two events at least.
+    assert!(
+        losses.read + losses.events >= 4 * reads as u64,
+        "{losses:?}"
+    );
+}
+
+#[test]
+fn a_machine_that_has_not_mounted_tracefs_is_recorded_on_all_the_same() {
+    if !can_record() {
+        return;
+    }
+    // In this test's own mount namespace.
+    while run_if_possible("umount", TRACEFS) {}
+    while run_if_possible("umount", &format!("{DEBUGFS}/tracing")) {}
+    while run_if_possible("umount", DEBUGFS) {}
+    assert!(!Path::new(TRACEFS).join("instances").exists());
+    let disk = LoopDevice::new(1 << 28);
+    let (events, losses) = record(&disk, None, || random_reads(&disk, 10));
+    assert_eq!((losses.events, losses.unknown), (0, 0), "{losses:?}");
+    assert_eq!(count(&events, Action::Queued, "fio"), 20);
+}
+
+/// True if it succeeded.
+fn run_if_possible(program: &str, argument: &str) -> bool {
+    let output = Command::new(program).arg(argument).output().unwrap();
+    output.status.success()
+}
+
+#[test]
 fn priorities_and_other_disks_are_told_apart() {
     if !can_record() {
         return;
     }
     let (disk, other) = (LoopDevice::new(1 << 28), LoopDevice::new(1 << 28));
     disk.write("scheduler", "mq-deadline");
-    let (events, losses) = record(&disk, || {
+    let (events, losses) = record(&disk, None, || {
         let few = ["--rw=randwrite", "--bs=8k", "--number_ios=50"];
         fio(&disk, &[&few[..], &["--prioclass=1", "--prio=3"]].concat());
         fio(&other, &["--rw=write", "--bs=64k", "--number_ios=50"]);
@@ -120,7 +157,11 @@ fn priorities_and_other_disks_are_told_apart() {
         .iter()
         .filter(|event| event.action == Action::Inserted);
     let writes: Vec<_> = inserted.filter(|event| event.comm == "fio").collect();
-    assert!(!writes.is_empty() && writes.len() <= 50, "{}", writes.len());
+    assert!(
+        !writes.is_empty() && writes.len() <= 100,
+        "{}",
+        writes.len()
+    );
     for write in writes {
         assert_eq!(write.op, Some(iosched_sim::request::Op::Write));
         assert!(write.sync, "past the page cache, somebody waits");
@@ -138,21 +179,21 @@ fn a_recorder_that_was_killed_leaves_its_instance_to_the_next_and_no_longer() {
     if !can_record() {
         return;
     }
-    // An instance of a process that is gone: no pid is as large.
-    let make = |command: &str| {
-        let script = format!(
-            "mount -t tracefs tracefs /sys/kernel/tracing; cd /sys/kernel/tracing/instances; {command}"
-        );
-        let arguments = ["--mount", "sh", "-c", &script];
-        String::from_utf8(run("unshare", &arguments).stdout).unwrap()
-    };
-    make("mkdir iosched-4194999-1-0 iosched-mine");
-    let removed = capture::remove_remains(&Host::live());
-    let left = make("ls; rmdir iosched-mine");
-    assert!(
-        removed.contains(&"iosched-4194999-1-0".to_owned()),
-        "{removed:?}"
+    // An instance of a process that is gone: no pid is as large. What belongs to this test has its pid.
+    let me = std::process::id();
+    let (dead, mine) = (
+        format!("iosched-4194999-{me}-0"),
+        format!("iosched-mine-{me}"),
     );
-    assert!(!left.contains("iosched-4194999-1-0"), "{left}");
-    assert!(left.contains("iosched-mine"), "{left}");
+    let make = |command: &str| {
+        let script = format!("cd {TRACEFS}/instances; {command}");
+        String::from_utf8(run("sh", &["-c", &script]).stdout).unwrap()
+    };
+    make(&format!("mkdir {dead} {mine}"));
+    let removed = capture::remove_remains(&Host::live());
+    let left = make(&format!("ls; rmdir {mine}"));
+    // The kernel's instances are shared by all tests: another's `restore` may have been first.
+    assert!(!left.contains(&dead), "{left}");
+    assert!(!removed.contains(&mine), "{removed:?}");
+    assert!(left.contains(&mine), "{left}");
 }

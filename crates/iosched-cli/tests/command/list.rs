@@ -3,13 +3,11 @@
 //! After an intended change look at the difference, then accept it:
 //! `INSTA_UPDATE=always cargo test -p iosched-cli --test list`.
 use iosched_testing::lacks;
-use std::fmt::Write;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 
@@ -276,102 +274,4 @@ fn this_machine_is_listed_without_root() {
     assert!(output.status.success(), "{output:?}");
     let listing: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(!names(&listing).is_empty());
-}
-
-/// A machine with many disks, each with a partition under a logical volume that is mounted.
-fn big_machine(root: &Path, devices: usize) {
-    let sys = root.join("sys");
-    for dir in ["class/block", "block", "dev/block"] {
-        fs::create_dir_all(sys.join(dir)).unwrap();
-    }
-    fs::create_dir_all(root.join("proc/self")).unwrap();
-    let add = |name: &str, number: &str, location: &str, files: &[(&str, &str)]| {
-        let dir = sys.join("devices").join(location);
-        for (file, text) in [("dev", number), ("size", "2097152")].iter().chain(files) {
-            let file = dir.join(file);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, text).unwrap();
-        }
-        let target = format!("../../devices/{location}");
-        symlink(&target, sys.join("class/block").join(name)).unwrap();
-        symlink(&target, sys.join("dev/block").join(number)).unwrap();
-    };
-    let mut mounts = String::new();
-    for disk in 0..devices / 3 {
-        let above = format!("pci0000:00/host{disk}/target{disk}:0:0/{disk}:0:0:0");
-        let (sd, part, dm) = (
-            format!("sdx{disk}x"),
-            format!("sdx{disk}x1"),
-            format!("dm-{disk}"),
-        );
-        let sd_at = format!("{above}/block/{sd}");
-        add(
-            &sd,
-            &format!("8:{disk}"),
-            &sd_at,
-            &[
-                ("queue/scheduler", "[mq-deadline] kyber bfq none"),
-                ("queue/rotational", "1"),
-                ("queue/nr_requests", "64"),
-                ("mq/0/nr_tags", "32"),
-            ],
-        );
-        let above = sys.join("devices").join(above);
-        fs::write(above.join("model"), "DISK").unwrap();
-        fs::write(above.join("queue_depth"), "32").unwrap();
-        symlink("../..", sys.join("devices").join(&sd_at).join("device")).unwrap();
-        add(
-            &part,
-            &format!("9:{disk}"),
-            &format!("{sd_at}/{part}"),
-            &[("partition", "1"), (&format!("holders/{dm}"), "")],
-        );
-        add(
-            &dm,
-            &format!("253:{disk}"),
-            &format!("virtual/block/{dm}"),
-            &[
-                ("dm/name", &format!("vg-{disk}")),
-                ("dm/uuid", "LVM-x"),
-                (&format!("slaves/{part}"), ""),
-            ],
-        );
-        writeln!(
-            mounts,
-            "{disk} 1 253:{disk} / /srv/{disk} rw - xfs /dev/mapper/vg-{disk} rw"
-        )
-        .unwrap();
-    }
-    fs::write(root.join("proc/self/mountinfo"), mounts).unwrap();
-    fs::write(
-        root.join("proc/swaps"),
-        "Filename Type Size Used Priority\n",
-    )
-    .unwrap();
-}
-
-#[test]
-fn ten_times_the_devices_take_about_ten_times_as_long() {
-    let time = |devices: usize| {
-        // A hundred thousand small files: in memory, where the machine lets us.
-        let root = tempfile::tempdir_in("/dev/shm")
-            .or_else(|_| tempfile::tempdir())
-            .unwrap();
-        big_machine(root.path(), devices);
-        let best = (0..3)
-            .map(|_| {
-                let start = Instant::now();
-                let text = stdout(root.path(), &[]);
-                assert_eq!(text.lines().count(), 1 + devices);
-                start.elapsed()
-            })
-            .min()
-            .unwrap();
-        eprintln!("{devices} devices: {best:?}");
-        best.max(Duration::from_millis(1))
-    };
-    let (few, many) = (time(999), time(9999));
-    // Anything quadratic in holders or mounts would take a hundred times as long.
-    let ratio = many.as_secs_f64() / few.as_secs_f64();
-    assert!(ratio < 40.0, "{few:?} for 999 devices, {many:?} for 9999");
 }

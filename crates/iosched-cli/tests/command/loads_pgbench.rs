@@ -2,6 +2,7 @@
 //! wrong. Nothing may be left over: no server, no directory, no database, and the scheduler as before.
 use iosched_testing::lacks;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -81,11 +82,7 @@ fn assert_nothing_is_left(mounted: &Mounted) {
         "{hidden:?}"
     );
     let servers = || processes_with(mounted.path());
-    assert!(
-        wait_until(10, || servers().is_empty()),
-        "{:?} go on",
-        servers()
-    );
+    assert!(wait_until(|| servers().is_empty()), "{:?} go on", servers());
 }
 
 /// True in the middle of a trial.
@@ -133,42 +130,36 @@ fn a_server_that_dies_makes_a_void_trial_and_the_run_goes_on() {
         return;
     }
     let mounted = Mounted::new(512 * MIB);
-    let records = tempfile::tempdir().unwrap();
-    let child = iosched_process()
-        .args([
-            "tune",
-            mounted.path(),
-            "--load",
-            "pgbench:scale=1,clients=2,time=3",
-        ])
-        .args(SHORT)
-        .arg("--out")
-        .arg(records.path().join("r"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    assert!(wait_until(120, || is_measuring(&mounted)));
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let postmaster = fs::read_dir(&mounted.at)
-        .unwrap()
-        .flatten()
-        .find_map(|entry| {
-            let pid = fs::read_to_string(entry.path().join("pgbench/data/postmaster.pid")).ok()?;
-            pid.lines().next().map(str::to_owned)
-        });
-    run("kill", &["-9", &postmaster.unwrap()]);
-    let output = child.wait_with_output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{stderr}");
+    // A transaction that kills its server the first time that it is run by anybody.
+    let scripts = tempfile::tempdir().unwrap();
+    let everybody = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(scripts.path(), everybody).unwrap();
+    let (script, killed) = (
+        scripts.path().join("kill.sql"),
+        scripts.path().join("killed"),
+    );
+    let kill = format!(
+        "COPY (SELECT 1) TO PROGRAM 'mkdir {} 2>&- || exit 0; kill -9 $(head -1 postmaster.pid); exit 1';\n",
+        killed.display()
+    );
+    fs::write(&script, kill).unwrap();
+    let load = format!(
+        "pgbench:scale=1,clients=1,transactions=2,mode={}",
+        script.display()
+    );
+    let (ended, records) = tune(&mounted, &load, &[]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(killed.exists());
     assert!(
-        stderr.contains("the PostgreSQL server died during the trial"),
-        "{stderr}"
+        ended
+            .stderr
+            .contains("the PostgreSQL server died during the trial"),
+        "{}",
+        ended.stderr
     );
     let record = record(&records);
     assert_eq!(record.matches("\"type\":\"void\"").count(), 1);
     assert_eq!(record.matches("\"type\":\"trial\"").count(), 4);
-    assert_nothing_is_left(&mounted);
 }
 
 /// The command in a world of its own, with no shared memory but what it makes. What is left of that
@@ -241,7 +232,7 @@ fn a_killed_run_leaves_no_shared_memory_either() {
     let load = "pgbench:scale=1,clients=2,time=60";
     let arguments = [&["--load", load, "--out", &out], SHORT].concat();
     let child = in_an_empty_world(&mounted, &arguments).spawn().unwrap();
-    assert!(wait_until(120, || is_measuring(&mounted)));
+    assert!(wait_until(|| is_measuring(&mounted)));
     let ours = processes_with(&format!("iosched tune {} ", mounted.path()));
     let shell = processes_with("unshare")
         .into_iter()
@@ -286,11 +277,11 @@ fn a_killed_run_leaves_no_server_and_restore_removes_its_files() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    assert!(wait_until(120, || is_measuring(&mounted)));
+    assert!(wait_until(|| is_measuring(&mounted)));
     child.kill().unwrap();
     child.wait().unwrap();
     let servers = || processes_with(mounted.path());
-    assert!(wait_until(20, || servers().is_empty()), "{:?}", servers());
+    assert!(wait_until(|| servers().is_empty()), "{:?}", servers());
     iosched().arg("restore").assert().success();
     assert_nothing_is_left(&mounted);
     assert_eq!(mounted.disk.scheduler(), "none");
@@ -405,7 +396,7 @@ impl Server {
                 .unwrap_or_default()
                 .contains("ready")
         };
-        assert!(wait_until(60, is_ready));
+        assert!(wait_until(is_ready));
         Server { child, directory }
     }
 
@@ -548,7 +539,7 @@ fn the_databases_of_a_killed_run_go_with_restore_and_with_the_next_run() {
                 .lines()
                 .any(|name| name.starts_with(&prefix) && name.ends_with(reached))
         };
-        let was_made = wait_until(60, is_made);
+        let was_made = wait_until(is_made);
         child.kill().unwrap();
         let said = child.wait_with_output().unwrap().stderr;
         assert!(was_made, "{load}: {}", String::from_utf8_lossy(&said));

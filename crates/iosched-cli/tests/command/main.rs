@@ -1,13 +1,15 @@
 //! The real command, run as a user runs it: one test program, so that it is linked once.
 //!
-//! Each test has a world of its own (`common/world.rs`): a mount namespace in which nothing is remembered of
-//! other runs. Tests make the devices that they use, and remove them. `scripts/test` runs each in a process
-//! of its own, several side by side.
+//! It runs in a mount namespace of its own (`iosched_testing::world`) in which nothing is remembered of other
+//! runs. Tests make the devices that they use, and remove them. `scripts/run-tests` runs each in a process of
+//! its own, several side by side.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
     reason = "a test fails by panicking, and says what it lacks"
 )]
+
+iosched_testing::world!();
 
 mod browser;
 mod calibrate;

@@ -99,11 +99,11 @@ fn set_for_a_while_reverts_by_itself_and_at_once_on_restore() {
     let disk = LoopDevice::new(8 * MIB);
     disk.write("read_ahead_kb", "64");
     let before = disk.whole_queue();
-    let (code, ..) = set(&[&disk.name, "bfq", "--for", "1s"]);
+    let (code, stdout, _) = set(&[&disk.name, "bfq", "--for", "1s"]);
     assert_eq!(code, 0);
-    assert_eq!(disk.scheduler(), "bfq");
+    assert!(stdout.contains(": none -> bfq"), "{stdout}");
     assert!(
-        wait_until(20, || disk.whole_queue() == before),
+        wait_until(|| disk.whole_queue() == before),
         "{:?}",
         disk.whole_queue()
     );

@@ -2,10 +2,13 @@
 //! The machine must end as it began, whatever happens.
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 use crate::common::tuning::{fio_runs_on, signal, small_disk, start};
-use crate::common::{can_emulate, has_fio, iosched, processes_with, run, wait_until, whole_queue};
+use crate::common::{
+    can_emulate, has_fio, iosched, iosched_process, processes_with, run, wait_until, whole_queue,
+};
 
 #[test]
 fn a_trial_whose_scheduler_was_changed_by_another_is_void_and_repeated() {
@@ -15,11 +18,29 @@ fn a_trial_whose_scheduler_was_changed_by_another_is_void_and_repeated() {
     let before = disk.whole_queue();
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("r");
-    let twice = ["--arms", "none,mq-deadline", "--fixed-rounds", "2"];
-    let short = [&disk.name, "--runtime", "1500ms"];
-    let child = start(&[&short[..], &twice].concat(), &out);
-    assert!(wait_until(30, || fio_runs_on(&disk.name)), "fio never ran");
+    // A fio that goes on only when the scheduler was changed.
+    let waits = dir.path().join("waits");
+    let (begun, changed) = (dir.path().join("begun"), dir.path().join("changed"));
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" != --version ]; then\n  touch {}\n  until [ -e {} ]; do sleep 0.05; done\nfi\n\
+         PATH=${{PATH#*:}} exec fio \"$@\"\n",
+        begun.display(),
+        changed.display()
+    );
+    fs::create_dir(&waits).unwrap();
+    let (_, path) = fake_fio(&waits, &script);
+    let child = iosched_process()
+        .args(["tune", &disk.name, "--arms", "none,mq-deadline"])
+        .args(["--fixed-rounds", "2", "--runtime", "200ms", "--out"])
+        .arg(&out)
+        .env("PATH", path)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert!(wait_until(|| begun.exists()), "fio never ran");
     disk.write("scheduler", "kyber");
+    fs::write(&changed, "").unwrap();
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{stderr}");
@@ -42,7 +63,7 @@ fn ctrl_c_puts_everything_back_and_the_record_can_be_resumed() {
     let before = disk.whole_queue();
     let dir = tempfile::tempdir().unwrap();
     let child = start(&[&disk.name, "--runtime", "60s"], &dir.path().join("r"));
-    assert!(wait_until(30, || fio_runs_on(&disk.name)), "fio never ran");
+    assert!(wait_until(|| fio_runs_on(&disk.name)), "fio never ran");
     signal(child.id(), rustix::process::Signal::INT);
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -85,7 +106,7 @@ fn killed_at_any_moment_restore_finds_everything_to_put_back() {
         iosched().arg("restore").assert().success();
         assert_eq!(disk.whole_queue(), before, "killed after {delay} ms");
         assert!(
-            wait_until(5, || !fio_runs_on(&disk.name)),
+            wait_until(|| !fio_runs_on(&disk.name)),
             "a fio outlived its run"
         );
     }
@@ -106,7 +127,7 @@ fn the_emulated_disk_goes_with_a_killed_run() {
         let owner = child.id();
         // A running server ends by itself when its owner dies; what was killed while it was being
         // set up is cleared by `restore`.
-        let is_gone = wait_until(30, || {
+        let is_gone = wait_until(|| {
             iosched().arg("restore").assert().success();
             let output = iosched()
                 .args(["emulate", "list", "--json"])
@@ -127,7 +148,7 @@ fn the_death_of_the_emulated_disks_server_ends_the_run_with_its_cause() {
     let dir = tempfile::tempdir().unwrap();
     let child = start(&["--runtime", "2s"], &dir.path().join("r"));
     let mut server = 0;
-    let is_served = wait_until(30, || {
+    let is_served = wait_until(|| {
         let output = iosched()
             .args(["emulate", "list", "--json"])
             .output()
@@ -297,7 +318,7 @@ fn a_target_that_vanishes_is_named_and_the_trials_are_kept() {
     // trial finds a device without a size, as with a disk that was pulled.
     let dir = tempfile::tempdir().unwrap();
     let child = start(&[&disk.name, "--runtime", "300ms"], &dir.path().join("r"));
-    assert!(wait_until(30, || fio_runs_on(&disk.name)), "fio never ran");
+    assert!(wait_until(|| fio_runs_on(&disk.name)), "fio never ran");
     fs::OpenOptions::new()
         .write(true)
         .open(disk.file())

@@ -78,7 +78,7 @@ fn two_runs_on_one_disk_are_not_possible() {
     };
     let dir = tempfile::tempdir().unwrap();
     let mut child = start(&[&disk.name, "--runtime", "60s"], &dir.path().join("1"));
-    assert!(wait_until(30, || fio_runs_on(&disk.name)), "fio never ran");
+    assert!(wait_until(|| fio_runs_on(&disk.name)), "fio never ran");
     let (code, _, stderr) = tune(&disk.name, &dir.path().join("2"), &[]);
     assert_eq!(code, 9, "{stderr}");
     assert!(

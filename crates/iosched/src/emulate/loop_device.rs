@@ -21,6 +21,9 @@ const LOOP_CONFIGURE: Opcode = 0x4C0A;
 const LOOP_CTL_ADD: Opcode = 0x4C80;
 const LOOP_CTL_REMOVE: Opcode = 0x4C81;
 
+/// How often a device that was just added may be lost to somebody else before that is an error.
+const ATTEMPTS: u32 = 32;
+
 const LO_FLAGS_PARTSCAN: u32 = 8;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
@@ -89,6 +92,7 @@ impl LoopDevice {
     pub(super) fn attach(host: &Host, file: &File) -> io::Result<LoopDevice> {
         let control = open_control(host)?;
         let mut number = first_unused(host);
+        let mut lost = 0;
         loop {
             match add(control.as_fd(), number) {
                 Ok(()) => {}
@@ -100,8 +104,9 @@ impl LoopDevice {
             }
             match configure(host, number, file) {
                 Ok(device) => return Ok(device),
-                // Somebody took it between the two calls: leave it to him.
-                Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+                // Somebody attached it to a file, or removed it, between the two calls.
+                Err(error) if lost < ATTEMPTS && (is_busy(&error) || is_gone(&error)) => {
+                    lost += 1;
                     number += 1;
                 }
                 Err(error) => {
@@ -150,20 +155,32 @@ pub(super) fn standing_on(host: &Host, dir: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Detaches a loop device from its file. A device that is still open is detached when its last user
-/// closes it: then this returns false, after `patience`.
-pub(super) fn detach(host: &Host, device: &str, patience: Duration) -> io::Result<bool> {
+/// Which disk of all that this boot has seen a loop device is: another number each time that it gets a file.
+/// `None` before Linux 5.15.
+pub(super) fn diskseq(host: &Host, device: &str) -> Option<u64> {
+    let text = host.sysfs().read_if_present(device, "diskseq")?;
+    text.trim().parse().ok()
+}
+
+/// Detaches a loop device from its file, if it is ours once it is open and so cannot be replaced. A device
+/// that is still open is detached when its last user closes it: then this returns false, after `patience`.
+pub(super) fn detach(
+    host: &Host,
+    device: &str,
+    is_ours: impl Fn() -> bool,
+    patience: Duration,
+) -> io::Result<bool> {
     let file = match OpenOptions::new().read(true).open(host.dev(device)) {
         Ok(file) => file,
         // Nothing attached, or gone altogether.
         Err(error) if is_gone(&error) => return Ok(true),
         Err(error) => return Err(error),
     };
-    detach_open(&file)?;
+    if is_ours() {
+        detach_open(&file)?;
+    }
     drop(file);
-    Ok(wait_until(patience, || {
-        backing_file(host, device).is_none()
-    }))
+    Ok(wait_until(patience, || !is_ours()))
 }
 
 /// [`detach`] through a descriptor that is already open, for instance exclusively.
@@ -268,6 +285,10 @@ fn configure(host: &Host, number: u32, file: &File) -> io::Result<LoopDevice> {
         number,
         file: device,
     })
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::BUSY.raw_os_error())
 }
 
 fn is_gone(error: &io::Error) -> bool {

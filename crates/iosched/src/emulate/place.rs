@@ -43,6 +43,10 @@ pub(super) struct Place {
 pub(super) struct State {
     pub(super) version: u32,
     pub(super) loop_number: u32,
+    /// The kernel's `diskseq` of the loop device while it stands on our file (5.15 and later): the number may
+    /// be another's device by the time that we are gone.
+    #[serde(default)]
+    pub(super) diskseq: Option<u64>,
     pub(super) size_bytes: u64,
     pub(super) queue_depth: usize,
     pub(super) driver_depth: u32,

@@ -170,6 +170,7 @@ fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
     let state = State {
         version: State::VERSION,
         loop_number,
+        diskseq: super::loop_device::diskseq(host, &name),
         size_bytes: disk.size().as_u64(),
         queue_depth,
         driver_depth,

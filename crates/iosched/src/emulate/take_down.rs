@@ -13,24 +13,24 @@ use rustix::mount::{UnmountFlags, unmount};
 use super::error::EmulateError;
 use super::filesystem::DISK_FILE;
 use super::loop_device;
-use super::place::Place;
+use super::place::{Place, State};
 use super::usage::{self, User};
 use crate::host::Host;
 
 /// Takes the disk apart, whoever uses it. What still uses its device afterwards is returned: the
 /// device and the directory stay until that has ended, and a later call clears them.
 pub(super) fn take_down(host: &Host, place: &Place) -> Result<Vec<User>, EmulateError> {
-    let recorded = place
-        .state()
-        .map(|state| loop_device::name(state.loop_number));
-    let devices = devices(host, place, recorded.as_deref());
+    let state = place.state();
+    let devices = devices(host, place, state.as_ref());
     for device in &devices {
         // File systems first: while the server lives they can still be written back.
         for at in usage::mount_points(host, device) {
             unmount(&at, UnmountFlags::DETACH)
                 .map_err(step(format!("unmount {}", at.display())))?;
         }
-        let detached = loop_device::detach(host, device, patience(host, device));
+        let stands_on_our_file = || stands_on_our_file(host, place, state.as_ref(), device);
+        let detached =
+            loop_device::detach(host, device, stands_on_our_file, patience(host, device));
         detached.map_err(step(format!("detach {device}")))?;
     }
     let mount_point = place.mount_point();
@@ -76,19 +76,35 @@ fn patience(host: &Host, device: &str) -> Duration {
     Duration::from_millis(if is_held { 20 } else { 3000 })
 }
 
-/// The loop devices that belong to a disk: those that stand on its file, and the recorded one if it
-/// stands on none (detached, not yet removed) or on the file of a mount that is already gone.
-fn devices(host: &Host, place: &Place, recorded: Option<&str>) -> Vec<String> {
+/// The loop devices that belong to a disk: those that stand on its file, and the recorded one if it stands on
+/// none (detached, not yet removed).
+fn devices(host: &Host, place: &Place, state: Option<&State>) -> Vec<String> {
     let mut devices = loop_device::standing_on(host, &place.mount_point());
+    let recorded = state.map(|state| loop_device::name(state.loop_number));
     if let Some(device) = recorded.filter(|device| host.sysfs().has_device(device)) {
-        let file = loop_device::backing_file(host, device);
-        let orphan = Path::new("/").join(DISK_FILE);
-        let is_ours = file.is_none_or(|file| file == orphan);
-        if is_ours && !devices.iter().any(|known| known == device) {
-            devices.push(device.to_owned());
+        let is_ours = loop_device::backing_file(host, &device).is_none()
+            || stands_on_our_file(host, place, state, &device);
+        if is_ours && !devices.contains(&device) {
+            devices.push(device);
         }
     }
     devices
+}
+
+/// True if a loop device stands on this disk's file. Once the mount is gone, the kernel no longer tells the
+/// directory of that file: then the recorded device is ours if it is the same disk to the kernel.
+fn stands_on_our_file(host: &Host, place: &Place, state: Option<&State>, device: &str) -> bool {
+    let Some(file) = loop_device::backing_file(host, device) else {
+        return false;
+    };
+    if file.starts_with(place.mount_point()) {
+        return true;
+    }
+    let recorded = state.filter(|state| loop_device::name(state.loop_number) == device);
+    recorded.is_some_and(|state| match state.diskseq {
+        Some(_) => loop_device::diskseq(host, device) == state.diskseq,
+        None => file == Path::new("/").join(DISK_FILE),
+    })
 }
 
 /// True if something is mounted on this directory: it is on another device than the one above it, or
@@ -104,10 +120,7 @@ fn is_mount_point(dir: &Path) -> bool {
 
 /// What is left of a disk whose server is gone, in words.
 pub(super) fn remains(host: &Host, place: &Place) -> Vec<String> {
-    let recorded = place
-        .state()
-        .map(|state| loop_device::name(state.loop_number));
-    let mut remains: Vec<String> = devices(host, place, recorded.as_deref())
+    let mut remains: Vec<String> = devices(host, place, place.state().as_ref())
         .into_iter()
         .map(|device| format!("loop device {device}"))
         .collect();

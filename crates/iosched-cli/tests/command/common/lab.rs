@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use iosched_testing::{lacks, world};
+use iosched_testing::lacks;
 
 use super::{iosched_process, run, wait_until};
 
@@ -18,7 +18,6 @@ pub(crate) struct Lab {
 impl Lab {
     /// `None`, with a word about it, where this machine cannot run the test.
     pub(crate) fn new(tools: &[&str]) -> Option<Lab> {
-        world::enter();
         let mut lacking: Vec<String> = iosched::emulate::missing(&iosched::host::Host::live())
             .iter()
             .map(ToString::to_string)
@@ -186,5 +185,5 @@ pub(crate) fn stored(disk: &Value) -> u64 {
 }
 
 pub(crate) fn wait_for(what: &str, condition: impl FnMut() -> bool) {
-    assert!(wait_until(30, condition), "waited in vain: {what}");
+    assert!(wait_until(condition), "waited in vain: {what}");
 }

@@ -211,9 +211,8 @@ pub(crate) fn whole_queue(device: &str) -> BTreeMap<String, String> {
     files
 }
 
-/// The command under test, in a world of its own.
+/// The command under test.
 pub(crate) fn iosched() -> assert_cmd::Command {
-    world::enter();
     let mut command = assert_cmd::Command::new(assert_cmd::cargo::cargo_bin!("iosched"));
     command.env("NO_COLOR", "1").env("COLUMNS", "80");
     command
@@ -221,7 +220,6 @@ pub(crate) fn iosched() -> assert_cmd::Command {
 
 /// The same for `std`, to be started and signalled.
 pub(crate) fn iosched_process() -> Command {
-    world::enter();
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("iosched"));
     command.env("NO_COLOR", "1").env("COLUMNS", "80");
     command
@@ -241,7 +239,8 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Output {
     output
 }
 
-/// Pids of the processes whose command line contains `text`, zombies not counted.
+/// Pids of the processes whose command line contains `text`, not followed by a letter or digit (`loop1` is not
+/// in `/dev/loop12`); zombies not counted.
 pub(crate) fn processes_with(text: &str) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("/proc").flatten() {
@@ -254,7 +253,11 @@ pub(crate) fn processes_with(text: &str) -> Vec<u32> {
         };
         let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
-        if command.contains(text) && pid != std::process::id() {
+        let ends_there = |(at, _): (usize, &str)| {
+            let next = command[at + text.len()..].chars().next();
+            !next.is_some_and(char::is_alphanumeric)
+        };
+        if command.match_indices(text).any(ends_there) && pid != std::process::id() {
             found.push(pid);
         }
     }
@@ -263,7 +266,6 @@ pub(crate) fn processes_with(text: &str) -> Vec<u32> {
 
 /// True if the kernel's tracing files may be used; says so otherwise.
 pub(crate) fn can_trace() -> bool {
-    world::enter();
     let error = iosched::capture::missing();
     if let Some(error) = &error {
         lacks(&format!("tracefs ({error})"));
@@ -281,13 +283,13 @@ pub(crate) fn tracing_instances(pid: u32) -> Vec<String> {
     names.filter(|name| name.starts_with(&ours)).collect()
 }
 
-/// Waits until something is so, at the most this long; false if it never was.
-pub(crate) fn wait_until(seconds: u64, mut is_so: impl FnMut() -> bool) -> bool {
-    for _ in 0..seconds * 20 {
+/// Waits until something is so; false if it is not after ten minutes, which no machine is too slow for.
+pub(crate) fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
+    for _ in 0..600 * 50 {
         if is_so() {
             return true;
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(std::time::Duration::from_millis(20));
     }
     is_so()
 }
