@@ -136,13 +136,17 @@ struct Range {
 }
 
 impl Range {
-    /// Everything on an axis, with a little room around it.
-    fn of(axis: &Axis, values: impl Iterator<Item = f64>, is_rows: bool) -> Range {
+    /// All values on an axis, with a little room around them. Ends of intervals widen it only as far as
+    /// the values can still be told apart: by the span of the values on either side, or a factor of two.
+    fn of(
+        axis: &Axis,
+        values: impl Iterator<Item = f64>,
+        ends: impl Iterator<Item = f64>,
+        is_rows: bool,
+    ) -> Range {
         let is_log = axis.scale == Scale::Log;
         let usable = values.filter(|v| v.is_finite() && (!is_log || *v > 0.0));
-        let (mut from, mut to) = usable.fold((f64::MAX, f64::MIN), |(from, to), value| {
-            (from.min(value), to.max(value))
-        });
+        let (mut from, mut to) = extent(usable);
         match &axis.scale {
             Scale::Named(places) if is_rows => {
                 return Range {
@@ -157,11 +161,18 @@ impl Range {
         if from > to {
             (from, to) = (1.0, 2.0);
         }
-        let (mut low, mut high) = if is_log {
-            (from.ln(), to.ln())
+        let scaled = |value: f64| if is_log { value.max(0.0).ln() } else { value };
+        let (mut low, mut high) = (scaled(from), scaled(to));
+        let most = (high - low).max(if is_log {
+            std::f64::consts::LN_2
         } else {
-            (from, to)
-        };
+            to.abs().max(from.abs()) / 2.0
+        });
+        let (first, last) = extent(ends.filter(|end| !end.is_nan()).map(scaled));
+        (low, high) = (
+            low.min(first.max(low - most)),
+            high.max(last.min(high + most)),
+        );
         let room = if high > low {
             (high - low) * 0.04
         } else {
@@ -177,6 +188,11 @@ impl Range {
             to: back(high),
             is_log,
         }
+    }
+
+    /// True if a value lies on the axis, but for rounding.
+    fn has(self, value: f64) -> bool {
+        (-1e-9..=1.0 + 1e-9).contains(&self.share(value))
     }
 
     /// Where a value lies, from 0 to 1 (and beyond, outside).
@@ -202,6 +218,13 @@ impl Range {
             .map(|place| (place, ticks::label(place)))
             .collect()
     }
+}
+
+/// The lowest and the highest; the wrong way round if there is none.
+fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::MAX, f64::MIN), |(low, high), value| {
+        (low.min(value), high.max(value))
+    })
 }
 
 /// A chart on its way to shapes.
@@ -235,20 +258,26 @@ impl<'a> Layout<'a> {
             Mark::At { x, .. } => [*x, *x],
             Mark::Between { from, to, .. } => [*from, *to],
         });
-        let along = |wanted: bool| -> Vec<f64> {
-            if !wanted {
-                return Vec::new();
-            }
-            points().flat_map(ends).chain(starts.clone()).collect()
+        let (starts_x, starts_y) = if sideways {
+            (starts, Vec::new())
+        } else {
+            (Vec::new(), starts)
         };
+        let ends_along = |is_wanted: bool| points().filter(move |_| is_wanted).flat_map(ends);
         let values_x = points().map(|point| point.x);
         let values_y = points().map(|point| point.y);
         let x = Range::of(
             &chart.x,
-            values_x.chain(along(sideways)).chain(marked),
+            values_x.chain(starts_x).chain(marked),
+            ends_along(sideways),
             false,
         );
-        let y = Range::of(&chart.y, values_y.chain(along(!sideways)), true);
+        let y = Range::of(
+            &chart.y,
+            values_y.chain(starts_y),
+            ends_along(!sideways),
+            true,
+        );
         Layout {
             chart,
             shapes: Vec::new(),
@@ -490,7 +519,8 @@ impl<'a> Layout<'a> {
         });
     }
 
-    /// The interval of a point: a line with ends across it. On a bar it is drawn in the colour of text.
+    /// The interval of a point: a line with an end across it, or with an arrow where the interval goes on
+    /// beyond the plot. On a bar it is drawn in the colour of text.
     fn whisker(&mut self, point: &Point, series: &Series, ink: Ink) {
         let Some((low, high)) = point.interval else {
             return;
@@ -500,25 +530,33 @@ impl<'a> Layout<'a> {
         } else {
             ink
         };
-        let (from, to, across) = if self.chart.is_sideways() {
-            (
-                self.place(low, point.y),
-                self.place(high, point.y),
-                (0.0, 5.0),
-            )
-        } else {
-            (
-                self.place(point.x, low),
-                self.place(point.x, high),
-                (5.0, 0.0),
-            )
+        let sideways = self.chart.is_sideways();
+        let range = if sideways { self.x } else { self.y };
+        let place = |value: f64| {
+            if sideways {
+                self.place(value, point.y)
+            } else {
+                self.place(point.x, value)
+            }
         };
+        // Outwards along the axis, and across it.
+        let (along, across) = if sideways {
+            ((1.0, 0.0), (0.0, 5.0))
+        } else {
+            ((0.0, -1.0), (5.0, 0.0))
+        };
+        let [from, to] = [low, high].map(place);
         self.path(vec![from, to], ink, 2.0, false);
-        for end in [from, to] {
-            let points = vec![
-                (end.0 - across.0, end.1 - across.1),
-                (end.0 + across.0, end.1 + across.1),
-            ];
+        for (end, value, outwards) in [(from, low, -1.0), (to, high, 1.0)] {
+            let back = if range.has(value) {
+                (0.0, 0.0)
+            } else {
+                let length = 6.0 * outwards;
+                (along.0 * length, along.1 * length)
+            };
+            let (x, y) = (end.0 - back.0, end.1 - back.1);
+            let mut points = vec![(x - across.0, y - across.1), (x + across.0, y + across.1)];
+            points.insert(1, end);
             self.path(points, ink, 2.0, false);
         }
     }
@@ -591,5 +629,54 @@ pub(super) fn outline(marker: Marker, at: (f32, f32), radius: f32) -> (Vec<Vec<(
             ],
             false,
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::example;
+    use super::*;
+
+    /// The lines of an interval: from its low to its high end, and what stands at either.
+    fn whisker(interval: (f64, f64)) -> [Vec<(f32, f32)>; 3] {
+        let mut chart = example();
+        chart.series[1].points[0].interval = Some(interval);
+        let scene = lay_out(&chart, false);
+        let of_series = scene.shapes.into_iter().filter_map(|shape| match shape {
+            Shape::Path { points, ink, .. } if ink == Ink::Slot(1) => Some(points),
+            _ => None,
+        });
+        of_series.collect::<Vec<_>>().try_into().unwrap()
+    }
+
+    #[test]
+    fn an_interval_ends_with_a_line_across() {
+        let [line, low, high] = whisker((1.4, 1.6));
+        for (end, at) in [(low, line[0]), (high, line[1])] {
+            assert!(end.iter().all(|(x, _)| (x - at.0).abs() < 0.01), "{end:?}");
+        }
+    }
+
+    #[test]
+    fn an_interval_without_bounds_is_drawn_to_the_edges_and_ends_in_arrows() {
+        for interval in [(0.0, f64::INFINITY), (1e-9, 1e9)] {
+            let [line, low, high] = whisker(interval);
+            assert!(line[0].0 < line[1].0, "{line:?}");
+            assert!(low[1] == line[0] && low[0].0 > low[1].0, "{low:?}");
+            assert!(high[1] == line[1] && high[0].0 < high[1].0, "{high:?}");
+        }
+    }
+
+    #[test]
+    fn a_wide_interval_leaves_room_to_tell_the_values_apart() {
+        let places = |interval| {
+            let mut chart = example();
+            chart.series[1].points[0].interval = Some(interval);
+            let layout = Layout::new(&chart, false);
+            (layout.x.share(1.0), layout.x.share(1.5))
+        };
+        let (one, other) = places((1e-6, 1e6));
+        assert!(other - one > 0.15, "{one} {other}");
+        assert_eq!(places((0.0, f64::INFINITY)), places((1e-6, 1e6)));
     }
 }

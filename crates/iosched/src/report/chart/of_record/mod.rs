@@ -40,7 +40,7 @@ pub fn groups(record: &Record, analysis: &Analysis) -> Vec<Group> {
     cost.extend(each(bars::fairness));
     let latencies = (0..analysis.loads.len()).flat_map(|load| latency::charts(&of, load));
     let groups = [
-        ("comparison", "The comparison", vec![ratio::chart(&of)]),
+        ("comparison", "The comparison", ratio::charts(&of)),
         ("course", "Trial after trial", each(course::chart)),
         (
             "latency",

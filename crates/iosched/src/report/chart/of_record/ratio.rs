@@ -5,15 +5,29 @@ use iosched_stats::race::Contest;
 
 use super::Source;
 use crate::analysis::Analysis;
+use crate::objective::Objective;
 use crate::record::Record;
 use crate::report::chart::{Axis, Chart, Form, Mark, Point, Scale, Series, id_of, in_words};
 use crate::report::words::{clipped, number, percent};
 
-/// Points and intervals per load and arm around the line of the baseline, the margin shaded.
-pub(super) fn chart(of: &Source) -> Chart {
+/// Points and intervals per load and arm around the line of the baseline, the margin shaded. Ratios of
+/// which less is better have a chart of their own: on one axis, right would mean both.
+pub(super) fn charts(of: &Source) -> Vec<Chart> {
+    let (more, less): (Vec<Row>, Vec<Row>) = rows(of.analysis)
+        .into_iter()
+        .partition(|row| row.higher_is_better);
+    let are_both = !more.is_empty() && !less.is_empty();
+    let id_of_less = if are_both { "ratio-less" } else { "ratio" };
+    [("ratio", more), (id_of_less, less)]
+        .into_iter()
+        .filter(|(_, rows)| !rows.is_empty())
+        .map(|(id, rows)| chart(of, id, &rows, are_both))
+        .collect()
+}
+
+fn chart(of: &Source, id: &str, contests: &[Row], is_one_of_two: bool) -> Chart {
     let Source { record, analysis } = of;
     let plan = &record.header.plan;
-    let contests = contests(analysis);
     let confidence = percent(plan.rules.confidence);
     let rows = super::Rows {
         arms: analysis.arms.len(),
@@ -26,35 +40,42 @@ pub(super) fn chart(of: &Source) -> Chart {
         points: contests
             .iter()
             .enumerate()
-            .filter_map(|(row, (_, contest))| {
+            .filter_map(|(row, Row { contest, .. })| {
                 let ratio = to_baseline(contest, arm, analysis.baseline)?;
                 Some(point(ratio, rows.place(row, arm), label, of.baseline()))
             })
             .collect(),
     });
     let series: Vec<Series> = series.collect();
-    let y = match contests.len() {
-        1 => Axis::names(analysis.arms.iter().map(String::as_str)),
-        _ => Axis::names(contests.iter().map(|(name, _)| name.as_str())),
+    let y = match contests {
+        [_] => Axis::names(analysis.arms.iter().map(String::as_str)),
+        _ => Axis::names(contests.iter().map(|row| row.name.as_str())),
+    };
+    let place = match contests {
+        [row] if is_one_of_two => format!(" in {}", row.name),
+        _ => String::new(),
     };
     Chart {
-        id: "ratio".into(),
-        title: format!("Ratio to {}", of.baseline()),
+        id: id.into(),
+        title: format!("Ratio to {}{place}", of.baseline()),
         caption: format!(
             "Each arm against {} within the same rounds, with the interval that holds the truth \
              ({confidence}, all together, however often one looks). The band is the margin of {} \
-             that does not matter. A point without an interval had too few rounds for one.",
+             that does not matter. {ARROWS}",
             of.baseline(),
             percent(plan.rules.margin - 1.0)
         ),
         alternative: in_words(&series),
-        x: Axis::new(direction(analysis), Scale::Log),
+        x: Axis::new(direction(contests), Scale::Log),
         y,
         series,
         marks: baseline_and_margin(plan.rules.margin),
         trials: of.numbers(None),
     }
 }
+
+/// What the ends of intervals mean.
+const ARROWS: &str = "An arrow: the interval goes on beyond the chart.";
 
 /// Several records side by side: each arm that two of them share, against its own record's baseline.
 pub fn compared(records: &[(String, &Record, &Analysis)]) -> Chart {
@@ -92,9 +113,10 @@ pub fn compared(records: &[(String, &Record, &Analysis)]) -> Chart {
     Chart {
         id: "compared".into(),
         title: "Ratio to the baseline, record by record".into(),
-        caption: "Each record against its own baseline, with its own interval. Intervals of two \
-                  records that do not overlap differ surely; overlapping ones may differ all the same."
-            .into(),
+        caption: format!(
+            "Each record against its own baseline, with its own interval. Intervals of two records \
+             that do not overlap differ surely; overlapping ones may differ all the same. {ARROWS}"
+        ),
         alternative: in_words(&series),
         x: Axis::new("ratio to the record's baseline", Scale::Log),
         y: Axis::names(names.iter().map(String::as_str)),
@@ -107,36 +129,46 @@ pub fn compared(records: &[(String, &Record, &Analysis)]) -> Chart {
 /// Every ratio of an analysis but the baseline's own, with its name: arm and load.
 fn ratios(analysis: &Analysis) -> Vec<(String, Interval)> {
     let mut ratios = Vec::new();
-    for (load, contest) in contests(analysis) {
+    for row in rows(analysis) {
+        let less = if row.higher_is_better {
+            ""
+        } else {
+            " (less is better)"
+        };
         for (arm, label) in analysis.arms.iter().enumerate() {
-            let ratio = to_baseline(contest, arm, analysis.baseline);
+            let ratio = to_baseline(row.contest, arm, analysis.baseline);
             if let Some(ratio) = ratio.filter(|_| arm != analysis.baseline) {
-                ratios.push((format!("{label}, {load}"), ratio));
+                ratios.push((format!("{label}, {}{less}", row.name), ratio));
             }
         }
     }
     ratios
 }
 
-/// The contests by name: each load's, and the one over all loads.
-fn contests(analysis: &Analysis) -> Vec<(String, &Contest)> {
-    let name = |load: &crate::analysis::LoadAnalysis| {
-        if load.objective.higher_is_better() {
-            clipped(&load.name)
-        } else {
-            format!("{} (less is better)", clipped(&load.name))
-        }
-    };
-    let loads = analysis.loads.iter();
-    let mut contests: Vec<(String, &Contest)> =
-        loads.map(|load| (name(load), &load.contest)).collect();
-    contests.extend(
-        analysis
-            .overall
-            .iter()
-            .map(|all| ("over all loads".to_owned(), all)),
-    );
-    contests
+/// A contest with its name and what its ratios mean.
+struct Row<'a> {
+    name: String,
+    /// What is compared; none over all loads.
+    objective: Option<Objective>,
+    higher_is_better: bool,
+    contest: &'a Contest,
+}
+
+/// The contest of each load, and the one over all loads, in which more is better whatever the loads say.
+fn rows(analysis: &Analysis) -> Vec<Row<'_>> {
+    let loads = analysis.loads.iter().map(|load| Row {
+        name: clipped(&load.name),
+        objective: Some(load.objective),
+        higher_is_better: load.objective.higher_is_better(),
+        contest: &load.contest,
+    });
+    let overall = analysis.overall.iter().map(|contest| Row {
+        name: "over all loads".to_owned(),
+        objective: None,
+        higher_is_better: true,
+        contest,
+    });
+    loads.chain(overall).collect()
 }
 
 fn to_baseline(contest: &Contest, arm: usize, baseline: usize) -> Option<Interval> {
@@ -147,22 +179,20 @@ fn to_baseline(contest: &Contest, arm: usize, baseline: usize) -> Option<Interva
 }
 
 fn point(ratio: Interval, y: f64, label: &str, baseline: &str) -> Point {
-    // An interval from almost nothing to almost everything says that there is none yet.
-    let is_known = ratio.is_bounded() && ratio.lower > 0.01 && ratio.upper < 100.0;
-    let has_width = ratio.upper > ratio.lower;
-    let interval = (is_known && has_width).then_some((ratio.lower, ratio.upper));
+    let interval = (ratio.upper > ratio.lower).then_some((ratio.lower, ratio.upper));
     let words = match interval {
         Some((lower, upper)) => format!(
-            "{label}: {} × {baseline} ({}-{})",
+            "{label}: {} × {baseline} ({}-{}{})",
             number(ratio.estimate),
             number(lower),
-            number(upper)
+            number(upper),
+            if ratio.is_bounded() {
+                ""
+            } else {
+                ", few rounds"
+            }
         ),
-        None if !has_width => format!("{label}: 1, the baseline"),
-        None => format!(
-            "{label}: {} × {baseline} (few rounds)",
-            number(ratio.estimate)
-        ),
+        None => format!("{label}: 1, the baseline"),
     };
     Point {
         interval,
@@ -170,17 +200,20 @@ fn point(ratio: Interval, y: f64, label: &str, baseline: &str) -> Point {
     }
 }
 
-/// What is measured, and which way is good.
-fn direction(analysis: &Analysis) -> String {
-    match &analysis.loads[..] {
-        [load] if load.objective.higher_is_better() => {
-            format!("{}, ratio: right is better", load.objective.words())
-        }
-        [load] => format!("{}, ratio: left is better", load.objective.words()),
-        loads if loads.iter().all(|load| load.objective.higher_is_better()) => {
-            "ratio: right is better".into()
-        }
-        _ => "ratio".into(),
+/// What is measured, and which way is good; the rows agree on it.
+fn direction(rows: &[Row]) -> String {
+    let what = match rows {
+        [
+            Row {
+                objective: Some(objective),
+                ..
+            },
+        ] => format!("{}, ratio", objective.words()),
+        _ => "ratio".to_owned(),
+    };
+    match rows {
+        [row, ..] if !row.higher_is_better => format!("{what}: left is better"),
+        _ => format!("{what}: right is better"),
     }
 }
 
