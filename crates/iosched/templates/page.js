@@ -1,111 +1,158 @@
 "use strict";
 (() => {
   const root = document.documentElement;
-  const names = ["0", "1", "2", "3", "4", "5", "text", "muted", "grid", "band", "alarm"];
+  const svgs = document.querySelectorAll(".chart svg");
 
-  // The theme's colours, by the names that the charts use.
-  const inks = () => {
-    const style = getComputedStyle(root);
-    const property = (name) => (/^\d$/.test(name) ? "--c" : "--") + name;
-    return Object.fromEntries(names.map((name) => ["@" + name, style.getPropertyValue(property(name)).trim()]));
-  };
-  const painted = (value, ink) => {
-    if (typeof value === "string") return value in ink ? ink[value] : value;
-    if (Array.isArray(value)) return value.map((one) => painted(one, ink));
-    if (value && typeof value === "object") {
-      return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, painted(one, ink)]));
-    }
-    return value;
-  };
+  // What can be pointed at in a chart: bars, markers, points of lines, marks behind them. The browser
+  // would show their titles, too, so they are taken out of the drawing.
+  const titles = new Map();
+  for (const title of document.querySelectorAll(".chart title")) {
+    titles.set(title.parentNode, title.textContent);
+    title.remove();
+  }
 
-  // On a touch screen a finger scrolls the page; it does not zoom a chart by accident.
-  const isTouch = matchMedia("(pointer: coarse)").matches;
-  const hovers = matchMedia("(hover: hover)").matches;
-  const config = { responsive: true, displaylogo: false, displayModeBar: hovers && !isTouch ? "hover" : false,
-    modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]] };
-
-  // Where the library cannot draw a chart (or not in this many ms), the drawing in the page stays.
-  const SLOWEST = 15000;
-  const orLate = (drawn) => {
-    let timer;
-    const late = new Promise((_, fail) => { timer = setTimeout(() => fail(new Error("too slow")), SLOWEST); });
-    return Promise.race([drawn, late]).finally(() => clearTimeout(timer));
-  };
-
-  const SMALL = 250; // px, of a chart that stands beside many like it
-
-  const draw = async (figure) => {
-    const spec = JSON.parse(figure.querySelector("script.spec").textContent);
-    const ink = inks();
-    const { data, layout } = painted(spec, ink);
-    if (isTouch) layout.dragmode = false;
-    const isSmall = figure.closest(".small") !== null;
-    if (isSmall && !layout.yaxis.ticktext) layout.height = Math.min(layout.height, SMALL);
-    const width = figure.clientWidth; // of its column
-    if (width < 720) narrow(layout, isSmall ? 18 : width < 480 ? 16 : 24, width < 480 ? 11 : 12);
-    layout.hoverlabel = { bgcolor: ink["@grid"], font: { color: ink["@text"] } };
-    layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: ink["@muted"], activecolor: ink["@text"] };
-    for (const key of keysOf(figure)) for (const trace of tracesOf(key)) data[trace].visible = isShown(key);
-    const live = figure.querySelector(".live");
-    live.hidden = false;
-    await orLate(Plotly.react(live, data, layout, config));
-    show(figure, true);
-    if (live.dataset.listens) return;
-    live.dataset.listens = "yes";
-    live.on("plotly_relayout", (change) => ticksFor(live, change));
-    for (const key of keysOf(figure)) {
-      key.addEventListener("click", () => {
-        key.setAttribute("aria-pressed", !isShown(key));
-        Plotly.restyle(live, { visible: isShown(key) }, tracesOf(key));
+  // A mark: its series (none behind the series), the box around it and its words, which may be missing.
+  // Boxes are in units of the drawing, which can be asked for them only while it is shown.
+  const known = new Map();
+  const marksOf = (svg) => {
+    if (known.has(svg)) return known.get(svg);
+    const marks = [];
+    const add = (shape, { x, y, width = 0, height = 0 }, words) => {
+      const at = { x: x + width / 2, y: y + height / 2 };
+      marks.push({ series: shape.closest("[data-series]"), box: { x, y, width, height }, at, words });
+    };
+    for (const shape of svg.querySelectorAll("rect, circle, path")) add(shape, shape.getBBox(), titles.get(shape));
+    for (const line of svg.querySelectorAll("[data-words]")) {
+      const words = line.dataset.words.split("\n");
+      const isTold = line.dataset.words !== "";
+      Array.from(line.points).forEach((point, index) => {
+        if (!isTold || words[index]) add(line, point, words[index]);
       });
     }
+    const order = ({ series }) => (series ? Number(series.dataset.series) : Infinity);
+    marks.sort((a, b) => order(a) - order(b) || 0);
+    known.set(svg, marks);
+    return marks;
+  };
+  const isShown = ({ series }) => !series?.classList.contains("off");
+
+  // A place of an axis as its value, with as many digits as the drawing can show.
+  const reading = (axis, px) => {
+    const [title, isLog, from, to, first, last] = JSON.parse(axis);
+    const share = (px - first) / (last - first);
+    const value = isLog ? from * (to / from) ** share : from + (to - from) * share;
+    const step = Math.abs((isLog ? value * Math.log(to / from) : to - from) / (last - first));
+    const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step))));
+    return `${title}: ${value.toFixed(digits)}`;
+  };
+  const wordsOf = (svg, { series, at, words }) => {
+    if (words) return words;
+    const { x, y } = svg.dataset;
+    return [series?.dataset.name, x && reading(x, at.x), y && reading(y, at.y)].filter(Boolean).join("; ");
   };
 
-  // The legend: each name hides and shows its series.
-  const keysOf = (figure) => figure.querySelectorAll("button.key");
-  const tracesOf = (key) => key.dataset.traces.split(" ").map(Number);
-  const isShown = (key) => key.getAttribute("aria-pressed") === "true";
-
-  const show = (figure, isLive) => {
-    figure.querySelector(".live").hidden = !isLive;
-    figure.querySelector(".static").hidden = isLive;
-    for (const keys of figure.querySelectorAll(".keys")) keys.hidden = !isLive;
+  // The words of one mark, near it.
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.setAttribute("role", "status");
+  document.body.append(tip);
+  const frame = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  frame.setAttribute("class", "chosen-mark");
+  frame.setAttribute("rx", 5);
+  let chosen = null;
+  const hide = () => {
+    chosen = null;
+    tip.textContent = "";
+    frame.remove();
+  };
+  const show = (svg, mark) => {
+    if (chosen === mark) return;
+    chosen = mark;
+    const { x, y, width, height } = mark.box;
+    const sides = { x: x - 3, y: y - 3, width: width + 6, height: height + 6 };
+    for (const [name, value] of Object.entries(sides)) frame.setAttribute(name, value);
+    svg.append(frame);
+    tip.textContent = wordsOf(svg, mark);
+    const place = new DOMPoint(mark.at.x, mark.at.y).matrixTransform(svg.getScreenCTM());
+    const size = tip.getBoundingClientRect();
+    const left = Math.min(place.x - size.width / 2, root.clientWidth - size.width - 8);
+    const above = place.y - size.height - 14;
+    tip.style.left = `${Math.max(left, 8) + scrollX}px`;
+    tip.style.top = `${(above < 0 ? place.y + 14 : above) + scrollY}px`;
   };
 
-  // Names are escaped for plotly.js, which reads a part of HTML; an entity is one letter, not four.
-  const ENTITIES = [["&lt;", "<"], ["&gt;", ">"], ["&amp;", "&"]];
-  const BACK = ENTITIES.map(([entity, letter]) => [letter, entity]).reverse();
-  const swapped = (text, pairs) => pairs.reduce((changed, [from, to]) => changed.replaceAll(from, to), text);
-
-  // On a narrow screen long names would take the room of what they name.
-  const narrow = (layout, most, size) => {
-    const title = layout.xaxis.title;
-    if (size < 12 && title.text.length > 36) title.font = { size: 10 };
-    const rows = layout.yaxis.ticktext;
-    if (rows && layout.yaxis.fixedrange) {
-      layout.yaxis.ticktext = rows.map((name) => {
-        const plain = Array.from(swapped(name, ENTITIES));
-        return plain.length > most ? swapped(plain.slice(0, most - 1).join("") + "…", BACK) : name;
-      });
-      layout.yaxis.tickfont.size = size;
+  // The mark at a place of the screen: the nearest within reach, one of a series before one behind them.
+  const REACH = 32; // px
+  const nearest = (svg, event) => {
+    const matrix = svg.getScreenCTM();
+    const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(matrix.inverse());
+    let [best, least] = [null, Infinity];
+    for (const mark of marksOf(svg)) {
+      const { box, at, series } = mark;
+      const outside = Math.hypot(
+        Math.max(box.x - x, 0, x - box.x - box.width),
+        Math.max(box.y - y, 0, y - box.y - box.height),
+      ) * matrix.a;
+      if (outside > (series ? REACH : 8) || !isShown(mark)) continue;
+      const rank = (series ? 0 : REACH) + outside + Math.hypot(at.x - x, at.y - y) / 1000;
+      if (rank < least) [best, least] = [mark, rank];
     }
+    return best;
   };
 
-  // Ticks of our own suit the whole axis; on a part of it plotly's suit better.
-  const ticksFor = (live, change) => {
-    for (const axis of ["xaxis", "yaxis"]) {
-      const places = live.layout[axis];
-      if (!places || places.type !== "log") continue;
-      if (change[axis + ".range[0]"] !== undefined && places.tickmode === "array") {
-        Plotly.relayout(live, { [axis + ".tickmode"]: "auto" });
-      } else if (change[axis + ".autorange"] && places.tickmode === "auto") {
-        Plotly.relayout(live, { [axis + ".tickmode"]: "array" });
+  // By keyboard: along a series, to the nearest mark of another one, to either end.
+  const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1], Home: [-Infinity, 0], End: [Infinity, 0] };
+  const step = (svg, [along, across]) => {
+    const marks = marksOf(svg).filter(isShown);
+    if (!marks.length) return;
+    const index = marks.indexOf(chosen);
+    if (index < 0 || along) {
+      show(svg, marks[Math.min(Math.max(index < 0 ? 0 : index + along, 0), marks.length - 1)]);
+      return;
+    }
+    const all = Array.from(new Set(marks.map(({ series }) => series)));
+    const next = all[(all.indexOf(chosen.series) + across + all.length) % all.length];
+    const distance = ({ at }) => Math.hypot(at.x - chosen.at.x, at.y - chosen.at.y);
+    const others = marks.filter(({ series }) => series === next);
+    show(svg, others.reduce((best, mark) => (distance(mark) < distance(best) ? mark : best)));
+  };
+
+  for (const svg of svgs) {
+    const look = (event) => {
+      const mark = nearest(svg, event);
+      if (mark) show(svg, mark);
+      else hide();
+    };
+    svg.tabIndex = 0;
+    svg.addEventListener("pointermove", look);
+    svg.addEventListener("pointerdown", look);
+    // A finger that is lifted leaves the words to be read.
+    svg.addEventListener("pointerleave", ({ pointerType }) => { if (pointerType !== "touch") hide(); });
+    svg.addEventListener("focus", () => { if (svg.matches(":focus-visible")) step(svg, [0, 0]); });
+    svg.addEventListener("blur", hide);
+    svg.addEventListener("keydown", (event) => {
+      if (!(event.key in STEPS) || event.ctrlKey || event.altKey || event.metaKey) return;
+      event.preventDefault();
+      step(svg, STEPS[event.key]);
+    });
+  }
+  document.addEventListener("pointerdown", ({ target }) => { if (!target.closest(".chart svg")) hide(); });
+  document.addEventListener("keydown", ({ key }) => { if (key === "Escape") hide(); });
+  addEventListener("resize", hide);
+
+  // The legend: each name hides and shows its series, in every drawing of the chart.
+  for (const key of document.querySelectorAll("button.key")) {
+    key.disabled = false;
+    key.addEventListener("click", () => {
+      const isOn = key.getAttribute("aria-pressed") !== "true";
+      key.setAttribute("aria-pressed", isOn);
+      hide();
+      for (const number of key.dataset.series.split(" ")) {
+        const groups = key.closest("figure").querySelectorAll(`g[data-series="${number}"]`);
+        for (const group of groups) group.classList.toggle("off", !isOn);
       }
-    }
-  };
-
-  const drawAll = () => Promise.all(Array.from(document.querySelectorAll("figure"), (figure) =>
-    draw(figure).catch(() => { Plotly.purge(figure.querySelector(".live")); show(figure, false); })));
+    });
+  }
 
   // Light or dark: as the system says, until the reader says otherwise.
   const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -113,8 +160,8 @@
   const button = document.getElementById("theme");
   button.hidden = false;
   const label = () => { button.setAttribute("aria-label", isDark() ? "Switch to light" : "Switch to dark"); };
-  button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); drawAll(); });
-  dark.addEventListener("change", () => { label(); drawAll(); });
+  button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); });
+  dark.addEventListener("change", label);
   label();
 
   // Tables sort by the column that is clicked: numbers by value, what has none goes last.
@@ -153,5 +200,5 @@
     });
   }
 
-  drawAll().then(() => { root.dataset.drawn = "yes"; });
+  root.dataset.live = "yes";
 })();

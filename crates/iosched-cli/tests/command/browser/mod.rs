@@ -128,7 +128,7 @@ impl Browser {
         serde_json::from_slice(&bytes).unwrap()
     }
 
-    /// Opens a file and waits until its charts are drawn.
+    /// Opens a file and waits until its script has run.
     pub(crate) fn open(&mut self, path: &Path, look: Look) {
         self.events.clear();
         let screen = json!({
@@ -145,10 +145,10 @@ impl Browser {
         self.ask("Emulation.setEmulatedMedia", &media);
         let url = format!("file://{}", path.canonicalize().unwrap().display());
         self.ask("Page.navigate", &json!({ "url": url }));
-        let drawn = "new Promise((done) => { const look = () => \
-                     document.documentElement?.dataset.drawn ? done(true) : setTimeout(look, 50); look(); \
+        let live = "new Promise((done) => { const look = () => \
+                     document.documentElement?.dataset.live ? done(true) : setTimeout(look, 50); look(); \
                      setTimeout(() => done(false), 60000); })";
-        assert_eq!(self.value(drawn), json!(true));
+        assert_eq!(self.value(live), json!(true));
     }
 
     /// What an expression of JavaScript is.
@@ -162,6 +162,34 @@ impl Browser {
             "{expression}: {answer}"
         );
         answer["result"]["value"].clone()
+    }
+
+    /// Waits until an expression of JavaScript is true.
+    pub(crate) fn wait_for(&mut self, expression: &str) {
+        let seen = format!(
+            "new Promise((done) => {{ const look = () => ({expression}) ? done(true) : setTimeout(look, 20); \
+             look(); setTimeout(() => done(false), 60000); }})"
+        );
+        assert_eq!(self.value(&seen), json!(true), "{expression}");
+    }
+
+    /// Presses and releases a key.
+    pub(crate) fn press(&mut self, key: &str) {
+        let text = if key == "Enter" { "\r" } else { "" };
+        let code = match key {
+            "Enter" => 13,
+            "Escape" => 27,
+            "End" => 35,
+            "Home" => 36,
+            "ArrowRight" => 39,
+            "ArrowDown" => 40,
+            _ => panic!("no code for {key}"),
+        };
+        for kind in ["keyDown", "keyUp"] {
+            let event = json!({ "type": kind, "key": key, "code": key, "text": text,
+                "windowsVirtualKeyCode": code });
+            self.ask("Input.dispatchKeyEvent", &event);
+        }
     }
 
     /// What the page complained about, and what it tried to load besides itself.

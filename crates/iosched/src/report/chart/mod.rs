@@ -1,6 +1,5 @@
 //! What a chart shows, and nothing of how: axes with units, series with intervals, marks, and the
-//! same in words. Two renderers draw it: [`plotly`] for the page, and `scene`, which lays it out
-//! as plain shapes for [`svg`] and [`png`], without a browser.
+//! same in words. `scene` lays it out as plain shapes, [`svg`] and [`png`] write them.
 //!
 //! [`of_record`] makes the charts of a record, [`of_simulated`] those of a simulation and
 //! [`of_events`] those of a recording; `thin` keeps long series small without losing extremes.
@@ -10,7 +9,6 @@ pub mod of_events;
 pub mod of_record;
 pub mod of_simulated;
 mod palette;
-pub mod plotly;
 pub mod png;
 mod scene;
 mod split;
@@ -146,6 +144,14 @@ impl Axis {
         }
     }
 
+    /// Where a value is seen, in steps of which all are equally long.
+    fn seen(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Log => value.max(f64::MIN_POSITIVE).ln(),
+            _ => value,
+        }
+    }
+
     /// Names from top to bottom, at 0, -1, -2, …
     pub fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> Axis {
         let places = names.into_iter().enumerate();
@@ -199,14 +205,15 @@ impl Chart {
         shown
     }
 
-    /// The same with at most about so many points in each series: lines keep their extremes, of clouds
-    /// every so many points stay.
+    /// The same with at most about so many points in each series: lines keep their extremes, clouds what
+    /// stands apart.
     #[must_use]
     pub fn thinned(&self, most: usize) -> Chart {
         let mut chart = self.clone();
+        let place = |point: &Point| (self.x.seen(point.x), self.y.seen(point.y));
         for series in &mut chart.series {
             series.points = match series.form {
-                Form::Specks => thin::sample(&series.points, most),
+                Form::Specks => thin::cloud(&series.points, most, place),
                 _ => thin::thin_to(std::mem::take(&mut series.points), most),
             };
         }

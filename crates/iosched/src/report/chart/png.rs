@@ -8,7 +8,8 @@ use tiny_skia::{
 };
 
 use super::font::{font, scale, width};
-use super::scene::{Anchor, Ink, Shape, lay_out, outline};
+use super::palette::Marker;
+use super::scene::{Anchor, Format, Ink, Shape, lay_out, outline};
 use super::svg::colour;
 use super::{Chart, palette};
 use crate::failure::{Failure, exit};
@@ -39,7 +40,7 @@ pub fn file(chart: &Chart) -> Result<Vec<u8>, PaintError> {
     let failed = || PaintError {
         id: chart.id.clone(),
     };
-    let scene = lay_out(chart, true);
+    let scene = lay_out(chart, Format::FILE);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -48,7 +49,7 @@ pub fn file(chart: &Chart) -> Result<Vec<u8>, PaintError> {
     let pixels = |length: f32| (length * FINENESS).ceil() as u32;
     let mut map = Pixmap::new(pixels(scene.width), pixels(scene.height)).ok_or_else(failed)?;
     map.fill(rgb(palette::PAPER));
-    for shape in &scene.shapes {
+    for shape in scene.ground.iter().chain(scene.series.iter().flatten()) {
         paint(&mut map, shape);
     }
     map.encode_png().map_err(|_| failed())
@@ -73,27 +74,20 @@ fn paint(map: &mut Pixmap, shape: &Shape) {
             width,
             is_dashed,
         } => paint_line(map, points, &ink_of(*ink, 1.0), *width, *is_dashed),
-        Shape::Marker {
-            at,
+        Shape::Curve { spots, ink, width } => {
+            let points: Vec<(f32, f32)> = spots.iter().map(|spot| spot.at).collect();
+            paint_line(map, &points, &ink_of(*ink, 1.0), *width, false);
+        }
+        Shape::Markers {
+            spots,
             marker,
             radius,
             ink,
             opacity,
-            ..
         } => {
             let ink = ink_of(*ink, *opacity);
-            let (lines, is_filled) = outline(*marker, *at, *radius);
-            if lines.is_empty()
-                && let Some(circle) = PathBuilder::from_circle(at.0, at.1, *radius)
-            {
-                map.fill_path(&circle, &ink, FillRule::Winding, fine(), None);
-            }
-            for line in lines {
-                if is_filled {
-                    fill_polygon(map, &line, &ink);
-                } else {
-                    paint_line(map, &line, &ink, 2.0, false);
-                }
+            for spot in spots {
+                paint_marker(map, spot.at, *marker, *radius, &ink);
             }
         }
         Shape::Text {
@@ -103,6 +97,22 @@ fn paint(map: &mut Pixmap, shape: &Shape) {
             size,
             ink,
         } => paint_text(map, *at, text, *anchor, *size, *ink),
+    }
+}
+
+fn paint_marker(map: &mut Pixmap, at: (f32, f32), marker: Marker, radius: f32, ink: &Paint) {
+    let (lines, is_filled) = outline(marker, at, radius);
+    if lines.is_empty()
+        && let Some(circle) = PathBuilder::from_circle(at.0, at.1, radius)
+    {
+        map.fill_path(&circle, ink, FillRule::Winding, fine(), None);
+    }
+    for line in lines {
+        if is_filled {
+            fill_polygon(map, &line, ink);
+        } else {
+            paint_line(map, &line, ink, 2.0, false);
+        }
     }
 }
 

@@ -5,25 +5,89 @@ use super::font::{fitted, width};
 use super::palette::Marker;
 use super::{Axis, Chart, Form, Mark, Place, Point, Scale, Series, ticks};
 
-/// Width of every chart, px.
-const WIDTH: f32 = 720.0;
-/// Height of the plot where values run upwards, px.
-const PLOT_HEIGHT: f32 = 280.0;
 /// Size of labels, px.
 const LABEL: f32 = 12.0;
 /// Size of the title, px.
 const TITLE: f32 = 16.0;
 /// Height of a line of labels, px.
-pub(super) const LINE: f32 = 18.0;
-/// The widest that row names may be, px.
-const WIDEST_NAME: f32 = 220.0;
+const LINE: f32 = 18.0;
+/// The widest that a name of the legend may be, px.
+const WIDEST_KEY: f32 = 220.0;
+
+/// The room that a chart is laid out for, px.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Format {
+    /// Of the whole drawing.
+    width: f32,
+    /// Of the plot where values run upwards.
+    plot_height: f32,
+    /// The widest that row names may be.
+    widest_name: f32,
+    /// Free at either side.
+    margin: f32,
+    /// How much wider than the program's own font the reader's may be.
+    stretch: f32,
+    /// Numbers along the horizontal axis, about.
+    ticks: usize,
+    /// Title and legend stand in the picture, because nothing else has them.
+    is_alone: bool,
+}
+
+impl Format {
+    /// A file of its own.
+    pub(super) const FILE: Format = Format {
+        width: 720.0,
+        plot_height: 280.0,
+        widest_name: 220.0,
+        margin: 16.0,
+        stretch: 1.0,
+        ticks: 7,
+        is_alone: true,
+    };
+    /// Half of the page on a desk.
+    pub(super) const WIDE: Format = Format {
+        width: 560.0,
+        plot_height: 250.0,
+        widest_name: 180.0,
+        margin: 4.0,
+        stretch: 1.2,
+        ticks: 6,
+        is_alone: false,
+    };
+    /// A phone, or one of three columns.
+    pub(super) const NARROW: Format = Format {
+        width: 340.0,
+        plot_height: 190.0,
+        widest_name: 134.0,
+        margin: 4.0,
+        stretch: 1.2,
+        ticks: 4,
+        is_alone: false,
+    };
+}
 
 /// Shapes on paper, from back to front.
 #[derive(Debug)]
 pub(super) struct Scene {
     pub(super) width: f32,
     pub(super) height: f32,
-    pub(super) shapes: Vec<Shape>,
+    /// Axes, marks, title and legend.
+    pub(super) ground: Vec<Shape>,
+    /// Each series of the chart, in its order.
+    pub(super) series: Vec<Vec<Shape>>,
+    /// Where values lie along the axes; none for an axis of names.
+    pub(super) x: Option<AxisPlace>,
+    pub(super) y: Option<AxisPlace>,
+}
+
+/// Where an axis lies in the drawing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AxisPlace {
+    /// The values at its ends.
+    pub(super) values: (f64, f64),
+    pub(super) is_log: bool,
+    /// The places of these, px.
+    pub(super) ends: (f32, f32),
 }
 
 /// What something is drawn with.
@@ -73,14 +137,19 @@ pub(super) enum Shape {
         width: f32,
         is_dashed: bool,
     },
-    /// A marker around a point.
-    Marker {
-        at: (f32, f32),
+    /// A line through points that mean something.
+    Curve {
+        spots: Vec<Spot>,
+        ink: Ink,
+        width: f32,
+    },
+    /// A marker around each of some points.
+    Markers {
+        spots: Vec<Spot>,
         marker: Marker,
         radius: f32,
         ink: Ink,
         opacity: f32,
-        words: String,
     },
     /// Words.
     Text {
@@ -92,39 +161,38 @@ pub(super) enum Shape {
     },
 }
 
-/// Lays a chart out; `is_alone` if its title has to stand in the picture.
-pub(super) fn lay_out(chart: &Chart, is_alone: bool) -> Scene {
-    let mut layout = Layout::new(chart, is_alone);
-    if is_alone {
+/// A point, px, with its words, if it has any.
+#[derive(Debug)]
+pub(super) struct Spot {
+    pub(super) at: (f32, f32),
+    pub(super) words: String,
+}
+
+/// Lays a chart out.
+pub(super) fn lay_out(chart: &Chart, format: Format) -> Scene {
+    let mut layout = Layout::new(chart, format);
+    if format.is_alone {
         layout.title();
+        layout.legend();
     }
-    layout.legend();
     layout.place_plot();
     layout.marks();
     layout.axis_x();
     layout.axis_y();
-    for series in &chart.series {
+    let ground = std::mem::take(&mut layout.shapes);
+    let series = chart.series.iter().map(|series| {
         layout.series(series);
-    }
+        std::mem::take(&mut layout.shapes)
+    });
+    let series = series.collect();
     Scene {
-        width: WIDTH,
+        width: format.width,
         height: layout.height,
-        shapes: layout.shapes,
+        ground,
+        series,
+        x: layout.x.at(&chart.x, (layout.left, layout.right)),
+        y: layout.y.at(&chart.y, (layout.bottom, layout.top)),
     }
-}
-
-/// The places of both axes that get a number or a name.
-pub(super) fn axis_ticks(chart: &Chart) -> (Vec<Place>, Vec<Place>) {
-    let mut layout = Layout::new(chart, false);
-    layout.place_plot();
-    (layout.x.ticks(&chart.x, 7), layout.ticks_y)
-}
-
-/// The height of the picture without a legend, px.
-pub(super) fn height(chart: &Chart) -> f32 {
-    let mut layout = Layout::new(chart, false);
-    layout.place_plot();
-    layout.height
 }
 
 /// The values that an axis shows.
@@ -190,6 +258,15 @@ impl Range {
         }
     }
 
+    /// Where the range lies in the drawing, if it has numbers.
+    fn at(self, axis: &Axis, ends: (f32, f32)) -> Option<AxisPlace> {
+        (!matches!(axis.scale, Scale::Named(_))).then_some(AxisPlace {
+            values: (self.from, self.to),
+            is_log: self.is_log,
+            ends,
+        })
+    }
+
     /// True if a value lies on the axis, but for rounding.
     fn has(self, value: f64) -> bool {
         (-1e-9..=1.0 + 1e-9).contains(&self.share(value))
@@ -230,6 +307,7 @@ fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
 /// A chart on its way to shapes.
 struct Layout<'a> {
     chart: &'a Chart,
+    format: Format,
     shapes: Vec<Shape>,
     x: Range,
     y: Range,
@@ -243,7 +321,7 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn new(chart: &'a Chart, is_alone: bool) -> Layout<'a> {
+    fn new(chart: &'a Chart, format: Format) -> Layout<'a> {
         let points = || chart.series.iter().flat_map(|series| &series.points);
         let ends = |point: &Point| point.interval.map_or([f64::NAN; 2], |(a, b)| [a, b]);
         let sideways = chart.is_sideways();
@@ -280,21 +358,32 @@ impl<'a> Layout<'a> {
         );
         Layout {
             chart,
+            format,
             shapes: Vec::new(),
             x,
             y,
             ticks_y: y.ticks(&chart.y, 6),
             left: 0.0,
-            right: WIDTH - 16.0,
-            top: if is_alone { 12.0 } else { 4.0 },
+            right: format.width - 16.0,
+            top: if format.is_alone { 12.0 } else { 4.0 },
             bottom: 0.0,
             height: 0.0,
         }
     }
 
+    /// How far a text may reach in the reader's font, px.
+    fn width(&self, text: &str, size: f32) -> f32 {
+        width(text, size) * self.format.stretch
+    }
+
+    /// The text, or its beginning with an ellipsis, within `most` px of the reader's font.
+    fn fitted(&self, text: &str, size: f32, most: f32) -> String {
+        fitted(text, size, most / self.format.stretch)
+    }
+
     fn title(&mut self) {
         self.top += TITLE;
-        let title = fitted(&self.chart.title, TITLE, WIDTH - 32.0);
+        let title = self.fitted(&self.chart.title, TITLE, self.format.width - 32.0);
         self.text((16.0, self.top), title, Anchor::Start, TITLE, Ink::Text);
         self.top += 10.0;
     }
@@ -307,8 +396,8 @@ impl<'a> Layout<'a> {
         let mut x = 16.0;
         self.top += LINE;
         for series in self.chart.legend() {
-            let name = fitted(&series.name, LABEL, WIDEST_NAME);
-            let length = width(&name, LABEL) + 34.0;
+            let name = self.fitted(&series.name, LABEL, WIDEST_KEY);
+            let length = self.width(&name, LABEL) + 34.0;
             if x + length > self.right && x > 16.0 {
                 x = 16.0;
                 self.top += LINE;
@@ -318,7 +407,8 @@ impl<'a> Layout<'a> {
                 let (left, right) = ((at.0 - 6.0, at.1), (at.0 + 6.0, at.1));
                 self.path(vec![left, right], Ink::of(series), 3.0, false);
             } else {
-                self.marker(at, series.slot, 4.5, 1.0, String::new());
+                let words = String::new();
+                self.markers(vec![Spot { at, words }], series.slot, 4.5, 1.0);
             }
             self.text((x + 16.0, self.top), name, Anchor::Start, LABEL, Ink::Text);
             x += length;
@@ -330,9 +420,10 @@ impl<'a> Layout<'a> {
     fn place_plot(&mut self) {
         if !self.chart.y.title.is_empty() {
             self.top += LINE;
-            let title = fitted(&self.chart.y.title, LABEL, WIDTH - 32.0);
+            let margin = self.format.margin;
+            let title = self.fitted(&self.chart.y.title, LABEL, self.format.width - 2.0 * margin);
             self.text(
-                (16.0, self.top - 4.0),
+                (margin, self.top - 4.0),
                 title,
                 Anchor::Start,
                 LABEL,
@@ -340,15 +431,17 @@ impl<'a> Layout<'a> {
             );
         }
         self.top += 8.0;
-        for (_, name) in &mut self.ticks_y {
-            *name = fitted(name, LABEL, WIDEST_NAME);
-        }
-        let names = self.ticks_y.iter().map(|(_, name)| width(name, LABEL));
-        self.left = 24.0 + names.fold(0.0, f32::max);
+        let widest = self.format.widest_name;
+        let ticks = std::mem::take(&mut self.ticks_y).into_iter();
+        self.ticks_y = ticks
+            .map(|(at, name)| (at, self.fitted(&name, LABEL, widest)))
+            .collect();
+        let names = self.ticks_y.iter().map(|(_, name)| self.width(name, LABEL));
+        self.left = self.format.margin + 8.0 + names.fold(0.0, f32::max);
         let plot = if self.chart.is_sideways() {
             self.row_height() * self.ticks_y.len() as f32
         } else {
-            PLOT_HEIGHT
+            self.format.plot_height
         };
         self.bottom = self.top + plot;
         self.height = self.bottom
@@ -397,13 +490,13 @@ impl<'a> Layout<'a> {
                     self.path(points, ink, 1.2, *is_alarm);
                     if *is_alarm {
                         let at = (x, self.top + 7.0);
-                        self.shapes.push(Shape::Marker {
-                            at,
+                        let words = words.clone();
+                        self.shapes.push(Shape::Markers {
+                            spots: vec![Spot { at, words }],
                             marker: Marker::Cross,
                             radius: 4.0,
                             ink,
                             opacity: 1.0,
-                            words: words.clone(),
                         });
                     }
                 }
@@ -423,11 +516,11 @@ impl<'a> Layout<'a> {
 
     fn axis_x(&mut self) {
         let mut free_from = 0.0;
-        for (at, name) in self.x.ticks(&self.chart.x, 7) {
+        for (at, name) in self.x.ticks(&self.chart.x, self.format.ticks) {
             let x = self.place(at, 0.0).0;
             self.path(vec![(x, self.top), (x, self.bottom)], Ink::Grid, 1.0, false);
-            let half = width(&name, LABEL) / 2.0;
-            if x - half >= free_from && x + half <= WIDTH {
+            let half = self.width(&name, LABEL) / 2.0;
+            if x - half >= free_from && x + half <= self.format.width {
                 self.text(
                     (x, self.bottom + 16.0),
                     name,
@@ -439,8 +532,9 @@ impl<'a> Layout<'a> {
             }
         }
         if !self.chart.x.title.is_empty() {
-            let middle = f32::midpoint(self.left, self.right);
-            let title = fitted(&self.chart.x.title, LABEL, self.right - self.left);
+            let title = self.fitted(&self.chart.x.title, LABEL, self.format.width - 8.0);
+            let half = self.width(&title, LABEL) / 2.0;
+            let middle = f32::midpoint(self.left, self.right).min(self.format.width - 4.0 - half);
             let at = (middle, self.bottom + 16.0 + LINE);
             self.text(at, title, Anchor::Middle, LABEL, Ink::Muted);
         }
@@ -472,30 +566,48 @@ impl<'a> Layout<'a> {
         }
         for point in &series.points {
             self.whisker(point, series, ink);
-            let at = self.place(point.x, point.y);
-            match series.form {
-                Form::Dots => self.marker(at, series.slot, 5.0, 1.0, point.words.clone()),
-                Form::Specks => self.marker(at, series.slot, 3.0, 0.45, point.words.clone()),
-                Form::Trail => self.marker(at, series.slot, 3.5, 1.0, point.words.clone()),
-                Form::Line | Form::Steps | Form::Haze | Form::Bars(_) => {}
-            }
+        }
+        let (radius, opacity) = match series.form {
+            Form::Dots => (5.0, 1.0),
+            Form::Specks => (3.0, 0.45),
+            Form::Trail => (3.5, 1.0),
+            Form::Line | Form::Steps | Form::Haze | Form::Bars(_) => return,
+        };
+        let spots = series.points.iter().map(|point| self.spot(point));
+        self.markers(spots.collect(), series.slot, radius, opacity);
+    }
+
+    fn spot(&self, point: &Point) -> Spot {
+        Spot {
+            at: self.place(point.x, point.y),
+            words: point.words.clone(),
         }
     }
 
     fn line(&mut self, series: &Series) {
-        let mut points: Vec<(f32, f32)> = Vec::with_capacity(series.points.len());
-        for point in &series.points {
-            let at = self.place(point.x, point.y);
-            if let (Form::Steps | Form::Haze, Some(&(_, before))) = (series.form, points.last()) {
-                points.push((at.0, before));
-            }
-            points.push(at);
+        if series.form == Form::Trail {
+            let points = series.points.iter();
+            let points = points.map(|point| self.place(point.x, point.y)).collect();
+            self.path(points, Ink::of(series), 1.0, false);
+            return;
         }
-        let width = match series.form {
-            Form::Trail | Form::Haze => 1.0,
-            _ => 1.8,
-        };
-        self.path(points, Ink::of(series), width, false);
+        let mut spots: Vec<Spot> = Vec::with_capacity(series.points.len());
+        for point in &series.points {
+            let spot = self.spot(point);
+            if let (Form::Steps | Form::Haze, Some(before)) = (series.form, spots.last()) {
+                let at = (spot.at.0, before.at.1);
+                let words = String::new();
+                spots.push(Spot { at, words });
+            }
+            spots.push(spot);
+        }
+        if spots.len() > 1 {
+            self.shapes.push(Shape::Curve {
+                spots,
+                ink: Ink::of(series),
+                width: if series.form == Form::Haze { 1.0 } else { 1.8 },
+            });
+        }
     }
 
     fn bar(&mut self, point: &Point, thickness: f64, ink: Ink) {
@@ -561,15 +673,16 @@ impl<'a> Layout<'a> {
         }
     }
 
-    fn marker(&mut self, at: (f32, f32), slot: usize, radius: f32, opacity: f32, words: String) {
-        self.shapes.push(Shape::Marker {
-            at,
-            marker: Marker::of(slot),
-            radius,
-            ink: Ink::Slot(slot),
-            opacity,
-            words,
-        });
+    fn markers(&mut self, spots: Vec<Spot>, slot: usize, radius: f32, opacity: f32) {
+        if !spots.is_empty() {
+            self.shapes.push(Shape::Markers {
+                spots,
+                marker: Marker::of(slot),
+                radius,
+                ink: Ink::Slot(slot),
+                opacity,
+            });
+        }
     }
 
     fn path(&mut self, points: Vec<(f32, f32)>, ink: Ink, width: f32, is_dashed: bool) {
@@ -641,9 +754,10 @@ mod tests {
     fn whisker(interval: (f64, f64)) -> [Vec<(f32, f32)>; 3] {
         let mut chart = example();
         chart.series[1].points[0].interval = Some(interval);
-        let scene = lay_out(&chart, false);
-        let of_series = scene.shapes.into_iter().filter_map(|shape| match shape {
-            Shape::Path { points, ink, .. } if ink == Ink::Slot(1) => Some(points),
+        let mut scene = lay_out(&chart, Format::WIDE);
+        let of_series = scene.series.remove(1).into_iter();
+        let of_series = of_series.filter_map(|shape| match shape {
+            Shape::Path { points, .. } => Some(points),
             _ => None,
         });
         of_series.collect::<Vec<_>>().try_into().unwrap()
@@ -672,11 +786,38 @@ mod tests {
         let places = |interval| {
             let mut chart = example();
             chart.series[1].points[0].interval = Some(interval);
-            let layout = Layout::new(&chart, false);
+            let layout = Layout::new(&chart, Format::WIDE);
             (layout.x.share(1.0), layout.x.share(1.5))
         };
         let (one, other) = places((1e-6, 1e6));
         assert!(other - one > 0.15, "{one} {other}");
         assert_eq!(places((0.0, f64::INFINITY)), places((1e-6, 1e6)));
+    }
+
+    #[test]
+    fn a_narrow_drawing_leaves_half_of_its_width_to_the_plot() {
+        let mut chart = example();
+        let name = "w".repeat(500);
+        chart.y = Axis::names([name.as_str(), "bfq"]);
+        let scene = lay_out(&chart, Format::NARROW);
+        let (left, right) = scene.x.unwrap().ends;
+        assert!((right - left) * 2.0 >= scene.width, "{left} {right}");
+    }
+
+    #[test]
+    fn every_series_has_the_shapes_of_its_points() {
+        let scene = lay_out(&example(), Format::WIDE);
+        let words: Vec<Vec<&str>> = scene
+            .series
+            .iter()
+            .map(|shapes| {
+                let spots = shapes.iter().flat_map(|shape| match shape {
+                    Shape::Markers { spots, .. } => &spots[..],
+                    _ => &[],
+                });
+                spots.map(|spot| spot.words.as_str()).collect()
+            })
+            .collect();
+        assert_eq!(words, [["1 at 0"], ["1.5 at -1"]]);
     }
 }

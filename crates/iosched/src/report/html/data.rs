@@ -13,7 +13,7 @@ use super::in_script;
 /// Larger texts are compressed.
 const PLAIN: usize = 128 << 10;
 
-/// Larger ones, compressed, are left out: the page has to stay below 6 MB, and the library takes 4.7.
+/// Larger ones, compressed, are left out: the page is to stay below 1 MB.
 const MOST: usize = 250 << 10;
 
 /// A file that is in the page.

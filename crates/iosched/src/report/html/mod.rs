@@ -1,8 +1,8 @@
 //! One page that needs nothing else: it can be kept, mailed, printed and opened offline.
 //!
-//! Every chart is in it twice: drawn as SVG, for paper and for readers without JavaScript, and as data
-//! that plotly.js makes a live chart of. The page's own policy forbids it to load anything. Text of
-//! records is escaped by the templates (askama), data by `in_script`.
+//! Every chart is in it as SVG, once for a desk and once for a phone; a script of the page's own shows what
+//! a mark means, and hides and shows series. Its own policy forbids it to load anything. Text of records
+//! is escaped by the templates (askama) and by `svg`, data by `in_script`.
 
 mod compared;
 mod data;
@@ -13,7 +13,8 @@ mod table;
 use askama::Template;
 use serde::Serialize;
 
-use super::chart::{Chart, plotly, svg};
+use super::chart::Chart;
+use super::chart::svg::{self, Width};
 
 pub use compared::records;
 pub use of_record::record;
@@ -54,7 +55,7 @@ struct Section {
 struct FigureSet {
     /// What holds for all of them, said once; empty where each says it itself.
     caption: String,
-    /// Many of one kind, which need less room each.
+    /// Many of one kind, which need less room each: they have only their narrow drawings.
     is_small: bool,
     figures: Vec<Figure>,
 }
@@ -71,7 +72,7 @@ impl FigureSet {
             charts.iter().partition(|chart| kind(chart) >= MANY);
         let mut sets: Vec<FigureSet> = Vec::new();
         for chart in many {
-            let figure = Figure::of(chart, room);
+            let figure = Figure::of(chart, room, true);
             match sets.iter_mut().find(|set| set.caption == chart.caption) {
                 Some(set) => set.figures.push(figure),
                 None => sets.push(FigureSet {
@@ -83,7 +84,10 @@ impl FigureSet {
         }
         if !few.is_empty() {
             sets.push(FigureSet {
-                figures: few.iter().map(|chart| Figure::of(chart, room)).collect(),
+                figures: few
+                    .iter()
+                    .map(|chart| Figure::of(chart, room, false))
+                    .collect(),
                 ..FigureSet::default()
             });
         }
@@ -108,20 +112,18 @@ struct Figure {
     caption: String,
     alternative: String,
     source: String,
-    /// The legend of the live chart, where it needs one.
+    /// The legend, where it needs one.
     keys: Vec<Key>,
-    /// The drawing.
-    svg: String,
-    /// The data of the live chart.
-    spec: String,
+    /// The drawings, of which the style sheet shows the one that fits.
+    drawings: Vec<String>,
 }
 
 /// A name of the legend, by which its series are hidden and shown.
 #[derive(Debug)]
 struct Key {
     name: String,
-    /// The numbers of the series in the live chart.
-    traces: String,
+    /// The numbers of the series in the chart.
+    series: String,
     /// The marker or line before the name.
     swatch: String,
 }
@@ -129,23 +131,23 @@ struct Key {
 /// Points that a series may have.
 #[derive(Debug, Clone, Copy)]
 struct Room {
-    /// In the live chart.
-    live: usize,
-    /// In the drawing.
-    drawn: usize,
+    /// In the wide drawing.
+    wide: usize,
+    /// In the narrow one.
+    narrow: usize,
 }
 
 impl Room {
-    /// Points that the live charts of a record may have together, and the drawings: the page has to
-    /// stay below 6 MB, of which the library takes 4.7 and the data up to 0.4. A point takes some 60 bytes
-    /// in the one and up to 120 in the other.
-    const LIVE: usize = 9000;
-    const DRAWN: usize = 2500;
+    /// Points that the wide drawings of a record may have together, and the narrow ones: the page is to
+    /// stay below 1 MB, of which the data take up to 0.4. A point takes up to 120 bytes.
+    const WIDE: usize = 4000;
+    const NARROW: usize = 1500;
 
-    /// As much as there is: for pages of few charts, which bound their points themselves.
+    /// As much as there is: for pages of few charts, which bound their points themselves. A narrow drawing
+    /// has no room for more than so many points.
     const AMPLE: Room = Room {
-        live: usize::MAX,
-        drawn: usize::MAX,
+        wide: usize::MAX,
+        narrow: 400,
     };
 
     /// For a page of these charts.
@@ -153,8 +155,8 @@ impl Room {
         let series = charts.flat_map(|chart| &chart.series);
         let lengths: Vec<usize> = series.map(|series| series.points.len()).collect();
         Room {
-            live: shared_out(Room::LIVE, lengths.clone()),
-            drawn: shared_out(Room::DRAWN, lengths),
+            wide: shared_out(Room::WIDE, lengths.clone()),
+            narrow: shared_out(Room::NARROW, lengths),
         }
     }
 }
@@ -180,9 +182,9 @@ fn shared_out(all: usize, mut lengths: Vec<usize>) -> usize {
 
 impl Figure {
     /// A chart with at most about so many points in a series.
-    fn of(chart: &Chart, room: Room) -> Figure {
-        let drawn = chart.thinned(room.drawn);
-        let chart = &chart.thinned(room.live);
+    fn of(chart: &Chart, room: Room, is_small: bool) -> Figure {
+        let narrow = || svg::inline(&chart.thinned(room.narrow), Width::Narrow);
+        let wide = || svg::inline(&chart.thinned(room.wide), Width::Wide);
         Figure {
             id: format!("chart-{}", chart.id),
             title: chart.title.clone(),
@@ -190,8 +192,11 @@ impl Figure {
             alternative: chart.alternative.clone(),
             source: chart.source(),
             keys: keys(chart),
-            svg: svg::inline(&drawn),
-            spec: in_script(&plotly::spec(chart)),
+            drawings: if is_small {
+                vec![narrow()]
+            } else {
+                vec![wide(), narrow()]
+            },
         }
     }
 }
@@ -210,7 +215,7 @@ fn keys(chart: &Chart) -> Vec<Key> {
         .map(|series| Key {
             // A hostile name may be a megabyte.
             name: series.name.chars().take(300).collect(),
-            traces: numbers_of(&series.name).join(" "),
+            series: numbers_of(&series.name).join(" "),
             swatch: svg::swatch(series),
         })
         .collect()
@@ -222,7 +227,6 @@ struct PageTemplate<'a> {
     page: &'a Page,
     version: &'static str,
     style: &'static str,
-    library: &'a str,
     script: &'static str,
 }
 
@@ -231,7 +235,6 @@ fn render(page: &Page) -> String {
         page,
         version: env!("CARGO_PKG_VERSION"),
         style: include_str!("../../../templates/style.css"),
-        library: &plotly::library(),
         script: include_str!("../../../templates/page.js"),
     };
     template.render().expect("strings take all text")
@@ -289,5 +292,16 @@ mod tests {
         let sets = FigureSet::of(&charts, Room::AMPLE);
         assert_eq!(sets.len(), 1);
         assert_eq!((sets[0].is_small, sets[0].figures.len()), (false, MANY));
+    }
+
+    #[test]
+    fn a_chart_has_a_drawing_for_a_desk_and_one_for_a_phone() {
+        let figure = |is_small| Figure::of(&chart(1, ""), Room::AMPLE, is_small);
+        let classes = |figure: Figure| -> Vec<bool> {
+            let drawings = figure.drawings.iter();
+            drawings.map(|svg| svg.contains("class=\"wide\"")).collect()
+        };
+        assert_eq!(classes(figure(false)), [true, false]);
+        assert_eq!(classes(figure(true)), [false]);
     }
 }
