@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::common::lab::{Lab, stderr, wait_for};
-use crate::common::run;
+use crate::common::{iosched_process, run};
 
 /// Processes that read a lab's disk of 1 GiB here and there, past the page cache, from when there is one:
 /// as programs do that look for file systems on all disks, but without end.
@@ -196,5 +196,28 @@ fn a_disk_ends_with_its_owner() {
         "{}",
         stderr(&output)
     );
+    lab.assert_clean();
+}
+
+#[test]
+fn a_disk_of_the_same_name_in_another_mount_namespace_is_left_alone() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let device = lab.create(&["null", "--size", "8M"]);
+    // Elsewhere everything has the same path, down to the mount that serves the disk.
+    let state_dir = lab.state_dir().display().to_string();
+    let iosched = iosched_process().get_program().to_owned();
+    let script = "mount -t tmpfs none \"$1\" && \"$2\" emulate create null --size 16M --state-dir \"$1\" && \
+                  \"$2\" emulate remove --all --state-dir \"$1\"";
+    let elsewhere = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh", &state_dir])
+        .arg(iosched)
+        .output()
+        .unwrap();
+    assert!(elsewhere.status.success(), "{}", stderr(&elsewhere));
+    assert_eq!(fs::read(&device).unwrap().len(), 8 << 20);
+    assert_eq!(lab.only_disk()["condition"], "running");
+    lab.remove(&[&device]);
     lab.assert_clean();
 }

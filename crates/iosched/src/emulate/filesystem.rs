@@ -22,8 +22,6 @@ use super::engine::Job;
 use super::ledger;
 use super::log::{log, monotonic};
 
-/// Name of the disk's data file in the mount.
-pub(super) const DISK_FILE: &str = "disk";
 /// Name of the file with the last requests served.
 pub(super) const SERVED_FILE: &str = "served.csv";
 
@@ -48,6 +46,8 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The file system around a [`Disk`].
 struct DiskFilesystem {
     disk: Arc<Disk>,
+    /// Name of the disk's data file in the mount.
+    disk_file: String,
     max_request: Arc<Mutex<Bytes>>,
     /// Texts of `served.csv` as they were when it was opened, by handle.
     snapshots: Mutex<BTreeMap<u64, String>>,
@@ -58,6 +58,7 @@ struct DiskFilesystem {
 pub(super) fn serve(
     disk: Arc<Disk>,
     id: &str,
+    disk_file: &str,
     at: &Path,
     ended: impl FnOnce(io::Result<()>) + Send + 'static,
 ) -> io::Result<Bytes> {
@@ -81,6 +82,7 @@ pub(super) fn serve(
     let max_request = Arc::new(Mutex::new(MAX_REQUEST_OLD));
     let filesystem = DiskFilesystem {
         disk: disk.clone(),
+        disk_file: disk_file.to_owned(),
         max_request: max_request.clone(),
         snapshots: Mutex::new(BTreeMap::new()),
     };
@@ -172,7 +174,7 @@ impl Filesystem for DiskFilesystem {
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let inode = match name.to_str() {
-            Some(DISK_FILE) if parent == ROOT => DISK,
+            Some(name) if name == self.disk_file && parent == ROOT => DISK,
             Some(SERVED_FILE) if parent == ROOT => SERVED,
             _ => return reply.error(Errno::ENOENT),
         };
@@ -204,7 +206,7 @@ impl Filesystem for DiskFilesystem {
         let entries = [
             (ROOT, FileType::Directory, "."),
             (ROOT, FileType::Directory, ".."),
-            (DISK, FileType::RegularFile, DISK_FILE),
+            (DISK, FileType::RegularFile, &self.disk_file),
             (SERVED, FileType::RegularFile, SERVED_FILE),
         ];
         let first = usize::try_from(offset).unwrap_or(usize::MAX);

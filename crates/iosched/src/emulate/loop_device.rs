@@ -144,22 +144,21 @@ pub(super) fn backing_file(host: &Host, device: &str) -> Option<PathBuf> {
     Some(PathBuf::from(path.trim_end_matches(" (deleted)")))
 }
 
-/// Loop devices that stand on a file below `dir`.
-pub(super) fn standing_on(host: &Host, dir: &Path) -> Vec<String> {
+/// Loop devices that stand on a file of this name.
+pub(super) fn standing_on(host: &Host, name: &str) -> Vec<String> {
     let devices = host.sysfs().block_devices().unwrap_or_default();
     let loops = devices
         .into_iter()
         .filter(|device| device.starts_with("loop"));
     loops
-        .filter(|device| backing_file(host, device).is_some_and(|file| file.starts_with(dir)))
+        .filter(|device| stands_on(host, device, name))
         .collect()
 }
 
-/// Which disk of all that this boot has seen a loop device is: another number each time that it gets a file.
-/// `None` before Linux 5.15.
-pub(super) fn diskseq(host: &Host, device: &str) -> Option<u64> {
-    let text = host.sysfs().read_if_present(device, "diskseq")?;
-    text.trim().parse().ok()
+/// True if this loop device stands on a file of this name.
+pub(super) fn stands_on(host: &Host, device: &str, name: &str) -> bool {
+    let file = backing_file(host, device);
+    file.is_some_and(|file| file.file_name().is_some_and(|found| found == name))
 }
 
 /// Detaches a loop device from its file, if it is ours once it is open and so cannot be replaced. A device
@@ -321,11 +320,12 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_found_by_the_directory_of_their_file() {
+    fn devices_are_found_by_the_name_of_their_file() {
         let root = tempfile::tempdir().unwrap();
         for (device, file) in [
-            ("loop0", Some("/run/iosched/emulated/null-1/mount/disk")),
-            ("loop1", Some("/run/iosched/emulated-not/disk")),
+            ("loop0", Some("/run/iosched/emulated/null-1/mount/disk-1f")),
+            ("loop1", Some("/run/iosched/emulated/null-1/mount/disk-1e")),
+            ("loop3", Some("/disk-1f")), // its mount is gone
             ("loop2", None),
             ("sda", None),
         ] {
@@ -336,10 +336,7 @@ mod tests {
             }
         }
         let host = Host::at(root.path());
-        assert_eq!(
-            standing_on(&host, Path::new("/run/iosched/emulated")),
-            ["loop0"]
-        );
-        assert_eq!(first_unused(&host), 3);
+        assert_eq!(standing_on(&host, "disk-1f"), ["loop0", "loop3"]);
+        assert_eq!(first_unused(&host), 4);
     }
 }

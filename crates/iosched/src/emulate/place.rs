@@ -43,10 +43,6 @@ pub(super) struct Place {
 pub(super) struct State {
     pub(super) version: u32,
     pub(super) loop_number: u32,
-    /// The kernel's `diskseq` of the loop device while it stands on our file (5.15 and later): the number may
-    /// be another's device by the time that we are gone.
-    #[serde(default)]
-    pub(super) diskseq: Option<u64>,
     pub(super) size_bytes: u64,
     pub(super) queue_depth: usize,
     pub(super) driver_depth: u32,
@@ -283,11 +279,12 @@ mod tests {
     #[test]
     fn every_disk_has_a_place_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
-        let (first, _lock) = Place::claim(&spec(dir.path())).unwrap();
+        let wanted = spec(dir.path());
+        let (first, _lock) = Place::claim(&wanted).unwrap();
         let (second, _lock) = Place::claim(&spec(dir.path())).unwrap();
         assert_eq!((first.id(), second.id()), ("null-1", "null-2"));
         assert_eq!(Place::all(dir.path()), [first.clone(), second]);
-        assert_eq!(first.spec(), Some(spec(dir.path())));
+        assert_eq!(first.spec(), Some(wanted));
         first.delete().unwrap();
         assert_eq!(Place::all(dir.path()).len(), 1);
     }

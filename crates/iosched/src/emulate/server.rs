@@ -24,7 +24,7 @@ use super::backing::{self, Backing};
 use super::check::{self, DirectReader, Pair};
 use super::disk::Disk;
 use super::error::EmulateError;
-use super::filesystem::{self, DISK_FILE};
+use super::filesystem;
 use super::log::{log, monotonic};
 use super::loop_device::LoopDevice;
 use super::place::{self, Place, State};
@@ -147,10 +147,16 @@ fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
 
     let mount_point = place.mount_point();
     let ended = until.session_end().map_err(step("make a pipe"))?;
-    let max_request = filesystem::serve(disk.clone(), place.id(), &mount_point, ended)
-        .map_err(step(&format!("mount FUSE on {}", mount_point.display())))?;
+    let max_request = filesystem::serve(
+        disk.clone(),
+        place.id(),
+        &spec.disk_file,
+        &mount_point,
+        ended,
+    )
+    .map_err(step(&format!("mount FUSE on {}", mount_point.display())))?;
 
-    let file = open_directly(&mount_point.join(DISK_FILE))
+    let file = open_directly(&mount_point.join(&spec.disk_file))
         .map_err(step("open the disk's file for direct I/O"))?;
     let device = LoopDevice::attach(host, &file).map_err(step("attach a loop device"))?;
     drop(file); // the loop device has it now
@@ -170,7 +176,6 @@ fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
     let state = State {
         version: State::VERSION,
         loop_number,
-        diskseq: super::loop_device::diskseq(host, &name),
         size_bytes: disk.size().as_u64(),
         queue_depth,
         driver_depth,

@@ -44,6 +44,15 @@ pub struct Spec {
     pub server: PathBuf,
     /// Where the disk's own directory is made.
     pub state_dir: PathBuf,
+    /// Name of the file that the disk is served as. No two disks have the same, so that the loop device over it
+    /// is recognised whatever became of its mount, and in whatever mount namespace that is.
+    #[serde(default)] // the server of a disk of before takes it down itself
+    pub disk_file: String,
+}
+
+/// A name that no other disk of this machine has.
+fn new_disk_file() -> String {
+    format!("disk-{:016x}", rand::random::<u64>())
 }
 
 impl Spec {
@@ -62,6 +71,7 @@ impl Spec {
             owner_pid: None,
             server: server.into(),
             state_dir: Path::new(STATE_DIR).to_owned(),
+            disk_file: new_disk_file(),
         }
     }
 

@@ -11,26 +11,27 @@ use std::time::Duration;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::error::EmulateError;
-use super::filesystem::DISK_FILE;
 use super::loop_device;
-use super::place::{Place, State};
+use super::place::Place;
 use super::usage::{self, User};
 use crate::host::Host;
 
 /// Takes the disk apart, whoever uses it. What still uses its device afterwards is returned: the
 /// device and the directory stay until that has ended, and a later call clears them.
 pub(super) fn take_down(host: &Host, place: &Place) -> Result<Vec<User>, EmulateError> {
-    let state = place.state();
-    let devices = devices(host, place, state.as_ref());
+    let devices = devices(host, place);
+    let file = place.spec().map(|spec| spec.disk_file);
     for device in &devices {
         // File systems first: while the server lives they can still be written back.
         for at in usage::mount_points(host, device) {
             unmount(&at, UnmountFlags::DETACH)
                 .map_err(step(format!("unmount {}", at.display())))?;
         }
-        let stands_on_our_file = || stands_on_our_file(host, place, state.as_ref(), device);
-        let detached =
-            loop_device::detach(host, device, stands_on_our_file, patience(host, device));
+        let is_ours = || {
+            let file = file.as_deref();
+            file.is_some_and(|file| loop_device::stands_on(host, device, file))
+        };
+        let detached = loop_device::detach(host, device, is_ours, patience(host, device));
         detached.map_err(step(format!("detach {device}")))?;
     }
     let mount_point = place.mount_point();
@@ -78,33 +79,18 @@ fn patience(host: &Host, device: &str) -> Duration {
 
 /// The loop devices that belong to a disk: those that stand on its file, and the recorded one if it stands on
 /// none (detached, not yet removed).
-fn devices(host: &Host, place: &Place, state: Option<&State>) -> Vec<String> {
-    let mut devices = loop_device::standing_on(host, &place.mount_point());
+fn devices(host: &Host, place: &Place) -> Vec<String> {
+    let file = place.spec().map(|spec| spec.disk_file);
+    let mut devices = file.map_or_else(Vec::new, |file| loop_device::standing_on(host, &file));
+    let state = place.state();
     let recorded = state.map(|state| loop_device::name(state.loop_number));
     if let Some(device) = recorded.filter(|device| host.sysfs().has_device(device)) {
-        let is_ours = loop_device::backing_file(host, &device).is_none()
-            || stands_on_our_file(host, place, state, &device);
-        if is_ours && !devices.contains(&device) {
+        let is_free = loop_device::backing_file(host, &device).is_none();
+        if is_free && !devices.contains(&device) {
             devices.push(device);
         }
     }
     devices
-}
-
-/// True if a loop device stands on this disk's file. Once the mount is gone, the kernel no longer tells the
-/// directory of that file: then the recorded device is ours if it is the same disk to the kernel.
-fn stands_on_our_file(host: &Host, place: &Place, state: Option<&State>, device: &str) -> bool {
-    let Some(file) = loop_device::backing_file(host, device) else {
-        return false;
-    };
-    if file.starts_with(place.mount_point()) {
-        return true;
-    }
-    let recorded = state.filter(|state| loop_device::name(state.loop_number) == device);
-    recorded.is_some_and(|state| match state.diskseq {
-        Some(_) => loop_device::diskseq(host, device) == state.diskseq,
-        None => file == Path::new("/").join(DISK_FILE),
-    })
 }
 
 /// True if something is mounted on this directory: it is on another device than the one above it, or
@@ -120,7 +106,7 @@ fn is_mount_point(dir: &Path) -> bool {
 
 /// What is left of a disk whose server is gone, in words.
 pub(super) fn remains(host: &Host, place: &Place) -> Vec<String> {
-    let mut remains: Vec<String> = devices(host, place, place.state().as_ref())
+    let mut remains: Vec<String> = devices(host, place)
         .into_iter()
         .map(|device| format!("loop device {device}"))
         .collect();
