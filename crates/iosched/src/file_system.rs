@@ -228,7 +228,7 @@ impl OwnFileSystem {
         &self,
         host: &Host,
         held: &[String],
-        user: Option<User>,
+        user: Option<&User>,
         stop: &Stop,
     ) -> Result<(), FileSystemError> {
         self.check_as_before(host, held)?;

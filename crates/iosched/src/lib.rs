@@ -12,7 +12,7 @@
 //! - [`plan`]: arms × loads × rounds on a target, checked, nothing touched
 //! - [`objective`], [`load`]: what decides, and what a trial runs
 //! - [`switch`], [`file_system`], [`journal`], [`lock`], [`process`]: changing the machine so that it
-//!   can be put back
+//!   can be put back; `beneath`: files in directories that others may change
 //! - [`set`]: an arm on every disk below a device, all or none
 //! - [`policy`], [`persist`], [`history`]: what each disk is to have, kept over reboots, taken back
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
@@ -23,6 +23,7 @@
 //! - [`calibrate`]: do the answers keep what they promise? Whole tunes over simulated trials
 
 pub mod analysis;
+mod beneath;
 pub mod calibrate;
 pub mod capture;
 pub mod device;

@@ -1,23 +1,36 @@
 //! Child processes that cannot outlive us, hang for ever, or fill a disk with their output.
 //!
-//! A child gets a process group of its own, so that all it starts can be ended with it, dies with
-//! us (`PR_SET_PDEATHSIG`), is waited for through a pidfd with a time limit, and is ended when
-//! [`Stop`] is asked for. Its output goes to memory files: a full disk does not stop it.
+//! A child gets a session of its own, so that all it starts can be ended with it and none of it reaches our
+//! terminal; dies with us (`PR_SET_PDEATHSIG`); is waited for through a pidfd with a time limit, and is ended
+//! when [`Stop`] is asked for. Its output goes to memory files: a full disk does not stop it.
+//!
+//! [`run`] is for our own tools. Loads are run in a [`Scope`], which says whose rights they have and keeps
+//! their processes together ([`LoadProcesses`]), so that those are found that have left the session and outlive
+//! a run that was killed.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, set_parent_process_death_signal,
-};
-use serde::{Deserialize, Serialize};
+use rustix::process::{PidfdFlags, Signal, pidfd_open};
+
+mod cgroup;
+mod confine;
+mod remains;
+mod scope;
+mod user;
+
+pub use remains::{LoadProcesses, RUN};
+pub use scope::Scope;
+pub use user::{User, as_user};
+
+use scope::Child;
 
 /// How often a waiting loop looks at [`Stop`] and tells its observer that time passes.
 const TICK: Duration = Duration::from_millis(100);
@@ -50,33 +63,6 @@ impl Stop {
     /// True once somebody asked.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::SeqCst)
-    }
-}
-
-/// Whose rights a child has, where they are not ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct User {
-    /// User id.
-    pub uid: u32,
-    /// Its primary group; supplementary groups are dropped.
-    pub gid: u32,
-}
-
-impl User {
-    /// Finds a user by name (or number), wherever the system keeps its users.
-    pub fn find(name: &str) -> Option<User> {
-        let id = |option: &str| {
-            let output = Command::new("id")
-                .args([option, "--", name])
-                .output()
-                .ok()?;
-            let text = String::from_utf8(output.stdout).ok()?;
-            text.trim().parse().ok()
-        };
-        Some(User {
-            uid: id("-u")?,
-            gid: id("-g")?,
-        })
     }
 }
 
@@ -124,7 +110,8 @@ pub enum ChildError {
     Stopped,
 }
 
-/// Runs a child to its end. `tick` is called about ten times a second with the time passed.
+/// Runs one of our own tools to its end, with our rights and our environment. `tick` is called about ten times
+/// a second with the time passed.
 ///
 /// The child dies when the *thread* that called this dies: call it from a thread that lives as
 /// long as the run.
@@ -134,85 +121,101 @@ pub fn run(
     stop: &Stop,
     tick: &mut dyn FnMut(Duration),
 ) -> Result<Finished, ChildError> {
-    run_on(command, Stdio::null(), limit, stop, tick)
+    Scope::default().run(command, limit, stop, tick)
 }
 
-/// [`run`] with a text on standard input, which leaves no file behind, whatever happens.
-pub fn run_with_input(
-    command: Command,
-    input: &str,
-    limit: Duration,
-    stop: &Stop,
-    tick: &mut dyn FnMut(Duration),
-) -> Result<Finished, ChildError> {
-    let stdin = memory_file("stdin").and_then(|mut file| {
-        file.write_all(input.as_bytes())?;
-        file.rewind()?;
-        Ok(file)
-    });
-    let stdin = stdin.map_err(|source| ChildError::Start {
-        program: command.get_program().to_string_lossy().into_owned(),
-        source,
-    })?;
-    run_on(command, stdin.into(), limit, stop, tick)
-}
+impl Scope {
+    /// [`run`] for a load.
+    pub fn run(
+        &self,
+        command: Command,
+        limit: Duration,
+        stop: &Stop,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Finished, ChildError> {
+        self.run_on(command, Stdio::null(), limit, stop, tick)
+    }
 
-fn run_on(
-    mut command: Command,
-    stdin: Stdio,
-    limit: Duration,
-    stop: &Stop,
-    tick: &mut dyn FnMut(Duration),
-) -> Result<Finished, ChildError> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let start_error = |source| ChildError::Start {
-        program: program.clone(),
-        source,
-    };
-    let mut stdout = memory_file("stdout").map_err(start_error)?;
-    let mut stderr = memory_file("stderr").map_err(start_error)?;
-    command
-        .stdin(stdin)
-        .stdout(stdout.try_clone().map_err(start_error)?)
-        .stderr(stderr.try_clone().map_err(start_error)?)
-        .process_group(0);
-    die_with_us(&mut command, Signal::KILL);
-    let started = Instant::now();
-    let mut child = command.spawn().map_err(|source| {
-        if source.kind() == io::ErrorKind::NotFound {
-            ChildError::Missing {
-                program: program.clone(),
+    /// [`Scope::run`] with a text on standard input, which leaves no file behind, whatever happens.
+    pub fn run_with_input(
+        &self,
+        command: Command,
+        input: &str,
+        limit: Duration,
+        stop: &Stop,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Finished, ChildError> {
+        let stdin = memory_file("stdin").and_then(|mut file| {
+            file.write_all(input.as_bytes())?;
+            file.rewind()?;
+            Ok(file)
+        });
+        let stdin = stdin.map_err(|source| ChildError::Start {
+            program: command.get_program().to_string_lossy().into_owned(),
+            source,
+        })?;
+        self.run_on(command, stdin.into(), limit, stop, tick)
+    }
+
+    fn run_on(
+        &self,
+        mut command: Command,
+        stdin: Stdio,
+        limit: Duration,
+        stop: &Stop,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Finished, ChildError> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let start_error = |source| ChildError::Start {
+            program: program.clone(),
+            source,
+        };
+        let mut stdout = memory_file("stdout").map_err(start_error)?;
+        let mut stderr = memory_file("stderr").map_err(start_error)?;
+        command
+            .stdin(stdin)
+            .stdout(stdout.try_clone().map_err(start_error)?)
+            .stderr(stderr.try_clone().map_err(start_error)?);
+        let started = Instant::now();
+        let mut child = self.spawn(command, Signal::KILL).map_err(|source| {
+            if source.kind() == io::ErrorKind::NotFound {
+                ChildError::Missing {
+                    program: program.clone(),
+                }
+            } else {
+                start_error(source)
             }
-        } else {
-            start_error(source)
-        }
-    })?;
-    let outcome = wait(&mut child, started, limit, stop, tick);
-    // Whatever it started besides (and left in its group) ends with it.
-    end_group(&child, Signal::KILL);
-    let status = match outcome {
-        Ok(Some(status)) => status,
-        Ok(None) if stop.is_wanted() => return Err(ChildError::Stopped),
-        Ok(None) => return Err(ChildError::TimedOut { program, limit }),
-        Err(source) => return Err(start_error(source)),
-    };
-    Ok(Finished {
-        status,
-        stdout: read_back(&mut stdout).map_err(start_error)?,
-        stderr: read_back(&mut stderr).map_err(start_error)?,
-        elapsed: started.elapsed(),
-    })
+        })?;
+        let outcome = wait(&mut child, started, limit, stop, tick);
+        let elapsed = started.elapsed();
+        child.end_all();
+        let status = match outcome {
+            Ok(Some(status)) => status,
+            Ok(None) if stop.is_wanted() => return Err(ChildError::Stopped),
+            Ok(None) => return Err(ChildError::TimedOut { program, limit }),
+            Err(source) => return Err(start_error(source)),
+        };
+        Ok(Finished {
+            status,
+            stdout: read_back(&mut stdout).map_err(start_error)?,
+            stderr: read_back(&mut stderr).map_err(start_error)?,
+            elapsed,
+        })
+    }
 }
 
 /// A program that runs beside us until it is ended. Like every child it dies with us.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
+    /// All that it started was killed with it.
+    is_over: bool,
 }
 
 impl Daemon {
     /// Starts it; what it says goes to `log`. `when_we_die` is the signal that ends it then.
     pub fn start(
+        scope: &Scope,
         mut command: Command,
         log: File,
         when_we_die: Signal,
@@ -225,16 +228,17 @@ impl Daemon {
         command
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(start_error)?)
-            .stderr(log)
-            .process_group(0);
-        die_with_us(&mut command, when_we_die);
-        let child = command.spawn().map_err(start_error)?;
-        Ok(Daemon { child })
+            .stderr(log);
+        let child = scope.spawn(command, when_we_die).map_err(start_error)?;
+        Ok(Daemon {
+            child,
+            is_over: false,
+        })
     }
 
     /// How it ended, if it has.
     pub fn has_ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+        self.child.process.try_wait().ok().flatten()
     }
 
     /// Ends it: each signal in turn with the time that it may take, then SIGKILL. True if it says
@@ -244,15 +248,15 @@ impl Daemon {
             if self.has_ended().is_some() {
                 break;
             }
-            let _ = rustix::process::kill_process(pid_of(&self.child), signal);
+            let _ = rustix::process::kill_process(self.child.pid(), signal);
             let deadline = Instant::now() + limit;
             while Instant::now() < deadline && self.has_ended().is_none() {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
-        if self.has_ended().is_none() {
-            end_group(&self.child, Signal::KILL);
-            let _ = self.child.wait();
+        if !std::mem::replace(&mut self.is_over, true) {
+            self.child.end_all();
+            let _ = self.child.process.wait();
         }
         self.has_ended().is_some_and(|status| status.success())
     }
@@ -283,24 +287,6 @@ pub fn last_lines(text: &str, count: usize) -> String {
     }
 }
 
-/// Makes the child of `command` get this signal when the thread that starts it dies.
-fn die_with_us(command: &mut Command, signal: Signal) {
-    let parent = rustix::process::getpid();
-    // SAFETY: between fork and exec only async-signal-safe system calls are made (prctl, getppid),
-    // and nothing is allocated.
-    unsafe {
-        command.pre_exec(move || {
-            set_parent_process_death_signal(Some(signal))?;
-            // The parent may have died before the request above was in force.
-            if rustix::process::getppid() == Some(parent) {
-                Ok(())
-            } else {
-                Err(io::Error::from_raw_os_error(3)) // ESRCH
-            }
-        });
-    }
-}
-
 /// Waits for the end; `None` if the limit or a wish to stop came first (the child is dead then).
 fn wait(
     child: &mut Child,
@@ -309,38 +295,27 @@ fn wait(
     stop: &Stop,
     tick: &mut dyn FnMut(Duration),
 ) -> io::Result<Option<ExitStatus>> {
-    let pid = pid_of(child);
-    let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+    let pidfd = pidfd_open(child.pid(), PidfdFlags::empty())?;
     loop {
         let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
         match poll(&mut fds, Some(&timespec(TICK))) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return child.wait().map(Some),
+            Ok(_) => return child.process.wait().map(Some),
             Err(error) => return Err(error.into()),
         }
         let elapsed = started.elapsed();
         if stop.is_wanted() || elapsed > limit {
-            end_group(child, Signal::TERM);
+            child.signal_group(Signal::TERM);
             let deadline = Instant::now() + GRACE;
-            while Instant::now() < deadline && child.try_wait()?.is_none() {
+            while Instant::now() < deadline && child.process.try_wait()?.is_none() {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            end_group(child, Signal::KILL);
-            child.wait()?;
+            child.signal_group(Signal::KILL);
+            child.process.wait()?;
             return Ok(None);
         }
         tick(elapsed);
     }
-}
-
-fn end_group(child: &Child, signal: Signal) {
-    // ESRCH (all of the group ended already) is what we hope for.
-    let _ = kill_process_group(pid_of(child), signal);
-}
-
-fn pid_of(child: &Child) -> Pid {
-    let raw = i32::try_from(child.id()).expect("the kernel's pids fit");
-    Pid::from_raw(raw).expect("a child's pid is not 0")
 }
 
 fn timespec(duration: Duration) -> Timespec {
@@ -386,7 +361,9 @@ mod tests {
     #[test]
     fn what_is_put_in_comes_back_through_cat() {
         let (limit, stop) = (Duration::from_secs(60), Stop::new());
-        let finished = run_with_input(sh("cat"), "a\nb\n", limit, &stop, &mut |_| {}).unwrap();
+        let finished = Scope::default()
+            .run_with_input(sh("cat"), "a\nb\n", limit, &stop, &mut |_| {})
+            .unwrap();
         assert_eq!(finished.stdout, "a\nb\n");
     }
 

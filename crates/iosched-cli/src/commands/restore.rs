@@ -22,8 +22,8 @@ Examples:
 
 Run it after a crash, a SIGKILL or a power failure. It puts back the scheduler
 and every queue setting that an interrupted `tune` or `set --for` changed,
-removes its test files, unmounts its file system, and clears what dead emulated
-disks and recordings of block events left. Runs that are alive are left alone,
+ends what its load left running, removes its test files, unmounts its file
+system, and clears what dead emulated disks and recordings of block events left. Runs that are alive are left alone,
 but for those that only wait to put something back (`set --for`): they do it
 now.")]
 pub(crate) struct RestoreArgs {}
@@ -163,6 +163,9 @@ pub(crate) fn describe(undone: &Undone) -> String {
             "{device}: our {} file system unmounted, its signature erased",
             kind.name()
         ),
+        Undone::ProcessesEnded { names } => {
+            format!("ended what its load had left running: {}", names.join(", "))
+        }
         Undone::DatabasesDropped { names } => format!("dropped {}", names.join(", ")),
     }
 }

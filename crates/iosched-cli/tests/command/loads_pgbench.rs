@@ -162,6 +162,32 @@ fn a_server_that_dies_makes_a_void_trial_and_the_run_goes_on() {
     assert_eq!(record.matches("\"type\":\"trial\"").count(), 4);
 }
 
+#[test]
+fn a_link_in_place_of_the_servers_log_does_not_lead_root_to_another_file() {
+    if !has_postgres() {
+        return;
+    }
+    let mounted = Mounted::new(512 * MIB);
+    let secret = mounted.at.join("secret");
+    fs::write(&secret, "secret").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let records = tempfile::tempdir().unwrap();
+    let script = records.path().join("link.sql");
+    // What runs in the server may do all that its user may.
+    let link = format!(
+        "COPY (SELECT 1) TO PROGRAM 'ln -sf {} ../log';\n",
+        secret.display()
+    );
+    fs::write(&script, link).unwrap();
+    let load = format!(
+        "pgbench:scale=1,clients=1,transactions=1,mode={}",
+        script.display()
+    );
+    let (ended, _records) = tune(&mounted, &load, &[]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "secret");
+}
+
 /// The command in a world of its own, with no shared memory but what it makes. What is left of that
 /// when nobody works on the target any more stands on the last lines.
 fn in_an_empty_world(mounted: &Mounted, arguments: &[&str]) -> Command {

@@ -25,6 +25,7 @@ mod list;
 mod loads_command;
 mod loads_families;
 mod loads_pgbench;
+mod loads_rights;
 mod persist;
 mod report;
 mod report_large;

@@ -14,10 +14,12 @@ use std::time::Duration;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::beneath;
 use crate::failure::{Failure, exit};
 use crate::file_system::OwnFileSystem;
 use crate::host::Host;
 use crate::load::pgbench::OwnDatabases;
+use crate::process::{LoadProcesses, User, as_user};
 use crate::switch::{QueueState, SwitchError};
 use crate::sysfs::Sysfs;
 
@@ -54,6 +56,12 @@ pub struct Ours {
     /// Databases on servers of somebody's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub databases: Vec<OwnDatabases>,
+    /// Whose rights the loads have, if not the run's: with them the directories are emptied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<User>,
+    /// How the processes of the loads are found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<LoadProcesses>,
 }
 
 impl Ours {
@@ -63,8 +71,12 @@ impl Ours {
             directories,
             file_system,
             databases,
+            user: _,
+            processes,
         } = self;
-        directories.is_empty() && file_system.is_none() && databases.is_empty()
+        let is_without_things =
+            directories.is_empty() && file_system.is_none() && databases.is_empty();
+        is_without_things && processes.is_none()
     }
 }
 
@@ -320,20 +332,37 @@ fn undo_file(host: &Host, path: &Path, entry: &Entry) -> Vec<Undone> {
 }
 
 impl Entry {
-    /// Puts every disk back and removes what is ours.
+    /// Ends what the loads left running, then puts every disk back and removes what is ours. While a process of
+    /// a load goes on, nothing is as before: then nothing else is done.
     pub fn undo(&self, host: &Host) -> Vec<Undone> {
         let same_boot = self.boot_id == boot_id(host);
+        let processes = self.ours.processes.as_ref().filter(|_| same_boot);
+        let processes = processes.and_then(|processes| match processes.end(host) {
+            Ok(ended) if ended.is_empty() => None,
+            Ok(names) => Some(Undone::ProcessesEnded { names }),
+            Err(left) => Some(Undone::Failed {
+                thing: left.join(", "),
+                cause: "this process of its load does not end, and may still write".into(),
+            }),
+        });
+        if let Some(failed) = processes.iter().find(|ended| !ended.is_settled()) {
+            return vec![failed.clone()];
+        }
         let disks = self.disks.iter().map(|disk| disk.undo(host, same_boot));
         let Ours {
             directories,
             file_system,
             databases,
+            user,
+            processes: _,
         } = &self.ours;
         let databases = databases.iter().filter_map(OwnDatabases::undo);
-        let directories = directories.iter().filter_map(|path| remove_directory(path));
+        let user = user.as_ref();
+        let directories = directories.iter();
+        let directories = directories.filter_map(|path| remove_directory(path, user));
         let file_system = file_system.iter().filter_map(OwnFileSystem::undo);
         let ours = databases.chain(directories).chain(file_system);
-        disks.chain(ours).collect()
+        processes.into_iter().chain(disks).chain(ours).collect()
     }
 }
 
@@ -387,8 +416,8 @@ impl SavedDisk {
     }
 }
 
-/// Removes a directory of ours; nothing to say where there is none.
-fn remove_directory(path: &Path) -> Option<Undone> {
+/// Removes a directory of ours, in which `user` (or else we) worked; nothing to say where there is none.
+fn remove_directory(path: &Path, user: Option<&User>) -> Option<Undone> {
     let is_ours = path
         .file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with(".iosched-"));
@@ -396,7 +425,7 @@ fn remove_directory(path: &Path) -> Option<Undone> {
         Ok(metadata) if metadata.is_dir() && is_ours => {}
         _ => return None,
     }
-    Some(match fs::remove_dir_all(path) {
+    Some(match remove_tree(path, user) {
         Ok(()) => Undone::Removed {
             directory: path.into(),
         },
@@ -405,6 +434,17 @@ fn remove_directory(path: &Path) -> Option<Undone> {
             cause: error.to_string(),
         },
     })
+}
+
+/// What is in it goes with its user's rights, so that it cannot lead us to what he may not remove; the empty
+/// directory goes with ours, where he may not remove that.
+fn remove_tree(path: &Path, user: Option<&User>) -> io::Result<()> {
+    as_user(user, || {
+        let (above, name) = beneath::split(path)?;
+        above.clear_directory(name)
+    })?;
+    let (above, name) = beneath::split(path)?;
+    above.remove_directory(name)
 }
 
 impl Identity {
@@ -576,7 +616,7 @@ mod tests {
     #[test]
     fn a_directory_that_is_not_ours_is_never_removed() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(remove_directory(dir.path()), None);
+        assert_eq!(remove_directory(dir.path(), None), None);
         assert!(dir.path().exists());
     }
 }

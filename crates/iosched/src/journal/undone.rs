@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::file_system;
 use crate::switch::Adjusted;
 
-/// What became of one disk, directory or file system of an [`Entry`](super::Entry).
+/// What became of one disk, process, directory or file system of an [`Entry`](super::Entry).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Undone {
@@ -53,6 +53,11 @@ pub enum Undone {
         device: String,
         /// What it was.
         kind: file_system::Kind,
+    },
+    /// What the loads had left running was ended.
+    ProcessesEnded {
+        /// Name and pid of each.
+        names: Vec<String>,
     },
     /// Databases of ours were dropped.
     DatabasesDropped {

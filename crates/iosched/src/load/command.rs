@@ -4,9 +4,6 @@
 //! rights of `--user`, and is told by environment variables which trial it is. What it leaves in
 //! the target directory is the user's business; [`SCRATCH`] names a directory that is removed.
 
-use std::fs;
-use std::os::unix::fs::lchown;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -16,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::fio_job::{Place, TrialSettings};
 use super::words::{self, WordsError};
-use super::{Load, LoadError, Outcome, Turn, Workplace};
+use super::{Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::failure::{Failure, exit};
 use crate::objective::Objective;
-use crate::process::{self, ChildError, Finished};
+use crate::process::{self, ChildError, Finished, Scope};
 
 /// A program that hangs is killed after this time, where the user does not say (`--timeout`).
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -285,6 +282,7 @@ impl CommandLoad {
         what: &'static str,
         line: &str,
         at: &Workplace<'_>,
+        scope: &Scope,
         turn: Option<&Turn<'_>>,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Finished, CommandError> {
@@ -292,11 +290,8 @@ impl CommandLoad {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
         tell(&mut command, at, turn);
-        if let Some(user) = at.user {
-            command.uid(user.uid).gid(user.gid);
-        }
         let limit = at.trial_limit.unwrap_or(LONGEST);
-        let finished = process::run(command, limit, at.stop, tick)?;
+        let finished = scope.run(command, limit, at.stop, tick)?;
         if finished.status.success() {
             return Ok(finished);
         }
@@ -410,18 +405,21 @@ impl Load for CommandLoad {
 
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
         if let Some(path) = scratch(at) {
-            make_directory(&path, at)?;
+            files::make_directory(&path, at.user())
+                .map_err(|source| CommandError::Scratch { path, source })?;
         }
         if let Some(line) = self.settings.setup.clone() {
             say(&format!("running --setup {line:?}"));
-            self.run_line("--setup", &line, at, None, &mut |_| {})?;
+            let scope = at.scope.lasting();
+            self.run_line("--setup", &line, at, &scope, None, &mut |_| {})?;
         }
         Ok(())
     }
 
     fn reset(&mut self, at: &Workplace<'_>, turn: &Turn<'_>) -> Result<(), LoadError> {
         if let Some(line) = &self.settings.prepare {
-            self.run_line("--prepare", line, at, Some(turn), &mut |_| {})?;
+            let scope = at.scope.lasting();
+            self.run_line("--prepare", line, at, &scope, Some(turn), &mut |_| {})?;
         }
         Ok(())
     }
@@ -433,7 +431,7 @@ impl Load for CommandLoad {
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, LoadError> {
         let line = &self.settings.line;
-        let finished = self.run_line("the command", line, at, Some(turn), tick)?;
+        let finished = self.run_line("the command", line, at, at.scope, Some(turn), tick)?;
         let number = self.number(&finished)?;
         self.has_worked = true;
         Ok(Outcome {
@@ -442,22 +440,6 @@ impl Load for CommandLoad {
             ..Outcome::default()
         })
     }
-}
-
-/// A directory that the load's user may write to; it may be there already.
-fn make_directory(path: &std::path::Path, at: &Workplace<'_>) -> Result<(), CommandError> {
-    let made = match fs::create_dir(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    };
-    let owned = made.and_then(|()| match at.user {
-        Some(user) => lchown(path, Some(user.uid), Some(user.gid)),
-        None => Ok(()),
-    });
-    owned.map_err(|source| CommandError::Scratch {
-        path: path.into(),
-        source,
-    })
 }
 
 #[cfg(test)]

@@ -6,14 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::failure::{Failure, exit};
-use crate::process::{self, ChildError, Stop, User};
+use crate::process::{self, ChildError, Scope, Stop};
 use crate::trial::{Flow, JobResult};
 
 /// Time that fio may take beyond the load's own duration: start, layout of nothing, result.
@@ -84,8 +83,8 @@ pub struct Running<'a> {
     pub read_only: bool,
     /// When it is killed; by default after 30 s more than twice its duration.
     pub limit: Option<Duration>,
-    /// Whose rights it has, if not ours.
-    pub user: Option<User>,
+    /// Whose rights it has, and where its processes are kept together.
+    pub scope: &'a Scope,
     /// Whether the user wants us to stop.
     pub stop: &'a Stop,
 }
@@ -118,17 +117,15 @@ pub fn run_timed(
     command
         .arg("--output-format=json+")
         .arg("--eta=never")
-        // fio leaves state files of `verify` in the working directory.
-        .current_dir(std::env::temp_dir());
+        // Where everybody may be, and nobody can lay a link for what fio writes into its working directory.
+        .current_dir("/proc");
     if running.read_only {
         command.arg("--readonly");
     }
-    if let Some(user) = running.user {
-        command.uid(user.uid).gid(user.gid);
-    }
     command.arg("-"); // the job file comes on standard input
     let limit = running.limit.unwrap_or(running.duration * 2 + ALLOWANCE);
-    let finished = process::run_with_input(command, job_file, limit, running.stop, tick)?;
+    let scope = running.scope;
+    let finished = scope.run_with_input(command, job_file, limit, running.stop, tick)?;
     if !finished.status.success() {
         return Err(FioError::Failed {
             status: process::describe(finished.status),
@@ -139,16 +136,12 @@ pub fn run_timed(
 }
 
 /// Runs a composed job file for as long as it takes: to write test files, or to fill a device.
-pub fn run_long(
-    job_file: &str,
-    user: Option<User>,
-    stop: &Stop,
-) -> Result<Vec<JobResult>, FioError> {
+pub fn run_long(job_file: &str, scope: &Scope, stop: &Stop) -> Result<Vec<JobResult>, FioError> {
     let running = Running {
         duration: Duration::ZERO,
         read_only: false,
         limit: Some(LONGEST),
-        user,
+        scope,
         stop,
     };
     run(job_file, &running, &mut |_| {})

@@ -3,16 +3,14 @@
 //! Each load has a directory of its own, so that loads with jobs of one name do not share files
 //! unless they mean to.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::fio::{self, Running};
 use super::fio_job::{JobFile, JobFileError, Place, TrialSettings};
-use super::{Load, LoadError, Outcome, Turn, Workplace};
+use super::{Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::objective::Objective;
 
 /// A load that hangs is killed after this time, where the user does not say (`--timeout`).
@@ -133,11 +131,11 @@ impl Load for FixedWork {
 
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
         let directory = self.directory(at);
-        make_directory(&directory, at).map_err(fio::FioError::Files)?;
+        files::make_directory(&directory, at.user()).map_err(fio::FioError::Files)?;
         if self.settings.files == Files::New {
             return Ok(());
         }
-        if is_empty(&directory).map_err(fio::FioError::Files)? {
+        if files::is_empty(&directory, at.user()).map_err(fio::FioError::Files)? {
             say(&format!("writing test files for {}", self.name));
         }
         let settings = TrialSettings {
@@ -146,13 +144,13 @@ impl Load for FixedWork {
             ramp: None,
             seed: 1,
         };
-        fio::run_long(&self.file.compose_layout(&settings), at.user, at.stop)?;
+        fio::run_long(&self.file.compose_layout(&settings), at.scope, at.stop)?;
         Ok(())
     }
 
     fn reset(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
         if self.settings.files == Files::New {
-            remove_files(&self.directory(at)).map_err(fio::FioError::Files)?;
+            files::remove_files(&self.directory(at), at.user()).map_err(fio::FioError::Files)?;
         }
         Ok(())
     }
@@ -160,7 +158,7 @@ impl Load for FixedWork {
     /// Reads everything once, so that it is in memory.
     fn start(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
         if self.settings.files == Files::Cached {
-            read_files(&self.directory(at)).map_err(fio::FioError::Files)?;
+            files::read_files(&self.directory(at), at.user()).map_err(fio::FioError::Files)?;
         }
         Ok(())
     }
@@ -175,7 +173,7 @@ impl Load for FixedWork {
             duration: Duration::ZERO,
             read_only: false,
             limit: Some(at.trial_limit.unwrap_or(LONGEST)),
-            user: at.user,
+            scope: at.scope,
             stop: at.stop,
         };
         let result = fio::run_timed(&self.compose(turn.settings, at), &running, tick)?;
@@ -185,34 +183,4 @@ impl Load for FixedWork {
             ..Outcome::default()
         })
     }
-}
-
-/// The directory may be there: loads of one family share it.
-fn make_directory(path: &Path, at: &Workplace<'_>) -> io::Result<()> {
-    match fs::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        other => other?,
-    }
-    match at.user {
-        Some(user) => std::os::unix::fs::lchown(path, Some(user.uid), Some(user.gid)),
-        None => Ok(()),
-    }
-}
-
-fn is_empty(directory: &Path) -> io::Result<bool> {
-    Ok(fs::read_dir(directory)?.next().is_none())
-}
-
-pub(super) fn remove_files(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        fs::remove_file(entry?.path())?;
-    }
-    Ok(())
-}
-
-fn read_files(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        io::copy(&mut fs::File::open(entry?.path())?, &mut io::sink())?;
-    }
-    Ok(())
 }

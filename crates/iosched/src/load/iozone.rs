@@ -6,18 +6,15 @@
 //! random order. What a thread did until the first one was ready counts, its `fsync` included.
 //! It refuses to read what it did not write, so it makes the files, too.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::lchown;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::fio_job::TrialSettings;
-use super::{Load, LoadError, Outcome, Turn, Workplace};
+use super::{Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::failure::{Failure, exit};
 use crate::objective::Objective;
 use crate::process::{self, ChildError, Finished, Stop};
@@ -195,11 +192,8 @@ impl IozoneLoad {
         command.args(["-s", &kilobytes(size), "-r", &kilobytes(record)]);
         command.args(["-t", &files.len().to_string()]);
         command.args(test.options()).arg("-F").args(files);
-        if let Some(user) = at.user {
-            command.uid(user.uid).gid(user.gid);
-        }
         let limit = at.trial_limit.unwrap_or(LONGEST);
-        let finished = process::run(command, limit, at.stop, tick)?;
+        let finished = at.scope.run(command, limit, at.stop, tick)?;
         if finished.status.success() {
             return Ok(finished);
         }
@@ -212,13 +206,13 @@ impl IozoneLoad {
     /// Makes the files one after the other, so that each lies together as fio would lay it.
     fn make_files(&self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), IozoneError> {
         let directory = self.directory(at);
-        make_directory(&directory, at).map_err(IozoneError::Files)?;
-        let files = files(self.settings.threads).into_iter();
+        files::make_directory(&directory, at.user()).map_err(IozoneError::Files)?;
         let is_missing = |file: &String| {
-            let length = fs::metadata(directory.join(file)).map(|metadata| metadata.len());
+            let length = files::length(&directory, file, at.user());
             length.ok() != Some(self.settings.size)
         };
-        let missing: Vec<String> = files.filter(is_missing).collect();
+        let names = names(self.settings.threads).into_iter();
+        let missing: Vec<String> = names.filter(is_missing).collect();
         if self.settings.test == Test::InitialWrite || missing.is_empty() {
             return Ok(());
         }
@@ -232,7 +226,7 @@ impl IozoneLoad {
 }
 
 /// The names of the threads' files.
-fn files(threads: u32) -> Vec<String> {
+fn names(threads: u32) -> Vec<String> {
     (1..=threads)
         .map(|thread| format!("thread-{thread}"))
         .collect()
@@ -299,18 +293,6 @@ fn job(test: Test, thread: u32, record: u64, bytes: f64, bytes_per_s: f64) -> Jo
     }
 }
 
-/// The directory may be there: the tests of a sweep share it.
-fn make_directory(path: &Path, at: &Workplace<'_>) -> io::Result<()> {
-    match fs::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        other => other?,
-    }
-    match at.user {
-        Some(user) => lchown(path, Some(user.uid), Some(user.gid)),
-        None => Ok(()),
-    }
-}
-
 impl Load for IozoneLoad {
     fn writes(&self) -> bool {
         true
@@ -363,7 +345,7 @@ impl Load for IozoneLoad {
 
     fn reset(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
         if self.settings.test == Test::InitialWrite {
-            super::fixed_work::remove_files(&self.directory(at)).map_err(IozoneError::Files)?;
+            files::remove_files(&self.directory(at), at.user()).map_err(IozoneError::Files)?;
         }
         Ok(())
     }
@@ -375,7 +357,7 @@ impl Load for IozoneLoad {
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, LoadError> {
         let Settings { test, record, .. } = self.settings;
-        let finished = self.run_on(at, test, &files(self.settings.threads), tick)?;
+        let finished = self.run_on(at, test, &names(self.settings.threads), tick)?;
         Ok(Outcome {
             jobs: results(&finished, test, record)?,
             ..Outcome::default()

@@ -72,7 +72,7 @@ impl Load for FioLoad {
             ramp: None,
             seed: 1,
         };
-        fio::run_long(&self.file.compose_layout(&settings), at.user, at.stop)?;
+        fio::run_long(&self.file.compose_layout(&settings), at.scope, at.stop)?;
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl Load for FioLoad {
             duration: self.file.duration(turn.settings),
             read_only: !self.file.writes(),
             limit: at.trial_limit,
-            user: at.user,
+            scope: at.scope,
             stop: at.stop,
         };
         let jobs = fio::run(&self.file.compose(turn.settings), &running, tick)?;

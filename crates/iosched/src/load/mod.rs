@@ -14,6 +14,7 @@
 //!   sweep, the document server and the database server
 //! - [`iozone`]: the sweep's tests by the program that it was made with
 //! - [`settings`]: what stands after a load's name
+//! - `files`: what we do to a load's files, with the rights of its user
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::measure::Measured;
 use crate::objective::Objective;
-use crate::process::{ChildError, Stop, User};
+use crate::process::{ChildError, Scope, Stop, User};
 use crate::switch::Arm;
 use crate::trial::JobResult;
 
@@ -40,6 +41,8 @@ pub mod pgbench;
 pub mod settings;
 pub mod simulated;
 pub mod words;
+
+pub(crate) mod files;
 
 use command::{CommandError, CommandSpecError};
 use fio::FioError;
@@ -138,8 +141,8 @@ impl Spec {
 pub struct Workplace<'a> {
     /// A device, a file, or a directory of our own.
     pub place: &'a Place,
-    /// Whose rights it has, if not ours.
-    pub user: Option<User>,
+    /// Whose rights it has, and where its processes are kept together.
+    pub scope: &'a Scope,
     /// Largest time for the load of one trial; `None` for the load's own choice.
     pub trial_limit: Option<Duration>,
     /// Whether the user wants us to stop.
@@ -147,6 +150,11 @@ pub struct Workplace<'a> {
 }
 
 impl Workplace<'_> {
+    /// Whose rights the load has, if not ours.
+    pub fn user(&self) -> Option<&User> {
+        self.scope.user()
+    }
+
     /// The directory of our own on the target, removed after the run.
     pub fn own_directory(&self) -> Option<&Path> {
         match self.place {
@@ -244,7 +252,7 @@ pub trait Load {
 
     /// What it makes on a server of somebody's, or after [`Load::clean_up`] what of it is left: the
     /// journal knows it before it is made.
-    fn databases(&self, _user: Option<User>) -> Option<OwnDatabases> {
+    fn databases(&self, _user: Option<&User>) -> Option<OwnDatabases> {
         None
     }
 

@@ -14,14 +14,14 @@ use crate::analysis::Analysis;
 use crate::event::{Event, Observer};
 use crate::file_system::FileSystemError;
 use crate::host::Host;
-use crate::journal::{Journal, Ours, Undone};
+use crate::journal::{Journal, Ours, Owner, Undone};
 use crate::load::fio::FioError;
 use crate::load::fio_job::Place;
 use crate::load::pgbench::OwnDatabases;
 use crate::load::{Load, LoadError, Workplace};
 use crate::lock::{self, Lock};
-use crate::plan::{Plan, PlannedLoad};
-use crate::process::{ChildError, Stop, User};
+use crate::plan::{Plan, PlannedLoad, Target};
+use crate::process::{ChildError, LoadProcesses, Scope, Stop, User};
 use crate::record::{Entry, Recorder, StopReason};
 use crate::schedule::{Course, Next};
 use crate::split::SplitWatch;
@@ -66,11 +66,15 @@ pub fn run(
     let _claim = site::claim(&plan.target)?;
     let site = site::Site::choose(host, &plan.target);
     let loads: Vec<Box<dyn Load>> = plan.loads.iter().map(PlannedLoad::open).collect();
+    let processes = processes(host, &plan);
     let ours = Ours {
         databases: databases(&loads, options),
-        ..site.ours()
+        processes: processes.clone(),
+        ..site.ours(options.user.as_ref())
     };
     let mut journal = journal(host, &plan, ours)?;
+    let mut scope = Scope::new(options.user.clone(), processes);
+    scope.make();
     observer.event(&Event::Started {
         plan: &plan,
         directory: recorder.directory(),
@@ -86,6 +90,7 @@ pub fn run(
         loads,
         recorder,
         options,
+        scope,
         stop,
         observer,
         place: site.place(),
@@ -93,7 +98,7 @@ pub fn run(
         split: None,
         mark: Instant::now(),
     };
-    let made = site.make(host, options.user, stop);
+    let made = site.make(host, options.user.as_ref(), stop);
     let outcome = made.and_then(|()| runner.all_trials());
     runner.loads.iter_mut().for_each(|load| load.clean_up());
     if let Some(journal) = &mut journal {
@@ -113,9 +118,18 @@ fn journal(host: &Host, plan: &Plan, ours: Ours) -> Result<Option<Journal>, RunE
     Ok(Some(Journal::open(host, &plan.disks, ours)?))
 }
 
+/// How the processes of the loads are found again, where loads are processes.
+fn processes(host: &Host, plan: &Plan) -> Option<LoadProcesses> {
+    let is_simulated = matches!(plan.target, Target::Simulated(_));
+    let Owner { pid, start_ticks } = Owner::this_process(host);
+    (!is_simulated).then(|| LoadProcesses::of_run(host, pid, start_ticks))
+}
+
 /// What the loads make, or have left, on servers of somebody's.
 fn databases(loads: &[Box<dyn Load>], options: &RunOptions<'_>) -> Vec<OwnDatabases> {
-    let databases = loads.iter().map(|load| load.databases(options.user));
+    let databases = loads
+        .iter()
+        .map(|load| load.databases(options.user.as_ref()));
     databases.flatten().collect()
 }
 
@@ -147,6 +161,7 @@ struct Runner<'a> {
     loads: Vec<Box<dyn Load>>,
     recorder: &'a mut Recorder,
     options: &'a RunOptions<'a>,
+    scope: Scope,
     stop: &'a Stop,
     observer: &'a mut dyn Observer,
     place: Place,
@@ -312,10 +327,15 @@ impl Runner<'_> {
 }
 
 /// Where the loads work.
-fn workplace<'a>(options: &RunOptions<'_>, stop: &'a Stop, place: &'a Place) -> Workplace<'a> {
+fn workplace<'a>(
+    options: &RunOptions<'_>,
+    scope: &'a Scope,
+    stop: &'a Stop,
+    place: &'a Place,
+) -> Workplace<'a> {
     Workplace {
         place,
-        user: options.user,
+        scope,
         trial_limit: options.trial_limit,
         stop,
     }

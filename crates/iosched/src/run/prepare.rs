@@ -26,7 +26,7 @@ const PRECONDITION: &str = "[precondition]\nrw=write\nbs=128k\niodepth=32\nloops
 impl Runner<'_> {
     /// Lets each load make what all its trials use, so that none pays for it.
     pub(super) fn prepare_loads(&mut self) -> Result<(), RunError> {
-        let at = workplace(self.options, self.stop, &self.place);
+        let at = workplace(self.options, &self.scope, self.stop, &self.place);
         let observer = &mut *self.observer;
         for load in &mut self.loads {
             load.prepare(&at, &mut |what| observer.event(&Event::Preparing { what }))?;
@@ -60,8 +60,7 @@ impl Runner<'_> {
         };
         let begun = Instant::now();
         let job_file = fill.compose(&settings);
-        let jobs =
-            fio::run_long(&job_file, self.options.user, self.stop).map_err(LoadError::from)?;
+        let jobs = fio::run_long(&job_file, &self.scope, self.stop).map_err(LoadError::from)?;
         let written = jobs.iter().filter_map(|job| job.write.as_ref());
         self.recorder.append(Entry::Preconditioned {
             bytes: written.map(|flow| flow.bytes).sum(),

@@ -1,9 +1,9 @@
 //! Where the loads of a run work: a directory of our own, which may be on a file system of our own, or
 //! the target itself.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, lchown};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rand::Rng;
@@ -12,6 +12,7 @@ use super::RunError;
 use crate::file_system::OwnFileSystem;
 use crate::host::Host;
 use crate::journal::Ours;
+use crate::load::files;
 use crate::load::fio_job::Place;
 use crate::plan::Target;
 use crate::process::{Stop, User};
@@ -106,7 +107,7 @@ impl Site {
     }
 
     /// What has to be removed. A directory goes with the file system that it is in.
-    pub(super) fn ours(&self) -> Ours {
+    pub(super) fn ours(&self, user: Option<&User>) -> Ours {
         match &self.file_system {
             Some(made) => Ours {
                 file_system: Some(made.file_system.clone()),
@@ -114,6 +115,7 @@ impl Site {
             },
             None => Ours {
                 directories: self.directory.iter().cloned().collect(),
+                user: user.cloned(),
                 ..Ours::default()
             },
         }
@@ -128,7 +130,7 @@ impl Site {
     pub(super) fn make(
         &self,
         host: &Host,
-        user: Option<User>,
+        user: Option<&User>,
         stop: &Stop,
     ) -> Result<(), RunError> {
         if let Some(Made { file_system, held }) = &self.file_system {
@@ -137,12 +139,7 @@ impl Site {
         let Some(directory) = &self.directory else {
             return Ok(());
         };
-        let made = DirBuilder::new().mode(0o700).create(directory);
-        let owned = made.and_then(|()| match user {
-            Some(user) => lchown(directory, Some(user.uid), Some(user.gid)),
-            None => Ok(()),
-        });
-        owned.map_err(|source| RunError::Io {
+        files::make_new_directory(directory, user).map_err(|source| RunError::Io {
             path: directory.clone(),
             source,
         })

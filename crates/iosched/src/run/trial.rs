@@ -93,14 +93,14 @@ impl Runner<'_> {
 
     /// The load's data as they were at first.
     pub(super) fn reset_load(&mut self, slot: Slot) -> Result<(), LoadError> {
-        let at = workplace(self.options, self.stop, &self.place);
+        let at = workplace(self.options, &self.scope, self.stop, &self.place);
         let told = Told::new(self.plan, slot, &self.place);
         self.loads[slot.load].reset(&at, &told.turn(self.plan, slot))
     }
 
     /// Empties the page cache and gets the load ready.
     pub(super) fn start_load(&mut self, slot: Slot) -> Result<(), LoadError> {
-        let at = workplace(self.options, self.stop, &self.place);
+        let at = workplace(self.options, &self.scope, self.stop, &self.place);
         let told = Told::new(self.plan, slot, &self.place);
         let load = &mut self.loads[slot.load];
         if load.is_cold() && !self.plan.disks.is_empty() {
@@ -111,7 +111,7 @@ impl Runner<'_> {
 
     /// Runs the load between two looks at the kernel's counters.
     pub(super) fn run_load(&mut self, slot: Slot) -> Result<Run, RunError> {
-        let at = workplace(self.options, self.stop, &self.place);
+        let at = workplace(self.options, &self.scope, self.stop, &self.place);
         let told = Told::new(self.plan, slot, &self.place);
         let before = self.counters()?;
         let started_unix_s = unix_time();

@@ -157,7 +157,7 @@ impl Session<'_> {
         };
         let options = RunOptions {
             trial_limit: self.args.timeout.map(|span| span.0),
-            user: self.user,
+            user: self.user.clone(),
             health: &health,
         };
         let mut progress = Progress::new(&recorder.record().header.plan);

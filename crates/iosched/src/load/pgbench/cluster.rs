@@ -4,13 +4,14 @@
 //! data directory only. That is reached through `/proc/self/cwd`, because the path of a socket may
 //! have no more than 107 bytes and a target's path may be longer.
 
-use std::fs::{self, DirBuilder, File, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, lchown};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::fs::Mode;
 use rustix::process::Signal;
 
 use super::error::PgbenchError;
@@ -18,8 +19,9 @@ use super::own::OwnDatabases;
 use super::programs::Programs;
 use super::snapshot::Snapshot;
 use super::{Database, Settings};
-use crate::load::Workplace;
-use crate::process::{self, ChildError, Daemon, User};
+use crate::beneath::Directory;
+use crate::load::{Workplace, files};
+use crate::process::{self, ChildError, Daemon, Scope, User, as_user};
 
 /// A server that is not ready by then does not get ready. Recovery is never needed.
 const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -42,6 +44,9 @@ const SUPERUSER: &str = "iosched";
 /// Where the socket is, seen from the data directory.
 const SOCKET: &str = "/proc/self/cwd";
 
+/// The server's log, in the directory above its data.
+const LOG: &str = "log";
+
 /// While the database is made: what would be written twice or waited for is not.
 const WHILE_MAKING: &[&str] = &["wal_level=minimal", "max_wal_senders=0", "fsync=off"];
 
@@ -59,13 +64,16 @@ pub(super) struct Cluster {
     snapshot: Option<Snapshot>,
 }
 
-/// Who owns a cluster: the user that was asked for, or the package's when we are root.
-pub(super) fn owner(wanted: Option<User>) -> Result<Option<User>, PgbenchError> {
+/// For a cluster's programs: the user that was asked for, or the package's when we are root.
+pub(super) fn scope(wanted: &Scope) -> Result<Scope, PgbenchError> {
     let is_root = rustix::process::geteuid().is_root();
-    match wanted {
-        Some(user) if user.uid != 0 => Ok(Some(user)),
-        _ if !is_root => Ok(None),
-        _ => User::find("postgres").map(Some).ok_or(PgbenchError::NoUser),
+    match wanted.user() {
+        Some(user) if user.uid != 0 => Ok(wanted.clone()),
+        _ if !is_root => Ok(wanted.with_user(None)),
+        _ => {
+            let package = User::find("postgres").ok_or(PgbenchError::NoUser)?;
+            Ok(wanted.with_user(Some(package)))
+        }
     }
 }
 
@@ -77,9 +85,9 @@ impl Cluster {
         root: &Path,
         say: &mut dyn FnMut(&str),
     ) -> Result<Cluster, PgbenchError> {
-        let user = owner(at.user)?;
-        let programs = Programs::find(&["initdb", "postgres", "pgbench"], user, at.stop)?;
-        make_root(root, user).map_err(|source| PgbenchError::Io {
+        let scope = scope(at.scope)?;
+        let programs = Programs::find(&["initdb", "postgres", "pgbench"], &scope, at.stop)?;
+        make_root(root, scope.user()).map_err(|source| PgbenchError::Io {
             path: root.into(),
             source,
         })?;
@@ -94,7 +102,7 @@ impl Cluster {
             "making a PostgreSQL database of scale {}",
             settings.scale
         ));
-        cluster.initialise(user)?;
+        cluster.initialise()?;
         cluster.start_with(WHILE_MAKING)?;
         let mut command = cluster.pgbench();
         command.args(["--initialize", "--quiet"]);
@@ -106,7 +114,9 @@ impl Cluster {
                 message: cluster.last_words(),
             });
         }
-        let snapshot = Snapshot::take(&cluster.data(), &root.join("copy"));
+        let snapshot = as_user(cluster.programs.user(), || {
+            Snapshot::take(&cluster.data(), &root.join("copy"))
+        });
         cluster.snapshot = Some(snapshot.map_err(|source| PgbenchError::Io {
             path: root.join("copy"),
             source,
@@ -114,37 +124,35 @@ impl Cluster {
         Ok(cluster)
     }
 
-    fn initialise(&self, user: Option<User>) -> Result<(), PgbenchError> {
+    fn initialise(&self) -> Result<(), PgbenchError> {
         let data = self.data();
         // Made by us, it stays when initdb fails.
-        make_owned(&data, user).map_err(|source| PgbenchError::Io { path: data, source })?;
+        files::make_new_directory(&data, self.programs.user())
+            .map_err(|source| PgbenchError::Io { path: data, source })?;
         let initialised = self.run_initdb();
         if initialised.is_err() {
             // It has emptied the directory: there is room for this.
-            let _ = self.let_a_server_find_what_another_left(user);
+            let _ = self.let_a_server_find_what_another_left();
         }
         initialised
     }
 
     /// As initdb does to try settings: a server starts on next to nothing, takes the shared memory of the
     /// one before on the same directory away, then its own, and ends.
-    fn let_a_server_find_what_another_left(&self, user: Option<User>) -> io::Result<()> {
+    fn let_a_server_find_what_another_left(&self) -> io::Result<()> {
         let version = self.programs.version("postgres").unwrap_or_default();
         let major: String = version
             .chars()
             .skip_while(|c| !c.is_ascii_digit())
             .take_while(char::is_ascii_digit)
             .collect();
-        for (name, text) in [
-            ("PG_VERSION", major + "\n"),
-            ("postgresql.conf", String::new()),
-        ] {
-            let path = self.data().join(name);
-            fs::write(&path, text)?;
-            if let Some(user) = user {
-                lchown(&path, Some(user.uid), Some(user.gid))?;
-            }
-        }
+        as_user(self.programs.user(), || {
+            let data = Directory::open(&self.data())?;
+            let mut version = data.create_file(OsStr::new("PG_VERSION"))?;
+            writeln!(version, "{major}")?;
+            data.create_file(OsStr::new("postgresql.conf"))?;
+            Ok(())
+        })?;
         let mut command = self.programs.own_command("postgres");
         command.arg("--check").arg("-D").arg(self.data());
         command.current_dir(self.data());
@@ -163,8 +171,10 @@ impl Cluster {
 
     /// Starts the server and waits until it takes connections.
     fn start_with(&mut self, configuration: &[&str]) -> Result<(), PgbenchError> {
-        let log = self.root.join("log");
-        let file = File::create(&log).map_err(|source| PgbenchError::Io { path: log, source })?;
+        let log = self.new_log().map_err(|source| PgbenchError::Io {
+            path: self.root.join(LOG),
+            source,
+        })?;
         let mut command = self.programs.own_command("postgres");
         command.arg("-D").arg(self.data()).current_dir(self.data());
         let connections = format!("max_connections={}", self.clients + 10);
@@ -176,22 +186,35 @@ impl Cluster {
         for setting in own.iter().chain(configuration) {
             command.args(["-c", setting]);
         }
-        // Killed, it would leave its shared memory behind.
-        self.server = Some(Daemon::start(command, file, Signal::QUIT)?);
+        self.server = Some(self.programs.start_server(command, log)?);
         self.wait_until_ready()
+    }
+
+    /// An empty file for what the server says.
+    fn new_log(&self) -> io::Result<File> {
+        as_user(self.programs.user(), || {
+            let root = Directory::open(&self.root)?;
+            match root.remove_file(OsStr::new(LOG)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => root.create_file(OsStr::new(LOG)),
+            }
+        })
+    }
+
+    /// What a file of the cluster holds; nothing where it cannot be read.
+    fn text_of(&self, path: &str) -> String {
+        let text = as_user(self.programs.user(), || {
+            Directory::open(&self.root)?.read_to_string(Path::new(path))
+        });
+        text.unwrap_or_default()
     }
 
     /// Watches the last line of `postmaster.pid`, where the server says how far it is.
     fn wait_until_ready(&mut self) -> Result<(), PgbenchError> {
         let started = Instant::now();
         loop {
-            let pid_file = fs::read_to_string(self.data().join("postmaster.pid"));
-            if pid_file
-                .unwrap_or_default()
-                .lines()
-                .nth(7)
-                .is_some_and(|s| s.trim() == "ready")
-            {
+            let pid_file = self.text_of("data/postmaster.pid");
+            if pid_file.lines().nth(7).is_some_and(|s| s.trim() == "ready") {
                 return Ok(());
             }
             if self.has_died() {
@@ -228,7 +251,7 @@ impl Cluster {
 
     /// What the server's log says of its end.
     fn last_words(&self) -> String {
-        let log = fs::read_to_string(self.root.join("log")).unwrap_or_default();
+        let log = self.text_of(LOG);
         let is_telling = |line: &&str| {
             let marks = ["FATAL:", "PANIC:", "ERROR:", "terminated", "shut down"];
             marks.iter().any(|mark| line.contains(mark))
@@ -266,7 +289,8 @@ impl Database for Cluster {
         let Some(snapshot) = &mut self.snapshot else {
             return Ok(());
         };
-        snapshot.restore().map_err(|source| PgbenchError::Io {
+        let restored = as_user(self.programs.user(), || snapshot.restore());
+        restored.map_err(|source| PgbenchError::Io {
             path: self.root.join("data"),
             source,
         })?;
@@ -284,6 +308,10 @@ impl Database for Cluster {
             .env("PGHOST", SOCKET)
             .env("PGUSER", SUPERUSER);
         command
+    }
+
+    fn scope(&self) -> &Scope {
+        self.programs.scope()
     }
 
     fn connection(&self) -> String {
@@ -315,22 +343,17 @@ impl Drop for Cluster {
 }
 
 /// A directory that only its owner may enter, and that he can reach.
-fn make_root(root: &Path, user: Option<User>) -> io::Result<()> {
-    make_owned(root, user)?;
-    if user.is_some()
-        && let Some(above) = root.parent()
-    {
-        // Its name cannot be guessed, and it cannot be listed; but it can be passed through.
-        fs::set_permissions(above, Permissions::from_mode(0o711))?;
+fn make_root(root: &Path, user: Option<&User>) -> io::Result<()> {
+    files::make_new_directory(root, user)?;
+    let Some(above) = root.parent().filter(|_| user.is_some()) else {
+        return Ok(());
+    };
+    // Its name cannot be guessed, and it cannot be listed; but it can be passed through. Where it is the
+    // user's own, he passes.
+    let ours = Directory::open(above)?;
+    let status = rustix::fs::fstat(ours.descriptor())?;
+    if status.st_uid == rustix::process::geteuid().as_raw() {
+        rustix::fs::fchmod(ours.descriptor(), Mode::from_raw_mode(0o711))?;
     }
     Ok(())
-}
-
-/// A directory that only its owner may enter.
-fn make_owned(path: &Path, user: Option<User>) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(path)?;
-    match user {
-        Some(user) => lchown(path, Some(user.uid), Some(user.gid)),
-        None => Ok(()),
-    }
 }

@@ -13,6 +13,7 @@ use super::own::OwnDatabases;
 use super::programs::Programs;
 use super::{Database, Settings};
 use crate::load::Workplace;
+use crate::process::Scope;
 
 /// The first version where how a template is copied can be said (before, it was by files).
 const HAS_STRATEGY: u32 = 150_000;
@@ -28,7 +29,7 @@ pub(super) struct Existing {
 impl Existing {
     /// Finds the server, and makes nothing.
     pub(super) fn find(own: OwnDatabases, at: &Workplace<'_>) -> Result<Existing, PgbenchError> {
-        let programs = Programs::find(&["psql", "pgbench"], at.user, at.stop)?;
+        let programs = Programs::find(&["psql", "pgbench"], at.scope, at.stop)?;
         let mut existing = Existing {
             programs,
             own,
@@ -57,7 +58,7 @@ impl Existing {
         ));
         let template = self.own.template();
         self.ask(&format!("CREATE DATABASE {template}"))?;
-        let mut command = self.programs.command("pgbench");
+        let mut command = self.programs.client_command("pgbench");
         command.args([
             "--initialize",
             "--quiet",
@@ -107,9 +108,13 @@ impl Database for Existing {
     }
 
     fn pgbench(&self) -> Command {
-        let mut command = self.programs.command("pgbench");
+        let mut command = self.programs.client_command("pgbench");
         command.current_dir("/");
         command
+    }
+
+    fn scope(&self) -> &Scope {
+        self.programs.scope()
     }
 
     fn connection(&self) -> String {

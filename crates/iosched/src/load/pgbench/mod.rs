@@ -7,8 +7,9 @@
 //! `--pg` it is a server of the user's, where a database is made anew from a template
 //! (`existing`). Latencies come from pgbench's log of every transaction.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::lchown;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -17,9 +18,10 @@ use serde::{Deserialize, Serialize};
 
 use super::fio_job::TrialSettings;
 use super::settings;
-use super::{Load, LoadError, Outcome, Turn, Workplace};
+use super::{Load, LoadError, Outcome, Turn, Workplace, files};
+use crate::beneath::{self, Directory};
 use crate::objective::Objective;
-use crate::process::{self, Finished};
+use crate::process::{self, Finished, Scope, User, as_user};
 use crate::trial::JobResult;
 
 mod cluster;
@@ -186,6 +188,8 @@ trait Database: std::fmt::Debug {
     fn start(&mut self) -> Result<(), PgbenchError>;
     /// pgbench, to be given its arguments, so that it finds the server.
     fn pgbench(&self) -> Command;
+    /// What pgbench is run in.
+    fn scope(&self) -> &Scope;
     /// What pgbench is given as the database.
     fn connection(&self) -> String;
     /// What our own server said when it died, if it has.
@@ -287,7 +291,8 @@ impl PgbenchLoad {
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, PgbenchError> {
         let logs = own_directory(at).join("logs");
-        self.make_logs(&logs, at)?;
+        let scope = self.database().scope().clone();
+        self.make_logs(&logs, scope.user())?;
         let arguments = self.arguments(turn, &logs);
         let mut command = self.database().pgbench();
         command.args(arguments).arg(self.database().connection());
@@ -297,9 +302,9 @@ impl PgbenchLoad {
                 Some(duration) => duration * 2 + ALLOWANCE,
                 None => LONGEST,
             });
-        let finished = process::run(command, limit, at.stop, tick)?;
+        let finished = scope.run(command, limit, at.stop, tick)?;
         let report = self.report(&finished)?;
-        let transactions = output::transactions(&read_logs(&logs)?, report.tps);
+        let transactions = output::transactions(&read_logs(&logs, scope.user())?, report.tps);
         let transactions = transactions.ok_or_else(|| PgbenchError::Unreadable {
             cause: "its log has no transaction".into(),
         })?;
@@ -321,28 +326,26 @@ impl PgbenchLoad {
     }
 
     /// An empty directory for the log of every transaction, and for the script.
-    fn make_logs(&self, logs: &Path, at: &Workplace<'_>) -> Result<(), PgbenchError> {
-        let failed = |source| PgbenchError::Io {
+    fn make_logs(&self, logs: &Path, user: Option<&User>) -> Result<(), PgbenchError> {
+        let what = &self.settings.mode;
+        let made = as_user(user, || {
+            let (above, name) = beneath::split(logs)?;
+            match above.remove_all(name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => above.create_directory(name)?,
+            }
+            if let Mode::Script(text) = what {
+                above
+                    .enter(Path::new(name))?
+                    .create_file(OsStr::new("script"))?
+                    .write_all(text.as_bytes())?;
+            }
+            Ok(())
+        });
+        made.map_err(|source| PgbenchError::Io {
             path: logs.into(),
             source,
-        };
-        let _ = fs::remove_dir_all(logs);
-        fs::create_dir(logs).map_err(failed)?;
-        if let Mode::Script(text) = &self.settings.mode {
-            fs::write(logs.join("script"), text).map_err(failed)?;
-        }
-        if let Some(user) = self.user(at)? {
-            lchown(logs, Some(user.uid), Some(user.gid)).map_err(failed)?;
-        }
-        Ok(())
-    }
-
-    /// Whose rights pgbench has, if not ours.
-    fn user(&self, at: &Workplace<'_>) -> Result<Option<process::User>, PgbenchError> {
-        match self.settings.connection {
-            Some(_) => Ok(at.user),
-            None => cluster::owner(at.user),
-        }
+        })
     }
 }
 
@@ -359,19 +362,19 @@ fn own_directory(at: &Workplace<'_>) -> PathBuf {
 }
 
 /// The log of every transaction: a file per thread.
-fn read_logs(directory: &Path) -> Result<Vec<String>, PgbenchError> {
-    let failed = |source| PgbenchError::Io {
+fn read_logs(directory: &Path, user: Option<&User>) -> Result<Vec<String>, PgbenchError> {
+    let read = as_user(user, || {
+        let logs = Directory::open(directory)?;
+        let names = logs.names()?.into_iter();
+        names
+            .filter(|name| name.to_string_lossy().starts_with("log."))
+            .map(|name| logs.read_to_string(Path::new(&name)))
+            .collect()
+    });
+    read.map_err(|source| PgbenchError::Io {
         path: directory.into(),
         source,
-    };
-    let mut logs = Vec::new();
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if entry.file_name().to_string_lossy().starts_with("log.") {
-            logs.push(fs::read_to_string(entry.path()).map_err(failed)?);
-        }
-    }
-    Ok(logs)
+    })
 }
 
 impl Load for PgbenchLoad {
@@ -388,7 +391,7 @@ impl Load for PgbenchLoad {
             Some(_) => &["psql", "pgbench"],
             None => &["initdb", "postgres", "pgbench"],
         };
-        let programs = Programs::find(needed, None, &process::Stop::new())?;
+        let programs = Programs::find(needed, &Scope::default(), &process::Stop::new())?;
         Ok(vec![programs.version("pgbench")?])
     }
 
@@ -429,7 +432,7 @@ impl Load for PgbenchLoad {
             self.database = Some(Box::new(Cluster::make(&self.settings, at, &root, say)?));
             return Ok(());
         };
-        fs::create_dir(&root).map_err(|source| PgbenchError::Io {
+        files::make_new_directory(&root, at.user()).map_err(|source| PgbenchError::Io {
             path: root.clone(),
             source,
         })?;
@@ -456,7 +459,7 @@ impl Load for PgbenchLoad {
         Ok(self.run_pgbench(at, turn, tick)?)
     }
 
-    fn databases(&self, user: Option<process::User>) -> Option<OwnDatabases> {
+    fn databases(&self, user: Option<&User>) -> Option<OwnDatabases> {
         self.own.clone().map(|own| own.run_by(user))
     }
 

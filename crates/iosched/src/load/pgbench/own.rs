@@ -10,7 +10,7 @@ use super::error::PgbenchError;
 use super::programs::Programs;
 use crate::failure::Failure;
 use crate::journal::Undone;
-use crate::process::{Stop, User};
+use crate::process::{Scope, Stop, User};
 
 /// How the names of all our databases begin.
 const OURS: &str = "iosched_";
@@ -42,7 +42,8 @@ impl OwnDatabases {
     }
 
     /// The same with somebody's rights.
-    pub(super) fn run_by(self, user: Option<User>) -> OwnDatabases {
+    pub(super) fn run_by(self, user: Option<&User>) -> OwnDatabases {
+        let user = user.cloned();
         OwnDatabases { user, ..self }
     }
 
@@ -65,7 +66,7 @@ impl OwnDatabases {
 
     /// Runs one statement in the database that every server has.
     pub(super) fn ask(&self, programs: &Programs, statement: &str) -> Result<String, PgbenchError> {
-        let mut command = programs.command("psql");
+        let mut command = programs.client_command("psql");
         command.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only"]);
         command.args([
             "--no-password",
@@ -113,7 +114,8 @@ impl OwnDatabases {
         if !self.is_ours() {
             return failed("that is no name that we give".into());
         }
-        let programs = Programs::find(&["psql"], self.user, &Stop::new());
+        let scope = Scope::default().with_user(self.user.clone());
+        let programs = Programs::find(&["psql"], &scope, &Stop::new());
         match programs.and_then(|programs| self.drop_all(&programs)) {
             Ok(names) if names.is_empty() => None,
             Ok(names) => Some(Undone::DatabasesDropped { names }),

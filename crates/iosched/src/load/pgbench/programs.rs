@@ -1,13 +1,15 @@
 //! Where PostgreSQL's programs are, and how they are run.
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use super::error::PgbenchError;
-use crate::process::{self, Finished, Stop, User};
+use crate::process::{self, ChildError, Daemon, Finished, Scope, Stop, User};
 
 /// Making a large database on a slow disk takes at the most this long.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
@@ -22,7 +24,7 @@ const VERSIONS: std::ops::RangeInclusive<u32> = 10..=25;
 #[derive(Debug, Clone)]
 pub(super) struct Programs {
     directory: PathBuf,
-    user: Option<User>,
+    scope: Scope,
     stop: Stop,
 }
 
@@ -31,7 +33,7 @@ impl Programs {
     /// PATH there are wrappers that look for a cluster of the distribution), then on PATH.
     pub(super) fn find(
         needed: &[&str],
-        user: Option<User>,
+        scope: &Scope,
         stop: &Stop,
     ) -> Result<Programs, PgbenchError> {
         let versioned = VERSIONS.rev().flat_map(|version| {
@@ -49,7 +51,7 @@ impl Programs {
         if let Some(directory) = found {
             return Ok(Programs {
                 directory: directory.clone(),
-                user,
+                scope: scope.clone(),
                 stop: stop.clone(),
             });
         }
@@ -62,33 +64,43 @@ impl Programs {
 
     /// What `program --version` prints: `pgbench (PostgreSQL) 15.18`.
     pub(super) fn version(&self, program: &str) -> Result<String, PgbenchError> {
-        let mut command = self.command(program);
+        let mut command = self.own_command(program);
         command.arg("--version").current_dir("/");
         Ok(self.run(program, command)?.stdout.trim().to_owned())
     }
 
-    /// A program, to be given its arguments: with the user's rights, in English, and without what
-    /// the environment says of some other server.
-    pub(super) fn command(&self, program: &str) -> Command {
+    /// A program, to be given its arguments, for a server of the user's: in English, and with what our
+    /// environment says of that server, whoever runs it.
+    pub(super) fn client_command(&self, program: &str) -> Command {
         let mut command = Command::new(self.directory.join(program));
-        if let Some(user) = self.user {
-            command.uid(user.uid).gid(user.gid);
+        command.envs(of_postgres()).env("LC_ALL", "C");
+        command
+    }
+
+    /// The same for our own server, of which our environment knows nothing.
+    pub(super) fn own_command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.directory.join(program));
+        for (name, _) in of_postgres() {
+            command.env_remove(name);
         }
         command.env("LC_ALL", "C");
         command
     }
 
-    /// The same for our own server.
-    pub(super) fn own_command(&self, program: &str) -> Command {
-        let mut command = self.command(program);
-        let is_of_postgres = |name: &OsString| name.to_string_lossy().starts_with("PG");
-        for name in std::env::vars_os()
-            .map(|(name, _)| name)
-            .filter(is_of_postgres)
-        {
-            command.env_remove(name);
-        }
-        command
+    /// What they are run in.
+    pub(super) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Whose rights the programs have, if not ours.
+    pub(super) fn user(&self) -> Option<&User> {
+        self.scope.user()
+    }
+
+    /// Starts the server; what it says goes to `log`.
+    pub(super) fn start_server(&self, command: Command, log: File) -> Result<Daemon, ChildError> {
+        // Killed, it would leave its shared memory behind.
+        Daemon::start(&self.scope, command, log, Signal::QUIT)
     }
 
     /// Whether the user wants us to stop.
@@ -103,7 +115,7 @@ impl Programs {
 
     /// Runs a step of the preparation to its end.
     pub(super) fn run(&self, step: &str, command: Command) -> Result<Finished, PgbenchError> {
-        let finished = process::run(command, LONGEST, &self.stop, &mut |_| {})?;
+        let finished = self.scope.run(command, LONGEST, &self.stop, &mut |_| {})?;
         if finished.status.success() {
             return Ok(finished);
         }
@@ -113,6 +125,11 @@ impl Programs {
             message: what_went_wrong(&finished),
         })
     }
+}
+
+/// The variables that libpq and the server heed.
+fn of_postgres() -> impl Iterator<Item = (OsString, OsString)> {
+    std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG"))
 }
 
 /// The lines that say it: those with an error, or else the last ones.

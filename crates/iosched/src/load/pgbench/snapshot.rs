@@ -3,13 +3,20 @@
 //! Copying a template anew for each trial would lay the files out anew, and layouts differ in speed.
 //! So the files stay where they are: only pages whose checksum differs are written again, and files
 //! that nobody has touched since (by inode, size, change and modification time) are not even read.
+//! The directory belongs to the server's user, with whose rights all of this is called.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, lchown};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Gid, Mode, Stat, Uid};
+
+use crate::beneath::{self, Directory};
 
 /// What is compared and written at once: a page of PostgreSQL.
 const PAGE: usize = 8192;
@@ -50,12 +57,12 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(metadata: &fs::Metadata) -> Stamp {
+    fn of(status: &Stat) -> Stamp {
         Stamp {
-            inode: metadata.ino(),
-            length: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            inode: status.st_ino,
+            length: status.st_size.cast_unsigned(),
+            modified: (status.st_mtime, status.st_mtime_nsec.cast_signed()),
+            changed: (status.st_ctime, status.st_ctime_nsec.cast_signed()),
         }
     }
 }
@@ -63,20 +70,25 @@ impl Stamp {
 impl Snapshot {
     /// Copies `live` to `copy`, which must not be there. Nobody may write to `live` meanwhile.
     pub(super) fn take(live: &Path, copy: &Path) -> io::Result<Snapshot> {
-        fs::create_dir(copy)?;
+        let (above, name) = beneath::split(copy)?;
+        above.create_directory(name)?;
+        let source = Directory::open(live)?;
+        let target = above.enter(Path::new(name))?;
         let mut entries = BTreeMap::new();
-        for path in walk(live)? {
-            let from = live.join(&path);
-            let metadata = fs::symlink_metadata(&from)?;
-            let content = if metadata.is_dir() {
-                fs::create_dir(copy.join(&path))?;
+        for path in beneath::walk(&source)? {
+            let (inner, name) = inside(&source, &path)?;
+            let (copies, _) = inside(&target, &path)?;
+            let status = inner.status(name)?;
+            let content = if beneath::is_directory(&status) {
+                copies.create_directory(name)?;
                 None
             } else {
-                Some(copy_file(&from, &copy.join(&path))?)
+                let from = inner.open_file(Path::new(name))?;
+                Some(copy_file(from, &copies.create_file(name)?)?)
             };
             let entry = Entry {
-                mode: metadata.mode() & 0o7777,
-                owner: (metadata.uid(), metadata.gid()),
+                mode: status.st_mode & 0o7777,
+                owner: (status.st_uid, status.st_gid),
                 content,
             };
             entries.insert(path, entry);
@@ -90,63 +102,82 @@ impl Snapshot {
 
     /// Puts the directory back. Nobody may use it meanwhile. Returns how many bytes were written.
     pub(super) fn restore(&mut self) -> io::Result<u64> {
-        for path in walk(&self.live)?.into_iter().rev() {
+        let live = Directory::open(&self.live)?;
+        let copy = Directory::open(&self.copy)?;
+        for path in beneath::walk(&live)?.into_iter().rev() {
             if !self.entries.contains_key(&path) {
-                remove(&self.live.join(path))?;
+                let (inner, name) = inside(&live, &path)?;
+                inner.remove_all(name)?;
             }
         }
         let mut written = 0;
         for (path, entry) in &mut self.entries {
-            let live = self.live.join(path);
+            let (inner, name) = inside(&live, path)?;
             match &mut entry.content {
-                None if live.is_dir() => continue,
-                None => fs::create_dir(&live)?,
-                Some(content) => match content.restore(&live, &self.copy.join(path))? {
-                    Restored::AsItWas => continue,
-                    Restored::Written { bytes, is_new } => {
-                        written += bytes;
-                        if !is_new {
-                            continue;
-                        }
+                None => {
+                    if !inner.status(name).is_ok_and(|s| beneath::is_directory(&s)) {
+                        inner.create_directory(name)?;
+                        entry.give_owner_and_mode(inner.enter(Path::new(name))?.descriptor())?;
                     }
-                },
-            }
-            fs::set_permissions(&live, Permissions::from_mode(entry.mode))?;
-            lchown(&live, Some(entry.owner.0), Some(entry.owner.1))?;
-            if let Some(content) = &mut entry.content {
-                content.seen = Stamp::of(&fs::symlink_metadata(&live)?);
+                }
+                Some(content) => {
+                    if inner
+                        .status(name)
+                        .is_ok_and(|s| Stamp::of(&s) == content.seen)
+                    {
+                        continue;
+                    }
+                    let (file, is_new) = match inner.open_file_to_write(Path::new(name)) {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                            (inner.create_file(name)?, true)
+                        }
+                        other => (other?, false),
+                    };
+                    written += content.restore(&file, &copy.open_file(path)?)?;
+                    if is_new {
+                        entry.give_owner_and_mode(&file)?;
+                    }
+                    entry.remember(&file)?;
+                }
             }
         }
         Ok(written)
     }
 }
 
-enum Restored {
-    AsItWas,
-    Written { bytes: u64, is_new: bool },
+impl Entry {
+    fn give_owner_and_mode(&self, made: impl AsFd) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(self.owner.0), Gid::from_raw(self.owner.1));
+        rustix::fs::fchown(&made, Some(uid), Some(gid))?;
+        Ok(rustix::fs::fchmod(&made, Mode::from_raw_mode(self.mode))?)
+    }
+
+    /// What the file looks like now that it has the content again.
+    fn remember(&mut self, file: &File) -> io::Result<()> {
+        if let Some(content) = &mut self.content {
+            content.seen = Stamp::of(&rustix::fs::fstat(file)?);
+        }
+        Ok(())
+    }
+}
+
+/// The directory that a path below another one is in, and its name there.
+fn inside<'a>(directory: &Directory, path: &'a Path) -> io::Result<(Directory, &'a OsStr)> {
+    match (path.parent(), path.file_name()) {
+        (Some(above), Some(name)) => Ok((directory.enter(above)?, name)),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
 }
 
 impl Content {
-    /// Writes the pages that differ.
-    fn restore(&mut self, live: &Path, copy: &Path) -> io::Result<Restored> {
-        let is_new = match fs::symlink_metadata(live) {
-            Ok(metadata) if Stamp::of(&metadata) == self.seen => return Ok(Restored::AsItWas),
-            Ok(_) => false,
-            Err(_) => true,
-        };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(is_new)
-            .truncate(false)
-            .open(live)?;
-        let copy = File::open(copy)?;
+    /// Writes the pages that differ. Returns how many bytes that were.
+    fn restore(&self, file: &File, copy: &File) -> io::Result<u64> {
         let mut page = [0; PAGE];
         let mut bytes = 0;
         for (index, &checksum) in self.checksums.iter().enumerate() {
             let at = (index * PAGE) as u64;
             let wanted = usize::try_from(self.length - at).unwrap_or(PAGE).min(PAGE);
-            let found = read_page(&file, &mut page, at)?.min(wanted);
+            let found = read_page(file, &mut page, at)?.min(wanted);
             if found == wanted && checksum_of(&page[..wanted]) == checksum {
                 continue;
             }
@@ -155,16 +186,13 @@ impl Content {
             bytes += wanted as u64;
         }
         file.set_len(self.length)?;
-        self.seen = Stamp::of(&file.metadata()?);
-        Ok(Restored::Written { bytes, is_new })
+        Ok(bytes)
     }
 }
 
 /// Copies a file by reading and writing: a shared extent (reflink) would be copied on the first
 /// write, in the middle of a trial.
-fn copy_file(from: &Path, to: &Path) -> io::Result<Content> {
-    let mut source = File::open(from)?;
-    let target = OpenOptions::new().write(true).create_new(true).open(to)?;
+fn copy_file(mut source: File, target: &File) -> io::Result<Content> {
     let mut page = [0; PAGE];
     let mut checksums = Vec::new();
     let mut length = 0;
@@ -180,7 +208,7 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<Content> {
     Ok(Content {
         length,
         checksums,
-        seen: Stamp::of(&source.metadata()?),
+        seen: Stamp::of(&rustix::fs::fstat(&source)?),
     })
 }
 
@@ -212,36 +240,13 @@ fn checksum_of(page: &[u8]) -> u64 {
     hasher.finish()
 }
 
-fn remove(path: &Path) -> io::Result<()> {
-    if fs::symlink_metadata(path)?.is_dir() {
-        fs::remove_dir(path)
-    } else {
-        fs::remove_file(path)
-    }
-}
-
-/// All paths below a directory, relative to it; a directory comes before what is in it.
-fn walk(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut open = vec![PathBuf::new()];
-    while let Some(below) = open.pop() {
-        for entry in fs::read_dir(directory.join(&below))? {
-            let entry = entry?;
-            let path = below.join(entry.file_name());
-            if entry.file_type()?.is_dir() {
-                open.push(path.clone());
-            }
-            found.push(path);
-        }
-    }
-    found.sort_unstable();
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs::{self, OpenOptions};
+
     use proptest::prelude::*;
+
+    use super::*;
 
     /// Path and content (none for a directory) of all that is in it.
     fn content(directory: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
@@ -249,7 +254,9 @@ mod tests {
             let bytes = fs::read(directory.join(&path)).ok();
             (path, bytes)
         };
-        walk(directory).unwrap().into_iter().map(read).collect()
+        let directory = Directory::open(directory).unwrap();
+        let paths = beneath::walk(&directory).unwrap();
+        paths.into_iter().map(read).collect()
     }
 
     /// A directory with three files, the last of several pages.

@@ -10,7 +10,7 @@ use iosched_sim::units::{Bytes, Nanos};
 use super::{LiveError, Pace, Wanted};
 use crate::emulate::{EmulatedDisk, Spec};
 use crate::load::fio;
-use crate::process::Stop;
+use crate::process::{Scope, Stop};
 
 /// How long each of its two figures is measured.
 const TIME: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ fn reads(device: &str, depth: usize, stop: &Stop) -> Result<(f64, f64), LiveErro
         duration: TIME,
         read_only: true,
         limit: None,
-        user: None,
+        scope: &Scope::default(),
         stop,
     };
     let measured = fio::run(&job, &running, &mut |_| {})?;

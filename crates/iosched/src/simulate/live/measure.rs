@@ -16,7 +16,7 @@ use crate::host::Host;
 use crate::load::fio;
 use crate::load::fio_job::{Place, TrialSettings};
 use crate::lock::{self, Lock};
-use crate::process::Stop;
+use crate::process::{Scope, Stop};
 use crate::simulate::conform::{Conformance, best_phase};
 use crate::simulate::settings::Checked;
 use crate::switch::{self, Arm, QueueState};
@@ -87,7 +87,7 @@ impl<'a> Bench<'a> {
             duration: load.file.duration(&settings),
             read_only: !load.file.writes(),
             limit: None,
-            user: None,
+            scope: &Scope::default(),
             stop: self.stop,
         };
         let [block, kyber] = capture::EVENTS;

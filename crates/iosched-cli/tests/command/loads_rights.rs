@@ -1,0 +1,378 @@
+//! What a load of another user can reach: no terminal, no secret of our environment, no file but its user's own.
+//! And what outlives a run that is killed: nothing, once `restore` says that all is as before.
+use iosched_testing::lacks;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::common::{
+    Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, processes_with, run,
+    wait_until,
+};
+
+const MIB: u64 = 1 << 20;
+
+/// The smallest run.
+const SHORT: &[&str] = &["--arms", "none,mq-deadline", "--fixed-rounds", "2"];
+
+/// A mounted disk with a file of root's that nobody else may read or write.
+struct Bench {
+    mounted: Mounted,
+    records: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Option<Bench> {
+        if !can_use_loop_devices() {
+            return None;
+        }
+        let mounted = Mounted::new(64 * MIB);
+        let private = mounted.at.join("private");
+        fs::create_dir(&private).unwrap();
+        fs::set_permissions(&private, Permissions::from_mode(0o700)).unwrap();
+        fs::write(private.join("secret"), "secret").unwrap();
+        Some(Bench {
+            mounted,
+            records: tempfile::tempdir().unwrap(),
+        })
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.mounted.at.join(name).display().to_string()
+    }
+
+    /// A file that every load can write to.
+    fn report(&self) -> String {
+        let path = self.path("report");
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        path
+    }
+
+    /// `iosched tune` on this target.
+    fn arguments(&self, target: &str, more: &[&str]) -> Vec<String> {
+        let out = self.records.path().join("r").display().to_string();
+        let words = [&["tune", target, "--out", &out], SHORT, more].concat();
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    fn tune(&self, target: &str, more: &[&str]) -> Output {
+        let mut command = iosched();
+        command.args(self.arguments(target, more));
+        command.timeout(std::time::Duration::from_secs(120));
+        command.output().unwrap()
+    }
+
+    #[track_caller]
+    fn assert_private_is_untouched(&self) {
+        let secret = fs::read_to_string(self.path("private/secret"));
+        assert_eq!(secret.unwrap(), "secret");
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn quoted(words: &[String]) -> String {
+    let quoted = words
+        .iter()
+        .map(|word| format!("'{}'", word.replace('\'', r"'\''")));
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+fn nobody() -> (u32, u32) {
+    let id = |option: &str| {
+        text(&run("id", &[option, "nobody"]).stdout)
+            .trim()
+            .parse()
+            .unwrap()
+    };
+    (id("-u"), id("-g"))
+}
+
+#[test]
+fn a_load_of_another_user_cannot_type_into_our_terminal() {
+    let Some(bench) = Bench::new() else { return };
+    for program in ["script", "perl"] {
+        if Command::new(program).arg("--version").output().is_err() {
+            lacks(program);
+            return;
+        }
+    }
+    let report = bench.report();
+    // TIOCSTI puts a character into the terminal as if it had been typed.
+    let attack = format!(
+        "command: perl -e 'open(R, \">>\", \"{report}\"); if (open(T, \"+<\", \"/dev/tty\")) \
+         {{ my $c = \"x\"; print R ioctl(T, 0x5412, $c) ? \"typed\\n\" : \"refused\\n\" }} \
+         else {{ print R \"no terminal\\n\" }}'"
+    );
+    let mut words = vec![iosched_process().get_program().to_str().unwrap().to_owned()];
+    words.extend(bench.arguments(
+        bench.mounted.path(),
+        &["--load", &attack, "--user", "nobody"],
+    ));
+    let output = Command::new("script")
+        .args(["-qec", &quoted(&words), "/dev/null"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = fs::read_to_string(&report).unwrap();
+    assert_eq!(said, "no terminal\n".repeat(4), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_load_of_another_user_gets_that_users_environment_and_no_descriptor_of_ours() {
+    let Some(bench) = Bench::new() else { return };
+    let report = bench.report();
+    let look = format!(
+        "command: sh: (env; grep -E '^(NoNewPrivs|Groups):' /proc/self/status; \
+         test ! -e /proc/self/fd/9 || echo open=9) > {report}"
+    );
+    let arguments = bench.arguments(bench.mounted.path(), &["--load", &look, "--user", "nobody"]);
+    let output = Command::new("sh")
+        .args(["-c", "exec 9< /etc/shadow; exec \"$@\"", "sh"])
+        .arg(iosched_process().get_program())
+        .args(arguments)
+        .env("SECRET_TOKEN", "s3cr3t")
+        .env("PGPASSWORD", "s3cr3t")
+        .env("LD_LIBRARY_PATH", "/root")
+        .env("LC_TIME", "C")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = fs::read_to_string(&report).unwrap();
+    let has = |line: &str| said.lines().any(|said| said == line);
+    for line in [
+        "USER=nobody",
+        "LOGNAME=nobody",
+        "LC_TIME=C",
+        "NoNewPrivs:\t1",
+    ] {
+        assert!(has(line), "{line} in {said}");
+    }
+    assert!(said.contains("\nIOSCHED_TARGET=") || said.starts_with("IOSCHED_TARGET="));
+    for lacking in ["s3cr3t", "LD_LIBRARY_PATH", "HOME=/root", "open=9"] {
+        assert!(!said.contains(lacking), "{lacking} in {said}");
+    }
+    let groups = said
+        .lines()
+        .find_map(|line| line.strip_prefix("Groups:"))
+        .unwrap();
+    assert_eq!(groups.trim(), nobody().1.to_string());
+}
+
+#[test]
+fn our_own_load_keeps_our_environment() {
+    let Some(bench) = Bench::new() else { return };
+    let report = bench.report();
+    let look = format!("command: sh: env > {report}");
+    let arguments = bench.arguments(bench.mounted.path(), &["--load", &look]);
+    let output = iosched()
+        .args(arguments)
+        .env("SECRET_TOKEN", "ours")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        fs::read_to_string(&report)
+            .unwrap()
+            .contains("SECRET_TOKEN=ours\n")
+    );
+}
+
+/// Runs this load as nobody, after another load of nobody did something to each directory (`$d`) of the
+/// first one's files.
+fn tune_after(bench: &Bench, load: &str, attack: &str) -> Output {
+    let setup = "sh: cd $IOSCHED_SCRATCH/.. && for d in */; do d=${d%/}; \
+                 [ $d = scratch ] || { ATTACK; }; done";
+    let setup = setup.replace("ATTACK", attack);
+    let loads = ["--load", load, "--load", "command: true"];
+    let more = [&loads[..], &["--setup", &setup, "--user", "nobody"]].concat();
+    bench.tune(bench.mounted.path(), &more)
+}
+
+#[test]
+fn links_in_the_directory_of_a_load_do_not_lead_root_to_other_files() {
+    let Some(bench) = Bench::new() else { return };
+    if !has_fio() {
+        return;
+    }
+    let attack = format!("rm -rf $d && ln -s {} $d", bench.path("private"));
+    let output = tune_after(
+        &bench,
+        "documents-create:threads=1,documents=4,size=4k",
+        &attack,
+    );
+    let stderr = text(&output.stderr);
+    bench.assert_private_is_untouched();
+    assert_eq!(output.status.code(), Some(13), "{stderr}");
+    assert!(
+        stderr.contains("cannot use the files of the load"),
+        "{stderr}"
+    );
+    assert_eq!(bench.mounted.names(), ["private"], "{stderr}");
+}
+
+#[test]
+fn a_fifo_among_the_files_of_a_load_does_not_hang_the_run() {
+    let Some(bench) = Bench::new() else { return };
+    if !has_fio() {
+        return;
+    }
+    let load = "documents-read:threads=1,documents=500,stored=500,size=16k";
+    let output = tune_after(&bench, load, "mkfifo $d/fifo");
+    let stderr = text(&output.stderr);
+    assert!(output.status.code().is_some(), "it hung: {stderr}");
+    assert!(
+        stderr.contains("cannot use the files of the load"),
+        "{stderr}"
+    );
+    assert_eq!(bench.mounted.names(), ["private"], "{stderr}");
+}
+
+#[test]
+fn what_is_removed_at_the_end_is_what_the_loads_user_may_remove() {
+    let Some(bench) = Bench::new() else { return };
+    let private = bench.path("private");
+    // Links of both kinds, and a directory without rights for its owner.
+    let attack = format!(
+        "command: sh: cd $IOSCHED_SCRATCH && mkdir -p closed/inner && touch closed/inner/file && \
+         ln -sf {private} link; ln -f {private}/secret hard; chmod 0 closed; true"
+    );
+    let more = ["--load", &attack, "--user", "nobody"];
+    let output = bench.tune(bench.mounted.path(), &more);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    bench.assert_private_is_untouched();
+    assert_eq!(
+        bench.mounted.names(),
+        ["private"],
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+/// Where cgroup v2 was mounted in this test's world; mounted again when dropped.
+struct HiddenCgroups {
+    mount_points: Vec<String>,
+}
+
+impl HiddenCgroups {
+    fn new() -> HiddenCgroups {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let lines = mounts.lines().filter(|line| line.contains(" - cgroup2 "));
+        let mount_points = lines.map(|line| line.split(' ').nth(4).unwrap().to_owned());
+        let mount_points: Vec<String> = mount_points.collect();
+        for at in &mount_points {
+            run("umount", &["--lazy", at]);
+        }
+        HiddenCgroups { mount_points }
+    }
+}
+
+impl Drop for HiddenCgroups {
+    fn drop(&mut self) {
+        for at in &self.mount_points {
+            run("mount", &["-t", "cgroup2", "cgroup2", at]);
+        }
+    }
+}
+
+/// A run is killed while something that left its load's process group and session writes a file; then
+/// `restore`.
+fn grandchild_and_restore(more: &[&str]) {
+    let Some(bench) = Bench::new() else { return };
+    let report = bench.report();
+    let load = format!(
+        "command: sh: (setsid sh -c 'while :; do echo x >> {report}; sleep 0.01; done' &) ; sleep 1000"
+    );
+    let before = bench.mounted.disk.whole_queue();
+    let arguments = bench.arguments(bench.mounted.path(), &[&["--load", &load], more].concat());
+    let mut child = iosched_process()
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let length = || fs::metadata(&report).unwrap().len();
+    assert!(wait_until(|| length() > 0), "the load never wrote");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let reached = length();
+    assert!(
+        wait_until(|| length() > reached),
+        "it goes on after SIGKILL"
+    );
+    let output = iosched().arg("restore").output().unwrap();
+    let stdout = text(&output.stdout);
+    assert!(output.status.success(), "{stdout}{}", text(&output.stderr));
+    assert_eq!(processes_with(&report), Vec::<u32>::new(), "{stdout}");
+    assert!(
+        stdout.contains("ended what its load had left running: "),
+        "{stdout}"
+    );
+    assert!(stdout.contains("as before"), "{stdout}");
+    assert_eq!(bench.mounted.disk.whole_queue(), before);
+    assert_eq!(cgroups_of(child.id()), Vec::<PathBuf>::new());
+}
+
+/// The cgroups that a run made.
+fn cgroups_of(pid: u32) -> Vec<PathBuf> {
+    let name = format!("iosched-{pid}-");
+    let mut found = Vec::new();
+    let mut open = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if entry.file_name().to_string_lossy().starts_with(&name) {
+                found.push(entry.path());
+            }
+            open.push(entry.path());
+        }
+    }
+    found
+}
+
+#[test]
+fn restore_ends_what_a_killed_runs_load_left_writing() {
+    grandchild_and_restore(&[]);
+}
+
+#[test]
+fn restore_ends_what_another_users_load_left_writing() {
+    grandchild_and_restore(&["--user", "nobody"]);
+}
+
+#[test]
+fn restore_finds_what_was_left_without_cgroups_too() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let _hidden = HiddenCgroups::new();
+    grandchild_and_restore(&[]);
+}
+
+#[test]
+fn what_a_trial_leaves_ends_with_it_and_what_setup_leaves_with_the_run() {
+    for with_cgroups in [true, false] {
+        let Some(bench) = Bench::new() else { return };
+        let _hidden = (!with_cgroups).then(HiddenCgroups::new);
+        // `$0` tells the processes of this test from others.
+        let name = format!("{}-{with_cgroups}", bench.mounted.path());
+        let server = "(exec 1>&- 2>&-; setsid sh -c \"while :; do sleep 1; done\" ";
+        let setup = format!("sh: {server} {name}-server & echo $! > pid)");
+        let load = format!(
+            "command: sh: x=trial; kill -0 $(cat pid) && ! grep -sqa {name}-$x /proc/[0-9]*/cmdline && \
+             {server} {name}-$x &)"
+        );
+        let output = bench.tune(bench.mounted.path(), &["--load", &load, "--setup", &setup]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let record = fs::read_to_string(bench.records.path().join("r/record.jsonl")).unwrap();
+        assert_eq!(record.matches("\"type\":\"void\"").count(), 0, "{record}");
+        assert_eq!(processes_with(&name), Vec::<u32>::new());
+        assert!(Path::new(&bench.path("pid")).exists());
+    }
+}

@@ -1,0 +1,162 @@
+//! Control groups (v2) in which the processes of a load stay together, whatever they do, so that all of them
+//! can be ended.
+//!
+//! Follows `Documentation/admin-guide/cgroup-v2.rst`. No controller is enabled in them: accounting, limits and
+//! bfq's groups are those of the process that measures.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::host::Host;
+
+/// How the names of all our cgroups begin.
+const OURS: &str = "iosched-";
+
+/// `CGROUP2_SUPER_MAGIC` (`linux/magic.h`).
+const MAGIC: u32 = 0x6367_7270;
+
+/// How often a cgroup is looked at that is to become empty.
+const STEP: Duration = Duration::from_millis(2);
+
+/// Where a cgroup of this name would be, below the one that we are in; `None` without cgroup v2.
+pub(super) fn below_ours(host: &Host, name: &str) -> Option<PathBuf> {
+    let mounts = fs::read_to_string(host.proc("self/mountinfo")).ok()?;
+    let own = fs::read_to_string(host.proc("self/cgroup")).ok()?;
+    let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let (root, mount_point) = mounts.lines().find_map(parse_mount)?;
+    let below = Path::new(own).strip_prefix(root).ok()?;
+    Some(mount_point.join(below).join(format!("{OURS}{name}")))
+}
+
+/// What of cgroup v2 is mounted, and where.
+fn parse_mount(line: &str) -> Option<(PathBuf, PathBuf)> {
+    let (before, after) = line.split_once(" - ")?;
+    let mut fields = before.split(' ').skip(3);
+    let (root, mount_point) = (fields.next()?, fields.next()?);
+    let is_escaped = root.contains('\\') || mount_point.contains('\\');
+    let is_wanted = after.starts_with("cgroup2 ") && !is_escaped;
+    is_wanted.then(|| (root.into(), mount_point.into()))
+}
+
+/// Makes one that processes can be put into.
+pub(super) fn make(path: &Path) -> io::Result<()> {
+    fs::create_dir(path)?;
+    let kind = fs::read_to_string(path.join("cgroup.type"));
+    if kind.is_ok_and(|kind| kind.trim() == "domain") {
+        return Ok(());
+    }
+    let _ = fs::remove_dir(path);
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The file through which a process enters it.
+pub(super) fn entrance(path: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new()
+        .write(true)
+        .open(path.join("cgroup.procs"))
+}
+
+/// True if this is a cgroup that we made. A journal may have been edited.
+pub(super) fn is_ours(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_cgroup = rustix::fs::statfs(path)
+        .is_ok_and(|fs| u32::try_from(fs.f_type).is_ok_and(|magic| magic == MAGIC));
+    name.starts_with(OURS) && is_cgroup
+}
+
+fn is_populated(path: &Path) -> bool {
+    let events = fs::read_to_string(path.join("cgroup.events")).unwrap_or_default();
+    events.lines().any(|line| line == "populated 1")
+}
+
+/// Kills all that is in it and below it, and waits at the most this long for their end; true if all ended.
+pub(super) fn kill(path: &Path, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    loop {
+        if !is_populated(path) {
+            return true;
+        }
+        // Before Linux 5.14 each by itself, until none has had time to fork.
+        if fs::write(path.join("cgroup.kill"), "1").is_err() {
+            for pid in processes(path) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+/// Those who are in it and below it.
+pub(super) fn processes(path: &Path) -> Vec<Pid> {
+    let own = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+    let own = own
+        .lines()
+        .filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
+    let below = children(path)
+        .into_iter()
+        .flat_map(|child| processes(&child));
+    own.chain(below).collect()
+}
+
+/// Removes it with all below it, once nobody is in them.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    children(path).iter().try_for_each(|child| remove(child))?;
+    match fs::remove_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn children(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    directories.map(|entry| entry.path()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(mountinfo: &str, cgroup: &str) -> (tempfile::TempDir, Host) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        fs::write(dir.path().join("proc/self/mountinfo"), mountinfo).unwrap();
+        fs::write(dir.path().join("proc/self/cgroup"), cgroup).unwrap();
+        let host = Host::at(dir.path());
+        (dir, host)
+    }
+
+    #[test]
+    fn ours_is_below_the_one_that_we_are_in_wherever_v2_is_mounted() {
+        let line = "30 24 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let (_dir, host) = machine(line, "4:memory:/x\n0::/user.slice/a.scope\n");
+        assert_eq!(
+            below_ours(&host, "7-8"),
+            Some("/sys/fs/cgroup/unified/user.slice/a.scope/iosched-7-8".into())
+        );
+        let bound = "30 24 0:26 /user.slice /cg rw - cgroup2 cgroup2 rw\n";
+        let (_dir, host) = machine(bound, "0::/user.slice/a.scope\n");
+        assert_eq!(
+            below_ours(&host, "7-8"),
+            Some("/cg/a.scope/iosched-7-8".into())
+        );
+        let (_dir, host) = machine("30 24 0:26 / /a rw - cgroup cgroup rw,cpu\n", "1:cpu:/\n");
+        assert_eq!(below_ours(&host, "7-8"), None);
+    }
+
+    #[test]
+    fn what_is_no_cgroup_is_not_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = dir.path().join("iosched-1-2");
+        fs::create_dir(&named).unwrap();
+        assert!(!is_ours(&named));
+        assert!(!is_ours(Path::new("/sys/fs/cgroup")));
+    }
+}
