@@ -2,7 +2,7 @@
 //! And what outlives a run that is killed: nothing, once `restore` says that all is as before.
 use iosched_testing::lacks;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -250,6 +250,60 @@ fn what_is_removed_at_the_end_is_what_the_loads_user_may_remove() {
         ["private"],
         "{}",
         text(&output.stderr)
+    );
+}
+
+#[test]
+fn root_runs_no_load_where_another_user_could_put_a_link() {
+    let Some(bench) = Bench::new() else { return };
+    if !has_fio() {
+        return;
+    }
+    let (uid, gid) = nobody();
+    let theirs = bench.mounted.at.join("theirs");
+    fs::create_dir_all(theirs.join("deep")).unwrap();
+    chown(&theirs, Some(uid), Some(gid)).unwrap();
+    let load = [
+        "--load",
+        "random-read",
+        "--file-size",
+        "1M",
+        "--runtime",
+        "100ms",
+    ];
+    for target in [theirs.clone(), theirs.join("deep")] {
+        let output = bench.tune(target.to_str().unwrap(), &load);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(11), "{stderr}");
+        assert!(
+            stderr.contains("refusing to run loads as root in"),
+            "{stderr}"
+        );
+        assert!(
+            stderr.contains("hint: run them as that user: --user nobody"),
+            "{stderr}"
+        );
+        let _ = fs::remove_dir_all(bench.records.path().join("r"));
+    }
+    let as_owner = [&load[..], &["--user", "nobody"]].concat();
+    let output = bench.tune(theirs.to_str().unwrap(), &as_owner);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(
+        fs::read_dir(&theirs).unwrap().count(),
+        1,
+        "only `deep` is left"
+    );
+    // The group of a directory may be as large as one likes.
+    let shared = bench.mounted.at.join("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, Permissions::from_mode(0o775)).unwrap();
+    fs::remove_dir_all(bench.records.path().join("r")).unwrap();
+    let output = bench.tune(shared.to_str().unwrap(), &load);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(11), "{stderr}");
+    assert!(
+        stderr.contains("group root may change") && stderr.contains("chmod go-w"),
+        "{stderr}"
     );
 }
 

@@ -68,6 +68,24 @@ pub enum RunError {
         /// Kernel name.
         device: String,
     },
+    /// Somebody could replace the load's files by links to others.
+    #[error(
+        "refusing to run loads as {runner} in {}: {owner} may change {} and could lead them to other files",
+        target.display(),
+        above.display()
+    )]
+    Untrusted {
+        /// The directory to measure in.
+        target: PathBuf,
+        /// What of its path is not safe.
+        above: PathBuf,
+        /// Who may change it.
+        owner: String,
+        /// As whom the loads would run.
+        runner: String,
+        /// The user who owns it, if anybody but root and the runner.
+        suggests: Option<String>,
+    },
     /// The target cannot be used.
     #[error("cannot use {}", path.display())]
     Io {
@@ -96,6 +114,14 @@ impl Failure for RunError {
             )),
             RunError::LoadFails { .. } => Some("run the load by hand to see more".into()),
             RunError::InUse { .. } => Some("take it out of use: see `iosched list -v`".into()),
+            RunError::Untrusted {
+                suggests: Some(user),
+                ..
+            } => Some(format!("run them as that user: --user {user}")),
+            RunError::Untrusted { above, .. } => Some(format!(
+                "take that right away (chmod go-w {}), or run them as a user: --user NAME",
+                above.display()
+            )),
             RunError::Io { .. } => None,
         }
     }
@@ -111,7 +137,7 @@ impl Failure for RunError {
             RunError::Interrupted { .. } => exit::INTERRUPTED,
             RunError::Vanished { .. } | RunError::TargetFailed { .. } => exit::VANISHED,
             RunError::LoadFails { .. } => exit::LOAD_FAILED,
-            RunError::InUse { .. } => exit::UNSAFE,
+            RunError::InUse { .. } | RunError::Untrusted { .. } => exit::UNSAFE,
             RunError::Io { .. } => exit::FAILURE,
         }
     }

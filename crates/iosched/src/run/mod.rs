@@ -32,6 +32,7 @@ mod error;
 mod prepare;
 mod site;
 mod trial;
+mod way;
 
 pub use error::RunError;
 pub use prepare::MOST_STEADY_RUNS;
@@ -64,7 +65,7 @@ pub fn run(
     let locks = plan.disks.iter().map(|disk| lock::lock(host, disk));
     let _locks = locks.collect::<Result<Vec<Lock>, _>>()?;
     let _claim = site::claim(&plan.target)?;
-    let site = site::Site::choose(host, &plan.target);
+    let site = site::Site::choose(host, &plan.target, options.user.as_ref())?;
     let loads: Vec<Box<dyn Load>> = plan.loads.iter().map(PlannedLoad::open).collect();
     let processes = processes(host, &plan);
     let ours = Ours {

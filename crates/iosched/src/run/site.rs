@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rand::Rng;
 
-use super::RunError;
+use super::{RunError, way};
 use crate::file_system::OwnFileSystem;
 use crate::host::Host;
 use crate::journal::Ours;
@@ -59,16 +59,24 @@ struct Made {
 }
 
 impl Site {
-    /// Chooses names; makes nothing.
-    pub(super) fn choose(host: &Host, target: &Target) -> Site {
-        match target {
+    /// Chooses names; makes nothing. Refuses a directory where somebody else than the loads' user could lead
+    /// them astray.
+    pub(super) fn choose(
+        host: &Host,
+        target: &Target,
+        user: Option<&User>,
+    ) -> Result<Site, RunError> {
+        Ok(match target {
             Target::Device { path, .. } | Target::File { path, .. } => {
                 Site::whole(path.display().to_string())
             }
             Target::Simulated(disk) => Site::whole(disk.model.name.clone()),
             Target::Directory {
                 path, file_size, ..
-            } => Site::within(path, *file_size, None),
+            } => {
+                way::check(path, user)?;
+                Site::within(path, *file_size, None)
+            }
             Target::FileSystem {
                 device,
                 file_system,
@@ -81,7 +89,7 @@ impl Site {
                 let made = Made { file_system, held };
                 Site::within(&mount_point, *file_size, Some(made))
             }
-        }
+        })
     }
 
     /// The target itself.

@@ -1,0 +1,125 @@
+//! Whether the way to a directory can be trusted: whoever may rename what stands on it can put another
+//! directory, or a link, where a load expects its files.
+//!
+//! Root's load would write to whatever it is led to. Working below a descriptor would not help: fio, iozone and
+//! any command open their files by path, one after the other, and follow links. So root's loads run where only
+//! root may rename, and a user's loads where only root and that user may.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+use super::RunError;
+use crate::process::User;
+
+/// Others may rename entries.
+const WRITABLE_BY_OTHERS: u32 = 0o002;
+/// Those of the group may; so may those whom an access control list names, whose mask stands here.
+const WRITABLE_BY_GROUP: u32 = 0o020;
+/// Entries can be renamed only by those who own them, or the directory.
+const STICKY: u32 = 0o1000;
+
+/// Who could lead a load astray.
+#[derive(Debug, PartialEq, Eq)]
+enum Danger {
+    Owner(u32),
+    Group(u32),
+    Everybody,
+}
+
+/// Refuses a directory on the way to which somebody else than root and the loads' user may rename. Loads that
+/// run as ourselves are refused only if we are root: others risk no more than what they own.
+pub(super) fn check(target: &Path, user: Option<&User>) -> Result<(), RunError> {
+    let we = rustix::process::geteuid().as_raw();
+    let runner = user.map_or(we, |user| user.uid);
+    if we != 0 {
+        return Ok(());
+    }
+    for above in target.ancestors() {
+        let metadata = above.symlink_metadata().map_err(|source| RunError::Io {
+            path: above.into(),
+            source,
+        })?;
+        let Some(danger) = danger(&metadata, runner) else {
+            continue;
+        };
+        let owner = match danger {
+            Danger::Owner(uid) => name_of("passwd", uid),
+            Danger::Group(gid) => format!("group {}", name_of("group", gid)),
+            Danger::Everybody => "everybody".into(),
+        };
+        return Err(RunError::Untrusted {
+            target: target.into(),
+            above: above.into(),
+            suggests: matches!(danger, Danger::Owner(_)).then(|| owner.clone()),
+            owner,
+            runner: user.map_or_else(|| "root".into(), |user| user.name.clone()),
+        });
+    }
+    Ok(())
+}
+
+/// Who besides root and the runner may rename what stands in a directory.
+fn danger(directory: &Metadata, runner: u32) -> Option<Danger> {
+    let (mode, owner) = (directory.mode(), directory.uid());
+    if owner != 0 && owner != runner {
+        return Some(Danger::Owner(owner));
+    }
+    if mode & STICKY != 0 {
+        return None;
+    }
+    // Whom an ordinary user lets into his directories is his affair; what root owns is not.
+    if mode & WRITABLE_BY_GROUP != 0 && runner == 0 {
+        return Some(Danger::Group(directory.gid()));
+    }
+    (mode & WRITABLE_BY_OTHERS != 0).then_some(Danger::Everybody)
+}
+
+/// The name that a database of the system has for a number; the number itself where it has none.
+fn name_of(database: &str, number: u32) -> String {
+    let number = number.to_string();
+    let output = Command::new("getent").args([database, &number]).output();
+    let entry = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let name = entry.as_deref().unwrap_or_default().split(':').next();
+    match name {
+        Some(name) if !name.is_empty() => name.to_owned(),
+        _ => number,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use super::*;
+
+    #[test]
+    fn who_may_rename_on_the_way_is_known() {
+        if !iosched_testing::is_root() {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        for (mode, owner, runner, expected) in [
+            (0o755, 0, 0, None),
+            (0o1777, 0, 0, None),
+            (0o775, 0, 0, Some(Danger::Group(7))),
+            (0o775, 1000, 1000, None),
+            (0o777, 0, 0, Some(Danger::Group(7))),
+            (0o777, 1000, 1000, Some(Danger::Everybody)),
+            (0o755, 1000, 0, Some(Danger::Owner(1000))),
+            (0o1777, 1000, 0, Some(Danger::Owner(1000))),
+            (0o700, 1000, 1001, Some(Danger::Owner(1000))),
+        ] {
+            chown(dir.path(), Some(owner), Some(7)).unwrap();
+            fs::set_permissions(dir.path(), Permissions::from_mode(mode)).unwrap();
+            let metadata = dir.path().symlink_metadata().unwrap();
+            assert_eq!(
+                danger(&metadata, runner),
+                expected,
+                "{mode:o} {owner} {runner}"
+            );
+        }
+    }
+}
