@@ -36,6 +36,7 @@ mod slow_down;
 mod traces;
 mod tune;
 mod tune_disturbed;
+mod tune_file_target;
 mod tune_mkfs;
 mod tune_refused;
 mod tune_simulated;

@@ -44,16 +44,24 @@ impl JobFile {
                 }
             }
             match &settings.place {
-                Place::Path(path) => put("filename", &path.replace(':', "\\:")),
+                Place::Path(path) => {
+                    put("filename", &path.replace(':', "\\:"));
+                    // It is somebody's, and must be there.
+                    put("allow_file_create", "0");
+                }
                 Place::Directory { directory, .. } => {
                     put("directory", &directory.replace(':', "\\:"));
                     // Files are written in full before the first trial, and only overwritten then:
                     // reads of holes and first writes would measure the file system's allocator.
                     put("fallocate", "none");
                     put("overwrite", "1");
-                    put("unlink", "0");
                 }
             }
+            // What fio works on stays: the user's file, and our own for the next trial.
+            put("unlink", "0");
+            put("unlink_each_loop", "0");
+            // Otherwise fio leaves a state file in its working directory.
+            put("verify_state_save", "0");
             if let Some(runtime) = settings.runtime {
                 put("runtime", &format!("{}ms", runtime.as_millis()));
                 put("time_based", "1");
