@@ -101,7 +101,8 @@ impl MachineFacts {
             .find_map(|(here, there)| {
                 let same = (&here.model, &here.serial, here.size_bytes)
                     == (&there.model, &there.serial, there.size_bytes);
-                (!same).then(|| format!("{} is another disk now", there.device))
+                let is_renamed = here.wwn.is_some() && there.wwn.is_some() && here.wwn != there.wwn;
+                (!same || is_renamed).then(|| format!("{} is another disk now", there.device))
             })
     }
 }

@@ -18,7 +18,6 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde::{Deserialize, Serialize};
 
-use crate::device::{self, Device};
 use crate::failure::{Failure, exit};
 use crate::host::Host;
 use crate::journal::Undone;
@@ -157,14 +156,6 @@ pub enum FileSystemError {
         #[source]
         source: io::Error,
     },
-    /// Something has come to the device since the user gave it up.
-    #[error("refusing to write to {device}: since the plan was made, {reason}")]
-    Changed {
-        /// Kernel name.
-        device: String,
-        /// What.
-        reason: String,
-    },
     /// A directory of ours.
     #[error("cannot use {}", path.display())]
     Io {
@@ -191,9 +182,6 @@ impl Failure for FileSystemError {
                 ))
             }
             FileSystemError::Mkfs { .. } => Some("is the device large enough for it?".into()),
-            FileSystemError::Changed { device, .. } => Some(format!(
-                "see what it is: iosched list -v {device}; nothing was written"
-            )),
             _ => None,
         }
     }
@@ -202,7 +190,6 @@ impl Failure for FileSystemError {
         match self {
             FileSystemError::Child(ChildError::Stopped) => exit::INTERRUPTED,
             FileSystemError::Missing { .. } => exit::MISSING,
-            FileSystemError::Changed { .. } => exit::UNSAFE,
             _ => exit::FAILURE,
         }
     }
@@ -222,16 +209,9 @@ impl OwnFileSystem {
         }
     }
 
-    /// Makes it and mounts it, so that this user can write to it. `held` is what the device held when
-    /// its user gave it up.
-    pub fn make(
-        &self,
-        host: &Host,
-        held: &[String],
-        user: Option<&User>,
-        stop: &Stop,
-    ) -> Result<(), FileSystemError> {
-        self.check_as_before(host, held)?;
+    /// Makes it and mounts it, so that this user can write to it. Whether the device may be written was
+    /// asked before ([`may_write`](crate::device::may_write)).
+    pub fn make(&self, user: Option<&User>, stop: &Stop) -> Result<(), FileSystemError> {
         make_passage(&self.mount_point).map_err(|source| self.io(source))?;
         self.mkfs(stop)?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
@@ -252,22 +232,6 @@ impl OwnFileSystem {
                 .map_err(|source| self.io(source))?;
         }
         Ok(())
-    }
-
-    /// Between the plan and now (days, where a run is resumed) somebody may have put something there.
-    fn check_as_before(&self, host: &Host, held: &[String]) -> Result<(), FileSystemError> {
-        let changed = |reason: String| FileSystemError::Changed {
-            device: self.device.clone(),
-            reason,
-        };
-        let device =
-            Device::read(host, &self.device).map_err(|error| changed(error.to_string()))?;
-        let reasons = device::refusals(host, &device);
-        let new = reasons
-            .iter()
-            .map(ToString::to_string)
-            .find(|reason| !held.contains(reason));
-        new.map_or(Ok(()), |reason| Err(changed(reason)))
     }
 
     fn mkfs(&self, stop: &Stop) -> Result<(), FileSystemError> {

@@ -37,6 +37,7 @@ pub(crate) fn plan(arms: usize) -> Plan {
             path: "/dev/sda".into(),
             writes: false,
         },
+        given_up: None,
         emulated: None,
         disks: vec!["sda".into()],
         arms: names[..arms].iter().map(|&name| Arm::plain(name)).collect(),

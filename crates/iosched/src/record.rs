@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::{Content, GivenUp};
 use crate::facts::MachineFacts;
 use crate::failure::{Failure, exit};
 use crate::plan::Plan;
@@ -21,7 +22,8 @@ use crate::trial::{Slot, Trial, VoidTrial};
 /// - 1: every load is a job file
 /// - 2: a load may be something else ([`crate::load::Spec`]); trials may have transactions, a time,
 ///   a number
-pub const SCHEMA: u32 = 2;
+/// - 3: what was given up of a raw device that is written, and what a run left on it
+pub const SCHEMA: u32 = 3;
 
 /// What [`Header::kind`] says.
 const KIND: &str = "iosched-record";
@@ -94,6 +96,14 @@ pub enum Entry {
         /// Budget of time from now on, if it was changed, s.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         time_budget_s: Option<f64>,
+        /// What the user gave up this time, where the run writes to a raw device.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        given_up: Option<Box<GivenUp>>,
+    },
+    /// What was on the raw device that the run wrote to when it came to an orderly end, or was interrupted.
+    Left {
+        /// What can be seen of it.
+        content: Content,
     },
     /// The run came to its end (decided, or out of budget).
     Finished {
@@ -322,10 +332,31 @@ impl Record {
 
     /// Why the run ended; `None` if it was interrupted.
     pub fn stop_reason(&self) -> Option<StopReason> {
-        match self.entries.last() {
+        let is_of_the_run = |entry: &&Entry| !matches!(entry, Entry::Left { .. });
+        match self.entries.iter().rev().find(is_of_the_run) {
             Some(Entry::Finished { stop, .. }) => Some(*stop),
             _ => None,
         }
+    }
+
+    /// What the user gave up the last time; `None` if nothing, or if the record is from before schema 3.
+    pub fn given_up(&self) -> Option<&GivenUp> {
+        let resumed = self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Resumed { given_up, .. } => given_up.as_deref(),
+            _ => None,
+        });
+        resumed.or(self.header.plan.given_up.as_ref())
+    }
+
+    /// What the run left on its raw device when it ended the last time; `None` if it was killed.
+    pub fn left(&self) -> Option<&Content> {
+        let mut last = self.entries.iter().rev();
+        last.find_map(|entry| match entry {
+            Entry::Left { content } => Some(Some(content)),
+            Entry::Resumed { .. } => Some(None),
+            _ => None,
+        })
+        .flatten()
     }
 }
 

@@ -89,10 +89,35 @@ impl Bench {
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     }
 
+    /// Goes on with the record: exit code and standard error.
+    fn resume(&self, more: &[&str]) -> (i32, String) {
+        let mut command = iosched();
+        command
+            .args(["tune", "--resume"])
+            .arg(self.records.path().join("r"));
+        let output = command.args(more).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap_or(-1), stderr)
+    }
+
+    /// What has come to the disk since it was given up keeps the run from going on; all is as before.
+    fn must_not_go_on(&self) {
+        let before = fs::read(self.disk.file()).unwrap();
+        let (code, stderr) = self.resume(&["--destroy-data"]);
+        assert_eq!(code, 11, "{stderr}");
+        assert!(stderr.contains("new or changed since"), "{stderr}");
+        assert!(fs::read(self.disk.file()).unwrap() == before);
+    }
+
     /// A run in the middle of its trials, with a load that lasts.
     fn start(&self) -> std::process::Child {
+        self.start_with("--destroy-data")
+    }
+
+    /// The same on a disk that may hold something.
+    fn start_with(&self, consent: &str) -> std::process::Child {
         let child = iosched_process()
-            .args(["tune", &self.disk.name, "--mkfs", "ext4", "--destroy-data"])
+            .args(["tune", &self.disk.name, "--mkfs", "ext4", consent])
             .args([
                 "--load",
                 &format!("command: sleep {}", self.span),
@@ -115,8 +140,10 @@ impl Bench {
 #[test]
 fn a_disk_that_holds_nothing_is_measured_in_one_command_and_holds_nothing_again() {
     let Some(bench) = Bench::new() else { return };
-    for kind in ["ext4", "xfs"] {
-        let ended = bench.tune(&["--mkfs", kind, "--destroy-data"]);
+    // After the first one it holds no signature; the second one's blocks are not zero.
+    let named = format!("--destroy-data={}", bench.disk.name);
+    for (kind, consent) in [("ext4", "--destroy-data"), ("xfs", named.as_str())] {
+        let ended = bench.tune(&["--mkfs", kind, consent]);
         assert_eq!(ended.code, 0, "{}", ended.stderr);
         let name = format!(
             "documents-create on {} ({kind} of our own)",
@@ -235,15 +262,49 @@ fn what_came_to_the_disk_meanwhile_keeps_a_run_from_going_on() {
     assert_eq!(bench.content(), "", "an interrupted run leaves nothing");
     let path = bench.disk.path().display().to_string();
     run("mkfs.ext4", &["-q", "-L", "theirs", &path]);
-    let output = iosched()
-        .args(["tune", "--resume"])
-        .arg(bench.records.path().join("r"))
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(11), "{stderr}");
-    assert!(stderr.contains("since the plan was made"), "{stderr}");
+    bench.must_not_go_on();
     assert!(bench.content().contains("LABEL=theirs"));
+}
+
+#[test]
+fn a_new_file_system_that_looks_like_the_old_one_is_not_destroyed() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.disk.path().display().to_string();
+    run("mkfs.ext4", &["-q", &path]);
+    let child = bench.start_with(&format!("--destroy-data={}", bench.disk.name));
+    run("kill", &["-INT", &child.id().to_string()]);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    // Without a label, as the one that was given up; only UUID and content differ.
+    run("mkfs.ext4", &["-q", &path]);
+    let content = bench.content();
+    bench.must_not_go_on();
+    assert_eq!(bench.content(), content);
+}
+
+#[test]
+fn a_run_on_a_file_system_of_its_own_goes_on_when_it_is_allowed_again() {
+    let Some(bench) = Bench::new() else { return };
+    let child = bench.start();
+    run("kill", &["-INT", &child.id().to_string()]);
+    child.wait_with_output().unwrap();
+    let (code, stderr) = bench.resume(&[]);
+    assert_eq!(code, 11, "{stderr}");
+    assert!(stderr.contains("--mkfs writes, and"), "{stderr}");
+    // What goes on shall soon end.
+    let record = bench.records.path().join("r/record.jsonl");
+    let text = fs::read_to_string(&record).unwrap();
+    let lasting = format!("sleep {}", bench.span);
+    assert!(text.contains(&lasting), "{text}");
+    let short = text.replace(&lasting, "sleep 0.01");
+    fs::write(
+        &record,
+        short.replace("\"fixed_rounds\":null", "\"fixed_rounds\":2"),
+    )
+    .unwrap();
+    let (code, stderr) = bench.resume(&["--destroy-data"]);
+    assert_eq!(code, 0, "what it wrote itself is its own: {stderr}");
+    assert_eq!(bench.content(), "");
 }
 
 #[test]

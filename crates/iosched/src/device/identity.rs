@@ -1,10 +1,189 @@
-//! What tells a device from others of its kind: model, serial number, world-wide name.
+//! What tells a device from others of its kind: model, serial number, world-wide name; and by which of
+//! these a device is known again.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
 
 use super::Device;
+use super::mounts::MountTable;
 use super::number::DeviceNumber;
 use super::transport::Transport;
 use crate::host::Host;
 use crate::sysfs::DeviceDir;
+
+/// What tells a device from every other, so that it is known again after its name went to another one.
+///
+/// For a partition: that of its disk, and where it begins.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The product's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The serial number, from whatever file has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// The world-wide name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wwn: Option<String>,
+    /// The unit serial number of the SCSI page 80h.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_80: Option<String>,
+    /// The designators of the logical unit in the SCSI page 83h, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_83: Option<String>,
+    /// The identifier that device mapper keeps for LVM, crypt and multipath.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dm_uuid: Option<String>,
+    /// The file behind a loop device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<BackingFile>,
+    /// Size of the device itself.
+    pub size_bytes: u64,
+    /// Where it begins on its disk, in sectors of 512 bytes, if it is a partition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_sector: Option<u64>,
+    /// The boot of the kernel in which `diskseq` counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
+    /// The kernel's count of disks and media when this one came (Linux 5.15).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diskseq: Option<u64>,
+}
+
+/// The file behind a loop device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackingFile {
+    /// The number of the device that the file is on.
+    pub device: u64,
+    /// Its inode, which another file may get after it was removed.
+    pub inode: u64,
+    /// When it was made, ns since 1970, where the file system keeps that.
+    pub created_ns: Option<u64>,
+}
+
+/// What became of a device that was known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recognition {
+    /// It is the same.
+    Same,
+    /// It is another one: in what they differ.
+    Another(String),
+    /// Nothing differs, and nothing proves that it is the same.
+    Unknown,
+}
+
+impl Identity {
+    /// Of a device of this machine.
+    pub fn of(host: &Host, device: &Device) -> Identity {
+        let whole = match &device.disk {
+            Some(disk) => Device::read(host, disk).ok(),
+            None => None,
+        };
+        let disk = whole.as_ref().unwrap_or(device);
+        let sysfs = host.sysfs();
+        let dir = sysfs.open_device(&disk.name).ok();
+        let bytes = |file: &str| dir.as_ref()?.bytes(file);
+        let partition = sysfs.open_device(&device.name).ok();
+        let boot_id = std::fs::read_to_string(host.proc("sys/kernel/random/boot_id")).ok();
+        Identity {
+            model: disk.model.clone(),
+            serial: disk.serial.clone(),
+            wwn: disk.wwn.clone(),
+            page_80: bytes("device/vpd_pg80").and_then(|page| vpd_serial(&page)),
+            page_83: bytes("device/vpd_pg83").and_then(|page| vpd_designators(&page)),
+            dm_uuid: dir.as_ref().and_then(|dir| dir.text("dm/uuid")),
+            file: disk.backing_file.as_ref().and_then(|file| {
+                // A file of a FUSE server that hangs would make us hang.
+                (!is_on_fuse(host, file))
+                    .then(|| BackingFile::of(file))
+                    .flatten()
+            }),
+            size_bytes: device.size_bytes,
+            start_sector: partition
+                .filter(|_| device.disk.is_some())
+                .and_then(|partition| partition.number("start")),
+            boot_id: boot_id.map(|id| id.trim().to_owned()),
+            diskseq: dir.as_ref().and_then(|dir| dir.number("diskseq")),
+        }
+    }
+
+    /// Whether `now` is the device that this is the identity of. What only one of them says proves
+    /// nothing.
+    pub fn recognise(&self, now: &Identity) -> Recognition {
+        let texts = [
+            ("model", &self.model, &now.model),
+            ("serial number", &self.serial, &now.serial),
+            ("world-wide name", &self.wwn, &now.wwn),
+            ("serial number (page 80h)", &self.page_80, &now.page_80),
+            ("designator (page 83h)", &self.page_83, &now.page_83),
+            ("device-mapper UUID", &self.dm_uuid, &now.dm_uuid),
+        ];
+        for (what, then, now) in texts {
+            if let (Some(then), Some(now)) = (then, now)
+                && then != now
+            {
+                return Recognition::Another(format!("{what} {then} then, {now} now"));
+            }
+        }
+        let numbers = [
+            ("size in bytes", Some(self.size_bytes), Some(now.size_bytes)),
+            ("first sector", self.start_sector, now.start_sector),
+        ];
+        for (what, then, now) in numbers {
+            if let (Some(then), Some(now)) = (then, now)
+                && then != now
+            {
+                return Recognition::Another(format!("{what} {then} then, {now} now"));
+            }
+        }
+        if let (Some(then), Some(now)) = (self.file, now.file)
+            && then != now
+        {
+            return Recognition::Another("another file is behind it".to_owned());
+        }
+        // The model is no proof: others of its kind have it too.
+        let names_it = texts[1..]
+            .iter()
+            .any(|(_, then, now)| then.is_some() && then == now);
+        let has_its_file =
+            self.file.is_some_and(|then| then.created_ns.is_some()) && self.file == now.file;
+        let never_left = self.diskseq.is_some()
+            && self.boot_id.is_some()
+            && (&self.diskseq, &self.boot_id) == (&now.diskseq, &now.boot_id);
+        if names_it || has_its_file || never_left {
+            Recognition::Same
+        } else {
+            Recognition::Unknown
+        }
+    }
+}
+
+impl BackingFile {
+    fn of(path: &Path) -> Option<BackingFile> {
+        let metadata = std::fs::metadata(path).ok()?;
+        let created = metadata.created().ok();
+        Some(BackingFile {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            created_ns: created.and_then(nanos_since_1970),
+        })
+    }
+}
+
+fn nanos_since_1970(time: SystemTime) -> Option<u64> {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    since.as_nanos().try_into().ok()
+}
+
+fn is_on_fuse(host: &Host, file: &Path) -> bool {
+    let mounts = MountTable::read(host).unwrap_or_default();
+    let mount = mounts.containing(file);
+    mount.is_some_and(|mount| mount.fs_type.starts_with("fuse"))
+}
 
 /// Model, vendor, serial number and world-wide name, wherever this sort of device keeps them.
 pub(super) fn identify(
@@ -81,9 +260,97 @@ fn vpd_serial(page: &[u8]) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
+/// The designators in the SCSI page 83h that name the logical unit (association 0), and not the port or
+/// the target by which it is reached: after a header of four bytes each has one of four, with the
+/// association in bits 4 and 5 of the second byte and the length in the last.
+fn vpd_designators(page: &[u8]) -> Option<String> {
+    const ASSOCIATION: u8 = 0b0011_0000;
+    let mut rest = page.get(4..)?;
+    let mut text = String::new();
+    while let [_, kind, _, length, ..] = *rest {
+        let (designator, after) = rest.split_at_checked(4 + usize::from(length))?;
+        if kind & ASSOCIATION == 0 {
+            for byte in designator {
+                let _ = write!(text, "{byte:02x}");
+            }
+        }
+        rest = after;
+    }
+    (!text.is_empty()).then_some(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_designator_of_the_port_does_not_name_the_unit() {
+        let page = b"\0\x83\0\x0c\x01\x03\0\x02\xab\xcd\x01\x14\0\x02\0\x01";
+        assert_eq!(vpd_designators(page).as_deref(), Some("01030002abcd"));
+        assert_eq!(vpd_designators(&page[..9]), None, "cut short");
+        assert_eq!(vpd_designators(b"\0\x83\0\0"), None);
+    }
+
+    fn disk() -> Identity {
+        Identity {
+            model: Some("SSD".into()),
+            size_bytes: 1 << 30,
+            boot_id: Some("a".into()),
+            diskseq: Some(7),
+            ..Identity::default()
+        }
+    }
+
+    #[test]
+    fn what_names_a_disk_decides_and_its_model_proves_nothing() {
+        let then = disk();
+        assert_eq!(then.recognise(&then), Recognition::Same);
+        let after_boot = Identity {
+            boot_id: Some("b".into()),
+            ..disk()
+        };
+        assert_eq!(then.recognise(&after_boot), Recognition::Unknown);
+        let came_later = Identity {
+            diskseq: Some(8),
+            ..disk()
+        };
+        assert_eq!(then.recognise(&came_later), Recognition::Unknown);
+        let named = |mut identity: Identity, wwn: &str| {
+            identity.wwn = Some(wwn.into());
+            identity
+        };
+        let was_named = named(disk(), "naa.1");
+        let is_back = named(after_boot, "naa.1");
+        assert_eq!(was_named.recognise(&is_back), Recognition::Same);
+        let swapped = was_named.recognise(&named(disk(), "naa.2"));
+        let words = "world-wide name naa.1 then, naa.2 now";
+        assert_eq!(swapped, Recognition::Another(words.into()));
+        let larger = Identity {
+            size_bytes: 2 << 30,
+            ..disk()
+        };
+        assert!(matches!(then.recognise(&larger), Recognition::Another(_)));
+    }
+
+    #[test]
+    fn another_file_behind_a_loop_device_makes_it_another_disk() {
+        let on = |inode, created_ns, diskseq| Identity {
+            file: Some(BackingFile {
+                device: 1,
+                inode,
+                created_ns,
+            }),
+            diskseq: Some(diskseq),
+            ..disk()
+        };
+        let then = on(5, Some(1), 7);
+        assert_eq!(then.recognise(&on(5, Some(1), 9)), Recognition::Same);
+        for other in [on(6, Some(1), 7), on(5, Some(2), 7)] {
+            assert!(matches!(then.recognise(&other), Recognition::Another(_)));
+        }
+        let undated = on(5, None, 7);
+        assert_eq!(undated.recognise(&on(5, None, 9)), Recognition::Unknown);
+    }
 
     #[test]
     fn a_serial_page_that_is_cut_short_has_no_serial() {

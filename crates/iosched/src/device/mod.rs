@@ -7,7 +7,9 @@
 //! - [`stack()`](stack::stack): down to the disks whose scheduler matters
 //! - [`users()`](users::users): the mounts and swap that depend on a device, through the whole stack upwards
 //! - [`content()`](content::content): what is written on a device (file systems, members of arrays, tables)
+//! - [`openers()`](openers::openers): the processes that have it open
 //! - [`refusals()`](refusals::refusals): every reason not to write to it
+//! - [`may_write()`](may_write::may_write): whether it may be written all the same
 //! - [`attributes()`](attributes::attributes): every tunable and queue file, with unit and default
 //! - [`Inventory`]: all devices at once, in one pass, for `iosched list`
 //!
@@ -21,10 +23,12 @@ mod find;
 mod identity;
 mod inventory;
 mod kind;
+mod may_write;
 mod mounts;
 mod near;
 mod node;
 mod number;
+mod openers;
 mod partition;
 mod refusals;
 mod schedulers;
@@ -39,13 +43,16 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 pub use self::attributes::{Attribute, attributes};
-pub use self::content::{Signature, SignatureClass, content};
+pub use self::content::{Blocks, Signature, SignatureClass, blocks, content};
 pub use self::error::{BadName, DeviceError};
 pub use self::find::{FileSystem, Target, find, find_file_system};
+pub use self::identity::{BackingFile, Identity, Recognition};
 pub use self::inventory::Inventory;
 pub use self::kind::Kind;
+pub use self::may_write::{Consent, Content, GivenUp, MayNotWrite, Occasion, Write, may_write};
 pub use self::mounts::Mount;
 pub use self::number::DeviceNumber;
+pub use self::openers::{Opener, Openers, openers};
 pub use self::refusals::{Refusal, refusals};
 pub use self::schedulers::{Choice, NoChoice, Schedulers};
 pub use self::stack::{Layer, Role, schedulable_disks, stack};
@@ -294,7 +301,7 @@ mod tests {
         assert!(of("queue/wbt_lat_usec").unwrap().error.is_some());
         assert!(of("queue/zoned").unwrap().error.is_some());
         assert_eq!(users(&host, &device), []);
-        assert_eq!(refusals(&host, &device), []);
+        assert_eq!(refusals(&host, &device, false), []);
         assert_eq!(Inventory::read(&host).unwrap().devices, [device]);
     }
 

@@ -4,8 +4,7 @@
 //! open: a disk that is measured has no file system on it.
 
 use std::fmt;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -133,53 +132,27 @@ fn holders(host: &Host, devices: &[String]) -> Vec<User> {
     users
 }
 
-/// Processes that have one of the devices open. Reads the links in `/proc/PID/fd` and does not
-/// follow them, because what they lead to may hang.
+/// Processes that have one of the devices open, to read or to write.
 fn openers(host: &Host, devices: &[String], ours: &[i32]) -> Vec<User> {
-    let paths: Vec<(PathBuf, &String)> = devices
+    let devices: Vec<Device> = devices
         .iter()
-        .map(|device| (Path::new("/dev").join(device), device))
+        .filter_map(|device| Device::read(host, device).ok())
         .collect();
-    let mut users = Vec::new();
-    let Ok(processes) = fs::read_dir(host.proc("")) else {
-        return users;
-    };
-    for process in processes.flatten() {
-        let Ok(pid) = process.file_name().to_string_lossy().parse::<i32>() else {
-            continue;
-        };
-        if ours.contains(&pid) {
-            continue;
-        }
-        let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else {
-            continue; // gone, or not ours to look at
-        };
-        let open = descriptors.flatten().find_map(|descriptor| {
-            let target = fs::read_link(descriptor.path()).ok()?;
-            paths
-                .iter()
-                .find(|(path, _)| *path == target)
-                .map(|(_, device)| *device)
-        });
-        if let Some(device) = open {
-            users.push(User::Open {
-                device: device.clone(),
-                command: command_of(&process.path()),
-                pid,
-            });
-        }
-    }
-    users
-}
-
-fn command_of(process: &Path) -> String {
-    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
-    name.trim_end().to_owned()
+    let openers = device::openers(host, &devices, ours).found.into_iter();
+    openers
+        .map(|opener| User::Open {
+            device: opener.device,
+            command: opener.command,
+            pid: opener.pid,
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
+    use std::path::Path;
 
     use super::*;
 

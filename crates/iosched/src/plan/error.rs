@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::device::DeviceError;
+use crate::device::{DeviceError, MayNotWrite};
 use crate::failure::{Failure, exit};
 use crate::load::SpecError;
 use crate::load::builtin::BUILT_IN;
@@ -90,32 +90,9 @@ pub enum PlanError {
         /// The arm.
         arm: String,
     },
-    /// The load writes and the user did not allow it.
-    #[error("{what} writes, and {target} is a raw device whose data it would destroy")]
-    WritesNotAllowed {
-        /// The load, or the option.
-        what: String,
-        /// The target.
-        target: String,
-    },
-    /// The load writes, and the device holds something or is in use.
-    #[error("refusing to write to {device}:{}", list(reasons))]
-    Refused {
-        /// Kernel name.
-        device: String,
-        /// Every reason.
-        reasons: Vec<String>,
-        /// True if naming the device again would not help.
-        is_final: bool,
-    },
-    /// Another device was named the second time.
-    #[error("--destroy-data names {named}, and the target is {device}")]
-    NamedAnother {
-        /// Kernel name of the target.
-        device: String,
-        /// As given.
-        named: String,
-    },
+    /// The load writes, and the device may not be written.
+    #[error(transparent)]
+    MayNotWrite(#[from] MayNotWrite),
     /// The load makes files, and the target is no directory.
     #[error("load {load} needs a directory, and {target} is none")]
     NeedsDirectory {
@@ -175,11 +152,6 @@ pub enum PlanError {
     },
 }
 
-fn list(reasons: &[String]) -> String {
-    let separator = "\n  - ";
-    format!("{separator}{}", reasons.join(separator))
-}
-
 impl Failure for PlanError {
     fn hint(&self) -> Option<String> {
         match self {
@@ -205,18 +177,7 @@ impl Failure for PlanError {
             PlanError::OneArm { .. } => {
                 Some("give two or more with --arms, for example none,bfq:low_latency=0".into())
             }
-            PlanError::WritesNotAllowed { target, .. } => Some(format!(
-                "name a directory on it instead, or allow it with --destroy-data if nothing on {target} is needed"
-            )),
-            PlanError::Refused { is_final: true, .. } => {
-                Some("take it out of use first, or name a directory on it as the target".into())
-            }
-            PlanError::Refused { device, .. } => Some(format!(
-                "if all of that may be destroyed, name the device again: --destroy-data={device}"
-            )),
-            PlanError::NamedAnother { device, .. } => Some(format!(
-                "nothing was written; is {device} the one that you mean?"
-            )),
+            PlanError::MayNotWrite(error) => error.hint(),
             PlanError::NeedsDirectory { .. } => Some(
                 "name a directory on the disk that is meant; on a disk that holds nothing, let a file \
                  system be made for the run: --mkfs ext4 --destroy-data"
@@ -243,10 +204,8 @@ impl Failure for PlanError {
             PlanError::Load(error) => error.exit_code(),
             PlanError::Simulation(error) => error.exit_code(),
             PlanError::NeedsDirectory { .. } | PlanError::NoDevice { .. } => exit::NO_SUCH_DEVICE,
-            PlanError::WritesNotAllowed { .. }
-            | PlanError::Refused { .. }
-            | PlanError::NamedAnother { .. }
-            | PlanError::WritesToFile { .. } => exit::UNSAFE,
+            PlanError::MayNotWrite(error) => error.exit_code(),
+            PlanError::WritesToFile { .. } => exit::UNSAFE,
             PlanError::NoRoom { .. } | PlanError::Io { .. } => exit::FAILURE,
             _ => exit::USAGE,
         }

@@ -12,6 +12,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::device::GivenUp;
 use crate::file_system;
 use crate::load::fio_job::{Place, TrialSettings};
 use crate::load::simulated::SimulatedDisk;
@@ -82,6 +83,10 @@ impl Default for Rules {
 pub struct Plan {
     /// What is measured.
     pub target: Target,
+    /// What the user gave up, where the target is a raw device that is written. A resumed run may have
+    /// been given up something else since: [`Record::given_up`](crate::record::Record::given_up).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<GivenUp>,
     /// The disk model, if the target is an emulated disk that the run made for itself.
     #[serde(default)]
     pub emulated: Option<String>,
@@ -139,9 +144,6 @@ pub enum Target {
         file_system: file_system::Kind,
         /// Size of each worker's file.
         file_size: u64,
-        /// What the user knows that is destroyed with it.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        held: Vec<String>,
     },
     /// A disk model, in virtual time: no device is touched.
     Simulated(Box<SimulatedDisk>),
@@ -206,6 +208,23 @@ impl Plan {
             Target::FileSystem { device, .. } => name.clone_into(device),
             Target::Directory { .. } | Target::Simulated(_) | Target::File { .. } => {}
         }
+    }
+
+    /// The raw device that the run writes to, and what writes. What the loads say counts, and not the
+    /// record, which may have been edited.
+    pub fn writes_to(&self) -> Option<(&str, String)> {
+        match &self.target {
+            Target::Device { device, .. } => {
+                Some((device, writer(&self.loads, self.precondition)?))
+            }
+            Target::FileSystem { device, .. } => Some((device, "--mkfs".to_owned())),
+            Target::Directory { .. } | Target::Simulated(_) | Target::File { .. } => None,
+        }
+    }
+
+    /// The same, if the user has to give the device up: a disk that the run made holds nothing of anybody's.
+    pub fn destroys(&self) -> Option<(&str, String)> {
+        self.writes_to().filter(|_| self.emulated.is_none())
     }
 
     /// What was chosen for the user, and why, each once.
@@ -347,6 +366,12 @@ impl Plan {
                 );
             }
         }
+        if let Target::File { path, .. } = &self.target
+            && let Some(what) = writer(&self.loads, self.precondition)
+        {
+            let path = path.clone();
+            return Err(PlanError::WritesToFile { what, path });
+        }
         Ok(())
     }
 
@@ -368,6 +393,14 @@ impl PlannedLoad {
             .open(&self.name)
             .expect("the plan holds checked loads")
     }
+}
+
+/// What of a run writes to a raw device or to the file that is the target: a load, or the option that
+/// fills the device.
+fn writer(loads: &[PlannedLoad], precondition: bool) -> Option<String> {
+    let load = loads.iter().find(|load| load.open().writes());
+    load.map(|load| format!("load {}", load.name))
+        .or(precondition.then(|| "--precondition".to_owned()))
 }
 
 fn check_rules(rules: &Rules) -> Result<(), PlanError> {

@@ -16,6 +16,7 @@ pub(super) fn plan(wanted: &Wanted, disk: &SimulatedDisk) -> Result<Plan, PlanEr
     let (arms, baseline) = choose_arms(wanted, disk)?;
     Ok(Plan {
         target: Target::Simulated(Box::new(disk.clone())),
+        given_up: None,
         emulated: None,
         disks: Vec::new(),
         arms,

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{PlanError, PlannedLoad, Target, Wanted};
-use crate::device::{self, Device, Refusal, Target as Found};
+use super::{PlanError, PlannedLoad, Target, Wanted, writer};
+use crate::device::{Device, GivenUp, Occasion, Target as Found, Write, may_write};
 use crate::file_system::Kind;
 use crate::host::Host;
 
-/// Checks the target and says how the loads reach it.
+/// Checks the target, and says how the loads reach it and what the user gave up for that.
 pub(super) fn check(
     wanted: &Wanted,
     host: &Host,
     found: &Found,
     loads: &[PlannedLoad],
-) -> Result<Target, PlanError> {
+) -> Result<(Target, Option<GivenUp>), PlanError> {
     if let Found::FileSystem(file_system) = found
         && is_odd(&file_system.path)
     {
@@ -22,11 +22,7 @@ pub(super) fn check(
             path: file_system.path.clone(),
         });
     }
-    let writer = loads
-        .iter()
-        .find(|load| load.open().writes())
-        .map(|load| format!("load {}", load.name))
-        .or(wanted.precondition.then(|| "--precondition".to_owned()));
+    let writer = writer(loads, wanted.precondition);
     let needs_directory = loads.iter().find(|load| load.open().needs_directory());
     if let Some(kind) = own_file_system(wanted, needs_directory.is_some()) {
         return check_file_system(wanted, host, found, loads, kind);
@@ -41,14 +37,16 @@ pub(super) fn check(
     }
     match found {
         Found::Device(device) => {
-            if let Some(what) = &writer {
-                check_may_write(wanted, host, device, what)?;
-            }
-            Ok(Target::Device {
+            let given_up = match &writer {
+                Some(what) => give_up(wanted, host, device, what)?,
+                None => None,
+            };
+            let target = Target::Device {
                 path: host.dev(&device.name),
                 device: device.name.clone(),
                 writes: writer.is_some(),
-            })
+            };
+            Ok((target, given_up))
         }
         Found::FileSystem(_) if wanted.precondition => Err(PlanError::NothingToFill {
             target: wanted.target.clone(),
@@ -58,15 +56,16 @@ pub(super) fn check(
             let path = file_system.path.clone();
             if path.is_dir() {
                 check_room(&path, wanted.file_size, loads)?;
-                Ok(Target::Directory {
+                let target = Target::Directory {
                     path,
                     device,
                     file_size: wanted.file_size,
-                })
+                };
+                Ok((target, None))
             } else if let Some(what) = writer {
                 Err(PlanError::WritesToFile { what, path })
             } else {
-                Ok(Target::File { path, device })
+                Ok((Target::File { path, device }, None))
             }
         }
     }
@@ -86,73 +85,45 @@ fn check_file_system(
     found: &Found,
     loads: &[PlannedLoad],
     kind: Kind,
-) -> Result<Target, PlanError> {
+) -> Result<(Target, Option<GivenUp>), PlanError> {
     let Found::Device(device) = found else {
         return Err(PlanError::NoDevice {
             target: wanted.target.clone(),
         });
     };
-    let held = check_may_write(wanted, host, device, "--mkfs")?;
+    let given_up = give_up(wanted, host, device, "--mkfs")?;
     check_has_room(&device.node(), device.size_bytes, wanted.file_size, loads)?;
-    Ok(Target::FileSystem {
+    let target = Target::FileSystem {
         device: device.name.clone(),
         file_system: kind,
         file_size: wanted.file_size,
-        held,
-    })
+    };
+    Ok((target, given_up))
 }
 
-/// The rule when a raw device may be written: it is a disk that this run made; or the user said
-/// so and it holds nothing and nobody uses it; or it holds something, nobody uses it, and the user
-/// named it a second time. Says what it holds.
-fn check_may_write(
+/// What the user gives up of a device that is written. A disk that this run made holds nothing of
+/// anybody's.
+fn give_up(
     wanted: &Wanted,
     host: &Host,
     device: &Device,
     what: &str,
-) -> Result<Vec<String>, PlanError> {
+) -> Result<Option<GivenUp>, PlanError> {
     if wanted.is_our_own {
-        return Ok(Vec::new());
+        return Ok(None);
     }
-    let Some(allowance) = &wanted.destroy_data else {
-        return Err(PlanError::WritesNotAllowed {
-            what: what.into(),
-            target: wanted.target.clone(),
-        });
+    let write = Write {
+        what,
+        consent: &wanted.destroy_data,
+        occasion: Occasion::Start,
     };
-    // A name that is given is a name to be checked, whether or not it would be needed.
-    if let Some(name) = allowance
-        && !is_same_device(host, name, device)
-    {
-        return Err(PlanError::NamedAnother {
-            device: device.name.clone(),
-            named: name.clone(),
-        });
-    }
-    let reasons = device::refusals(host, device);
-    let in_use = reasons
-        .iter()
-        .any(|reason: &Refusal| !reason.can_be_overruled());
-    let named_again = allowance.is_some();
-    let held: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-    if held.is_empty() || (named_again && !in_use) {
-        return Ok(held);
-    }
-    Err(PlanError::Refused {
-        device: device.name.clone(),
-        reasons: held,
-        is_final: in_use,
-    })
+    Ok(Some(may_write(host, device, &write)?))
 }
 
 /// True if fio's job files give one of its characters a meaning that cannot be escaped.
 fn is_odd(path: &Path) -> bool {
     path.to_str()
         .is_none_or(|text| text.contains([';', '#', '$', '"']) || text.contains(char::is_control))
-}
-
-fn is_same_device(host: &Host, name: &str, device: &Device) -> bool {
-    device::find(host, name).is_ok_and(|named| named.number == device.number)
 }
 
 fn check_room(directory: &Path, file_size: u64, loads: &[PlannedLoad]) -> Result<(), PlanError> {

@@ -6,7 +6,7 @@ use iosched_sim::disk::Model;
 
 use super::below::Below;
 use super::{Plan, PlanError, Rules, check_rules, loads, simulated, target};
-use crate::device::{self, Device, Role, Target as Found};
+use crate::device::{self, Consent, Device, Role, Target as Found};
 use crate::file_system;
 use crate::host::Host;
 use crate::load::families;
@@ -55,9 +55,8 @@ pub struct Wanted {
     pub split: bool,
     /// Make a file system on the device for the run.
     pub mkfs: Option<file_system::Kind>,
-    /// `None`: nothing on a raw device may be written. `Some(None)`: it may, if it holds nothing.
-    /// `Some(Some(device))`: it may although it holds something, if this names it again.
-    pub destroy_data: Option<Option<String>>,
+    /// What the user said about the data on a raw device.
+    pub destroy_data: Consent,
 }
 
 /// What the user said of the load that is a command.
@@ -114,9 +113,10 @@ impl Plan {
         let sysfs = host.sysfs();
         let active = QueueState::read(&sysfs, first)?.scheduler;
         let (arms, baseline) = choose_arms(wanted, host, &disks, &active)?;
-        let target = target::check(wanted, host, &found, &loads)?;
+        let (target, given_up) = target::check(wanted, host, &found, &loads)?;
         Ok(Plan {
             target,
+            given_up,
             emulated: None,
             active: arms.iter().position(|arm| *arm == Arm::plain(&active)),
             disks,

@@ -1,8 +1,10 @@
 //! Why a run ended before its end.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::device::MayNotWrite;
 use crate::failure::{Failure, exit};
 use crate::file_system::FileSystemError;
 use crate::journal::JournalError;
@@ -10,6 +12,25 @@ use crate::load::LoadError;
 use crate::lock::LockError;
 use crate::record::RecordError;
 use crate::switch::SwitchError;
+
+/// The command line that goes on with a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resume {
+    /// The record.
+    pub directory: PathBuf,
+    /// True if it writes to a raw device, which the user has to allow again.
+    pub destroys_data: bool,
+}
+
+impl fmt::Display for Resume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "iosched tune --resume {}", self.directory.display())?;
+        if self.destroys_data {
+            f.write_str(" --destroy-data")?;
+        }
+        Ok(())
+    }
+}
 
 /// Why a run ended before its end. The disks are as before all the same.
 #[derive(Debug, thiserror::Error)]
@@ -33,26 +54,26 @@ pub enum RunError {
     #[error(transparent)]
     FileSystem(#[from] FileSystemError),
     /// A signal.
-    #[error("interrupted: the disks are as before, the trials so far are saved in {}", directory.display())]
+    #[error("interrupted: the disks are as before, the trials so far are saved in {}", resume.directory.display())]
     Interrupted {
         /// The record.
-        directory: PathBuf,
+        resume: Resume,
     },
     /// A disk went away.
-    #[error("{device} vanished during the run: the trials so far are saved in {}", directory.display())]
+    #[error("{device} vanished during the run: the trials so far are saved in {}", resume.directory.display())]
     Vanished {
         /// Kernel name.
         device: String,
         /// The record.
-        directory: PathBuf,
+        resume: Resume,
     },
     /// What the load ran on stopped working.
-    #[error("the target failed during the run: {cause}; the trials so far are saved in {}", directory.display())]
+    #[error("the target failed during the run: {cause}; the trials so far are saved in {}", resume.directory.display())]
     TargetFailed {
         /// Why.
         cause: String,
         /// The record.
-        directory: PathBuf,
+        resume: Resume,
     },
     /// Not one trial of a load counts.
     #[error("load {load} fails under every arm: {cause}")]
@@ -62,6 +83,9 @@ pub enum RunError {
         /// Its words, the last time.
         cause: String,
     },
+    /// The target may not be written.
+    #[error(transparent)]
+    MayNotWrite(#[from] MayNotWrite),
     /// The target is open for itself by another program.
     #[error("{device} is in use: somebody holds it open for itself")]
     InUse {
@@ -106,12 +130,10 @@ impl Failure for RunError {
             RunError::Record(error) => error.hint(),
             RunError::Load(error) => error.hint(),
             RunError::FileSystem(error) => error.hint(),
-            RunError::Interrupted { directory }
-            | RunError::Vanished { directory, .. }
-            | RunError::TargetFailed { directory, .. } => Some(format!(
-                "go on with: iosched tune --resume {}",
-                directory.display()
-            )),
+            RunError::MayNotWrite(error) => error.hint(),
+            RunError::Interrupted { resume }
+            | RunError::Vanished { resume, .. }
+            | RunError::TargetFailed { resume, .. } => Some(format!("go on with: {resume}")),
             RunError::LoadFails { .. } => Some("run the load by hand to see more".into()),
             RunError::InUse { .. } => Some("take it out of use: see `iosched list -v`".into()),
             RunError::Untrusted {
@@ -134,6 +156,7 @@ impl Failure for RunError {
             RunError::Record(error) => error.exit_code(),
             RunError::Load(error) => error.exit_code(),
             RunError::FileSystem(error) => error.exit_code(),
+            RunError::MayNotWrite(error) => error.exit_code(),
             RunError::Interrupted { .. } => exit::INTERRUPTED,
             RunError::Vanished { .. } | RunError::TargetFailed { .. } => exit::VANISHED,
             RunError::LoadFails { .. } => exit::LOAD_FAILED,

@@ -29,12 +29,14 @@ use crate::switch::{QueueState, SwitchError};
 use crate::trial::{Slot, VoidReason, VoidTrial};
 
 mod error;
+mod permission;
 mod prepare;
 mod site;
 mod trial;
 mod way;
 
-pub use error::RunError;
+pub use error::{Resume, RunError};
+pub use permission::may_go_on;
 pub use prepare::MOST_STEADY_RUNS;
 
 /// How often a void trial is repeated before its arm leaves the load.
@@ -64,7 +66,7 @@ pub fn run(
     let plan = recorder.record().header.plan.clone();
     let locks = plan.disks.iter().map(|disk| lock::lock(host, disk));
     let _locks = locks.collect::<Result<Vec<Lock>, _>>()?;
-    let _claim = site::claim(&plan.target)?;
+    let mut claim = permission::claim(host, recorder.record())?;
     let site = site::Site::choose(host, &plan.target, options.user.as_ref())?;
     let loads: Vec<Box<dyn Load>> = plan.loads.iter().map(PlannedLoad::open).collect();
     let processes = processes(host, &plan);
@@ -99,13 +101,14 @@ pub fn run(
         split: None,
         mark: Instant::now(),
     };
-    let made = site.make(host, options.user.as_ref(), stop);
+    let made = site.make(&mut claim, options.user.as_ref(), stop);
     let outcome = made.and_then(|()| runner.all_trials());
     runner.loads.iter_mut().for_each(|load| load.clean_up());
     if let Some(journal) = &mut journal {
         journal.leave_databases(databases(&runner.loads, options));
     }
     let undone = journal.map_or_else(Vec::new, Journal::undo);
+    permission::note_what_is_left(host, recorder);
     observer.event(&Event::Restored { undone: &undone });
     let is_gone = undone.iter().any(|one| matches!(one, Undone::Gone { .. }));
     outcome.map_err(|error| say_what_ended_it(error, is_gone, &plan, recorder.directory()))
@@ -136,20 +139,25 @@ fn databases(loads: &[Box<dyn Load>], options: &RunOptions<'_>) -> Vec<OwnDataba
 
 /// A signal and a vanished disk show first as something else that failed.
 fn say_what_ended_it(error: RunError, is_gone: bool, plan: &Plan, directory: &Path) -> RunError {
-    let directory = directory.to_owned();
+    let resume = resume(plan, directory);
     match error {
-        RunError::Switch(SwitchError::Vanished { device }) => {
-            RunError::Vanished { device, directory }
-        }
-        RunError::Load(error) if error.is_stopped() => RunError::Interrupted { directory },
+        RunError::Switch(SwitchError::Vanished { device }) => RunError::Vanished { device, resume },
+        RunError::Load(error) if error.is_stopped() => RunError::Interrupted { resume },
         RunError::FileSystem(FileSystemError::Child(ChildError::Stopped)) => {
-            RunError::Interrupted { directory }
+            RunError::Interrupted { resume }
         }
         RunError::LoadFails { .. } if is_gone => RunError::Vanished {
             device: plan.disks[0].clone(),
-            directory,
+            resume,
         },
         other => other,
+    }
+}
+
+fn resume(plan: &Plan, directory: &Path) -> Resume {
+    Resume {
+        directory: directory.to_owned(),
+        destroys_data: plan.destroys().is_some(),
     }
 }
 
@@ -301,11 +309,11 @@ impl Runner<'_> {
 
     /// After a load failed: is what it ran on still there and working?
     fn check_target(&self) -> Result<(), RunError> {
-        let directory = || self.recorder.directory().to_owned();
+        let resume = || resume(self.plan, self.recorder.directory());
         if let Some(cause) = (self.options.health)() {
             return Err(RunError::TargetFailed {
                 cause,
-                directory: directory(),
+                resume: resume(),
             });
         }
         let sysfs = self.host.sysfs();
@@ -314,7 +322,7 @@ impl Runner<'_> {
         match gone {
             Some(device) => Err(RunError::Vanished {
                 device: device.clone(),
-                directory: directory(),
+                resume: resume(),
             }),
             None => Ok(()),
         }

@@ -1,13 +1,11 @@
 //! Where the loads of a run work: a directory of our own, which may be on a file system of our own, or
 //! the target itself.
 
-use std::fs::{self, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rand::Rng;
 
+use super::permission::Claim;
 use super::{RunError, way};
 use crate::file_system::OwnFileSystem;
 use crate::host::Host;
@@ -17,45 +15,11 @@ use crate::load::fio_job::Place;
 use crate::plan::Target;
 use crate::process::{Stop, User};
 
-/// While a raw device is written, nobody may mount it or open it for himself.
-pub(super) fn claim(target: &Target) -> Result<Option<fs::File>, RunError> {
-    let Target::Device {
-        device,
-        path,
-        writes: true,
-    } = target
-    else {
-        return Ok(None);
-    };
-    #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
-    let exclusive = rustix::fs::OFlags::EXCL.bits() as i32;
-    match OpenOptions::new()
-        .read(true)
-        .custom_flags(exclusive)
-        .open(path)
-    {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Err(RunError::InUse {
-            device: device.clone(),
-        }),
-        Err(source) => Err(RunError::Io {
-            path: path.clone(),
-            source,
-        }),
-    }
-}
-
 /// Where the loads run, and what of it is our own.
 pub(super) struct Site {
     place: Place,
     directory: Option<PathBuf>,
-    file_system: Option<Made>,
-}
-
-/// A file system of our own, and what its device held when the user gave it up.
-struct Made {
-    file_system: OwnFileSystem,
-    held: Vec<String>,
+    file_system: Option<OwnFileSystem>,
 }
 
 impl Site {
@@ -67,9 +31,9 @@ impl Site {
         user: Option<&User>,
     ) -> Result<Site, RunError> {
         Ok(match target {
-            Target::Device { path, .. } | Target::File { path, .. } => {
-                Site::whole(path.display().to_string())
-            }
+            // The node of the device that is asked about, whatever path an edited record names.
+            Target::Device { device, .. } => Site::whole(host.dev(device).display().to_string()),
+            Target::File { path, .. } => Site::whole(path.display().to_string()),
             Target::Simulated(disk) => Site::whole(disk.model.name.clone()),
             Target::Directory {
                 path, file_size, ..
@@ -81,13 +45,10 @@ impl Site {
                 device,
                 file_system,
                 file_size,
-                held,
             } => {
                 let file_system = OwnFileSystem::choose(host, device, *file_system);
                 let mount_point = file_system.mount_point.clone();
-                let held = held.clone();
-                let made = Made { file_system, held };
-                Site::within(&mount_point, *file_size, Some(made))
+                Site::within(&mount_point, *file_size, Some(file_system))
             }
         })
     }
@@ -102,7 +63,7 @@ impl Site {
     }
 
     /// A directory of our own in a directory.
-    fn within(above: &Path, file_size: u64, file_system: Option<Made>) -> Site {
+    fn within(above: &Path, file_size: u64, file_system: Option<OwnFileSystem>) -> Site {
         let directory = above.join(format!(".iosched-{:016x}", rand::rng().next_u64()));
         Site {
             place: Place::Directory {
@@ -117,8 +78,8 @@ impl Site {
     /// What has to be removed. A directory goes with the file system that it is in.
     pub(super) fn ours(&self, user: Option<&User>) -> Ours {
         match &self.file_system {
-            Some(made) => Ours {
-                file_system: Some(made.file_system.clone()),
+            Some(file_system) => Ours {
+                file_system: Some(file_system.clone()),
                 ..Ours::default()
             },
             None => Ours {
@@ -134,15 +95,17 @@ impl Site {
     }
 
     /// Makes the file system, and in it or in the target the directory, which must not be there: its
-    /// name cannot be guessed, nor be a link.
+    /// name cannot be guessed, nor be a link. mkfs and the mount claim the device for themselves, so that
+    /// our claim ends right before.
     pub(super) fn make(
         &self,
-        host: &Host,
+        claim: &mut Option<Claim>,
         user: Option<&User>,
         stop: &Stop,
     ) -> Result<(), RunError> {
-        if let Some(Made { file_system, held }) = &self.file_system {
-            file_system.make(host, held, user, stop)?;
+        if let Some(file_system) = &self.file_system {
+            drop(claim.take());
+            file_system.make(user, stop)?;
         }
         let Some(directory) = &self.directory else {
             return Ok(());

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use iosched::device::Consent;
 use iosched::emulate::spec::parse_size;
 use iosched::file_system;
 use iosched::load::builtin::BUILT_IN;
@@ -191,7 +192,8 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     pub(super) dry_run: bool,
 
-    /// Allow loads that write to the raw device; name the device again if it holds something
+    /// Allow loads that write to the raw device; name the device again if it holds something; with --resume
+    /// it has to be given again
     #[arg(
         long,
         value_name = "DEVICE",
@@ -335,10 +337,16 @@ pub(super) fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
         precondition: args.precondition,
         split: !args.no_split,
         mkfs: args.mkfs,
-        destroy_data: args
-            .destroy_data
-            .clone()
-            .map(|device| (!device.is_empty()).then_some(device)),
+        destroy_data: consent(args),
+    }
+}
+
+/// What the user said about the data on a raw device.
+pub(super) fn consent(args: &TuneArgs) -> Consent {
+    match args.destroy_data.as_deref() {
+        None => Consent::No,
+        Some("") => Consent::ToWrite,
+        Some(device) => Consent::Named(device.to_owned()),
     }
 }
 

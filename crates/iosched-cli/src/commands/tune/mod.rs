@@ -3,6 +3,7 @@
 
 mod answer;
 mod args;
+mod not_again;
 mod place;
 
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ use iosched::run::{self, RunOptions};
 use iosched::set::{self, Settled};
 
 pub(crate) use self::args::TuneArgs;
-use self::args::wanted;
+use self::args::{consent, wanted};
+use self::not_again::NotAgain;
 use self::place::{EMULATED_MODEL, Place, end_disk, make_disk};
 use super::{Outcome, boxed, persist, stop_on_signals};
 use crate::output::Output;
@@ -139,7 +141,10 @@ impl Session<'_> {
             }));
         }
         settle(&self.host, &header.plan, self.output)?;
+        let given_up = run::may_go_on(&self.host, recorder.record(), &consent(self.args))
+            .map_err(|error| boxed(NotAgain::new(error, std::env::args_os())))?;
         let resumed = Entry::Resumed {
+            given_up: given_up.map(Box::new),
             at_unix_s: run::unix_time(),
             max_rounds: self.args.rounds,
             time_budget_s: self.args.budget.map(|span| span.0.as_secs_f64()),

@@ -2,11 +2,13 @@
 //!
 //! For one question: would writing here destroy something? So each signature counts by itself, a
 //! leftover of an earlier life too. Names are those of `blkid`, which is asked as well where it is
-//! installed, for what it knows and we do not. Left out: checksums of what is found, sizes, and the
-//! check that a nested signature is not the content of another one.
+//! installed, for what it knows and we do not. What has no signature may be data all the same:
+//! [`blocks`] reads samples. Left out: checksums of what is found, sizes, and the check that a nested
+//! signature is not the content of another one.
 //!
-//! Reads are bounded: about 2 MiB, at the start and at the end.
+//! Reads are bounded: about 2 MiB at the start and at the end, and 128 blocks between.
 
+mod blocks;
 mod image;
 mod signatures;
 #[cfg(test)]
@@ -19,14 +21,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::SignatureClass::{FileSystem, Member, PartitionTable, Swap};
+pub use self::blocks::{Blocks, blocks};
 use self::image::Image;
 use self::signatures::{FIXED, PROBES};
 
-/// Something written on a device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// Something written on a device. Two are equal if nothing was written to the superblock in between.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
     /// What `blkid` calls it: `ext4`, `linux_raid_member`, `gpt`.
     pub name: String,
@@ -36,10 +39,16 @@ pub struct Signature {
     pub offset_bytes: Option<u64>,
     /// The name its owner gave it.
     pub label: Option<String>,
+    /// What `blkid` says tells it from others of its kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// Digest of the 4 KiB in which it was found: of the superblock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }
 
 /// What sort of thing a signature belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SignatureClass {
     /// The disk is divided.
@@ -67,32 +76,37 @@ impl fmt::Display for Signature {
     }
 }
 
-/// What is written on an open block device or file at `path`.
+/// What is written on a block device or file at `path`.
 pub fn content(path: &Path) -> io::Result<Vec<Signature>> {
-    let file = File::options()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)?;
+    let file = open(path)?;
     let mut found = probe(&file)?;
     // The mark at the end of a file system's boot sector is no table, as our own probe knows.
     let has_file_system = found.iter().any(|found| found.class == FileSystem);
-    for (name, class) in ask_blkid(path) {
-        let known = found.iter().any(|signature| signature.name == name);
-        let is_boot_sector = has_file_system && name == "dos";
-        if !known && !is_boot_sector {
-            found.push(Signature {
-                name,
-                class,
-                offset_bytes: None,
-                label: None,
-            });
+    for seen in ask_blkid(path) {
+        let is_boot_sector = has_file_system && seen.name == "dos";
+        match found.iter_mut().find(|known| known.name == seen.name) {
+            Some(known) => known.uuid = seen.uuid,
+            None if is_boot_sector => {}
+            None => found.push(seen),
         }
     }
     Ok(found)
 }
 
+/// Opens without waiting for media. What is cached of a device may be older than what was written to
+/// it through a file system, so that the cache is dropped.
+fn open(path: &Path) -> io::Result<File> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    Ok(file)
+}
+
 /// What we find without help.
 fn probe(file: &File) -> io::Result<Vec<Signature>> {
+    const SUPERBLOCK: u64 = 4096;
     let size = { file }.seek(SeekFrom::End(0))?;
     let image = Image { file, size };
     let mut found = Vec::new();
@@ -105,19 +119,32 @@ fn probe(file: &File) -> io::Result<Vec<Signature>> {
         found.extend(probe(&image)?);
     }
     found.sort_by_key(|&(_, _, offset, _)| offset);
-    Ok(found
+    found
         .into_iter()
-        .map(|(name, class, offset, label)| Signature {
-            name: name.to_owned(),
-            class,
-            offset_bytes: Some(offset),
-            label,
+        .map(|(name, class, offset, label)| {
+            let superblock = image.bytes(offset / SUPERBLOCK * SUPERBLOCK, 4096)?;
+            Ok(Signature {
+                name: name.to_owned(),
+                class,
+                offset_bytes: Some(offset),
+                label,
+                uuid: None,
+                digest: Some(digest(&superblock)),
+            })
         })
-        .collect())
+        .collect()
+}
+
+/// FNV-1a with 64 bits: tells contents apart that differ by accident, and is the same in every version.
+pub(super) fn digest(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{hash:016x}")
 }
 
 /// What `blkid` says by low-level probing; nothing where it is not installed or fails.
-fn ask_blkid(path: &Path) -> Vec<(String, SignatureClass)> {
+fn ask_blkid(path: &Path) -> Vec<Signature> {
     let Ok(output) = Command::new("blkid")
         .args(["-p", "-o", "export", "--"])
         .arg(path)
@@ -134,6 +161,14 @@ fn ask_blkid(path: &Path) -> Vec<(String, SignatureClass)> {
             .find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
             .map(str::to_owned)
     };
+    let seen = |name: String, class: SignatureClass, uuid: Option<String>| Signature {
+        name,
+        class,
+        offset_bytes: None,
+        label: None,
+        uuid,
+        digest: None,
+    };
     let mut found = Vec::new();
     if let Some(name) = value("TYPE") {
         let class = match value("USAGE").as_deref() {
@@ -141,12 +176,12 @@ fn ask_blkid(path: &Path) -> Vec<(String, SignatureClass)> {
             _ if name == "swap" || name == "swsuspend" => Swap,
             _ => Member,
         };
-        found.push((name, class));
+        found.push(seen(name, class, value("UUID")));
     }
-    found.extend(value("PTTYPE").map(|name| (name, PartitionTable)));
+    found.extend(value("PTTYPE").map(|name| seen(name, PartitionTable, value("PTUUID"))));
     if output.status.code() == Some(8) {
         // Several signatures that contradict one another, and it names none of them.
-        found.push(("several_signatures".to_owned(), Member));
+        found.push(seen("several_signatures".to_owned(), Member, None));
     }
     found
 }

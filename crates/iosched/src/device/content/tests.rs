@@ -58,7 +58,7 @@ fn expect(file: &NamedTempFile, expected: &str) {
     assert_eq!(names(file), [expected]);
     let found = content(file.path()).unwrap();
     assert_eq!(found.len(), 1, "blkid sees something else: {found:?}");
-    if let Some((name, _)) = ask_blkid(file.path()).first() {
+    if let Some(Signature { name, .. }) = ask_blkid(file.path()).first() {
         assert_eq!(name, expected, "blkid");
     }
 }

@@ -8,22 +8,27 @@
 //! | has holders | the device and its partitions; for a partition also its whole disk |
 //! | backs a loop device | the same |
 //! | signature | the device and its partitions |
+//! | open for writing | the device and its partitions; for a partition also its whole disk |
 //! | opened exclusively | the device and its partitions |
 //! | read-only | the device; for a partition also its whole disk |
 //!
 //! What cannot be looked at is a reason by itself: nothing is taken for harmless because it is unknown.
 //! Mounts in other namespaces and ZFS pools leave no trace in sysfs: the exclusive open finds them.
+//! Whether a reason stands in the way of a write is decided in [`may_write`](super::may_write), which also
+//! looks for data without a signature.
 
 use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
+use super::openers::openers;
 use super::users::{Usage, User};
-use super::{Device, DeviceNumber, Signature, content};
+use super::{Blocks, Device, DeviceNumber, Signature, content};
 use crate::host::Host;
 
 /// A reason not to write to a device.
@@ -55,6 +60,22 @@ pub enum Refusal {
         /// What.
         signature: Signature,
     },
+    /// It has no signature, and is not empty.
+    Data {
+        /// The device.
+        device: String,
+        /// What was found.
+        blocks: Blocks,
+    },
+    /// A process has it open and can write to it.
+    Open {
+        /// It, one of its partitions, or its whole disk.
+        device: String,
+        /// The process' command.
+        command: String,
+        /// The process.
+        pid: i32,
+    },
     /// Somebody has opened it exclusively: a mount elsewhere, ZFS, a volume manager.
     Busy {
         /// It or one of its partitions.
@@ -75,10 +96,18 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// True for a signature alone: those who name the device a second time may overrule it. In use
-    /// is in use.
+    /// True for what is written on it: those who name the device a second time may overrule that. In
+    /// use is in use.
     pub fn can_be_overruled(&self) -> bool {
-        matches!(self, Refusal::Signature { .. })
+        matches!(self, Refusal::Signature { .. } | Refusal::Data { .. })
+    }
+
+    /// What is written on the device, if that is the reason.
+    pub fn signature(&self) -> Option<&Signature> {
+        match self {
+            Refusal::Signature { signature, .. } => Some(signature),
+            _ => None,
+        }
     }
 }
 
@@ -89,6 +118,18 @@ impl fmt::Display for Refusal {
             Refusal::Held { device, by, kind } => write!(f, "{device} is part of {by}, {kind}"),
             Refusal::BacksLoop { device, by } => write!(f, "{by} stands on {device}"),
             Refusal::Signature { device, signature } => write!(f, "{device} carries {signature}"),
+            Refusal::Data { device, blocks } => {
+                write!(f, "{device} carries no signature, but it is not empty")?;
+                if let Blocks::Data { offset_bytes, .. } = blocks {
+                    write!(f, ": there are data at byte {offset_bytes}")?;
+                }
+                Ok(())
+            }
+            Refusal::Open {
+                device,
+                command,
+                pid,
+            } => write!(f, "{command} (pid {pid}) has {device} open for writing"),
             Refusal::Busy { device } => {
                 write!(f, "{device} is opened exclusively by another program")
             }
@@ -100,8 +141,9 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Every reason not to write to a device; its own first, then those of its partitions.
-pub fn refusals(host: &Host, device: &Device) -> Vec<Refusal> {
+/// Every reason not to write to a device; its own first, then those of its partitions. Where we have it
+/// open exclusively ourselves, nobody else has: that is not asked then.
+pub fn refusals(host: &Host, device: &Device, is_claimed: bool) -> Vec<Refusal> {
     let usage = Usage::read(host);
     let mut refusals: Vec<Refusal> = usage
         .above(host, device)
@@ -154,10 +196,46 @@ pub fn refusals(host: &Host, device: &Device) -> Vec<Refusal> {
             });
         }
     }
+    let touched: Vec<Device> = std::iter::once(device)
+        .chain(&disk)
+        .chain(&partitions)
+        .cloned()
+        .collect();
+    refusals.extend(open_for_writing(host, &touched));
     for written in std::iter::once(device).chain(&partitions) {
-        refusals.extend(written_or_busy(host, written));
+        refusals.extend(written_or_busy(host, written, is_claimed));
     }
     refusals
+}
+
+/// How long a writer may take to end: a load of a killed run has the disk open until its last I/O is done.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Processes other than ours that could write beside us. Whoever only reads loses nothing.
+fn open_for_writing(host: &Host, devices: &[Device]) -> Vec<Refusal> {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let deadline = Instant::now() + PATIENCE;
+    let look = || openers(host, devices, &[own]);
+    let mut openers = look();
+    while openers.found.iter().any(|opener| opener.writes) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+        openers = look();
+    }
+    let hidden = openers
+        .not_looked_at
+        .map(|(path, error)| Refusal::NotLookedAt {
+            path,
+            error: error.to_string(),
+        });
+    let writers = openers.found.into_iter().filter(|opener| opener.writes);
+    writers
+        .map(|opener| Refusal::Open {
+            device: opener.device,
+            command: opener.command,
+            pid: opener.pid,
+        })
+        .chain(hidden)
+        .collect()
 }
 
 fn held(host: &Host, device: &Device) -> Vec<Refusal> {
@@ -181,7 +259,7 @@ fn held(host: &Host, device: &Device) -> Vec<Refusal> {
 
 /// What can only be found by opening the node. In a copied tree there are no nodes, and nobody
 /// writes to one.
-fn written_or_busy(host: &Host, device: &Device) -> Vec<Refusal> {
+fn written_or_busy(host: &Host, device: &Device, is_claimed: bool) -> Vec<Refusal> {
     if !host.is_live() {
         return Vec::new();
     }
@@ -199,6 +277,7 @@ fn written_or_busy(host: &Host, device: &Device) -> Vec<Refusal> {
     }
     let mut found = Vec::new();
     match open_exclusively(&node) {
+        Err(error) if is_claimed && error.kind() == io::ErrorKind::ResourceBusy => {}
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => found.push(Refusal::Busy {
             device: device.name.clone(),

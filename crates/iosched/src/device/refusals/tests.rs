@@ -12,13 +12,13 @@ use crate::device::{find, find_file_system, users};
 fn of(path: &Path) -> Vec<Refusal> {
     let host = Host::live();
     let device = find(&host, path.to_str().unwrap()).unwrap();
-    let mut found = refusals(&host, &device);
+    let mut found = refusals(&host, &device, false);
     for _ in 0..5 {
         if !found.iter().any(|r| matches!(r, Refusal::Busy { .. })) {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
-        found = refusals(&host, &device);
+        found = refusals(&host, &device, false);
     }
     found
 }
@@ -233,7 +233,7 @@ fn a_machine_whose_mounts_cannot_be_read_is_not_taken_for_one_without_mounts() {
     let host = Host::at(dir.path());
     let device = find(&host, "sda").unwrap();
     assert!(matches!(
-        refusals(&host, &device)[..],
+        refusals(&host, &device, false)[..],
         [Refusal::NotLookedAt { .. }]
     ));
 }
@@ -247,7 +247,7 @@ fn a_disk_whose_node_is_not_its_own_is_not_looked_at() {
     let mut device = find(&host, one.path()).unwrap();
     device.number = find(&host, two.path()).unwrap().number;
     assert!(matches!(
-        refusals(&host, &device)[..],
+        refusals(&host, &device, false)[..],
         [Refusal::NotLookedAt { .. }]
     ));
 }
@@ -336,7 +336,7 @@ fn a_btrfs_over_two_disks_uses_both() {
 fn members_are_refused_for_what_holds_them_and_a_partition_for_what_holds_its_disk() {
     let refused = |name: &str, device: &str| -> Vec<String> {
         let host = machine(name);
-        refusals(&host, &find(&host, device).unwrap())
+        refusals(&host, &find(&host, device).unwrap(), false)
             .iter()
             .map(ToString::to_string)
             .collect()

@@ -1,0 +1,272 @@
+//! Whether `iosched tune` may write to a raw device: what somebody else has put there, or has open, or has put
+//! in its place, is not touched, neither by a new run nor by one that goes on.
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use iosched::device;
+use iosched::host::Host;
+
+use crate::common::tuning::{MIB, fio_runs_on, record, signal, small_disk, start, tune};
+use crate::common::{LoopDevice, iosched, run, wait_until};
+
+/// A run of `random-write` that was interrupted while it wrote to a blank disk.
+struct Interrupted {
+    disk: LoopDevice,
+    directory: tempfile::TempDir,
+}
+
+impl Interrupted {
+    fn new() -> Option<Interrupted> {
+        Interrupted::by(rustix::process::Signal::INT)
+    }
+
+    fn by(how: rustix::process::Signal) -> Option<Interrupted> {
+        let interrupted = Interrupted {
+            disk: small_disk()?,
+            directory: tempfile::tempdir().unwrap(),
+        };
+        let disk = &interrupted.disk.name;
+        let load = [disk, "--load", "random-write", "--destroy-data"];
+        let short = ["--arms", "none,mq-deadline", "--fixed-rounds", "2"];
+        let long = ["--steady", "off", "--runtime", "600s"];
+        let arguments = [&load[..], &short, &long].concat();
+        let mut child = start(&arguments, &interrupted.out());
+        assert!(wait_until(|| fio_runs_on(disk)), "fio never ran");
+        assert!(wait_until(|| is_written(&interrupted.disk)));
+        signal(child.id(), how);
+        child.wait().unwrap();
+        assert!(wait_until(|| !is_open(disk)), "fio goes on");
+        // What goes on shall soon end.
+        interrupted.edit("\"runtime_s\":600.0", "\"runtime_s\":0.2");
+        Some(interrupted)
+    }
+
+    fn out(&self) -> PathBuf {
+        self.directory.path().join("r")
+    }
+
+    /// Changes the record.
+    fn edit(&self, from: &str, to: &str) {
+        let path = self.out().join("record.jsonl");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(&path, text.replace(from, to)).unwrap();
+    }
+
+    /// Goes on: exit code and standard error.
+    fn resume(&self, more: &[&str]) -> (i32, String) {
+        let mut command = iosched();
+        command.args(["tune", "--resume"]).arg(self.out());
+        let output = command.args(more).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap_or(-1), stderr)
+    }
+
+    /// `--destroy-data=loop3`.
+    fn named(&self) -> String {
+        named(&self.disk)
+    }
+
+    /// It must not go on, and not a byte of the disk may change.
+    fn must_not_go_on(&self, more: &[&str], because: &str) -> String {
+        let before = fs::read(self.disk.file()).unwrap();
+        let (code, stderr) = self.resume(more);
+        assert_eq!(code, 11, "{stderr}");
+        assert!(stderr.contains(because), "{stderr}");
+        assert_eq!(stderr.matches("error: ").count(), 1, "{stderr}");
+        let after = fs::read(self.disk.file()).unwrap();
+        assert!(before == after, "the disk was written");
+        stderr
+    }
+}
+
+fn named(disk: &LoopDevice) -> String {
+    format!("--destroy-data={}", disk.name)
+}
+
+/// True while any process has it open.
+fn is_open(disk: &str) -> bool {
+    let host = Host::live();
+    let device = device::find(&host, disk).unwrap();
+    !device::openers(&host, &[device], &[]).found.is_empty()
+}
+
+fn is_written(disk: &LoopDevice) -> bool {
+    let file = fs::read(disk.file()).unwrap();
+    file.iter().any(|&byte| byte != 0)
+}
+
+/// Makes a file system with 200 files.
+fn make_file_system(disk: &LoopDevice) {
+    let node = disk.path().display().to_string();
+    run("mkfs.ext4", &["-q", "-F", &node]);
+    let point = tempfile::tempdir().unwrap();
+    let at = point.path().to_str().unwrap();
+    run("mount", &[&node, at]);
+    for file in 0..200 {
+        fs::write(point.path().join(file.to_string()), [7; 1000]).unwrap();
+    }
+    run("umount", &[at]);
+}
+
+/// Writes data that have no signature through the device's node.
+fn write_data(disk: &LoopDevice, offset: u64) {
+    let node = fs::File::options().write(true).open(disk.path()).unwrap();
+    let data = vec![0xa5; 1 << 20];
+    node.write_all_at(&data, offset).unwrap();
+    node.sync_all().unwrap();
+}
+
+#[test]
+fn a_run_that_writes_goes_on_only_when_it_is_allowed_again() {
+    let Some(interrupted) = Interrupted::new() else {
+        return;
+    };
+    let stderr = interrupted.must_not_go_on(&["--no-html"], "load random-write writes");
+    let out = interrupted.out().display().to_string();
+    let command = format!("iosched tune --resume {out} --no-html --destroy-data");
+    assert!(stderr.contains(&command), "{stderr}");
+    interrupted.must_not_go_on(&["--destroy-data=loop-control"], "names loop-control");
+    let (code, stderr) = interrupted.resume(&["--destroy-data"]);
+    assert_eq!(code, 0, "what it wrote itself is its own: {stderr}");
+    let kinds: Vec<_> = record(&interrupted.out())
+        .iter()
+        .filter_map(|line| Some(line["type"].as_str()?.to_owned()))
+        .collect();
+    assert_eq!(kinds.iter().filter(|kind| *kind == "left").count(), 2);
+    let (code, stderr) = interrupted.resume(&["--destroy-data"]);
+    assert_eq!(code, 12, "it is complete: {stderr}");
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_over_what_it_wrote() {
+    let Some(interrupted) = Interrupted::by(rustix::process::Signal::KILL) else {
+        return;
+    };
+    let (code, stderr) = interrupted.resume(&["--destroy-data"]);
+    assert_eq!(code, 0, "{stderr}");
+}
+
+#[test]
+fn a_file_system_that_came_after_the_interruption_keeps_a_run_from_going_on() {
+    for how in [rustix::process::Signal::INT, rustix::process::Signal::KILL] {
+        let Some(interrupted) = Interrupted::by(how) else {
+            return;
+        };
+        make_file_system(&interrupted.disk);
+        let because = "ext4 file system, new or changed since";
+        let stderr = interrupted.must_not_go_on(&["--destroy-data"], because);
+        let named = interrupted.named();
+        let out = interrupted.out().display().to_string();
+        let command = format!("iosched tune --resume {out} {named}");
+        assert!(stderr.contains(&command), "{stderr}");
+        interrupted.must_not_go_on(&[], "writes, and");
+        let (code, stderr) = interrupted.resume(&[&named]);
+        assert_eq!(code, 0, "named again: {stderr}");
+    }
+}
+
+#[test]
+fn another_disk_of_the_same_size_under_the_old_name_is_not_written() {
+    let Some(interrupted) = Interrupted::new() else {
+        return;
+    };
+    let other = LoopDevice::new(64 * MIB);
+    // As if the two had changed their names over a reboot.
+    interrupted.edit(&interrupted.disk.name, &other.name);
+    for consent in ["--destroy-data".to_owned(), named(&other)] {
+        interrupted.must_not_go_on(&[&consent], "not the disk that was given up");
+    }
+    assert!(!is_written(&other));
+}
+
+#[test]
+fn data_without_a_signature_that_came_after_the_interruption_are_not_overwritten() {
+    let Some(interrupted) = Interrupted::new() else {
+        return;
+    };
+    write_data(&interrupted.disk, 0);
+    interrupted.must_not_go_on(&["--destroy-data"], "holds other data");
+    let (code, stderr) = interrupted.resume(&[&interrupted.named()]);
+    assert_eq!(code, 0, "named again: {stderr}");
+}
+
+#[test]
+fn a_record_that_does_not_say_what_was_given_up_needs_the_disk_to_be_named() {
+    let Some(interrupted) = Interrupted::new() else {
+        return;
+    };
+    let path = interrupted.out().join("record.jsonl");
+    let mut lines = record(&interrupted.out());
+    lines[0]["schema"] = 2.into();
+    let plan = lines[0]["plan"].as_object_mut().unwrap();
+    plan.remove("given_up").unwrap();
+    lines.retain(|line| line["type"] != "left");
+    let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+    fs::write(path, lines.join("\n") + "\n").unwrap();
+    interrupted.must_not_go_on(&["--destroy-data"], "an older iosched wrote it");
+    let (code, stderr) = interrupted.resume(&[&interrupted.named()]);
+    assert_eq!(code, 0, "{stderr}");
+}
+
+#[test]
+fn a_disk_that_somebody_else_can_write_to_is_refused_whatever_is_said() {
+    let Some(interrupted) = Interrupted::new() else {
+        return;
+    };
+    let blank = LoopDevice::new(64 * MIB);
+    let dir = tempfile::tempdir().unwrap();
+    let write = ["--load", "random-write", "--steady", "off"];
+    let reader = fs::File::open(blank.path()).unwrap();
+    let allowed = [&write[..], &["--destroy-data"]].concat();
+    let (code, _, stderr) = tune(&blank.name, &dir.path().join("1"), &allowed);
+    assert_eq!(code, 0, "a reader loses nothing: {stderr}");
+    drop(reader);
+
+    let open = |disk: &LoopDevice| fs::File::options().read(true).write(true).open(disk.path());
+    let _machine = open(&blank).unwrap();
+    let before = fs::read(blank.file()).unwrap();
+    let ours = format!(
+        "(pid {}) has {} open for writing",
+        std::process::id(),
+        blank.name
+    );
+    for consent in ["--destroy-data".to_owned(), named(&blank)] {
+        for mkfs in [&[][..], &["--mkfs", "ext4"]] {
+            let arguments = [&write[..], &[consent.as_str()], mkfs].concat();
+            let (code, _, stderr) = tune(&blank.name, &dir.path().join("2"), &arguments);
+            assert_eq!(code, 11, "{stderr}");
+            assert!(stderr.contains(&ours), "{stderr}");
+            assert!(stderr.contains("out of use"), "{stderr}");
+        }
+    }
+    assert!(fs::read(blank.file()).unwrap() == before);
+
+    let _database = open(&interrupted.disk).unwrap();
+    interrupted.must_not_go_on(&[&interrupted.named()], "open for writing");
+}
+
+#[test]
+fn a_disk_without_a_signature_that_is_not_empty_has_to_be_named() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    write_data(&disk, 32 * MIB);
+    let before = fs::read(disk.file()).unwrap();
+    let write = ["--load", "random-write", "--steady", "off"];
+    let allowed = [&write[..], &["--destroy-data"]].concat();
+    let (code, _, stderr) = tune(&disk.name, &dir.path().join("1"), &allowed);
+    assert_eq!(code, 11, "{stderr}");
+    assert!(
+        stderr.contains("carries no signature, but it is not empty"),
+        "{stderr}"
+    );
+    assert!(stderr.contains(&named(&disk)), "{stderr}");
+    assert!(fs::read(disk.file()).unwrap() == before);
+    let named = named(&disk);
+    let twice = [&write[..], &[&named]].concat();
+    let (code, _, stderr) = tune(&disk.name, &dir.path().join("2"), &twice);
+    assert_eq!(code, 0, "{stderr}");
+}

@@ -1,0 +1,280 @@
+//! The processes that have a device open: a virtual machine, a raw database, an mkfs that still runs.
+//!
+//! A descriptor counts by the number of the device that it leads to, so that a node of another name or in
+//! another mount namespace hides nobody; a shared writable mapping counts as well, since its descriptor may
+//! be closed. Seen are the processes in our pid namespace and below it: all of them, for root on the machine
+//! itself. Not seen are descriptors that a process sent away or registered with `io_uring` and then closed,
+//! and the kernel's own users that do not open exclusively.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{Device, DeviceNumber};
+use crate::host::Host;
+
+/// A process that has a device open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opener {
+    /// The device.
+    pub device: String,
+    /// The process' command.
+    pub command: String,
+    /// The process.
+    pub pid: i32,
+    /// True if it can write to the device.
+    pub writes: bool,
+}
+
+/// Who has devices open, and whom we were not allowed to look at.
+#[derive(Debug, Default)]
+pub struct Openers {
+    /// Each process and device once.
+    pub found: Vec<Opener>,
+    /// A process whose descriptors we may not list, and why.
+    pub not_looked_at: Option<(PathBuf, io::Error)>,
+}
+
+/// Looks for processes that have one of the devices open, other than those in `except`.
+pub fn openers(host: &Host, devices: &[Device], except: &[i32]) -> Openers {
+    let mut openers = Openers::default();
+    let Ok(processes) = fs::read_dir(host.proc("")) else {
+        return openers;
+    };
+    let mut look = Look {
+        is_live: host.is_live(),
+        devices,
+        mounts: HashMap::new(),
+    };
+    for process in processes.flatten() {
+        let Ok(pid) = process.file_name().to_string_lossy().parse::<i32>() else {
+            continue;
+        };
+        if except.contains(&pid) {
+            continue;
+        }
+        match look.uses(&process.path()) {
+            Ok(uses) => openers
+                .found
+                .extend(uses.into_iter().map(|(device, writes)| Opener {
+                    device: devices[device].name.clone(),
+                    command: command_of(&process.path()),
+                    pid,
+                    writes,
+                })),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                openers
+                    .not_looked_at
+                    .get_or_insert((process.path().join("fd"), error));
+            }
+            Err(_) => {} // it has ended
+        }
+    }
+    openers
+}
+
+/// What is looked for, and what is known of the machine's mounts.
+struct Look<'a> {
+    /// False for a copied tree: its links lead nowhere, or to devices of this machine.
+    is_live: bool,
+    devices: &'a [Device],
+    /// Types of file systems by the mount's number, for each mount namespace.
+    mounts: HashMap<PathBuf, HashMap<u64, String>>,
+}
+
+impl Look<'_> {
+    /// The devices (by index) that a process has open, each with whether it can write to it.
+    fn uses(&mut self, process: &Path) -> io::Result<HashMap<usize, bool>> {
+        let mut uses = HashMap::new();
+        let mut found = |device: Option<usize>, writes: bool| {
+            if let Some(device) = device {
+                *uses.entry(device).or_insert(false) |= writes;
+            }
+        };
+        for table in tables(process)? {
+            for descriptor in fs::read_dir(table.join("fd"))?.flatten() {
+                let link = descriptor.path();
+                let info = fs::read_to_string(table.join("fdinfo").join(descriptor.file_name()));
+                let info = Info::parse(&info.unwrap_or_default());
+                if !info.is_path_only {
+                    found(self.leads_to(process, &link, info.mount), info.writes);
+                }
+            }
+        }
+        let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
+        for range in maps.lines().filter_map(shared_and_writable) {
+            let link = process.join("map_files").join(range);
+            found(self.leads_to(process, &link, None), true);
+        }
+        Ok(uses)
+    }
+
+    /// The device that a link of `/proc` leads to. Links to file systems of other machines and to FUSE are
+    /// not followed: their servers may hang.
+    fn leads_to(&mut self, process: &Path, link: &Path, mount: Option<u64>) -> Option<usize> {
+        let target = fs::read_link(link).ok()?;
+        if !target.is_absolute() {
+            return None; // a socket, a pipe
+        }
+        if !self.is_live {
+            let is_it = |device: &Device| device.node() == target;
+            return self.devices.iter().position(is_it);
+        }
+        if mount.is_some_and(|mount| self.may_hang(process, mount)) {
+            return None;
+        }
+        let number = fs::metadata(link).ok().filter(is_block)?.rdev();
+        let number = DeviceNumber::of_raw(number);
+        self.devices
+            .iter()
+            .position(|device| device.number == number)
+    }
+
+    fn may_hang(&mut self, process: &Path, mount: u64) -> bool {
+        const OF_OTHERS: [&str; 10] = [
+            "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "afs", "lustre", "coda", "virtiofs",
+        ];
+        let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else {
+            return false;
+        };
+        let mounts = self.mounts.entry(namespace).or_insert_with(|| {
+            let table = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+            table.lines().filter_map(type_of_mount).collect()
+        });
+        mounts
+            .get(&mount)
+            .is_some_and(|kind| OF_OTHERS.contains(&kind.as_str()) || kind.starts_with("fuse"))
+    }
+}
+
+/// The directories with a process' descriptors: its own, or those of its threads where the first one
+/// has ended before the others.
+fn tables(process: &Path) -> io::Result<Vec<PathBuf>> {
+    if fs::read_dir(process.join("fd"))?.next().is_some() {
+        return Ok(vec![process.to_owned()]);
+    }
+    let threads = fs::read_dir(process.join("task")).into_iter().flatten();
+    Ok(threads.flatten().map(|thread| thread.path()).collect())
+}
+
+fn is_block(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    metadata.file_type().is_block_device()
+}
+
+/// What `/proc/PID/fdinfo` says of a descriptor.
+struct Info {
+    /// Also where nothing is said.
+    writes: bool,
+    /// It stands for a path, and nothing can be done with what is there.
+    is_path_only: bool,
+    mount: Option<u64>,
+}
+
+impl Info {
+    fn parse(text: &str) -> Info {
+        const ACCESS_MODE: u32 = 0o3;
+        const READ_ONLY: u32 = 0;
+        const PATH: u32 = 0o10_000_000;
+        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
+        let flags = value("flags:").and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok());
+        Info {
+            writes: flags.is_none_or(|flags| flags & ACCESS_MODE != READ_ONLY),
+            is_path_only: flags.is_some_and(|flags| flags & PATH != 0),
+            mount: value("mnt_id:").and_then(|id| id.trim().parse().ok()),
+        }
+    }
+}
+
+/// The range of a line of `/proc/PID/maps` that is mapped shared and may be written to.
+fn shared_and_writable(line: &str) -> Option<&str> {
+    let mut fields = line.split_ascii_whitespace();
+    let (range, rights) = (fields.next()?, fields.next()?.as_bytes());
+    (rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's')).then_some(range)
+}
+
+/// The number and the type of a line of `mountinfo`.
+fn type_of_mount(line: &str) -> Option<(u64, String)> {
+    let number = line.split(' ').next()?.parse().ok()?;
+    let (_, after) = line.split_once(" - ")?;
+    Some((number, after.split(' ').next()?.to_owned()))
+}
+
+fn command_of(process: &Path) -> String {
+    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+    use super::super::find;
+    use super::super::testing::LoopDevice;
+    use super::*;
+
+    /// Whether we ourselves have it open, and can write to it.
+    fn ours(disk: &LoopDevice) -> Option<bool> {
+        let host = Host::live();
+        let device = find(&host, disk.path()).unwrap();
+        let found = openers(&host, &[device], &[]).found;
+        let own = i32::try_from(std::process::id()).unwrap();
+        let ours = found.into_iter().find(|opener| opener.pid == own);
+        ours.map(|opener| opener.writes)
+    }
+
+    #[test]
+    fn a_reader_and_a_writer_are_told_apart_and_a_closed_one_is_none() {
+        let Some(disk) = LoopDevice::new(16) else {
+            return;
+        };
+        assert_eq!(ours(&disk), None);
+        let reader = fs::File::open(&disk.node).unwrap();
+        assert_eq!(ours(&disk), Some(false));
+        let writer = fs::File::options().write(true).open(&disk.node).unwrap();
+        assert_eq!(ours(&disk), Some(true));
+        drop((reader, writer));
+        assert_eq!(ours(&disk), None);
+    }
+
+    #[test]
+    fn a_node_of_another_name_and_a_mapping_without_descriptor_are_found() {
+        let Some(disk) = LoopDevice::new(16) else {
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let node = dir.path().join("disk-of-a-machine");
+        let number = fs::metadata(&disk.node).unwrap().rdev();
+        let kind = rustix::fs::FileType::BlockDevice;
+        rustix::fs::mknodat(rustix::fs::CWD, &node, kind, 0o600.into(), number).unwrap();
+        let file = fs::File::options().read(true).write(true).open(&node);
+        let Ok(file) = file else {
+            iosched_testing::lacks("nodes outside of /dev (the directory is mounted nodev)");
+            return;
+        };
+        assert_eq!(ours(&disk), Some(true));
+        let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at an address of the kernel's choice, which is never touched.
+        let at =
+            unsafe { mmap(std::ptr::null_mut(), 4096, rights, flags, file.as_fd(), 0) }.unwrap();
+        drop(file);
+        assert_eq!(ours(&disk), Some(true));
+        // SAFETY: what was mapped above, and nothing refers to it.
+        unsafe { munmap(at, 4096) }.unwrap();
+        assert_eq!(ours(&disk), None);
+    }
+
+    #[test]
+    fn flags_are_octal_and_a_descriptor_of_a_path_is_no_use_of_it() {
+        let info = Info::parse("pos:\t0\nflags:\t0100002\nmnt_id:\t29\n");
+        assert!(info.writes && !info.is_path_only);
+        assert_eq!(info.mount, Some(29));
+        assert!(!Info::parse("flags:\t0100000\n").writes);
+        assert!(Info::parse("flags:\t012000000\n").is_path_only);
+        assert!(Info::parse("").writes, "unknown");
+    }
+}
