@@ -158,7 +158,7 @@ fn a_server_that_dies_makes_a_void_trial_and_the_run_goes_on() {
         ended.stderr
     );
     let record = record(&records);
-    assert_eq!(record.matches("\"type\":\"void\"").count(), 1);
+    assert!(record.contains("\"type\":\"void\""), "{record}");
     assert_eq!(record.matches("\"type\":\"trial\"").count(), 4);
 }
 

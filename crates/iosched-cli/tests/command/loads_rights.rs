@@ -417,7 +417,9 @@ fn what_a_trial_leaves_ends_with_it_and_what_setup_leaves_with_the_run() {
         // `$0` tells the processes of this test from others.
         let name = format!("{}-{with_cgroups}", bench.mounted.path());
         let server = "(exec 1>&- 2>&-; setsid sh -c \"while :; do sleep 1; done\" ";
-        let setup = format!("sh: {server} {name}-server & echo $! > pid)");
+        let setup = format!(
+            "sh: (exec 1>&- 2>&-; sh -c \"while :; do sleep 1; done\" {name}-server & echo $! > pid)"
+        );
         let load = format!(
             "command: sh: x=trial; kill -0 $(cat pid) && ! grep -sqa {name}-$x /proc/[0-9]*/cmdline && \
              {server} {name}-$x &)"

@@ -104,6 +104,7 @@ impl Scope {
             process: process?,
             marker: marker.filter(|_| !self.is_lasting),
             cgroup,
+            is_lasting: self.is_lasting,
         })
     }
 
@@ -132,6 +133,7 @@ pub(super) struct Child {
     pub(super) process: std::process::Child,
     marker: Option<String>,
     cgroup: Option<PathBuf>,
+    is_lasting: bool,
 }
 
 impl Child {
@@ -146,8 +148,12 @@ impl Child {
         let _ = kill_process_group(self.pid(), signal);
     }
 
-    /// Kills the child with all that it started, wherever that went.
+    /// Kills the child with all that it started, wherever that went; but for what a child that prepares trials
+    /// leaves running, which lives as long as the run.
     pub(super) fn end_all(&self) {
+        if self.is_lasting {
+            return;
+        }
         self.signal_group(Signal::KILL);
         match (&self.cgroup, &self.marker) {
             (Some(path), _) => end_cgroup(path),
