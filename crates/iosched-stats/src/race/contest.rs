@@ -151,6 +151,40 @@ impl Field {
         }
     }
 
+    /// The baseline, if another arm has beaten it.
+    fn beaten_baseline(&self) -> Option<usize> {
+        let baseline = self.referee.baseline;
+        matches!(self.places[baseline], Place::Worse { .. }).then_some(baseline)
+    }
+
+    /// True if the interval of the two themselves says that `a` is better than `b`.
+    fn is_surely_better(&self, a: usize, b: usize) -> bool {
+        let lead = self.pairs.interval(a, b);
+        lead.is_some_and(|lead| lead.lower > 0.0)
+    }
+
+    /// The arms that run while the contest is open: the candidates, and a beaten baseline for as long
+    /// as one of them is not surely better than it.
+    pub(super) fn runs(&self) -> Vec<usize> {
+        let mut runs = self.remaining();
+        let measure = self.beaten_baseline();
+        let lacks_proof = |&baseline: &usize| {
+            let mut candidates = runs.iter();
+            candidates.any(|&arm| !self.is_surely_better(arm, baseline))
+        };
+        runs.extend(measure.filter(lacks_proof));
+        runs
+    }
+
+    /// The beaten baseline, if none of these arms is surely better than it: whoever beat it has left.
+    fn unbeaten_by(&self, arms: &[usize]) -> Option<usize> {
+        let beats = |baseline: usize| {
+            let mut arms = arms.iter();
+            arms.any(|&arm| self.is_surely_better(arm, baseline))
+        };
+        self.beaten_baseline().filter(|&baseline| !beats(baseline))
+    }
+
     /// From a difference of merits to a ratio of metrics.
     fn to_metric(&self, merit: Interval) -> Interval {
         if sign(self.better) > 0.0 {
@@ -213,7 +247,8 @@ impl Field {
 
     fn verdict(&self, gates: &[Gate]) -> Verdict {
         let (referee, rounds) = (self.referee, self.rounds);
-        let arms = self.remaining();
+        let mut arms = self.remaining();
+        let unbeaten = self.unbeaten_by(&arms);
         let settled = arms.iter().all(|&arm| gates[arm] == Gate::Open);
         if rounds >= referee.first_look || arms.len() < 2 {
             match arms[..] {
@@ -221,17 +256,17 @@ impl Field {
                 [arm] if referee.withdrawn + 1 == referee.arms => {
                     return Verdict::Alone { arm };
                 }
-                [arm] if settled => return Verdict::Winner { arm },
+                [arm] if settled && unbeaten.is_none() => return Verdict::Winner { arm },
                 _ => {}
             }
         }
         if rounds < referee.first_look {
             return Verdict::Open;
         }
-        let reach = self.reach(&arms);
-        let within = reach.exp();
         let pooled = self.pairs.pooled();
-        if settled && arms.len() > 1 && reach <= referee.margin {
+        let reach = self.reach(&arms);
+        if settled && unbeaten.is_none() && arms.len() > 1 && reach <= referee.margin {
+            let within = reach.exp();
             return Verdict::Equal { arms, within };
         }
         let because = if rounds >= referee.last_look {
@@ -241,10 +276,13 @@ impl Field {
         } else {
             return Verdict::Open;
         };
+        let rounds_needed = self.rounds_needed(&arms, pooled);
+        arms.extend(unbeaten);
+        arms.sort_unstable();
         Verdict::Undecided {
-            rounds_needed: self.rounds_needed(&arms, pooled),
+            within: self.reach(&arms).exp(),
+            rounds_needed,
             arms,
-            within,
             because,
         }
     }
@@ -261,44 +299,58 @@ impl Field {
 
     /// The chance that the race is decided when its budget is spent, if it goes on as it began.
     ///
-    /// The mean of all rounds at the end is predicted, as a Student t, from the mean and the noise so
-    /// far. Deciding means that one arm beats each other one, or that each two are within the margin;
-    /// for each of these the least likely pair bounds the chance from above.
+    /// Deciding means that one arm beats each other one, or that each two are within the margin; and
+    /// that the arm, or one of these, beats a baseline that has left. For each of these the least likely
+    /// pair bounds the chance from above.
     fn chance(&self, arms: &[usize], pooled: Pooled) -> f64 {
-        let end = self.referee.last_look;
         let margin = self.referee.margin;
-        let predicted = |a: usize, b: usize| -> Option<Prediction> {
-            let seen = self.pairs.rounds(a, b);
-            let left = end - self.rounds;
-            (seen >= 2).then(|| Prediction {
-                mean: self.pairs.mean(a, b).unwrap_or(0.0),
-                scale: self.pairs.sd(a, b)
-                    * (left as f64 / ((seen + left) as f64 * seen as f64)).sqrt(),
-                df: (seen - 1) as f64,
-                half_width: self.pairs.half_width(a, b, pooled, seen + left),
-            })
-        };
-        let mut equal: f64 = 1.0;
-        let mut wins = vec![1.0_f64; arms.len()];
-        for (i, &a) in arms.iter().enumerate() {
+        let mut equal: f64 = if arms.len() > 1 { 1.0 } else { 0.0 };
+        let mut wins = Vec::with_capacity(arms.len());
+        let mut one_beats_baseline: f64 = 0.0;
+        for &a in arms {
+            let beats_baseline = match self.beaten_baseline() {
+                Some(baseline) if !self.is_surely_better(a, baseline) => {
+                    let prediction = self.predict(a, baseline, pooled);
+                    prediction.map_or(1.0, |at_end| at_end.above(at_end.half_width))
+                }
+                _ => 1.0,
+            };
+            one_beats_baseline = one_beats_baseline.max(beats_baseline);
+            let mut wins_all = beats_baseline;
             for &b in arms.iter().filter(|&&b| b != a) {
-                let Some(prediction) = predicted(a, b) else {
+                let Some(at_end) = self.predict(a, b, pooled) else {
                     return 1.0;
                 };
-                let room = margin - prediction.half_width;
+                let room = margin - at_end.half_width;
                 let inside = if room > 0.0 {
-                    prediction.above(-room) - prediction.above(room)
+                    at_end.above(-room) - at_end.above(room)
                 } else {
                     0.0
                 };
                 equal = equal.min(inside);
-                wins[i] = wins[i].min(prediction.above(prediction.half_width));
+                wins_all = wins_all.min(at_end.above(at_end.half_width));
             }
+            wins.push(wins_all);
         }
-        equal + wins.iter().sum::<f64>()
+        equal.min(one_beats_baseline) + wins.iter().sum::<f64>()
     }
 
-    /// Rounds after which every pair with the leader would be told apart or within the margin.
+    /// Where the mean of `a - b` will be when the budget is spent: a Student t, from the mean and the
+    /// noise so far. `None` before two rounds in which both ran.
+    fn predict(&self, a: usize, b: usize, pooled: Pooled) -> Option<Prediction> {
+        let seen = self.pairs.rounds(a, b);
+        let left = self.referee.last_look - self.rounds;
+        (seen >= 2).then(|| Prediction {
+            mean: self.pairs.mean(a, b).unwrap_or(0.0),
+            scale: self.pairs.sd(a, b)
+                * (left as f64 / ((seen + left) as f64 * seen as f64)).sqrt(),
+            df: (seen - 1) as f64,
+            half_width: self.pairs.half_width(a, b, pooled, seen + left),
+        })
+    }
+
+    /// Rounds after which the leader would be told apart from each other arm, or be within the margin
+    /// of it, and would have beaten a baseline that has left.
     fn rounds_needed(&self, arms: &[usize], pooled: Pooled) -> Option<usize> {
         let leader = self.leader()?;
         let mut needed = 0;
@@ -306,6 +358,11 @@ impl Field {
             let lead = self.pairs.mean(leader, arm)?.abs();
             let target = lead.max(self.referee.margin - lead);
             needed = needed.max(self.rounds_for(leader, arm, target, pooled)?);
+        }
+        let beaten = self.beaten_baseline();
+        if let Some(baseline) = beaten.filter(|&it| !self.is_surely_better(leader, it)) {
+            let lead = self.pairs.mean(leader, baseline)?;
+            needed = needed.max(self.rounds_for(leader, baseline, lead, pooled)?);
         }
         (needed > 0).then_some(needed)
     }

@@ -108,8 +108,9 @@ impl Judge {
     /// Who runs in the next round of each load.
     ///
     /// A load needs its own candidates while its own verdict is wanted and open, and the candidates of
-    /// the verdict over all loads while that is open. The baseline also runs, as a measure only, while
-    /// a requirement, which is a ratio to it, is not settled for a candidate.
+    /// the verdict over all loads while that is open. A baseline that has left runs on, as a measure
+    /// only, while a candidate is not surely better than it, or a requirement, which is a ratio to it, is
+    /// not settled for a candidate.
     fn next(&self, loads: &[Contest], overall: Option<&Contest>) -> Option<Vec<Vec<usize>>> {
         let Referee { arms, baseline, .. } = self.referee;
         let own_verdicts = overall.is_none() || self.until == Until::EveryLoad;
@@ -117,12 +118,11 @@ impl Judge {
         let mut next = Vec::with_capacity(loads.len());
         for (load, judge) in loads.iter().zip(&self.loads) {
             let mut runs = vec![false; arms];
-            for contest in [own_verdicts.then_some(load), overall]
-                .into_iter()
-                .flatten()
-            {
+            let of_load = own_verdicts.then_some((load, &judge.field));
+            let of_all = overall.zip(self.overall.as_ref());
+            for (contest, field) in of_load.into_iter().chain(of_all) {
                 if contest.verdict == Verdict::Open {
-                    contest.remaining().for_each(|arm| runs[arm] = true);
+                    field.runs().into_iter().for_each(|arm| runs[arm] = true);
                 }
             }
             let gates = judge.gates.last();

@@ -15,11 +15,18 @@
 //! - An arm **leaves** when a remaining arm is surely better than it, and the two are not surely within
 //!   the margin. It need not be worse by more than the margin: what is surely not the best cannot win.
 //! - An arm leaves when it surely misses a requirement. An arm that may yet miss one drives nobody out.
+//! - A **baseline that has left** for being worse cannot win, but runs on as a measure, until every
+//!   remaining arm is surely better than it.
 //! - **Winner**: one arm remains. It is then surely better than every arm that left by comparison
-//!   (directly, or through another that left later).
+//!   (directly, or through another that left later), and always directly than a baseline that did.
 //! - **Equal**: several remain and each two of them are surely within the margin of one another. A proven
-//!   difference smaller than the margin is no victory.
+//!   difference smaller than the margin is no victory. If a baseline has left for being worse, at least
+//!   one of them is directly and surely better than it.
 //! - **Undecided**: the budget is spent, or the chance to decide within it has become too small.
+//!
+//! So the ratio to the baseline that is printed beside an answer always proves it: that an arm beat another
+//! one which had beaten the baseline is reason to drop the baseline, and no reason to name the arm. What
+//! must be shown of an arm to be used is in [`Contest::choice`].
 //!
 //! A true difference `d` other than 0 ends in one of the first two as soon as half the interval is
 //! narrower than the larger of `|d|` and `margin - |d|`, which is never below half the margin: with
@@ -32,7 +39,9 @@
 //! printed ratios hold at once. Take the truly best arm: it never leaves, no other arm is named winner,
 //! and no arm is called equal that is worse by more than the margin. If several are truly best, take any
 //! of them: it can neither be beaten, nor beat the other one, so nobody is named winner.
-//! (The union is over `arms - 1` pairs, not over all of them.)
+//! (The union is over `arms - 1` pairs, not over all of them.) That a beaten baseline runs on changes none of
+//! this: each pair's sequence holds for whatever rounds both arms run in, as long as who runs is decided
+//! by earlier rounds.
 //!
 //! Reference for races that drop the losers: O. Maron and A. Moore, *Hoeffding races* (NIPS 1993);
 //! E. Even-Dar, S. Mannor, Y. Mansour, *Action elimination and stopping conditions*, JMLR 7 (2006).
@@ -385,30 +394,49 @@ impl Contest {
             .map(|(index, _)| index)
     }
 
-    /// The arm to use: the winner; among equal or undecided arms the baseline if it is one of them,
-    /// otherwise the one of least `cost`, otherwise the one with the best estimate.
+    /// True if the interval of the two themselves says that `a` is better than `b`.
+    pub fn is_surely_better(&self, a: usize, b: usize) -> bool {
+        self.ratio(a, b).is_some_and(|ratio| match self.better {
+            Better::Higher => ratio.lower > 1.0,
+            Better::Lower => ratio.upper < 1.0,
+        })
+    }
+
+    /// The arms of which one may be used: the winner; equals; where it is undecided which of several is
+    /// best, but the baseline has lost, those of them that are surely better than it.
+    pub fn eligible(&self, baseline: usize) -> Vec<usize> {
+        let has_lost = matches!(self.arms[baseline].place, Place::Worse { .. });
+        let is_proven = |&arm: &usize| !has_lost || self.is_surely_better(arm, baseline);
+        match &self.verdict {
+            Verdict::Winner { arm } => vec![*arm],
+            Verdict::Equal { arms, .. } => arms.iter().copied().filter(is_proven).collect(),
+            Verdict::Undecided { .. } if has_lost => self.remaining().filter(is_proven).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The arm to use: of the [eligible](Contest::eligible) ones the baseline if it is among them,
+    /// otherwise the one of least `cost`, otherwise the one with the best ratio to the baseline.
     ///
     /// `cost` is CPU time per I/O, or whatever breaks a tie; arms without one come last.
     pub fn choice(&self, baseline: usize, cost: &[Option<f64>]) -> Option<usize> {
-        let candidates = match &self.verdict {
-            Verdict::Winner { arm } | Verdict::Alone { arm } => return Some(*arm),
-            Verdict::Nobody => return None,
-            Verdict::Equal { arms, .. } | Verdict::Undecided { arms, .. } => arms.clone(),
-            Verdict::Open => self.remaining().collect(),
-        };
-        if candidates.contains(&baseline) {
+        let eligible = self.eligible(baseline);
+        if eligible.contains(&baseline) {
             return Some(baseline);
         }
         let cost_of = |arm: usize| cost.get(arm).copied().flatten();
-        candidates
-            .iter()
-            .copied()
-            .filter(|&arm| cost_of(arm).is_some())
-            .min_by(|&a, &b| {
-                let (a, b) = (cost_of(a).unwrap_or(0.0), cost_of(b).unwrap_or(0.0));
-                a.total_cmp(&b)
-            })
-            .or(self.leader)
+        let handicap = |arm: usize| match (self.ratio(arm, baseline), self.better) {
+            (None, _) => f64::INFINITY,
+            (Some(ratio), Better::Higher) => -ratio.estimate,
+            (Some(ratio), Better::Lower) => ratio.estimate,
+        };
+        eligible.into_iter().min_by(|&a, &b| {
+            let by_cost = match (cost_of(a), cost_of(b)) {
+                (Some(a), Some(b)) => a.total_cmp(&b),
+                (a, b) => a.is_none().cmp(&b.is_none()),
+            };
+            by_cost.then(handicap(a).total_cmp(&handicap(b)))
+        })
     }
 }
 

@@ -294,13 +294,16 @@ fn the_baseline_stays_among_equals_and_otherwise_the_cheapest() {
     let standing = race.judge().unwrap();
     let contest = standing.decisive();
     assert!(matches!(&contest.verdict, Verdict::Equal { arms, .. } if arms == &[1, 2]));
-    assert_eq!(contest.choice(1, &[None; 3]), Some(1));
     assert_eq!(
         contest.choice(0, &[Some(1.0), Some(9.0), Some(8.0)]),
         Some(2)
     );
     assert_eq!(contest.choice(0, &[Some(1.0), Some(9.0), None]), Some(1));
     assert_eq!(contest.choice(0, &[None; 3]), contest.leader);
+    let mut race = race;
+    race.baseline = 1;
+    let contest = race.judge().unwrap().loads.remove(0);
+    assert_eq!(contest.choice(1, &[None; 3]), Some(1));
 }
 
 #[test]
@@ -330,6 +333,69 @@ fn an_undecided_race_does_not_choose_a_baseline_that_was_beaten() {
         Some(2)
     );
     assert_eq!(contest.choice(0, &[None; 3]), contest.leader);
+}
+
+/// Three rounds as on a simulated hard disk: arm 2 beats the baseline at once, arm 1 beats arm 2 and varies
+/// so much beside the baseline that three rounds leave their ratio open; then so many rounds of these.
+fn beaten_by_one_that_leaves(rounds_with_baseline: usize) -> Race {
+    let wiggle = [0.0, 0.012, -0.013, 0.004, -0.006, 0.009];
+    let round = |round: usize| {
+        let swing = 1.0 + wiggle[round % 6];
+        let baseline = 100.0 / swing;
+        let (first, second) = (160.0 * swing * swing, 140.0 * swing);
+        if round < 3 {
+            vec![Some(baseline), Some(first), Some(second)]
+        } else {
+            vec![Some(baseline), Some(first), None]
+        }
+    };
+    let rounds = (0..3 + rounds_with_baseline).map(round).collect();
+    race(vec![Load::new(Better::Higher, rounds)])
+}
+
+#[test]
+fn a_baseline_that_was_beaten_by_another_runs_on_until_the_winner_is_proven_against_it() {
+    let standing = beaten_by_one_that_leaves(0).judge().unwrap();
+    let contest = standing.decisive();
+    assert!(matches!(
+        contest.arms[0].place,
+        Place::Worse { than: 2, .. }
+    ));
+    assert!(matches!(
+        contest.arms[2].place,
+        Place::Worse { than: 1, .. }
+    ));
+    assert!(!contest.is_surely_better(1, 0), "{:?}", contest.ratio(1, 0));
+    assert_eq!(contest.verdict, Verdict::Open);
+    assert_eq!(standing.next, Some(vec![vec![0, 1]]));
+    let standing = beaten_by_one_that_leaves(3).judge().unwrap();
+    let contest = standing.decisive();
+    assert_eq!(contest.verdict, Verdict::Winner { arm: 1 });
+    assert!(contest.is_surely_better(1, 0));
+    assert_eq!(standing.next, None);
+}
+
+#[test]
+fn a_winner_that_is_not_proven_when_the_budget_is_spent_is_undecided() {
+    let mut race = beaten_by_one_that_leaves(0);
+    race.rules.budget_rounds = 3;
+    let standing = race.judge().unwrap();
+    let contest = standing.decisive();
+    match &contest.verdict {
+        Verdict::Undecided {
+            arms,
+            rounds_needed,
+            ..
+        } => {
+            assert_eq!(arms, &[0, 1]);
+            assert!(
+                (4..10).contains(&rounds_needed.unwrap()),
+                "{rounds_needed:?}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(contest.choice(0, &[None; 3]), None);
 }
 
 #[test]
@@ -379,6 +445,7 @@ mod properties {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::chance::Chance;
 
     /// Up to a dozen rounds of three arms; some trials void.
     fn tables() -> impl Strategy<Value = Vec<Vec<Option<f64>>>> {
@@ -410,7 +477,47 @@ mod properties {
         contest.arms[arm].place == Place::Remaining
     }
 
+    /// A race of four arms, run as it asks for its rounds.
+    fn raced(
+        levels: [f64; 4],
+        noise: [f64; 4],
+        better: Better,
+        seed: u64,
+        budget: usize,
+    ) -> Contest {
+        let mut chance = Chance::new(seed, 0);
+        let mut race = race(vec![Load::new(better, Vec::new())]);
+        race.arms = 4;
+        race.rules.budget_rounds = budget;
+        let mut standing = race.judge().unwrap();
+        while let Some(next) = &standing.next {
+            let mut round = vec![None; 4];
+            for &arm in &next[0] {
+                round[arm] = Some(levels[arm] * (noise[arm] * chance.normal()).exp());
+            }
+            race.loads[0].rounds.push(round);
+            standing = race.judge().unwrap();
+        }
+        standing.loads.remove(0)
+    }
+
     proptest! {
+        #[test]
+        fn the_arm_to_use_is_proven_against_the_baseline(
+            levels in prop::array::uniform4(90.0f64..130.0),
+            noise in prop::array::uniform4(0.001f64..0.06),
+            is_higher: bool, seed: u64, budget in 3usize..20,
+        ) {
+            let better = if is_higher { Better::Higher } else { Better::Lower };
+            let contest = raced(levels, noise, better, seed, budget);
+            if let Some(arm) = contest.choice(0, &[None; 4]).filter(|&arm| arm != 0) {
+                prop_assert!(contest.is_surely_better(arm, 0), "{contest:?}");
+            }
+            if let Verdict::Winner { arm } = contest.verdict {
+                prop_assert_eq!(contest.choice(0, &[None; 4]), Some(arm));
+            }
+        }
+
         #[test]
         fn what_a_round_shares_and_the_unit_of_the_metric_change_nothing(
             table in tables(), unit in 0.001f64..1000.0, drift in -0.3f64..0.3,

@@ -1,6 +1,6 @@
 //! Which arm to use, and what comes with it.
 
-use iosched_stats::race::{Contest, Place, Verdict};
+use iosched_stats::race::Contest;
 use iosched_stats::{Interval, sequence};
 use serde::Serialize;
 
@@ -24,30 +24,19 @@ pub struct SideEffect {
 /// The smallest relative standard deviation of a difference that is believed, as in the race.
 const RESOLUTION: f64 = 0.001;
 
-/// The arm to use, where the verdict allows to name one: the winner; among equals the baseline,
-/// otherwise the one of least cost ([`costs`]). What is undecided has none, unless the baseline
-/// itself has lost: then any of those that remain is better than to stay.
+/// The arm to use, where the race allows to name one ([`Contest::choice`]); what breaks a tie is
+/// [`costs`].
 pub(super) fn choose(
     plan: &Plan,
     record: &Record,
     loads: &[LoadAnalysis],
     contest: &Contest,
 ) -> Option<usize> {
-    let of_least_cost = || contest.choice(plan.baseline, &costs(plan, record, loads, contest));
-    match contest.verdict {
-        Verdict::Winner { arm } => Some(arm),
-        Verdict::Equal { .. } => of_least_cost(),
-        Verdict::Undecided { .. } if has_lost(contest, plan.baseline) => of_least_cost(),
-        _ => None,
-    }
-}
-
-fn has_lost(contest: &Contest, arm: usize) -> bool {
-    matches!(contest.arms[arm].place, Place::Worse { .. })
+    contest.choice(plan.baseline, &costs(plan, record, loads, contest))
 }
 
 /// What breaks a tie, per arm: CPU time per I/O, summed over loads; none where one load has none. Of
-/// those that are left, only the ones with the fewest setbacks have a cost, where these differ.
+/// those that may be used, only the ones with the fewest setbacks have a cost, where these differ.
 fn costs(
     plan: &Plan,
     record: &Record,
@@ -55,13 +44,13 @@ fn costs(
     contest: &Contest,
 ) -> Vec<Option<f64>> {
     let cpu = |arm: usize| loads.iter().map(|load| load.arms[arm].cpu_ns_per_io).sum();
-    let left: Vec<usize> = contest.remaining().collect();
-    let setbacks: Vec<usize> = (left.iter())
-        .map(|&arm| setbacks(plan, record, &left, arm))
+    let eligible = contest.eligible(plan.baseline);
+    let setbacks: Vec<usize> = (eligible.iter())
+        .map(|&arm| setbacks(plan, record, &eligible, arm))
         .collect();
     let fewest = setbacks.iter().min();
     let is_behind = |arm: usize| {
-        let place = left.iter().position(|&other| other == arm);
+        let place = eligible.iter().position(|&other| other == arm);
         place.is_some_and(|place| Some(&setbacks[place]) != fewest)
     };
     let differ = setbacks.iter().max() != fewest;
@@ -74,11 +63,11 @@ fn costs(
         .collect()
 }
 
-/// In how many loads and metrics that do not decide an arm is surely worse than another that is left:
+/// In how many loads and metrics that do not decide an arm is surely worse than another that may be used:
 /// throughput, and the 99th percentile of latencies.
-fn setbacks(plan: &Plan, record: &Record, left: &[usize], arm: usize) -> usize {
+fn setbacks(plan: &Plan, record: &Record, eligible: &[usize], arm: usize) -> usize {
     let watched = [Objective::Throughput, Objective::P99];
-    let pairs = left.len() * left.len().saturating_sub(1);
+    let pairs = eligible.len() * eligible.len().saturating_sub(1);
     let questions = plan.loads.len() * watched.len() * pairs;
     let is_worse = |load: usize, objective: Objective, other: usize| {
         let sure = sure_log_ratio(plan, record, load, objective, (arm, other), questions);
@@ -87,7 +76,7 @@ fn setbacks(plan: &Plan, record: &Record, left: &[usize], arm: usize) -> usize {
     undecisive(plan, &watched)
         .filter(|&(load, _)| !plan.loads[load].is_control)
         .filter(|&(load, objective)| {
-            let mut others = left.iter().filter(|&&other| other != arm);
+            let mut others = eligible.iter().filter(|&&other| other != arm);
             others.any(|&other| is_worse(load, objective, other))
         })
         .count()

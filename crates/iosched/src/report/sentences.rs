@@ -9,7 +9,7 @@ use iosched_stats::race::{ArmStanding, Better, Contest, Place, Verdict};
 use iosched_stats::remarks::Remark;
 
 use super::words::{
-    count, enumerate, enumerate_plain, number, percent, percent_up, span, stop_reason,
+    bound, count, enumerate, enumerate_plain, number, percent, percent_up, span, stop_reason,
 };
 use crate::analysis::{Analysis, Confound, Control, LoadAnalysis, SideEffect};
 use crate::plan::{Plan, Target};
@@ -35,12 +35,17 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
             format!("{} is best {place}{ratio}, {rounds}\n", analysis.arms[*arm])
         }
         Verdict::Winner { arm } => {
-            let ratio = contest
-                .ratio(*arm, analysis.baseline)
-                .map_or(String::new(), |ratio| {
-                    times(ratio, &analysis.arms[analysis.baseline], plan)
-                });
-            format!("{}: {ratio} {place}, {rounds}\n", analysis.arms[*arm])
+            let arm_name = &analysis.arms[*arm];
+            let baseline = analysis.baseline;
+            let ratio = (contest.ratio(*arm, baseline))
+                .map(|ratio| times(ratio, &analysis.arms[baseline], plan));
+            match (ratio, contest.arms[baseline].place) {
+                (Some(ratio), Place::Disqualified { .. }) => format!(
+                    "{arm_name} is best {place} of those that meet the requirements: {ratio}, {rounds}\n"
+                ),
+                (Some(ratio), _) => format!("{arm_name}: {ratio} {place}, {rounds}\n"),
+                (None, _) => format!("{arm_name} is best {place}, {rounds}\n"),
+            }
         }
         Verdict::Equal { arms, .. } => {
             let others = contest.arms.len() - arms.len();
@@ -77,7 +82,10 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
             )
         }
         Verdict::Open => {
-            let arms: Vec<usize> = contest.remaining().collect();
+            let mut arms: Vec<usize> = contest.remaining().collect();
+            if arms.len() == 1 && arms[0] != analysis.baseline {
+                arms.insert(0, analysis.baseline); // beaten, but not by the one that is left
+            }
             format!("{}: not told apart yet {place}, {rounds}\n", names(&arms))
         }
         Verdict::Alone { arm } => {
@@ -92,19 +100,20 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
 
 /// `1.62 × none (95 % 1.55-1.70)`.
 fn times(ratio: Interval, of: &str, plan: &Plan) -> String {
-    format!(
-        "{} × {of} ({} {}-{})",
-        number(ratio.estimate),
-        percent(plan.rules.confidence),
-        number(ratio.lower),
-        number(ratio.upper)
-    )
+    let (estimate, interval) = (number(ratio.estimate), interval(ratio, plan));
+    format!("{estimate} × {of} ({interval})")
 }
 
-/// The best of the others, by estimate.
+/// `95 % 1.55-1.70`.
+fn interval(ratio: Interval, plan: &Plan) -> String {
+    let confidence = percent(plan.rules.confidence);
+    format!("{confidence} {}-{}", bound(ratio.lower), bound(ratio.upper))
+}
+
+/// The best of those that the winner itself surely beats, by estimate.
 fn next_best(contest: &Contest, winner: usize) -> Option<usize> {
     let estimate = |arm: usize| contest.ratio(arm, winner).map(|ratio| ratio.estimate);
-    let others = (0..contest.arms.len()).filter(|&arm| arm != winner && estimate(arm).is_some());
+    let others = (0..contest.arms.len()).filter(|&arm| contest.is_surely_better(winner, arm));
     let key = |arm: &usize| estimate(*arm).unwrap_or(0.0);
     match contest.better {
         Better::Higher => others.max_by(|a, b| key(a).total_cmp(&key(b))),
@@ -118,29 +127,44 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
         Some(active) => format!("keep {} (it was active)", analysis.arms[active]),
         None => "leave the disk as it is".to_owned(),
     };
-    let mut text = match analysis.choice {
-        Some(choice) if Some(choice) == plan.active => format!("Answer: {stays}.\n"),
-        Some(choice) => {
-            let why = match analysis.decisive().verdict {
-                Verdict::Equal { .. } if choice == plan.baseline => {
-                    ": among equals the baseline stays"
-                }
-                Verdict::Equal { .. } => {
-                    ": of the equals with the fewest drawbacks, it takes the least CPU time per I/O"
-                }
-                Verdict::Undecided { .. } => {
-                    ": it is not told apart from the others that remain, but the baseline has lost"
-                }
-                _ => "",
-            };
-            format!("Answer: use {}{why}.\n", analysis.arms[choice])
-        }
-        None => format!("Answer: no arm is proven better; {stays}.\n"),
+    let Some(choice) = analysis.choice else {
+        return format!("Answer: no arm is proven better; {stays}.\n");
     };
-    if analysis.choice.is_some() {
-        text += &side_effects(analysis, plan);
-    }
-    text
+    let what = if Some(choice) == plan.active {
+        stays
+    } else {
+        format!(
+            "use {}{}",
+            analysis.arms[choice],
+            why(analysis, choice, plan)
+        )
+    };
+    format!("Answer: {what}.\n") + &side_effects(analysis, plan)
+}
+
+/// Why an arm is to be used that is not simply the winner.
+fn why(analysis: &Analysis, choice: usize, plan: &Plan) -> String {
+    let contest = analysis.decisive();
+    let among = match contest.verdict {
+        Verdict::Equal { .. } if choice == analysis.baseline => {
+            return ": among equals the baseline stays".into();
+        }
+        Verdict::Equal { .. } => {
+            "of the proven equals with the fewest drawbacks, it takes the least CPU time per I/O"
+        }
+        Verdict::Undecided { .. } => {
+            "it is not told apart from the others that remain, but the baseline has lost"
+        }
+        _ => return String::new(),
+    };
+    let ratio = contest.ratio(choice, analysis.baseline);
+    let ratio = ratio.map_or(String::new(), |ratio| {
+        format!(
+            ", {}",
+            times(ratio, &analysis.arms[analysis.baseline], plan)
+        )
+    });
+    format!("{ratio}: {among}")
 }
 
 /// The trade-off in plain sentences.
@@ -293,7 +317,10 @@ pub(super) fn standing_word(
     };
     let is_above = ratio.lower > 1.0;
     let is_below = ratio.upper < 1.0;
-    let is_within = ratio.lower > 1.0 / margin && ratio.upper < margin;
+    // Two of which one has left by comparison differ, however little.
+    let has_lost = |arm: usize| matches!(contest.arms[arm].place, Place::Worse { .. });
+    let is_told_apart = (is_above || is_below) && (has_lost(arm) || has_lost(analysis.baseline));
+    let is_within = ratio.lower > 1.0 / margin && ratio.upper < margin && !is_told_apart;
     match (contest.better, is_within, contest.arms[arm].place) {
         (_, true, _) => "no difference".into(),
         (Better::Higher, ..) if is_above => "better".into(),
@@ -314,8 +341,8 @@ pub(super) fn ratio_cell(arm: usize, baseline: usize, standing: &ArmStanding) ->
             format!(
                 "{} ({}-{})",
                 number(ratio.estimate),
-                number(ratio.lower),
-                number(ratio.upper)
+                bound(ratio.lower),
+                bound(ratio.upper)
             )
         } else {
             format!("{} (few rounds)", number(ratio.estimate))

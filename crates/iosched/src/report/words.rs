@@ -57,6 +57,21 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// A bound of a ratio's interval: as [`number`], but never rounded to 1, so that one can read on which side
+/// of it the interval lies.
+pub(super) fn bound(value: f64) -> String {
+    let text = number(value);
+    let distance = (value - 1.0).abs();
+    if text != "1.000" || distance < 1e-9 {
+        return text;
+    }
+    let mut decimals = 4;
+    while 10_f64.powi(-decimals) > distance {
+        decimals += 1;
+    }
+    format!("{value:.*}", decimals.unsigned_abs() as usize)
+}
+
 pub(super) fn significant(value: f64) -> String {
     match value.abs() {
         a if a >= 100.0 => format!("{value:.0}"),
@@ -142,6 +157,15 @@ mod tests {
         assert_eq!(percent_up(0.0401), "4.1 %");
         assert_eq!(span(Duration::from_secs(200)), "3 min 20 s");
         assert_eq!(span(Duration::from_millis(1500)), "1.5 s");
+    }
+
+    #[test]
+    fn a_bound_shows_on_which_side_of_one_it_lies() {
+        assert_eq!(bound(1.0003), "1.0003");
+        assert_eq!(bound(0.999_962), "0.99996");
+        assert_eq!(bound(1.0), "1.000");
+        assert_eq!(bound(1.0021), "1.002");
+        assert_eq!(bound(f64::INFINITY), "∞");
     }
 
     #[test]

@@ -165,6 +165,7 @@ impl<'a> Course<'a> {
             match entry {
                 Entry::Trial(trial) => self.take_in(trial),
                 Entry::Void(_) => self.attempts += 1,
+                Entry::Finished { .. } => self.close_begun_rounds(),
                 Entry::Steady { elapsed_s, .. } => {
                     self.steadying += Duration::try_from_secs_f64(*elapsed_s).unwrap_or_default();
                 }
@@ -197,21 +198,35 @@ impl<'a> Course<'a> {
             .missing()
             .is_some_and(|mut slots| slots.next().is_none())
         {
-            let Some(rows) = self.begun.remove(&self.rounds) else {
+            if !self.close_round() {
                 return;
-            };
-            for (load, row) in self.race.loads.iter_mut().zip(rows) {
-                load.rounds.push(row.objective.of_round());
-                let tables = load.requirements.iter_mut();
-                for (requirement, values) in tables.zip(row.required) {
-                    requirement.rounds.push(values.of_round());
-                }
             }
-            let judged = self.judge.follow(&self.race);
-            judged.expect("the record's values were checked");
-            self.standing = self.judge.standing();
-            self.rounds += 1;
         }
+    }
+
+    /// A run ends between two rounds: what has begun by then was complete by the rules of that run, also
+    /// if those of today would have run an arm longer.
+    fn close_begun_rounds(&mut self) {
+        while self.close_round() {}
+    }
+
+    /// Judges the next round, if it has begun.
+    fn close_round(&mut self) -> bool {
+        let Some(rows) = self.begun.remove(&self.rounds) else {
+            return false;
+        };
+        for (load, row) in self.race.loads.iter_mut().zip(rows) {
+            load.rounds.push(row.objective.of_round());
+            let tables = load.requirements.iter_mut();
+            for (requirement, values) in tables.zip(row.required) {
+                requirement.rounds.push(values.of_round());
+            }
+        }
+        let judged = self.judge.follow(&self.race);
+        judged.expect("the record's values were checked");
+        self.standing = self.judge.standing();
+        self.rounds += 1;
+        true
     }
 
     /// What comes next.

@@ -131,6 +131,28 @@ fn no_round_is_begun_that_would_end_after_the_budget_of_time() {
 }
 
 #[test]
+fn what_a_finished_run_measured_is_all_read_although_it_lacks_an_arm_that_would_run_today() {
+    let plan = plan(3);
+    let mut record = record(&plan);
+    for round in 0..4 {
+        for arm in (0..3).filter(|&arm| round < 3 || arm > 0) {
+            let slot = Slot {
+                load: 0,
+                round,
+                arm,
+            };
+            record.entries.push(trial(slot, 100.0));
+        }
+    }
+    assert_eq!(Course::of(&plan, &record).rounds(), 3);
+    record.entries.push(Entry::Finished {
+        at_unix_s: 0.0,
+        stop: StopReason::Decided,
+    });
+    assert_eq!(Course::of(&plan, &record).rounds(), 4);
+}
+
+#[test]
 fn runs_until_steady_count_into_the_budget_of_time() {
     let mut plan = plan(2);
     plan.rules.time_budget_s = Some(1000.0);

@@ -8,7 +8,7 @@ use crate::analysis::Analysis;
 use crate::objective::Objective;
 use crate::record::Record;
 use crate::report::chart::{Axis, Chart, Form, Mark, Point, Scale, Series, id_of, in_words};
-use crate::report::words::{clipped, number, percent};
+use crate::report::words::{bound, clipped, number, percent};
 
 /// Points and intervals per load and arm around the line of the baseline, the margin shaded. Ratios of
 /// which less is better have a chart of their own: on one axis, right would mean both.
@@ -184,8 +184,8 @@ fn point(ratio: Interval, y: f64, label: &str, baseline: &str) -> Point {
         Some((lower, upper)) => format!(
             "{label}: {} × {baseline} ({}-{}{})",
             number(ratio.estimate),
-            number(lower),
-            number(upper),
+            bound(lower),
+            bound(upper),
             if ratio.is_bounded() {
                 ""
             } else {
