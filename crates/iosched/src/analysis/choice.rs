@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::record::Record;
 use crate::schedule;
 
-/// A surely different metric that does not decide.
+/// A metric that does not decide and that differs: surely, or for the worse as far as is known.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SideEffect {
     /// Index of the load.
@@ -19,6 +19,15 @@ pub struct SideEffect {
     pub objective: Objective,
     /// The choice's / the baseline's, valid at any time.
     pub ratio: Interval,
+    /// True if it surely differs by more than the margin; otherwise the estimate does.
+    pub is_proven: bool,
+}
+
+impl SideEffect {
+    /// True if the choice is better than the baseline here.
+    pub fn is_good(&self) -> bool {
+        (self.ratio.estimate > 1.0) == self.objective.higher_is_better()
+    }
 }
 
 /// The smallest relative standard deviation of a difference that is believed, as in the race.
@@ -70,7 +79,8 @@ fn setbacks(plan: &Plan, record: &Record, eligible: &[usize], arm: usize) -> usi
     let pairs = eligible.len() * eligible.len().saturating_sub(1);
     let questions = plan.loads.len() * watched.len() * pairs;
     let is_worse = |load: usize, objective: Objective, other: usize| {
-        let sure = sure_log_ratio(plan, record, load, objective, (arm, other), questions);
+        let log_ratio = log_ratio(plan, record, load, objective, (arm, other), questions);
+        let sure = log_ratio.filter(|&log_ratio| is_sure(plan, log_ratio));
         sure.is_some_and(|log_ratio| (log_ratio.lower < 0.0) == objective.higher_is_better())
     };
     undecisive(plan, &watched)
@@ -82,7 +92,8 @@ fn setbacks(plan: &Plan, record: &Record, eligible: &[usize], arm: usize) -> usi
         .count()
 }
 
-/// What the choice changes besides the objective, as far as it is sure.
+/// What the choice changes besides the objective by more than the margin: what is sure, and what would
+/// be a drawback if it is what it looks like. Few rounds must not hide a price.
 pub(super) fn side_effects(plan: &Plan, record: &Record, choice: usize) -> Vec<SideEffect> {
     let watched = [Objective::Throughput, Objective::P99, Objective::Cpu];
     // Which arm is asked about was chosen by the same data: all of them might have been.
@@ -90,12 +101,16 @@ pub(super) fn side_effects(plan: &Plan, record: &Record, choice: usize) -> Vec<S
     let arms = (choice, plan.baseline);
     undecisive(plan, &watched)
         .filter_map(|(load, objective)| {
-            let log_ratio = sure_log_ratio(plan, record, load, objective, arms, questions)?;
-            Some(SideEffect {
+            let log_ratio = log_ratio(plan, record, load, objective, arms, questions)?;
+            let effect = SideEffect {
                 load,
                 objective,
                 ratio: log_ratio.exp(),
-            })
+                is_proven: is_sure(plan, log_ratio),
+            };
+            let is_off = log_ratio.estimate.abs() > plan.rules.margin.ln();
+            let looks_worse = is_off && !effect.is_good() && !plan.loads[load].is_control;
+            (effect.is_proven || looks_worse).then_some(effect)
         })
         .collect()
 }
@@ -109,9 +124,9 @@ fn undecisive(plan: &Plan, watched: &[Objective]) -> impl Iterator<Item = (usize
     })
 }
 
-/// The logarithm of a metric's ratio between two arms (the first / the second), where it is surely off
-/// by more than the margin, on whichever side; one of so many questions that are asked of the record.
-fn sure_log_ratio(
+/// The logarithm of a metric's ratio between two arms (the first / the second), one of so many
+/// questions that are asked of the record; none before two rounds that both ran.
+fn log_ratio(
     plan: &Plan,
     record: &Record,
     load: usize,
@@ -120,10 +135,14 @@ fn sure_log_ratio(
     questions: usize,
 ) -> Option<Interval> {
     let level = (1.0 - plan.rules.confidence) / questions as f64;
-    let margin = plan.rules.margin.ln();
     let logs = log_ratios(record, load, objective, a, b);
-    let log_ratio = sequence::interval(&logs, level, RESOLUTION)?;
-    (log_ratio.lower > margin || log_ratio.upper < -margin).then_some(log_ratio)
+    sequence::interval(&logs, level, RESOLUTION)
+}
+
+/// True if the ratio is surely off by more than the margin, on whichever side.
+fn is_sure(plan: &Plan, log_ratio: Interval) -> bool {
+    let margin = plan.rules.margin.ln();
+    log_ratio.lower > margin || log_ratio.upper < -margin
 }
 
 /// Log-ratios of a metric between two arms within each round that both ran.

@@ -44,7 +44,7 @@ pub struct Analysis {
     /// Why the run ended; none while it has not.
     pub stop: Option<StopReason>,
     /// How the choice compares with the baseline in what does not decide, where that is surely
-    /// different: the price of the choice, or what comes with it for free.
+    /// different, or looks worse: the price of the choice, or what comes with it for free.
     pub side_effects: Vec<SideEffect>,
     /// Settings of the queue that are not the same under all arms, because a switch of scheduler
     /// changes them too.
@@ -265,6 +265,38 @@ mod tests {
     #[test]
     fn an_arm_that_is_surely_worse_in_something_else_is_not_chosen_because_it_is_cheap() {
         assert_eq!(two_beat_the_baseline(25.0).choice, Some(1));
+    }
+
+    /// A run of two arms: the second is twice as fast, and its 99th percentile is this many times the
+    /// first's in the rounds, one after the other.
+    fn twice_as_fast(p99_times: [f64; 3]) -> Analysis {
+        let plan = plan(2);
+        let mut record = record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = [0.0, 0.01, 0.004][slot.round as usize % 3];
+            let factor = [1.0, 2.0][slot.arm];
+            let mut entry = trial(slot, 1e6 * factor * (1.0 + noise));
+            let Entry::Trial(measured) = &mut entry else {
+                unreachable!("a trial was made")
+            };
+            let of_all = measured.metrics.all.as_mut().unwrap();
+            of_all.p99_ns = 1e6 * [1.0, p99_times[slot.round as usize % 3]][slot.arm];
+            record.entries.push(entry);
+        }
+        Analysis::of(&record)
+    }
+
+    #[test]
+    fn a_price_that_is_not_proven_is_shown_as_such_and_a_gift_only_when_it_is_proven() {
+        let effects = twice_as_fast([1.2, 3.0, 0.9]).side_effects;
+        assert_eq!(effects.len(), 1, "{effects:?}");
+        assert_eq!(effects[0].objective, Objective::P99);
+        assert!(!effects[0].is_proven && !effects[0].is_good());
+        assert!(effects[0].ratio.contains(1.0));
+        let effects = twice_as_fast([1.5, 1.51, 1.49]).side_effects;
+        assert!(effects[0].is_proven, "{effects:?}");
+        assert_eq!(twice_as_fast([0.8, 0.3, 1.1]).side_effects, []);
+        assert!(twice_as_fast([0.5, 0.51, 0.49]).side_effects[0].is_good());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use iosched_stats::remarks::Remark;
 use super::words::{
     bound, count, enumerate, enumerate_plain, number, percent, percent_up, span, stop_reason,
 };
-use crate::analysis::{Analysis, Confound, Control, LoadAnalysis, SideEffect};
+use crate::analysis::{Analysis, Confound, Control, LoadAnalysis};
 use crate::plan::{Plan, Target};
 use crate::record::{Entry, Record, StopReason};
 
@@ -167,27 +167,28 @@ fn why(analysis: &Analysis, choice: usize, plan: &Plan) -> String {
     format!("{ratio}: {among}")
 }
 
-/// The trade-off in plain sentences.
+/// The trade-off in plain sentences: what is proven, and what looks worse and is not proven.
 fn side_effects(analysis: &Analysis, plan: &Plan) -> String {
     let mut text = String::new();
-    for SideEffect {
-        load,
-        objective,
-        ratio,
-    } in &analysis.side_effects
-    {
-        let is_good = (ratio.estimate > 1.0) == objective.higher_is_better();
+    for effect in &analysis.side_effects {
+        let ratio = effect.ratio;
+        let (begins, proven) = match (effect.is_good(), effect.is_proven) {
+            (true, _) => ("With it, its", ""),
+            (false, true) => ("But its", ""),
+            (false, false) => ("Its", ": not proven"),
+        };
+        let interval = if ratio.is_bounded() {
+            interval(ratio, plan)
+        } else {
+            "few rounds".into()
+        };
         let _ = writeln!(
             text,
-            "{} its {} is {} in {}.",
-            if is_good { "With it," } else { "But" },
-            objective.words(),
-            times(
-                *ratio,
-                &format!("{}'s", analysis.arms[analysis.baseline]),
-                plan
-            ),
-            analysis.loads[*load].name,
+            "{begins} {} is {} × {}'s ({interval}{proven}) in {}.",
+            effect.objective.words(),
+            number(ratio.estimate),
+            analysis.arms[analysis.baseline],
+            analysis.loads[effect.load].name,
         );
     }
     text
@@ -559,5 +560,24 @@ mod tests {
         let (beside, of_all) = said_of_a_control(1.5);
         assert!(beside.contains("shows a difference: something else"));
         assert!(of_all.contains("shows a difference: something else"));
+    }
+
+    #[test]
+    fn a_price_that_is_not_proven_is_told_with_its_interval() {
+        let plan = fixture::plan(2);
+        let mut record = fixture::record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = [0.0, 0.01, 0.004][slot.round as usize % 3];
+            let mut entry = fixture::trial(slot, [1e6, 2e6][slot.arm] * (1.0 + noise));
+            if let (Entry::Trial(trial), 1) = (&mut entry, slot.arm) {
+                let p99_ns = &mut trial.metrics.all.as_mut().unwrap().p99_ns;
+                *p99_ns *= [1.2, 3.0, 0.9][slot.round as usize % 3];
+            }
+            record.entries.push(entry);
+        }
+        let answer = choice(&Analysis::of(&record), &plan);
+        let expected = "Answer: use mq-deadline.\nIts p99 latency is 1.40 × none's (95 % 0.028-69.7: \
+                        not proven) in random-read.\n";
+        assert_eq!(answer, expected);
     }
 }
