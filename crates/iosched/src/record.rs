@@ -291,8 +291,9 @@ impl Record {
         Ok(record)
     }
 
-    /// Takes an entry in. A run that goes on with a larger budget has a plan with that budget.
-    pub(crate) fn push(&mut self, entry: Entry) {
+    /// Takes an entry in, in memory only. A run that goes on with a larger budget has a plan with that
+    /// budget.
+    pub fn push(&mut self, entry: Entry) {
         if let Entry::Resumed {
             max_rounds,
             time_budget_s,

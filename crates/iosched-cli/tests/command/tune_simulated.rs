@@ -125,6 +125,45 @@ fn a_run_that_ended_early_goes_on() {
 }
 
 #[test]
+fn a_dry_run_of_a_resumed_run_says_what_is_left_and_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = dir.path().join("record");
+    let output = tune(
+        &record,
+        "--simulate hdd-7200 --arms noop,deadline --rounds 2 --runtime 1s --no-html --seed 1",
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let file = record.join("record.jsonl");
+    // As a run that was killed while it wrote leaves it.
+    let mut before = fs::read(&file).unwrap();
+    before.extend_from_slice(b"{\"type\":\"tri");
+    fs::write(&file, &before).unwrap();
+    let resume = |more: &[&str]| {
+        let mut command = iosched();
+        command.args(["tune", "--dry-run", "--resume"]).arg(&record);
+        command.args(more).output().unwrap()
+    };
+    let output = resume(&["--rounds", "4"]);
+    let stdout = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        stdout.contains("done: 4 trials, 2 complete rounds"),
+        "{stdout}"
+    );
+    assert!(stdout.contains("next, in round 3: "), "{stdout}");
+    assert!(stdout.contains("at most 4 trials in all"), "{stdout}");
+    let json = resume(&["--rounds", "4", "--json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["trials_at_most"], 4);
+    assert_eq!(json["next"].as_array().map(Vec::len), Some(2), "{json}");
+    let complete = resume(&[]);
+    assert!(!complete.status.success());
+    assert!(text(&complete.stderr).contains("is complete"));
+    assert!(fs::read(&file).unwrap() == before, "the record was changed");
+    assert_eq!(fs::read_dir(&record).unwrap().count(), 1, "a file was made");
+}
+
+#[test]
 fn without_rights_to_make_a_disk_it_simulates_and_says_so_first() {
     if !can_use_loop_devices() {
         return;

@@ -9,10 +9,11 @@ use super::columns::{arm_table, details_table};
 use super::sentences::{
     choice, load_head, notes, of_load, remark_sentence, robust, target_name, verdict,
 };
-use super::words::{count, enumerate_plain, number, span};
+use super::words::{count, enumerate_plain, number, span, stop_reason};
 use crate::analysis::Analysis;
 use crate::plan::{Plan, PlannedLoad, Target};
 use crate::record::Record;
+use crate::schedule::{Course, Next};
 
 /// The answer: per load a table and a sentence, then over all loads.
 pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
@@ -125,6 +126,37 @@ pub fn plan(plan: &Plan) -> String {
     text
 }
 
+/// What a run that goes on would do: for `--resume DIR --dry-run`.
+pub fn rest(record: &Record, width: usize) -> String {
+    let plan = &record.header.plan;
+    let course = Course::of(plan, record);
+    let trials = count(record.trials().count(), "trial");
+    let mut text = fold(&plan_in_short(plan), width);
+    text += &fold(
+        &format!(
+            "done: {trials}, {}",
+            count(course.rounds(), "complete round")
+        ),
+        width,
+    );
+    let left = match course.next() {
+        Next::Done(stop) => format!("nothing is left to run: {}", stop_reason(stop)),
+        Next::Trial(_) => {
+            let round = course.rounds() + 1;
+            let slots = course.left_in_round().into_iter().map(|slot| {
+                let load = &plan.loads[slot.load].name;
+                format!("{load} with {}", plan.arm_label(slot.arm))
+            });
+            let next = format!("next, in round {round}: {}", enumerate_plain(slots));
+            let most = count(course.trials_at_most(), "trial");
+            let time = span(course.at_most());
+            text += &fold(&next, width);
+            format!("at most {most} in all, {time}, usually much less")
+        }
+    };
+    text + &fold(&left, width)
+}
+
 /// How long a run may take, as far as that is known before it begins.
 fn time_at_most(plan: &Plan) -> String {
     let budget = plan.rules.time_budget_s.map(Duration::from_secs_f64);
@@ -188,7 +220,7 @@ pub fn estimate(plan: &Plan, rounds: u32, standing: &Standing) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{self, Next};
+    use crate::schedule;
     use crate::{fixture, record::Entry};
 
     #[test]
@@ -220,6 +252,27 @@ mod tests {
             }
         }
         super::record(&record, &Analysis::of(&record), 80)
+    }
+
+    #[test]
+    fn the_rest_of_a_run_is_its_next_trials_and_how_long_it_takes_at_most() {
+        let mut plan = fixture::plan(2);
+        plan.rules.max_rounds = 5;
+        let mut record = fixture::record(&plan);
+        for _ in 0..5 {
+            let Next::Trial(slot) = schedule::next(&plan, &record) else {
+                unreachable!("fewer than three rounds decide nothing")
+            };
+            record.entries.push(fixture::trial(slot, 4e6));
+        }
+        let text = rest(&record, 80);
+        let expected = "\
+random-read on sda: none, mq-deadline; at most 5 rounds
+done: 5 trials, 2 complete rounds
+next, in round 3: random-read with mq-deadline
+at most 5 trials in all, 50 s, usually much less
+";
+        assert_eq!(text, expected);
     }
 
     #[test]

@@ -257,6 +257,24 @@ impl<'a> Course<'a> {
         Some(slots)
     }
 
+    /// The trials that the round still needs, in the order they run.
+    pub fn left_in_round(&self) -> Vec<Slot> {
+        match self.next() {
+            Next::Trial(_) => self.missing().into_iter().flatten().collect(),
+            Next::Done(_) => Vec::new(),
+        }
+    }
+
+    /// How many trials the rest of the run has at the most.
+    pub fn trials_at_most(&self) -> u32 {
+        let left = self.left_in_round().len();
+        if left == 0 {
+            return 0;
+        }
+        let whole_rounds = (self.plan.rounds_at_most()).saturating_sub(self.rounds + 1);
+        u32::try_from(left).unwrap_or(u32::MAX) + whole_rounds * self.trials_per_round()
+    }
+
     /// Complete rounds.
     pub fn rounds(&self) -> u32 {
         self.rounds
@@ -299,6 +317,15 @@ impl<'a> Course<'a> {
             let after = self.spent() + self.round_time();
             self.rounds >= 2 && after > Duration::from_secs_f64(budget)
         })
+    }
+
+    /// Trials of a whole round of the arms that still run.
+    fn trials_per_round(&self) -> u32 {
+        let loads = self.standing.next.iter().flatten().enumerate();
+        let trials = loads.map(|(load, arms)| {
+            u32::try_from(arms.len()).unwrap_or(u32::MAX) * self.plan.loads[load].turns
+        });
+        trials.sum()
     }
 
     /// How long the next round takes.

@@ -9,6 +9,7 @@ mod place;
 use std::path::{Path, PathBuf};
 
 use iosched::analysis::Analysis;
+use iosched::device::GivenUp;
 use iosched::emulate::{Condition, EmulatedDisk};
 use iosched::event::Observer;
 use iosched::facts::MachineFacts;
@@ -16,15 +17,18 @@ use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::plan::{Plan, Target};
 use iosched::process::{Stop, User};
-use iosched::record::{self, Entry, Header, Recorder, StopReason};
+use iosched::record::{self, Entry, Header, Record, Recorder, StopReason};
 use iosched::report;
 use iosched::run::{self, RunOptions};
+use iosched::schedule::Course;
 use iosched::set::{self, Settled};
+use iosched::trial::Slot;
+use serde::Serialize;
 
 pub(crate) use self::args::TuneArgs;
 use self::args::{consent, wanted};
 use self::not_again::NotAgain;
-use self::place::{EMULATED_MODEL, Place, end_disk, make_disk};
+use self::place::{EMULATED_MODEL, Place, check_can_emulate, end_disk, make_disk};
 use super::{Outcome, boxed, persist, stop_on_signals};
 use crate::output::Output;
 use crate::progress::{JsonLines, Progress};
@@ -71,13 +75,7 @@ impl Session<'_> {
         place.say_simulated(output);
         plan.emulated = place.is_emulated().then(|| EMULATED_MODEL.to_owned());
         if args.dry_run {
-            for leftover in set::left_on(host, &plan.disks) {
-                output.note(&format!(
-                    "note: what an interrupted run left will be put back first, so the baseline may be \
-                     another one: {}",
-                    leftover.entry.command
-                ));
-            }
+            self.note_leftovers(&plan.disks);
             if output.is_json() {
                 output.json(&plan);
             } else {
@@ -97,24 +95,14 @@ impl Session<'_> {
         self.measure(recorder, place.emulated())
     }
 
-    /// Goes on with a record.
+    /// Goes on with a record, or says what that would be.
     fn resume(&self, directory: &Path) -> Outcome {
-        let Session {
-            args, host, output, ..
-        } = self;
-        let mut recorder = Recorder::resume(directory).map_err(boxed)?;
-        let has_more = args.rounds.is_some() || args.budget.is_some();
-        let may_go_on = |stop| has_more && stop != StopReason::Decided;
-        if let Some(why) = recorder
-            .record()
-            .stop_reason()
-            .filter(|&stop| !may_go_on(stop))
-        {
-            return Err(boxed(TuneError::Complete {
-                directory: directory.to_owned(),
-                why: report::words::stop_reason(why),
-            }));
+        let Session { host, output, .. } = self;
+        if self.args.dry_run {
+            return self.say_rest(directory);
         }
+        let mut recorder = Recorder::resume(directory).map_err(boxed)?;
+        self.check_may_go_on(recorder.record(), directory)?;
         let model = recorder.record().header.plan.emulated.clone();
         let disk = match &model {
             Some(model) => Some(make_disk(host, model, output)?),
@@ -130,26 +118,101 @@ impl Session<'_> {
         outcome
     }
 
-    /// Goes on with a record whose disk is there, if it is the same disk and kernel.
-    fn go_on(&self, mut recorder: Recorder, disk: Option<&EmulatedDisk>) -> Outcome {
-        let header = &recorder.record().header;
-        let here = MachineFacts::read(&self.host, &header.plan.disks, Vec::new());
-        if let Some(difference) = here.difference_that_matters(&header.machine) {
-            return Err(boxed(TuneError::OtherMachine {
-                directory: recorder.directory().to_owned(),
-                difference,
-            }));
+    /// Prints what is left of a record's run: nothing is written, no disk is made.
+    fn say_rest(&self, directory: &Path) -> Outcome {
+        let Session { host, output, .. } = self;
+        let mut record = Record::load(directory).map_err(boxed)?;
+        self.check_may_go_on(&record, directory)?;
+        if record.header.plan.emulated.is_some() {
+            check_can_emulate(host)?;
+        } else {
+            self.check_same_machine(&record, directory)?;
+            self.foresee_permission(&record)?;
         }
-        settle(&self.host, &header.plan, self.output)?;
-        let given_up = run::may_go_on(&self.host, recorder.record(), &consent(self.args))
-            .map_err(|error| boxed(NotAgain::new(error, std::env::args_os())))?;
-        let resumed = Entry::Resumed {
+        record.push(self.resumed(None));
+        if output.is_json() {
+            output.json(&Rest::of(&record));
+        } else {
+            output.text(report::text::rest(&record, output.width()).trim_end());
+        }
+        Ok(exit::OK)
+    }
+
+    /// A run that has come to its end goes on only with a larger budget, and never once it is decided.
+    fn check_may_go_on(&self, record: &Record, directory: &Path) -> Result<(), Box<dyn Failure>> {
+        let has_more = self.args.rounds.is_some() || self.args.budget.is_some();
+        let may_go_on = |stop| has_more && stop != StopReason::Decided;
+        match record.stop_reason().filter(|&stop| !may_go_on(stop)) {
+            None => Ok(()),
+            Some(why) => Err(boxed(TuneError::Complete {
+                directory: directory.to_owned(),
+                why: report::words::stop_reason(why),
+            })),
+        }
+    }
+
+    /// Trials of another disk or kernel are not to be mixed with those of the record.
+    fn check_same_machine(
+        &self,
+        record: &Record,
+        directory: &Path,
+    ) -> Result<(), Box<dyn Failure>> {
+        let header = &record.header;
+        let here = MachineFacts::read(&self.host, &header.plan.disks, Vec::new());
+        match here.difference_that_matters(&header.machine) {
+            None => Ok(()),
+            Some(difference) => Err(boxed(TuneError::OtherMachine {
+                directory: directory.to_owned(),
+                difference,
+            })),
+        }
+    }
+
+    /// Whether a run may go on to write, for a dry run. What an interrupted run left is put back before the
+    /// real one asks; here it is only named.
+    fn foresee_permission(&self, record: &Record) -> Result<(), Box<dyn Failure>> {
+        let disks = &record.header.plan.disks;
+        if self.note_leftovers(disks) {
+            return Ok(());
+        }
+        self.permission(record).map(drop)
+    }
+
+    /// What the user gives up, where the run writes to a raw device.
+    fn permission(&self, record: &Record) -> Result<Option<GivenUp>, Box<dyn Failure>> {
+        run::may_go_on(&self.host, record, &consent(self.args))
+            .map_err(|error| boxed(NotAgain::new(error, std::env::args_os())))
+    }
+
+    /// Says what an interrupted run left on these disks; true if it left anything.
+    fn note_leftovers(&self, disks: &[String]) -> bool {
+        let leftovers = set::left_on(&self.host, disks);
+        for leftover in &leftovers {
+            self.output.note(&format!(
+                "note: what an interrupted run left will be put back first, so the baseline may be \
+                 another one: {}",
+                leftover.entry.command
+            ));
+        }
+        !leftovers.is_empty()
+    }
+
+    /// What a record says of its being gone on with.
+    fn resumed(&self, given_up: Option<GivenUp>) -> Entry {
+        Entry::Resumed {
             given_up: given_up.map(Box::new),
             at_unix_s: run::unix_time(),
             max_rounds: self.args.rounds,
             time_budget_s: self.args.budget.map(|span| span.0.as_secs_f64()),
-        };
-        recorder.append(resumed).map_err(boxed)?;
+        }
+    }
+
+    /// Goes on with a record whose disk is there, if it is the same disk and kernel.
+    fn go_on(&self, mut recorder: Recorder, disk: Option<&EmulatedDisk>) -> Outcome {
+        self.check_same_machine(recorder.record(), recorder.directory())?;
+        settle(&self.host, &recorder.record().header.plan, self.output)?;
+        let given_up = self.permission(recorder.record())?;
+        recorder.append(self.resumed(given_up)).map_err(boxed)?;
         self.measure(recorder, disk)
     }
 
@@ -207,6 +270,34 @@ impl Session<'_> {
             )?;
         }
         Ok(exit::OK)
+    }
+}
+
+/// What a run that goes on would do, for programs.
+#[derive(Serialize)]
+struct Rest<'a> {
+    /// With the budget that it would have now.
+    plan: &'a Plan,
+    rounds_done: u32,
+    trials_done: usize,
+    /// Trials that the round still needs, in their order.
+    next: Vec<Slot>,
+    trials_at_most: u32,
+    time_at_most_s: f64,
+}
+
+impl Rest<'_> {
+    fn of(record: &Record) -> Rest<'_> {
+        let plan = &record.header.plan;
+        let course = Course::of(plan, record);
+        Rest {
+            plan,
+            rounds_done: course.rounds(),
+            trials_done: record.trials().count(),
+            next: course.left_in_round(),
+            trials_at_most: course.trials_at_most(),
+            time_at_most_s: course.at_most().as_secs_f64(),
+        }
     }
 }
 

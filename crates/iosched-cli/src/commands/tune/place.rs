@@ -139,17 +139,23 @@ fn any_loop_device(host: &Host) -> String {
         .unwrap_or_else(|| "loop0".into())
 }
 
+/// An error where no emulated disk can be made and measured.
+pub(super) fn check_can_emulate(host: &Host) -> Result<(), Box<dyn Failure>> {
+    let lacks = lacks_for_emulation(host);
+    if lacks.is_empty() {
+        return Ok(());
+    }
+    let (missing, hints) = lacks.into_iter().unzip();
+    Err(boxed(TuneError::Missing { missing, hints }))
+}
+
 /// Makes the emulated disk, which goes when we do, whatever happens to us.
 pub(super) fn make_disk(
     host: &Host,
     model: &str,
     output: &Output,
 ) -> Result<EmulatedDisk, Box<dyn Failure>> {
-    let lacks = lacks_for_emulation(host);
-    if !lacks.is_empty() {
-        let (missing, hints) = lacks.into_iter().unzip();
-        return Err(boxed(TuneError::Missing { missing, hints }));
-    }
+    check_can_emulate(host)?;
     let server = std::env::current_exe().unwrap_or_else(|_| "iosched".into());
     let mut spec = Spec::new(disk_file::find(model).map_err(boxed)?, server);
     spec.owner_pid = i32::try_from(std::process::id()).ok();
