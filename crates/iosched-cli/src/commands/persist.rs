@@ -9,7 +9,7 @@ use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::persist::choice::{self, Edited, Grounds};
 use iosched::persist::deploy::{DeployError, Deployed, Deployment, Method, Ways, When};
-use iosched::plan::Target;
+use iosched::plan::{Plan, Target};
 use iosched::policy::file;
 use iosched::record::Record;
 use iosched::switch::Arm;
@@ -288,6 +288,16 @@ pub(crate) fn deploy(
         tell(&deployed, output);
     }
     Ok(exit::OK)
+}
+
+/// Whether the answer of a tune could be kept, whichever arm it names: asked before anything is measured.
+pub(crate) fn check_can_keep(plan: &Plan, host: &Host) -> Result<(), Box<dyn Failure>> {
+    let disks: Vec<&str> = plan.disks.iter().map(String::as_str).collect();
+    for arm in &plan.arms {
+        let edited = choice::with_choice(host, &disks, arm, &Grounds::default()).map_err(boxed)?;
+        Deployment::plan(host, Some(edited.text), Ways::default()).map_err(boxed)?;
+    }
+    Ok(())
 }
 
 /// Keeps the answer of a tune on every disk that it measured, with a link to the record.

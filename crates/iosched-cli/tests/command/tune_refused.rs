@@ -72,6 +72,58 @@ fn a_load_that_writes_is_refused_on_a_raw_device_until_allowed_in_so_many_words(
 }
 
 #[test]
+fn a_dry_run_finds_what_a_run_would_find_in_its_first_seconds() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    disk.write("scheduler", "none");
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("record");
+    let before = disk.whole_queue();
+    let dry = |more: &[&str]| {
+        let mut command = iosched();
+        command
+            .args(["tune", &disk.name, "--dry-run", "--out"])
+            .arg(&out);
+        let output = command.args(more).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap_or(-1), stderr)
+    };
+    let (code, stderr) = dry(&["--arms", "mq-deadline:fifo_bach=1"]);
+    assert_eq!(code, 6, "{stderr}");
+    assert!(stderr.contains("no tunable fifo_bach"), "{stderr}");
+    assert!(stderr.contains("fifo_batch"), "{stderr}");
+    let (code, stderr) = dry(&["--arms", "mq-deadline:fifo_batch=many"]);
+    assert_eq!(code, 6, "{stderr}");
+    let (code, stderr) = dry(&["--arms", "mq-deadline:fifo_batch=1,nr_requests=64"]);
+    assert_eq!(code, 0, "{stderr}");
+    let (code, stderr) = dry(&["--persist"]);
+    assert_ne!(code, 0, "a loop device is another disk each time");
+    assert!(stderr.contains("another disk each time"), "{stderr}");
+    run("blockdev", &["--setro", disk.path().to_str().unwrap()]);
+    let (code, stderr) = dry(&["--load", "random-write", "--destroy-data"]);
+    assert_eq!(code, 8, "{stderr}");
+    assert!(stderr.contains("cannot be written"), "{stderr}");
+    run("blockdev", &["--setrw", disk.path().to_str().unwrap()]);
+    assert_eq!(disk.whole_queue(), before);
+    assert!(!out.exists());
+}
+
+#[test]
+fn a_dry_run_without_fio_says_that_fio_is_missing() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let output = iosched()
+        .env("PATH", "/nowhere")
+        .args(["tune", &disk.name, "--dry-run"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(10));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("fio"));
+}
+
+#[test]
 fn two_runs_on_one_disk_are_not_possible() {
     let Some(disk) = small_disk() else {
         return;

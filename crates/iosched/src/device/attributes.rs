@@ -218,51 +218,68 @@ impl Context<'_> {
 
     /// Tunables of the active scheduler.
     fn of_scheduler(&self, file: &str) -> Known {
-        match self.device.schedulers.active() {
-            Some("mq-deadline" | "deadline") => match file {
-                "read_expire" => Known::value(500).with_unit("ms"),
-                "write_expire" => Known::value(5000).with_unit("ms"),
-                "prio_aging_expire" => Known::value(10_000).with_unit("ms"),
-                "writes_starved" => Known::value(2).with_unit("batches"),
-                "fifo_batch" => Known::value(16).with_unit("requests"),
-                "front_merges" => Known::value(1),
-                "async_depth" => self.default_async_depth(),
-                _ => Known::none(),
-            },
-            Some("kyber") => match file {
-                "read_lat_nsec" => Known::value(2_000_000).with_unit("ns"),
-                "write_lat_nsec" => Known::value(10_000_000).with_unit("ns"),
-                _ => Known::none(),
-            },
-            Some("bfq") => match file {
-                "fifo_expire_sync" => Known::value(125).with_unit("ms"),
-                "fifo_expire_async" => Known::value(250).with_unit("ms"),
-                "back_seek_max" => Known::value(16_384).with_unit("KiB"),
-                "back_seek_penalty" => Known::value(2),
-                "slice_idle" => Known::value(8).with_unit("ms"),
-                "slice_idle_us" => Known::value(8000).with_unit("us"),
-                "max_budget" => Known::value(0).with_unit("sectors"),
-                "timeout_sync" => Known::ticks(8),
-                "strict_guarantees" => Known::value(0),
-                "low_latency" => Known::value(1),
-                _ => Known::none(),
-            },
-            Some("cfq") => match file {
-                "quantum" => Known::value(8).with_unit("requests"),
-                "fifo_expire_sync" => Known::ticks(8),
-                "fifo_expire_async" => Known::ticks(4),
-                "back_seek_max" => Known::value(16_384).with_unit("KiB"),
-                "back_seek_penalty" => Known::value(2),
-                "slice_sync" => Known::value(100).with_unit("ms"),
-                "slice_async" => Known::value(40).with_unit("ms"),
-                "slice_async_rq" => Known::value(2).with_unit("requests"),
-                "slice_idle" | "group_idle" => Known::ticks(125),
-                "low_latency" => Known::value(1),
-                "target_latency" => Known::value(300).with_unit("ms"),
-                _ => Known::none(),
-            },
-            _ => Known::none(),
+        let Some(scheduler) = self.device.schedulers.active() else {
+            return Known::none();
+        };
+        if (scheduler, file) == ("mq-deadline", "async_depth") {
+            return self.default_async_depth();
         }
+        let mut known = tunables_of(scheduler).into_iter();
+        known
+            .find(|(name, _)| *name == file)
+            .map_or_else(Known::none, |(_, known)| known)
+    }
+}
+
+/// The names of a scheduler's tunables; none of a scheduler that is not in our tables.
+pub(crate) fn tunable_names(scheduler: &str) -> Vec<&'static str> {
+    let tunables = tunables_of(scheduler).into_iter();
+    tunables.map(|(name, _)| name).collect()
+}
+
+/// What is known of the tunables of a scheduler.
+fn tunables_of(scheduler: &str) -> Vec<(&'static str, Known)> {
+    match scheduler {
+        "mq-deadline" | "deadline" => vec![
+            ("read_expire", Known::value(500).with_unit("ms")),
+            ("write_expire", Known::value(5000).with_unit("ms")),
+            ("prio_aging_expire", Known::value(10_000).with_unit("ms")),
+            ("writes_starved", Known::value(2).with_unit("batches")),
+            ("fifo_batch", Known::value(16).with_unit("requests")),
+            ("front_merges", Known::value(1)),
+            ("async_depth", Known::unit("requests")),
+        ],
+        "kyber" => vec![
+            ("read_lat_nsec", Known::value(2_000_000).with_unit("ns")),
+            ("write_lat_nsec", Known::value(10_000_000).with_unit("ns")),
+        ],
+        "bfq" => vec![
+            ("fifo_expire_sync", Known::value(125).with_unit("ms")),
+            ("fifo_expire_async", Known::value(250).with_unit("ms")),
+            ("back_seek_max", Known::value(16_384).with_unit("KiB")),
+            ("back_seek_penalty", Known::value(2)),
+            ("slice_idle", Known::value(8).with_unit("ms")),
+            ("slice_idle_us", Known::value(8000).with_unit("us")),
+            ("max_budget", Known::value(0).with_unit("sectors")),
+            ("timeout_sync", Known::ticks(8)),
+            ("strict_guarantees", Known::value(0)),
+            ("low_latency", Known::value(1)),
+        ],
+        "cfq" => vec![
+            ("quantum", Known::value(8).with_unit("requests")),
+            ("fifo_expire_sync", Known::ticks(8)),
+            ("fifo_expire_async", Known::ticks(4)),
+            ("back_seek_max", Known::value(16_384).with_unit("KiB")),
+            ("back_seek_penalty", Known::value(2)),
+            ("slice_sync", Known::value(100).with_unit("ms")),
+            ("slice_async", Known::value(40).with_unit("ms")),
+            ("slice_async_rq", Known::value(2).with_unit("requests")),
+            ("slice_idle", Known::ticks(125)),
+            ("group_idle", Known::ticks(125)),
+            ("low_latency", Known::value(1)),
+            ("target_latency", Known::value(300).with_unit("ms")),
+        ],
+        _ => Vec::new(),
     }
 }
 

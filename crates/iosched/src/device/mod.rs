@@ -34,7 +34,7 @@ mod refusals;
 mod schedulers;
 mod stack;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod transport;
 mod users;
 
@@ -42,6 +42,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+pub(crate) use self::attributes::tunable_names;
 pub use self::attributes::{Attribute, attributes};
 pub use self::content::{Blocks, Signature, SignatureClass, blocks, content};
 pub use self::error::{BadName, DeviceError};

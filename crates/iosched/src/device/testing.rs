@@ -23,7 +23,7 @@ pub(super) const MACHINES: [&str; 9] = [
 ];
 
 /// One of [`MACHINES`].
-pub(super) fn machine(name: &str) -> Host {
+pub(crate) fn machine(name: &str) -> Host {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
     Host::at(root.join(name))
 }

@@ -121,6 +121,15 @@ pub enum PlanError {
         /// The target.
         target: String,
     },
+    /// Nothing can be written there.
+    #[error("{target} cannot be written")]
+    NotWritable {
+        /// The device or directory.
+        target: String,
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
     /// The test files do not fit.
     #[error("no room in {}: the loads need {needed} MiB, {free} MiB are free", path.display())]
     NoRoom {
@@ -190,6 +199,9 @@ impl Failure for PlanError {
             PlanError::NothingToFill { .. } => {
                 Some("name the raw device, and allow it with --destroy-data".into())
             }
+            PlanError::NotWritable { .. } => {
+                Some("measure reads only, or name a target that may be written".into())
+            }
             PlanError::NoRoom { .. } => {
                 Some("make it smaller: --file-size, or the load's own scale= or size=".into())
             }
@@ -206,6 +218,7 @@ impl Failure for PlanError {
             PlanError::NeedsDirectory { .. } | PlanError::NoDevice { .. } => exit::NO_SUCH_DEVICE,
             PlanError::MayNotWrite(error) => error.exit_code(),
             PlanError::WritesToFile { .. } => exit::UNSAFE,
+            PlanError::NotWritable { .. } => exit::NOT_PERMITTED,
             PlanError::NoRoom { .. } | PlanError::Io { .. } => exit::FAILURE,
             _ => exit::USAGE,
         }

@@ -14,11 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::GivenUp;
 use crate::file_system;
+use crate::host::Host;
 use crate::load::fio_job::{Place, TrialSettings};
 use crate::load::simulated::SimulatedDisk;
 use crate::load::{Load, LoadError, Spec};
 use crate::objective::Objective;
-use crate::switch::Arm;
+use crate::switch::{self, Arm};
 use crate::trial::{Metrics, Slot, VoidReason};
 
 mod below;
@@ -250,6 +251,19 @@ impl Plan {
         } else {
             format!("{name}#{}", same_before + 1)
         }
+    }
+
+    /// What a run would find as soon as it sets each arm, as far as it can be known without setting one.
+    ///
+    /// # Errors
+    /// The first arm that cannot be set.
+    pub fn foresee(&self, host: &Host) -> Result<(), PlanError> {
+        for disk in &self.disks {
+            for arm in &self.arms {
+                switch::foresee(&host.sysfs(), disk, arm)?;
+            }
+        }
+        Ok(())
     }
 
     /// The programs that the loads need, with their versions.

@@ -55,6 +55,7 @@ pub(super) fn check(
             let device = file_system.devices[0].name.clone();
             let path = file_system.path.clone();
             if path.is_dir() {
+                check_directory_is_writable(&path)?;
                 check_room(&path, wanted.file_size, loads)?;
                 let target = Target::Directory {
                     path,
@@ -117,7 +118,31 @@ fn give_up(
         consent: &wanted.destroy_data,
         occasion: Occasion::Start,
     };
-    Ok(Some(may_write(host, device, &write)?))
+    let given_up = may_write(host, device, &write)?;
+    check_device_is_writable(host, device)?;
+    Ok(Some(given_up))
+}
+
+/// A device that is read-only by itself or by `blockdev --setro`.
+fn check_device_is_writable(host: &Host, device: &Device) -> Result<(), PlanError> {
+    let read_only = host.sysfs().read_if_present(&device.name, "ro");
+    if read_only.is_some_and(|flag| flag.trim() == "1") {
+        return Err(PlanError::NotWritable {
+            target: device.name.clone(),
+            source: rustix::io::Errno::ROFS.into(),
+        });
+    }
+    Ok(())
+}
+
+/// The loads have files of their own in it.
+fn check_directory_is_writable(directory: &Path) -> Result<(), PlanError> {
+    rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).map_err(|error| {
+        PlanError::NotWritable {
+            target: directory.display().to_string(),
+            source: error.into(),
+        }
+    })
 }
 
 /// True if fio's job files give one of its characters a meaning that cannot be escaped.

@@ -10,6 +10,7 @@
 
 mod arm;
 mod error;
+mod foresee;
 mod offered;
 mod state;
 
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::arm::Arm;
 pub use self::error::SwitchError;
+pub use self::foresee::foresee;
 pub use self::offered::{active, modern_name, offered, resolve};
 pub use self::state::{Difference, QueueState};
 

@@ -74,7 +74,15 @@ impl Session<'_> {
         let mut plan = Plan::new(&wanted, host).map_err(boxed)?;
         place.say_simulated(output);
         plan.emulated = place.is_emulated().then(|| EMULATED_MODEL.to_owned());
+        let programs = plan.programs().map_err(boxed)?;
+        if args.persist {
+            if place.is_emulated() || plan.disks.is_empty() {
+                return Err(boxed(TuneError::NothingToKeep));
+            }
+            persist::check_can_keep(&plan, host)?;
+        }
         if args.dry_run {
+            plan.foresee(host).map_err(boxed)?;
             self.note_leftovers(&plan.disks);
             if output.is_json() {
                 output.json(&plan);
@@ -83,7 +91,6 @@ impl Session<'_> {
             }
             return Ok(exit::OK);
         }
-        let programs = plan.programs().map_err(boxed)?;
         settle(host, &plan, output)?;
         let now = run::unix_time();
         let machine = MachineFacts::read(host, &plan.disks, programs);
@@ -357,6 +364,8 @@ enum TuneError {
         missing: Vec<String>,
         hints: Vec<String>,
     },
+    #[error("--persist keeps the answer for a disk, and this one is made for the run alone")]
+    NothingToKeep,
     #[error("there is no user {name:?}")]
     NoSuchUser { name: String },
     #[error("the record in {} is complete: it ended because {why}", directory.display())]
@@ -375,6 +384,7 @@ impl Failure for TuneError {
     fn hint(&self) -> Option<String> {
         Some(match self {
             TuneError::Missing { hints, .. } => hints.join("; "),
+            TuneError::NothingToKeep => "name the disk to measure, or leave --persist out".into(),
             TuneError::NoSuchUser { .. } => {
                 "`getent passwd` lists the users of this machine".into()
             }
@@ -390,7 +400,7 @@ impl Failure for TuneError {
     fn exit_code(&self) -> u8 {
         match self {
             TuneError::Missing { .. } => exit::MISSING,
-            TuneError::NoSuchUser { .. } => exit::USAGE,
+            TuneError::NothingToKeep | TuneError::NoSuchUser { .. } => exit::USAGE,
             TuneError::Complete { .. } | TuneError::OtherMachine { .. } => exit::BAD_RECORD,
         }
     }
