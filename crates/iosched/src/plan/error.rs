@@ -124,7 +124,7 @@ pub enum PlanError {
     /// Nothing can be written there.
     #[error("{target} cannot be written")]
     NotWritable {
-        /// The device or directory.
+        /// The directory.
         target: String,
         /// What the system says.
         #[source]

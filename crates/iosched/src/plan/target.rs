@@ -118,21 +118,7 @@ fn give_up(
         consent: &wanted.destroy_data,
         occasion: Occasion::Start,
     };
-    let given_up = may_write(host, device, &write)?;
-    check_device_is_writable(host, device)?;
-    Ok(Some(given_up))
-}
-
-/// A device that is read-only by itself or by `blockdev --setro`.
-fn check_device_is_writable(host: &Host, device: &Device) -> Result<(), PlanError> {
-    let read_only = host.sysfs().read_if_present(&device.name, "ro");
-    if read_only.is_some_and(|flag| flag.trim() == "1") {
-        return Err(PlanError::NotWritable {
-            target: device.name.clone(),
-            source: rustix::io::Errno::ROFS.into(),
-        });
-    }
-    Ok(())
+    Ok(Some(may_write(host, device, &write)?))
 }
 
 /// The loads have files of their own in it.
