@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use regex::Regex;
+use regex_lite::Regex;
 use serde::{Deserialize, Serialize};
 
 use super::fio_job::{Place, TrialSettings};
@@ -327,11 +327,9 @@ impl CommandLoad {
 
 fn compile(pattern: &str) -> Result<Regex, CommandSpecError> {
     Regex::new(pattern).map_err(|error| {
-        let text = error.to_string();
-        let cause = text.lines().last().unwrap_or_default();
         CommandSpecError::Regex {
             pattern: pattern.into(),
-            cause: cause.trim_start_matches("error: ").into(),
+            cause: error.to_string(),
         }
     })
 }
