@@ -5,7 +5,8 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::common::{
-    Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, processes_with, wait_until,
+    Mounted, can_use_loop_devices, has_fio, in_one_line, iosched, iosched_process, processes_with,
+    wait_until,
 };
 
 const MIB: u64 = 1 << 20;
@@ -272,7 +273,10 @@ fn fairness_is_jains_index_over_its_workers() {
     let Some((stdout, records)) = tune("fairness", &more) else {
         return;
     };
-    assert!(stdout.contains("fairness between jobs"), "{stdout}");
+    assert!(
+        in_one_line(&stdout).contains("fairness between jobs"),
+        "{stdout}"
+    );
     for row in [
         "light-reader",
         "stream-writer",

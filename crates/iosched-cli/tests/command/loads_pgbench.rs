@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::common::{
-    LoopDevice, Mounted, can_use_loop_devices, iosched, iosched_process, processes_with, run,
-    wait_until,
+    LoopDevice, Mounted, can_use_loop_devices, in_one_line, iosched, iosched_process,
+    processes_with, run, wait_until,
 };
 
 const MIB: u64 = 1 << 20;
@@ -103,7 +103,7 @@ fn a_cluster_of_our_own_is_made_measured_and_removed() {
     let (ended, records) = tune(&mounted, SMALL, &[]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(
-        ended.stdout.contains("transactions per second"),
+        in_one_line(&ended.stdout).contains("transactions per second"),
         "{}",
         ended.stdout
     );

@@ -326,11 +326,9 @@ impl CommandLoad {
 }
 
 fn compile(pattern: &str) -> Result<Regex, CommandSpecError> {
-    Regex::new(pattern).map_err(|error| {
-        CommandSpecError::Regex {
-            pattern: pattern.into(),
-            cause: error.to_string(),
-        }
+    Regex::new(pattern).map_err(|error| CommandSpecError::Regex {
+        pattern: pattern.into(),
+        cause: error.to_string(),
     })
 }
 
@@ -505,7 +503,7 @@ mod tests {
         let error = CommandLoad::new(&settings("true", "tps = ([0-9.+")).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "--metric \"tps = ([0-9.+\" is no regular expression: unclosed character class"
+            "--metric \"tps = ([0-9.+\" is no regular expression: non-empty character class has no closing bracket"
         );
     }
 }

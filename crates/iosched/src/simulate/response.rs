@@ -436,6 +436,7 @@ mod tests {
         );
         assert!(
             text(&checked)
+                .replace(path.to_str().unwrap(), "t")
                 .lines()
                 .all(|line| line.chars().count() <= 80)
         );

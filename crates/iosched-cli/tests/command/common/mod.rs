@@ -20,6 +20,11 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// Lines that were broken for the width of a terminal, where depends on the length of names in them.
+pub(crate) fn in_one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// True if we are root and there are loop devices; says what lacks otherwise.
 pub(crate) fn can_use_loop_devices() -> bool {
     loop_device::can_attach()
