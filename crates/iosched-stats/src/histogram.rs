@@ -1,7 +1,7 @@
 //! Percentiles from histograms: merged first, read off then.
 //!
 //! The mean of two p99 is not a p99. Histograms add up without loss, so the percentile of several jobs,
-//! files or trials is read from their sum. The bins are those of fio's `json+` output (`clat_ns.bins`):
+//! files or trials is read from their sum. The bins are those of fio's `json+` output (`lat_ns.bins`):
 //! the middle of the bin, and a count. fio's bins are between 0.8 and 1.6 % wide, so what is read from
 //! them is at most 0.8 % off.
 

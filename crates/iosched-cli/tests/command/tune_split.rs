@@ -72,7 +72,10 @@ fn each_trial_has_the_time_of_its_requests_in_the_queue_and_at_the_disk() {
             assert!(queue > 0.0, "{measured}");
         }
     }
-    assert!(stdout.contains("read: queue + disk ms"), "{stdout}");
+    assert!(
+        stdout.contains("read: before + queue + disk ms"),
+        "{stdout}"
+    );
     let report = |option: &str| {
         let output = iosched().arg("report").arg(&out).arg(option).output();
         String::from_utf8(output.unwrap().stdout).unwrap()
@@ -80,7 +83,7 @@ fn each_trial_has_the_time_of_its_requests_in_the_queue_and_at_the_disk() {
     let rows = |metric: &str| report("--csv").matches(metric).count();
     assert_eq!(rows(",,read_queue_p99,ns,"), 4);
     assert_eq!(rows(",,read_service_mean,ns,"), 4);
-    assert!(report("--md").contains("| read: queue + disk ms |"));
+    assert!(report("--md").contains("| read: before + queue + disk ms |"));
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("Where a request spends its time"));
 }

@@ -25,6 +25,8 @@ pub(super) struct Access {
     pub(super) purpose: Purpose,
     pub(super) op: Op,
     pub(super) submitted: Time,
+    /// When the last of its bios became a request or joined one.
+    pub(super) entered: Time,
     pub(super) length: Sectors,
     /// Bios that have not completed.
     pub(super) bios: u64,
@@ -81,7 +83,8 @@ impl Accesses {
     }
 
     /// A new request carries a bio of the access.
-    pub(super) fn carry(&mut self, id: RequestId, access: AccessId) {
+    pub(super) fn carry(&mut self, now: Time, id: RequestId, access: AccessId) {
+        self.unanswered.get_mut(access.0).entered = now;
         let part = self.parts.add(Part { access, next: None });
         let carried = Carried {
             first: part,
@@ -91,7 +94,8 @@ impl Accesses {
     }
 
     /// A request carries one bio more.
-    pub(super) fn join(&mut self, id: RequestId, access: AccessId) {
+    pub(super) fn join(&mut self, now: Time, id: RequestId, access: AccessId) {
+        self.unanswered.get_mut(access.0).entered = now;
         let part = self.parts.add(Part { access, next: None });
         let last = std::mem::replace(&mut self.carried(id).last, part);
         self.parts.get_mut(last).next = Some(part);

@@ -56,5 +56,5 @@ fn joined(host: &mut Host<'_>, now: Time, merge: Merge, bio: &Bio, access: Acces
         Merge::Front(id) => (Action::FrontMerged, id),
     };
     host.tell_bio(now, action, bio);
-    host.accesses.join(id, access);
+    host.accesses.join(now, id, access);
 }

@@ -3,13 +3,15 @@
 use crate::histogram::Histogram;
 use crate::units::{Bytes, Nanos};
 
-/// Latencies of accesses: from submission to issue (queue), from there to completion (service), and
-/// together.
+/// Latencies of accesses as their program sees them, whole and in the three parts that add up to it.
 #[derive(Debug, Clone, Default)]
 pub struct Latencies {
-    /// Queue and service together.
+    /// From the submission until the program takes the answer.
     pub total: Histogram,
-    /// Submission to issue.
+    /// The program slept for want of a free request or tag: for this access, or for another one while
+    /// the answer to this one was there already.
+    pub before: Histogram,
+    /// From the request's allocation, or the merge, to the issue.
     pub queue: Histogram,
     /// Issue to completion.
     pub service: Histogram,
@@ -18,14 +20,16 @@ pub struct Latencies {
 impl Latencies {
     /// Counts an access.
     #[inline(always)]
-    pub(super) fn add(&mut self, queue: Nanos, service: Nanos) {
-        self.total.add(queue + service);
+    pub(super) fn add(&mut self, before: Nanos, queue: Nanos, service: Nanos) {
+        self.total.add(before + queue + service);
+        self.before.add(before);
         self.queue.add(queue);
         self.service.add(service);
     }
 
     fn merge(&mut self, other: &Latencies) {
         self.total.merge(&other.total);
+        self.before.merge(&other.before);
         self.queue.merge(&other.queue);
         self.service.merge(&other.service);
     }

@@ -1,5 +1,10 @@
 //! Processes: each submits accesses as its job says, as many at a time as it keeps in flight, and
 //! goes on when they are answered.
+//!
+//! A process that sleeps for want of a free request or tag takes no answers: what the disk has done
+//! meanwhile stays among its accesses, as it does with a program over libaio or `io_uring`.
+
+use std::collections::VecDeque;
 
 use super::ProcessOutcome;
 use super::access::{Access, Purpose};
@@ -9,7 +14,7 @@ use super::outcome::{Flow, Latencies};
 use super::path::Path;
 use super::source::Source;
 use crate::request::{Bio, ProcessId};
-use crate::units::{Bytes, Nanos, Time};
+use crate::units::{Bytes, Nanos, Sectors, Time};
 use crate::workload::{self, Job};
 
 /// The first process.
@@ -34,6 +39,17 @@ pub(super) enum Sync {
     Flushing { since: Time },
 }
 
+/// An access that the disk has done.
+#[derive(Debug, Clone, Copy)]
+struct Answer {
+    is_write: bool,
+    length: Sectors,
+    submitted: Time,
+    entered: Time,
+    issued: Time,
+    completed: Time,
+}
+
 /// See the [module's page](self).
 pub(super) struct Process {
     pub(super) id: ProcessId,
@@ -44,6 +60,11 @@ pub(super) struct Process {
     began: Option<Time>,
     ended: Option<Time>,
     in_flight: usize,
+    /// It sleeps in the block layer, for want of a free request or tag.
+    asleep: bool,
+    /// Answers that came while it slept, the oldest first: it takes them when it needs their places, or
+    /// as soon as it has submitted all that it has.
+    untaken: VecDeque<Answer>,
     submitted: Bytes,
     wake_planned: Option<Time>,
     /// It copies into the page cache until then.
@@ -70,6 +91,8 @@ impl Process {
             began: None,
             ended: None,
             in_flight: 0,
+            asleep: false,
+            untaken: VecDeque::new(),
             submitted: Bytes::ZERO,
             wake_planned: None,
             busy_until: Time::ZERO,
@@ -105,15 +128,55 @@ impl Process {
     ) -> Option<Nanos> {
         self.in_flight -= 1;
         self.last_completion = now;
-        let flow = if access.op.is_write() {
+        let answer = Answer {
+            is_write: access.op.is_write(),
+            length: access.length,
+            submitted: access.submitted,
+            entered: access.entered.min(issued), // a bio that was split off may enter after that
+            issued,
+            completed: now,
+        };
+        if self.asleep && !self.arrives() {
+            self.untaken.push_back(answer);
+        } else {
+            self.take(now, &answer);
+        }
+        let pause = self.source.answered(noticed, &self.job, self.in_flight);
+        pause.filter(|_| self.sync.is_none())
+    }
+
+    /// It takes the answer to an access, which is counted.
+    #[inline]
+    fn take(&mut self, now: Time, answer: &Answer) {
+        let flow = if answer.is_write {
             &mut self.write
         } else {
             &mut self.read
         };
-        flow.bytes += access.length.to_bytes();
-        flow.latencies.add(issued - access.submitted, now - issued);
-        let pause = self.source.answered(noticed, &self.job, self.in_flight);
-        pause.filter(|_| self.sync.is_none())
+        flow.bytes += answer.length.to_bytes();
+        let before = (answer.entered - answer.submitted) + (now - answer.completed);
+        let queue = answer.issued - answer.entered;
+        let service = answer.completed - answer.issued;
+        flow.latencies.add(before, queue, service);
+    }
+
+    /// It takes answers until it has fewer than so many accesses, answered or not.
+    #[inline]
+    fn take_until_fewer(&mut self, now: Time, accesses: usize) {
+        while self.in_flight + self.untaken.len() >= accesses
+            && let Some(answer) = self.untaken.pop_front()
+        {
+            self.take(now, &answer);
+        }
+    }
+
+    /// It has submitted what it could: either it sleeps in the block layer, or it takes all answers.
+    #[inline]
+    fn has_submitted(&mut self, now: Time, asleep: bool) {
+        self.asleep = asleep;
+        if !asleep {
+            self.take_until_fewer(now, 0);
+        }
     }
 
     /// Its accesses arrive by themselves.
@@ -133,7 +196,9 @@ impl Process {
         self.busy_until = until;
         self.last_completion = until;
         self.write.bytes += access.length.to_bytes();
-        self.write.latencies.add(Nanos::ZERO, until - since);
+        self.write
+            .latencies
+            .add(Nanos::ZERO, Nanos::ZERO, until - since);
         let pause = self.source.answered(until, &self.job, self.in_flight);
         self.busy_until = until + pause.unwrap_or(Nanos::ZERO);
     }
@@ -144,7 +209,7 @@ impl Process {
             unreachable!("it waited for a flush");
         };
         self.last_completion = now;
-        self.syncs.add(Nanos::ZERO, now - since);
+        self.syncs.add(Nanos::ZERO, Nanos::ZERO, now - since);
     }
 
     fn has_more(&self, now: Time) -> bool {
@@ -218,7 +283,8 @@ impl Process {
         }
     }
 
-    pub(super) fn outcome(self, now: Time) -> ProcessOutcome {
+    pub(super) fn outcome(mut self, now: Time) -> ProcessOutcome {
+        self.take_until_fewer(now, 0);
         let began = self.began.unwrap_or(Time::ZERO);
         let end = self.ended.map_or(now, |_| self.last_completion);
         ProcessOutcome {
@@ -257,6 +323,8 @@ impl<P: Path> Simulation<'_, P> {
         self.go_on_with_sync(now, index);
         self.go_on_with_held_back(now, index);
         self.submit_what_is_due(now, index);
+        let asleep = self.path.is_blocked(index);
+        self.host.processes[index].has_submitted(now, asleep);
         self.end_if_done(now, index);
     }
 
@@ -313,6 +381,7 @@ impl<P: Path> Simulation<'_, P> {
     pub(super) fn submit(&mut self, now: Time, index: usize, wanted: workload::Access) {
         let volatile = self.host.volatile;
         let process = &mut self.host.processes[index];
+        process.take_until_fewer(now, process.job.depth);
         process.in_flight += 1;
         let bio = Bio {
             op: wanted.op,
@@ -336,6 +405,7 @@ impl<P: Path> Simulation<'_, P> {
             purpose,
             op: whole.op,
             submitted: now,
+            entered: now,
             length: whole.length,
             bios: if whole.length <= max {
                 1

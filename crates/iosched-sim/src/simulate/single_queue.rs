@@ -151,7 +151,7 @@ impl SingleQueue {
         access: AccessId,
     ) {
         let id = host.requests.add(Request::new(bio, now));
-        host.accesses.carry(id, access);
+        host.accesses.carry(now, id, access);
         if bio.fua {
             host.tell_bio(now, Action::Allocated, bio);
             self.past_scheduler.push_back(id);

@@ -127,6 +127,7 @@ impl<P: Path> Simulation<'_, P> {
             purpose: Purpose::Flush,
             op: Op::Write,
             submitted: now,
+            entered: now,
             length: Sectors::ZERO,
             bios: 1,
         });

@@ -7,6 +7,7 @@ use iosched_stats::summary::{self, Summary};
 use serde::Serialize;
 
 use super::choice::log_ratios;
+use crate::measure::Measured;
 use crate::plan::Plan;
 use crate::record::Record;
 use crate::split::{Parts, Split};
@@ -78,6 +79,9 @@ pub struct SplitSummary {
     pub requests: u64,
     /// Events that the kernel lost meanwhile.
     pub lost_events: u64,
+    /// Mean time that the program waited besides the two below: for a free request or tag before the
+    /// queue, and until it ran again, ns. Known where an access is a request.
+    pub before_mean_ns: Option<f64>,
     /// Mean time in the queue of the scheduler, ns.
     pub queue_mean_ns: f64,
     /// Its 99th percentile.
@@ -89,17 +93,62 @@ pub struct SplitSummary {
 }
 
 impl SplitSummary {
-    fn of(trials: &[&Trial], kind: fn(&Split) -> &Option<Parts>) -> Option<SplitSummary> {
+    fn of(trials: &[&Trial], direction: Direction) -> Option<SplitSummary> {
         let splits = || trials.iter().filter_map(|t| t.measured.split.as_ref());
-        let parts = Parts::merged(splits().filter_map(|split| kind(split).as_ref()))?;
+        let parts = Parts::merged(splits().filter_map(|split| (direction.parts)(split).as_ref()))?;
+        let (queue_mean_ns, service_mean_ns) = (parts.queue_mean_ns()?, parts.service_mean_ns()?);
+        let accesses = direction.mean_latency_of_requests_ns(trials);
         Some(SplitSummary {
             requests: parts.requests,
             lost_events: splits().map(|split| split.lost_events).sum(),
-            queue_mean_ns: parts.queue_mean_ns()?,
+            before_mean_ns: accesses.map(|mean| (mean - queue_mean_ns - service_mean_ns).max(0.0)),
+            queue_mean_ns,
             queue_p99_ns: parts.queue_p99_ns()?,
-            service_mean_ns: parts.service_mean_ns()?,
+            service_mean_ns,
             service_p99_ns: parts.service_p99_ns()?,
         })
+    }
+}
+
+/// Reads or writes: where a trial has what is known of them.
+#[derive(Clone, Copy)]
+struct Direction {
+    parts: fn(&Split) -> &Option<Parts>,
+    flow: fn(&JobResult) -> &Option<Flow>,
+    requests: fn(&Measured) -> u64,
+}
+
+impl Direction {
+    const READ: Direction = Direction {
+        parts: |split| &split.read,
+        flow: |job| &job.read,
+        requests: |measured| measured.reads,
+    };
+    const WRITE: Direction = Direction {
+        parts: |split| &split.write,
+        flow: |job| &job.write,
+        requests: |measured| measured.writes,
+    };
+
+    /// The mean latency of the program's accesses, if each of them was a request: nothing merged or
+    /// split, cached, or written by others. ns.
+    fn mean_latency_of_requests_ns(self, trials: &[&Trial]) -> Option<f64> {
+        let (mut accesses, mut time, mut requests) = (0, 0.0, 0);
+        for trial in trials.iter().filter(|t| t.measured.split.is_some()) {
+            requests += (self.requests)(&trial.measured);
+            for flow in trial
+                .jobs
+                .iter()
+                .filter_map(|job| (self.flow)(job).as_ref())
+            {
+                accesses += flow.ios;
+                time += flow.latency_mean_ns * flow.ios as f64;
+            }
+        }
+        let requests_each = requests as f64 / accesses as f64;
+        (0.95..=1.05)
+            .contains(&requests_each)
+            .then(|| time / accesses as f64)
     }
 }
 
@@ -155,8 +204,8 @@ pub(super) fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -
         read_latency_p99_ns: percentile(&reads, 99.0),
         read_await_ns: mean(&trials, |t| t.measured.read_await_ns),
         write_await_ns: mean(&trials, |t| t.measured.write_await_ns),
-        read_split: SplitSummary::of(&trials, |split| &split.read),
-        write_split: SplitSummary::of(&trials, |split| &split.write),
+        read_split: SplitSummary::of(&trials, Direction::READ),
+        write_split: SplitSummary::of(&trials, Direction::WRITE),
         average_queue_length: mean(&trials, |t| Some(t.measured.average_queue_length)),
         cpu_ns_per_io: mean(&trials, |t| t.metrics.cpu_ns_per_io),
         fairness: mean(&trials, |t| t.metrics.fairness),

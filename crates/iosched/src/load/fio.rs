@@ -1,7 +1,8 @@
 //! Runs fio on a composed job file and reads what it measured.
 //!
 //! Follows the JSON+ output of fio 3.33 (HOWTO, "Interpreting the output"); older 3.x have the same
-//! fields. Latencies are fio's completion latencies (`clat_ns`), kept as histogram bins so that
+//! fields. Latencies are those that the program sees (`lat_ns`): from before the submission, in which it may
+//! sleep for want of a free request, until it has the answer. They are kept as histogram bins so that
 //! percentiles of several jobs are merged from counts and never averaged.
 
 use std::collections::BTreeMap;
@@ -181,7 +182,7 @@ struct FioFlow {
     bw_bytes: f64,
     iops: f64,
     total_ios: u64,
-    clat_ns: FioLatency,
+    lat_ns: FioLatency,
 }
 
 #[derive(Debug, Deserialize)]
@@ -238,7 +239,7 @@ fn flow(flow: &FioFlow) -> Result<Option<Flow>, FioError> {
         return Ok(None);
     }
     let mut bins = flow
-        .clat_ns
+        .lat_ns
         .bins
         .iter()
         .map(|(ns, &count)| Ok((ns.parse()?, count)))
@@ -252,13 +253,13 @@ fn flow(flow: &FioFlow) -> Result<Option<Flow>, FioError> {
         clippy::cast_sign_loss,
         reason = "fio prints a whole number of nanoseconds here"
     )]
-    let latency_max_ns = flow.clat_ns.max as u64;
+    let latency_max_ns = flow.lat_ns.max as u64;
     Ok(Some(Flow {
         ios: flow.total_ios,
         bytes: flow.io_bytes,
         bytes_per_s: flow.bw_bytes,
         iops: flow.iops,
-        latency_mean_ns: flow.clat_ns.mean,
+        latency_mean_ns: flow.lat_ns.mean,
         latency_max_ns,
         latency_bins: bins,
     }))
@@ -271,9 +272,9 @@ mod tests {
     const OUTPUT: &str = r#"note: both iodepth >= 1 and synchronous I/O engine are selected
 {"fio version":"fio-3.33","jobs":[{"jobname":"a","error":0,
  "read":{"io_bytes":8192,"bw_bytes":4096,"iops":1.0,"total_ios":2,
-   "clat_ns":{"min":10,"max":2000,"mean":1005.0,"N":2,"bins":{"2000":1,"10":1}}},
+   "lat_ns":{"min":10,"max":2000,"mean":1005.0,"N":2,"bins":{"2000":1,"10":1}}},
  "write":{"io_bytes":0,"bw_bytes":0,"iops":0.0,"total_ios":0,
-   "clat_ns":{"min":0,"max":0,"mean":0.0,"N":0}}}]}"#;
+   "lat_ns":{"min":0,"max":0,"mean":0.0,"N":0}}}]}"#;
 
     #[test]
     fn notes_before_the_json_are_passed_over_and_bins_are_sorted() {

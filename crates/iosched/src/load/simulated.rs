@@ -300,17 +300,18 @@ pub(crate) fn job_result(process: &ProcessOutcome) -> JobResult {
     }
 }
 
-/// What the kernel's counters would say; awaits are those of accesses, not of requests.
+/// What the kernel's counters would say: awaits begin with a request's allocation. They are those of
+/// accesses, not of requests.
 fn measured(simulated: &Simulated) -> Measured {
     let total = |pick: fn(&ProcessOutcome) -> &simulate::Flow| {
         let flows = simulated.processes.iter().map(pick);
         flows.fold((0, 0, 0.0), |(ios, bytes, time), flow| {
-            let latency = &flow.latencies.total;
-            let mean = latency.mean().as_nanos() as f64;
+            let Latencies { queue, service, .. } = &flow.latencies;
+            let mean = (queue.mean() + service.mean()).as_nanos() as f64;
             (
-                ios + latency.count(),
+                ios + queue.count(),
                 bytes + flow.bytes.as_u64(),
-                time + mean * latency.count() as f64,
+                time + mean * queue.count() as f64,
             )
         })
     };

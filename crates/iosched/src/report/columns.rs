@@ -131,21 +131,31 @@ fn transaction_rows(load: &LoadAnalysis) -> Vec<Details> {
     rows.into_iter().map(row).collect()
 }
 
-/// Where requests spend their time: await, split.
+/// Where accesses spend their time: before the queue, if that is known, in it, and at the disk.
 fn split_rows(load: &LoadAnalysis) -> [Details; 2] {
-    let row = |head: &str, split: fn(&ArmSummary) -> Option<SplitSummary>| {
+    let row = |direction: &str, split: fn(&ArmSummary) -> Option<SplitSummary>| {
+        let splits = || load.arms.iter().filter_map(split);
+        let is_whole = splits().all(|split| split.before_mean_ns.is_some());
+        let before = if is_whole { "before + " } else { "" };
+        let head = format!("{direction}: {before}queue + disk ms");
         Details::of(head, load, |arm| {
             let split = split(arm)?;
-            let queue = match split.queue_mean_ns {
+            let before = split.before_mean_ns.filter(|_| is_whole);
+            let parts = [
+                before,
+                Some(split.queue_mean_ns),
+                Some(split.service_mean_ns),
+            ];
+            let parts = parts.into_iter().flatten().map(|part| match part {
                 0.0 => "0".to_owned(),
-                queue => milliseconds(queue),
-            };
-            Some(format!("{queue} + {}", milliseconds(split.service_mean_ns)))
+                part => milliseconds(part),
+            });
+            Some(parts.collect::<Vec<_>>().join(" + "))
         })
     };
     [
-        row("read: queue + disk ms", |arm| arm.read_split),
-        row("write: queue + disk ms", |arm| arm.write_split),
+        row("read", |arm| arm.read_split),
+        row("write", |arm| arm.write_split),
     ]
 }
 

@@ -232,7 +232,7 @@ impl Failure for SimulateError {
 }
 
 /// A distribution of times.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Times {
     /// Mean.
     pub mean_ns: u64,
@@ -269,9 +269,12 @@ pub struct Share {
     pub iops: f64,
     /// Data per second.
     pub bytes_per_second: f64,
-    /// From submission to completion.
+    /// From submission until the program had the answer: the three below together.
     pub latency: Times,
-    /// From submission until the driver took the request.
+    /// While no request or tag was free.
+    #[serde(default)]
+    pub before_queue_time: Times,
+    /// From the request's allocation until the driver took it.
     pub queue_time: Times,
     /// From there to completion.
     pub service_time: Times,
@@ -298,6 +301,7 @@ impl Share {
             iops: rate(accesses as f64),
             bytes_per_second: rate(bytes.as_u64() as f64),
             latency: Times::from(&latencies.total),
+            before_queue_time: Times::from(&latencies.before),
             queue_time: Times::from(&latencies.queue),
             service_time: Times::from(&latencies.service),
             syncs: syncs.count(),
@@ -568,8 +572,8 @@ pub fn drive_queue(text: &str) -> Option<DriveQueue> {
 /// One line per process and scheduler, for spreadsheets.
 pub fn csv(simulated: &Simulated) -> String {
     let mut text = "disk,load,scheduler,process,accesses,iops,bytes_per_second,latency_mean_ns,\
-                    latency_p50_ns,latency_p99_ns,latency_p999_ns,latency_max_ns,queue_mean_ns,\
-                    service_mean_ns\n"
+                    latency_p50_ns,latency_p99_ns,latency_p999_ns,latency_max_ns,\
+                    before_queue_mean_ns,queue_mean_ns,service_mean_ns\n"
         .to_owned();
     for run in &simulated.runs {
         for share in std::iter::once(&run.total).chain(&run.processes) {
@@ -577,7 +581,7 @@ pub fn csv(simulated: &Simulated) -> String {
             let latency = share.latency;
             let _ = writeln!(
                 text,
-                "{},{},{},{},{},{:.1},{:.0},{},{},{},{},{},{},{}",
+                "{},{},{},{},{},{:.1},{:.0},{},{},{},{},{},{},{},{}",
                 simulated.disk,
                 quoted(&simulated.load),
                 quoted(&run.scheduler),
@@ -590,6 +594,7 @@ pub fn csv(simulated: &Simulated) -> String {
                 latency.p99_ns,
                 latency.p999_ns,
                 latency.max_ns,
+                share.before_queue_time.mean_ns,
                 share.queue_time.mean_ns,
                 share.service_time.mean_ns,
             );

@@ -349,7 +349,7 @@ impl MultiQueue {
         let mut request = Request::new(bio, now);
         request.cpu = host.processes[process].cpu;
         let id = host.requests.add(request);
-        host.accesses.carry(id, access);
+        host.accesses.carry(now, id, access);
         let queue = self.queue_of(host, process);
         let known = Known {
             queue,

@@ -73,6 +73,10 @@ impl JobFile {
             // Threads of one process: they die with it, and each still has its own io context.
             put("thread", "1");
             put("group_reporting", "0");
+            // Latencies are the program's: from before the submission until it has the answer.
+            put("disable_lat", "0");
+            put("lat_percentiles", "1");
+            put("clat_percentiles", "0");
             for (key, value) in last {
                 put(key, value);
             }

@@ -72,7 +72,7 @@ fn throughput(simulated: &Simulated) -> Chart {
     }
 }
 
-/// Mean latency, split into the time in the queue and the time at the disk.
+/// Mean latency, split into the times before the queue, in it, and at the disk.
 fn split(simulated: &Simulated) -> Chart {
     let mut bars = Vec::new();
     for (row, name) in rows(simulated).iter().enumerate() {
@@ -83,6 +83,7 @@ fn split(simulated: &Simulated) -> Chart {
             bars.push(Waited {
                 row: format!("{name}, {}", run.scheduler),
                 of: format!("{name}, {}", run.scheduler),
+                before_ns: Some(share.before_queue_time.mean_ns as f64),
                 queue_ns: share.queue_time.mean_ns as f64,
                 service_ns: share.service_time.mean_ns as f64,
                 tails_ns: None,
@@ -93,8 +94,8 @@ fn split(simulated: &Simulated) -> Chart {
     Chart {
         id: "split".into(),
         title: "Where an access waits".into(),
-        caption: "Mean latency from submission to completion: time until the driver took the request, and \
-                  from there on."
+        caption: "Mean latency from the submission until the program has the answer: before the queue, as no \
+                  request or tag was free; in the queue, until the driver took the request; and at the disk."
             .into(),
         alternative: in_words(&series),
         x: Axis::new("mean latency, ms", Scale::FromZero),

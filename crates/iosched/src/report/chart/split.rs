@@ -1,4 +1,4 @@
-//! Bars of two parts: how long a request was in the queue, and how long at the disk.
+//! Bars of parts: how long an access waited before the queue, in it, and at the disk.
 
 use super::{Axis, Form, Point, Series};
 use crate::report::units::MILLISECONDS;
@@ -10,6 +10,8 @@ pub(super) struct Waited {
     pub(super) row: String,
     /// Of what it is, in words.
     pub(super) of: String,
+    /// Mean time before the queue: no free request or tag. Nothing if that is not known.
+    pub(super) before_ns: Option<f64>,
     /// Mean time in the queue.
     pub(super) queue_ns: f64,
     /// Mean time at the disk.
@@ -21,19 +23,32 @@ pub(super) struct Waited {
 /// A part of a bar: its name, from where to where it reaches, and its 99th percentile.
 type Part = fn(&Waited) -> (f64, f64, Option<u64>);
 
-const PARTS: [(&str, Part); 2] = [
+impl Waited {
+    /// Where the time in the queue begins and ends.
+    fn queue(&self) -> (f64, f64) {
+        let begins = self.before_ns.unwrap_or(0.0);
+        (begins, begins + self.queue_ns)
+    }
+}
+
+const PARTS: [(&str, Part); 3] = [
     ("in the queue", |waited| {
-        (0.0, waited.queue_ns, waited.tails_ns.map(|tails| tails.0))
+        let (begins, ends) = waited.queue();
+        (begins, ends, waited.tails_ns.map(|tails| tails.0))
     }),
     ("at the disk", |waited| {
-        let whole = waited.queue_ns + waited.service_ns;
-        (waited.queue_ns, whole, waited.tails_ns.map(|tails| tails.1))
+        let (_, begins) = waited.queue();
+        let ends = begins + waited.service_ns;
+        (begins, ends, waited.tails_ns.map(|tails| tails.1))
     }),
+    ("before the queue", |waited| (0.0, waited.queue().0, None)),
 ];
 
-/// The two series, a row for each bar.
+/// The series, a row for each bar; what is known of no bar is none.
 pub(super) fn series(bars: &[Waited]) -> Vec<Series> {
-    let series = PARTS.into_iter().enumerate().map(|(slot, (name, part))| {
+    let is_whole = bars.iter().any(|waited| waited.before_ns.is_some());
+    let parts = PARTS.into_iter().take(if is_whole { 3 } else { 2 });
+    let series = parts.enumerate().map(|(slot, (name, part))| {
         let point = |(row, waited): (usize, &Waited)| {
             let (from, to, tail) = part(waited);
             let mean = milliseconds(to - from);

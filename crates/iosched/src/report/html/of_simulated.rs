@@ -13,7 +13,7 @@ use crate::simulate::run::{self, Simulated};
 pub fn simulated(simulated: &Simulated) -> String {
     let sections = simulated.runs.iter().enumerate().map(|(index, run)| {
         let mut table = Table::new([("process", Align::Left)]);
-        for head in ["MB/s", "IOPS", "mean ms", "queue ms", "disk ms", "p50 ms", "p99 ms", "p99.9 ms", "max ms"] {
+        for head in ["MB/s", "IOPS", "mean ms", "before ms", "queue ms", "disk ms", "p50 ms", "p99 ms", "p99.9 ms", "max ms"] {
             table.column(head, Align::Right);
         }
         let several = run.processes.len() > 1;
@@ -24,6 +24,7 @@ pub fn simulated(simulated: &Simulated) -> String {
                 megabytes(share.bytes_per_second),
                 significant(share.iops),
                 ms(latency.mean_ns),
+                ms(share.before_queue_time.mean_ns),
                 ms(share.queue_time.mean_ns),
                 ms(share.service_time.mean_ns),
                 ms(latency.p50_ns),

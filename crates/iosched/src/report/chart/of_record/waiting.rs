@@ -31,7 +31,8 @@ pub(super) fn chart(of: &Source, load: usize) -> Chart {
         caption: format!(
             "Mean over the requests of all trials: in the queue, from its insertion until the driver took \
              it (nothing without a scheduler), and at the disk, from there to completion; both together make \
-             iostat's await, which also counts syncs among the writes.{}{} {IN_FLIGHT}",
+             iostat's await, which also counts syncs among the writes.{}{}{} {IN_FLIGHT}",
+            before(&bars),
             sampled(of, load),
             lost(of, load)
         ),
@@ -67,6 +68,7 @@ fn bars(of: &Source, load: usize) -> Vec<Waited> {
                     format!("{label} {}", &kind[..1])
                 },
                 of: format!("{label}, {kind}"),
+                before_ns: split.before_mean_ns,
                 queue_ns: split.queue_mean_ns,
                 service_ns: split.service_mean_ns,
                 tails_ns: Some((split.queue_p99_ns, split.service_p99_ns)),
@@ -83,6 +85,16 @@ fn kinds_of(bars: &[Waited]) -> &'static str {
         (true, true) => "reads (r) and writes (w)",
         (true, false) => "reads",
         _ => "writes",
+    }
+}
+
+/// What the program waited besides, if that is known.
+fn before(bars: &[Waited]) -> &'static str {
+    if bars.iter().any(|waited| waited.before_ns.is_some()) {
+        " Before the queue a program waits while no request or tag is free, and until it runs again: its own \
+         latency without the other two."
+    } else {
+        ""
     }
 }
 
