@@ -7,6 +7,12 @@ use std::time::Duration;
 /// How often a free device is looked for: another test may take it between finding and attaching it.
 const ATTEMPTS: u32 = 50;
 
+/// How the names of files of tests in memory begin, by which `scripts/run-tests` knows what one of its runs left.
+pub fn prefix() -> String {
+    let run = std::env::var("IOSCHED_TEST_RUN").unwrap_or_default();
+    format!("iosched-test-{run}-")
+}
+
 /// Attaches a file to a free loop device and returns the device's name (`loop3`). `options` are more options
 /// of `losetup`.
 pub fn attach(file: &Path, options: &[&str]) -> String {

@@ -63,7 +63,7 @@ impl LoopDevice {
     /// Makes one of this size.
     pub(crate) fn new(bytes: u64) -> LoopDevice {
         let file = tempfile::Builder::new()
-            .prefix("iosched-test-")
+            .prefix(&loop_device::prefix())
             .tempfile_in("/dev/shm")
             .expect("a file in memory");
         file.as_file().set_len(bytes).expect("room for nothing");
