@@ -92,7 +92,7 @@ fn under_way(process: &ProcessOutcome, wakeup: Nanos) -> (f64, f64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
     fn throughput_times_mean_latency_is_what_is_under_way(
@@ -124,4 +124,27 @@ proptest! {
             prop_assert!(most >= (0.98 - longest) * depth, "{} of {}, longest {}", most, depth, longest);
         }
     }
+}
+
+/// Found by the property: an insertion closed two gaps at once, and what survived the first merge was gone.
+#[test]
+fn what_absorbed_a_request_may_be_absorbed_at_once() {
+    let size = 300;
+    let job = Job {
+        depth: 36,
+        batch: 9,
+        pattern: Pattern::Sequential {
+            skip: Sectors::ZERO,
+        },
+        read_sizes: Sizes::one(Sectors::new(size)),
+        write_sizes: Sizes::one(Sectors::new(size)),
+        mix: Mix { read_percent: 95 },
+        span: Sectors::new(100_000),
+        amount: Some(Bytes::new(ROUNDS * 36 * size * 512)),
+        ..Job::default()
+    };
+    let jobs = vec![job; 4];
+    let machine = ("deadline", "formula");
+    let (outcome, _) = simulate(&jobs, machine, (32, 128), Attachment::LookAhead);
+    assert_eq!(outcome.latencies().total.count(), 4 * 36 * ROUNDS);
 }

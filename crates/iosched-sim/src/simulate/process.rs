@@ -62,9 +62,11 @@ pub(super) struct Process {
     in_flight: usize,
     /// It sleeps in the block layer, for want of a free request or tag.
     asleep: bool,
-    /// Answers that came while it slept, the oldest first: it takes them when it needs their places, or
-    /// as soon as it has submitted all that it has.
+    /// Answers, the oldest first: it takes one when it needs its place for the next access, and all once
+    /// it has submitted what it has.
     untaken: VecDeque<Answer>,
+    /// So many of them, the oldest, came or stayed while it slept.
+    slept_over: usize,
     submitted: Bytes,
     wake_planned: Option<Time>,
     /// It copies into the page cache until then.
@@ -93,6 +95,7 @@ impl Process {
             in_flight: 0,
             asleep: false,
             untaken: VecDeque::new(),
+            slept_over: 0,
             submitted: Bytes::ZERO,
             wake_planned: None,
             busy_until: Time::ZERO,
@@ -136,10 +139,11 @@ impl Process {
             issued,
             completed: now,
         };
-        if self.asleep && !self.arrives() {
-            self.untaken.push_back(answer);
+        if self.arrives() {
+            self.take(now, &answer); // somebody waits for each of them
         } else {
-            self.take(now, &answer);
+            self.untaken.push_back(answer);
+            self.slept_over += usize::from(self.asleep);
         }
         let pause = self.source.answered(noticed, &self.job, self.in_flight);
         pause.filter(|_| self.sync.is_none())
@@ -166,7 +170,12 @@ impl Process {
         while self.in_flight + self.untaken.len() >= accesses
             && let Some(answer) = self.untaken.pop_front()
         {
-            self.take(now, &answer);
+            if self.slept_over > 0 {
+                self.slept_over -= 1;
+                self.take(now, &answer);
+            } else {
+                self.take(answer.completed, &answer); // it was told at once
+            }
         }
     }
 
@@ -174,7 +183,9 @@ impl Process {
     #[inline]
     fn has_submitted(&mut self, now: Time, asleep: bool) {
         self.asleep = asleep;
-        if !asleep {
+        if asleep {
+            self.slept_over = self.untaken.len();
+        } else {
             self.take_until_fewer(now, 0);
         }
     }

@@ -114,12 +114,13 @@ impl SingleQueue {
         host: &mut Host<'_>,
         now: Time,
         Absorbed {
-            survivor, victim, ..
+            survivor,
+            victim,
+            was,
         }: Absorbed,
     ) {
         host.accesses.absorb(survivor, victim);
-        let sync = host.requests[survivor].sync;
-        self.free_request(host, now, sync);
+        self.free_request(host, now, was.sync); // the survivor may be another one's victim by now
     }
 
     // ---- requests ------------------------------------------------------------------------
