@@ -116,6 +116,11 @@ pub fn schedulers() -> Vec<&'static str> {
 /// What an arm may set that is the queue's, not the scheduler's.
 const OF_QUEUE: [&str; 2] = ["nr_requests", "wbt_lat_usec"];
 
+/// `nr_requests` of an arm with a scheduler that does not set it: what the kernel gives on an emulated disk of
+/// the model, whose loop driver has 128 tags however few the disk takes at a time (Linux 6.1,
+/// block/blk-mq-sched.c: twice as many). So both ask the same question.
+const SCHEDULER_TAGS: usize = 256;
+
 /// An arm as the simulator understands it: the scheduler, and what it sets of the queue.
 struct SimulatedArm {
     scheduler: Box<dyn Scheduler>,
@@ -207,7 +212,7 @@ impl SimulatedLoad {
         let arm = SimulatedArm::new(arm, &self.disk.kernel())?;
         let block_layer = MultiQueueSettings {
             kernel: arm.kernel,
-            nr_requests: arm.nr_requests,
+            nr_requests: arm.nr_requests.or(Some(SCHEDULER_TAGS)),
             throttle_above: arm.throttle_above,
             ..MultiQueueSettings::default()
         };
@@ -402,6 +407,20 @@ mod tests {
         assert_ne!(run("deadline", 1), run("deadline", 2));
         assert_ne!(run("deadline", 1), run("noop", 1));
         assert_ne!(run("deadline", 1), run("deadline:fifo_batch=1", 1));
+    }
+
+    #[test]
+    fn a_scheduler_has_as_many_requests_as_on_an_emulated_disk() {
+        let deep = "[readers]\nrw=randread\nbs=4k\niodepth=32\n";
+        let load = SimulatedLoad::new("deep", deep, &disk()).unwrap();
+        let reads = |arm: &str| {
+            let arm = Arm::parse(arm).unwrap();
+            let simulated = load.simulate(&arm, &settings(1)).unwrap();
+            simulated.disk.reads
+        };
+        assert_eq!(reads("mq-deadline"), reads("mq-deadline:nr_requests=256"));
+        assert!(reads("mq-deadline") > reads("mq-deadline:nr_requests=8"));
+        assert_eq!(reads("none"), reads("none:nr_requests=8"));
     }
 
     #[test]
