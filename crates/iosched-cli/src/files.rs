@@ -1,7 +1,9 @@
-//! Files that the user asked for: whole or not at all, and never through a symbolic link.
+//! Files that the user asked for: whole or not at all, and never through a symbolic link. `-` is standard
+//! output.
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +42,10 @@ impl Failure for WriteError {
 /// Writes a file of its own beside the wanted one and renames it: what stood there before is replaced
 /// as a whole, and a link that somebody laid is replaced, not followed.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    if is_standard_output(path) {
+        let written = standard_output().and_then(|mut file| file.write_all(bytes));
+        return written.map_err(|source| failed(path, source));
+    }
     let mut file = beside(path)?;
     file.write_all(bytes)
         .map_err(|source| failed(path, source))?;
@@ -52,9 +58,22 @@ pub(crate) fn write_with<E: Failure + 'static>(
     make: impl FnOnce(&mut File) -> Result<(), E>,
 ) -> Result<(), Box<dyn Failure>> {
     let boxed = |error| -> Box<dyn Failure> { Box::new(error) };
+    if is_standard_output(path) {
+        let mut file = standard_output().map_err(|source| boxed(failed(path, source)))?;
+        return make(&mut file).map_err(|error| -> Box<dyn Failure> { Box::new(error) });
+    }
     let mut file = beside(path).map_err(boxed)?;
     make(file.as_file_mut()).map_err(|error| -> Box<dyn Failure> { Box::new(error) })?;
     rename(file, path).map_err(boxed)
+}
+
+/// True of `-`.
+pub(crate) fn is_standard_output(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn standard_output() -> io::Result<File> {
+    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
 fn beside(path: &Path) -> Result<NamedTempFile, WriteError> {

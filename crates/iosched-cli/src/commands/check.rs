@@ -80,12 +80,9 @@ pub(crate) fn run(args: &CheckArgs, output: &Output) -> Outcome {
     }
     let policy = policy(args, &host)?;
     let mut report = check::check(&host, &policy).map_err(boxed)?;
-    let mut memory = Memory::read(&host);
-    let now = std::time::UNIX_EPOCH
-        .elapsed()
-        .map_or(0.0, |since| since.as_secs_f64());
-    memory.enter(&host, &mut report, now);
-    memory.save(&host);
+    if args.policy.is_none() {
+        remember(&host, &mut report);
+    }
     if let Some(path) = &args.textfile {
         write_whole(path, &metrics(&report)).map_err(|source| {
             boxed(FileError {
@@ -107,6 +104,17 @@ pub(crate) fn run(args: &CheckArgs, output: &Output) -> Outcome {
         Verdict::Warning => 1,
         Verdict::Bad => 2,
     })
+}
+
+/// Says since when each disk is as it is. What is known of checks of the machine's own policy says nothing of
+/// another one.
+fn remember(host: &Host, report: &mut Report) {
+    let mut memory = Memory::read(host);
+    let now = std::time::UNIX_EPOCH
+        .elapsed()
+        .map_or(0.0, |since| since.as_secs_f64());
+    memory.enter(host, report, now);
+    memory.save(host);
 }
 
 fn policy(args: &CheckArgs, host: &Host) -> Result<Policy, Box<dyn Failure>> {

@@ -247,6 +247,36 @@ fn what_monitoring_reads_says_the_same() {
 }
 
 #[test]
+fn what_is_known_of_the_machines_own_policy_is_not_changed_by_a_check_of_another_one() {
+    let machine = Machine::new(None, "none");
+    machine.json();
+    let state = || {
+        let found = walk(&machine.path("var/lib/iosched"));
+        assert!(!found.is_empty());
+        found
+    };
+    let before = state();
+    machine.write("other.toml", &POLICY.replace("bfq", "none"));
+    let other = machine.path("other.toml");
+    let (code, stdout, _) = machine.run("check", &["--json", other.to_str().unwrap()]);
+    assert_eq!(code, 1, "{stdout}"); // as wanted, but nothing keeps it so
+    assert_eq!(state(), before);
+}
+
+/// The files below a directory with what is in them.
+fn walk(directory: &Path) -> Vec<(PathBuf, String)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries
+        .flat_map(|entry| match fs::read_to_string(entry.path()) {
+            Ok(text) => vec![(entry.path(), text)],
+            Err(_) => walk(&entry.path()),
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
 fn without_a_policy_everybody_who_sets_a_disk_can_still_be_named() {
     let machine = Machine::new(Some("several"), "none");
     fs::remove_file(machine.path("etc/iosched/policy.toml")).unwrap();

@@ -36,6 +36,15 @@ fn path(path: &Path) -> &str {
 }
 
 #[test]
+fn a_page_or_a_table_can_go_to_standard_output() {
+    let page = done(&["report", path(&example()), "--html", "-"]);
+    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    let table = iosched(&["report", path(&example()), "--parquet", "-"]).stdout;
+    assert!(table.starts_with(b"PAR1") && table.ends_with(b"PAR1"));
+    assert!(!Path::new("-").exists());
+}
+
+#[test]
 fn every_chart_is_a_file_as_svg_and_as_png() {
     let directory = tempfile::tempdir().unwrap();
     let (svgs, pngs) = (directory.path().join("svg"), directory.path().join("png"));

@@ -25,7 +25,7 @@ const HELP: &[&str] = &[
     "s          switch its scheduler (asks first)",
     "l          its latencies: await split, heat map",
     "?          this help",
-    "q, Esc     quit",
+    "q, Esc     quit (Esc leaves the latencies first)",
     "",
     "r_await, w_await: ms from queueing to completion",
     "aqu-sz: mean requests queued or in service",

@@ -218,6 +218,7 @@ impl State {
 
     fn press_watching(&mut self, key: KeyCode) -> Action {
         match key {
+            KeyCode::Esc if self.heat().is_some() => return self.split(),
             KeyCode::Char('q') | KeyCode::Esc => return Action::Quit,
             KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
             KeyCode::Up | KeyCode::Char('k') => self.chosen = self.chosen.saturating_sub(1),
@@ -434,6 +435,9 @@ pub(super) mod tests {
             Action::StopRecording
         );
         assert!(state.heat().is_none());
+        state.recording("sda", Ok(()));
+        assert_eq!(press(&mut state, &[KeyCode::Esc]), Action::StopRecording);
+        assert_eq!(press(&mut state, &[KeyCode::Esc]), Action::Quit);
         state.recording("sda", Err("run it as root".into()));
         assert!(state.message.unwrap().contains("run it as root"));
     }
