@@ -265,3 +265,64 @@ fn a_folder_is_followed_in_the_order_of_its_names_with_the_tunables_beside() {
     let phase = second["tick_phase_us"].as_f64().unwrap();
     assert!((phase - 2206.0).abs() < 50.0, "{phase}");
 }
+
+/// A recording of Linux in the simulator's tests.
+fn recording(name: &str) -> String {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../iosched-sim/tests/golden");
+    format!("{golden}/{name}")
+}
+
+#[test]
+fn a_recording_says_which_scheduler_follows_it_and_another_one_is_named() {
+    let trace = recording("mq-deadline-sd1-l_rw_aio32.txt.gz");
+    let output = answer(&["conform", &trace]);
+    let said = text(&output.stdout);
+    assert!(
+        said.contains(": mq-deadline agrees on 2034 of 2034"),
+        "{said}"
+    );
+    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    let output = answer(&["conform", &trace, "--scheduler", "kyber"]);
+    let note = text(&output.stderr);
+    let words = "was recorded under mq-deadline, and is followed with kyber";
+    assert!(note.contains(words), "{note}");
+    let other = recording("noop-hdd1-d_mixed_aio.txt.gz");
+    let output = answer(&["conform", &trace, &other]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("of several schedulers: mq-deadline, noop"),
+        "{error}"
+    );
+}
+
+#[test]
+fn reads_and_writes_of_a_mixed_job_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let jobs = "[mixed]\nrw=randrw\nrwmixread=70\nbs=4k\n[reads]\nrw=randread\nbs=4k\n";
+    let load = load(&dir, jobs);
+    let output = answer(&["simulate", "--json", "--until", "3", "--load", &load]);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let run = &result["runs"][0];
+    let [mixed, reads] = [0, 1].map(|index| &run["processes"][index]);
+    let accesses = |share: &Value| share["accesses"].as_u64().unwrap();
+    let sum = accesses(&mixed["read"]) + accesses(&mixed["write"]);
+    assert_eq!(sum, accesses(mixed));
+    assert!(accesses(&mixed["read"]) > accesses(&mixed["write"]));
+    assert!(mixed["write"]["latency"]["p99_ns"].as_u64().unwrap() > 0);
+    assert!(reads["read"].is_null(), "it is the whole: {reads}");
+    assert_eq!(accesses(&run["total"]["write"]), accesses(&mixed["write"]));
+}
+
+#[test]
+fn a_load_that_cannot_be_simulated_is_named_with_what_can() {
+    let output = answer(&["simulate", "--load", "pgbench"]);
+    let error = text(&output.stderr);
+    assert!(error.contains("no job file is called pgbench"), "{error}");
+    assert!(error.contains("random-read"), "{error}");
+    let dir = tempfile::tempdir().unwrap();
+    let two = load(&dir, "[a]\nrw=read\nfilename=/dev/sda:/dev/sdb\n");
+    let output = answer(&["simulate", "--load", &two]);
+    let error = text(&output.stderr);
+    assert!(error.contains("line 3: filename cannot be"), "{error}");
+}

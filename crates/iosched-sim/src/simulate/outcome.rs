@@ -27,6 +27,14 @@ impl Latencies {
         self.service.add(service);
     }
 
+    /// Both together.
+    #[must_use]
+    pub fn with(&self, other: &Latencies) -> Latencies {
+        let mut both = self.clone();
+        both.merge(other);
+        both
+    }
+
     fn merge(&mut self, other: &Latencies) {
         self.total.merge(&other.total);
         self.before.merge(&other.before);
@@ -78,9 +86,7 @@ impl ProcessOutcome {
 
     /// How long they took.
     pub fn latencies(&self) -> Latencies {
-        let mut both = self.read.latencies.clone();
-        both.merge(&self.write.latencies);
-        both
+        self.read.latencies.with(&self.write.latencies)
     }
 }
 
@@ -136,12 +142,21 @@ impl Outcome {
         }
     }
 
-    /// All processes' latencies together.
-    pub fn latencies(&self) -> Latencies {
-        let mut all = Latencies::default();
+    /// All processes' reads, and all their writes.
+    pub fn flows(&self) -> [Flow; 2] {
+        let mut all = [Flow::default(), Flow::default()];
         for process in &self.processes {
-            all.merge(&process.latencies());
+            for (all, flow) in all.iter_mut().zip(process.flows()) {
+                all.bytes += flow.bytes;
+                all.latencies.merge(&flow.latencies);
+            }
         }
         all
+    }
+
+    /// All processes' latencies together.
+    pub fn latencies(&self) -> Latencies {
+        let [read, write] = self.flows();
+        read.latencies.with(&write.latencies)
     }
 }

@@ -13,7 +13,7 @@ pub mod conform;
 mod events;
 pub mod file;
 pub mod live;
-mod recordings;
+pub mod recordings;
 pub mod replay;
 pub mod response;
 pub mod run;

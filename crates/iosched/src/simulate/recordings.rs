@@ -28,6 +28,34 @@ pub(super) fn below(path: &Path) -> Result<Vec<Vec<PathBuf>>, FileError> {
     Ok(folders)
 }
 
+/// The scheduler under which these were recorded, with tunables if they are ours: what the remarks at the beginning of
+/// the recordings say that say something, each once.
+pub fn named_schedulers(paths: &[PathBuf]) -> Result<Vec<String>, FileError> {
+    let mut names = Vec::new();
+    for path in paths {
+        for recording in below(path)?.into_iter().flatten() {
+            match named_scheduler(&recording) {
+                Some(name) if !names.contains(&name) => names.push(name),
+                _ => {}
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// The scheduler that a recording's first remarks name; nothing if they do not, or it cannot be read.
+pub fn named_scheduler(recording: &Path) -> Option<String> {
+    let mut lines = Lines::open(recording).ok()?;
+    for _ in 0..HEAD {
+        let remark = lines.next_line().ok()??.strip_prefix('#')?;
+        let mut words = remark.split([' ', ',']);
+        if let Some(name) = words.find_map(|word| word.strip_prefix("scheduler=")) {
+            return Some(name.to_owned());
+        }
+    }
+    None
+}
+
 fn collect(folder: &Path, folders: &mut Vec<Vec<PathBuf>>) -> Result<(), FileError> {
     let unreadable = |cause| FileError::Open {
         path: folder.to_owned(),
@@ -126,6 +154,20 @@ mod tests {
         let found: Vec<_> = found.iter().map(names).collect();
         let first = ["sd4/a.trace.gz", "sd4/b.txt", "sd4/packed", "sd4/unnamed"];
         assert_eq!(found, [&first[..], &["sd4/deep/c.blkparse"]]);
+        write(
+            "kyber",
+            "# host 6.18 blk-mq, scheduler=kyber device=sd1\n0.000 Q R 8 8 1 a a\n",
+        );
+        write("ours", "# simulated: scheduler=cfq:quantum=1 disk=null\n");
+        let named = |names: &[&str]| {
+            let paths: Vec<_> = names.iter().map(|name| dir.path().join(name)).collect();
+            named_schedulers(&paths).unwrap()
+        };
+        assert_eq!(
+            named(&["kyber", "ours", "kyber"]),
+            ["kyber", "cfq:quantum=1"]
+        );
+        assert!(named(&["sd4"]).is_empty(), "nothing says so there");
         let one = dir.path().join("README.md");
         assert_eq!(below(&one).unwrap(), [[one]], "what is named is taken");
     }

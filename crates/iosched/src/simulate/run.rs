@@ -14,8 +14,7 @@ use iosched_sim::scheduler::{
     self, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
 };
 use iosched_sim::simulate::{
-    self, Attachment, HostTimes, Latencies, MultiQueueSettings, Observer, Outcome, ProcessOutcome,
-    Setup, Writeback,
+    self, Attachment, Flow, HostTimes, MultiQueueSettings, Observer, Outcome, Setup, Writeback,
 };
 use iosched_sim::units::{Bytes, Nanos, Sectors};
 use iosched_sim::workload::Job;
@@ -70,7 +69,15 @@ impl Load {
         match self {
             Load::BuiltIn(load) => parse(load.text),
             Load::Job(path) => {
-                let mut lines = Lines::open(path)?;
+                let mut lines = Lines::open(path).map_err(|error| match error {
+                    FileError::Open { path, cause }
+                        if cause.kind() == io::ErrorKind::NotFound
+                            && path.components().count() == 1 =>
+                    {
+                        SimulateError::NoSuchLoad { path }
+                    }
+                    other => other.into(),
+                })?;
                 let mut text = String::new();
                 while let Some(line) = lines.next_line()? {
                     text.push_str(line);
@@ -173,6 +180,12 @@ pub enum SimulateError {
     /// The file of the load.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Neither comes with the program nor is a file.
+    #[error("no built-in load that can be simulated and no job file is called {}", path.display())]
+    NoSuchLoad {
+        /// What was taken for a file.
+        path: PathBuf,
+    },
     /// The load.
     #[error("{name}: {cause}")]
     Load {
@@ -210,6 +223,14 @@ impl Failure for SimulateError {
                 "remove it if it does not matter; docs/simulation.md lists what is simulated"
                     .to_owned(),
             ),
+            SimulateError::NoSuchLoad { .. } => {
+                let names: Vec<&str> = builtin::BUILT_IN.iter().map(|load| load.name).collect();
+                Some(format!(
+                    "a fio job file, or one of: {}; what runs a program (pgbench, command:, database) \
+                     needs a disk: `iosched tune --load`",
+                    names.join(", ")
+                ))
+            }
             SimulateError::File(file) => file.hint(),
             SimulateError::Scheduler(error) => error.hint(),
             SimulateError::Replay(replay) => replay.hint(),
@@ -278,23 +299,58 @@ pub struct Share {
     pub queue_time: Times,
     /// From there to completion.
     pub service_time: Times,
+    /// What it read; nothing if that is nothing, or all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<Direction>,
+    /// What it wrote; nothing if that is nothing, or all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write: Option<Direction>,
     /// Times that it made sure that what it wrote was on the medium.
     pub syncs: u64,
     /// How long that took.
     pub sync_latency: Times,
 }
 
+/// What was read, or what was written, where there is both.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Direction {
+    /// Accesses completed.
+    pub accesses: u64,
+    /// Accesses per second.
+    pub iops: f64,
+    /// Data per second.
+    pub bytes_per_second: f64,
+    /// From submission until the program had the answer.
+    pub latency: Times,
+}
+
+impl Direction {
+    /// Reads and writes, if there are both.
+    fn both(flows: [&Flow; 2], elapsed: Nanos) -> [Option<Direction>; 2] {
+        let counts = flows.map(|flow| flow.latencies.total.count());
+        let is_mixed = counts.iter().all(|&count| count > 0) && elapsed > Nanos::ZERO;
+        flows.map(|flow| is_mixed.then(|| Direction::of(flow, elapsed)))
+    }
+
+    fn of(flow: &Flow, elapsed: Nanos) -> Direction {
+        let (latency, seconds) = (&flow.latencies.total, elapsed.as_secs_f64());
+        Direction {
+            accesses: latency.count(),
+            iops: latency.count() as f64 / seconds,
+            bytes_per_second: flow.bytes.as_u64() as f64 / seconds,
+            latency: Times::from(latency),
+        }
+    }
+}
+
 impl Share {
-    fn new(
-        name: &str,
-        bytes: Bytes,
-        elapsed: Nanos,
-        latencies: &Latencies,
-        syncs: &Histogram,
-    ) -> Share {
+    fn new(name: &str, flows: [&Flow; 2], elapsed: Nanos, syncs: &Histogram) -> Share {
+        let bytes: Bytes = flows.iter().map(|flow| flow.bytes).sum();
+        let latencies = &flows[0].latencies.with(&flows[1].latencies);
         let seconds = elapsed.as_secs_f64();
         let rate = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
         let accesses = latencies.total.count();
+        let [read, write] = Direction::both(flows, elapsed);
         Share {
             name: name.to_owned(),
             accesses,
@@ -304,6 +360,8 @@ impl Share {
             before_queue_time: Times::from(&latencies.before),
             queue_time: Times::from(&latencies.queue),
             service_time: Times::from(&latencies.service),
+            read,
+            write,
             syncs: syncs.count(),
             sync_latency: Times::from(syncs),
         }
@@ -339,18 +397,17 @@ pub struct RunResult {
 
 impl RunResult {
     fn new(scheduler: &str, outcome: &Outcome, wall: std::time::Duration) -> RunResult {
-        let bytes = outcome.processes.iter().map(ProcessOutcome::bytes).sum();
         let mut syncs = Histogram::default();
         for process in &outcome.processes {
             syncs.merge(&process.syncs.total);
         }
-        let total = Share::new("all", bytes, outcome.elapsed, &outcome.latencies(), &syncs);
+        let [read, write] = &outcome.flows();
+        let total = Share::new("all", [read, write], outcome.elapsed, &syncs);
         let processes = outcome.processes.iter().map(|process| {
             Share::new(
                 &process.name,
-                process.bytes(),
+                process.flows(),
                 process.elapsed,
-                &process.latencies(),
                 &process.syncs.total,
             )
         });

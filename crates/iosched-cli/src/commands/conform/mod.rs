@@ -3,11 +3,12 @@
 mod live;
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use iosched::failure::{Failure, exit};
 use iosched::simulate::conform::{self, ConformError, Conformance};
+use iosched::simulate::recordings;
 use iosched::simulate::settings::Wanted;
 
 use self::live::LiveArgs;
@@ -34,11 +35,7 @@ pub(crate) struct ConformArgs {
     /// Our scheduler, with tunables where they differ from the kernel's defaults; `kernel=6.1` says
     /// whose rules are to hold [default: as the recording says]. With --live: set in the kernel, too;
     /// several, with commas or given several times [default: none, mq-deadline, kyber]
-    #[arg(
-        long,
-        value_name = "NAME[:TUNABLE=VALUE,…]",
-        required_unless_present = "live"
-    )]
+    #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…]")]
     scheduler: Vec<String>,
 
     /// Commands that the recorded device took at a time [default: as the tunables file says, or the
@@ -73,14 +70,26 @@ pub(crate) struct ConformArgs {
     initial: Option<String>,
 }
 
-/// Recordings are of one scheduler.
+/// With which scheduler recordings are to be followed is not clear.
 #[derive(Debug, thiserror::Error)]
-#[error("recordings are followed with one scheduler at a time")]
-struct ConformArgsError;
+enum ConformArgsError {
+    #[error("recordings are followed with one scheduler at a time")]
+    Several,
+    #[error("the recordings are of several schedulers: {}", recorded.join(", "))]
+    Recorded { recorded: Vec<String> },
+    #[error("the recording does not say under which scheduler it was made")]
+    Unknown,
+}
 
 impl Failure for ConformArgsError {
     fn hint(&self) -> Option<String> {
-        Some("give --scheduler once, or run it once for each".to_owned())
+        Some(match self {
+            ConformArgsError::Several => "give --scheduler once, or run it once for each".into(),
+            ConformArgsError::Recorded { .. } => {
+                "follow one folder at a time, or say --scheduler NAME".into()
+            }
+            ConformArgsError::Unknown => "say which: --scheduler mq-deadline".into(),
+        })
     }
 
     fn exit_code(&self) -> u8 {
@@ -93,9 +102,7 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
     if args.live.live {
         return live::run(args, output);
     }
-    let [scheduler] = args.scheduler.as_slice() else {
-        return Err(boxed(ConformArgsError));
-    };
+    let scheduler = scheduler(args)?;
     let wanted = Wanted {
         scheduler: scheduler.clone(),
         tunables: args.tunables.clone(),
@@ -113,6 +120,12 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         }
         Ok(conformance) => {
             followed += 1;
+            if let Some(recorded) = other_scheduler(&conformance) {
+                let (trace, scheduler) = (&conformance.trace, &conformance.scheduler);
+                output.note(&format!(
+                    "{trace} was recorded under {recorded}, and is followed with {scheduler}"
+                ));
+            }
             output.text(&text(&conformance));
         }
         Err(failure) => failures.push(failure),
@@ -133,6 +146,32 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         failed,
         of: followed + failed,
     }))
+}
+
+/// The one that is to follow: as said, or as the recordings say.
+fn scheduler(args: &ConformArgs) -> Result<String, Box<dyn Failure>> {
+    match args.scheduler.as_slice() {
+        [one] => Ok(one.clone()),
+        [_, _, ..] => Err(boxed(ConformArgsError::Several)),
+        [] => {
+            let mut recorded = recordings::named_schedulers(&args.traces).map_err(boxed)?;
+            match (recorded.pop(), recorded.is_empty()) {
+                (Some(one), true) => Ok(one),
+                (Some(last), false) => {
+                    recorded.push(last);
+                    Err(boxed(ConformArgsError::Recorded { recorded }))
+                }
+                (None, _) => Err(boxed(ConformArgsError::Unknown)),
+            }
+        }
+    }
+}
+
+/// Under which scheduler it was recorded, if that is known to be another one.
+fn other_scheduler(conformance: &Conformance) -> Option<String> {
+    let recorded = recordings::named_scheduler(Path::new(&conformance.trace))?;
+    let name = recorded.split(':').next().unwrap_or_default().to_owned();
+    (name != conformance.scheduler).then_some(name)
 }
 
 /// Some recordings could not be followed; each has been named.

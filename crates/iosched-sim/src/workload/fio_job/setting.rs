@@ -81,6 +81,9 @@ impl Setting<'_> {
         if self.places(section)? || self.pace(section)? || self.process(section)? {
             return Ok(());
         }
+        if self.name == "filename" && self.value.replace("\\:", "").contains(':') {
+            return Err(self.bad("one file: there is one disk"));
+        }
         if WITHOUT_EFFECT.contains(&self.name) {
             return Ok(());
         }
