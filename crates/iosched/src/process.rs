@@ -2,14 +2,15 @@
 //!
 //! A child gets a session of its own, so that all it starts can be ended with it and none of it reaches our
 //! terminal; dies with us (`PR_SET_PDEATHSIG`); is waited for through a pidfd with a time limit, and is ended
-//! when [`Stop`] is asked for. Its output goes to memory files: a full disk does not stop it.
+//! when [`Stop`] is asked for. Its output comes through pipes and is kept in memory: a full disk does not stop it, and
+//! what prints more than [`MOST_OUTPUT`] is ended.
 //!
 //! [`run`] is for our own tools. Loads are run in a [`Scope`], which says whose rights they have and keeps
 //! their processes together ([`LoadProcesses`]), so that those are found that have left the session and outlive
 //! a run that was killed.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Seek, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -22,14 +23,17 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open};
 
 mod cgroup;
 mod confine;
+mod output;
 mod remains;
 mod scope;
 mod user;
 
+pub use output::MOST_OUTPUT;
 pub use remains::{LoadProcesses, RUN};
 pub use scope::Scope;
 pub use user::{User, as_user};
 
+use output::Outputs;
 use scope::Child;
 
 /// How often a waiting loop looks at [`Stop`] and tells its observer that time passes.
@@ -105,6 +109,12 @@ pub enum ChildError {
         /// What it was given.
         limit: Duration,
     },
+    /// It printed more than is kept, and was killed.
+    #[error("{program} printed more than {} MiB and was killed", MOST_OUTPUT >> 20)]
+    TooMuchOutput {
+        /// Its name.
+        program: String,
+    },
     /// We were asked to stop, and ended it.
     #[error("interrupted")]
     Stopped,
@@ -170,12 +180,8 @@ impl Scope {
             program: program.clone(),
             source,
         };
-        let mut stdout = memory_file("stdout").map_err(start_error)?;
-        let mut stderr = memory_file("stderr").map_err(start_error)?;
-        command
-            .stdin(stdin)
-            .stdout(stdout.try_clone().map_err(start_error)?)
-            .stderr(stderr.try_clone().map_err(start_error)?);
+        let (mut outputs, stdout, stderr) = Outputs::new().map_err(start_error)?;
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
         let started = Instant::now();
         let mut child = self.spawn(command, Signal::KILL).map_err(|source| {
             if source.kind() == io::ErrorKind::NotFound {
@@ -186,19 +192,26 @@ impl Scope {
                 start_error(source)
             }
         })?;
-        let outcome = wait(&mut child, started, limit, stop, tick);
+        let outcome = wait(&mut child, &mut outputs, started, limit, stop, tick);
         let elapsed = started.elapsed();
         child.end_all();
-        let status = match outcome {
+        // What it left in the pipes, or another that it started.
+        let rest = outputs.take_in();
+        let status = match outcome.and_then(|outcome| rest.map(|()| outcome)) {
             Ok(Some(status)) => status,
+            _ if outputs.is_too_much() => return Err(ChildError::TooMuchOutput { program }),
             Ok(None) if stop.is_wanted() => return Err(ChildError::Stopped),
             Ok(None) => return Err(ChildError::TimedOut { program, limit }),
             Err(source) => return Err(start_error(source)),
         };
+        if outputs.is_too_much() {
+            return Err(ChildError::TooMuchOutput { program });
+        }
+        let [stdout, stderr] = outputs.end();
         Ok(Finished {
             status,
-            stdout: read_back(&mut stdout).map_err(start_error)?,
-            stderr: read_back(&mut stderr).map_err(start_error)?,
+            stdout,
+            stderr,
             elapsed,
         })
     }
@@ -277,45 +290,70 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// The last lines of a program's output that have something in them, in one line.
+/// The last lines of a program's output that have something in them, in one line; of long ones the beginning.
 pub fn last_lines(text: &str, count: usize) -> String {
-    let lines = text.lines().map(str::trim);
-    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-    match &lines[lines.len().saturating_sub(count)..] {
-        [] => "it said nothing".into(),
-        tail => tail.join("; "),
+    const LONGEST: usize = 1000;
+    let lines = text.lines().rev().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty()).take(count);
+    let mut lines: Vec<String> = lines
+        .map(|line| match line.char_indices().nth(LONGEST) {
+            Some((end, _)) => format!("{}…", &line[..end]),
+            None => line.to_owned(),
+        })
+        .collect();
+    lines.reverse();
+    if lines.is_empty() {
+        return "it said nothing".into();
     }
+    lines.join("; ")
 }
 
-/// Waits for the end; `None` if the limit or a wish to stop came first (the child is dead then).
+/// Waits for the end; `None` if the limit, a wish to stop or too much output came first (the child is dead then).
 fn wait(
     child: &mut Child,
+    outputs: &mut Outputs,
     started: Instant,
     limit: Duration,
     stop: &Stop,
     tick: &mut dyn FnMut(Duration),
 ) -> io::Result<Option<ExitStatus>> {
     let pidfd = pidfd_open(child.pid(), PidfdFlags::empty())?;
+    let mut next_tick = started + TICK;
     loop {
-        let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
-        match poll(&mut fds, Some(&timespec(TICK))) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return child.process.wait().map(Some),
+        let mut fds = vec![PollFd::new(&pidfd, PollFlags::IN)];
+        fds.extend(outputs.open().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        let left = next_tick.saturating_duration_since(Instant::now());
+        match poll(&mut fds, Some(&timespec(left))) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+        let has_ended = !fds[0].revents().is_empty();
+        outputs.take_in()?;
+        if has_ended {
+            return child.process.wait().map(Some);
+        }
         let elapsed = started.elapsed();
-        if stop.is_wanted() || elapsed > limit {
-            child.signal_group(Signal::TERM);
-            let deadline = Instant::now() + GRACE;
-            while Instant::now() < deadline && child.process.try_wait()?.is_none() {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            child.signal_group(Signal::KILL);
-            child.process.wait()?;
+        if stop.is_wanted() || elapsed > limit || outputs.is_too_much() {
+            end(child, outputs)?;
             return Ok(None);
         }
-        tick(elapsed);
+        if Instant::now() >= next_tick {
+            next_tick = Instant::now() + TICK;
+            tick(elapsed);
+        }
     }
+}
+
+/// Ends a child: it may say goodbye, which is read so that a full pipe does not keep it from it.
+fn end(child: &mut Child, outputs: &mut Outputs) -> io::Result<()> {
+    child.signal_group(Signal::TERM);
+    let deadline = Instant::now() + GRACE;
+    while Instant::now() < deadline && child.process.try_wait()?.is_none() {
+        outputs.take_in()?;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.signal_group(Signal::KILL);
+    child.process.wait().map(|_| ())
 }
 
 fn timespec(duration: Duration) -> Timespec {
@@ -327,13 +365,6 @@ fn timespec(duration: Duration) -> Timespec {
 
 fn memory_file(name: &str) -> io::Result<File> {
     Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
-}
-
-fn read_back(file: &mut File) -> io::Result<String> {
-    file.rewind()?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -356,6 +387,36 @@ mod tests {
         assert_eq!(finished.stdout, "out\n");
         assert_eq!(finished.stderr, "err\n");
         assert_eq!(describe(finished.status), "exit code 3");
+    }
+
+    #[test]
+    fn what_prints_without_end_is_killed_and_what_prints_much_is_not() {
+        let limit = Duration::from_secs(600);
+        for endless in ["cat /dev/zero", "cat /dev/zero >&2", "trap '' TERM; yes"] {
+            let error = run_for(endless, limit).unwrap_err();
+            let message = error.to_string();
+            assert_eq!(message, "/bin/sh printed more than 64 MiB and was killed");
+        }
+        let much = run_for("head -c 20000000 /dev/zero; echo end", limit).unwrap();
+        assert_eq!(much.stdout.len(), 20_000_004);
+        // A background process goes on with the pipe that it was given.
+        let beside = run_for("sleep 1000 & echo begun", limit).unwrap();
+        assert_eq!(beside.stdout, "begun\n");
+    }
+
+    #[test]
+    fn who_opens_its_output_by_name_adds_to_it() {
+        let script = "echo a; echo b > /dev/stdout; echo c > /dev/stderr; echo d >&2";
+        let finished = run_for(script, Duration::from_secs(60)).unwrap();
+        assert_eq!(finished.stdout, "a\nb\n");
+        assert_eq!(finished.stderr, "c\nd\n");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_where_it_is_told_of() {
+        assert_eq!(last_lines("a\n\nb\nc\n", 2), "b; c");
+        assert_eq!(last_lines(" \n", 2), "it said nothing");
+        assert_eq!(last_lines(&"é".repeat(5000), 1).chars().count(), 1001);
     }
 
     #[test]

@@ -165,6 +165,9 @@ impl Failure for CommandError {
             CommandError::Child(ChildError::Missing { program }) => {
                 format!("is {program} on PATH? What a shell is to run begins with `sh:`")
             }
+            CommandError::Child(ChildError::TooMuchOutput { .. }) => {
+                "send what nobody reads to /dev/null: sh:… > /dev/null".into()
+            }
             CommandError::Child(_) => return None,
             CommandError::Failed { .. } => {
                 "run it by hand in the target directory, as the same user".into()
