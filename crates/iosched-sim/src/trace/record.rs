@@ -124,10 +124,17 @@ pub struct ProcessLabel {
 /// ever new ones.
 pub const MOST_LABELS: usize = 1 << 16;
 
+/// The longest name of a process that is kept, bytes: what is longer is cut.
+const LONGEST_PROCESS_NAME: usize = 256;
+
+/// The most bytes of names of devices, all together.
+const MOST_DEVICE_BYTES: usize = 16 << 20;
+
 /// Names of devices and processes, as they come up.
 #[derive(Debug, Clone, Default)]
 pub struct Labels {
     devices: Vec<String>,
+    device_bytes: usize,
     by_name: BTreeMap<Vec<u8>, DeviceId>,
     /// The device asked for last: most records are of the same one as the one before.
     last_device: Option<(Vec<u8>, DeviceId)>,
@@ -137,7 +144,7 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// The device of this name; nothing if there are too many.
+    /// The device of this name; nothing if there are too many, or too long ones.
     pub fn device(&mut self, name: &[u8]) -> Option<DeviceId> {
         if let Some((last, id)) = &self.last_device
             && last == name
@@ -154,9 +161,11 @@ impl Labels {
             return Some(id);
         }
         let id = DeviceId(u32::try_from(self.devices.len()).ok()?);
-        if self.devices.len() == MOST_LABELS {
+        let device_bytes = self.device_bytes + name.len();
+        if self.devices.len() == MOST_LABELS || device_bytes > MOST_DEVICE_BYTES {
             return None;
         }
+        self.device_bytes = device_bytes;
         self.devices
             .push(String::from_utf8_lossy(name).into_owned());
         self.by_name.insert(name.to_vec(), id);
@@ -185,6 +194,7 @@ impl Labels {
         if known {
             let label = self.processes.entry(process).or_default();
             if label.name.is_empty() {
+                let name = &name[..name.len().min(LONGEST_PROCESS_NAME)];
                 label.name = String::from_utf8_lossy(name).into_owned();
             }
         }
@@ -240,5 +250,24 @@ impl Sink<'_> {
             device,
             response,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_take_bounded_memory() {
+        let mut labels = Labels::default();
+        let long = vec![b'x'; 64 << 10];
+        for process in (0..).map(ProcessId).take(2 * MOST_LABELS) {
+            labels.name_process(process, &long);
+        }
+        let kept = labels.processes.values().map(|label| label.name.len());
+        assert_eq!(kept.sum::<usize>(), MOST_LABELS * LONGEST_PROCESS_NAME);
+        let names = (0..1000_u32).map(|number| [&number.to_le_bytes()[..], &long].concat());
+        let known = names.filter_map(|name| labels.device(&name)).count();
+        assert_eq!(known, MOST_DEVICE_BYTES / (long.len() + 4));
     }
 }
