@@ -53,7 +53,11 @@ impl Load for FioLoad {
     }
 
     fn bytes_needed(&self, file_size: u64) -> u64 {
-        self.file.workers() * file_size
+        self.file.bytes_needed(file_size)
+    }
+
+    fn fills_directory(&self) -> Option<String> {
+        self.file.fills()
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {

@@ -245,6 +245,11 @@ pub trait Load {
     /// Bytes that it keeps in a directory, with test files of this size.
     fn bytes_needed(&self, file_size: u64) -> u64;
 
+    /// An option by which it would take all that is free in a directory, with its place.
+    fn fills_directory(&self) -> Option<String> {
+        None
+    }
+
     /// The files that it shares with others of its family; they take their room once.
     fn shared_files(&self) -> Option<&str> {
         None

@@ -140,6 +140,14 @@ pub enum PlanError {
         /// MiB.
         free: u64,
     },
+    /// A load would take all that is free in its directory.
+    #[error("load {load} would fill the file system: {option}")]
+    FillsDirectory {
+        /// The load.
+        load: String,
+        /// The option with its place.
+        option: String,
+    },
     /// A number outside its range.
     #[error("{what} is {value}, and must be {range}")]
     OutOfRange {
@@ -205,6 +213,10 @@ impl Failure for PlanError {
             PlanError::NoRoom { .. } => {
                 Some("make it smaller: --file-size, or the load's own scale= or size=".into())
             }
+            PlanError::FillsDirectory { .. } => Some(
+                "give a size such as size=1g, or leave it out: --file-size says how large files are"
+                    .into(),
+            ),
             _ => None,
         }
     }

@@ -152,6 +152,10 @@ fn check_has_room(
     file_size: u64,
     loads: &[PlannedLoad],
 ) -> Result<(), PlanError> {
+    let filler = |load: &PlannedLoad| Some((load.name.clone(), load.open().fills_directory()?));
+    if let Some((load, option)) = loads.iter().find_map(filler) {
+        return Err(PlanError::FillsDirectory { load, option });
+    }
     let needed = bytes_needed(loads, file_size);
     // A file system filled to the brim behaves unlike itself: leave a tenth.
     if needed > free / 10 * 9 {
@@ -168,7 +172,7 @@ fn check_has_room(
 /// What all loads keep in the directory; a family's files count once.
 fn bytes_needed(loads: &[PlannedLoad], file_size: u64) -> u64 {
     let mut shared: BTreeMap<String, u64> = BTreeMap::new();
-    let mut own = 0;
+    let mut own: u64 = 0;
     for load in loads.iter().map(PlannedLoad::open) {
         let bytes = load.bytes_needed(file_size);
         match load.shared_files() {
@@ -176,8 +180,8 @@ fn bytes_needed(loads: &[PlannedLoad], file_size: u64) -> u64 {
                 let most = shared.entry(files.to_owned()).or_default();
                 *most = bytes.max(*most);
             }
-            None => own += bytes,
+            None => own = own.saturating_add(bytes),
         }
     }
-    own + shared.values().sum::<u64>()
+    shared.into_values().fold(own, u64::saturating_add)
 }

@@ -1,5 +1,6 @@
 //! Which options and values may be in a load.
 
+use super::room::{SIZE_WANTED, SIZES, parse_size};
 use super::{Assignment, JobFileError, parse_time};
 
 /// The rule which options may be in a load: what is known to stay inside the target passes, what
@@ -47,6 +48,12 @@ pub(super) fn check(file: &str, assignment: &Assignment) -> Result<(), JobFileEr
         }
         "runtime" | "ramp_time" | "startdelay" if parse_time(given).is_none() => {
             Err(bad("a time such as 10, 10s or 500ms is wanted".into()))
+        }
+        "nrfiles" | "nr_files" if given.parse::<u32>().is_err() => {
+            Err(bad("a number of files is wanted".into()))
+        }
+        size if SIZES.contains(&size) && parse_size(given).is_none() => {
+            Err(bad(SIZE_WANTED.into()))
         }
         _ => Ok(()),
     }

@@ -10,6 +10,7 @@
 //!
 //! - `read`: lines to sections and options
 //! - `allowed`: which options and values may be in a load
+//! - `room`: how much its files take in a directory
 //! - `compose`: the job file that fio gets
 //! - `error`: why a job file cannot be a load
 
@@ -21,6 +22,7 @@ mod allowed;
 mod compose;
 mod error;
 mod read;
+mod room;
 
 pub use error::JobFileError;
 

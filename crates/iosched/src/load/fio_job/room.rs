@@ -1,0 +1,189 @@
+//! How much room the files of a job file take in a directory.
+//!
+//! Follows fio's `setup_files` (3.33): each worker has `nrfiles` files that share its `size`, or of `filesize` each, and a
+//! file reaches up to `offset` + its size. Taken as the most that it can be: fio may write less.
+
+use super::{Assignment, Job, JobFile};
+
+/// Options whose value is a size.
+pub(super) const SIZES: [&str; 4] = ["size", "filesize", "offset", "offset_increment"];
+
+/// What is said of a size that [`parse_size`] does not know.
+pub(super) const SIZE_WANTED: &str = "a size such as 512m, 10g or 50% is wanted";
+
+/// A size as fio reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Size {
+    Bytes(u64),
+    /// Of the file or device; in a directory, of whatever is free there.
+    Percent,
+}
+
+impl JobFile {
+    /// The bytes that the files of all workers take in a directory, where a worker has `file_size` unless its job says
+    /// otherwise.
+    pub fn bytes_needed(&self, file_size: u64) -> u64 {
+        let jobs = self.jobs.iter().map(|job| job.bytes_needed(file_size));
+        jobs.fold(0, u64::saturating_add)
+    }
+
+    /// An option that takes all that is free in a directory, as it stands in the file.
+    pub fn fills(&self) -> Option<String> {
+        let mut given = self.jobs.iter().flat_map(|job| &job.assignments);
+        given
+            .find(|assignment| assignment.fills())
+            .map(|Assignment { line, key, value }| {
+                let value = value.as_deref().unwrap_or("1");
+                format!("{key}={value} in line {line}")
+            })
+    }
+}
+
+impl Assignment {
+    fn fills(&self) -> bool {
+        let value = self.value.as_deref().unwrap_or("1");
+        match self.key.as_str() {
+            "fill_device" | "fill_fs" => value != "0",
+            "size" | "filesize" => parse_size(value) == Some(Size::Percent),
+            _ => false,
+        }
+    }
+}
+
+impl Job {
+    fn bytes_needed(&self, file_size: u64) -> u64 {
+        let workers = self.number("numjobs", "numjobs").unwrap_or(1);
+        let files = self.number("nrfiles", "nr_files").unwrap_or(1);
+        let of_files = match self.bytes("filesize") {
+            Some(each) => each.saturating_mul(files),
+            None => self.bytes("size").unwrap_or(file_size),
+        };
+        let reaches = |key| match self.last(key, key).and_then(parse_size) {
+            Some(Size::Bytes(bytes)) => bytes,
+            // A share of a file: it reaches no further than the file would.
+            Some(Size::Percent) => of_files,
+            None => 0,
+        };
+        let first = reaches("offset").saturating_mul(files);
+        let steps = reaches("offset_increment").saturating_mul(files);
+        let of_worker = of_files.saturating_add(first);
+        let before = workers.saturating_mul(workers.saturating_sub(1)) / 2;
+        workers
+            .saturating_mul(of_worker)
+            .saturating_add(steps.saturating_mul(before))
+    }
+
+    fn number(&self, key: &str, alias: &str) -> Option<u64> {
+        self.last(key, alias)?.parse().ok()
+    }
+
+    fn bytes(&self, key: &str) -> Option<u64> {
+        match parse_size(self.last(key, key)?)? {
+            Size::Bytes(bytes) => Some(bytes),
+            Size::Percent => Some(u64::MAX),
+        }
+    }
+}
+
+/// fio's size, of a range its larger end. Units are powers of 1024, also those that may be powers of 1000.
+pub(super) fn parse_size(text: &str) -> Option<Size> {
+    let ends = text.split([':', '-', ',']).map(|end| parse_one(end.trim()));
+    ends.collect::<Option<Vec<Size>>>()?
+        .into_iter()
+        .max_by_key(|size| match size {
+            Size::Bytes(bytes) => (0, *bytes),
+            Size::Percent => (1, 0),
+        })
+}
+
+fn parse_one(text: &str) -> Option<Size> {
+    if let Some(hex) = text.strip_prefix("0x") {
+        return u64::from_str_radix(hex, 16).ok().map(Size::Bytes);
+    }
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: f64 = number.parse().ok()?;
+    let unit = unit.trim().to_ascii_lowercase();
+    if unit == "%" {
+        return Some(Size::Percent);
+    }
+    let unit = unit.strip_suffix('b').unwrap_or(&unit);
+    let power = match unit.strip_suffix('i').unwrap_or(unit) {
+        "" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return None,
+    };
+    let bytes = (number * 1024_f64.powi(power)).ceil();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "what is too large becomes the largest number"
+    )]
+    Some(Size::Bytes(bytes as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn needed(text: &str) -> u64 {
+        JobFile::parse("j", text).unwrap().bytes_needed(MIB)
+    }
+
+    #[test]
+    fn what_the_sections_say_goes_before_what_the_run_says() {
+        for (text, bytes) in [
+            ("[a]\nrw=write\n", MIB),
+            ("[a]\nrw=write\nsize=10m\n", 10 * MIB),
+            ("[a]\nsize=1g\nsize=2MiB\n", 2 * MIB),
+            (
+                "[global]\nsize=3m\n[a]\nnumjobs=4\n[b]\nsize=0.5m\n",
+                12 * MIB + MIB / 2,
+            ),
+            ("[a]\nfilesize=1m-4m\nnrfiles=5\n", 20 * MIB),
+            ("[a]\nsize=9m\nfilesize=1m\nnr_files=2\n", 2 * MIB),
+            ("[a]\noffset=7m\n", 8 * MIB),
+            ("[a]\nnumjobs=3\noffset_increment=10m\n", 33 * MIB),
+            ("[a]\nsize=0x100000\n", MIB),
+            ("[a]\nsize=900000000t\nnumjobs=4096\n", u64::MAX),
+        ] {
+            assert_eq!(needed(text), bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_takes_all_that_is_free_is_named() {
+        let fills = |text: &str| JobFile::parse("j", text).unwrap().fills();
+        assert_eq!(
+            fills("[a]\nrw=write\nsize=100%\n").unwrap(),
+            "size=100% in line 3"
+        );
+        assert_eq!(
+            fills("[a]\nfilesize=1m-5%\n").unwrap(),
+            "filesize=1m-5% in line 2"
+        );
+        assert_eq!(fills("[a]\nfill_fs=1\n").unwrap(), "fill_fs=1 in line 2");
+        assert_eq!(
+            fills("[a]\nfill_device\n").unwrap(),
+            "fill_device=1 in line 2"
+        );
+        assert_eq!(fills("[a]\nsize=1g\nfill_device=0\n"), None);
+    }
+
+    #[test]
+    fn a_size_that_is_not_understood_is_refused_by_line() {
+        for value in ["much", "10z", "(1g*2)", "", "-5"] {
+            let text = format!("[a]\nrw=write\nsize={value}\n");
+            let error = JobFile::parse("j", &text).unwrap_err().to_string();
+            assert!(error.starts_with("j:3: size"), "{error}");
+        }
+    }
+}
