@@ -1,11 +1,13 @@
 //! The one place that writes to the terminal: text or JSON, colour only where it is wanted.
 //!
-//! Results go to standard output, everything else (progress, notes, errors) to standard error.
+//! Results go to standard output, everything else (progress, notes, errors) to standard error. What is printed may carry
+//! names that others chose: no control character of theirs passes here ([`iosched::visible`]).
 
 use std::cell::RefCell;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use iosched::failure::Failure;
+use iosched::visible::{visible, visible_json};
 use serde::Serialize;
 
 /// How this run prints.
@@ -46,7 +48,7 @@ impl Output {
     /// A result in text.
     pub(crate) fn text(&self, text: &str) {
         let color = may_color(&std::io::stdout());
-        for line in text.trim_end_matches('\n').split('\n') {
+        for line in visible(text).trim_end_matches('\n').split('\n') {
             // What the user came for stands out.
             let code = if line.starts_with("Answer: ") {
                 "1"
@@ -77,10 +79,11 @@ impl Output {
         } else {
             serde_json::to_string(value)
         };
-        self.text(&text.expect("our own types serialise"));
+        self.text(&visible_json(&text.expect("our own types serialise")));
     }
 
-    /// A result that is too long to be held: who makes it writes it, and says what went wrong.
+    /// A result that is too long to be held: who makes it writes it without control characters, and says what went
+    /// wrong.
     pub(crate) fn stream<E>(
         &self,
         make: impl FnOnce(&mut dyn Write) -> Result<(), E>,
@@ -96,6 +99,10 @@ impl Output {
 
     /// A remark beside the result, on standard error.
     pub(crate) fn note(&self, text: &str) {
+        Self::remark(&visible(text));
+    }
+
+    fn remark(text: &str) {
         // There is nobody to tell if this fails.
         let _ = write(&mut std::io::stderr(), &format!("{text}\n"));
     }
@@ -108,16 +115,17 @@ impl Output {
                 "hint": failure.hint(),
                 "exit_code": failure.exit_code(),
             });
-            self.note(&value.to_string());
+            Self::remark(&visible_json(&value.to_string()));
             return;
         }
         let color = may_color(&std::io::stderr());
-        let message = without_controls(&failure.to_string());
+        let message = visible(&failure.to_string()).into_owned();
         let mut lines = vec![format!("{} {message}", paint("error:", "1;31", color))];
         let mut cause = failure.source();
         while let Some(inner) = cause {
-            let because = without_controls(&inner.to_string());
-            if !message.contains(&because) {
+            let because = inner.to_string();
+            let because = visible(&because);
+            if !message.contains(&*because) {
                 lines.push(format!("  because: {because}"));
             }
             cause = inner.source();
@@ -126,10 +134,10 @@ impl Output {
             lines.push(format!(
                 "{} {}",
                 paint("hint:", "1;36", color),
-                without_controls(&hint)
+                visible(&hint)
             ));
         }
-        self.note(&lines.join("\n"));
+        Self::remark(&lines.join("\n"));
     }
 }
 
@@ -183,19 +191,6 @@ fn write(stream: &mut dyn Write, text: &str) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
-}
-
-/// What a file name may carry (escape sequences, bells) must not reach the terminal as such.
-fn without_controls(text: &str) -> String {
-    text.chars()
-        .map(|c| {
-            if c.is_control() && c != '\n' {
-                '\u{fffd}'
-            } else {
-                c
-            }
-        })
-        .collect()
 }
 
 /// Columns of the terminal on standard output, if it is one.

@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iosched::event::{Event, Observer};
 use iosched::plan::Plan;
 use iosched::report::{text, words};
+use iosched::visible::{visible, visible_json};
 
 use crate::commands::restore::describe;
 
@@ -46,7 +47,7 @@ impl Progress {
         let mut stderr = std::io::stderr();
         self.bar.suspend(|| {
             // A closed standard error is no reason to stop measuring.
-            let _ = writeln!(stderr, "{line}");
+            let _ = writeln!(stderr, "{}", visible(line));
         });
     }
 }
@@ -98,7 +99,7 @@ impl Observer for Progress {
                 expected_s,
                 at_most_s,
             } => {
-                self.trial = format!("round {round}, {load}, {arm}");
+                self.trial = visible(&format!("round {round}, {load}, {arm}")).into_owned();
                 self.expected_s = expected_s.max(0.1);
                 self.at_most_s = *at_most_s;
             }
@@ -164,9 +165,9 @@ impl Observer for JsonLines {
             return;
         }
         let mut stdout = std::io::stdout().lock();
-        let written = serde_json::to_writer(&mut stdout, event)
+        let written = serde_json::to_string(event)
             .map_err(std::io::Error::from)
-            .and_then(|()| stdout.write_all(b"\n"))
+            .and_then(|json| writeln!(stdout, "{}", visible_json(&json)))
             .and_then(|()| stdout.flush());
         // Who closed the pipe does not want to know more; the record is kept all the same.
         self.broken = written.is_err();

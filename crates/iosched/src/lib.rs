@@ -18,7 +18,7 @@
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
 //! - [`diskstats`], [`pressure`]: the kernel's counters
 //! - [`measure`], [`trial`], [`facts`], [`record`]: what was measured, kept on disk
-//! - [`analysis`], [`report`]: from the record to the answer, and to text
+//! - [`analysis`], [`report`]: from the record to the answer, and to text; [`visible`]: text without control characters
 //! - [`watch`]: what each device does now
 //! - [`calibrate`]: do the answers keep what they promise? Whole tunes over simulated trials
 
@@ -58,6 +58,7 @@ pub mod split;
 pub mod switch;
 pub mod sysfs;
 pub mod trial;
+pub mod visible;
 pub mod watch;
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use iosched::process::Stop;
 use iosched::report::words;
 use iosched::run::random_seed;
 use iosched::simulate::live::{Comparison, Contested, Event, Figures, Plan, Report, Speed, Wanted};
+use iosched::visible::visible;
 
 use super::super::{Outcome, boxed, stop_on_signals};
 use super::{ConformArgs, OVERTAKEN};
@@ -132,8 +133,8 @@ impl Progress<'_> {
                 self.bar.set_length(*of as u64);
                 self.bar.set_position(*done as u64);
                 let left = words::span(*left);
-                self.bar
-                    .set_message(format!("{load}, {scheduler}; about {left} left"));
+                let said = format!("{load}, {scheduler}; about {left} left");
+                self.bar.set_message(visible(&said).into_owned());
             }
             Event::Compared(comparison) if !self.output.is_json() => {
                 self.bar.suspend(|| self.output.text(&text(comparison)));

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use super::palette::{self, Marker};
 use super::scene::{Anchor, AxisPlace, Format, Ink, Shape, Spot, lay_out, outline};
 use super::{Axis, Chart, Form, Series};
+use crate::visible::visible;
 
 /// Markers beyond this number have no titles in a file: they would be most of it.
 const MOST_TITLES: usize = 400;
@@ -360,10 +361,10 @@ pub(super) fn colour(ink: Ink) -> &'static str {
     }
 }
 
-/// Text as XML takes it: no mark-up, and none of the control characters that XML has no way to write.
+/// Text as XML takes it: no mark-up, and pictures of the control characters, which XML has no way to write.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in visible(text).chars() {
         match c {
             '&' => safe += "&amp;",
             '<' => safe += "&lt;",
@@ -371,7 +372,6 @@ fn escaped(text: &str) -> String {
             '"' => safe += "&quot;",
             '\'' => safe += "&#39;",
             '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
-            c if c.is_control() && c != '\n' && c != '\t' => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
     }

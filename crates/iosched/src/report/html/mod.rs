@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::chart::Chart;
 use super::chart::svg::{self, Width};
+use crate::visible::visible;
 
 pub use compared::records;
 pub use of_record::record;
@@ -237,7 +238,8 @@ fn render(page: &Page) -> String {
         style: include_str!("../../../templates/style.css"),
         script: include_str!("../../../templates/page.js"),
     };
-    template.render().expect("strings take all text")
+    let text = template.render().expect("strings take all text");
+    visible(&text).into_owned()
 }
 
 /// JSON that cannot end the script element it stands in.

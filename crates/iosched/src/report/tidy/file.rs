@@ -10,15 +10,18 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
+use crate::visible::visible;
+
 /// A row group of a file that is written to a `W`.
 pub(super) type Group<'a, W> = SerializedRowGroupWriter<'a, W>;
 
-/// A cell in quotes where it needs them: arms with several tunables have commas.
+/// A cell without control characters, in quotes where it needs them: arms with several tunables have commas.
 pub(super) fn quoted(text: &str) -> String {
+    let text = visible(text);
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
-        text.into()
+        text.into_owned()
     }
 }
 
