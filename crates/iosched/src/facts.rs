@@ -54,6 +54,14 @@ pub struct DiskFacts {
     pub queue: BTreeMap<String, String>,
 }
 
+/// The command that runs, to be repeated; what of it is no UTF-8 is replaced.
+pub fn command_line() -> Vec<String> {
+    let words = std::env::args_os();
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}
+
 impl MachineFacts {
     /// Looks at the machine and at these devices (kernel names). `programs` are those that the loads
     /// run, with their versions.

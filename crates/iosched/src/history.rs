@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::facts;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
 use crate::journal::{self, SavedDisk, Undone};
@@ -232,7 +233,7 @@ impl Turn {
                 schema: SCHEMA,
                 id,
                 at_unix_s: now_unix_s(),
-                command: std::env::args().collect::<Vec<_>>().join(" "),
+                command: facts::command_line().join(" "),
                 why,
                 status: Status::Begun,
                 boot_id: journal::boot_id(&self.host),

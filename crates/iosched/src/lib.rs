@@ -17,7 +17,8 @@
 //! - [`policy`], [`persist`], [`history`]: what each disk is to have, kept over reboots, taken back
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
 //! - [`diskstats`], [`pressure`]: the kernel's counters
-//! - [`measure`], [`trial`], [`facts`], [`record`]: what was measured, kept on disk
+//! - [`measure`], [`trial`], [`facts`], [`record`]: what was measured, kept on disk; [`foreign`]: JSON that others
+//!   may have written
 //! - [`analysis`], [`report`]: from the record to the answer, and to text; [`visible`]: text without control characters
 //! - [`watch`]: what each device does now
 //! - [`calibrate`]: do the answers keep what they promise? Whole tunes over simulated trials
@@ -36,6 +37,7 @@ pub mod failure;
 pub mod file_system;
 #[cfg(test)]
 mod fixture;
+pub mod foreign;
 pub mod history;
 pub mod host;
 pub mod journal;

@@ -5,7 +5,7 @@
 //! ends in the middle of a line (power failure, full disk) is good up to the line before.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::device::{Content, GivenUp};
 use crate::facts::MachineFacts;
 use crate::failure::{Failure, exit};
-use crate::plan::Plan;
+use crate::foreign;
+use crate::plan::{MOST_ROUNDS, Plan};
 use crate::trial::{Slot, Trial, VoidTrial};
 
 /// The version of the format that this program writes. Newer ones are refused, older ones read.
@@ -226,7 +227,12 @@ impl Failure for RecordError {
                 "make room, then go on with: iosched tune --resume {}",
                 path.parent().unwrap_or(path).display()
             ),
-            RecordError::Corrupt { .. } | RecordError::Io { .. } => return None,
+            RecordError::Corrupt { .. } => {
+                "it was damaged or edited: take a whole copy of it, or measure again with \
+                 `iosched tune`"
+                    .into()
+            }
+            RecordError::Io { .. } => return None,
         })
     }
 
@@ -241,10 +247,11 @@ impl Failure for RecordError {
 }
 
 impl Record {
-    /// Reads the record in a directory.
+    /// Reads the record in a directory. It is data from anywhere: what cannot be a run is refused here, and nothing
+    /// that follows has to expect it.
     pub fn load(directory: &Path) -> Result<Record, RecordError> {
         let path = directory.join(FILE);
-        let text = fs::read_to_string(&path).map_err(|source| match source.kind() {
+        let file = File::open(&path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => RecordError::NotARecord {
                 path: directory.into(),
             },
@@ -253,39 +260,31 @@ impl Record {
                 source,
             },
         })?;
-        Record::parse(&path, &text)
+        // One more, so that a file that is too large is seen to be.
+        Record::parse(&path, BufReader::new(file.take(foreign::LARGEST_FILE + 1)))
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Record, RecordError> {
-        let corrupt = |line: usize, cause: String| RecordError::Corrupt {
-            path: path.into(),
-            line,
-            cause,
+    fn parse(path: &Path, mut reader: impl BufRead) -> Result<Record, RecordError> {
+        let mut lines = Lines {
+            path,
+            number: 0,
+            bytes: 0,
+            line: Vec::new(),
         };
-        // What stands after the last newline was cut off while it was written.
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        let mut lines = whole.lines().enumerate();
-        let (_, first) = lines
-            .next()
-            .ok_or_else(|| RecordError::NotARecord { path: path.into() })?;
+        let Some(first) = lines.next(&mut reader)? else {
+            return Err(RecordError::NotARecord { path: path.into() });
+        };
         check_schema(path, first)?;
-        let header = serde_json::from_str(first).map_err(|error| corrupt(1, error.to_string()))?;
-        let entries = lines
-            .map(|(index, line)| {
-                serde_json::from_str(line).map_err(|error| corrupt(index + 1, error.to_string()))
-            })
-            .collect::<Result<Vec<Entry>, _>>()?;
+        let header: Header = lines.read()?;
+        let plan = header.plan.check();
+        plan.map_err(|error| lines.corrupt(error.to_string()))?;
         let mut record = Record {
             header,
             entries: Vec::new(),
         };
-        let plan = &record.header.plan;
-        plan.check()
-            .map_err(|error| corrupt(1, error.to_string()))?;
-        for (index, entry) in entries.iter().enumerate() {
-            check_entry(plan, entry).map_err(|cause| corrupt(index + 2, cause))?;
-        }
-        for entry in entries {
+        while lines.next(&mut reader)?.is_some() {
+            let entry = lines.read()?;
+            check_entry(&record.header.plan, &entry).map_err(|cause| lines.corrupt(cause))?;
             record.push(entry);
         }
         Ok(record)
@@ -361,8 +360,74 @@ impl Record {
     }
 }
 
+/// The lines of a record, one at a time.
+struct Lines<'a> {
+    path: &'a Path,
+    /// The line that was read last, counted from 1.
+    number: usize,
+    /// How much was read.
+    bytes: u64,
+    line: Vec<u8>,
+}
+
+impl Lines<'_> {
+    /// The next whole line: what stands after the last newline was cut off while it was written.
+    fn next(&mut self, reader: &mut impl BufRead) -> Result<Option<&str>, RecordError> {
+        self.number += 1;
+        foreign::read_line(reader, &mut self.line).map_err(|source| self.unreadable(source))?;
+        self.bytes += self.line.len() as u64;
+        if self.bytes > foreign::LARGEST_FILE {
+            let source = foreign::too_large("it", foreign::LARGEST_FILE);
+            return Err(self.unreadable(source));
+        }
+        if self.line.pop() != Some(b'\n') {
+            return Ok(None);
+        }
+        self.text().map(Some)
+    }
+
+    /// What the line says, its numbers within range.
+    fn read<T: for<'de> Deserialize<'de>>(&self) -> Result<T, RecordError> {
+        let text = self.text()?;
+        foreign::check_numbers(text).map_err(|cause| self.corrupt(cause))?;
+        serde_json::from_str(text).map_err(|error| self.corrupt(foreign::cause(&error)))
+    }
+
+    fn text(&self) -> Result<&str, RecordError> {
+        std::str::from_utf8(&self.line).map_err(|error| self.corrupt(error.to_string()))
+    }
+
+    fn corrupt(&self, cause: String) -> RecordError {
+        RecordError::Corrupt {
+            path: self.path.into(),
+            line: self.number,
+            cause,
+        }
+    }
+
+    fn unreadable(&self, source: io::Error) -> RecordError {
+        match source.kind() {
+            io::ErrorKind::FileTooLarge => self.corrupt(source.to_string()),
+            _ => RecordError::Io {
+                path: self.path.into(),
+                source,
+            },
+        }
+    }
+}
+
 /// A line that could have been edited or damaged must not lead the analysis astray.
 fn check_entry(plan: &Plan, entry: &Entry) -> Result<(), String> {
+    if let Entry::Resumed {
+        max_rounds: Some(rounds),
+        ..
+    } = entry
+        && !Plan::may_have_rounds(*rounds)
+    {
+        return Err(format!(
+            "max_rounds is {rounds}, and must be from 2 to {MOST_ROUNDS}"
+        ));
+    }
     let slot = match entry {
         Entry::Trial(trial) => trial.slot,
         Entry::Void(void) => void.slot,
@@ -382,6 +447,22 @@ fn check_entry(plan: &Plan, entry: &Entry) -> Result<(), String> {
         return Err(format!(
             "the plan has no load {} with arm {}",
             slot.load, slot.arm
+        ));
+    }
+    let sequence = match entry {
+        Entry::Trial(trial) => trial.sequence,
+        Entry::Void(void) => void.sequence,
+        _ => 0,
+    };
+    if sequence == u32::MAX {
+        return Err(format!("sequence is {sequence}, and must be less"));
+    }
+    // Loads run until they are steady before the first round, and say so with other rounds.
+    if slot.round >= MOST_ROUNDS && !matches!(entry, Entry::Void(_)) {
+        let most = MOST_ROUNDS - 1;
+        return Err(format!(
+            "round is {}, and must be at most {most}",
+            slot.round
         ));
     }
     if let Entry::Trial(trial) = entry
@@ -548,6 +629,20 @@ impl Recorder {
         &self.directory
     }
 
+    /// What could not be read again is not written.
+    fn check_size(&self, line: u64) -> Result<(), RecordError> {
+        let path = self.directory.join(FILE);
+        let failed = |source| write_error(&path, source);
+        if line > foreign::LONGEST_LINE {
+            return Err(failed(foreign::too_large("a line", foreign::LONGEST_LINE)));
+        }
+        let before = self.file.metadata().map_err(failed)?.len();
+        if before + line > foreign::LARGEST_FILE {
+            return Err(failed(foreign::too_large("it", foreign::LARGEST_FILE)));
+        }
+        Ok(())
+    }
+
     fn write_line<T: Serialize>(&mut self, value: &T) -> Result<(), RecordError> {
         let path = self.directory.join(FILE);
         let mut line = serde_json::to_vec(value).map_err(|error| RecordError::Io {
@@ -555,6 +650,7 @@ impl Recorder {
             source: io::Error::other(error),
         })?;
         line.push(b'\n');
+        self.check_size(line.len() as u64)?;
         self.file
             .write_all(&line)
             .and_then(|()| self.file.sync_data())
@@ -597,7 +693,7 @@ mod tests {
         header["schema"] = 1.into();
         header["plan"]["loads"][0] = serde_json::from_str(LOAD_OF_1).unwrap();
         let text = format!("{header}\n");
-        let record = Record::parse(Path::new("r"), &text).unwrap();
+        let record = Record::parse(Path::new("r"), text.as_bytes()).unwrap();
         let spec = &record.header.plan.loads[0].spec;
         assert_eq!(*spec, Spec::JobFile("[a]\nrw=randread\n".into()));
     }
@@ -613,7 +709,7 @@ mod tests {
         };
         let entry = fixture::trial(slot, 1e6);
         text += &(serde_json::to_string(&entry).unwrap() + "\n");
-        let record = Record::parse(Path::new("r"), &text).unwrap();
+        let record = Record::parse(Path::new("r"), text.as_bytes()).unwrap();
         assert_eq!(record.header.plan, plan);
         assert_eq!(record.entries, [entry]);
     }

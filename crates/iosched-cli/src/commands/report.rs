@@ -17,6 +17,9 @@ use super::{Outcome, boxed, conform, simulate};
 use crate::files;
 use crate::output::Output;
 
+#[cfg(test)]
+mod mutated;
+
 /// Arguments of `iosched report`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

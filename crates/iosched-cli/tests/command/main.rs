@@ -20,6 +20,7 @@ mod conform_live;
 mod disk_file;
 mod emulate;
 mod emulate_end;
+mod foreign;
 mod help;
 mod list;
 mod loads_command;

@@ -217,6 +217,13 @@ impl HddKeys {
 
 /// What single values do not show.
 fn check(hdd: &HddParameters) -> Result<(), Wrong> {
+    if !hdd.fits() {
+        let what = format!(
+            "is {}, and cannot be above what 2^32 cylinders of this layout hold",
+            hdd.capacity.to_bytes().as_u64()
+        );
+        return Err(Wrong::new("capacity_bytes", what));
+    }
     let one_cylinder = hdd.seek.time(1.0);
     match &hdd.layout {
         Layout::Proportional { track_switch, .. } if one_cylinder > *track_switch => {

@@ -10,6 +10,7 @@ mod hdd;
 mod keys;
 mod layout;
 
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,7 @@ use iosched_sim::disk::{Model, ModelError};
 use toml::de::{DeTable, DeValue};
 
 use crate::failure::{Failure, exit};
+use crate::foreign;
 
 /// Files larger than this are no disk models.
 const LARGEST_FILE: u64 = 4 << 20;
@@ -108,12 +110,14 @@ fn load(path: &Path) -> Result<Model, DiskFileError> {
         path: path.to_owned(),
         why,
     };
-    let size = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
-    if size.len() > LARGEST_FILE {
-        return Err(unreadable("too large for a disk model".to_owned()));
-    }
-    let bytes = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|_| unreadable("this is no UTF-8 text".into()))?;
+    let file = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
+    let text = foreign::read_all(file, LARGEST_FILE).map_err(|error| {
+        unreadable(match error.kind() {
+            ErrorKind::FileTooLarge => "too large for a disk model".into(),
+            ErrorKind::InvalidData => "this is no UTF-8 text".into(),
+            _ => error.to_string(),
+        })
+    })?;
     parse(&text, path)
 }
 

@@ -15,6 +15,7 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::beneath;
+use crate::facts;
 use crate::failure::{Failure, exit};
 use crate::file_system::OwnFileSystem;
 use crate::host::Host;
@@ -180,7 +181,7 @@ impl Journal {
             .collect::<Result<Vec<_>, SwitchError>>()?;
         let entry = Entry {
             schema: 1,
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+            command: facts::command_line().join(" "),
             owner: Owner::this_process(host),
             boot_id: boot_id(host),
             disks,

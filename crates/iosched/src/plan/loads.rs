@@ -5,6 +5,7 @@ use std::path::Path;
 use super::below::Below;
 use super::wanted::CommandOptions;
 use super::{PlanError, PlannedLoad, Steady, Wanted};
+use crate::foreign;
 use crate::load::builtin;
 use crate::load::command::{self, Metric};
 use crate::load::families::{self, Member, Work};
@@ -175,7 +176,7 @@ fn job_file(wanted: &Wanted, path: &Path) -> Result<Chosen, PlanError> {
             name: path.display().to_string(),
         });
     }
-    let text = std::fs::read_to_string(path).map_err(|source| PlanError::UnreadableJobFile {
+    let text = foreign::read_text(path).map_err(|source| PlanError::UnreadableJobFile {
         path: path.into(),
         source,
     })?;

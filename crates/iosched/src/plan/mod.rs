@@ -39,6 +39,21 @@ pub const DEFAULT_MAX_ROUNDS: u32 = 30;
 /// Rounds before the first verdict of a fixed design.
 pub const MIN_FIXED_ROUNDS: u32 = 2;
 
+/// The most rounds that a run may have.
+pub const MOST_ROUNDS: u32 = 100_000;
+
+/// The most arms of a run: what is worked out of them grows with the square.
+const MOST_ARMS: usize = 1000;
+
+/// The most loads of a run.
+const MOST_LOADS: usize = 1000;
+
+/// The most turns that an arm takes in a round of one load.
+const MOST_TURNS: u32 = 1000;
+
+/// The largest weight of a load.
+const LARGEST_WEIGHT: f64 = 1e6;
+
 /// How to decide, and when to give up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
@@ -353,33 +368,33 @@ impl Plan {
         slot.load < self.loads.len() && slot.arm < self.arms.len()
     }
 
+    /// True if a run may have so many rounds.
+    pub(crate) fn may_have_rounds(rounds: u32) -> bool {
+        (MIN_FIXED_ROUNDS..=MOST_ROUNDS).contains(&rounds)
+    }
+
     /// Checks a plan that was read from a file: it may have been edited.
     pub fn check(&self) -> Result<(), PlanError> {
         check_rules(&self.rules)?;
         let out = |what, value: String, range| Err(PlanError::OutOfRange { what, value, range });
-        if self.arms.len() < 2 || self.baseline >= self.arms.len() {
+        if !(2..=MOST_ARMS).contains(&self.arms.len()) || self.baseline >= self.arms.len() {
             return out(
                 "the baseline",
                 self.baseline.to_string(),
-                "one of at least two arms",
+                "one of at least two arms, of 1000 at the most",
             );
         }
-        if self.loads.is_empty() {
-            return out("the number of loads", "0".into(), "at least 1");
+        if let Some(active) = self.active.filter(|&active| active >= self.arms.len()) {
+            return out("the active arm", active.to_string(), "one of the arms");
         }
-        for load in &self.loads {
-            load.spec.open(&load.name)?;
-            if load.turns == 0 {
-                return out("the turns of a load", "0".into(), "at least 1");
-            }
-            if !(load.weight.is_finite() && load.weight > 0.0) {
-                return out(
-                    "the weight of a load",
-                    load.weight.to_string(),
-                    "a number above 0",
-                );
-            }
+        if !(1..=MOST_LOADS).contains(&self.loads.len()) {
+            let loads = self.loads.len().to_string();
+            return out("the number of loads", loads, "1 to 1000");
         }
+        if !is_seconds(self.ramp_s) {
+            return out("ramp_s", self.ramp_s.to_string(), SECONDS);
+        }
+        self.loads.iter().try_for_each(PlannedLoad::check)?;
         if let Target::File { path, .. } = &self.target
             && let Some(what) = writer(&self.loads, self.precondition)
         {
@@ -398,6 +413,27 @@ impl Plan {
 }
 
 impl PlannedLoad {
+    fn check(&self) -> Result<(), PlanError> {
+        self.spec.open(&self.name)?;
+        let out = |what, value: String, range| Err(PlanError::OutOfRange { what, value, range });
+        if !(1..=MOST_TURNS).contains(&self.turns) {
+            let turns = self.turns.to_string();
+            return out("the turns of a load", turns, "1 to 1000");
+        }
+        if !(self.weight > 0.0 && self.weight <= LARGEST_WEIGHT) {
+            let weight = self.weight.to_string();
+            return out(
+                "the weight of a load",
+                weight,
+                "above 0, and at most 1000000",
+            );
+        }
+        if let Some(runtime) = self.runtime_s.filter(|&runtime| !is_seconds(runtime)) {
+            return out("runtime_s of a load", runtime.to_string(), SECONDS);
+        }
+        Ok(())
+    }
+
     /// The load itself.
     ///
     /// # Panics
@@ -434,16 +470,33 @@ fn check_rules(rules: &Rules) -> Result<(), PlanError> {
             "at least 0.5 and below 1",
         );
     }
-    if let Some(rounds) = rules
-        .fixed_rounds
-        .filter(|&rounds| rounds < MIN_FIXED_ROUNDS)
-    {
-        return out("--fixed-rounds", rounds.to_string(), "at least 2");
+    let rounds = [
+        ("--fixed-rounds", rules.fixed_rounds),
+        ("--rounds", Some(rules.max_rounds)),
+    ];
+    for (what, rounds) in rounds {
+        if let Some(rounds) = rounds.filter(|&rounds| !Plan::may_have_rounds(rounds)) {
+            return out(what, rounds.to_string(), "at least 2 and at most 100000");
+        }
     }
-    if rules.max_rounds < MIN_FIXED_ROUNDS {
-        return out("--rounds", rules.max_rounds.to_string(), "at least 2");
+    if let Some(budget) = rules.time_budget_s.filter(|&budget| !is_seconds(budget)) {
+        return out("--budget", format!("{budget} s"), SECONDS);
+    }
+    let mut requirements = rules.requirements.iter();
+    let is_ratio = |ratio: f64| ratio > 0.0 && ratio.is_finite();
+    if let Some(wrong) = requirements.find(|requirement| !is_ratio(requirement.at_least)) {
+        let ratio = wrong.at_least.to_string();
+        return out("what --require asks for", ratio, "a ratio above 0");
     }
     Ok(())
+}
+
+/// What [`is_seconds`] takes.
+const SECONDS: &str = "0 to 1000000000 seconds";
+
+/// A length of time up to some 30 years, which a [`Duration`] can hold many times over.
+fn is_seconds(seconds: f64) -> bool {
+    (0.0..=1e9).contains(&seconds)
 }
 
 #[cfg(test)]
@@ -507,8 +560,16 @@ mod tests {
     #[test]
     fn a_plan_that_was_edited_is_checked() {
         assert!(fixture::plan(2).check().is_ok());
-        let edits: [fn(&mut Plan); 7] = [
+        let edits: [fn(&mut Plan); 15] = [
             |plan| plan.baseline = 9,
+            |plan| plan.active = Some(9),
+            |plan| plan.ramp_s = 1e300,
+            |plan| plan.ramp_s = f64::NAN,
+            |plan| plan.rules.time_budget_s = Some(-1.0),
+            |plan| plan.rules.max_rounds = u32::MAX,
+            |plan| plan.loads[0].runtime_s = Some(1e20),
+            |plan| plan.loads[0].turns = u32::MAX,
+            |plan| plan.loads[0].weight = 1e300,
             |plan| plan.rules.margin = 0.0,
             |plan| plan.rules.confidence = 1.5,
             |plan| plan.rules.fixed_rounds = Some(0),

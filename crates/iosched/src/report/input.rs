@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use iosched_sim::trace::{Merge, ReadError, Records};
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::IgnoredAny;
 
 use super::traffic::Traffic;
 use crate::failure::{Failure, exit};
+use crate::foreign;
 use crate::record::{Record, RecordError};
 use crate::simulate::conform::Conformance;
 use crate::simulate::file::decompressed;
@@ -114,12 +115,7 @@ impl Input {
         }
         match open(path)? {
             Opened::Recording(recording) => traffic(*recording),
-            Opened::Json(mut reader) => {
-                let mut text = String::new();
-                let read = reader.read_to_string(&mut text);
-                read.map_err(|source| unreadable(path, source))?;
-                json(path, &text)
-            }
+            Opened::Json(reader) => json(path, reader),
         }
     }
 }
@@ -170,31 +166,49 @@ fn open(path: &Path) -> Result<Opened, InputError> {
     })))
 }
 
-/// Results of `simulate` and `conform`: one object, or one after the other.
-fn json(path: &Path, text: &str) -> Result<Input, InputError> {
-    let other = |cause: String| InputError::OtherJson {
-        path: path.into(),
-        cause,
-    };
-    let values: Vec<Value> = serde_json::Deserializer::from_str(text)
-        .into_iter()
-        .collect::<Result<_, _>>()
-        .map_err(|error| other(error.to_string()))?;
-    let first = values.first().ok_or_else(|| other("it is empty".into()))?;
-    if first.get("kind").and_then(Value::as_str) == Some("iosched-record") {
+/// What tells the kinds of JSON apart.
+#[derive(Deserialize)]
+struct Peek {
+    kind: Option<String>,
+    runs: Option<IgnoredAny>,
+}
+
+/// A record, whose other lines are not looked at, or what `simulate` and `conform` print.
+fn json(path: &Path, mut reader: Box<dyn BufRead + Send>) -> Result<Input, InputError> {
+    let failed = |source| unreadable(path, source);
+    let mut first = Vec::new();
+    foreign::read_line(&mut reader, &mut first).map_err(failed)?;
+    let peek: Option<Peek> = serde_json::from_slice(&first).ok();
+    if peek.is_some_and(|peek| peek.kind.as_deref() == Some("iosched-record")) {
         let directory = path.parent().unwrap_or(Path::new("."));
         return Ok(Input::Record(Box::new(Record::load(directory)?)));
     }
-    let is_simulated = first.get("runs").is_some();
-    if is_simulated {
-        let simulated = Simulated::deserialize(first).map_err(|error| other(error.to_string()))?;
+    let text = foreign::read_all(first.as_slice().chain(reader), foreign::LARGEST_OUTPUT)
+        .map_err(failed)?;
+    results(&text).map_err(|cause| InputError::OtherJson {
+        path: path.into(),
+        cause,
+    })
+}
+
+/// Results of `simulate` and `conform`: one object, or one after the other.
+fn results(text: &str) -> Result<Input, String> {
+    foreign::check_numbers(text)?;
+    let mut peeks = serde_json::Deserializer::from_str(text).into_iter::<Peek>();
+    let first = peeks.next().ok_or("it is empty")?;
+    let failed = |error: serde_json::Error| error.to_string();
+    if first.map_err(failed)?.runs.is_some() {
+        let mut all = serde_json::Deserializer::from_str(text).into_iter::<Simulated>();
+        let first = all.next().ok_or("it is empty")?;
+        let simulated = first.map_err(failed)?;
+        if simulated.runs.is_empty() {
+            return Err("runs is empty".into());
+        }
         return Ok(Input::Simulated(Box::new(simulated)));
     }
-    let all = values.iter().map(Conformance::deserialize);
+    let all = serde_json::Deserializer::from_str(text).into_iter::<Conformance>();
     let all = all.collect::<Result<Vec<_>, _>>();
-    Ok(Input::Conformances(
-        all.map_err(|error| other(error.to_string()))?,
-    ))
+    Ok(Input::Conformances(all.map_err(failed)?))
 }
 
 fn traffic(mut recording: Recording) -> Result<Input, InputError> {

@@ -272,7 +272,10 @@ impl<'a> Course<'a> {
             return 0;
         }
         let whole_rounds = (self.plan.rounds_at_most()).saturating_sub(self.rounds + 1);
-        u32::try_from(left).unwrap_or(u32::MAX) + whole_rounds * self.trials_per_round()
+        let of_whole = whole_rounds.saturating_mul(self.trials_per_round());
+        u32::try_from(left)
+            .unwrap_or(u32::MAX)
+            .saturating_add(of_whole)
     }
 
     /// Complete rounds.

@@ -12,7 +12,7 @@ use iosched::analysis::Analysis;
 use iosched::device::GivenUp;
 use iosched::emulate::{Condition, EmulatedDisk};
 use iosched::event::Observer;
-use iosched::facts::MachineFacts;
+use iosched::facts::{self, MachineFacts};
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::plan::{Plan, Target};
@@ -96,7 +96,7 @@ impl Session<'_> {
         let machine = MachineFacts::read(host, &plan.disks, programs);
         let directory = args.out.clone();
         let directory = directory.unwrap_or_else(|| new_directory(place.name(), now));
-        let command = std::env::args().collect();
+        let command = facts::command_line();
         let header = Header::new(command, now, machine, plan);
         let recorder = Recorder::create(&directory, header).map_err(boxed)?;
         self.measure(recorder, place.emulated())

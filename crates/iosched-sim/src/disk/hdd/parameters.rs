@@ -316,6 +316,22 @@ impl HddParameters {
         Nanos::new(60_000_000_000 / u64::from(self.rpm))
     }
 
+    /// True if a drive of this capacity has so few cylinders that they can be numbered.
+    pub fn fits(&self) -> bool {
+        let Layout::Proportional { band, zones, .. } = &self.layout else {
+            return true;
+        };
+        let zones = zones.list();
+        let sum = |of: fn(&ZoneSpec) -> u128| zones.iter().map(of).sum::<u128>();
+        let weights = sum(|zone| zone.cylinders.into());
+        let weighted = sum(|zone| u128::from(zone.cylinders) * u128::from(zone.sectors_per_track));
+        let tracks = (u128::from(self.capacity.as_u64()) * weights).div_ceil(weighted.max(1));
+        let cylinders = tracks.div_ceil(self.surfaces.into());
+        // Every zone has whole bands.
+        let rounded_up = u128::from(*band) * (zones.len() as u128 + 1);
+        cylinders + rounded_up <= u128::from(u32::MAX)
+    }
+
     /// Cylinders that the seek curve refers to.
     pub fn cylinders(&self) -> u32 {
         match &self.layout {

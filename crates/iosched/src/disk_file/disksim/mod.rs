@@ -20,6 +20,7 @@ use iosched_sim::units::{Bytes, Nanos, Sectors};
 use syntax::{Block, Value};
 
 use super::DiskFileError;
+use crate::foreign;
 
 /// Milliseconds that the bus takes for a block, which DiskSim has in another file (`.parv`).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -453,7 +454,7 @@ impl File {
     }
 
     fn wrong(&self, name: &str, what: impl Display) -> DiskFileError {
-        let text = std::fs::read_to_string(&self.path).unwrap_or_default();
+        let text = foreign::read_text(&self.path).unwrap_or_default();
         let line = text.lines().position(|line| line.contains(name));
         content(
             &self.path,
@@ -513,7 +514,7 @@ impl File {
 }
 
 fn read(path: &Path) -> Result<String, DiskFileError> {
-    std::fs::read_to_string(path).map_err(|error| DiskFileError::Read {
+    foreign::read_text(path).map_err(|error| DiskFileError::Read {
         path: path.to_owned(),
         why: error.to_string(),
     })

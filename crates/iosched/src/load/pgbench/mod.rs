@@ -8,7 +8,6 @@
 //! (`existing`). Latencies come from pgbench's log of every transaction.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,6 +19,7 @@ use super::fio_job::TrialSettings;
 use super::settings;
 use super::{Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::beneath::{self, Directory};
+use crate::foreign;
 use crate::objective::Objective;
 use crate::process::{self, Finished, Scope, User, as_user};
 use crate::trial::JobResult;
@@ -172,7 +172,7 @@ fn mode(given: &mut settings::Settings<'_>) -> Result<Mode, PgbenchSpecError> {
         "select" => Mode::Select,
         "simple-update" => Mode::SimpleUpdate,
         path => {
-            let script = fs::read_to_string(path);
+            let script = foreign::read_text(path.as_ref());
             let cause = "tpcb, select, simple-update or a readable file is wanted";
             Mode::Script(script.map_err(|_| given.refuse("mode", path, cause))?)
         }

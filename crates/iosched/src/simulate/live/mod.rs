@@ -32,6 +32,7 @@ pub use self::compare::{Comparison, Figures, Measurement, Pace, ProcessCompariso
 pub use self::error::LiveError;
 pub use self::tags::{Contested, Contests};
 use crate::emulate::{EmulatedDisk, Spec};
+use crate::foreign;
 use crate::host::Host;
 use crate::load::builtin;
 use crate::load::fio_job::JobFile;
@@ -307,7 +308,7 @@ fn checked_scheduler(text: &str, kernel: &Kernel) -> Result<SchedulerSpec, LiveE
 fn checked_load(name: &str, disk: &dyn DiskModel) -> Result<Load, LiveError> {
     let text = match builtin::find(name) {
         Some(load) => load.text.to_owned(),
-        None => std::fs::read_to_string(name).map_err(|source| LiveError::Load {
+        None => foreign::read_text(name.as_ref()).map_err(|source| LiveError::Load {
             name: name.to_owned(),
             source,
         })?,
