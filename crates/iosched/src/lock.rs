@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::failure::{Failure, exit};
 use crate::host::Host;
@@ -31,8 +32,8 @@ pub enum LockError {
     Held {
         /// Kernel name.
         device: String,
-        /// Pid and command, where `/proc/locks` tells.
-        holder: Option<(u32, String)>,
+        /// Who, where `/proc/locks` tells.
+        holder: Option<Holder>,
     },
     /// It cannot be opened.
     #[error("cannot open /dev/{device}")]
@@ -45,8 +46,18 @@ pub enum LockError {
     },
 }
 
-fn by(holder: Option<&(u32, String)>) -> String {
-    holder.map_or(String::new(), |(pid, command)| {
+/// The process that holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Its pid.
+    pub pid: u32,
+    /// Its command, without arguments.
+    pub command: String,
+}
+
+/// What is added to a sentence about a lock: by whom it is held, if that is known.
+pub(crate) fn by(holder: Option<&Holder>) -> String {
+    holder.map_or(String::new(), |Holder { pid, command }| {
         format!(": pid {pid} ({command})")
     })
 }
@@ -84,7 +95,10 @@ pub fn lock(host: &Host, device: &str) -> Result<Lock, LockError> {
         source,
     })?;
     let deadline = Instant::now() + PATIENCE;
-    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+    while !try_lock(&file).map_err(|source| LockError::Open {
+        device: device.into(),
+        source,
+    })? {
         if Instant::now() > deadline {
             return Err(LockError::Held {
                 device: device.into(),
@@ -96,8 +110,17 @@ pub fn lock(host: &Host, device: &str) -> Result<Lock, LockError> {
     Ok(Lock { _file: file })
 }
 
+/// Locks a file if nobody else has; true if it is ours now.
+pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Who holds a `flock` on this file, by `/proc/locks`.
-fn holder(host: &Host, file: &File) -> Option<(u32, String)> {
+pub(crate) fn holder(host: &Host, file: &File) -> Option<Holder> {
     let metadata = file.metadata().ok()?;
     let dev = metadata.dev();
     let ours = format!(
@@ -116,5 +139,8 @@ fn holder(host: &Host, file: &File) -> Option<(u32, String)> {
         .parse()
         .ok()?;
     let command = std::fs::read_to_string(host.proc(&format!("{pid}/comm"))).ok()?;
-    Some((pid, command.trim().to_owned()))
+    Some(Holder {
+        pid,
+        command: command.trim().to_owned(),
+    })
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::device::{self, Device, DeviceError, Kind, Role};
 use crate::failure::{Failure, exit};
-use crate::history::{self, HistoryError};
+use crate::history::{self, HistoryError, Turn};
 use crate::host::Host;
 use crate::journal::{self, Journal, JournalError, Leftover, Ours, SavedDisk, Undone};
 use crate::lock::{self, LockError};
@@ -121,10 +121,10 @@ pub struct Made {
 
 impl Made {
     /// Keeps the change, and writes it down so that `undo` can take it back; `why` is for `log`.
-    pub fn keep(self, host: &Host, why: Option<String>) -> Result<(), HistoryError> {
+    pub fn keep(self, turn: &Turn, why: Option<String>) -> Result<(), HistoryError> {
         let before = self.journal.saved().iter().cloned();
         let after = self.disks.into_iter().map(|(_, entered)| entered.state);
-        history::remember(host, why, before.zip(after).collect())?;
+        history::remember(turn, why, before.zip(after).collect())?;
         self.journal.keep_changes();
         Ok(())
     }

@@ -21,6 +21,8 @@ pub(crate) mod watch;
 
 use clap::CommandFactory;
 use iosched::failure::Failure;
+use iosched::history::{self, Turn};
+use iosched::host::Host;
 use iosched::process::Stop;
 
 use crate::args::{Cli, Command};
@@ -56,6 +58,18 @@ pub(crate) fn run(cli: Cli, output: &Output) -> Outcome {
 /// Any error of the library, as a command returns it.
 pub(crate) fn boxed<F: Failure + 'static>(failure: F) -> Box<dyn Failure> {
     Box::new(failure)
+}
+
+/// Waits for the right to change the machine for good, and says so where that takes long.
+pub(crate) fn take_turn(
+    host: &Host,
+    stop: &Stop,
+    output: &Output,
+) -> Result<Turn, Box<dyn Failure>> {
+    history::take_turn(host, stop, &mut |waiting| {
+        output.note(&format!("{waiting}; Ctrl-C to give up"));
+    })
+    .map_err(boxed)
 }
 
 /// Makes Ctrl-C, SIGTERM and SIGHUP ask for a stop; a second Ctrl-C within it is ignored, because

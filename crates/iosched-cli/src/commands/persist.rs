@@ -11,11 +11,12 @@ use iosched::persist::choice::{self, Edited, Grounds};
 use iosched::persist::deploy::{DeployError, Deployed, Deployment, Method, Ways, When};
 use iosched::plan::{Plan, Target};
 use iosched::policy::file;
+use iosched::process::Stop;
 use iosched::record::Record;
 use iosched::switch::Arm;
 use serde::Serialize;
 
-use super::{Outcome, boxed};
+use super::{Outcome, boxed, take_turn};
 use crate::output::Output;
 
 /// Arguments of `iosched persist`.
@@ -280,7 +281,8 @@ pub(crate) fn deploy(
         return Ok(exit::OK);
     }
     let when = if how.later { When::Later } else { When::Now };
-    let deployed = deployment.make(host, when, why).map_err(boxed)?;
+    let turn = take_turn(host, &Stop::new(), output)?;
+    let deployed = deployment.make(&turn, when, why).map_err(boxed)?;
     notes.extend(deployed.notes.iter().cloned());
     if output.is_json() {
         output.json(&report(deployment, Some(&deployed), &notes));
@@ -306,6 +308,7 @@ pub(crate) fn keep_answer(
     analysis: &Analysis,
     directory: &Path,
     host: &Host,
+    stop: &Stop,
     output: &Output,
 ) -> Result<(), Box<dyn Failure>> {
     let plan = &record.header.plan;
@@ -324,8 +327,9 @@ pub(crate) fn keep_answer(
     for note in edited.notes.iter().chain(&deployment.notes) {
         output.note(&format!("note: {note}"));
     }
+    let turn = take_turn(host, stop, output)?;
     let deployed = deployment
-        .make(host, When::Now, grounds.why)
+        .make(&turn, When::Now, grounds.why)
         .map_err(boxed)?;
     let undo = deployed.id.map_or(String::new(), |id| {
         format!(" (change {id}; `iosched undo` takes it back)")

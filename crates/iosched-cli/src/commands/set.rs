@@ -14,7 +14,7 @@ use iosched::set::{Change, Settled, revert_file};
 use iosched::switch::Arm;
 use serde::Serialize;
 
-use super::{Outcome, boxed};
+use super::{Outcome, boxed, take_turn};
 use crate::output::Output;
 use crate::values::Span;
 
@@ -97,6 +97,7 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
         reverts_after_s: args.for_how_long.map(|span| span.0.as_secs_f64()),
     };
     if !args.dry_run {
+        let turn = take_turn(&host, &Stop::new(), output)?;
         let made = change.make(&host).map_err(boxed)?;
         let settled = made.settled.iter();
         report.notes.extend(settled.flat_map(Settled::notes));
@@ -106,7 +107,7 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
         }
         match args.for_how_long {
             Some(span) => revert_later(&host, made.journal, span.0).map_err(boxed)?,
-            None => made.keep(&host, None).map_err(boxed)?,
+            None => made.keep(&turn, None).map_err(boxed)?,
         }
     }
     print(&report, output);

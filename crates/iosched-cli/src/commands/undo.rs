@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use iosched::failure::exit;
-use iosched::history;
 use iosched::host::Host;
 use iosched::journal::Undone;
+use iosched::process::Stop;
 
 use super::restore::describe;
-use super::{Outcome, boxed};
+use super::{Outcome, boxed, take_turn};
 use crate::output::Output;
 
 /// Arguments of `iosched undo`.
@@ -33,9 +33,8 @@ pub(crate) struct UndoArgs {
 /// Runs `iosched undo`.
 pub(crate) fn run(args: &UndoArgs, output: &Output) -> Outcome {
     let host = args.root.as_ref().map_or_else(Host::live, Host::at);
-    let taken = history::take_turn(&host)
-        .and_then(|turn| turn.undo())
-        .map_err(boxed)?;
+    let turn = take_turn(&host, &Stop::new(), output)?;
+    let taken = turn.undo().map_err(boxed)?;
     let is_settled = taken.disks.iter().all(Undone::is_settled);
     if output.is_json() {
         output.json(&taken);

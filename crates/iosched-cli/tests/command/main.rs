@@ -17,6 +17,7 @@ mod capture;
 mod check;
 mod common;
 mod conform_live;
+mod crash;
 mod disk_file;
 mod emulate;
 mod emulate_end;

@@ -212,6 +212,7 @@ mod tests {
     use crate::persist::deploy::{Deployment, Ways, When};
     use crate::persist::testing::{Disk, machine, write};
     use crate::policy::check::check;
+    use crate::process::Stop;
 
     #[test]
     fn the_grounds_of_a_choice_are_kept_with_the_rule() {
@@ -255,7 +256,8 @@ mod tests {
         let grounds = Grounds::of(&record, 0, Path::new("/root/record"));
         let edited = with_choice(&host, &["sda", "sdb"], &Arm::plain("none"), &grounds).unwrap();
         let plan = Deployment::plan(&host, Some(edited.text), Ways::default()).unwrap();
-        plan.make(&host, When::Later, grounds.why).unwrap();
+        let turn = history::take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
+        plan.make(&turn, When::Later, grounds.why).unwrap();
 
         let (policy, _) = file::read(&host).unwrap().unwrap();
         let record_of = |rule: &file::Rule| rule.record.clone();
@@ -273,7 +275,7 @@ mod tests {
         write(dir.path(), "sys/block/sdb/device/rev", "1.03\n");
         assert_eq!(stale(), ["kernel", "firmware"]);
 
-        history::take_turn(&host).unwrap().undo().unwrap();
+        turn.undo().unwrap();
         assert!(file::read(&host).unwrap().is_none());
         let rules = dir.path().join("etc/udev/rules.d/99-iosched.rules");
         assert!(!rules.exists());

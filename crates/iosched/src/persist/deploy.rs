@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use crate::history;
+use crate::history::Turn;
 use crate::host::Host;
 use crate::journal::{SavedDisk, Undone};
 use crate::persist::announce::announce;
@@ -170,7 +170,7 @@ impl Deployment {
     /// Does it, or leaves the machine as it was.
     pub fn make(
         &self,
-        host: &Host,
+        turn: &Turn,
         when: When,
         why: Option<String>,
     ) -> Result<Deployed, DeployError> {
@@ -182,7 +182,7 @@ impl Deployment {
                 notes: Vec::new(),
             });
         }
-        let turn = history::take_turn(host)?;
+        let host = turn.host();
         let now = when == When::Now && host.is_live();
         let tried = if now {
             try_out(host, &self.change)?

@@ -6,11 +6,12 @@ use iosched::analysis::Analysis;
 use iosched::failure::Failure;
 use iosched::host::Host;
 use iosched::plan::{Plan, Target};
+use iosched::process::Stop;
 use iosched::record::Record;
 use iosched::report;
 use iosched::set::Change;
 
-use super::boxed;
+use super::{boxed, take_turn};
 use crate::files;
 use crate::output::Output;
 
@@ -35,6 +36,7 @@ pub(super) fn apply(
     analysis: &Analysis,
     record: &Path,
     host: &Host,
+    stop: &Stop,
     output: &Output,
 ) -> Result<(), Box<dyn Failure>> {
     if plan.emulated.is_some() {
@@ -55,10 +57,11 @@ pub(super) fn apply(
     }
     let record = std::path::absolute(record).unwrap_or_else(|_| record.to_owned());
     let why = format!("the answer of a tune: {}", record.display());
+    let turn = take_turn(host, stop, output)?;
     for disk in &plan.disks {
         let change = Change::plan(host, disk, &plan.arms[arm]).map_err(boxed)?;
         let made = change.make(host).map_err(boxed)?;
-        made.keep(host, Some(why.clone())).map_err(boxed)?;
+        made.keep(&turn, Some(why.clone())).map_err(boxed)?;
         output.note(&format!(
             "{disk}: {} is active until the next reboot",
             plan.arm_label(arm)

@@ -29,7 +29,7 @@ pub(crate) use self::args::TuneArgs;
 use self::args::{consent, wanted};
 use self::not_again::NotAgain;
 use self::place::{EMULATED_MODEL, Place, check_can_emulate, end_disk, make_disk};
-use super::{Outcome, boxed, persist, stop_on_signals};
+use super::{Outcome, boxed, persist, stop_on_signals, take_turn};
 use crate::output::Output;
 use crate::progress::{JsonLines, Progress};
 
@@ -264,7 +264,8 @@ impl Session<'_> {
             answer::write_page(record, &analysis, recorder.directory(), output);
         }
         if self.args.persist {
-            persist::keep_answer(record, &analysis, recorder.directory(), &self.host, output)?;
+            let directory = recorder.directory();
+            persist::keep_answer(record, &analysis, directory, &self.host, &self.stop, output)?;
         }
         if self.args.apply {
             let directory = recorder.directory();
@@ -273,6 +274,7 @@ impl Session<'_> {
                 &analysis,
                 directory,
                 &self.host,
+                &self.stop,
                 output,
             )?;
         }

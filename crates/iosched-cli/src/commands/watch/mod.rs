@@ -16,6 +16,7 @@ use clap::Args;
 use iosched::capture::CaptureError;
 use iosched::device;
 use iosched::failure::{Failure, exit};
+use iosched::history;
 use iosched::host::Host;
 use iosched::process::Stop;
 use iosched::set::Change;
@@ -303,12 +304,15 @@ fn is_hung_up(wait: Duration) -> io::Result<bool> {
     }
 }
 
-/// As `iosched set` does it; the error in one line.
+/// As `iosched set` does it; the error in one line. Waiting for long would freeze the screen.
 fn switch(host: &Host, device: &str, scheduler: &str) -> Result<(), String> {
     let arm = Arm::new(scheduler, std::iter::empty()).map_err(|error| in_a_line(&error))?;
     let change = Change::plan(host, device, &arm).map_err(|error| in_a_line(&error))?;
+    let stop = Stop::new();
+    let turn = history::take_turn(host, &stop, &mut |_| stop.ask());
+    let turn = turn.map_err(|error| in_a_line(&error))?;
     let made = change.make(host).map_err(|error| in_a_line(&error))?;
-    made.keep(host, None).map_err(|error| in_a_line(&error))
+    made.keep(&turn, None).map_err(|error| in_a_line(&error))
 }
 
 fn in_a_line(failure: &dyn Failure) -> String {

@@ -5,22 +5,26 @@
 //! after it. A change that a power failure cut short is seen by its status, and can be taken back
 //! like any other: each of its files is the old one or the new one.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::facts;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
 use crate::journal::{self, SavedDisk, Undone};
+use crate::lock::Holder;
 use crate::persist::announce::announce;
 use crate::persist::files::{self, FileChange, FileError};
 use crate::persist::udev::UdevError;
 use crate::switch::QueueState;
+
+mod turn;
+
+pub use turn::{Turn, Waiting, take_turn};
 
 /// The version of the format.
 const SCHEMA: u32 = 1;
@@ -83,6 +87,9 @@ pub enum HistoryError {
         #[source]
         source: io::Error,
     },
+    /// Asked to stop while another command had its turn: nothing was changed.
+    #[error("nothing was changed: stopped while {0}")]
+    Stopped(Waiting),
     /// There is nothing left to take back.
     #[error("there is no change to take back")]
     Nothing,
@@ -113,6 +120,10 @@ impl Failure for HistoryError {
             HistoryError::Write { .. } => {
                 Some("without a history nothing is changed: make room or rights there".into())
             }
+            HistoryError::Stopped(Waiting { holder, .. }) => Some(match holder {
+                Some(Holder { pid, .. }) => format!("wait for it, or look what it does: ps {pid}"),
+                None => "try again once it has ended".into(),
+            }),
             HistoryError::Nothing => Some("`iosched log` shows what was changed; what was set on loop devices is not kept, since tomorrow each is another disk".into()),
             HistoryError::ChangedSince { id, .. } => Some(format!(
                 "`iosched log --id {id}` shows what it held before: put back by hand what you want"
@@ -129,19 +140,13 @@ impl Failure for HistoryError {
             {
                 exit::NOT_PERMITTED
             }
+            HistoryError::Stopped(_) => exit::BUSY,
             HistoryError::Nothing => exit::FAILURE,
             HistoryError::Write { .. } | HistoryError::ChangedSince { .. } => exit::BAD_FILE,
             HistoryError::File(error) => error.exit_code(),
             HistoryError::Udev(error) => error.exit_code(),
         }
     }
-}
-
-/// The right to change the machine for good: one command at a time has it.
-#[derive(Debug)]
-pub struct Turn {
-    _file: File,
-    host: Host,
 }
 
 /// A change that is being made.
@@ -166,32 +171,10 @@ fn directory(host: &Host) -> PathBuf {
     host.path(Path::new("/var/lib/iosched/history"))
 }
 
-/// Waits until no other command changes the machine.
-pub fn take_turn(host: &Host) -> Result<Turn, HistoryError> {
-    let path = host.path(Path::new("/var/lib/iosched/lock"));
-    let open = || -> io::Result<File> {
-        fs::create_dir_all(directory(host))?;
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)?;
-        flock(&file, FlockOperation::LockExclusive)?;
-        Ok(file)
-    };
-    match open() {
-        Ok(file) => Ok(Turn {
-            _file: file,
-            host: host.clone(),
-        }),
-        Err(source) => Err(HistoryError::Write { path, source }),
-    }
-}
-
 /// Writes down a change of disks alone that was just made. Loop devices are left out: tomorrow each
 /// of them is another disk.
 pub fn remember(
-    host: &Host,
+    turn: &Turn,
     why: Option<String>,
     changed: Vec<(SavedDisk, QueueState)>,
 ) -> Result<(), HistoryError> {
@@ -202,7 +185,6 @@ pub fn remember(
     if before.is_empty() {
         return Ok(());
     }
-    let turn = take_turn(host)?;
     turn.begin(why, Vec::new(), before)?.done(after)
 }
 
@@ -226,9 +208,9 @@ impl Turn {
         files: Vec<FileChange>,
         disks: Vec<SavedDisk>,
     ) -> Result<Change, HistoryError> {
-        let id = entries(&self.host).last().map_or(1, |entry| entry.id + 1);
+        let id = entries(self.host()).last().map_or(1, |entry| entry.id + 1);
         let change = Change {
-            path: directory(&self.host).join(format!("{id:06}.json")),
+            path: directory(self.host()).join(format!("{id:06}.json")),
             entry: Entry {
                 schema: SCHEMA,
                 id,
@@ -236,7 +218,7 @@ impl Turn {
                 command: facts::command_line().join(" "),
                 why,
                 status: Status::Begun,
-                boot_id: journal::boot_id(&self.host),
+                boot_id: journal::boot_id(self.host()),
                 files,
                 disks: disks
                     .into_iter()
@@ -253,7 +235,7 @@ impl Turn {
 
     /// Takes the last change back that was not taken back yet.
     pub fn undo(&self) -> Result<TakenBack, HistoryError> {
-        let host = &self.host;
+        let host = self.host();
         let mut entry = entries(host)
             .into_iter()
             .rev()
@@ -364,6 +346,11 @@ fn now_unix_s() -> f64 {
 mod tests {
     use super::*;
     use crate::persist::testing::{machine, write};
+    use crate::process::Stop;
+
+    fn a_turn(host: &Host) -> Turn {
+        take_turn(host, &Stop::new(), &mut |_| {}).unwrap()
+    }
 
     fn change(host: &Host, turn: &Turn, text: &str) -> Change {
         let file = FileChange::plan(host, "/etc/x", Some(text.into()))
@@ -378,7 +365,7 @@ mod tests {
     fn changes_are_taken_back_one_after_the_other() {
         let (dir, host) = machine(&[]);
         write(dir.path(), "etc/x", "0");
-        let turn = take_turn(&host).unwrap();
+        let turn = a_turn(&host);
         change(&host, &turn, "1").done(vec![]).unwrap();
         change(&host, &turn, "2").done(vec![]).unwrap();
         let text = || fs::read_to_string(dir.path().join("etc/x")).unwrap();
@@ -404,7 +391,7 @@ mod tests {
         for was_made in [false, true] {
             let (dir, host) = machine(&[]);
             write(dir.path(), "etc/x", "0");
-            let turn = take_turn(&host).unwrap();
+            let turn = a_turn(&host);
             let file = FileChange::plan(&host, "/etc/x", Some("1".into()))
                 .unwrap()
                 .unwrap();
@@ -420,7 +407,7 @@ mod tests {
     #[test]
     fn what_somebody_changed_since_is_not_overwritten() {
         let (dir, host) = machine(&[]);
-        let turn = take_turn(&host).unwrap();
+        let turn = a_turn(&host);
         change(&host, &turn, "1").done(vec![]).unwrap();
         write(dir.path(), "etc/x", "theirs");
         let error = turn.undo().unwrap_err();
