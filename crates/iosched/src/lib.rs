@@ -12,7 +12,8 @@
 //! - [`plan`]: arms × loads × rounds on a target, checked, nothing touched
 //! - [`objective`], [`load`]: what decides, and what a trial runs
 //! - [`switch`], [`file_system`], [`journal`], [`lock`], [`process`]: changing the machine so that it
-//!   can be put back; `beneath`: files in directories that others may change
+//!   can be put back; `beneath`: files in directories that others may change; `durable`: files of our own that
+//!   a power failure leaves whole
 //! - [`set`]: an arm on every disk below a device, all or none
 //! - [`policy`], [`persist`], [`history`]: what each disk is to have, kept over reboots, taken back
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
@@ -30,6 +31,7 @@ pub mod capture;
 pub mod device;
 pub mod disk_file;
 pub mod diskstats;
+mod durable;
 pub mod emulate;
 pub mod event;
 pub mod facts;

@@ -5,7 +5,7 @@ use iosched::failure::{Failure, exit};
 use iosched::persist::deploy::{Deployment, Ways};
 use iosched::policy::file;
 
-use super::persist::{HowArgs, deploy};
+use super::persist::{HowArgs, deploy, finish_undo};
 use super::{Outcome, boxed};
 use crate::output::Output;
 
@@ -45,6 +45,7 @@ impl Failure for NoPolicy {
 /// Runs `iosched apply`.
 pub(crate) fn run(args: &ApplyArgs, output: &Output) -> Outcome {
     let host = args.how.host();
+    finish_undo(&host, &args.how, output)?;
     if file::read(&host).map_err(boxed)?.is_none() {
         return Err(boxed(NoPolicy));
     }

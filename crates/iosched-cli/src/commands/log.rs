@@ -51,6 +51,7 @@ fn show(entry: &Entry, in_full: bool, output: &Output) {
         Status::Begun => " [cut short]",
         Status::Done => "",
         Status::TakenBack => " [taken back]",
+        Status::Undoing => " [undo, cut short]",
         Status::Undo => " [undo]",
     };
     output.text(&format!(

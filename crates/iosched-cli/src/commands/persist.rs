@@ -16,7 +16,7 @@ use iosched::record::Record;
 use iosched::switch::Arm;
 use serde::Serialize;
 
-use super::{Outcome, boxed, take_turn};
+use super::{Outcome, boxed, take_turn, undo};
 use crate::output::Output;
 
 /// Arguments of `iosched persist`.
@@ -176,6 +176,7 @@ pub(crate) fn run(args: &PersistArgs, output: &Output) -> Outcome {
     if args.list {
         return list(&host, output);
     }
+    finish_undo(&host, &args.how, output)?;
     if args.method == MethodArg::Cmdline || args.remove.as_deref() == Some("elevator") {
         return command_line(args, &host, output);
     }
@@ -198,6 +199,21 @@ pub(crate) fn run(args: &PersistArgs, output: &Output) -> Outcome {
         &args.how,
         output,
     )
+}
+
+/// What an undo that was cut short has yet to write comes before anything new.
+pub(crate) fn finish_undo(
+    host: &Host,
+    how: &HowArgs,
+    output: &Output,
+) -> Result<(), Box<dyn Failure>> {
+    if how.dry_run {
+        return Ok(());
+    }
+    if let Some(taken) = undo::finish(host, &Stop::new(), output)? {
+        output.note(&format!("note: {}", undo::in_a_line(&taken)));
+    }
+    Ok(())
 }
 
 /// `elevator=` put in or taken out. It has no tunables, and knows no disks.
@@ -331,11 +347,11 @@ pub(crate) fn keep_answer(
     let deployed = deployment
         .make(&turn, When::Now, grounds.why)
         .map_err(boxed)?;
-    let undo = deployed.id.map_or(String::new(), |id| {
+    let way_back = deployed.id.map_or(String::new(), |id| {
         format!(" (change {id}; `iosched undo` takes it back)")
     });
     output.note(&format!(
-        "{}: {} is kept over reboots{undo}",
+        "{}: {} is kept over reboots{way_back}",
         disks.join(", "),
         plan.arm_label(arm)
     ));

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use iosched::failure::{Failure, exit};
+use iosched::history::TakenBack;
 use iosched::host::Host;
 use iosched::journal::{self, Undone};
+use iosched::process::Stop;
 use iosched::{capture, emulate};
 use serde::Serialize;
 
-use super::{Outcome, boxed};
+use super::{Outcome, boxed, undo};
 use crate::output::Output;
 
 /// Arguments of `iosched restore`.
@@ -23,7 +25,8 @@ Examples:
 Run it after a crash, a SIGKILL or a power failure. It puts back the scheduler
 and every queue setting that an interrupted `tune` or `set --for` changed,
 ends what its load left running, removes its test files, unmounts its file
-system, and clears what dead emulated disks and recordings of block events left. Runs that are alive are left alone,
+system, and clears what dead emulated disks and recordings of block events left.
+It finishes an `undo` that was cut short. Runs that are alive are left alone,
 but for those that only wait to put something back (`set --for`): they do it
 now.")]
 pub(crate) struct RestoreArgs {}
@@ -31,6 +34,7 @@ pub(crate) struct RestoreArgs {}
 #[derive(Serialize)]
 struct Report {
     runs: Vec<RunReport>,
+    undo_finished: Option<TakenBack>,
     emulated_disks_cleared: Vec<String>,
     tracing_instances_removed: Vec<String>,
 }
@@ -87,15 +91,19 @@ pub(crate) fn run(_args: &RestoreArgs, output: &Output) -> Outcome {
             }
         })
         .collect();
+    let undo_finished = undo::finish(&host, &Stop::new(), output)?;
     let emulated_disks_cleared =
         emulate::remove_remains().map_or(Vec::new(), |(cleared, _)| cleared);
     let tracing_instances_removed = capture::remove_remains(&host);
+    let undo_of_disks = undo_finished.iter().flat_map(|taken| &taken.disks);
     let is_settled = runs
         .iter()
         .flat_map(|run| &run.undone)
+        .chain(undo_of_disks)
         .all(Undone::is_settled);
     let report = Report {
         runs,
+        undo_finished,
         emulated_disks_cleared,
         tracing_instances_removed,
     };
@@ -110,10 +118,11 @@ pub(crate) fn run(_args: &RestoreArgs, output: &Output) -> Outcome {
 fn print(report: &Report, output: &Output) {
     let Report {
         runs,
+        undo_finished,
         emulated_disks_cleared: disks,
         tracing_instances_removed: instances,
     } = report;
-    if runs.is_empty() && disks.is_empty() && instances.is_empty() {
+    if runs.is_empty() && undo_finished.is_none() && disks.is_empty() && instances.is_empty() {
         output.text("nothing to restore: no run left anything");
     }
     for run in runs {
@@ -131,6 +140,9 @@ fn print(report: &Report, output: &Output) {
         if run.undone.is_empty() {
             output.text("  nothing was left to put back");
         }
+    }
+    if let Some(taken) = undo_finished {
+        undo::print(taken, output);
     }
     for id in disks {
         output.text(&format!("cleared what the emulated disk {id} left"));

@@ -14,7 +14,7 @@ use iosched::set::{Change, Settled, revert_file};
 use iosched::switch::Arm;
 use serde::Serialize;
 
-use super::{Outcome, boxed, take_turn};
+use super::{Outcome, boxed, take_turn, undo};
 use crate::output::Output;
 use crate::values::Span;
 
@@ -79,6 +79,9 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
     let host = Host::live();
     let words = args.tunables.iter().map(String::as_str);
     let arm = Arm::new(&args.scheduler, words).map_err(boxed)?;
+    if !args.dry_run {
+        undo::finish_or_note(&host, &Stop::new(), output);
+    }
     let change = Change::plan(&host, &args.device, &arm).map_err(boxed)?;
     let mut report = Report {
         dry_run: args.dry_run,

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use iosched::failure::exit;
+use iosched::failure::{Failure, exit};
+use iosched::history::{TakenBack, is_undo_cut_short};
 use iosched::host::Host;
 use iosched::journal::Undone;
 use iosched::process::Stop;
@@ -23,7 +24,8 @@ Examples:
 Takes back the last change that `set`, `persist`, `apply` or `tune --apply`
 made: its files are what they were, and so are the disks, if the machine was
 not booted since. A file that somebody else changed meanwhile is not
-overwritten.")]
+overwritten. After an undo that was cut short (a SIGKILL, a power failure) the
+next one finishes it, and does no more.")]
 pub(crate) struct UndoArgs {
     /// Work on a copied tree instead of this machine
     #[arg(long, value_name = "DIR", hide = true)]
@@ -35,20 +37,69 @@ pub(crate) fn run(args: &UndoArgs, output: &Output) -> Outcome {
     let host = args.root.as_ref().map_or_else(Host::live, Host::at);
     let turn = take_turn(&host, &Stop::new(), output)?;
     let taken = turn.undo().map_err(boxed)?;
-    let is_settled = taken.disks.iter().all(Undone::is_settled);
     if output.is_json() {
         output.json(&taken);
     } else {
-        output.text(&format!(
-            "change {} is taken back: {}",
-            taken.entry.id, taken.entry.command
-        ));
-        for path in &taken.files {
-            output.text(&format!("  {}: as before", path.display()));
-        }
-        for undone in &taken.disks {
-            output.text(&format!("  {}", describe(undone)));
-        }
+        print(&taken, output);
     }
+    let is_settled = taken.disks.iter().all(Undone::is_settled);
     Ok(if is_settled { exit::OK } else { exit::FAILURE })
+}
+
+/// Finishes an undo that was cut short, for commands that change what it is about; none if there is none.
+pub(crate) fn finish(
+    host: &Host,
+    stop: &Stop,
+    output: &Output,
+) -> Result<Option<TakenBack>, Box<dyn Failure>> {
+    if !is_undo_cut_short(host) {
+        return Ok(None);
+    }
+    take_turn(host, stop, output)?.finish_undo().map_err(boxed)
+}
+
+/// The same for commands that can do without: what cannot be finished is worth a note.
+pub(crate) fn finish_or_note(host: &Host, stop: &Stop, output: &Output) {
+    match finish(host, stop, output) {
+        Ok(None) => {}
+        Ok(Some(taken)) => output.note(&format!("note: {}", in_a_line(&taken))),
+        Err(error) => output.note(&format!(
+            "note: an undo was cut short and cannot be finished: {error}; `iosched undo` tries again"
+        )),
+    }
+}
+
+/// That a change is taken back.
+pub(crate) fn in_a_line(taken: &TakenBack) -> String {
+    let TakenBack {
+        entry,
+        was_cut_short,
+        ..
+    } = taken;
+    let finished = if *was_cut_short {
+        "an undo that was cut short is finished: "
+    } else {
+        ""
+    };
+    format!(
+        "{finished}change {} is taken back: {}",
+        entry.id, entry.command
+    )
+}
+
+/// That a change is taken back, and what became of each file and disk.
+pub(crate) fn print(taken: &TakenBack, output: &Output) {
+    output.text(&in_a_line(taken));
+    for path in &taken.files {
+        output.text(&format!("  {}: as before", path.display()));
+    }
+    for path in &taken.left_alone {
+        output.text(&format!(
+            "  {}: changed by somebody else meanwhile, left alone",
+            path.display()
+        ));
+    }
+    for undone in &taken.disks {
+        output.text(&format!("  {}", describe(undone)));
+    }
 }

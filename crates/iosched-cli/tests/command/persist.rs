@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::iosched;
+use crate::common::{iosched, iosched_process, killed};
 
 const RULES: &str = "etc/udev/rules.d/99-iosched.rules";
 const POLICY: &str = "etc/iosched/policy.toml";
@@ -433,6 +433,65 @@ fn an_undo_that_cannot_be_made_to_the_end_leaves_all_as_it_was() {
     drop(read_only);
     machine.succeeds("undo", &[]);
     assert_eq!(machine.etc(), at_first);
+}
+
+#[test]
+fn an_undo_is_finished_by_the_next_one_wherever_and_however_often_it_was_killed() {
+    let mut kills = 0;
+    for change in 1.. {
+        let machine = two_disks();
+        let before = machine.etc();
+        machine.succeeds("persist", &["--yes", "sda", "bfq"]);
+        let killed = || {
+            let mut command = iosched_process();
+            command.arg("undo").arg("--root").arg(machine.dir.path());
+            killed::before_change(change, &mut command)
+        };
+        let first = killed();
+        let second = killed();
+        let (code, _, stderr) = machine.run("undo", &[]);
+        // One that was killed when all was written has left nothing to do.
+        let is_done = code == 1 && stderr.contains("no change to take back");
+        assert!(code == 0 || is_done, "{stderr}");
+        assert_eq!(
+            machine.etc(),
+            before,
+            "killed before change {change}, then {second:?}"
+        );
+        assert_eq!(machine.run("undo", &[]).0, 1, "once is enough");
+        if first == killed::End::Exited(0) {
+            break;
+        }
+        assert_eq!(first, killed::End::Killed);
+        kills += 1;
+    }
+    assert!(
+        kills > 10,
+        "three files are written by more than {kills} changes"
+    );
+}
+
+#[test]
+fn a_new_choice_is_made_after_an_undo_that_was_cut_short_is_finished() {
+    let machine = two_disks();
+    machine.succeeds("persist", &["--yes", "sdb", "none"]);
+    let before = machine.etc();
+    machine.succeeds("persist", &["--yes", "sda", "bfq"]);
+    let cut_short = |machine: &Machine| {
+        (1..).find(|&change| {
+            let mut command = iosched_process();
+            command.arg("undo").arg("--root").arg(machine.dir.path());
+            let end = killed::before_change(change, &mut command);
+            assert_eq!(end, killed::End::Killed, "it can be cut short");
+            machine.succeeds("log", &[]).contains("[undo, cut short]")
+        })
+    };
+    assert!(cut_short(&machine).is_some());
+    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "none"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stderr.contains("change 2 is taken back"), "{stderr}");
+    machine.succeeds("undo", &[]);
+    assert_eq!(machine.etc(), before, "the new choice alone is taken back");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //!
 //! One file per change below `/var/lib/iosched/history/`, written before the change is made and again
 //! after it. A change that a power failure cut short is seen by its status, and can be taken back
-//! like any other: each of its files is the old one or the new one.
+//! like any other: each of its files is the old one or the new one. [`undo`] takes changes back, one command
+//! at a time ([`turn`]).
 
 use std::fs;
 use std::io;
@@ -12,19 +13,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::durable;
 use crate::facts;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
-use crate::journal::{self, SavedDisk, Undone};
+use crate::journal::{self, SavedDisk};
 use crate::lock::Holder;
-use crate::persist::announce::announce;
-use crate::persist::files::{self, FileChange, FileError};
+use crate::persist::files::{FileChange, FileError};
 use crate::persist::udev::UdevError;
 use crate::switch::QueueState;
 
 mod turn;
+mod undo;
 
 pub use turn::{Turn, Waiting, take_turn};
+pub use undo::{TakenBack, is_undo_cut_short};
 
 /// The version of the format.
 const SCHEMA: u32 = 1;
@@ -44,7 +47,10 @@ pub struct Entry {
     pub why: Option<String>,
     /// How far it came.
     pub status: Status,
-    /// The boot in which it was made: states of a queue mean nothing in another.
+    /// The change that it takes back, if it is an undo.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub takes_back: Option<u64>,
+    /// The boot in which the states of the disks were read: they mean nothing in another.
     pub boot_id: String,
     /// The files.
     pub files: Vec<FileChange>,
@@ -62,6 +68,8 @@ pub enum Status {
     Done,
     /// It was taken back.
     TakenBack,
+    /// It takes another one back, or was cut short in that: the next command finishes it.
+    Undoing,
     /// It took another one back.
     Undo,
 }
@@ -156,17 +164,6 @@ pub struct Change {
     entry: Entry,
 }
 
-/// What was taken back.
-#[derive(Debug, Serialize)]
-pub struct TakenBack {
-    /// The change.
-    pub entry: Entry,
-    /// The files that are as before.
-    pub files: Vec<PathBuf>,
-    /// What became of each disk.
-    pub disks: Vec<Undone>,
-}
-
 fn directory(host: &Host) -> PathBuf {
     host.path(Path::new("/var/lib/iosched/history"))
 }
@@ -190,11 +187,9 @@ pub fn remember(
 
 /// All changes, the oldest first. What cannot be read is passed over.
 pub fn entries(host: &Host) -> Vec<Entry> {
-    let Ok(files) = fs::read_dir(directory(host)) else {
-        return Vec::new();
-    };
-    let mut entries: Vec<Entry> = files
-        .filter_map(|file| serde_json::from_slice(&fs::read(file.ok()?.path()).ok()?).ok())
+    let mut entries: Vec<Entry> = durable::whole_files(&directory(host))
+        .into_iter()
+        .filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok())
         .collect();
     entries.sort_by_key(|entry| entry.id);
     entries
@@ -208,103 +203,71 @@ impl Turn {
         files: Vec<FileChange>,
         disks: Vec<SavedDisk>,
     ) -> Result<Change, HistoryError> {
-        let id = entries(self.host()).last().map_or(1, |entry| entry.id + 1);
-        let change = Change {
-            path: directory(self.host()).join(format!("{id:06}.json")),
-            entry: Entry {
-                schema: SCHEMA,
-                id,
-                at_unix_s: now_unix_s(),
-                command: facts::command_line().join(" "),
-                why,
-                status: Status::Begun,
-                boot_id: journal::boot_id(self.host()),
-                files,
-                disks: disks
-                    .into_iter()
-                    .map(|before| DiskChange {
-                        before,
-                        after: None,
-                    })
-                    .collect(),
-            },
-        };
+        self.write_down(new_entry(self.host(), why, files, disks))
+    }
+
+    /// The same for an undo of `entry`, which changes these files.
+    fn begin_undo(&self, entry: &Entry, files: Vec<FileChange>) -> Result<Change, HistoryError> {
+        let disks = entry.disks.iter().map(|disk| disk.before.clone());
+        let why = Some(format!("takes back change {}", entry.id));
+        self.write_down(Entry {
+            status: Status::Undoing,
+            takes_back: Some(entry.id),
+            boot_id: entry.boot_id.clone(),
+            ..new_entry(self.host(), why, files, disks.collect())
+        })
+    }
+
+    fn write_down(&self, entry: Entry) -> Result<Change, HistoryError> {
+        let change = Change::of(self.host(), entry);
         change.save()?;
         Ok(change)
     }
+}
 
-    /// Takes the last change back that was not taken back yet.
-    pub fn undo(&self) -> Result<TakenBack, HistoryError> {
-        let host = self.host();
-        let mut entry = entries(host)
-            .into_iter()
-            .rev()
-            .find(|entry| matches!(entry.status, Status::Begun | Status::Done))
-            .ok_or(HistoryError::Nothing)?;
-        let back = changes_back(host, &entry)?;
-        let disks = entry.disks.iter().map(|disk| disk.before.clone()).collect();
-        let why = Some(format!("takes back change {}", entry.id));
-        let mut undo = self.begin(why, back.clone(), disks)?;
-        if let Err(error) = install_all(host, &back) {
-            undo.forget();
-            return Err(error.into());
-        }
-        announce(host, &back)?;
-        let same_boot = entry.boot_id == journal::boot_id(host);
-        let disks: Vec<Undone> = entry
-            .disks
-            .iter()
-            .filter(|_| host.is_live())
-            .map(|disk| disk.before.undo(host, same_boot))
-            .collect();
-        undo.entry.status = Status::Undo;
-        undo.save()?;
-        entry.status = Status::TakenBack;
-        save(
-            &directory(host).join(format!("{:06}.json", entry.id)),
-            &entry,
-        )?;
-        Ok(TakenBack {
-            files: back.into_iter().map(|change| change.path).collect(),
-            disks,
-            entry,
-        })
+fn new_entry(
+    host: &Host,
+    why: Option<String>,
+    files: Vec<FileChange>,
+    disks: Vec<SavedDisk>,
+) -> Entry {
+    let disks = disks.into_iter().map(|before| DiskChange {
+        before,
+        after: None,
+    });
+    Entry {
+        schema: SCHEMA,
+        id: next_id(host),
+        at_unix_s: now_unix_s(),
+        command: facts::command_line().join(" "),
+        why,
+        status: Status::Begun,
+        takes_back: None,
+        boot_id: journal::boot_id(host),
+        files,
+        disks: disks.collect(),
     }
 }
 
-/// Makes all these changes, or none.
-fn install_all(host: &Host, changes: &[FileChange]) -> Result<(), FileError> {
-    for (index, change) in changes.iter().enumerate() {
-        if let Err(error) = change.install(host) {
-            for made in changes[..index].iter().rev() {
-                let _ = made.reversed().install(host);
-            }
-            return Err(error);
-        }
-    }
-    Ok(())
+/// One more than any number in use, that of an entry that we cannot read included.
+fn next_id(host: &Host) -> u64 {
+    let files = durable::whole_files(&directory(host)).into_iter();
+    let ids = files.filter_map(|path| path.file_stem()?.to_str()?.parse::<u64>().ok());
+    ids.max().map_or(1, |last| last + 1)
 }
 
-/// The changes of files that take an entry back, last first; those that were never made are left out.
-fn changes_back(host: &Host, entry: &Entry) -> Result<Vec<FileChange>, HistoryError> {
-    let mut back = Vec::new();
-    for change in entry.files.iter().rev() {
-        let now = files::read(host, &change.path)?;
-        if now == change.before {
-            continue;
-        }
-        if now != change.after {
-            return Err(HistoryError::ChangedSince {
-                path: change.path.clone(),
-                id: entry.id,
-            });
-        }
-        back.push(change.reversed());
-    }
-    Ok(back)
+fn file_of(host: &Host, id: u64) -> PathBuf {
+    directory(host).join(format!("{id:06}.json"))
 }
 
 impl Change {
+    fn of(host: &Host, entry: Entry) -> Change {
+        Change {
+            path: file_of(host, entry.id),
+            entry,
+        }
+    }
+
     /// Its number.
     pub fn id(&self) -> u64 {
         self.entry.id
@@ -330,7 +293,7 @@ impl Change {
 }
 
 fn save(path: &Path, entry: &Entry) -> Result<(), HistoryError> {
-    journal::write_whole(path, entry).map_err(|source| HistoryError::Write {
+    durable::write_whole(path, entry).map_err(|source| HistoryError::Write {
         path: path.into(),
         source,
     })

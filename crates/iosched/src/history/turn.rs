@@ -4,15 +4,16 @@
 //! Whoever may open a file may lock it, and so make root wait. Only root can open this one, and only root
 //! can put another in its place.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
 use super::{HistoryError, directory};
+use crate::durable;
 use crate::host::Host;
 use crate::lock::{self, Holder};
 use crate::process::Stop;
@@ -74,6 +75,7 @@ pub fn take_turn(
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+    durable::remove_unfinished(&directory(host));
     Ok(Turn {
         _file: file,
         host: host.clone(),
@@ -82,7 +84,7 @@ pub fn take_turn(
 
 /// Makes a directory of the history, and leaves no one else the right to write to the one above.
 fn make_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+    durable::make_directories(path)?;
     let above = path.parent().expect("the history is below our directory");
     restrict(&File::open(above)?, 0o755)
 }

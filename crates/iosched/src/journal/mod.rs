@@ -7,7 +7,7 @@
 //! works one off.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::beneath;
+use crate::durable;
 use crate::facts;
 use crate::failure::{Failure, exit};
 use crate::file_system::OwnFileSystem;
@@ -235,7 +236,7 @@ impl Journal {
     }
 
     fn save(&self) -> Result<(), JournalError> {
-        write_whole(&self.path, &self.entry).map_err(|source| JournalError::Write {
+        durable::write_whole(&self.path, &self.entry).map_err(|source| JournalError::Write {
             path: self.path.clone(),
             source,
         })
@@ -506,19 +507,6 @@ pub fn boot_id(host: &Host) -> String {
     fs::read_to_string(host.proc("sys/kernel/random/boot_id"))
         .map(|id| id.trim().to_owned())
         .unwrap_or_default()
-}
-
-/// Writes JSON so that a crash leaves the old file or the new one, on disk, never half of one.
-pub(crate) fn write_whole<T: Serialize>(path: &Path, entry: &T) -> io::Result<()> {
-    let directory = path.parent().expect("such a file is in a directory");
-    fs::create_dir_all(directory)?;
-    let mut file = tempfile::Builder::new()
-        .prefix(".new-")
-        .tempfile_in(directory)?;
-    file.write_all(&serde_json::to_vec_pretty(entry).map_err(io::Error::other)?)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    fs::File::open(directory)?.sync_all()
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::durable;
 use crate::facts;
 use crate::host::Host;
-use crate::journal;
 use crate::persist::deploy::{DeployError, Deployment};
 use crate::persist::identity::Identity;
 use crate::policy::file::{Evidence, Policy};
@@ -343,7 +343,7 @@ impl Memory {
 
     /// Writes it. Who may not write it (an ordinary user) checks without.
     pub fn save(&self, host: &Host) {
-        let _ = journal::write_whole(&Memory::path(host), self);
+        let _ = durable::write_whole(&Memory::path(host), self);
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) use self::args::TuneArgs;
 use self::args::{consent, wanted};
 use self::not_again::NotAgain;
 use self::place::{EMULATED_MODEL, Place, check_can_emulate, end_disk, make_disk};
-use super::{Outcome, boxed, persist, stop_on_signals, take_turn};
+use super::{Outcome, boxed, persist, stop_on_signals, take_turn, undo};
 use crate::output::Output;
 use crate::progress::{JsonLines, Progress};
 
@@ -91,7 +91,7 @@ impl Session<'_> {
             }
             return Ok(exit::OK);
         }
-        settle(host, &plan, output)?;
+        settle(host, &plan, &self.stop, output)?;
         let now = run::unix_time();
         let machine = MachineFacts::read(host, &plan.disks, programs);
         let directory = args.out.clone();
@@ -217,7 +217,8 @@ impl Session<'_> {
     /// Goes on with a record whose disk is there, if it is the same disk and kernel.
     fn go_on(&self, mut recorder: Recorder, disk: Option<&EmulatedDisk>) -> Outcome {
         self.check_same_machine(recorder.record(), recorder.directory())?;
-        settle(&self.host, &recorder.record().header.plan, self.output)?;
+        let plan = &recorder.record().header.plan;
+        settle(&self.host, plan, &self.stop, self.output)?;
         let given_up = self.permission(recorder.record())?;
         recorder.append(self.resumed(given_up)).map_err(boxed)?;
         self.measure(recorder, disk)
@@ -330,7 +331,8 @@ fn find_user(name: &str) -> Result<User, Box<dyn Failure>> {
 }
 
 /// What an earlier run left of these disks is put back before the baseline is read.
-fn settle(host: &Host, plan: &Plan, output: &Output) -> Result<(), Box<dyn Failure>> {
+fn settle(host: &Host, plan: &Plan, stop: &Stop, output: &Output) -> Result<(), Box<dyn Failure>> {
+    undo::finish_or_note(host, stop, output);
     let settled = set::settle(host, &plan.disks).map_err(boxed)?;
     for note in settled.iter().flat_map(Settled::notes) {
         output.note(&format!("note: {note}"));

@@ -1,0 +1,101 @@
+//! Files of our own that are on disk when the call returns, whole or not at all: entries of the journal and
+//! of the history, and the directories that they are in.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+/// What a file is called until it is whole: after this comes the pid of who writes it.
+const UNFINISHED: &str = ".new-";
+
+/// Writes JSON so that a crash leaves the old file or the new one, on disk, never half of one.
+pub(crate) fn write_whole<T: Serialize>(path: &Path, entry: &T) -> io::Result<()> {
+    let directory = parent(path);
+    make_directories(directory)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(&format!("{UNFINISHED}{}-", std::process::id()))
+        .tempfile_in(directory)?;
+    file.write_all(&serde_json::to_vec_pretty(entry).map_err(io::Error::other)?)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    sync_directory(directory)
+}
+
+/// Removes a file for good: a power failure does not bring it back.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)?;
+    sync_directory(parent(path))
+}
+
+/// Makes a directory and those that lead to it, writable for their owner alone.
+pub(crate) fn make_directories(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    if let Some(above) = above {
+        make_directories(above)?;
+    }
+    match DirBuilder::new().mode(0o755).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => Err(error),
+        _ => sync_directory(above.unwrap_or(Path::new("."))),
+    }
+}
+
+/// Makes sure that the names in a directory are on disk.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// The files of a directory that were written whole.
+pub(crate) fn whole_files(directory: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(directory).into_iter().flatten().flatten();
+    let files = files.filter(|file| pid_of_writer(&file.path()).is_none());
+    files.map(|file| file.path()).collect()
+}
+
+/// Removes what writers left that were killed before their file was whole.
+pub(crate) fn remove_unfinished(directory: &Path) {
+    for file in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = file.path();
+        let writes = |pid: &str| Path::new("/proc").join(pid).exists();
+        if pid_of_writer(&path).is_some_and(|pid| !writes(&pid)) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Who writes a file that is not whole yet; none for one that is.
+fn pid_of_writer(path: &Path) -> Option<String> {
+    let rest = path.file_name()?.to_str()?.strip_prefix(UNFINISHED)?;
+    let (pid, _) = rest.split_once('-').unwrap_or(("none", rest));
+    Some(pid.to_owned())
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().expect("such a file is in a directory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_writer_left_is_no_file_and_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = dir.path().join("a/b");
+        write_whole(&directory.join("1.json"), &1).unwrap();
+        let writes = format!(".new-{}-x", std::process::id());
+        // No process has such a number; older versions wrote none.
+        for name in [".new-4999999-x", ".new-x", &writes] {
+            fs::write(directory.join(name), "1").unwrap();
+        }
+        assert_eq!(whole_files(&directory), [directory.join("1.json")]);
+        remove_unfinished(&directory);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+        assert!(directory.join(writes).exists(), "it is still being written");
+    }
+}
