@@ -6,15 +6,18 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::device::{Content, GivenUp};
+use crate::durable;
 use crate::facts::MachineFacts;
 use crate::failure::{Failure, exit};
 use crate::foreign;
+use crate::host::Host;
+use crate::lock::{self, Holder};
 use crate::plan::{MOST_ROUNDS, Plan};
 use crate::trial::{Slot, Trial, VoidTrial};
 
@@ -31,6 +34,10 @@ const KIND: &str = "iosched-record";
 
 /// The file in the directory.
 const FILE: &str = "record.jsonl";
+
+/// The file beside it that is locked by whoever writes the record. Others may read a record, and whoever may read
+/// a file may lock it: this one is for its owner alone.
+const LOCK: &str = ".lock";
 
 /// The first line of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -168,6 +175,14 @@ pub enum RecordError {
         /// As given.
         path: PathBuf,
     },
+    /// Another command writes it.
+    #[error("the record {} is being written by another run{}", path.display(), lock::by(holder.as_ref()))]
+    InUse {
+        /// Its directory.
+        path: PathBuf,
+        /// Who, where `/proc/locks` tells.
+        holder: Option<Holder>,
+    },
     /// There is no record.
     #[error("{} holds no record", path.display())]
     NotARecord {
@@ -217,6 +232,15 @@ impl Failure for RecordError {
             }
             RecordError::SymbolicLink { .. } => "name the directory that it points to".into(),
             RecordError::NotADirectory { .. } => "name a new directory with --out".into(),
+            RecordError::InUse { path, holder } => {
+                let kill = holder.as_ref().map_or(String::new(), |Holder { pid, .. }| {
+                    format!(", or interrupt it: kill -INT {pid}")
+                });
+                format!(
+                    "wait for it{kill}; then: iosched tune --resume {}",
+                    path.display()
+                )
+            }
             RecordError::NotARecord { .. } => {
                 "a record is the directory that `iosched tune` wrote (it has record.jsonl)".into()
             }
@@ -241,6 +265,7 @@ impl Failure for RecordError {
             RecordError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 exit::NOT_PERMITTED
             }
+            RecordError::InUse { .. } => exit::BUSY,
             _ => exit::BAD_RECORD,
         }
     }
@@ -497,6 +522,8 @@ pub struct Recorder {
     record: Record,
     directory: PathBuf,
     file: File,
+    /// Held as long as we may write.
+    _lock: File,
 }
 
 impl Header {
@@ -545,7 +572,8 @@ pub fn check_new(directory: &Path) -> Result<(), RecordError> {
         path: directory.into(),
         source,
     })?;
-    if entries.next().is_some() {
+    // The lock alone is what a run left that was killed before it had a record.
+    if entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != LOCK)) {
         return Err(RecordError::NotEmpty {
             path: directory.into(),
         });
@@ -559,17 +587,9 @@ impl Recorder {
         check_new(directory)?;
         let path = directory.join(FILE);
         let failed = |source| write_error(&path, source);
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(directory)
-            .map_err(failed)?;
-        let file = OpenOptions::new()
-            .append(true)
-            .create_new(true)
-            .custom_flags(NOFOLLOW)
-            .open(&path)
-            .map_err(failed)?;
+        durable::make_directories(directory).map_err(failed)?;
+        let lock = lock_record(directory)?;
+        let file = open_to_append(OpenOptions::new().create_new(true), &path).map_err(failed)?;
         let mut recorder = Recorder {
             record: Record {
                 header,
@@ -577,33 +597,36 @@ impl Recorder {
             },
             directory: directory.into(),
             file,
+            _lock: lock,
         };
         recorder.write_line(&recorder.record.header.clone())?;
+        durable::sync_directory(directory).map_err(failed)?;
         Ok(recorder)
     }
 
     /// Goes on with a record: the half line that a crash may have left is cut off.
     pub fn resume(directory: &Path) -> Result<Recorder, RecordError> {
-        let record = Record::load(directory)?;
         let path = directory.join(FILE);
+        if !path.is_file() {
+            return Err(RecordError::NotARecord {
+                path: directory.into(),
+            });
+        }
+        let lock = lock_record(directory)?;
+        let record = Record::load(directory)?;
         let failed = |source| write_error(&path, source);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(NOFOLLOW)
-            .open(&path)
-            .map_err(failed)?;
+        let file = open_to_append(OpenOptions::new().read(true), &path).map_err(failed)?;
         let text = fs::read(&path).map_err(failed)?;
         let whole = text
             .iter()
             .rposition(|&byte| byte == b'\n')
             .map_or(0, |end| end + 1);
         file.set_len(whole as u64).map_err(failed)?;
-        file.seek(SeekFrom::End(0)).map_err(failed)?;
         Ok(Recorder {
             record,
             directory: directory.into(),
             file,
+            _lock: lock,
         })
     }
 
@@ -658,6 +681,32 @@ impl Recorder {
     }
 }
 
+/// Takes the right to write the record in a directory, which lasts as long as the file is open.
+fn lock_record(directory: &Path) -> Result<File, RecordError> {
+    let path = directory.join(LOCK);
+    let failed = |source| write_error(&path, source);
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(NOFOLLOW)
+        .open(&path)
+        .map_err(failed)?;
+    if lock::try_lock(&file).map_err(failed)? {
+        return Ok(file);
+    }
+    Err(RecordError::InUse {
+        path: directory.into(),
+        holder: lock::holder(&Host::live(), &file),
+    })
+}
+
+/// Opens the record so that each line goes to its end, wherever that is by then.
+fn open_to_append(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    options.append(true).custom_flags(NOFOLLOW).open(path)
+}
+
 /// `O_NOFOLLOW`: as root we never write through a link that somebody laid.
 const NOFOLLOW: i32 = {
     #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
@@ -679,6 +728,8 @@ fn write_error(path: &Path, source: io::Error) -> RecordError {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::fixture;
     use crate::load::Spec;
@@ -712,5 +763,43 @@ mod tests {
         let record = Record::parse(Path::new("r"), text.as_bytes()).unwrap();
         assert_eq!(record.header.plan, plan);
         assert_eq!(record.entries, [entry]);
+    }
+
+    #[test]
+    fn a_record_has_one_writer_at_a_time_and_takes_what_others_appended() {
+        let dir = tempfile::tempdir().unwrap();
+        let header = fixture::record(&fixture::plan(2)).header;
+        let first = Recorder::create(dir.path(), header).unwrap();
+        let second = Recorder::resume(dir.path());
+        assert!(
+            matches!(second, Err(RecordError::InUse { .. })),
+            "{second:?}"
+        );
+        let mode = fs::metadata(dir.path().join(LOCK))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "nobody else can hold it");
+        drop(first);
+
+        let mut resumed = Recorder::resume(dir.path()).unwrap();
+        let slot = |arm| Slot {
+            load: 0,
+            round: 0,
+            arm,
+        };
+        let path = dir.path().join(FILE);
+        let line = serde_json::to_string(&fixture::trial(slot(0), 1e6)).unwrap() + "\n";
+        let mut other = OpenOptions::new().append(true).open(&path).unwrap();
+        other.write_all(line.as_bytes()).unwrap();
+        resumed.append(fixture::trial(slot(1), 1e6)).unwrap();
+        assert_eq!(Record::load(dir.path()).unwrap().trials().count(), 2);
+    }
+
+    #[test]
+    fn a_directory_without_a_record_gets_no_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Recorder::resume(dir.path()).is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

@@ -138,6 +138,8 @@ fn a_dry_run_of_a_resumed_run_says_what_is_left_and_writes_nothing() {
     let mut before = fs::read(&file).unwrap();
     before.extend_from_slice(b"{\"type\":\"tri");
     fs::write(&file, &before).unwrap();
+    let files = || fs::read_dir(&record).unwrap().count();
+    let files_before = files();
     let resume = |more: &[&str]| {
         let mut command = iosched();
         command.args(["tune", "--dry-run", "--resume"]).arg(&record);
@@ -160,7 +162,7 @@ fn a_dry_run_of_a_resumed_run_says_what_is_left_and_writes_nothing() {
     assert!(!complete.status.success());
     assert!(text(&complete.stderr).contains("is complete"));
     assert!(fs::read(&file).unwrap() == before, "the record was changed");
-    assert_eq!(fs::read_dir(&record).unwrap().count(), 1, "a file was made");
+    assert_eq!(files(), files_before, "a file was made");
 }
 
 #[test]
