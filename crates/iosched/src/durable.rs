@@ -24,9 +24,12 @@ pub(crate) fn write_whole<T: Serialize>(path: &Path, entry: &T) -> io::Result<()
     sync_directory(directory)
 }
 
-/// Removes a file for good: a power failure does not bring it back.
+/// Removes a file for good, if it is there: a power failure does not bring it back.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    fs::remove_file(path)?;
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     sync_directory(parent(path))
 }
 

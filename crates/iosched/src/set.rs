@@ -125,8 +125,7 @@ impl Made {
         let before = self.journal.saved().iter().cloned();
         let after = self.disks.into_iter().map(|(_, entered)| entered.state);
         history::remember(turn, why, before.zip(after).collect())?;
-        self.journal.keep_changes();
-        Ok(())
+        Ok(self.journal.keep_changes()?)
     }
 }
 
@@ -217,6 +216,12 @@ impl Settled {
         let failed = self.undone.iter().filter_map(|undone| match undone {
             Undone::Failed { thing, cause } => Some(format!(
                 "{thing}: not put back: {cause}; `iosched restore` tries again"
+            )),
+            Undone::NotMounted { directory, mount } => Some(format!(
+                "{}: not removed: mount {} on {}, then run `iosched restore`",
+                directory.display(),
+                mount.source.display(),
+                mount.mount_point.display()
             )),
             _ => None,
         });

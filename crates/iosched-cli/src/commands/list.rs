@@ -74,7 +74,8 @@ pub(crate) fn run(args: &ListArgs, output: &Output) -> Outcome {
         ));
     }
     let is_dead = |leftover: &Leftover| !leftover.is_alive && !leftover.entry.disks.is_empty();
-    if host.is_live() && journal::leftovers(&host).iter().any(is_dead) {
+    let (leftovers, not_understood) = journal::read_all(&host);
+    if host.is_live() && (leftovers.iter().any(is_dead) || !not_understood.is_empty()) {
         output.note("an interrupted run has left its settings on a disk: run `iosched restore`");
     }
     Ok(exit::OK)

@@ -7,7 +7,7 @@ use clap::Args;
 use iosched::failure::{Failure, exit};
 use iosched::history::TakenBack;
 use iosched::host::Host;
-use iosched::journal::{self, Undone};
+use iosched::journal::{self, Leftover, NotUnderstood, Undone};
 use iosched::process::Stop;
 use iosched::{capture, emulate};
 use serde::Serialize;
@@ -34,6 +34,7 @@ pub(crate) struct RestoreArgs {}
 #[derive(Serialize)]
 struct Report {
     runs: Vec<RunReport>,
+    not_understood: Vec<NotUnderstood>,
     undo_finished: Option<TakenBack>,
     emulated_disks_cleared: Vec<String>,
     tracing_instances_removed: Vec<String>,
@@ -44,6 +45,7 @@ struct RunReport {
     command: String,
     pid: u32,
     still_running: bool,
+    journal: PathBuf,
     undone: Vec<Undone>,
 }
 
@@ -72,37 +74,24 @@ pub(crate) fn run(_args: &RestoreArgs, output: &Output) -> Outcome {
         let path = journal::directory(&host);
         return Err(boxed(RestoreError { path, source }));
     }
-    let runs: Vec<RunReport> = journal::leftovers(&host)
-        .into_iter()
-        .map(|leftover| {
-            let mut undone = Vec::new();
-            let mut still_running = leftover.is_alive;
-            if leftover.is_alive && leftover.is_waiting_to_revert(&host) {
-                still_running = !leftover.end_owner(&host);
-            }
-            if !still_running {
-                undone = leftover.undo(&host);
-            }
-            RunReport {
-                command: leftover.entry.command.clone(),
-                pid: leftover.entry.owner.pid,
-                still_running,
-                undone,
-            }
-        })
-        .collect();
+    journal::remove_unfinished(&host);
+    let (leftovers, not_understood) = journal::read_all(&host);
+    let runs = leftovers.iter();
+    let runs: Vec<RunReport> = runs.map(|leftover| restore(&host, leftover)).collect();
     let undo_finished = undo::finish(&host, &Stop::new(), output)?;
     let emulated_disks_cleared =
         emulate::remove_remains().map_or(Vec::new(), |(cleared, _)| cleared);
     let tracing_instances_removed = capture::remove_remains(&host);
     let undo_of_disks = undo_finished.iter().flat_map(|taken| &taken.disks);
-    let is_settled = runs
-        .iter()
-        .flat_map(|run| &run.undone)
-        .chain(undo_of_disks)
-        .all(Undone::is_settled);
+    let is_settled = not_understood.is_empty()
+        && runs
+            .iter()
+            .flat_map(|run| &run.undone)
+            .chain(undo_of_disks)
+            .all(Undone::is_settled);
     let report = Report {
         runs,
+        not_understood,
         undo_finished,
         emulated_disks_cleared,
         tracing_instances_removed,
@@ -115,14 +104,35 @@ pub(crate) fn run(_args: &RestoreArgs, output: &Output) -> Outcome {
     Ok(if is_settled { exit::OK } else { exit::FAILURE })
 }
 
+/// Puts back what a run left, unless it is alive and does so itself.
+fn restore(host: &Host, leftover: &Leftover) -> RunReport {
+    let mut still_running = leftover.is_alive;
+    if leftover.is_alive && leftover.is_waiting_to_revert(host) {
+        still_running = !leftover.end_owner(host);
+    }
+    RunReport {
+        command: leftover.entry.command.clone(),
+        pid: leftover.entry.owner.pid,
+        still_running,
+        journal: leftover.path.clone(),
+        undone: if still_running {
+            Vec::new()
+        } else {
+            leftover.undo(host)
+        },
+    }
+}
+
 fn print(report: &Report, output: &Output) {
     let Report {
         runs,
+        not_understood,
         undo_finished,
         emulated_disks_cleared: disks,
         tracing_instances_removed: instances,
     } = report;
-    if runs.is_empty() && undo_finished.is_none() && disks.is_empty() && instances.is_empty() {
+    let has_undone = undo_finished.is_some() || !disks.is_empty() || !instances.is_empty();
+    if runs.is_empty() && not_understood.is_empty() && !has_undone {
         output.text("nothing to restore: no run left anything");
     }
     for run in runs {
@@ -140,6 +150,17 @@ fn print(report: &Report, output: &Output) {
         if run.undone.is_empty() {
             output.text("  nothing was left to put back");
         }
+        hint_at_mount(run, output);
+    }
+    for NotUnderstood { path, cause } in not_understood {
+        output.text(&format!(
+            "{}: not understood, kept: {cause}",
+            path.display()
+        ));
+        output.note(
+            "hint: a newer iosched may understand it, `iosched list` shows each disk's scheduler; remove it once \
+             all is as it should be",
+        );
     }
     if let Some(taken) = undo_finished {
         undo::print(taken, output);
@@ -149,6 +170,17 @@ fn print(report: &Report, output: &Output) {
     }
     for name in instances {
         output.text(&format!("removed the tracing instance {name}"));
+    }
+}
+
+/// What to do about a directory that cannot be reached.
+fn hint_at_mount(run: &RunReport, output: &Output) {
+    let is_unreachable = |undone: &Undone| matches!(undone, Undone::NotMounted { .. });
+    if run.undone.iter().any(is_unreachable) {
+        output.note(&format!(
+            "hint: mount it there, then run `iosched restore` again; if it is gone for good: rm {}",
+            run.journal.display()
+        ));
     }
 }
 
@@ -171,6 +203,12 @@ pub(crate) fn describe(undone: &Undone) -> String {
         }
         Undone::Failed { thing, cause } => format!("{thing}: not put back: {cause}"),
         Undone::Removed { directory } => format!("removed {}", directory.display()),
+        Undone::NotMounted { directory, mount } => format!(
+            "{}: kept in the journal: {} is not mounted on {}",
+            directory.display(),
+            mount.source.display(),
+            mount.mount_point.display()
+        ),
         Undone::FileSystemRemoved { device, kind } => format!(
             "{device}: our {} file system unmounted, its signature erased",
             kind.name()

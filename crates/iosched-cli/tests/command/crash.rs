@@ -4,16 +4,20 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use iosched_testing::is_root;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 
-use crate::common::tuning::signal;
-use crate::common::{iosched, iosched_process};
+use crate::common::tuning::{MIB, fio_runs_on, record, signal, small_disk, start};
+use crate::common::{
+    Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, run, wait_until,
+};
 
 const LOCK: &str = "/var/lib/iosched/lock";
+const JOURNAL: &str = "/var/lib/iosched/journal";
 
 #[test]
 fn who_waits_for_another_command_says_for_whom_and_ctrl_c_ends_it() {
@@ -44,4 +48,101 @@ fn who_waits_for_another_command_says_for_whom_and_ctrl_c_ends_it() {
     let mode = fs::metadata(LOCK).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "nobody else can hold it from now on");
     iosched().arg("undo").assert().code(1);
+}
+
+#[test]
+fn restore_names_and_keeps_a_journal_entry_that_it_does_not_understand() {
+    if !is_root() {
+        return;
+    }
+    fs::create_dir_all(JOURNAL).unwrap();
+    for (name, text, cause) in [
+        ("1-cut.json", "{\"schema\": 1, \"comm", "cut short"),
+        ("2-new.json", "{\"schema\": 99}", "schema 99"),
+    ] {
+        let path = Path::new(JOURNAL).join(name);
+        fs::write(&path, text).unwrap();
+        let output = iosched().arg("restore").output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(name) && said.contains(cause), "{said}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text, "it is kept");
+        fs::remove_file(path).unwrap();
+    }
+    // What a writer left that was killed before its file had a name changed nothing.
+    let unfinished = Path::new(JOURNAL).join(".new-4999999-x");
+    fs::write(&unfinished, "{").unwrap();
+    iosched().arg("restore").assert().success();
+    assert!(!unfinished.exists());
+}
+
+#[test]
+fn a_directory_on_a_file_system_that_is_not_mounted_is_kept_in_mind() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    let mounted = Mounted::new(256 * MIB);
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = [mounted.path(), "--file-size", "16M", "--runtime", "60s"];
+    let mut tune = start(&arguments, &dir.path().join("r"));
+    assert!(wait_until(|| !mounted.names().is_empty()), "it never began");
+    tune.kill().unwrap();
+    tune.wait().unwrap();
+    let unmount = || Command::new("umount").arg(mounted.path()).status();
+    let unmounted = wait_until(|| unmount().is_ok_and(|status| status.success()));
+    assert!(unmounted, "its processes end with it");
+
+    for _ in 0..2 {
+        let output = iosched().arg("restore").output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let hint = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let node = mounted.disk.path().display().to_string();
+        let expected = format!("{node} is not mounted on {}", mounted.path());
+        assert!(said.contains(&expected), "{said}");
+        assert!(hint.contains("mount it there"), "{hint}");
+    }
+    // Another file system in its place is not the one.
+    run("mount", &["-t", "tmpfs", "tmpfs", mounted.path()]);
+    iosched().arg("restore").assert().code(1);
+    run("umount", &[mounted.path()]);
+
+    run(
+        "mount",
+        &[mounted.disk.path().to_str().unwrap(), mounted.path()],
+    );
+    iosched().arg("restore").assert().success();
+    assert_eq!(mounted.names(), [""; 0]);
+    assert_eq!(fs::read_dir(JOURNAL).unwrap().count(), 0);
+}
+
+#[test]
+fn a_record_is_gone_on_with_by_one_command_at_a_time() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let mut first = start(&[&disk.name, "--runtime", "60s"], &out);
+    assert!(wait_until(|| fio_runs_on(&disk.name)), "fio never ran");
+    let output = iosched()
+        .arg("tune")
+        .arg("--resume")
+        .arg(&out)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(9), "{stderr}");
+    let pid = first.id();
+    assert!(
+        stderr.contains("is being written by another run"),
+        "{stderr}"
+    );
+    assert!(stderr.contains(&format!("pid {pid} (iosched)")), "{stderr}");
+    assert!(stderr.contains("hint: "), "{stderr}");
+    signal(pid, Signal::INT);
+    assert_eq!(first.wait().unwrap().code(), Some(130));
+    for line in record(&out) {
+        assert!(line.is_object(), "{line}");
+    }
 }

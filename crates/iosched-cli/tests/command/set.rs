@@ -179,7 +179,7 @@ fn whichever_write_the_kernel_refuses_the_disk_ends_as_it_began() {
         let host = Host::live().failing_write(failures + 1);
         let change = Change::plan(&host, &disk.name, &arm).unwrap();
         let error = match change.make(&host) {
-            Ok(made) => break made.journal.keep_changes(),
+            Ok(made) => break made.journal.keep_changes().unwrap(),
             Err(error) => error,
         };
         failures += 1;

@@ -17,7 +17,7 @@ use crate::durable;
 use crate::facts;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
-use crate::journal::{self, SavedDisk};
+use crate::journal::{self, JournalError, SavedDisk};
 use crate::lock::Holder;
 use crate::persist::files::{FileChange, FileError};
 use crate::persist::udev::UdevError;
@@ -109,6 +109,9 @@ pub enum HistoryError {
         /// The change.
         id: u64,
     },
+    /// The change was made, and the journal would take it back.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// A file could not be put back.
     #[error(transparent)]
     File(#[from] FileError),
@@ -136,6 +139,7 @@ impl Failure for HistoryError {
             HistoryError::ChangedSince { id, .. } => Some(format!(
                 "`iosched log --id {id}` shows what it held before: put back by hand what you want"
             )),
+            HistoryError::Journal(error) => error.hint(),
             HistoryError::File(error) => error.hint(),
             HistoryError::Udev(error) => error.hint(),
         }
@@ -151,6 +155,7 @@ impl Failure for HistoryError {
             HistoryError::Stopped(_) => exit::BUSY,
             HistoryError::Nothing => exit::FAILURE,
             HistoryError::Write { .. } | HistoryError::ChangedSince { .. } => exit::BAD_FILE,
+            HistoryError::Journal(error) => error.exit_code(),
             HistoryError::File(error) => error.exit_code(),
             HistoryError::Udev(error) => error.exit_code(),
         }

@@ -25,9 +25,14 @@ use crate::process::{LoadProcesses, User, as_user};
 use crate::switch::{QueueState, SwitchError};
 use crate::sysfs::Sysfs;
 
+mod target_mount;
 mod undone;
 
+pub use target_mount::TargetMount;
 pub use undone::Undone;
+
+/// The version of the format. What has a higher one is left to the version that wrote it.
+const SCHEMA: u32 = 1;
 
 /// What one run may have to put back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +57,9 @@ pub struct Entry {
 pub struct Ours {
     /// Directories on the target.
     pub directories: Vec<PathBuf>,
+    /// Where the file system with the directories was mounted, and from what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mount: Option<TargetMount>,
     /// The file system on the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_system: Option<OwnFileSystem>,
@@ -71,6 +79,7 @@ impl Ours {
     pub fn is_empty(&self) -> bool {
         let Ours {
             directories,
+            mount: _,
             file_system,
             databases,
             user: _,
@@ -125,6 +134,15 @@ pub enum JournalError {
         #[source]
         source: io::Error,
     },
+    /// The change was made, and is to stay, but its file does not go.
+    #[error("cannot remove {}: a later `iosched restore` would take back what was set now", path.display())]
+    Keep {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// The state of a disk could not be read.
     #[error(transparent)]
     Switch(#[from] SwitchError),
@@ -141,6 +159,9 @@ impl Failure for JournalError {
             JournalError::Write { .. } => {
                 Some("without a journal nothing is changed: make room or rights there".into())
             }
+            JournalError::Keep { path, .. } => {
+                Some(format!("remove it by hand: rm {}", path.display()))
+            }
             JournalError::Switch(error) => error.hint(),
         }
     }
@@ -152,7 +173,7 @@ impl Failure for JournalError {
             {
                 exit::NOT_PERMITTED
             }
-            JournalError::Write { .. } => exit::FAILURE,
+            JournalError::Write { .. } | JournalError::Keep { .. } => exit::FAILURE,
             JournalError::Switch(error) => error.exit_code(),
         }
     }
@@ -181,7 +202,7 @@ impl Journal {
             .map(|device| SavedDisk::read(&sysfs, device))
             .collect::<Result<Vec<_>, SwitchError>>()?;
         let entry = Entry {
-            schema: 1,
+            schema: SCHEMA,
             command: facts::command_line().join(" "),
             owner: Owner::this_process(host),
             boot_id: boot_id(host),
@@ -230,9 +251,15 @@ impl Journal {
     }
 
     /// Removes the file without putting anything back: the change is meant to stay.
-    pub fn keep_changes(mut self) {
+    ///
+    /// # Errors
+    /// The change stays, but the file that says how to take it back is still there.
+    pub fn keep_changes(mut self) -> Result<(), JournalError> {
         self.is_open = false;
-        let _ = fs::remove_file(&self.path);
+        durable::remove(&self.path).map_err(|source| JournalError::Keep {
+            path: self.path.clone(),
+            source,
+        })
     }
 
     fn save(&self) -> Result<(), JournalError> {
@@ -263,25 +290,61 @@ pub struct Leftover {
     pub is_alive: bool,
 }
 
-/// The journal files on this machine. A file that cannot be read is passed over (and stays).
+/// A journal file that does not say what is to be put back. It stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotUnderstood {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub cause: String,
+}
+
+/// Removes what runs left that were killed before their file was whole: they had changed nothing yet.
+pub fn remove_unfinished(host: &Host) {
+    durable::remove_unfinished(&directory(host));
+}
+
+/// The journal files on this machine that can be understood.
 pub fn leftovers(host: &Host) -> Vec<Leftover> {
-    let Ok(files) = fs::read_dir(directory(host)) else {
-        return Vec::new();
-    };
-    let mut found: Vec<Leftover> = files
-        .filter_map(|file| {
-            let path = file.ok()?.path();
-            let entry: Entry = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
-            let is_alive = entry.boot_id == boot_id(host) && entry.owner.is_alive(host);
-            Some(Leftover {
+    read_all(host).0
+}
+
+/// The journal files on this machine, and those that cannot be understood: cut short, damaged, or of a newer
+/// version.
+pub fn read_all(host: &Host) -> (Vec<Leftover>, Vec<NotUnderstood>) {
+    let mut found = Vec::new();
+    let mut not_understood = Vec::new();
+    let mut paths = durable::whole_files(&directory(host));
+    paths.sort();
+    for path in paths {
+        match read_entry(&path) {
+            Ok(entry) => found.push(Leftover {
+                is_alive: entry.boot_id == boot_id(host) && entry.owner.is_alive(host),
                 path,
                 entry,
-                is_alive,
-            })
-        })
-        .collect();
-    found.sort_by(|a, b| a.path.cmp(&b.path));
-    found
+            }),
+            // Its run has ended since the directory was read.
+            Err(_) if !path.exists() => {}
+            Err(cause) => not_understood.push(NotUnderstood { path, cause }),
+        }
+    }
+    (found, not_understood)
+}
+
+fn read_entry(path: &Path) -> Result<Entry, String> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema: u32,
+    }
+    let bytes = fs::read(path).map_err(|error| error.to_string())?;
+    let damaged = |error: serde_json::Error| format!("it is cut short or damaged: {error}");
+    let Version { schema } = serde_json::from_slice(&bytes).map_err(damaged)?;
+    if schema > SCHEMA {
+        return Err(format!(
+            "it has schema {schema}, and this iosched knows up to {SCHEMA}"
+        ));
+    }
+    serde_json::from_slice(&bytes).map_err(damaged)
 }
 
 /// An error if there may be journal files that we cannot see or read.
@@ -325,18 +388,27 @@ impl Leftover {
     }
 }
 
+/// Puts back what an entry says. Its file goes when all is done, and else keeps what is not.
 fn undo_file(host: &Host, path: &Path, entry: &Entry) -> Vec<Undone> {
-    let undone = entry.undo(host);
-    if undone.iter().all(Undone::is_settled) {
-        let _ = fs::remove_file(path);
+    let (mut undone, left) = entry.undo(host);
+    let result = match &left {
+        None => durable::remove(path),
+        Some(left) => durable::write_whole(path, left),
+    };
+    if let Err(error) = result {
+        undone.push(Undone::Failed {
+            thing: path.display().to_string(),
+            cause: format!("the journal cannot say what was put back: {error}"),
+        });
     }
     undone
 }
 
 impl Entry {
-    /// Ends what the loads left running, then puts every disk back and removes what is ours. While a process of
-    /// a load goes on, nothing is as before: then nothing else is done.
-    pub fn undo(&self, host: &Host) -> Vec<Undone> {
+    /// Ends what the loads left running, then puts every disk back and removes what is ours; with it goes what is
+    /// still to be done, if anything is. While a process of a load goes on, nothing is as before: then nothing else
+    /// is done.
+    fn undo(&self, host: &Host) -> (Vec<Undone>, Option<Entry>) {
         let same_boot = self.boot_id == boot_id(host);
         let processes = self.ours.processes.as_ref().filter(|_| same_boot);
         let processes = processes.and_then(|processes| match processes.end(host) {
@@ -348,23 +420,54 @@ impl Entry {
             }),
         });
         if let Some(failed) = processes.iter().find(|ended| !ended.is_settled()) {
-            return vec![failed.clone()];
+            return (vec![failed.clone()], Some(self.clone()));
         }
-        let disks = self.disks.iter().map(|disk| disk.undo(host, same_boot));
+        let mut undone: Vec<Undone> = processes.into_iter().collect();
         let Ours {
             directories,
+            mount,
             file_system,
             databases,
             user,
             processes: _,
         } = &self.ours;
-        let databases = databases.iter().filter_map(OwnDatabases::undo);
-        let user = user.as_ref();
-        let directories = directories.iter();
-        let directories = directories.filter_map(|path| remove_directory(path, user));
-        let file_system = file_system.iter().filter_map(OwnFileSystem::undo);
-        let ours = databases.chain(directories).chain(file_system);
-        processes.into_iter().chain(disks).chain(ours).collect()
+        let mut rest = Rest(&mut undone);
+        let disks = rest.of(&self.disks, |disk| Some(disk.undo(host, same_boot)));
+        let databases = rest.of(databases, OwnDatabases::undo);
+        let directories = rest.of(directories, |path| {
+            remove_directory(host, path, user.as_ref(), mount.as_ref())
+        });
+        let file_system = rest.of(file_system.as_slice(), OwnFileSystem::undo).pop();
+        let left = Entry {
+            disks,
+            ours: Ours {
+                databases,
+                directories,
+                file_system,
+                processes: None,
+                ..self.ours.clone()
+            },
+            ..self.clone()
+        };
+        let is_done = left.disks.is_empty() && left.ours.is_empty();
+        (undone, (!is_done).then_some(left))
+    }
+}
+
+/// Collects what became of things, and tells which are still to be put back.
+struct Rest<'a>(&'a mut Vec<Undone>);
+
+impl Rest<'_> {
+    fn of<T: Clone>(&mut self, things: &[T], undo: impl Fn(&T) -> Option<Undone>) -> Vec<T> {
+        let mut left = Vec::new();
+        for thing in things {
+            let undone = undo(thing);
+            if undone.as_ref().is_some_and(|undone| !undone.is_settled()) {
+                left.push(thing.clone());
+            }
+            self.0.extend(undone);
+        }
+        left
     }
 }
 
@@ -418,24 +521,46 @@ impl SavedDisk {
     }
 }
 
-/// Removes a directory of ours, in which `user` (or else we) worked; nothing to say where there is none.
-fn remove_directory(path: &Path, user: Option<&User>) -> Option<Undone> {
+/// Removes a directory of ours, in which `user` (or else we) worked; nothing to say where there is none, if the
+/// file system that it was on is there.
+fn remove_directory(
+    host: &Host,
+    path: &Path,
+    user: Option<&User>,
+    mount: Option<&TargetMount>,
+) -> Option<Undone> {
+    let failed = |error: io::Error| Undone::Failed {
+        thing: path.display().to_string(),
+        cause: error.to_string(),
+    };
     let is_ours = path
         .file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with(".iosched-"));
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() && is_ours => {}
-        _ => return None,
+        Ok(_) => return None,
+        Err(error) if is_absence(&error) => {
+            let mount = mount.filter(|mount| is_ours && !mount.is_mounted(host))?;
+            return Some(Undone::NotMounted {
+                directory: path.into(),
+                mount: mount.clone(),
+            });
+        }
+        Err(error) => return Some(failed(error)),
     }
     Some(match remove_tree(path, user) {
         Ok(()) => Undone::Removed {
             directory: path.into(),
         },
-        Err(error) => Undone::Failed {
-            thing: path.display().to_string(),
-            cause: error.to_string(),
-        },
+        Err(error) => failed(error),
     })
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 /// What is in it goes with its user's rights, so that it cannot lead us to what he may not remove; the empty
@@ -605,7 +730,77 @@ mod tests {
     #[test]
     fn a_directory_that_is_not_ours_is_never_removed() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(remove_directory(dir.path(), None), None);
+        assert_eq!(
+            remove_directory(&Host::live(), dir.path(), None, None),
+            None
+        );
         assert!(dir.path().exists());
+    }
+
+    #[test]
+    fn an_entry_that_is_cut_short_or_of_a_newer_version_is_named_and_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let journal = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+        let path = journal.path().to_owned();
+        std::mem::forget(journal);
+        let whole = fs::read_to_string(&path).unwrap();
+        let newer = whole.replace("\"schema\": 1", "\"schema\": 2");
+        for (text, cause) in [
+            (&whole[..whole.len() / 2], "cut short"),
+            (&newer, "schema 2"),
+        ] {
+            fs::write(&path, text).unwrap();
+            let (found, not_understood) = read_all(&host);
+            assert_eq!(found, []);
+            assert_eq!(not_understood[0].path, path);
+            assert!(
+                not_understood[0].cause.contains(cause),
+                "{not_understood:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_does_not_go_is_an_error_when_the_change_is_to_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let journal = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+        let path = journal.path().to_owned();
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        let error = journal.keep_changes().unwrap_err();
+        assert!(error.to_string().contains("would take back"), "{error}");
+        assert!(error.hint().unwrap().contains("rm "));
+    }
+
+    #[test]
+    fn what_is_put_back_is_not_put_back_again_while_the_rest_waits_for_its_file_system() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let mount = TargetMount {
+            mount_point: dir.path().join("mnt"),
+            source: "/dev/sda1".into(),
+            uuid: None,
+        };
+        let ours = Ours {
+            directories: vec![dir.path().join("mnt/.iosched-1")],
+            mount: Some(mount.clone()),
+            ..Ours::default()
+        };
+        let journal = Journal::open(&host, &["sda".into()], ours).unwrap();
+        let path = journal.path().to_owned();
+        std::mem::forget(journal);
+        let undone = leftovers(&host)[0].undo(&host);
+        assert!(
+            matches!(
+                &undone[..],
+                [Undone::Restored { .. }, Undone::NotMounted { .. }]
+            ),
+            "{undone:?}"
+        );
+        let left = &leftovers(&host)[0].entry;
+        assert_eq!((left.disks.len(), left.ours.directories.len()), (0, 1));
+        assert!(path.exists());
     }
 }

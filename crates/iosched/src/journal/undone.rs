@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::TargetMount;
 use crate::file_system;
 use crate::switch::Adjusted;
 
@@ -47,6 +48,13 @@ pub enum Undone {
         /// Where it was.
         directory: PathBuf,
     },
+    /// A directory of ours is on a file system that is not mounted now: it may still be there.
+    NotMounted {
+        /// Where it was.
+        directory: PathBuf,
+        /// What must be mounted.
+        mount: TargetMount,
+    },
     /// A file system of ours was unmounted, and its signature erased.
     FileSystemRemoved {
         /// Kernel name of the device that it was on.
@@ -69,6 +77,6 @@ pub enum Undone {
 impl Undone {
     /// True unless something is still to be put back.
     pub fn is_settled(&self) -> bool {
-        !matches!(self, Undone::Failed { .. })
+        !matches!(self, Undone::Failed { .. } | Undone::NotMounted { .. })
     }
 }

@@ -18,7 +18,7 @@ use crate::policy::file::{self, Policy};
 use crate::policy::matching;
 use crate::policy::wanted::{self, Deviation, Wanted};
 use crate::policy::writers;
-use crate::set;
+use crate::set::{self, SetError};
 use crate::switch::{Adjusted, Entered, QueueState, SwitchError};
 
 pub use crate::persist::error::DeployError;
@@ -244,7 +244,8 @@ impl Deployment {
                  next boot"
                     .into(),
             );
-            self.change.make(host)?.journal.keep_changes();
+            let journal = self.change.make(host)?.journal;
+            journal.keep_changes().map_err(SetError::from)?;
         }
         let sysfs = host.sysfs();
         let states = tried

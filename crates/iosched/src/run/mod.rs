@@ -73,7 +73,7 @@ pub fn run(
     let ours = Ours {
         databases: databases(&loads, options),
         processes: processes.clone(),
-        ..site.ours(options.user.as_ref())
+        ..site.ours(host, options.user.as_ref())
     };
     let mut journal = journal(host, &plan, ours)?;
     let mut scope = Scope::new(options.user.clone(), processes);

@@ -9,7 +9,7 @@ use super::permission::Claim;
 use super::{RunError, way};
 use crate::file_system::OwnFileSystem;
 use crate::host::Host;
-use crate::journal::Ours;
+use crate::journal::{Ours, TargetMount};
 use crate::load::files;
 use crate::load::fio_job::Place;
 use crate::plan::Target;
@@ -76,7 +76,8 @@ impl Site {
     }
 
     /// What has to be removed. A directory goes with the file system that it is in.
-    pub(super) fn ours(&self, user: Option<&User>) -> Ours {
+    pub(super) fn ours(&self, host: &Host, user: Option<&User>) -> Ours {
+        let above = self.directory.as_deref().and_then(Path::parent);
         match &self.file_system {
             Some(file_system) => Ours {
                 file_system: Some(file_system.clone()),
@@ -84,6 +85,7 @@ impl Site {
             },
             None => Ours {
                 directories: self.directory.iter().cloned().collect(),
+                mount: above.and_then(|above| TargetMount::of(host, above)),
                 user: user.cloned(),
                 ..Ours::default()
             },
