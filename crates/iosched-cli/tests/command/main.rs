@@ -44,4 +44,5 @@ mod tune_mkfs;
 mod tune_refused;
 mod tune_simulated;
 mod tune_split;
+mod units;
 mod watch;
