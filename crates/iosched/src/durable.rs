@@ -48,9 +48,20 @@ pub(crate) fn make_directories(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes sure that the names in a directory are on disk.
+/// Makes sure that the names in a directory are on disk, as far as its file system can do that and we may.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+    match File::open(path).and_then(|directory| directory.sync_all()) {
+        Err(error) if !is_beyond_us(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Some network file systems sync no directories; one that may be written need not be readable.
+fn is_beyond_us(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied
+    )
 }
 
 /// The files of a directory that were written whole.

@@ -25,10 +25,14 @@ Examples:
 Run it after a crash, a SIGKILL or a power failure. It puts back the scheduler
 and every queue setting that an interrupted `tune` or `set --for` changed,
 ends what its load left running, removes its test files, unmounts its file
-system, and clears what dead emulated disks and recordings of block events left.
-It finishes an `undo` that was cut short. Runs that are alive are left alone,
-but for those that only wait to put something back (`set --for`): they do it
-now.")]
+system, and clears what dead emulated disks and recordings of block events
+left. It finishes an `undo` that was cut short. Runs that are alive are left
+alone, but for those that only wait to put something back (`set --for`): they
+do it now.
+
+What cannot be put back yet (a file system with test files is not mounted) and
+what is not understood (an entry of a newer version) stays, is named, and makes
+the exit code 1.")]
 pub(crate) struct RestoreArgs {}
 
 #[derive(Serialize)]

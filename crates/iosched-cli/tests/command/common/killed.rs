@@ -49,6 +49,7 @@ pub(crate) fn before_change(n: usize, command: &mut Command) -> End {
             _ => Ok(()),
         });
     }
+    #[expect(clippy::zombie_processes, reason = "its end is waited for by `trace`")]
     let child = command.spawn().expect("the command under test");
     let pid = libc::pid_t::try_from(child.id()).expect("a pid");
     trace(pid, n)
@@ -68,7 +69,8 @@ fn trace(pid: libc::pid_t, n: usize) -> End {
         if is_first {
             is_first = false;
             let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
-            request(libc::PTRACE_SETOPTIONS, pid, options as usize);
+            let options = usize::try_from(options).expect("flags");
+            request(libc::PTRACE_SETOPTIONS, pid, options);
         } else if is_change(pid) {
             changes += 1;
         }
