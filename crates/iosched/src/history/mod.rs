@@ -3,8 +3,8 @@
 //!
 //! One file per change below `/var/lib/iosched/history/`, written before the change is made and again
 //! after it. A change that a power failure cut short is seen by its status, and can be taken back
-//! like any other: each of its files is the old one or the new one. [`undo`] takes changes back, one command
-//! at a time ([`turn`]).
+//! like any other: each of its files is the old one or the new one. `undo` takes changes back, one command
+//! at a time (`turn`).
 
 use std::fs;
 use std::io;

@@ -3,7 +3,7 @@
 //!
 //! One file per run below `/var/lib/iosched/journal/` (not `/run`: a directory of test files
 //! outlives a power failure, so what names it must too). A file is there exactly as long as
-//! something may have to be put back. [`leftovers`] finds the files of dead runs, [`Entry::undo`]
+//! something may have to be put back. [`leftovers`] finds the files of dead runs, `Entry::undo`
 //! works one off.
 
 use std::fs;

@@ -56,6 +56,10 @@ impl Load for FioLoad {
         self.file.bytes_needed(file_size)
     }
 
+    fn files(&self, file_size: u64) -> Vec<(String, u64)> {
+        self.file.files(file_size)
+    }
+
     fn fills_directory(&self) -> Option<String> {
         self.file.fills()
     }

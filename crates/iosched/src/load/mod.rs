@@ -250,6 +250,12 @@ pub trait Load {
         None
     }
 
+    /// Names of files that it keeps in a directory, with their bytes, where other loads may have some of the same
+    /// name, which are the same files: these make up [`Load::bytes_needed`].
+    fn files(&self, _file_size: u64) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
     /// The files that it shares with others of its family; they take their room once.
     fn shared_files(&self) -> Option<&str> {
         None

@@ -169,18 +169,22 @@ fn check_has_room(
     Ok(())
 }
 
-/// What all loads keep in the directory; a family's files count once.
+/// What all loads keep in the directory; a family's files count once, and so do those of one name.
 fn bytes_needed(loads: &[PlannedLoad], file_size: u64) -> u64 {
     let mut shared: BTreeMap<String, u64> = BTreeMap::new();
     let mut own: u64 = 0;
     for load in loads.iter().map(PlannedLoad::open) {
-        let bytes = load.bytes_needed(file_size);
-        match load.shared_files() {
-            Some(files) => {
-                let most = shared.entry(files.to_owned()).or_default();
-                *most = bytes.max(*most);
+        let mut files = load.files(file_size);
+        if files.is_empty() {
+            let bytes = load.bytes_needed(file_size);
+            match load.shared_files() {
+                Some(name) => files.push((format!("{name}/"), bytes)),
+                None => own = own.saturating_add(bytes),
             }
-            None => own = own.saturating_add(bytes),
+        }
+        for (name, bytes) in files {
+            let most = shared.entry(name).or_default();
+            *most = bytes.max(*most);
         }
     }
     shared.into_values().fold(own, u64::saturating_add)

@@ -159,16 +159,20 @@ mod tests {
             "# host 6.18 blk-mq, scheduler=kyber device=sd1\n0.000 Q R 8 8 1 a a\n",
         );
         write("ours", "# simulated: scheduler=cfq:quantum=1 disk=null\n");
-        let named = |names: &[&str]| {
+        let recorded_under = |names: &[&str]| {
             let paths: Vec<_> = names.iter().map(|name| dir.path().join(name)).collect();
             named_schedulers(&paths).unwrap()
         };
         assert_eq!(
-            named(&["kyber", "ours", "kyber"]),
+            recorded_under(&["kyber", "ours", "kyber"]),
             ["kyber", "cfq:quantum=1"]
         );
-        assert!(named(&["sd4"]).is_empty(), "nothing says so there");
+        assert!(recorded_under(&["sd4"]).is_empty(), "nothing says so there");
         let one = dir.path().join("README.md");
-        assert_eq!(below(&one).unwrap(), [[one]], "what is named is taken");
+        assert_eq!(
+            below(&one).unwrap(),
+            [[one]],
+            "what is recorded_under is taken"
+        );
     }
 }

@@ -27,6 +27,14 @@ impl JobFile {
         jobs.fold(0, u64::saturating_add)
     }
 
+    /// The files of each worker as one, by its name and number: jobs of the same name in other job files have the same.
+    pub fn files(&self, file_size: u64) -> Vec<(String, u64)> {
+        self.jobs
+            .iter()
+            .flat_map(|job| job.files(file_size))
+            .collect()
+    }
+
     /// An option that takes all that is free in a directory, as it stands in the file.
     pub fn fills(&self) -> Option<String> {
         let mut given = self.jobs.iter().flat_map(|job| &job.assignments);
@@ -50,9 +58,38 @@ impl Assignment {
     }
 }
 
+/// Workers whose files are told apart; of more the sum is taken.
+const MOST_WORKERS: u64 = 10_000;
+
 impl Job {
+    fn files(&self, file_size: u64) -> Vec<(String, u64)> {
+        let workers = self.workers();
+        if workers > MOST_WORKERS {
+            return vec![(self.name.clone(), self.bytes_needed(file_size))];
+        }
+        let [of_worker, step] = self.bytes_of_worker(file_size);
+        let files = (0..workers).map(|worker| {
+            let bytes = of_worker.saturating_add(step.saturating_mul(worker));
+            (format!("{}.{worker}", self.name), bytes)
+        });
+        files.collect()
+    }
+
     fn bytes_needed(&self, file_size: u64) -> u64 {
-        let workers = self.number("numjobs", "numjobs").unwrap_or(1);
+        let workers = self.workers();
+        let [of_worker, step] = self.bytes_of_worker(file_size);
+        let before = workers.saturating_mul(workers.saturating_sub(1)) / 2;
+        workers
+            .saturating_mul(of_worker)
+            .saturating_add(step.saturating_mul(before))
+    }
+
+    fn workers(&self) -> u64 {
+        self.number("numjobs", "numjobs").unwrap_or(1)
+    }
+
+    /// What the first worker takes, and how much more each further one.
+    fn bytes_of_worker(&self, file_size: u64) -> [u64; 2] {
         let files = self.number("nrfiles", "nr_files").unwrap_or(1);
         let of_files = match self.bytes("filesize") {
             Some(each) => each.saturating_mul(files),
@@ -66,11 +103,7 @@ impl Job {
         };
         let first = reaches("offset").saturating_mul(files);
         let steps = reaches("offset_increment").saturating_mul(files);
-        let of_worker = of_files.saturating_add(first);
-        let before = workers.saturating_mul(workers.saturating_sub(1)) / 2;
-        workers
-            .saturating_mul(of_worker)
-            .saturating_add(steps.saturating_mul(before))
+        [of_files.saturating_add(first), steps]
     }
 
     fn number(&self, key: &str, alias: &str) -> Option<u64> {
@@ -136,6 +169,19 @@ mod tests {
 
     fn needed(text: &str) -> u64 {
         JobFile::parse("j", text).unwrap().bytes_needed(MIB)
+    }
+
+    #[test]
+    fn the_files_of_workers_are_known_by_name_and_are_all_that_is_needed() {
+        let text = "[a]\nnumjobs=2\noffset_increment=4m\n[b]\nsize=3m\n";
+        let file = JobFile::parse("j", text).unwrap();
+        let files = file.files(MIB);
+        let expected = [("a.0", MIB), ("a.1", 5 * MIB), ("b.0", 3 * MIB)];
+        assert_eq!(
+            files,
+            expected.map(|(name, bytes)| (name.to_owned(), bytes))
+        );
+        assert_eq!(file.bytes_needed(MIB), 9 * MIB);
     }
 
     #[test]
