@@ -26,7 +26,12 @@ pub fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>, FileEr
         let Some(text) = files::read(host, Path::new(path))? else {
             continue;
         };
-        let edited = with_elevator(&text, format, value);
+        let edited =
+            with_elevator(&text, format, value).map_err(|line| FileError::CommandLine {
+                path: path.into(),
+                line: line.line,
+                text: line.text,
+            })?;
         changes.extend(FileChange::plan(host, path, Some(edited))?);
     }
     Ok(changes)

@@ -23,25 +23,94 @@ pub enum Format {
     KernelInstall,
 }
 
+/// A line of a shell script whose effect on the command line is not known here: a condition, a function, `+=`, a
+/// backslash, quotes within a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotUnderstood {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What stands there.
+    pub text: String,
+}
+
 /// The text of a file with `elevator=` set to this value everywhere; with none, taken out.
-pub fn with_elevator(text: &str, format: Format, value: Option<&str>) -> String {
-    match format {
-        Format::GrubDefault => grub_default(text, value),
+///
+/// # Errors
+/// The first line that had to be understood and is not.
+pub fn with_elevator(
+    text: &str,
+    format: Format,
+    value: Option<&str>,
+) -> Result<String, NotUnderstood> {
+    Ok(match format {
+        Format::GrubDefault => {
+            check_grub_default(text, value.is_some())?;
+            grub_default(text, value)
+        }
         Format::MenuLst => each_line(text, |line| menu_line(line, value)),
         Format::KernelInstall => {
             let line = with_parameter(text.trim_end(), value);
             format!("{line}\n")
         }
-    }
+    })
 }
+
+/// Finds what [`grub_default`] would misread: to put the parameter in, all that can touch the variables has to be
+/// understood, the shell's conditions and functions included; to take it out, the lines that have it.
+fn check_grub_default(text: &str, puts: bool) -> Result<(), NotUnderstood> {
+    const SHELL: [&str; 10] = [
+        "if", "case", "for", "while", "until", "function", "source", ".", "eval", "unset",
+    ];
+    let lines = text.lines().enumerate();
+    for (index, line) in lines.filter(|(_, line)| !line.trim_start().starts_with('#')) {
+        let names_it = line.contains(EVERY) && (puts || line.contains(PARAMETER));
+        let first = line.split_whitespace().next().unwrap_or_default();
+        let is_shell = puts && (SHELL.contains(&first) || first.contains("()"));
+        if is_shell || (names_it && !is_plain_assignment(line)) {
+            return Err(NotUnderstood {
+                line: index + 1,
+                text: line.trim().to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// True of `NAME=WORDS`, exported or not, quoted as a whole or not at all, with nothing but a comment after it.
+fn is_plain_assignment(line: &str) -> bool {
+    let line = line.strip_prefix("export ").unwrap_or(line);
+    let Some((name, assigned)) = line.split_once('=') else {
+        return false;
+    };
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let (inner, after) = match assigned.chars().next() {
+        Some(quote @ ('"' | '\'')) => match assigned[1..].split_once(quote) {
+            Some(parts) => parts,
+            None => return false, // goes on in the next line
+        },
+        _ => assigned.split_at(assigned.find(char::is_whitespace).unwrap_or(assigned.len())),
+    };
+    let is_quoted = assigned.starts_with(['"', '\'']);
+    let odd: &[char] = if is_quoted {
+        &['\\', '`']
+    } else {
+        &['\\', '`', '"', '\'', ';', '&', '|', '(', '$']
+    };
+    let after = after.trim_start();
+    name.chars().all(is_name)
+        && !inner.contains(odd)
+        && (after.is_empty() || after.starts_with('#'))
+}
+
+/// The variable that counts for every entry; the names of the others begin like it.
+const EVERY: &str = "GRUB_CMDLINE_LINUX";
 
 /// The value is put into `GRUB_CMDLINE_LINUX`, which counts for every entry, and taken out of all
 /// other variables, which come after it.
 fn grub_default(text: &str, value: Option<&str>) -> String {
-    const EVERY: &str = "GRUB_CMDLINE_LINUX";
     let mut is_put = false;
     let mut edited = each_line(text, |line| {
-        let trimmed = line.trim_start();
+        let trimmed = line.strip_prefix("export ").unwrap_or(line);
         let Some((name, assigned)) = trimmed.split_once('=') else {
             return line.to_owned();
         };
@@ -51,8 +120,8 @@ fn grub_default(text: &str, value: Option<&str>) -> String {
         // Several assignments of one variable: the last one counts, so all are the same.
         let put = (name == EVERY).then_some(value).flatten();
         is_put |= put.is_some();
-        let indent = &line[..line.len() - trimmed.len()];
-        format!("{indent}{name}={}", quoted_with(assigned, put))
+        let export = &line[..line.len() - trimmed.len()];
+        format!("{export}{name}={}", quoted_with(assigned, put))
     });
     if let (Some(value), false) = (value, is_put) {
         if !edited.is_empty() && !edited.ends_with('\n') {
@@ -253,8 +322,51 @@ mod tests {
         title Memory test\n    kernel /boot/memtest.bin\n";
 
     #[test]
+    fn a_grub_file_that_is_more_than_assignments_is_refused_by_its_line() {
+        for (text, line) in [
+            (
+                "A=1\nif [ -e /x ]; then\n  GRUB_CMDLINE_LINUX=\"quiet\"\nfi\n",
+                2,
+            ),
+            ("[ -e /x ] && GRUB_CMDLINE_LINUX=\"quiet\"\n", 1),
+            ("GRUB_CMDLINE_LINUX+=\" quiet\"\n", 1),
+            (
+                "# ours\nGRUB_CMDLINE_LINUX=\"dyndbg=\\\"file a +p\\\" ro\"\n",
+                2,
+            ),
+            ("GRUB_CMDLINE_LINUX=\"ro \\\n quiet\"\n", 1),
+            ("GRUB_CMDLINE_LINUX=\"ro\"' quiet'\n", 1),
+            ("GRUB_CMDLINE_LINUX=ro\\ quiet\n", 1),
+            ("GRUB_CMDLINE_LINUX=\"$(cat /x)\" ; x\n", 1),
+            (". /etc/default/grub.more\n", 1),
+            ("add() {\n", 1),
+        ] {
+            let error = with_elevator(text, Format::GrubDefault, Some("noop")).unwrap_err();
+            assert_eq!(error.line, line, "{text}");
+            let same = with_elevator(text, Format::GrubDefault, None);
+            assert_eq!(same.as_deref(), Ok(text), "it holds nothing to take out");
+        }
+        let hidden = "GRUB_CMDLINE_LINUX+=\" elevator=cfq\"\n";
+        assert!(with_elevator(hidden, Format::GrubDefault, None).is_err());
+    }
+
+    #[test]
+    fn an_exported_variable_keeps_what_root_wrote() {
+        let text = "export GRUB_CMDLINE_LINUX=\"ro quiet\"\n";
+        let edited = with_elevator(text, Format::GrubDefault, Some("noop")).unwrap();
+        assert_eq!(
+            edited,
+            "export GRUB_CMDLINE_LINUX=\"ro quiet elevator=noop\"\n"
+        );
+        assert_eq!(
+            with_elevator(&edited, Format::GrubDefault, None).as_deref(),
+            Ok(text)
+        );
+    }
+
+    #[test]
     fn grub_of_ubuntu_16_04_gets_it_for_every_entry_and_loses_the_one_that_came_after() {
-        let edited = with_elevator(UBUNTU, Format::GrubDefault, Some("deadline"));
+        let edited = with_elevator(UBUNTU, Format::GrubDefault, Some("deadline")).unwrap();
         assert_eq!(
             edited,
             UBUNTU
@@ -264,40 +376,98 @@ mod tests {
                     "GRUB_CMDLINE_LINUX=\"elevator=deadline\""
                 )
         );
-        let removed = with_elevator(&edited, Format::GrubDefault, None);
+        let removed = with_elevator(&edited, Format::GrubDefault, None).unwrap();
         assert_eq!(removed, UBUNTU.replace(" elevator=cfq", ""));
     }
 
     #[test]
     fn grub_of_rhel_7_keeps_crashkernel_volumes_and_the_comment() {
-        let edited = with_elevator(RHEL, Format::GrubDefault, Some("noop"));
+        let edited = with_elevator(RHEL, Format::GrubDefault, Some("noop")).unwrap();
         assert_eq!(
             edited,
             RHEL.replace("rhgb quiet\"", "rhgb quiet elevator=noop\"")
         );
-        assert_eq!(with_elevator(&edited, Format::GrubDefault, None), RHEL);
+        assert_eq!(
+            with_elevator(&edited, Format::GrubDefault, None).unwrap(),
+            RHEL
+        );
     }
 
     #[test]
     fn menu_lst_of_sles_11_gets_it_in_every_linux_entry_and_in_no_other() {
-        let edited = with_elevator(SLES, Format::MenuLst, Some("noop"));
+        let edited = with_elevator(SLES, Format::MenuLst, Some("noop")).unwrap();
         assert_eq!(
             edited,
             SLES.replace("showopts\n", "showopts elevator=noop\n")
                 .replace("noresume\n", "noresume elevator=noop\n")
         );
-        assert_eq!(with_elevator(&edited, Format::MenuLst, None), SLES);
+        assert_eq!(with_elevator(&edited, Format::MenuLst, None).unwrap(), SLES);
     }
 
     #[test]
     fn a_grub_file_without_the_variable_gets_it() {
         assert_eq!(
-            with_elevator("GRUB_TIMEOUT=1", Format::GrubDefault, Some("noop")),
+            with_elevator("GRUB_TIMEOUT=1", Format::GrubDefault, Some("noop")).unwrap(),
             "GRUB_TIMEOUT=1\nGRUB_CMDLINE_LINUX=\"elevator=noop\"\n"
         );
     }
 
+    /// Lines of grub's file, some of them not understood.
+    const LINES: [&str; 16] = [
+        "GRUB_TIMEOUT=1",
+        "# GRUB_CMDLINE_LINUX=\"old\"",
+        "",
+        "GRUB_CMDLINE_LINUX=\"ro quiet\"",
+        "GRUB_CMDLINE_LINUX='ro root=/dev/sda1' # ours",
+        "GRUB_CMDLINE_LINUX=ro",
+        "GRUB_CMDLINE_LINUX=",
+        "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX elevator=cfq rw\"",
+        "GRUB_CMDLINE_LINUX_DEFAULT=\"splash elevator=deadline\"",
+        "export GRUB_CMDLINE_LINUX=\"crashkernel=auto\"",
+        "  GRUB_CMDLINE_LINUX=\"indented\"",
+        "GRUB_CMDLINE_LINUX=\"a \\\"b c\\\" d\"",
+        "GRUB_CMDLINE_LINUX=\"two\"' quotes'",
+        "test -e /nonexistent && GRUB_CMDLINE_LINUX=lost",
+        "if true; then GRUB_CMDLINE_LINUX=kept; fi",
+        "GRUB_CMDLINE_LINUX=\"$(echo run)\"",
+    ];
+
+    /// The words of the command line as a shell reads them.
+    fn words_of(text: &str) -> Vec<String> {
+        let script = format!(
+            "{text}\nprintf '%s %s' \"$GRUB_CMDLINE_LINUX\" \"$GRUB_CMDLINE_LINUX_DEFAULT\"\n"
+        );
+        let output = std::process::Command::new("sh")
+            .arg("-c")
+            .arg(script)
+            .output()
+            .unwrap();
+        let words = String::from_utf8(output.stdout).unwrap();
+        words.split_whitespace().map(str::to_owned).collect()
+    }
+
     proptest::proptest! {
+        #[test]
+        fn a_shell_reads_every_other_word_as_before_and_ours_once(
+            lines in proptest::collection::vec(proptest::sample::select(LINES.to_vec()), 0..6),
+        ) {
+            let text = lines.join("\n") + "\n";
+            let others = |text: &str| {
+                let words = words_of(text).into_iter();
+                words.filter(|word| !word.starts_with(PARAMETER)).collect::<Vec<_>>()
+            };
+            if let Ok(edited) = with_elevator(&text, Format::GrubDefault, Some("noop")) {
+                proptest::prop_assert_eq!(others(&edited), others(&text), "{}", edited);
+                let ours: Vec<_> = words_of(&edited);
+                let ours = ours.iter().filter(|word| word.starts_with(PARAMETER));
+                proptest::prop_assert!(ours.clone().count() >= 1, "{}", edited);
+                proptest::prop_assert!(ours.clone().all(|word| word == "elevator=noop"), "{}", edited);
+            }
+            if let Ok(edited) = with_elevator(&text, Format::GrubDefault, None) {
+                proptest::prop_assert_eq!(words_of(&edited), others(&text), "{}", edited);
+            }
+        }
+
         #[test]
         fn putting_in_and_taking_out_keeps_every_other_parameter(
             words in proptest::collection::vec("[a-z]{1,5}(=[a-z0-9/.,]{1,5})?", 0..6),

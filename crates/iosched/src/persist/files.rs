@@ -63,6 +63,16 @@ pub enum FileError {
         /// Where.
         path: PathBuf,
     },
+    /// A script of the boot loader in which the kernel's command line is not plainly assigned.
+    #[error("{}, line {line}: {text:?} is not understood: not touched", path.display())]
+    CommandLine {
+        /// Where.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+        /// What stands there.
+        text: String,
+    },
     /// Anything else: read-only, full, not permitted.
     #[error("cannot {action} {}", path.display())]
     Io {
@@ -86,6 +96,10 @@ impl Failure for FileError {
                 "look who put the link there; if nobody needs it: rm {}",
                 path.display()
             )),
+            FileError::CommandLine { .. } => Some(
+                "put elevator=… into GRUB_CMDLINE_LINUX by hand (or take it out), and run the boot loader's generator"
+                    .into(),
+            ),
             FileError::ChangedMeanwhile { .. } => Some("look at it, then try again".into()),
             FileError::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Some("run it as root".into()),
