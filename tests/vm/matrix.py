@@ -29,8 +29,10 @@ def run(directory, image, deb):
         reboot(machine)
         after_the_reboot(machine, first_names)
         with_tuned(machine)
+        leave_something(machine)
         reboot(machine)
         after_the_reboot_with_tuned(machine)
+        put_back_at_boot(machine)
         remove(machine)
         reboot(machine)
         expect(machine.schedulers(), at_first, "after remove and reboot every disk is as at first")
@@ -199,6 +201,22 @@ def after_the_reboot_with_tuned(machine):
     machine.run("until tuned-adm active 2>/dev/null | grep -q iosched; do sleep 1; done")
     expect(machine.schedulers(), KEPT, "TuneD and our rules agree after a reboot")
     expect(check(machine)[0], 0, "check: 0 with TuneD")
+
+
+def leave_something(machine):
+    """A switch for a while that is killed: its entry stays in the journal."""
+    machine.run(f"setsid iosched set --for 1h {machine.node('nvme')} none >/dev/null 2>&1 & sleep 0.1;"
+                " until ls /var/lib/iosched/journal/*.json >/dev/null 2>&1; do sleep 0.2; done; pkill -KILL -x iosched")
+    expect(machine.run("ls /var/lib/iosched/journal | wc -l").strip(), "1", "a killed switch stays in the journal")
+
+
+def put_back_at_boot(machine):
+    machine.run("until systemctl is-active --quiet multi-user.target; do sleep 0.5; done")
+    shown = machine.run("systemctl show -P Result -P ConditionResult iosched-restore.service").split()
+    expect(shown, ["success", "yes"], "the unit of the package restores after a boot")
+    expect(machine.run("ls /var/lib/iosched/journal | wc -l").strip(), "0", "and nothing is left in the journal")
+    code, text = machine.try_run("systemctl start iosched-check.service && journalctl -b -o cat -u iosched-check.service")
+    expect((code, ": as wanted by " in text), (0, True), "the check of the package works with the few rights that it has")
 
 
 def remove(machine):

@@ -642,6 +642,17 @@ impl Recorder {
         &self.record
     }
 
+    /// Removes a record in which nothing was recorded; what else is in its directory stays, and so does that.
+    pub fn remove_if_empty(self) {
+        if !self.record.entries.is_empty() {
+            return;
+        }
+        // What cannot be removed is a record without a trial, and is read as one.
+        let _ = fs::remove_file(self.directory.join(FILE));
+        let _ = fs::remove_file(self.directory.join(LOCK));
+        let _ = fs::remove_dir(&self.directory);
+    }
+
     /// Says that the emulated disk of a resumed run has another name now.
     pub fn move_to_disk(&mut self, device: &str) {
         self.record.header.plan.move_to_disk(device);

@@ -72,6 +72,8 @@ fn a_program_is_timed_and_told_its_trial() {
         "{}",
         ended.stdout
     );
+    let stays = "What a command writes where it runs stays.";
+    assert!(ended.stderr.contains(stays), "{}", ended.stderr);
     assert!(ended.stdout.contains("time s"), "{}", ended.stdout);
     let told = fs::read_to_string(bench.mounted.at.join("told")).unwrap();
     let mut told: Vec<Vec<&str>> = told.lines().map(|line| line.split(' ').collect()).collect();
@@ -201,7 +203,12 @@ fn a_command_that_cannot_work_is_one_clear_error() {
             "{command}: {}",
             ended.stderr
         );
-        let _ = fs::remove_dir_all(bench.records.path().join("r"));
+        let directory = bench.records.path().join("r");
+        if directory.exists() {
+            let record = bench.record();
+            assert!(record.lines().count() > 1, "{command}: nothing is recorded");
+            fs::remove_dir_all(directory).unwrap();
+        }
     }
 }
 

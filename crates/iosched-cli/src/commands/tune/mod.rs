@@ -15,7 +15,8 @@ use iosched::event::Observer;
 use iosched::facts::{self, MachineFacts};
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
-use iosched::plan::{Plan, Target};
+use iosched::load::Spec;
+use iosched::plan::{Plan, PlannedLoad, Target};
 use iosched::process::{Stop, User};
 use iosched::record::{self, Entry, Header, Record, Recorder, StopReason};
 use iosched::report;
@@ -254,6 +255,9 @@ impl Session<'_> {
                     output.width(),
                 ));
             }
+            if error.exit_code() != exit::INTERRUPTED {
+                recorder.remove_if_empty();
+            }
             return Err(boxed(error));
         }
         let analysis = Analysis::of(record);
@@ -344,9 +348,17 @@ fn settle(host: &Host, plan: &Plan, stop: &Stop, output: &Output) -> Result<(), 
         output.note(note);
     }
     match &plan.target {
-        Target::Directory { device, .. } => output.note(&format!(
-            "Measuring on {device}; test files are removed afterwards."
-        )),
+        Target::Directory { device, .. } => {
+            let is_command = |load: &PlannedLoad| matches!(load.spec, Spec::Command(_));
+            let stays = if plan.loads.iter().any(is_command) {
+                " What a command writes where it runs stays."
+            } else {
+                ""
+            };
+            output.note(&format!(
+                "Measuring on {device}; test files are removed afterwards.{stays}"
+            ));
+        }
         Target::FileSystem {
             device,
             file_system,
