@@ -50,6 +50,15 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
+    /// Counts so many of no length at all.
+    pub(crate) fn add_zeros(&mut self, count: u64) {
+        if self.counts.is_empty() {
+            self.grow(0);
+        }
+        self.counts[0] += count;
+        self.total += count;
+    }
+
     #[cold]
     fn grow(&mut self, step: usize) {
         self.counts.resize(step + 1, 0);

@@ -18,13 +18,21 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Counts an access.
+    /// Counts an access. Those that did not wait before are counted by [`Latencies::end`], all at once.
     #[inline(always)]
     pub(super) fn add(&mut self, before: Nanos, queue: Nanos, service: Nanos) {
         self.total.add(before + queue + service);
-        self.before.add(before);
+        if before > Nanos::ZERO {
+            self.before.add(before);
+        }
         self.queue.add(queue);
         self.service.add(service);
+    }
+
+    /// No more are counted.
+    pub(super) fn end(&mut self) {
+        self.before
+            .add_zeros(self.total.count() - self.before.count());
     }
 
     /// Both together.

@@ -139,11 +139,12 @@ impl Process {
             issued,
             completed: now,
         };
-        if self.arrives() {
-            self.take(now, &answer); // somebody waits for each of them
+        // The next access needs the place of the only answer; and who arrives waits for each.
+        let is_next = self.untaken.is_empty() && self.in_flight + 1 >= self.job.depth;
+        if (is_next && !self.asleep) || self.arrives() {
+            self.take(now, &answer);
         } else {
-            self.untaken.push_back(answer);
-            self.slept_over += usize::from(self.asleep);
+            self.keep(answer);
         }
         let pause = self.source.answered(noticed, &self.job, self.in_flight);
         pause.filter(|_| self.sync.is_none())
@@ -162,6 +163,12 @@ impl Process {
         let queue = answer.issued - answer.entered;
         let service = answer.completed - answer.issued;
         flow.latencies.add(before, queue, service);
+    }
+
+    #[inline(never)]
+    fn keep(&mut self, answer: Answer) {
+        self.untaken.push_back(answer);
+        self.slept_over += usize::from(self.asleep);
     }
 
     /// It takes answers until it has fewer than so many accesses, answered or not.
@@ -296,6 +303,13 @@ impl Process {
 
     pub(super) fn outcome(mut self, now: Time) -> ProcessOutcome {
         self.take_until_fewer(now, 0);
+        for latencies in [
+            &mut self.read.latencies,
+            &mut self.write.latencies,
+            &mut self.syncs,
+        ] {
+            latencies.end();
+        }
         let began = self.began.unwrap_or(Time::ZERO);
         let end = self.ended.map_or(now, |_| self.last_completion);
         ProcessOutcome {
