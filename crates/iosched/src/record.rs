@@ -718,10 +718,13 @@ fn open_to_append(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.append(true).custom_flags(NOFOLLOW).open(path)
 }
 
-/// `O_NOFOLLOW`: as root we never write through a link that somebody laid.
+/// `O_NOFOLLOW`: as root we never write through a link that somebody laid. `O_NONBLOCK`: a FIFO in its place is an
+/// error, not a wait without end; files do not mind.
 const NOFOLLOW: i32 = {
     #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
-    let flag = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+    let flag = rustix::fs::OFlags::NOFOLLOW
+        .union(rustix::fs::OFlags::NONBLOCK)
+        .bits() as i32;
     flag
 };
 

@@ -31,11 +31,18 @@ pub(crate) struct LogArgs {
 pub(crate) fn run(args: &LogArgs, output: &Output) -> Outcome {
     let host = args.root.as_ref().map_or_else(Host::live, Host::at);
     let mut entries = history::entries(&host);
+    let not_understood = history::not_understood(&host);
+    for path in &not_understood {
+        output.note(&format!(
+            "warning: {} is damaged or of a newer version: left out",
+            path.display()
+        ));
+    }
     entries.reverse();
     entries.retain(|entry| args.id.is_none_or(|id| entry.id == id));
     if output.is_json() {
         output.json(&entries);
-    } else if entries.is_empty() {
+    } else if entries.is_empty() && not_understood.is_empty() {
         output.text("nothing was changed; what was set on loop devices is not kept");
     }
     if !output.is_json() {

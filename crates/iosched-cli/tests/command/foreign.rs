@@ -246,6 +246,15 @@ fn a_job_file_that_would_fill_the_file_system_writes_nothing() {
             "would fill the file system: size=100% in line 3",
         ),
         (
+            "size=1m\nnumjobs=2\noffset_increment=50%",
+            "would fill the file system: offset_increment=50% in line 5",
+        ),
+        ("size=1m\noffset_align=80m", "the loads need 81 MiB"),
+        (
+            "size=40m\n[a]\nrw=read\nsize=40m\nnrfiles=8",
+            "the loads need 80 MiB",
+        ),
+        (
             "size=1m\nfill_fs=1",
             "would fill the file system: fill_fs=1 in line 4",
         ),

@@ -101,6 +101,12 @@ pub enum HistoryError {
     /// There is nothing left to take back.
     #[error("there is no change to take back")]
     Nothing,
+    /// A later change is damaged or of a newer version: what it did is not known.
+    #[error("{} is a later change that cannot be read: nothing was taken back", path.display())]
+    NotUnderstood {
+        /// The file of the change.
+        path: PathBuf,
+    },
     /// Somebody changed a file after us.
     #[error("{} is not as change {id} left it: not taken back", path.display())]
     ChangedSince {
@@ -136,6 +142,10 @@ impl Failure for HistoryError {
                 None => "try again once it has ended".into(),
             }),
             HistoryError::Nothing => Some("`iosched log` shows what was changed; what was set on loop devices is not kept, since tomorrow each is another disk".into()),
+            HistoryError::NotUnderstood { .. } => Some(
+                "use the version of iosched that wrote it; if it is damaged, look what it changed, and move it away"
+                    .into(),
+            ),
             HistoryError::ChangedSince { id, .. } => Some(format!(
                 "`iosched log --id {id}` shows what it held before: put back by hand what you want"
             )),
@@ -154,7 +164,9 @@ impl Failure for HistoryError {
             }
             HistoryError::Stopped(_) => exit::BUSY,
             HistoryError::Nothing => exit::FAILURE,
-            HistoryError::Write { .. } | HistoryError::ChangedSince { .. } => exit::BAD_FILE,
+            HistoryError::Write { .. }
+            | HistoryError::NotUnderstood { .. }
+            | HistoryError::ChangedSince { .. } => exit::BAD_FILE,
             HistoryError::Journal(error) => error.exit_code(),
             HistoryError::File(error) => error.exit_code(),
             HistoryError::Udev(error) => error.exit_code(),
@@ -190,14 +202,34 @@ pub fn remember(
     turn.begin(why, Vec::new(), before)?.done(after)
 }
 
-/// All changes, the oldest first. What cannot be read is passed over.
+/// All changes, the oldest first, but for those that are [`not_understood`].
 pub fn entries(host: &Host) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = durable::whole_files(&directory(host))
-        .into_iter()
-        .filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok())
-        .collect();
+    let files = durable::whole_files(&directory(host)).into_iter();
+    let mut entries: Vec<Entry> = files.filter_map(|path| read(&path)).collect();
     entries.sort_by_key(|entry| entry.id);
     entries
+}
+
+/// Files of changes that are damaged or of a newer version, the oldest first: they stay as they are.
+pub fn not_understood(host: &Host) -> Vec<PathBuf> {
+    let files = durable::whole_files(&directory(host)).into_iter();
+    let mut files: Vec<PathBuf> = files
+        .filter(|path| id_of(path).is_some() && read(path).is_none())
+        .collect();
+    files.sort();
+    files
+}
+
+fn read(path: &Path) -> Option<Entry> {
+    let is_file = fs::symlink_metadata(path).ok()?.is_file(); // a FIFO would be waited for
+    let text = is_file.then(|| fs::read(path).ok()).flatten()?;
+    let entry: Entry = serde_json::from_slice(&text).ok()?;
+    (entry.schema <= SCHEMA).then_some(entry)
+}
+
+/// The number of the change that a file is of.
+fn id_of(path: &Path) -> Option<u64> {
+    path.file_stem()?.to_str()?.parse().ok()
 }
 
 impl Turn {
@@ -257,8 +289,8 @@ fn new_entry(
 /// One more than any number in use, that of an entry that we cannot read included.
 fn next_id(host: &Host) -> u64 {
     let files = durable::whole_files(&directory(host)).into_iter();
-    let ids = files.filter_map(|path| path.file_stem()?.to_str()?.parse::<u64>().ok());
-    ids.max().map_or(1, |last| last + 1)
+    let ids = files.filter_map(|path| id_of(&path));
+    ids.max().map_or(1, |last| last.saturating_add(1))
 }
 
 fn file_of(host: &Host, id: u64) -> PathBuf {
@@ -369,6 +401,44 @@ mod tests {
             }
             turn.undo().unwrap();
             assert_eq!(fs::read_to_string(dir.path().join("etc/x")).unwrap(), "0");
+        }
+    }
+
+    #[test]
+    fn what_came_after_and_cannot_be_read_keeps_an_undo_from_taking_the_one_before() {
+        let newer = |text: &str| text.replace("\"schema\":1", "\"schema\":2");
+        let cut = |text: &str| text[..120].to_owned();
+        let spoil: [&dyn Fn(&str) -> String; 2] = [&newer, &cut];
+        for spoil in spoil {
+            let (dir, host) = machine(&[]);
+            write(dir.path(), "etc/x", "0");
+            let turn = a_turn(&host);
+            change(&host, &turn, "1").done(vec![]).unwrap();
+            change(&host, &turn, "2").done(vec![]).unwrap();
+            let (first, last) = (file_of(&host, 1), file_of(&host, 2));
+            let compact = |path: &Path| {
+                let value: serde_json::Value =
+                    serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+                value.to_string()
+            };
+            let spoiled = spoil(&compact(&last));
+            fs::write(&last, &spoiled).unwrap();
+            let error = turn.undo().unwrap_err();
+            assert!(
+                matches!(&error, HistoryError::NotUnderstood { path } if *path == last),
+                "{error}"
+            );
+            assert_eq!(fs::read_to_string(dir.path().join("etc/x")).unwrap(), "2");
+            assert_eq!(fs::read_to_string(&last).unwrap(), spoiled);
+            assert_eq!(not_understood(&host), [last]);
+            // What came before it keeps nobody from undoing what came after.
+            change(&host, &turn, "3").done(vec![]).unwrap();
+            assert_eq!(turn.undo().unwrap().entry.id, 3);
+            fs::write(&first, "{").unwrap();
+            assert!(matches!(
+                turn.undo(),
+                Err(HistoryError::NotUnderstood { .. })
+            ));
         }
     }
 

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::{Change, Entry, HistoryError, Status, Turn, entries, file_of, save};
+use super::{
+    Change, Entry, HistoryError, Status, Turn, entries, file_of, id_of, not_understood, save,
+};
 use crate::host::Host;
 use crate::journal::{self, Undone};
 use crate::persist::announce::announce;
@@ -69,8 +71,13 @@ impl Turn {
         let entry = entries(self.host())
             .into_iter()
             .rev()
-            .find(|entry| matches!(entry.status, Status::Begun | Status::Done))
-            .ok_or(HistoryError::Nothing)?;
+            .find(|entry| matches!(entry.status, Status::Begun | Status::Done));
+        let last = entry.as_ref().map(|entry| entry.id);
+        let later = |path: &PathBuf| id_of(path) > last;
+        if let Some(path) = not_understood(self.host()).into_iter().rfind(later) {
+            return Err(HistoryError::NotUnderstood { path });
+        }
+        let entry = entry.ok_or(HistoryError::Nothing)?;
         let files = changes_back(self.host(), &entry)?;
         let undo = self.begin_undo(&entry, files.clone())?;
         if let Err(error) = install_all(self.host(), &files) {

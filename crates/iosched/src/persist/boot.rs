@@ -77,7 +77,9 @@ pub fn generator(host: &Host, change: &FileChange) -> Option<Vec<String>> {
 
 /// The value of `elevator=` in a text.
 fn elevator_of(text: &str) -> Option<String> {
-    let after = text.split("elevator=").nth(1)?;
+    let mut lines = text.lines();
+    let is_given = |line: &&str| !line.trim_start().starts_with('#') && line.contains("elevator=");
+    let after = lines.find(is_given)?.split("elevator=").nth(1)?;
     let value: String = after
         .chars()
         .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
@@ -87,6 +89,13 @@ fn elevator_of(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn what_stands_in_a_comment_is_not_given_to_grubby() {
+        let text = "# was: elevator=cfq\nGRUB_CMDLINE_LINUX=\"ro elevator=noop\"\n";
+        assert_eq!(super::elevator_of(text).as_deref(), Some("noop"));
+        assert_eq!(super::elevator_of("  # elevator=cfq\n"), None);
+    }
+
     use super::*;
     use crate::persist::testing::{machine, write};
 

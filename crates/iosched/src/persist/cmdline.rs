@@ -58,14 +58,10 @@ pub fn with_elevator(
 /// Finds what [`grub_default`] would misread: to put the parameter in, all that can touch the variables has to be
 /// understood, the shell's conditions and functions included; to take it out, the lines that have it.
 fn check_grub_default(text: &str, puts: bool) -> Result<(), NotUnderstood> {
-    const SHELL: [&str; 10] = [
-        "if", "case", "for", "while", "until", "function", "source", ".", "eval", "unset",
-    ];
     let lines = text.lines().enumerate();
     for (index, line) in lines.filter(|(_, line)| !line.trim_start().starts_with('#')) {
         let names_it = line.contains(EVERY) && (puts || line.contains(PARAMETER));
-        let first = line.split_whitespace().next().unwrap_or_default();
-        let is_shell = puts && (SHELL.contains(&first) || first.contains("()"));
+        let is_shell = puts && !line.trim().is_empty() && !is_assignment(line);
         if is_shell || (names_it && !is_plain_assignment(line)) {
             return Err(NotUnderstood {
                 line: index + 1,
@@ -74,6 +70,20 @@ fn check_grub_default(text: &str, puts: bool) -> Result<(), NotUnderstood> {
         }
     }
     Ok(())
+}
+
+/// True of a line that assigns, and goes on with no other command.
+fn is_assignment(line: &str) -> bool {
+    let line = line.strip_prefix("export ").unwrap_or(line);
+    let Some((name, assigned)) = line.split_once('=') else {
+        return false;
+    };
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_quoted = assigned.starts_with(['"', '\'', '`']) || assigned.starts_with("$(");
+    name.chars().all(is_name)
+        && !line.ends_with('\\')
+        && line.matches('"').count() % 2 == 0
+        && (is_quoted || !assigned.contains([';', '&', '|']))
 }
 
 /// True of `NAME=WORDS`, exported or not, quoted as a whole or not at all, with nothing but a comment after it.
@@ -127,7 +137,8 @@ fn grub_default(text: &str, value: Option<&str>) -> String {
         if !edited.is_empty() && !edited.ends_with('\n') {
             edited.push('\n');
         }
-        let _ = writeln!(edited, "{EVERY}=\"{PARAMETER}{value}\"");
+        // Should something that is sourced set it, that stays.
+        let _ = writeln!(edited, "{EVERY}=\"${EVERY} {PARAMETER}{value}\"");
     }
     edited
 }
@@ -340,6 +351,10 @@ mod tests {
             ("GRUB_CMDLINE_LINUX=\"$(cat /x)\" ; x\n", 1),
             (". /etc/default/grub.more\n", 1),
             ("add() {\n", 1),
+            ("[ -f /x ] && . /x\n", 1),
+            ("test -f /x && source /x\n", 1),
+            ("A=1; . /x\n", 1),
+            ("set -a; . /x\n", 1),
         ] {
             let error = with_elevator(text, Format::GrubDefault, Some("noop")).unwrap_err();
             assert_eq!(error.line, line, "{text}");
@@ -408,7 +423,7 @@ mod tests {
     fn a_grub_file_without_the_variable_gets_it() {
         assert_eq!(
             with_elevator("GRUB_TIMEOUT=1", Format::GrubDefault, Some("noop")).unwrap(),
-            "GRUB_TIMEOUT=1\nGRUB_CMDLINE_LINUX=\"elevator=noop\"\n"
+            "GRUB_TIMEOUT=1\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX elevator=noop\"\n"
         );
     }
 

@@ -6,7 +6,13 @@
 use super::{Assignment, Job, JobFile};
 
 /// Options whose value is a size.
-pub(super) const SIZES: [&str; 4] = ["size", "filesize", "offset", "offset_increment"];
+pub(super) const SIZES: [&str; 5] = [
+    "size",
+    "filesize",
+    "offset",
+    "offset_align",
+    "offset_increment",
+];
 
 /// What is said of a size that [`parse_size`] does not know.
 pub(super) const SIZE_WANTED: &str = "a size such as 512m, 10g or 50% is wanted";
@@ -52,7 +58,8 @@ impl Assignment {
         let value = self.value.as_deref().unwrap_or("1");
         match self.key.as_str() {
             "fill_device" | "fill_fs" => value != "0",
-            "size" | "filesize" => parse_size(value) == Some(Size::Percent),
+            // Of the file as it is by then: with each trial it would be larger.
+            "size" | "filesize" | "offset_increment" => parse_size(value) == Some(Size::Percent),
             _ => false,
         }
     }
@@ -70,7 +77,11 @@ impl Job {
         let [of_worker, step] = self.bytes_of_worker(file_size);
         let files = (0..workers).map(|worker| {
             let bytes = of_worker.saturating_add(step.saturating_mul(worker));
-            (format!("{}.{worker}", self.name), bytes)
+            // Files of another number have other names and sizes.
+            (
+                format!("{}.{worker} of {}", self.name, self.files_each()),
+                bytes,
+            )
         });
         files.collect()
     }
@@ -84,13 +95,17 @@ impl Job {
             .saturating_add(step.saturating_mul(before))
     }
 
+    fn files_each(&self) -> u64 {
+        self.number("nrfiles", "nr_files").unwrap_or(1)
+    }
+
     fn workers(&self) -> u64 {
         self.number("numjobs", "numjobs").unwrap_or(1)
     }
 
     /// What the first worker takes, and how much more each further one.
     fn bytes_of_worker(&self, file_size: u64) -> [u64; 2] {
-        let files = self.number("nrfiles", "nr_files").unwrap_or(1);
+        let files = self.files_each();
         let of_files = match self.bytes("filesize") {
             Some(each) => each.saturating_mul(files),
             None => self.bytes("size").unwrap_or(file_size),
@@ -101,7 +116,8 @@ impl Job {
             Some(Size::Percent) => of_files,
             None => 0,
         };
-        let first = reaches("offset").saturating_mul(files);
+        let offset = reaches("offset").saturating_add(reaches("offset_align"));
+        let first = offset.saturating_mul(files);
         let steps = reaches("offset_increment").saturating_mul(files);
         [of_files.saturating_add(first), steps]
     }
@@ -176,7 +192,11 @@ mod tests {
         let text = "[a]\nnumjobs=2\noffset_increment=4m\n[b]\nsize=3m\n";
         let file = JobFile::parse("j", text).unwrap();
         let files = file.files(MIB);
-        let expected = [("a.0", MIB), ("a.1", 5 * MIB), ("b.0", 3 * MIB)];
+        let expected = [
+            ("a.0 of 1", MIB),
+            ("a.1 of 1", 5 * MIB),
+            ("b.0 of 1", 3 * MIB),
+        ];
         assert_eq!(
             files,
             expected.map(|(name, bytes)| (name.to_owned(), bytes))
