@@ -82,7 +82,7 @@ fn is_assignment(line: &str) -> bool {
     let is_quoted = assigned.starts_with(['"', '\'', '`']) || assigned.starts_with("$(");
     name.chars().all(is_name)
         && !line.ends_with('\\')
-        && line.matches('"').count() % 2 == 0
+        && line.matches('"').count().is_multiple_of(2)
         && (is_quoted || !assigned.contains([';', '&', '|']))
 }
 
