@@ -68,7 +68,7 @@ pub(crate) fn write_with<E: Failure + 'static>(
 }
 
 /// True of `-`.
-pub(crate) fn is_standard_output(path: &Path) -> bool {
+fn is_standard_output(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 

@@ -6,7 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// What a file is called until it is whole: after this comes the pid of who writes it.
 const UNFINISHED: &str = ".new-";
@@ -64,6 +65,28 @@ fn is_beyond_us(error: &io::Error) -> bool {
     )
 }
 
+/// Reads an entry whose format has a version, `newest` at the most; else says why it is not understood. What is no
+/// file is not opened: a FIFO would be waited for.
+pub(crate) fn read_entry<T: DeserializeOwned>(path: &Path, newest: u32) -> Result<T, String> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema: u32,
+    }
+    let unreadable = |error: io::Error| error.to_string();
+    if !fs::symlink_metadata(path).map_err(unreadable)?.is_file() {
+        return Err("it is no regular file".into());
+    }
+    let bytes = fs::read(path).map_err(unreadable)?;
+    let damaged = |error: serde_json::Error| format!("it is cut short or damaged: {error}");
+    let Version { schema } = serde_json::from_slice(&bytes).map_err(damaged)?;
+    if schema > newest {
+        return Err(format!(
+            "it has schema {schema}, and this iosched knows up to {newest}"
+        ));
+    }
+    serde_json::from_slice(&bytes).map_err(damaged)
+}
+
 /// The files of a directory that were written whole.
 pub(crate) fn whole_files(directory: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -96,6 +119,23 @@ fn parent(path: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fifo_in_the_place_of_an_entry_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1.json");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        let error = read_entry::<u32>(&path, 1).unwrap_err();
+        assert_eq!(error, "it is no regular file");
+        assert!(crate::lock::open_private(&path).is_err());
+    }
 
     #[test]
     fn what_a_killed_writer_left_is_no_file_and_goes() {

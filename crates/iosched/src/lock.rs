@@ -4,12 +4,13 @@
 //! would reset the scheduler in the middle of a trial), each time a writer closes it: udev leaves a
 //! locked disk alone (systemd, "Locking Block Device Access").
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::failure::{Failure, exit};
@@ -108,6 +109,20 @@ pub fn lock(host: &Host, device: &str) -> Result<Lock, LockError> {
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(Lock { _file: file })
+}
+
+/// Opens a file that is there to be locked, and that only its owner can open: whoever may open a file may lock it.
+/// A link in its place is not followed, a FIFO not waited for.
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
+    #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
+    let flags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
+    OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path)
 }
 
 /// Locks a file if nobody else has; true if it is ours now.

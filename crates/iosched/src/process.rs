@@ -197,16 +197,15 @@ impl Scope {
         child.end_all();
         // What it left in the pipes, or another that it started.
         let rest = outputs.take_in();
+        if outputs.is_too_much() {
+            return Err(ChildError::TooMuchOutput { program });
+        }
         let status = match outcome.and_then(|outcome| rest.map(|()| outcome)) {
             Ok(Some(status)) => status,
-            _ if outputs.is_too_much() => return Err(ChildError::TooMuchOutput { program }),
             Ok(None) if stop.is_wanted() => return Err(ChildError::Stopped),
             Ok(None) => return Err(ChildError::TimedOut { program, limit }),
             Err(source) => return Err(start_error(source)),
         };
-        if outputs.is_too_much() {
-            return Err(ChildError::TooMuchOutput { program });
-        }
         let [stdout, stderr] = outputs.end();
         Ok(Finished {
             status,

@@ -9,6 +9,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, statat, unlinkat};
 use serde::{Deserialize, Serialize};
 
 use crate::device::{Content, GivenUp};
@@ -648,9 +649,21 @@ impl Recorder {
             return;
         }
         // What cannot be removed is a record without a trial, and is read as one.
-        let _ = fs::remove_file(self.directory.join(FILE));
-        let _ = fs::remove_file(self.directory.join(LOCK));
+        let _ = self.remove();
         let _ = fs::remove_dir(&self.directory);
+    }
+
+    /// Removes the record and its lock from the directory that has them: another one may have its name by now.
+    fn remove(&self) -> io::Result<()> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(&self.directory, flags, Mode::empty())?;
+        let found = statat(&directory, FILE, AtFlags::SYMLINK_NOFOLLOW)?;
+        let ours = fstat(&self.file)?;
+        if (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino) {
+            return Ok(());
+        }
+        unlinkat(&directory, FILE, AtFlags::empty())?;
+        Ok(unlinkat(&directory, LOCK, AtFlags::empty())?)
     }
 
     /// Says that the emulated disk of a resumed run has another name now.
@@ -696,14 +709,7 @@ impl Recorder {
 fn lock_record(directory: &Path) -> Result<File, RecordError> {
     let path = directory.join(LOCK);
     let failed = |source| write_error(&path, source);
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(NOFOLLOW)
-        .open(&path)
-        .map_err(failed)?;
+    let file = lock::open_private(&path).map_err(failed)?;
     if lock::try_lock(&file).map_err(failed)? {
         return Ok(file);
     }
@@ -722,9 +728,7 @@ fn open_to_append(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 /// error, not a wait without end; files do not mind.
 const NOFOLLOW: i32 = {
     #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
-    let flag = rustix::fs::OFlags::NOFOLLOW
-        .union(rustix::fs::OFlags::NONBLOCK)
-        .bits() as i32;
+    let flag = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
     flag
 };
 
@@ -808,6 +812,20 @@ mod tests {
         other.write_all(line.as_bytes()).unwrap();
         resumed.append(fixture::trial(slot(1), 1e6)).unwrap();
         assert_eq!(Record::load(dir.path()).unwrap().trials().count(), 2);
+    }
+
+    #[test]
+    fn a_record_in_which_nothing_happened_goes_and_another_one_in_its_place_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let header = || fixture::record(&fixture::plan(2)).header;
+        let (here, aside) = (dir.path().join("r"), dir.path().join("aside"));
+        Recorder::create(&here, header()).unwrap().remove_if_empty();
+        assert!(!here.exists());
+        let ours = Recorder::create(&here, header()).unwrap();
+        fs::rename(&here, &aside).unwrap();
+        drop(Recorder::create(&here, header()).unwrap());
+        ours.remove_if_empty();
+        assert_eq!(fs::read_dir(&here).unwrap().count(), 2);
     }
 
     #[test]

@@ -221,10 +221,7 @@ pub fn not_understood(host: &Host) -> Vec<PathBuf> {
 }
 
 fn read(path: &Path) -> Option<Entry> {
-    let is_file = fs::symlink_metadata(path).ok()?.is_file(); // a FIFO would be waited for
-    let text = is_file.then(|| fs::read(path).ok()).flatten()?;
-    let entry: Entry = serde_json::from_slice(&text).ok()?;
-    (entry.schema <= SCHEMA).then_some(entry)
+    durable::read_entry(path, SCHEMA).ok()
 }
 
 /// The number of the change that a file is of.

@@ -4,13 +4,11 @@
 //! Whoever may open a file may lock it, and so make root wait. Only root can open this one, and only root
 //! can put another in its place.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-use rustix::fs::OFlags;
 
 use super::{HistoryError, directory};
 use crate::durable;
@@ -58,7 +56,8 @@ pub fn take_turn(
         source,
     };
     make_directory(&directory(host)).map_err(failed)?;
-    let file = open_private(&path).map_err(failed)?;
+    let file = lock::open_private(&path).map_err(failed)?;
+    restrict(&file, 0o600).map_err(failed)?; // an older version let others open it
     let begun = Instant::now();
     let mut is_told = false;
     while !lock::try_lock(&file).map_err(failed)? {
@@ -87,21 +86,6 @@ fn make_directory(path: &Path) -> io::Result<()> {
     durable::make_directories(path)?;
     let above = path.parent().expect("the history is below our directory");
     restrict(&File::open(above)?, 0o755)
-}
-
-/// Opens a file that its owner alone can open, and makes one of an older version so.
-fn open_private(path: &Path) -> io::Result<File> {
-    #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
-    let nofollow = OFlags::NOFOLLOW.bits() as i32;
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .custom_flags(nofollow)
-        .open(path)?;
-    restrict(&file, 0o600)?;
-    Ok(file)
 }
 
 /// Takes away the rights that a file or directory gives beyond these.

@@ -317,7 +317,7 @@ pub fn read_all(host: &Host) -> (Vec<Leftover>, Vec<NotUnderstood>) {
     let mut paths = durable::whole_files(&directory(host));
     paths.sort();
     for path in paths {
-        match read_entry(&path) {
+        match durable::read_entry::<Entry>(&path, SCHEMA) {
             Ok(entry) => found.push(Leftover {
                 is_alive: entry.boot_id == boot_id(host) && entry.owner.is_alive(host),
                 path,
@@ -329,22 +329,6 @@ pub fn read_all(host: &Host) -> (Vec<Leftover>, Vec<NotUnderstood>) {
         }
     }
     (found, not_understood)
-}
-
-fn read_entry(path: &Path) -> Result<Entry, String> {
-    #[derive(Deserialize)]
-    struct Version {
-        schema: u32,
-    }
-    let bytes = fs::read(path).map_err(|error| error.to_string())?;
-    let damaged = |error: serde_json::Error| format!("it is cut short or damaged: {error}");
-    let Version { schema } = serde_json::from_slice(&bytes).map_err(damaged)?;
-    if schema > SCHEMA {
-        return Err(format!(
-            "it has schema {schema}, and this iosched knows up to {SCHEMA}"
-        ));
-    }
-    serde_json::from_slice(&bytes).map_err(damaged)
 }
 
 /// An error if there may be journal files that we cannot see or read.

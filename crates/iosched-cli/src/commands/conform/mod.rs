@@ -154,14 +154,11 @@ fn scheduler(args: &ConformArgs) -> Result<String, Box<dyn Failure>> {
         [one] => Ok(one.clone()),
         [_, _, ..] => Err(boxed(ConformArgsError::Several)),
         [] => {
-            let mut recorded = recordings::named_schedulers(&args.traces).map_err(boxed)?;
-            match (recorded.pop(), recorded.is_empty()) {
-                (Some(one), true) => Ok(one),
-                (Some(last), false) => {
-                    recorded.push(last);
-                    Err(boxed(ConformArgsError::Recorded { recorded }))
-                }
-                (None, _) => Err(boxed(ConformArgsError::Unknown)),
+            let recorded = recordings::named_schedulers(&args.traces).map_err(boxed)?;
+            match recorded.as_slice() {
+                [] => Err(boxed(ConformArgsError::Unknown)),
+                [one] => Ok(one.clone()),
+                _ => Err(boxed(ConformArgsError::Recorded { recorded })),
             }
         }
     }
