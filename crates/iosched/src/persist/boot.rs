@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::host::Host;
-use crate::persist::cmdline::{Format, with_elevator};
+use crate::persist::cmdline::{Format, elevator_in, with_elevator};
 use crate::persist::files::{self, FileChange, FileError};
 
 /// The files that may carry the command line, and their format. Where there are several, all count.
@@ -59,7 +59,7 @@ pub fn generator(host: &Host, change: &FileChange) -> Option<Vec<String>> {
         return Some(vec![update_grub]);
     }
     if let Some(grubby) = find(&["/usr/sbin/grubby", "/sbin/grubby"]) {
-        let value = |text: &Option<String>| elevator_of(text.as_deref().unwrap_or_default());
+        let value = |text: &Option<String>| elevator_in(text.as_deref().unwrap_or_default());
         let argument = match (value(&change.after), value(&change.before)) {
             (Some(value), _) => format!("--args=elevator={value}"),
             (None, _) => "--remove-args=elevator".to_owned(),
@@ -75,25 +75,13 @@ pub fn generator(host: &Host, change: &FileChange) -> Option<Vec<String>> {
     Some(vec![mkconfig, "-o".into(), output.into()])
 }
 
-/// The value of `elevator=` in a text.
-fn elevator_of(text: &str) -> Option<String> {
-    let mut lines = text.lines();
-    let is_given = |line: &&str| !line.trim_start().starts_with('#') && line.contains("elevator=");
-    let after = lines.find(is_given)?.split("elevator=").nth(1)?;
-    let value: String = after
-        .chars()
-        .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
-        .collect();
-    Some(value)
-}
-
 #[cfg(test)]
 mod tests {
     #[test]
     fn what_stands_in_a_comment_is_not_given_to_grubby() {
         let text = "# was: elevator=cfq\nGRUB_CMDLINE_LINUX=\"ro elevator=noop\"\n";
-        assert_eq!(super::elevator_of(text).as_deref(), Some("noop"));
-        assert_eq!(super::elevator_of("  # elevator=cfq\n"), None);
+        assert_eq!(elevator_in(text).as_deref(), Some("noop"));
+        assert_eq!(elevator_in("  # elevator=cfq\n"), None);
     }
 
     use super::*;

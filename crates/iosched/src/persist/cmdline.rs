@@ -61,8 +61,11 @@ fn check_grub_default(text: &str, puts: bool) -> Result<(), NotUnderstood> {
     let lines = text.lines().enumerate();
     for (index, line) in lines.filter(|(_, line)| !line.trim_start().starts_with('#')) {
         let names_it = line.contains(EVERY) && (puts || line.contains(PARAMETER));
-        let is_shell = puts && !line.trim().is_empty() && !is_assignment(line);
-        if is_shell || (names_it && !is_plain_assignment(line)) {
+        let assignment = Assignment::of(line);
+        let is_all = assignment.as_ref().is_some_and(Assignment::is_all);
+        let is_plain = assignment.as_ref().is_some_and(Assignment::is_plain);
+        let is_shell = puts && !line.trim().is_empty() && !is_all;
+        if is_shell || (names_it && !is_plain) {
             return Err(NotUnderstood {
                 line: index + 1,
                 text: line.trim().to_owned(),
@@ -72,44 +75,79 @@ fn check_grub_default(text: &str, puts: bool) -> Result<(), NotUnderstood> {
     Ok(())
 }
 
-/// True of a line that assigns, and goes on with no other command.
-fn is_assignment(line: &str) -> bool {
-    let line = line.strip_prefix("export ").unwrap_or(line);
-    let Some((name, assigned)) = line.split_once('=') else {
-        return false;
-    };
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let is_quoted = assigned.starts_with(['"', '\'', '`']) || assigned.starts_with("$(");
-    name.chars().all(is_name)
-        && !line.ends_with('\\')
-        && line.matches('"').count().is_multiple_of(2)
-        && (is_quoted || !assigned.contains([';', '&', '|']))
+/// A line `NAME=…` of a shell, exported or not.
+struct Assignment<'a> {
+    /// What stands before the name.
+    export: &'a str,
+    name: &'a str,
+    /// What stands after the `=`.
+    assigned: &'a str,
 }
 
-/// True of `NAME=WORDS`, exported or not, quoted as a whole or not at all, with nothing but a comment after it.
-fn is_plain_assignment(line: &str) -> bool {
-    let line = line.strip_prefix("export ").unwrap_or(line);
-    let Some((name, assigned)) = line.split_once('=') else {
-        return false;
-    };
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let (inner, after) = match assigned.chars().next() {
-        Some(quote @ ('"' | '\'')) => match assigned[1..].split_once(quote) {
-            Some(parts) => parts,
-            None => return false, // goes on in the next line
-        },
-        _ => assigned.split_at(assigned.find(char::is_whitespace).unwrap_or(assigned.len())),
-    };
-    let is_quoted = assigned.starts_with(['"', '\'']);
-    let odd: &[char] = if is_quoted {
-        &['\\', '`']
-    } else {
-        &['\\', '`', '"', '\'', ';', '&', '|', '(', '$']
-    };
-    let after = after.trim_start();
-    name.chars().all(is_name)
-        && !inner.contains(odd)
-        && (after.is_empty() || after.starts_with('#'))
+impl Assignment<'_> {
+    /// Nothing if the line is something else; that it goes on with another command is not looked for.
+    fn of(line: &str) -> Option<Assignment<'_>> {
+        let rest = line.strip_prefix("export ").unwrap_or(line);
+        let (name, assigned) = rest.split_once('=')?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        name.chars().all(is_name).then_some(Assignment {
+            export: &line[..line.len() - rest.len()],
+            name,
+            assigned,
+        })
+    }
+
+    /// True if the line goes on with no other command, and does not go on in the next one.
+    fn is_all(&self) -> bool {
+        let assigned = self.assigned;
+        let is_quoted = assigned.starts_with(['"', '\'', '`']) || assigned.starts_with("$(");
+        !assigned.ends_with('\\')
+            && assigned.matches('"').count().is_multiple_of(2)
+            && (is_quoted || !assigned.contains([';', '&', '|']))
+    }
+
+    /// True of words, quoted as a whole or not at all, with nothing but a comment after them.
+    fn is_plain(&self) -> bool {
+        let Some(Value {
+            quote,
+            inner,
+            after,
+        }) = Value::of(self.assigned)
+        else {
+            return false;
+        };
+        let odd: &[char] = if quote.is_some() {
+            &['\\', '`']
+        } else {
+            &['\\', '`', '"', '\'', ';', '&', '|', '(', '$']
+        };
+        let after = after.trim_start();
+        !inner.contains(odd) && (after.is_empty() || after.starts_with('#'))
+    }
+}
+
+/// The right side of an assignment.
+struct Value<'a> {
+    quote: Option<char>,
+    /// Without quotes.
+    inner: &'a str,
+    after: &'a str,
+}
+
+impl Value<'_> {
+    /// Nothing if it goes on in the next line.
+    fn of(assigned: &str) -> Option<Value<'_>> {
+        let quote = assigned.chars().next().filter(|c| matches!(c, '"' | '\''));
+        let (inner, after) = match quote {
+            Some(quote) => assigned[1..].split_once(quote)?,
+            None => assigned.split_at(assigned.find(char::is_whitespace).unwrap_or(assigned.len())),
+        };
+        Some(Value {
+            quote,
+            inner,
+            after,
+        })
+    }
 }
 
 /// The variable that counts for every entry; the names of the others begin like it.
@@ -120,17 +158,17 @@ const EVERY: &str = "GRUB_CMDLINE_LINUX";
 fn grub_default(text: &str, value: Option<&str>) -> String {
     let mut is_put = false;
     let mut edited = each_line(text, |line| {
-        let trimmed = line.strip_prefix("export ").unwrap_or(line);
-        let Some((name, assigned)) = trimmed.split_once('=') else {
+        let Some(Assignment {
+            export,
+            name,
+            assigned,
+        }) = Assignment::of(line).filter(|assignment| assignment.name.starts_with(EVERY))
+        else {
             return line.to_owned();
         };
-        if !name.starts_with(EVERY) {
-            return line.to_owned();
-        }
         // Several assignments of one variable: the last one counts, so all are the same.
         let put = (name == EVERY).then_some(value).flatten();
         is_put |= put.is_some();
-        let export = &line[..line.len() - trimmed.len()];
         format!("{export}{name}={}", quoted_with(assigned, put))
     });
     if let (Some(value), false) = (value, is_put) {
@@ -146,14 +184,13 @@ fn grub_default(text: &str, value: Option<&str>) -> String {
 /// The right side of a shell assignment with the parameter in it, quoted as it was; a comment after it
 /// stays.
 fn quoted_with(assigned: &str, value: Option<&str>) -> String {
-    let quote = assigned.chars().next().filter(|c| matches!(c, '"' | '\''));
-    let (inner, after) = if let Some(quote) = quote {
-        let Some(parts) = assigned[1..].split_once(quote) else {
-            return assigned.to_owned(); // goes on in the next line: not ours to guess
-        };
-        parts
-    } else {
-        assigned.split_at(assigned.find(char::is_whitespace).unwrap_or(assigned.len()))
+    let Some(Value {
+        quote,
+        inner,
+        after,
+    }) = Value::of(assigned)
+    else {
+        return assigned.to_owned(); // not ours to guess
     };
     let quote = quote.unwrap_or('"');
     let edited = with_parameter(inner, value);
@@ -254,6 +291,21 @@ const FILES: [&str; 5] = [
     "/etc/default/grub.d/",
 ];
 
+/// The value of `elevator=` where a text gives it first; comments do not.
+pub fn elevator_in(text: &str) -> Option<String> {
+    text.lines().find_map(given_in)
+}
+
+/// The value that a line gives.
+fn given_in(line: &str) -> Option<String> {
+    if line.trim_start().starts_with('#') {
+        return None;
+    }
+    let parameters = line.replace(['"', '\''], " ");
+    let (start, end) = find_parameter(&parameters, 0)?;
+    Some(parameters[start + PARAMETER.len()..end].to_owned())
+}
+
 /// The lines in which `elevator=` is given.
 pub fn places_of_elevator(host: &Host) -> Vec<Place> {
     let mut files: Vec<PathBuf> = Vec::new();
@@ -277,9 +329,7 @@ pub fn places_of_elevator(host: &Host) -> Vec<Place> {
     for file in files {
         let text = std::fs::read_to_string(host.path(&file)).unwrap_or_default();
         for (index, line) in text.lines().enumerate() {
-            let is_comment = line.trim_start().starts_with('#');
-            let parameters = line.replace(['"', '\''], " ");
-            if !is_comment && find_parameter(&parameters, 0).is_some() {
+            if given_in(line).is_some() {
                 places.push(Place {
                     file: file.clone(),
                     line: index + 1,
