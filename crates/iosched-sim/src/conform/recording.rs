@@ -146,17 +146,17 @@ impl Recording {
 
     /// The recorded kernel's version, if its first line says so.
     pub fn version(&self) -> Option<KernelVersion> {
-        self.queue?.version
+        self.queue.as_ref()?.version
     }
 
     /// True if it says that it was made on the single-queue block layer.
     pub fn is_single_queue(&self) -> bool {
-        self.queue.is_some_and(|queue| !queue.multi_queue)
+        self.queue.as_ref().is_some_and(|queue| !queue.multi_queue)
     }
 
     /// How long before its time zero a tick began, if its lines tell (the first, or those of kyber).
     pub fn tick_phase(&self, hz: u32) -> Option<Nanos> {
-        if let Some(phase) = self.queue.and_then(|queue| queue.tick_phase) {
+        if let Some(phase) = self.queue.as_ref().and_then(|queue| queue.tick_phase) {
             return Some(phase);
         }
         let tick = 1_000_000_000 / u64::from(hz);
@@ -177,7 +177,7 @@ impl Recording {
     /// What the device is like, as the recording says, or else as far as it shows it: the most
     /// commands that it had, and whether requests were given out while it had them all.
     pub fn device(&self) -> Device {
-        let said = self.queue.unwrap_or_default();
+        let said = self.queue.clone().unwrap_or_default();
         let queue_depth = said.queue_depth.unwrap_or_else(|| self.most_in_driver());
         let shows_look_ahead = || !self.has_decisions() || self.is_chosen_ahead(queue_depth);
         Device {

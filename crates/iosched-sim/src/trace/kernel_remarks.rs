@@ -46,8 +46,10 @@ pub enum Remark {
 }
 
 /// What was recorded, as far as it is said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Queue {
+    /// The scheduler, with tunables if it is ours.
+    pub scheduler: String,
     /// It is the multi-queue block layer.
     pub multi_queue: bool,
     /// The kernel's version.
@@ -66,8 +68,8 @@ impl Queue {
     /// `Debian 6.1.176 (…) blk-mq, scheduler=… device=…`: nothing if the line is about something else.
     fn parse(text: &str) -> Option<Queue> {
         let mut words = text.split_ascii_whitespace();
-        field(text, "scheduler")?;
         Some(Queue {
+            scheduler: field(text, "scheduler")?.to_owned(),
             multi_queue: text.contains("blk-mq"),
             version: words.find_map(KernelVersion::parse),
             queue_depth: field(text, "queue_depth").and_then(|depth| depth.parse().ok()),

@@ -3,7 +3,7 @@
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
-use iosched_sim::trace::kernel::{Line, Reader};
+use iosched_sim::trace::kernel::{Line, Reader, Remark};
 
 use super::file::{FileError, Lines};
 
@@ -46,11 +46,12 @@ pub fn named_schedulers(paths: &[PathBuf]) -> Result<Vec<String>, FileError> {
 /// The scheduler that a recording's first remarks name; nothing if they do not, or it cannot be read.
 pub fn named_scheduler(recording: &Path) -> Option<String> {
     let mut lines = Lines::open(recording).ok()?;
+    let mut reader = Reader::default();
     for _ in 0..HEAD {
-        let remark = lines.next_line().ok()??.strip_prefix('#')?;
-        let mut words = remark.split([' ', ',']);
-        if let Some(name) = words.find_map(|word| word.strip_prefix("scheduler=")) {
-            return Some(name.to_owned());
+        match reader.read(lines.next_line().ok()??).ok()? {
+            Some(Line::Remark(Remark::Queue(queue))) => return Some(queue.scheduler),
+            Some(Line::Event(_)) => return None,
+            _ => {}
         }
     }
     None
