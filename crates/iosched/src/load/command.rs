@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fio_job::{Place, TrialSettings};
 use super::words::{self, WordsError};
-use super::{Load, LoadError, Outcome, Turn, Workplace, files};
+use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::failure::{Failure, exit};
 use crate::objective::Objective;
 use crate::process::{self, ChildError, Finished, Scope};
@@ -386,8 +386,8 @@ impl Load for CommandLoad {
         None
     }
 
-    fn bytes_needed(&self, _file_size: u64) -> u64 {
-        0
+    fn kept(&self, _file_size: u64) -> Vec<Kept> {
+        Vec::new()
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fio::{self, Running};
 use super::fio_job::{JobFile, JobFileError, Place, TrialSettings};
-use super::{Load, LoadError, Outcome, Turn, Workplace, files};
+use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::objective::Objective;
 
 /// A load that hangs is killed after this time, where the user does not say (`--timeout`).
@@ -109,12 +109,8 @@ impl Load for FixedWork {
         None
     }
 
-    fn bytes_needed(&self, _file_size: u64) -> u64 {
-        self.settings.bytes
-    }
-
-    fn shared_files(&self) -> Option<&str> {
-        Some(&self.settings.directory)
+    fn kept(&self, _file_size: u64) -> Vec<Kept> {
+        Kept::in_directory(&self.settings.directory, self.settings.bytes)
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::fio_job::TrialSettings;
-use super::{Load, LoadError, Outcome, Turn, Workplace, files};
+use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::failure::{Failure, exit};
 use crate::objective::Objective;
 use crate::process::{self, ChildError, Finished, Stop};
@@ -320,12 +320,8 @@ impl Load for IozoneLoad {
         None
     }
 
-    fn bytes_needed(&self, _file_size: u64) -> u64 {
-        self.settings.bytes
-    }
-
-    fn shared_files(&self) -> Option<&str> {
-        Some(&self.settings.directory)
+    fn kept(&self, _file_size: u64) -> Vec<Kept> {
+        Kept::in_directory(&self.settings.directory, self.settings.bytes)
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {

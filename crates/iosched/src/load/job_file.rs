@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fio::{self, Running};
 use super::fio_job::{JobFile, JobFileError, Place, TrialSettings};
-use super::{Load, LoadError, Outcome, Turn, Workplace};
+use super::{Kept, Load, LoadError, Outcome, Turn, Workplace};
 use crate::objective::Objective;
 
 /// Run time of a trial where neither the user nor the job file says.
@@ -52,12 +52,13 @@ impl Load for FioLoad {
         (!self.file.has_runtime()).then_some(DEFAULT_RUNTIME)
     }
 
-    fn bytes_needed(&self, file_size: u64) -> u64 {
-        self.file.bytes_needed(file_size)
-    }
-
-    fn files(&self, file_size: u64) -> Vec<(String, u64)> {
-        self.file.files(file_size)
+    fn kept(&self, file_size: u64) -> Vec<Kept> {
+        let files = self.file.files(file_size).into_iter();
+        let kept = files.map(|(name, bytes)| Kept {
+            name: Some(name),
+            bytes,
+        });
+        kept.collect()
     }
 
     fn fills_directory(&self) -> Option<String> {

@@ -197,6 +197,28 @@ pub struct Outcome {
     pub measured: Option<Measured>,
 }
 
+/// Files that a load keeps in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Other loads that keep files of this name keep the same ones; none if they are this load's own.
+    pub name: Option<String>,
+    /// How much they take.
+    pub bytes: u64,
+}
+
+impl Kept {
+    /// Files of a load's own.
+    pub fn own(bytes: u64) -> Vec<Kept> {
+        vec![Kept { name: None, bytes }]
+    }
+
+    /// The directory that a family of loads shares.
+    pub fn in_directory(directory: &str, bytes: u64) -> Vec<Kept> {
+        let name = Some(format!("{directory}/"));
+        vec![Kept { name, bytes }]
+    }
+}
+
 /// What a trial runs.
 ///
 /// Of the actions only `run` must be there. An error in one of them makes the trial void, unless
@@ -242,22 +264,11 @@ pub trait Load {
         None
     }
 
-    /// Bytes that it keeps in a directory, with test files of this size.
-    fn bytes_needed(&self, file_size: u64) -> u64;
+    /// What it keeps in a directory, with test files of this size.
+    fn kept(&self, file_size: u64) -> Vec<Kept>;
 
     /// An option by which it would take all that is free in a directory, with its place.
     fn fills_directory(&self) -> Option<String> {
-        None
-    }
-
-    /// Names of files that it keeps in a directory, with their bytes, where other loads may have some of the same
-    /// name, which are the same files: these make up [`Load::bytes_needed`].
-    fn files(&self, _file_size: u64) -> Vec<(String, u64)> {
-        Vec::new()
-    }
-
-    /// The files that it shares with others of its family; they take their room once.
-    fn shared_files(&self) -> Option<&str> {
         None
     }
 

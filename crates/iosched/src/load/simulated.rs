@@ -19,7 +19,7 @@ use iosched_sim::workload::fio_job::{self as simulated_job, JobError};
 use serde::{Deserialize, Serialize};
 
 use super::fio_job::{JobFile, JobFileError, TrialSettings};
-use super::{Load, LoadError, Outcome, Turn, Workplace};
+use super::{Kept, Load, LoadError, Outcome, Turn, Workplace};
 use crate::failure::{Failure, exit};
 use crate::measure::Measured;
 use crate::objective::Objective;
@@ -250,8 +250,8 @@ impl Load for SimulatedLoad {
         (!self.file.has_runtime()).then_some(DEFAULT_RUNTIME)
     }
 
-    fn bytes_needed(&self, _file_size: u64) -> u64 {
-        0
+    fn kept(&self, _file_size: u64) -> Vec<Kept> {
+        Vec::new()
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {

@@ -7,6 +7,7 @@ use super::{PlanError, PlannedLoad, Target, Wanted, writer};
 use crate::device::{Device, GivenUp, Occasion, Target as Found, Write, may_write};
 use crate::file_system::Kind;
 use crate::host::Host;
+use crate::load::Kept;
 
 /// Checks the target, and says how the loads reach it and what the user gave up for that.
 pub(super) fn check(
@@ -173,18 +174,14 @@ fn check_has_room(
 fn bytes_needed(loads: &[PlannedLoad], file_size: u64) -> u64 {
     let mut shared: BTreeMap<String, u64> = BTreeMap::new();
     let mut own: u64 = 0;
-    for load in loads.iter().map(PlannedLoad::open) {
-        let mut files = load.files(file_size);
-        if files.is_empty() {
-            let bytes = load.bytes_needed(file_size);
-            match load.shared_files() {
-                Some(name) => files.push((format!("{name}/"), bytes)),
-                None => own = own.saturating_add(bytes),
+    let open = loads.iter().map(PlannedLoad::open);
+    for Kept { name, bytes } in open.flat_map(|load| load.kept(file_size)) {
+        match name {
+            Some(name) => {
+                let most = shared.entry(name).or_default();
+                *most = bytes.max(*most);
             }
-        }
-        for (name, bytes) in files {
-            let most = shared.entry(name).or_default();
-            *most = bytes.max(*most);
+            None => own = own.saturating_add(bytes),
         }
     }
     shared.into_values().fold(own, u64::saturating_add)

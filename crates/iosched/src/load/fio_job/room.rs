@@ -26,14 +26,8 @@ pub(super) enum Size {
 }
 
 impl JobFile {
-    /// The bytes that the files of all workers take in a directory, where a worker has `file_size` unless its job says
-    /// otherwise.
-    pub fn bytes_needed(&self, file_size: u64) -> u64 {
-        let jobs = self.jobs.iter().map(|job| job.bytes_needed(file_size));
-        jobs.fold(0, u64::saturating_add)
-    }
-
-    /// The files of each worker as one, by its name and number: jobs of the same name in other job files have the same.
+    /// The files of each worker as one, by its name and number, and the bytes that they take in a directory, where a
+    /// worker has `file_size` unless its job says otherwise. Jobs of the same name in other job files have the same.
     pub fn files(&self, file_size: u64) -> Vec<(String, u64)> {
         self.jobs
             .iter()
@@ -184,7 +178,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn needed(text: &str) -> u64 {
-        JobFile::parse("j", text).unwrap().bytes_needed(MIB)
+        let files = JobFile::parse("j", text).unwrap().files(MIB).into_iter();
+        files.map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
     }
 
     #[test]
@@ -201,7 +196,7 @@ mod tests {
             files,
             expected.map(|(name, bytes)| (name.to_owned(), bytes))
         );
-        assert_eq!(file.bytes_needed(MIB), 9 * MIB);
+        assert_eq!(needed(text), 9 * MIB);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fio_job::TrialSettings;
 use super::settings;
-use super::{Load, LoadError, Outcome, Turn, Workplace, files};
+use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::beneath::{self, Directory};
 use crate::foreign;
 use crate::objective::Objective;
@@ -410,8 +410,8 @@ impl Load for PgbenchLoad {
     }
 
     /// The database and its copy.
-    fn bytes_needed(&self, _file_size: u64) -> u64 {
-        2 * (u64::from(self.settings.scale) * BYTES_PER_SCALE + BYTES_BESIDE)
+    fn kept(&self, _file_size: u64) -> Vec<Kept> {
+        Kept::own(2 * (u64::from(self.settings.scale) * BYTES_PER_SCALE + BYTES_BESIDE))
     }
 
     fn lacks(&self, objective: Objective) -> Option<&'static str> {
