@@ -23,14 +23,17 @@ use rustix::process::{PidfdFlags, Signal, pidfd_open};
 
 mod cgroup;
 mod confine;
+mod descendants;
 mod output;
 mod remains;
 mod scope;
+mod stat;
 mod user;
 
 pub use output::MOST_OUTPUT;
 pub use remains::{LoadProcesses, RUN};
 pub use scope::Scope;
+pub use stat::ProcessStat;
 pub use user::{User, as_user};
 
 use output::Outputs;

@@ -50,6 +50,7 @@ pub use self::server::serve;
 pub use self::spec::Spec;
 pub use self::usage::User;
 use crate::host::Host;
+use crate::process::ProcessStat;
 
 /// How long a server may take to set its disk up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -490,13 +491,18 @@ fn refuse_if_used(host: &Host, state: &State) -> Result<(), EmulateError> {
     }
 }
 
+/// When a process started; `None` if there is none.
+fn start_ticks(pid: i32) -> Option<u64> {
+    Some(ProcessStat::read(&Host::live(), pid)?.start_ticks)
+}
+
 /// Sends the server a signal and waits for its end. False if it lives on.
 fn end_server(place: &Place, state: &State, signal: Signal) -> bool {
     let deadline = Instant::now() + END_TIMEOUT;
     let pid = Pid::from_raw(state.server_pid);
     let handle = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     if let Some(handle) = handle
-        && place::started(state.server_pid) == Some(state.server_started)
+        && start_ticks(state.server_pid) == Some(state.server_started)
     {
         let _ = pidfd_send_signal(&handle, signal); // it may just have ended by itself
         return wait_readable(&handle, deadline);

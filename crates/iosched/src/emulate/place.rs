@@ -226,14 +226,6 @@ pub(super) fn delete_unfinished(state_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// When a process started, in clock ticks since boot; `None` if there is none.
-pub(super) fn started(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name may have spaces and brackets in it: count from the last bracket.
-    let (_, after) = stat.rsplit_once(')')?;
-    after.split_whitespace().nth(19)?.parse().ok()
-}
-
 fn create_new(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options
@@ -287,12 +279,5 @@ mod tests {
         assert_eq!(first.spec(), Some(wanted));
         first.delete().unwrap();
         assert_eq!(Place::all(dir.path()).len(), 1);
-    }
-
-    #[test]
-    fn a_process_has_a_start_time_and_a_number_without_process_has_none() {
-        let ours = i32::try_from(std::process::id()).unwrap();
-        assert!(started(ours).is_some());
-        assert_eq!(started(-1), None);
     }
 }

@@ -27,8 +27,9 @@ use super::error::EmulateError;
 use super::filesystem;
 use super::log::{log, monotonic};
 use super::loop_device::LoopDevice;
-use super::place::{self, Place, State};
+use super::place::{Place, State};
 use super::spec::Spec;
+use super::start_ticks;
 use super::take_down::take_down;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
@@ -186,7 +187,7 @@ fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
         backing_fd,
         path_ns: path.as_nanos(),
         server_pid,
-        server_started: place::started(server_pid).unwrap_or(0),
+        server_started: start_ticks(server_pid).unwrap_or(0),
     };
     place
         .write_state(&state)

@@ -2,8 +2,10 @@
 //! environment, and ended.
 //!
 //! A process cannot leave the cgroup without rights that no load of another user has. Where there is none (no
-//! cgroup v2, or not writable), the variable finds what has not emptied its own environment.
+//! cgroup v2, or not writable), all that a load starts descends from us while we live (`descendants.rs`). After us
+//! the variable finds what has not emptied its own environment.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,6 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 use super::cgroup;
+use super::stat::ProcessStat;
 use crate::host::Host;
 
 /// The variable that says which run, and which child of it, a process belongs to.
@@ -92,7 +95,7 @@ impl LoadProcesses {
 
 /// Signals a process, held by its descriptor, if it is still the one that was found: its number may be another's
 /// by now.
-fn signal_if(pid: Pid, signal: Signal, is_wanted: impl FnOnce() -> bool) {
+pub(super) fn signal_if(pid: Pid, signal: Signal, is_wanted: impl FnOnce() -> bool) {
     if let Ok(process) = pidfd_open(pid, PidfdFlags::empty())
         && is_wanted()
     {
@@ -101,39 +104,86 @@ fn signal_if(pid: Pid, signal: Signal, is_wanted: impl FnOnce() -> bool) {
 }
 
 /// Kills those whose [`RUN`] is `marker`, or begins with it and a point, until none is left or it takes too
-/// long.
+/// long. A process that is just being executed has no environment for a moment: it is looked at again.
 pub(super) fn kill_marked(host: &Host, marker: &str) {
     let deadline = Instant::now() + KILLED_WITHIN;
+    let mut without = None;
     loop {
-        let found = marked(host, marker);
-        if found.is_empty() || Instant::now() > deadline {
+        let found = Marks::read(host, marker);
+        let is_over = found.marked.is_empty()
+            && without.is_some_and(|before| found.without.is_subset(&before));
+        if is_over || Instant::now() > deadline {
             return;
         }
-        for pid in found {
+        for pid in found.marked {
             signal_if(pid, Signal::KILL, || is_marked(host, pid, marker));
         }
+        without = Some(found.without);
         std::thread::sleep(STEP);
     }
 }
 
 fn marked(host: &Host, marker: &str) -> Vec<Pid> {
-    let entries = fs::read_dir(host.proc("")).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
-        .filter(|&pid| is_marked(host, pid, marker))
-        .collect()
+    Marks::read(host, marker).marked
+}
+
+/// Every process, by what its environment says of it.
+struct Marks {
+    marked: Vec<Pid>,
+    /// Those that have no environment, zombies aside.
+    without: BTreeSet<i32>,
+}
+
+impl Marks {
+    fn read(host: &Host, marker: &str) -> Marks {
+        let (mut of_marker, mut without) = (Vec::new(), BTreeSet::new());
+        let entries = fs::read_dir(host.proc("")).into_iter().flatten().flatten();
+        let pids =
+            entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+        for pid in pids {
+            let number = pid.as_raw_nonzero().get();
+            match environment(host, pid) {
+                Some(environment) if environment.is_empty() => {
+                    let stat = ProcessStat::read(host, number);
+                    without.extend(stat.filter(|stat| !stat.is_zombie).map(|_| number));
+                }
+                _ if is_marked(host, pid, marker) => of_marker.push(pid),
+                _ => {}
+            }
+        }
+        Marks {
+            marked: of_marker,
+            without,
+        }
+    }
 }
 
 fn is_marked(host: &Host, pid: Pid, marker: &str) -> bool {
-    let path = format!("{}/environ", pid.as_raw_nonzero());
-    let environment = fs::read(host.proc(&path)).unwrap_or_default();
-    environment.split(|&byte| byte == 0).any(|variable| {
-        let value = variable
-            .strip_prefix(RUN.as_bytes())
-            .and_then(|rest| rest.strip_prefix(b"="));
-        let rest = value.and_then(|value| value.strip_prefix(marker.as_bytes()));
-        rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
-    })
+    mark(host, pid).is_some_and(|mark| belongs(&mark, marker))
+}
+
+/// True if a process says in its environment that it belongs to another child than that of `marker`.
+pub(super) fn is_of_another_child(host: &Host, pid: Pid, marker: &str) -> bool {
+    mark(host, pid).is_some_and(|mark| !belongs(&mark, marker))
+}
+
+fn belongs(mark: &[u8], marker: &str) -> bool {
+    let rest = mark.strip_prefix(marker.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
+}
+
+/// The value of [`RUN`] in a process' environment.
+fn mark(host: &Host, pid: Pid) -> Option<Vec<u8>> {
+    let environment = environment(host, pid)?;
+    let value = environment.split(|&byte| byte == 0).find_map(|variable| {
+        let rest = variable.strip_prefix(RUN.as_bytes())?;
+        rest.strip_prefix(b"=")
+    });
+    value.map(<[u8]>::to_vec)
+}
+
+fn environment(host: &Host, pid: Pid) -> Option<Vec<u8>> {
+    fs::read(host.proc(&format!("{}/environ", pid.as_raw_nonzero()))).ok()
 }
 
 /// `dd (pid 4711)`.

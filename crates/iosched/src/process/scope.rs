@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::descendants::{self, Descendants};
 use super::remains::{self, LoadProcesses, RUN};
 use super::user::User;
 use super::{cgroup, confine};
@@ -29,6 +30,8 @@ pub struct Scope {
     user: Option<User>,
     processes: Option<LoadProcesses>,
     is_lasting: bool,
+    /// Where there is no cgroup: what descended from us before the run.
+    before: Option<Descendants>,
     /// How many children were started, in this scope and in those made from it.
     started: Arc<AtomicU32>,
 }
@@ -43,7 +46,7 @@ impl Scope {
         }
     }
 
-    /// Makes the cgroup, where that is possible.
+    /// Makes the cgroup, where that is possible. Where not, what loses its parent comes to us.
     pub fn make(&mut self) {
         let Some(processes) = &mut self.processes else {
             return;
@@ -54,6 +57,15 @@ impl Scope {
         });
         if !matches!(made, Some(Ok(()))) {
             processes.cgroup = None;
+            self.before = descendants::keep().then(|| Descendants::now(&Host::live()));
+        }
+    }
+
+    /// Ends, where there is no cgroup, all that the run started: what it says of itself in its environment finds
+    /// the rest ([`LoadProcesses::end`]).
+    pub fn end(&self) {
+        if let Some(before) = &self.before {
+            before.kill_others(&Host::live(), None, |_| true);
         }
     }
 
@@ -91,6 +103,10 @@ impl Scope {
             command.env(RUN, marker);
         }
         let cgroup = self.cgroup_of_child(&name)?;
+        let before = self
+            .before
+            .as_ref()
+            .map(|_| Descendants::now(&Host::live()));
         let entrance = cgroup.as_deref().map(cgroup::entrance).transpose()?;
         confine::confine(&mut command, self.user(), entrance, when_we_die);
         let process = command.spawn();
@@ -104,6 +120,7 @@ impl Scope {
             process: process?,
             marker: marker.filter(|_| !self.is_lasting),
             cgroup,
+            before,
             is_lasting: self.is_lasting,
         })
     }
@@ -133,6 +150,8 @@ pub(super) struct Child {
     pub(super) process: std::process::Child,
     marker: Option<String>,
     cgroup: Option<PathBuf>,
+    /// Where there is no cgroup: what descended from us before it.
+    before: Option<Descendants>,
     is_lasting: bool,
 }
 
@@ -157,9 +176,19 @@ impl Child {
         self.signal_group(Signal::KILL);
         match (&self.cgroup, &self.marker) {
             (Some(path), _) => end_cgroup(path),
-            (None, Some(marker)) => remains::kill_marked(&Host::live(), marker),
+            (None, Some(marker)) => self.end_without_cgroup(marker),
             (None, None) => {}
         }
+    }
+
+    /// What was there before goes on, and so does what says of itself that it belongs to another child.
+    fn end_without_cgroup(&self, marker: &str) {
+        let host = Host::live();
+        if let Some(before) = &self.before {
+            let may_end = |pid| !remains::is_of_another_child(&host, pid, marker);
+            before.kill_others(&host, Some(self.pid()), may_end);
+        }
+        remains::kill_marked(&host, marker);
     }
 }
 
@@ -167,5 +196,55 @@ impl Child {
 fn end_cgroup(path: &Path) {
     if cgroup::kill(path, KILLED_WITHIN) {
         let _ = cgroup::remove(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::process::{Stop, descendants::Descendants};
+
+    fn sh(script: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    /// Living processes that descend from us.
+    fn descendants() -> Descendants {
+        Descendants::now(&Host::live())
+    }
+
+    #[test]
+    fn without_cgroups_nothing_outlives_a_child_whatever_it_does_to_its_environment() {
+        let processes = LoadProcesses {
+            marker: format!("{}-test", std::process::id()),
+            cgroup: None,
+        };
+        let mut scope = Scope::new(None, Some(processes));
+        scope.make();
+        let run = |scope: &Scope, script: &str| {
+            let (limit, stop) = (Duration::from_secs(600), Stop::new());
+            scope.run(sh(script), limit, &stop, &mut |_| {}).unwrap();
+        };
+        let at_first = descendants();
+        run(&scope.lasting(), "sleep 1000 >&- 2>&- &");
+        let with_server = descendants();
+        assert_ne!(with_server, at_first);
+        let ways = [
+            "setsid sleep 1000 &",
+            "env -i setsid sleep 1000 &",
+            "(setsid env -i sh -c 'sleep 1000 & sleep 1000' &)",
+            "for i in 1 2 3 4 5 6 7 8; do (setsid env -i sh -c 'while :; do sh -c : & done' &) ; done",
+        ];
+        for way in ways {
+            let begun = Instant::now();
+            run(&scope, way);
+            assert_eq!(descendants(), with_server, "{way}, {:?}", begun.elapsed());
+        }
+        scope.end();
+        assert_eq!(descendants(), at_first);
     }
 }

@@ -104,6 +104,7 @@ pub fn run(
     let made = site.make(&mut claim, options.user.as_ref(), stop);
     let outcome = made.and_then(|()| runner.all_trials());
     runner.loads.iter_mut().for_each(|load| load.clean_up());
+    runner.scope.end();
     if let Some(journal) = &mut journal {
         journal.leave_databases(databases(&runner.loads, options));
     }

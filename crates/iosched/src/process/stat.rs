@@ -1,0 +1,54 @@
+//! `/proc/PID/stat` (`proc_pid_stat(5)`): whose child a process is, and when it started.
+
+use std::fs;
+
+use crate::host::Host;
+
+/// What we want to know of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// Its parent; 0 where that is outside of our pid namespace.
+    pub parent: i32,
+    /// Clock ticks from boot to its start: with its number, tells it from every other process of this boot.
+    pub start_ticks: u64,
+    /// It has ended, and its parent has not asked how.
+    pub is_zombie: bool,
+}
+
+impl ProcessStat {
+    /// Of this process; `None` if there is none.
+    pub fn read(host: &Host, pid: impl Into<i64>) -> Option<ProcessStat> {
+        let path = host.proc(&format!("{}/stat", pid.into()));
+        ProcessStat::parse(&fs::read_to_string(path).ok()?)
+    }
+
+    /// Fields 3, 4 and 22. The command (field 2) may hold anything, so count from its closing parenthesis.
+    fn parse(stat: &str) -> Option<ProcessStat> {
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        Some(ProcessStat {
+            is_zombie: matches!(fields.next()?, "Z" | "X"),
+            parent: fields.next()?.parse().ok()?,
+            start_ticks: fields.nth(17)?.parse().ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_counted_from_the_end_of_the_command_whatever_it_is_called() {
+        let fields = (5..22).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+        for (state, is_zombie) in [("S", false), ("Z", true)] {
+            let stat = ProcessStat::parse(&format!("7 (a) b) {state} 3 {fields} 4711 9\n"));
+            let expected = ProcessStat {
+                parent: 3,
+                start_ticks: 4711,
+                is_zombie,
+            };
+            assert_eq!(stat, Some(expected));
+        }
+        assert_eq!(ProcessStat::parse("7 (a) S 3"), None);
+    }
+}
