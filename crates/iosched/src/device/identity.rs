@@ -332,6 +332,232 @@ mod tests {
         assert!(matches!(then.recognise(&larger), Recognition::Another(_)));
     }
 
+    /// A machine whose disks are like each other but for the files that are given; each its own directory.
+    struct Machine {
+        root: tempfile::TempDir,
+    }
+
+    /// A file of a disk's directory, and what is in it.
+    type Attribute<'a> = (&'a str, &'a [u8]);
+
+    impl Machine {
+        fn new(boot: &str, disks: &[(&str, &[Attribute<'_>])]) -> Machine {
+            let machine = Machine {
+                root: tempfile::tempdir().unwrap(),
+            };
+            machine.put("proc/sys/kernel/random/boot_id", boot.as_bytes());
+            for (at, (name, own)) in disks.iter().enumerate() {
+                let (number, count) = (format!("8:{}", at * 16), (at + 1).to_string());
+                let alike: [Attribute<'_>; 4] = [
+                    ("dev", number.as_bytes()),
+                    ("size", b"2097152"),
+                    ("diskseq", count.as_bytes()),
+                    ("device/model", b"LIKE OTHERS"),
+                ];
+                for (file, bytes) in alike.iter().chain(own.iter()) {
+                    machine.put(&format!("sys/block/{name}/{file}"), bytes);
+                }
+            }
+            machine
+        }
+
+        fn put(&self, file: &str, bytes: &[u8]) {
+            let path = self.root.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+
+        fn identity(&self, name: &str) -> Identity {
+            let host = Host::at(self.root.path());
+            Identity::of(&host, &Device::read(&host, name).unwrap())
+        }
+    }
+
+    fn is_another(recognition: &Recognition, what: &str) -> bool {
+        matches!(recognition, Recognition::Another(why) if why.starts_with(what))
+    }
+
+    /// Page 83h with one designator: its first two bytes are code set, association and type.
+    fn page_83(kind: [u8; 2], designator: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(designator.len()).unwrap();
+        let head = [0, 0x83, 0, length + 4, kind[0], kind[1], 0, length];
+        [&head[..], designator].concat()
+    }
+
+    /// NAA, of the unit and of the port by which it is reached.
+    const OF_UNIT: [u8; 2] = [0x01, 0x03];
+    const OF_PORT: [u8; 2] = [0x01, 0x13];
+
+    #[test]
+    fn two_like_disks_that_swapped_names_are_told_apart_by_each_thing_that_names_them() {
+        let (one, two) = (page_83(OF_UNIT, &[0x50, 1]), page_83(OF_UNIT, &[0x50, 2]));
+        for (file, first, second, what) in [
+            (
+                "device/wwid",
+                &b"naa.5001"[..],
+                &b"naa.5002"[..],
+                "world-wide name",
+            ),
+            ("wwid", b"eui.01", b"eui.02", "world-wide name"),
+            ("serial", b"vd-1", b"vd-2", "serial number"), // virtio
+            ("device/serial", b"S1", b"S2", "serial number"), // NVMe
+            (
+                "device/vpd_pg80",
+                b"\0\x80\0\x02S1",
+                b"\0\x80\0\x02S2",
+                "serial number",
+            ),
+            ("device/vpd_pg83", &one, &two, "designator (page 83h)"),
+            ("dm/uuid", b"LVM-1", b"LVM-2", "device-mapper UUID"),
+        ] {
+            let first: &[Attribute<'_>] = &[(file, first)];
+            let second: &[Attribute<'_>] = &[(file, second)];
+            let then = Machine::new("a", &[("sda", first), ("sdb", second)]);
+            let now = Machine::new("b", &[("sda", second), ("sdb", first)]);
+            for (old, new) in [("sda", "sdb"), ("sdb", "sda")] {
+                let known = then.identity(old);
+                let same_name = known.recognise(&now.identity(old));
+                assert!(is_another(&same_name, what), "{file}: {same_name:?}");
+                let moved = known.recognise(&now.identity(new));
+                assert_eq!(moved, Recognition::Same, "{file}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_name_that_differs_outweighs_all_that_agree() {
+        let page_80 = ("device/vpd_pg80", &b"\0\x80\0\x02S1"[..]);
+        let (one, two) = (page_83(OF_UNIT, &[0x50, 1]), page_83(OF_UNIT, &[0x50, 2]));
+        // A clone with the same serial number, two namespaces of one NVMe controller, two units of one target.
+        for (agrees, file, first, second, what) in [
+            (
+                page_80,
+                "device/wwid",
+                &b"naa.5001"[..],
+                &b"naa.5002"[..],
+                "world-wide",
+            ),
+            (
+                ("device/serial", b"S1"),
+                "wwid",
+                b"eui.01",
+                b"eui.02",
+                "world-wide",
+            ),
+            (page_80, "device/vpd_pg83", &one, &two, "designator"),
+            (
+                ("device/wwid", b"naa.5001"),
+                "device/vpd_pg80",
+                b"\0\x80\0\x02S1",
+                b"\0\x80\0\x02S2",
+                "serial number",
+            ),
+        ] {
+            let then = Machine::new("a", &[("sda", &[agrees, (file, first)])]);
+            let now = Machine::new("a", &[("sda", &[agrees, (file, second)])]);
+            let recognition = then.identity("sda").recognise(&now.identity("sda"));
+            assert!(is_another(&recognition, what), "{file}: {recognition:?}");
+        }
+    }
+
+    #[test]
+    fn a_serial_number_that_only_page_80_has_is_compared_where_another_file_names_the_disk() {
+        let serial = ("serial", &b"the same"[..]);
+        let pages = [&b"\0\x80\0\x02S1"[..], b"\0\x80\0\x02S2"];
+        let [then, now] =
+            pages.map(|page| Machine::new("a", &[("sda", &[serial, ("device/vpd_pg80", page)])]));
+        let recognition = then.identity("sda").recognise(&now.identity("sda"));
+        assert!(is_another(&recognition, "serial number (page 80h)"));
+    }
+
+    #[test]
+    fn a_disk_that_is_reached_by_another_port_is_the_same() {
+        let unit = page_83(OF_UNIT, &[0x50, 1]);
+        let by_port = |port: u8| {
+            let mut page = unit.clone();
+            page.extend([OF_PORT[0], OF_PORT[1], 0, 1, port]);
+            page
+        };
+        let [then, now] = [1, 2]
+            .map(|port| Machine::new("a", &[("sda", &[("device/vpd_pg83", &by_port(port))])]));
+        let recognition = then.identity("sda").recognise(&now.identity("sda"));
+        assert_eq!(recognition, Recognition::Same);
+        // A port alone names no unit, and neither does a page that says nothing.
+        for page in [page_83(OF_PORT, &[0x50, 1]), b"\0\x83\0\0".to_vec()] {
+            let machine = Machine::new("a", &[("sda", &[("device/vpd_pg83", &page)])]);
+            assert_eq!(machine.identity("sda").page_83, None);
+        }
+    }
+
+    #[test]
+    fn what_only_one_of_two_looks_says_proves_nothing() {
+        let named: &[Attribute<'_>] = &[
+            ("device/wwid", b"naa.5001"),
+            ("device/vpd_pg80", b"\0\x80\0\x02S1"),
+        ];
+        let then = Machine::new("a", &[("sda", named)]).identity("sda");
+        let nameless = Machine::new("b", &[("sda", &[])]).identity("sda");
+        assert_eq!(then.recognise(&nameless), Recognition::Unknown);
+        assert_eq!(nameless.recognise(&then), Recognition::Unknown);
+        let half = Machine::new("b", &[("sda", &named[..1])]).identity("sda");
+        assert_eq!(then.recognise(&half), Recognition::Same);
+    }
+
+    #[test]
+    fn a_disk_that_only_udev_can_name_is_known_by_that() {
+        let of = |serial: &str, wwn: &str| {
+            let machine = Machine::new("a", &[("sda", &[])]);
+            let record = format!("E:ID_SERIAL_SHORT={serial}\nE:ID_WWN={wwn}\n");
+            machine.put("run/udev/data/b8:0", record.as_bytes());
+            let mut identity = machine.identity("sda");
+            identity.diskseq = None;
+            identity
+        };
+        let then = of("S1", "0x5001");
+        assert_eq!(then.recognise(&of("S1", "0x5001")), Recognition::Same);
+        assert!(is_another(
+            &then.recognise(&of("S2", "0x5001")),
+            "serial number"
+        ));
+        assert!(is_another(
+            &then.recognise(&of("S1", "0x5002")),
+            "world-wide name"
+        ));
+    }
+
+    #[test]
+    fn a_partition_is_known_by_its_disk_and_by_where_it_begins() {
+        let of = |disk: &[u8], start: &[u8]| {
+            let partition = [
+                ("partition", &b"1"[..]),
+                ("start", start),
+                ("size", b"8192"),
+            ];
+            let machine = Machine::new("a", &[("sda", &[("device/wwid", disk)])]);
+            for (file, bytes) in partition {
+                machine.put(&format!("sys/block/sda/sda1/{file}"), bytes);
+            }
+            let link = machine.root.path().join("sys/class/block");
+            std::fs::create_dir_all(&link).unwrap();
+            for (name, at) in [("sda", "sda"), ("sda1", "sda/sda1")] {
+                let target = Path::new("../../block").join(at);
+                std::os::unix::fs::symlink(target, link.join(name)).unwrap();
+            }
+            machine.identity("sda1")
+        };
+        let then = of(b"naa.5001", b"2048");
+        assert_eq!(then.wwn.as_deref(), Some("naa.5001"));
+        assert_eq!(then.recognise(&of(b"naa.5001", b"2048")), Recognition::Same);
+        assert!(is_another(
+            &then.recognise(&of(b"naa.5001", b"4096")),
+            "first sector"
+        ));
+        assert!(is_another(
+            &then.recognise(&of(b"naa.5002", b"2048")),
+            "world-wide name"
+        ));
+    }
+
     #[test]
     fn another_file_behind_a_loop_device_makes_it_another_disk() {
         let on = |inode, created_ns, diskseq| Identity {
