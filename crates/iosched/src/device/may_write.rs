@@ -346,13 +346,16 @@ fn unrecognised(
             device: device.name.clone(),
             difference,
         }),
-        // A moment ago it was looked at, and it is open since.
-        Recognition::Unknown if !matches!(occasion, Occasion::Claimed { .. }) => {
-            Ok(vec![Reason::NotRecognised {
-                device: device.name.clone(),
-            }])
+        Recognition::Same => Ok(Vec::new()),
+        // A moment ago it was looked at. A kernel that counts attachments would tell if it left since.
+        Recognition::Unknown
+            if matches!(occasion, Occasion::Claimed { .. }) && now.identity.diskseq.is_none() =>
+        {
+            Ok(Vec::new())
         }
-        Recognition::Same | Recognition::Unknown => Ok(Vec::new()),
+        Recognition::Unknown => Ok(vec![Reason::NotRecognised {
+            device: device.name.clone(),
+        }]),
     }
 }
 
