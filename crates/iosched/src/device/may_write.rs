@@ -15,6 +15,8 @@
 //! What the run itself wrote is its own. After an orderly end the record has the [`Content`] that the run left,
 //! and any other is somebody else's. A run that was killed left no such note: then blocks that are not zero are
 //! taken for its own, and signatures are not.
+//!
+//! What it answers in each case is in `iosched_testing::refusal_matrix`, from which `docs/safety.md` has its tables.
 
 use std::fmt;
 use std::io;

@@ -1,0 +1,345 @@
+//! What may be written: the answer for each occasion, state and kind of device. The one source of the tables
+//! in `docs/safety.md` and of the tests that build each case.
+//!
+//! Written down by hand, and not worked out from the rule in `iosched::device::may_write`: the rule has to
+//! agree with it. After a change of the tables, `INSTA_UPDATE=always cargo test -p iosched-testing` writes the
+//! document again.
+
+use std::fmt::Write;
+
+use self::Answer::{Allowed as A, AnotherDisk as X, Impossible, Refused as R, UntilNamed as N};
+
+/// When it is asked, and what the user has said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occasion {
+    /// A new run, `--destroy-data`.
+    New,
+    /// A run goes on that ended in order or was interrupted, `--destroy-data`.
+    Resume,
+    /// A run goes on that was killed.
+    ResumeKilled,
+    /// The device is open exclusively, mkfs or the first write is next.
+    Mkfs,
+    /// A new run, and the device is named: `--destroy-data=sdb`.
+    Over,
+    /// A run goes on, and the device is named.
+    ResumeOver,
+}
+
+/// What happened to the device: before a new run; otherwise after the device was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// A file system on it, or on what stands on it, is mounted.
+    MountedHere,
+    /// The same in a mount namespace that we do not see.
+    MountedElsewhere,
+    /// A process can write to it.
+    OpenForWriting,
+    /// Somebody has it open exclusively: an array, swap, a pool, another program.
+    Held,
+    /// It carries a signature.
+    Signature,
+    /// It carries none, and is not empty.
+    Data,
+    /// It has another name, and is asked about under that one.
+    Renamed,
+    /// Another disk has its name.
+    Replaced,
+    /// It was attached again, and has nothing by which it is known again.
+    Nameless,
+}
+
+/// What sort of device it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole disk, known by serial number and world-wide name.
+    Disk,
+    /// A partition.
+    Partition,
+    /// A loop device, known by its file.
+    Loop,
+    /// Part of an md array, of a device-mapper device, of bcache; assembled or not.
+    Member,
+    /// A swap area, on or off.
+    Swap,
+    /// One of the devices of a btrfs or a ZFS pool, mounted or not.
+    Several,
+}
+
+/// May it be written?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// No, whatever is said.
+    Refused,
+    /// No; yes once the user names the device.
+    UntilNamed,
+    /// Yes.
+    Allowed,
+    /// No, whatever is said: it is not the disk that was given up or named.
+    AnotherDisk,
+    /// There is no such case, because of this.
+    Impossible(&'static str),
+}
+
+impl Occasion {
+    /// In the order of the document.
+    pub const ALL: [Occasion; 6] = [
+        Occasion::New,
+        Occasion::Over,
+        Occasion::Resume,
+        Occasion::ResumeKilled,
+        Occasion::ResumeOver,
+        Occasion::Mkfs,
+    ];
+
+    fn title(self) -> &'static str {
+        match self {
+            Occasion::New => "A new run, `--destroy-data`",
+            Occasion::Over => "A new run, the disk is named: `--destroy-data=sdb`",
+            Occasion::Resume => "`--resume`, `--destroy-data`",
+            Occasion::ResumeKilled => "`--resume` after `kill -9`, `--destroy-data`",
+            Occasion::ResumeOver => "`--resume`, the disk is named: `--destroy-data=sdb`",
+            Occasion::Mkfs => "Right before mkfs or the first write",
+        }
+    }
+}
+
+impl State {
+    /// In the order of the tables.
+    pub const ALL: [State; 9] = [
+        State::MountedHere,
+        State::MountedElsewhere,
+        State::OpenForWriting,
+        State::Held,
+        State::Signature,
+        State::Data,
+        State::Renamed,
+        State::Replaced,
+        State::Nameless,
+    ];
+
+    fn title(self) -> &'static str {
+        match self {
+            State::MountedHere => "mounted",
+            State::MountedElsewhere => "mounted in another namespace",
+            State::OpenForWriting => "open for writing",
+            State::Held => "held",
+            State::Signature => "signature",
+            State::Data => "no signature, not zero",
+            State::Renamed => "renamed",
+            State::Replaced => "replaced",
+            State::Nameless => "attached again, unnamed",
+        }
+    }
+}
+
+impl Kind {
+    /// In the order of the tables.
+    pub const ALL: [Kind; 6] = [
+        Kind::Disk,
+        Kind::Partition,
+        Kind::Loop,
+        Kind::Member,
+        Kind::Swap,
+        Kind::Several,
+    ];
+
+    fn title(self) -> &'static str {
+        match self {
+            Kind::Disk => "disk",
+            Kind::Partition => "partition",
+            Kind::Loop => "loop",
+            Kind::Member => "md, dm, bcache",
+            Kind::Swap => "swap",
+            Kind::Several => "btrfs, ZFS over several",
+        }
+    }
+}
+
+/// Swap is not mounted.
+const S: Answer = Impossible("swap is not mounted; a swap area in use is *held*");
+
+/// Nothing without a signature.
+const U: Answer =
+    Impossible("without its signature it is no swap area, and no part of a file system");
+
+/// A new run.
+const F: Answer = Impossible("a new run has no earlier disk to compare with");
+
+/// A row for each state, a column for each kind.
+type Table = [[Answer; Kind::ALL.len()]; State::ALL.len()];
+
+const NEW: Table = [
+    [R, R, R, R, S, R], // mounted
+    [R, R, R, R, S, R], // mounted in another namespace
+    [R, R, R, R, R, R], // open for writing
+    [R, R, R, R, R, R], // held
+    [N, N, N, N, N, N], // signature
+    [N, N, N, N, U, U], // no signature, not zero
+    [F, F, F, F, F, F], // renamed
+    [F, F, F, F, F, F], // replaced
+    [F, F, F, F, F, F], // attached again, unnamed
+];
+
+/// Renamed and replaced: what the second name leads to.
+const OVER: Table = [
+    [R, R, R, R, S, R], // mounted
+    [R, R, R, R, S, R], // mounted in another namespace
+    [R, R, R, R, R, R], // open for writing
+    [R, R, R, R, R, R], // held
+    [A, A, A, A, A, A], // signature
+    [A, A, A, A, U, U], // no signature, not zero
+    [A, A, A, A, A, A], // renamed
+    [X, X, X, X, X, X], // replaced
+    [F, F, F, F, F, F], // attached again, unnamed
+];
+
+const RESUME: Table = [
+    [R, R, R, R, S, R], // mounted
+    [R, R, R, R, S, R], // mounted in another namespace
+    [R, R, R, R, R, R], // open for writing
+    [R, R, R, R, R, R], // held
+    [N, N, N, N, N, N], // signature
+    [N, N, N, N, U, U], // no signature, not zero
+    [A, A, A, A, A, A], // renamed
+    [X, X, X, X, X, X], // replaced
+    [N, N, N, N, N, N], // attached again, unnamed
+];
+
+/// No note says what the run left: data may be its own.
+const RESUME_KILLED: Table = [
+    [R, R, R, R, S, R], // mounted
+    [R, R, R, R, S, R], // mounted in another namespace
+    [R, R, R, R, R, R], // open for writing
+    [R, R, R, R, R, R], // held
+    [N, N, N, N, N, N], // signature
+    [A, A, A, A, U, U], // no signature, not zero
+    [A, A, A, A, A, A], // renamed
+    [X, X, X, X, X, X], // replaced
+    [N, N, N, N, N, N], // attached again, unnamed
+];
+
+const RESUME_OVER: Table = [
+    [R, R, R, R, S, R], // mounted
+    [R, R, R, R, S, R], // mounted in another namespace
+    [R, R, R, R, R, R], // open for writing
+    [R, R, R, R, R, R], // held
+    [A, A, A, A, A, A], // signature
+    [A, A, A, A, U, U], // no signature, not zero
+    [A, A, A, A, A, A], // renamed
+    [X, X, X, X, X, X], // replaced
+    [A, A, A, A, A, A], // attached again, unnamed
+];
+
+/// What was named before covers what was there then. What came since is covered by a new run.
+const MKFS: Table = RESUME;
+
+/// May it be written?
+pub fn answer(occasion: Occasion, state: State, kind: Kind) -> Answer {
+    let table = match occasion {
+        Occasion::New => NEW,
+        Occasion::Over => OVER,
+        Occasion::Resume => RESUME,
+        Occasion::ResumeKilled => RESUME_KILLED,
+        Occasion::ResumeOver => RESUME_OVER,
+        Occasion::Mkfs => MKFS,
+    };
+    table[state as usize][kind as usize]
+}
+
+/// The tables as the document has them.
+pub fn markdown() -> String {
+    let mut notes: Vec<&str> = Vec::new();
+    let mut text = String::new();
+    for occasion in Occasion::ALL {
+        let _ = write!(text, "{}:\n\n| |", occasion.title());
+        for kind in Kind::ALL {
+            let _ = write!(text, " {} |", kind.title());
+        }
+        let _ = writeln!(text, "\n|---|{}", "---|".repeat(Kind::ALL.len()));
+        for state in State::ALL {
+            let _ = write!(text, "| {} |", state.title());
+            for kind in Kind::ALL {
+                let word = match answer(occasion, state, kind) {
+                    Answer::Refused => "refused".to_owned(),
+                    Answer::UntilNamed => "until named".to_owned(),
+                    Answer::Allowed => "allowed".to_owned(),
+                    Answer::AnotherDisk => "another disk".to_owned(),
+                    Answer::Impossible(why) => {
+                        let at = notes.iter().position(|note| *note == why);
+                        let at = at.unwrap_or_else(|| {
+                            notes.push(why);
+                            notes.len() - 1
+                        });
+                        format!("– ({})", at + 1)
+                    }
+                };
+                let _ = write!(text, " {word} |");
+            }
+            text.push('\n');
+        }
+        text.push('\n');
+    }
+    for (at, note) in notes.iter().enumerate() {
+        let _ = writeln!(text, "{}. not possible: {note}", at + 1);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_document_has_these_tables() {
+        const BEGIN: &str = "<!-- iosched-testing/src/refusal_matrix.rs: begin -->\n\n";
+        const END: &str = "\n<!-- end -->\n";
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/safety.md");
+        let document = std::fs::read_to_string(&path).expect("the document");
+        let (before, rest) = document.split_once(BEGIN).expect("where they begin");
+        let (tables, after) = rest.split_once(END).expect("where they end");
+        if tables == markdown() {
+            return;
+        }
+        assert!(
+            std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always"),
+            "docs/safety.md has other tables: INSTA_UPDATE=always cargo test -p iosched-testing"
+        );
+        let document = [before, BEGIN, &markdown(), END, after].concat();
+        std::fs::write(&path, document).expect("the document");
+    }
+
+    #[test]
+    fn naming_a_device_allows_what_is_refused_until_then_and_nothing_else() {
+        for (plain, named) in [
+            (Occasion::New, Occasion::Over),
+            (Occasion::Resume, Occasion::ResumeOver),
+            (Occasion::ResumeKilled, Occasion::ResumeOver),
+        ] {
+            for state in State::ALL {
+                for kind in Kind::ALL {
+                    let without = answer(plain, state, kind);
+                    let with = match without {
+                        Answer::UntilNamed => Answer::Allowed,
+                        // What the second name leads to is another question.
+                        Answer::Impossible(_) if plain == Occasion::New => continue,
+                        other => other,
+                    };
+                    assert_eq!(answer(named, state, kind), with, "{state:?} {kind:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_rows_and_columns_stand_in_the_order_of_their_types() {
+        for (at, state) in State::ALL.into_iter().enumerate() {
+            assert_eq!(state as usize, at);
+        }
+        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, at);
+        }
+    }
+}
