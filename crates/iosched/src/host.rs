@@ -28,6 +28,16 @@ impl Host {
         }
     }
 
+    /// The machine that we run on, with a `/sys` made by a test: its devices can be described there as what
+    /// they are not, and as held by what this kernel does not have.
+    #[cfg(test)]
+    pub(crate) fn with_sysfs_at(sysfs: impl Into<PathBuf>) -> Host {
+        Host {
+            root: PathBuf::from("/"),
+            sysfs: Sysfs::at(sysfs),
+        }
+    }
+
     /// The same machine, whose `n`-th write to `/sys` from now fails with EIO. For tests.
     #[must_use]
     pub fn failing_write(mut self, n: u32) -> Host {

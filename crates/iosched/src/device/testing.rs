@@ -29,7 +29,7 @@ pub(crate) fn machine(name: &str) -> Host {
 }
 
 /// Runs a system tool; `None`, and a line that says so, where it is not installed.
-pub(super) fn tool(package: &str, command: &[&str]) -> Option<Output> {
+pub(crate) fn tool(package: &str, command: &[&str]) -> Option<Output> {
     let output = Command::new(command[0])
         .args(&command[1..])
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
@@ -45,7 +45,7 @@ pub(super) fn tool(package: &str, command: &[&str]) -> Option<Output> {
 }
 
 /// Like [`tool`], and it must succeed. False if it is not installed.
-pub(super) fn succeeds(package: &str, command: &[&str]) -> bool {
+pub(crate) fn succeeds(package: &str, command: &[&str]) -> bool {
     let Some(output) = tool(package, command) else {
         return false;
     };
@@ -59,23 +59,23 @@ pub(super) fn succeeds(package: &str, command: &[&str]) -> bool {
 
 /// A loop device on a sparse file, detached in the end.
 #[derive(Debug)]
-pub(super) struct LoopDevice {
-    pub(super) name: String,
-    pub(super) node: PathBuf,
+pub(crate) struct LoopDevice {
+    pub(crate) name: String,
+    pub(crate) node: PathBuf,
     /// Kept so that it is there as long as the device.
-    _file: NamedTempFile,
+    file: NamedTempFile,
 }
 
 impl LoopDevice {
     /// `None`, and a line that says why, where loop devices cannot be made.
-    pub(super) fn new(mebibytes: u64) -> Option<LoopDevice> {
+    pub(crate) fn new(mebibytes: u64) -> Option<LoopDevice> {
         let file = NamedTempFile::new().unwrap();
         file.as_file().set_len(mebibytes << 20).unwrap();
         LoopDevice::on(file, &[])
     }
 
     /// On a file, with more options of `losetup`.
-    pub(super) fn on(file: NamedTempFile, options: &[&str]) -> Option<LoopDevice> {
+    pub(crate) fn on(file: NamedTempFile, options: &[&str]) -> Option<LoopDevice> {
         if !loop_device::can_attach() {
             return None;
         }
@@ -84,16 +84,21 @@ impl LoopDevice {
         Some(LoopDevice {
             node: Path::new("/dev").join(&name),
             name,
-            _file: file,
+            file,
         })
     }
 
-    pub(super) fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.node.to_str().unwrap()
     }
 
+    /// The file behind it.
+    pub(crate) fn file(&self) -> &Path {
+        self.file.path()
+    }
+
     /// Waits until the node of a partition is there.
-    pub(super) fn partition(&self, number: u32) -> PathBuf {
+    pub(crate) fn partition(&self, number: u32) -> PathBuf {
         let node = PathBuf::from(format!("{}p{number}", self.path()));
         for _ in 0..100 {
             if File::open(&node).is_ok() {
@@ -113,12 +118,12 @@ impl Drop for LoopDevice {
 
 /// A mount that is undone in the end.
 #[derive(Debug)]
-pub(super) struct Mounted {
-    pub(super) point: tempfile::TempDir,
+pub(crate) struct Mounted {
+    pub(crate) point: tempfile::TempDir,
 }
 
 impl Mounted {
-    pub(super) fn new(node: &Path) -> Mounted {
+    pub(crate) fn new(node: &Path) -> Mounted {
         let point = tempfile::tempdir().unwrap();
         let paths = [node.to_str().unwrap(), point.path().to_str().unwrap()];
         assert!(succeeds("mount", &["mount", paths[0], paths[1]]));

@@ -49,21 +49,30 @@ pub(super) fn claim(host: &Host, record: &Record) -> Result<Option<Claim>, RunEr
         return Ok(None);
     };
     let device = read(host, name)?;
-    let claim = open_exclusively(host, &device)?;
     if plan.destroys().is_none() {
-        return Ok(Some(claim));
+        return open_exclusively(host, &device).map(Some);
     }
     let given_up = record.given_up().ok_or_else(|| MayNotWrite::NotAllowed {
         what: what.clone(),
         device: name.to_owned(),
     })?;
+    claim_to_write(host, &device, &what, given_up).map(Some)
+}
+
+fn claim_to_write(
+    host: &Host,
+    device: &Device,
+    what: &str,
+    given_up: &GivenUp,
+) -> Result<Claim, RunError> {
+    let claim = open_exclusively(host, device)?;
     let write = Write {
-        what: &what,
+        what,
         consent: &Consent::ToWrite,
         occasion: Occasion::Claimed { given_up },
     };
-    may_write(host, &device, &write)?;
-    Ok(Some(claim))
+    may_write(host, device, &write)?;
+    Ok(claim)
 }
 
 /// Notes what the run leaves on its raw device, so that what others write to it afterwards is known for
@@ -109,3 +118,6 @@ fn open_exclusively(host: &Host, device: &Device) -> Result<Claim, RunError> {
         _ => RunError::Io { path, source },
     })
 }
+
+#[cfg(test)]
+mod tests;
