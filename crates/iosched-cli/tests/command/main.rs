@@ -39,6 +39,7 @@ mod traces;
 mod tune;
 mod tune_disturbed;
 mod tune_file_target;
+mod tune_matrix;
 mod tune_may_write;
 mod tune_mkfs;
 mod tune_refused;

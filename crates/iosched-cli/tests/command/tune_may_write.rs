@@ -11,13 +11,13 @@ use crate::common::tuning::{MIB, fio_runs_on, record, signal, small_disk, start,
 use crate::common::{LoopDevice, iosched, run, wait_until};
 
 /// A run of `random-write` that was interrupted while it wrote to a blank disk.
-struct Interrupted {
-    disk: LoopDevice,
+pub(crate) struct Interrupted {
+    pub(crate) disk: LoopDevice,
     directory: tempfile::TempDir,
 }
 
 impl Interrupted {
-    fn new() -> Option<Interrupted> {
+    pub(crate) fn new() -> Option<Interrupted> {
         Interrupted::by(rustix::process::Signal::INT)
     }
 
@@ -42,7 +42,8 @@ impl Interrupted {
         Some(interrupted)
     }
 
-    fn out(&self) -> PathBuf {
+    /// Where its record is.
+    pub(crate) fn out(&self) -> PathBuf {
         self.directory.path().join("r")
     }
 
