@@ -152,12 +152,14 @@ fn what_was_recorded_live_can_be_followed_again() {
         .unwrap();
     let report: Report = serde_json::from_slice(&made.stdout).unwrap();
     let live = &report.results[0].followed;
+    // How much agrees in a run of a second depends on the machine; what the exit code says of it does not.
+    assert_eq!(made.status.code(), Some(i32::from(!report.agrees())));
     let again = iosched()
         .args(["conform", "--json", "--scheduler", "mq-deadline"])
         .arg(dir.path())
         .output()
         .unwrap();
-    assert_eq!(made.status.code(), again.status.code());
+    assert_eq!(again.status.code(), Some(0));
     let again = String::from_utf8(again.stdout).unwrap();
     let mut recordings = again
         .lines()
