@@ -10,6 +10,8 @@ mod state;
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -218,10 +220,23 @@ fn not_split(device: &str, error: &CaptureError, output: &Output) {
 
 /// The screen, until the user has seen enough.
 fn live(host: &Host, watcher: Watcher, interval: Duration, stop: &Stop) -> Result<(), WatchError> {
+    ignore_resizes();
     let mut terminal = ratatui::try_init().map_err(WatchError::Terminal)?;
     let ended = follow(host, watcher, interval, stop, &mut terminal);
     ratatui::restore();
     ended
+}
+
+/// Keeps SIGWINCH from us: the size is asked for at each drawing. Where a key and the signal come at once, crossterm
+/// 0.29 sees the one and does not look for the other until another key comes.
+fn ignore_resizes() {
+    let mut resized = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is ours, and made empty before it is read; the call changes this thread's mask alone.
+    unsafe {
+        libc::sigemptyset(resized.as_mut_ptr());
+        libc::sigaddset(resized.as_mut_ptr(), libc::SIGWINCH);
+        libc::pthread_sigmask(libc::SIG_BLOCK, resized.as_ptr(), null_mut());
+    }
 }
 
 fn follow(
