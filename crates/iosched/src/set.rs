@@ -35,6 +35,14 @@ pub enum SetError {
     /// Its stack cannot be walked.
     #[error(transparent)]
     Stack(#[from] PlanError),
+    /// The same, and what was changed before could not be put back.
+    #[error("{error}; nor can it be put back now ({left})")]
+    NotPutBack {
+        /// Why it was not set.
+        error: SwitchError,
+        /// Each disk that is not as before, and why.
+        left: String,
+    },
     /// Being measured.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -78,6 +86,9 @@ impl Failure for SetError {
         match self {
             SetError::Device(error) => error.hint(),
             SetError::Switch(error) => error.hint(),
+            SetError::NotPutBack { .. } => {
+                Some("`iosched restore` puts it back; what is to be is in the journal".into())
+            }
             SetError::Stack(error) => error.hint(),
             SetError::Lock(error) => error.hint(),
             SetError::Journal(error) => error.hint(),
@@ -97,7 +108,7 @@ impl Failure for SetError {
     fn exit_code(&self) -> u8 {
         match self {
             SetError::Device(error) => error.exit_code(),
-            SetError::Switch(error) => error.exit_code(),
+            SetError::Switch(error) | SetError::NotPutBack { error, .. } => error.exit_code(),
             SetError::Stack(error) => error.exit_code(),
             SetError::Lock(error) => error.exit_code(),
             SetError::Journal(error) => error.exit_code(),
@@ -187,16 +198,30 @@ impl Change {
             .collect::<Result<Vec<_>, _>>()?;
         let settled = settle(host, &names)?;
         let journal = Journal::open(host, &names, Ours::default())?;
-        let disks = self
-            .disks
-            .iter()
-            .map(|(name, _, arm)| Ok((name.clone(), switch::set(&host.sysfs(), name, arm, None)?)))
-            .collect::<Result<Vec<_>, SwitchError>>()?;
-        Ok(Made {
-            disks,
-            settled,
-            journal,
-        })
+        let sysfs = host.sysfs();
+        let set = |(name, _, arm): &(String, _, Arm)| {
+            Ok::<_, SwitchError>((name.clone(), switch::set(&sysfs, name, arm, None)?))
+        };
+        match self.disks.iter().map(set).collect() {
+            Ok(disks) => Ok(Made {
+                disks,
+                settled,
+                journal,
+            }),
+            Err(error) => Err(put_back(journal, error)),
+        }
+    }
+}
+
+/// Puts back what was changed before an error.
+fn put_back(journal: Journal, error: SwitchError) -> SetError {
+    let left: Vec<String> = journal.undo().iter().filter_map(Undone::left).collect();
+    if left.is_empty() {
+        return error.into();
+    }
+    SetError::NotPutBack {
+        error,
+        left: left.join("; "),
     }
 }
 
@@ -251,7 +276,8 @@ pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Settled>, SetError> {
 
 /// What runs, dead or alive, have yet to put back on these disks.
 pub fn left_on(host: &Host, disks: &[String]) -> Vec<Leftover> {
-    let is_ours = |disk: &SavedDisk| disks.contains(&disk.device) && disk.is_still_there(host);
+    let may_be_there = |disk: &SavedDisk| disk.is_still_there(host).unwrap_or(true);
+    let is_ours = |disk: &SavedDisk| disks.contains(&disk.device) && may_be_there(disk);
     journal::leftovers(host)
         .into_iter()
         .filter(|leftover| leftover.entry.disks.iter().any(is_ours))

@@ -142,6 +142,16 @@ impl Sysfs {
         self.read(device, attribute).ok()
     }
 
+    /// Like [`Sysfs::read_if_present`], where it matters to know that there is none: an error says nothing of the
+    /// attribute (too many open files, no memory).
+    pub fn read_or_absent(&self, device: &str, attribute: &str) -> io::Result<Option<String>> {
+        match self.read(device, attribute) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if is_of_attribute(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// A binary attribute, where there is one and it can be read.
     pub fn read_bytes_if_present(&self, device: &str, attribute: &str) -> Option<Vec<u8>> {
         fs::read(self.device_dir(device).join(attribute)).ok()
@@ -165,15 +175,34 @@ impl Sysfs {
 
     /// The names below a directory of a device (`queue/iosched`), sorted; empty where there is none.
     pub fn list(&self, device: &str, directory: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.device_dir(device).join(directory)) else {
-            return Vec::new();
-        };
-        let mut names: Vec<String> = entries
-            .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
-            .collect();
-        names.sort();
-        names
+        self.try_list(device, directory).unwrap_or_default()
     }
+
+    /// [`Sysfs::list`], where it matters to know them: an error says nothing of what is there.
+    pub fn try_list(&self, device: &str, directory: &str) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(self.device_dir(device).join(directory)) {
+            Ok(entries) => entries,
+            Err(error) if is_of_attribute(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        let mut names: Vec<String> = names.collect::<io::Result<_>>()?;
+        names.sort();
+        Ok(names)
+    }
+}
+
+/// True if an error is the kernel's answer about an attribute: it is not there, or does not give or take this now.
+/// False if it is about us or the moment: what the attribute is stays unknown.
+pub fn is_of_attribute(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, PermissionDenied, Unsupported};
+    let is_removed = matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO));
+    let kind = error.kind();
+    is_removed
+        || matches!(
+            kind,
+            InvalidInput | NotADirectory | NotFound | PermissionDenied | Unsupported
+        )
 }
 
 /// A device's open directory. Cheaper than [`Sysfs::read`] for many attributes, and it stays the same

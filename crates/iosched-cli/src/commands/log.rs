@@ -43,7 +43,7 @@ pub(crate) fn run(args: &LogArgs, output: &Output) -> Outcome {
     if output.is_json() {
         output.json(&entries);
     } else if entries.is_empty() && not_understood.is_empty() {
-        output.text("nothing was changed; what was set on loop devices is not kept");
+        output.text("nothing was changed");
     }
     if !output.is_json() {
         for entry in &entries {

@@ -6,7 +6,6 @@ use clap::Args;
 use iosched::failure::{Failure, exit};
 use iosched::history::{TakenBack, is_undo_cut_short};
 use iosched::host::Host;
-use iosched::journal::Undone;
 use iosched::process::Stop;
 
 use super::restore::describe;
@@ -42,8 +41,33 @@ pub(crate) fn run(args: &UndoArgs, output: &Output) -> Outcome {
     } else {
         print(&taken, output);
     }
-    let is_settled = taken.disks.iter().all(Undone::is_settled);
-    Ok(if is_settled { exit::OK } else { exit::FAILURE })
+    let left: Vec<String> = taken
+        .disks
+        .iter()
+        .filter(|disk| !disk.is_settled())
+        .map(describe)
+        .collect();
+    if left.is_empty() {
+        return Ok(exit::OK);
+    }
+    Err(boxed(NotYet {
+        id: taken.entry.id,
+        left: left.join("; "),
+    }))
+}
+
+/// A disk does not take its state back.
+#[derive(Debug, thiserror::Error)]
+#[error("change {id} is not yet taken back: {left}")]
+struct NotYet {
+    id: u64,
+    left: String,
+}
+
+impl Failure for NotYet {
+    fn hint(&self) -> Option<String> {
+        Some("`iosched undo` tries again".into())
+    }
 }
 
 /// Finishes an undo that was cut short, for commands that change what it is about; none if there is none.

@@ -21,6 +21,7 @@ mod crash;
 mod disk_file;
 mod emulate;
 mod emulate_end;
+mod faults;
 mod foreign;
 mod help;
 mod list;

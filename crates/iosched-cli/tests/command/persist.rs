@@ -1,116 +1,17 @@
 //! `iosched persist`, `apply`, `undo` and `log` on copied trees: what is written where, and every way
 //! in which it must not be. The same on real machines with real reboots: `tests/vm`.
 use iosched_testing::lacks;
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use crate::common::{iosched, iosched_process, killed};
+use crate::common::machine::Machine;
+use crate::common::traced::{End, Kind, Way};
+use crate::common::{iosched_process, traced};
 
 const RULES: &str = "etc/udev/rules.d/99-iosched.rules";
 const POLICY: &str = "etc/iosched/policy.toml";
-
-/// A copied machine in a directory of its own.
-struct Machine {
-    dir: tempfile::TempDir,
-}
-
-impl Machine {
-    /// Linux 6.12 with these disks: name and properties in udev's database.
-    fn new(disks: &[(&str, &[&str])]) -> Machine {
-        let machine = Machine {
-            dir: tempfile::tempdir().unwrap(),
-        };
-        machine.write("proc/sys/kernel/osrelease", "6.12.0-test\n");
-        machine.write("etc/hostname", "test\n");
-        for (index, (name, properties)) in disks.iter().enumerate() {
-            let number = format!("8:{}", 16 * index);
-            let block = format!("sys/block/{name}");
-            machine.write(&format!("{block}/dev"), &format!("{number}\n"));
-            machine.write(&format!("{block}/size"), "2097152\n");
-            machine.write(
-                &format!("{block}/queue/scheduler"),
-                "none [mq-deadline] bfq\n",
-            );
-            machine.write(&format!("{block}/queue/iosched/fifo_batch"), "16\n");
-            machine.write(&format!("{block}/queue/nr_requests"), "64\n");
-            let lines = format!("E:{}\n", properties.join("\nE:"));
-            machine.write(&format!("run/udev/data/b{number}"), &lines);
-        }
-        machine
-    }
-
-    /// One of `tests/machines`.
-    fn copied(name: &str) -> Machine {
-        let machine = Machine {
-            dir: tempfile::tempdir().unwrap(),
-        };
-        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../tests/machines")
-            .join(name);
-        let from = format!("{}/.", from.display());
-        crate::common::run("cp", &["-a", &from, machine.dir.path().to_str().unwrap()]);
-        machine
-    }
-
-    fn path(&self, below: &str) -> PathBuf {
-        self.dir.path().join(below)
-    }
-
-    fn write(&self, below: &str, text: &str) {
-        fs::create_dir_all(self.path(below).parent().unwrap()).unwrap();
-        fs::write(self.path(below), text).unwrap();
-    }
-
-    fn read(&self, below: &str) -> String {
-        fs::read_to_string(self.path(below)).unwrap_or_else(|error| panic!("{below}: {error}"))
-    }
-
-    /// Exit code, standard output, standard error.
-    fn run(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
-        let output = iosched()
-            .arg(command)
-            .arg("--root")
-            .arg(self.dir.path())
-            .args(arguments)
-            .output()
-            .unwrap();
-        (
-            output.status.code().unwrap(),
-            String::from_utf8(output.stdout).unwrap(),
-            String::from_utf8(output.stderr).unwrap(),
-        )
-    }
-
-    fn succeeds(&self, command: &str, arguments: &[&str]) -> String {
-        let (code, stdout, stderr) = self.run(command, arguments);
-        assert_eq!(code, 0, "{arguments:?}: {stderr}");
-        stdout
-    }
-
-    /// Every file below `etc`, with its text (links with their target).
-    fn etc(&self) -> BTreeMap<PathBuf, String> {
-        let mut files = BTreeMap::new();
-        let mut waiting = vec![self.path("etc")];
-        while let Some(directory) = waiting.pop() {
-            for entry in fs::read_dir(&directory).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_symlink() {
-                    let target = fs::read_link(&path).unwrap();
-                    files.insert(path, target.display().to_string());
-                } else if path.is_dir() {
-                    waiting.push(path);
-                } else {
-                    let text = fs::read_to_string(&path).unwrap();
-                    files.insert(path, text);
-                }
-            }
-        }
-        files
-    }
-}
 
 /// A small file system in memory over a directory, or the directory over itself, unmounted when dropped.
 struct Tmpfs(PathBuf);
@@ -154,16 +55,9 @@ impl Drop for Tmpfs {
     }
 }
 
-fn two_disks() -> Machine {
-    Machine::new(&[
-        ("sda", &["ID_SERIAL=ACME_S1", "ID_WWN=0x5000c500a1b2c3d4"]),
-        ("sdb", &["ID_PATH=pci-0000:00:06.0"]),
-    ])
-}
-
 #[test]
 fn a_choice_is_written_shown_logged_and_taken_back() {
-    let machine = two_disks();
+    let machine = Machine::two_disks();
     let before = machine.etc();
     let stdout = machine.succeeds(
         "persist",
@@ -229,7 +123,7 @@ fn a_choice_is_written_shown_logged_and_taken_back() {
 
 #[test]
 fn removing_the_last_rule_leaves_nothing_and_the_users_own_words_stay() {
-    let machine = two_disks();
+    let machine = Machine::two_disks();
     let before = machine.etc();
     machine.succeeds("persist", &["--yes", "sda", "bfq"]);
     machine.succeeds("persist", &["--yes", "sdb", "none"]);
@@ -249,7 +143,7 @@ fn removing_the_last_rule_leaves_nothing_and_the_users_own_words_stay() {
 
 #[test]
 fn nothing_is_written_unless_asked() {
-    let machine = two_disks();
+    let machine = Machine::two_disks();
     let before = machine.etc();
     let stdout = machine.succeeds("persist", &["sda", "bfq", "--dry-run"]);
     assert!(stdout.contains("nothing was written"), "{stdout}");
@@ -336,7 +230,7 @@ fn an_array_is_kept_on_its_members_and_a_multipath_disk_on_its_map() {
 
 #[test]
 fn a_link_at_the_place_of_our_file_is_not_followed() {
-    let machine = two_disks();
+    let machine = Machine::two_disks();
     machine.write("etc/shadow", "secret\n");
     fs::create_dir_all(machine.path("etc/udev/rules.d")).unwrap();
     symlink("/etc/shadow", machine.path(RULES)).unwrap();
@@ -359,7 +253,7 @@ fn a_link_at_the_place_of_our_file_is_not_followed() {
 
 #[test]
 fn what_cannot_be_written_to_the_end_is_not_begun() {
-    let machine = two_disks();
+    let machine = Machine::two_disks();
     let Some(etc) = Tmpfs::mount(machine.path("etc/udev"), "size=1M,ro") else {
         return;
     };
@@ -400,7 +294,7 @@ fn what_cannot_be_written_to_the_end_is_not_begun() {
 #[test]
 fn a_read_only_etc_or_history_is_an_error_before_anything_is_changed() {
     for place in ["etc", "var/lib/iosched"] {
-        let machine = two_disks();
+        let machine = Machine::two_disks();
         let Some(_mounted) = Tmpfs::mount(machine.path(place), "size=1M,ro") else {
             return;
         };
@@ -419,7 +313,7 @@ fn a_read_only_etc_or_history_is_an_error_before_anything_is_changed() {
 
 #[test]
 fn an_undo_that_cannot_be_made_to_the_end_leaves_all_as_it_was() {
-    let machine = two_disks();
+    let machine = Machine::two_disks();
     let at_first = machine.etc();
     machine.succeeds("persist", &["--yes", "sda", "bfq"]);
     let before = machine.etc();
@@ -439,13 +333,13 @@ fn an_undo_that_cannot_be_made_to_the_end_leaves_all_as_it_was() {
 fn an_undo_is_finished_by_the_next_one_wherever_and_however_often_it_was_killed() {
     let mut kills = 0;
     for change in 1.. {
-        let machine = two_disks();
+        let machine = Machine::two_disks();
         let before = machine.etc();
         machine.succeeds("persist", &["--yes", "sda", "bfq"]);
         let killed = || {
             let mut command = iosched_process();
-            command.arg("undo").arg("--root").arg(machine.dir.path());
-            killed::before_change(change, &mut command)
+            command.arg("undo").arg("--root").arg(machine.root());
+            traced::run(&mut command, Kind::is_change, change, Way::Kill).end
         };
         let first = killed();
         let second = killed();
@@ -459,10 +353,10 @@ fn an_undo_is_finished_by_the_next_one_wherever_and_however_often_it_was_killed(
             "killed before change {change}, then {second:?}"
         );
         assert_eq!(machine.run("undo", &[]).0, 1, "once is enough");
-        if first == killed::End::Exited(0) {
+        if first == End::Exited(0) {
             break;
         }
-        assert_eq!(first, killed::End::Killed);
+        assert_eq!(first, End::Killed);
         kills += 1;
     }
     assert!(
@@ -473,16 +367,16 @@ fn an_undo_is_finished_by_the_next_one_wherever_and_however_often_it_was_killed(
 
 #[test]
 fn a_new_choice_is_made_after_an_undo_that_was_cut_short_is_finished() {
-    let machine = two_disks();
+    let machine = Machine::two_disks();
     machine.succeeds("persist", &["--yes", "sdb", "none"]);
     let before = machine.etc();
     machine.succeeds("persist", &["--yes", "sda", "bfq"]);
     // Killed ever later, until it has begun to take the change back.
     for change in 1.. {
         let mut command = iosched_process();
-        command.arg("undo").arg("--root").arg(machine.dir.path());
-        let end = killed::before_change(change, &mut command);
-        assert_eq!(end, killed::End::Killed, "it can be cut short");
+        command.arg("undo").arg("--root").arg(machine.root());
+        let end = traced::run(&mut command, Kind::is_change, change, Way::Kill).end;
+        assert_eq!(end, End::Killed, "it can be cut short");
         if machine.succeeds("log", &[]).contains("[undo, cut short]") {
             break;
         }
@@ -496,7 +390,7 @@ fn a_new_choice_is_made_after_an_undo_that_was_cut_short_is_finished() {
 
 #[test]
 fn a_malformed_policy_is_refused_with_line_and_column_and_nothing_changes() {
-    let machine = two_disks();
+    let machine = Machine::two_disks();
     machine.write(
         POLICY,
         "version = 1\n\n[[rule]]\nname = \"a\"\nscheduler = \"bfq\"\nmatch = { serail = \"x\" }\n",
@@ -519,7 +413,7 @@ fn a_malformed_policy_is_refused_with_line_and_column_and_nothing_changes() {
 
 #[test]
 fn of_two_rules_for_one_disk_the_first_counts_in_the_policy_and_in_udev() {
-    let machine = two_disks();
+    let machine = Machine::two_disks();
     machine.write(
         POLICY,
         "[[rule]]\nname = 'first'\nmatch = { serial = 'ACME*' }\nscheduler = 'bfq'\n\
@@ -541,7 +435,7 @@ fn of_two_rules_for_one_disk_the_first_counts_in_the_policy_and_in_udev() {
 
 #[test]
 fn a_whole_policy_is_taken_over_and_its_errors_name_the_users_file() {
-    let machine = two_disks();
+    let machine = Machine::two_disks();
     let file = machine.path("ours.toml");
     fs::write(
         &file,
@@ -562,7 +456,7 @@ fn a_whole_policy_is_taken_over_and_its_errors_name_the_users_file() {
 
 #[test]
 fn schedulers_that_a_disk_does_not_offer_are_refused_before_anything_is_written() {
-    let machine = two_disks();
+    let machine = Machine::two_disks();
     let before = machine.etc();
     let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "kyber"]);
     assert_eq!(code, 5, "{stderr}");
@@ -642,7 +536,7 @@ fn elevator_is_refused_where_it_does_nothing_and_a_dead_one_can_be_taken_out() {
 #[test]
 fn the_module_of_the_root_disk_goes_into_the_initramfs_when_asked_and_goes_with_its_rule() {
     let initramfs = "usr/share/initramfs-tools/modules.d/iosched";
-    let machine = two_disks();
+    let machine = Machine::two_disks();
     let mount = "22 1 8:0 / / rw,relatime - ext4 /dev/sda rw\n";
     machine.write("proc/self/mountinfo", mount);
     fs::create_dir_all(machine.path("sys/dev/block")).unwrap();

@@ -1,5 +1,5 @@
 //! `iosched set` on real loop devices, and what it says when it cannot.
-use crate::common::{LoopDevice, can_use_loop_devices, iosched, wait_until};
+use crate::common::{LoopDevice, can_use_loop_devices, iosched, run, text, wait_until};
 
 const MIB: u64 = 1 << 20;
 
@@ -217,5 +217,45 @@ fn a_partition_is_set_on_its_whole_disk() {
         stdout.contains(&format!("{}: none -> kyber", disk.name)),
         "{stdout}"
     );
+    assert_eq!(disk.scheduler(), "kyber");
+}
+
+#[test]
+fn what_was_set_is_in_the_log_and_taken_back_with_what_came_with_it() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    disk.write("nr_requests", "77");
+    let before = disk.whole_queue();
+    assert_eq!(set(&[&disk.name, "bfq", "low_latency=0"]).0, 0);
+    assert_ne!(disk.read("nr_requests"), "77", "it came with bfq");
+    let said = |command: &str| {
+        let output = iosched().arg(command).output().unwrap();
+        (output.status.code(), text(&output.stdout))
+    };
+    let (_, log) = said("log");
+    let line = format!("iosched set {} bfq low_latency=0", disk.name);
+    assert!(log.contains(&line), "{log}");
+    let (code, undone) = said("undo");
+    assert_eq!(code, Some(0), "{undone}");
+    assert!(undone.contains(&disk.name), "{undone}");
+    assert_eq!(disk.whole_queue(), before);
+}
+
+#[test]
+fn what_was_set_on_a_device_that_is_gone_is_not_taken_back_from_the_next_one() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    assert_eq!(set(&[&disk.name, "bfq"]).0, 0);
+    // Another file behind the same name.
+    let node = disk.path().display().to_string();
+    run("losetup", &["--detach", &node]);
+    run("losetup", &[&node, disk.file().to_str().unwrap()]);
+    disk.write("scheduler", "kyber");
+    let output = iosched().arg("undo").output().unwrap();
+    assert!(text(&output.stdout).contains("gone"), "{output:?}");
     assert_eq!(disk.scheduler(), "kyber");
 }

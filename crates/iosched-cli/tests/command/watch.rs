@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::{
     LoopDevice, can_emulate, can_trace, can_use_loop_devices, iosched, iosched_process, run,
-    tracing_instances, wait_until,
+    traced, tracing_instances, wait_until,
 };
 use iosched::watch::Rates;
 use serde_json::Value;
@@ -334,6 +334,24 @@ fn each_request_that_was_followed_has_a_time_in_the_queue_and_one_at_the_disk() 
     let classes = seen["latency"][&disk.name]["classes"].as_array().unwrap();
     let in_classes: u64 = classes.iter().filter_map(Value::as_u64).sum();
     assert_eq!(Some(in_classes), read["requests"].as_u64());
+}
+
+#[test]
+fn a_key_that_comes_with_a_new_size_is_not_lost() {
+    if !can_use_loop_devices() || !has("tmux", "-V") {
+        return;
+    }
+    let disk = LoopDevice::new(8 << 20);
+    let binary = assert_cmd::cargo::cargo_bin!("iosched").display();
+    let screen = Screen::new((83, 24), &format!("{binary} watch -i 200ms {}", disk.name));
+    screen.shows(&format!("{:<8} ", disk.name)); // a key before the first look is lost
+    let pid = screen.tmux(&["list-panes", "-F", "#{pane_pid}"]);
+    let pid: u32 = pid.trim().parse().unwrap();
+    let held = traced::hold(pid);
+    screen.tmux(&["resize-window", "-x", "70", "-y", "20"]);
+    screen.press("q");
+    held.let_go();
+    assert!(wait_until(|| !screen.is_alive()), "q ends it");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::durable;
 use crate::facts;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
-use crate::journal::{self, JournalError, SavedDisk};
+use crate::journal::{self, JournalError, SavedDisk, UnknownBoot};
 use crate::lock::Holder;
 use crate::persist::files::{FileChange, FileError};
 use crate::persist::udev::UdevError;
@@ -118,6 +118,9 @@ pub enum HistoryError {
     /// The change was made, and the journal would take it back.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The states of disks mean nothing in another boot.
+    #[error(transparent)]
+    Boot(#[from] UnknownBoot),
     /// A file could not be put back.
     #[error(transparent)]
     File(#[from] FileError),
@@ -141,7 +144,7 @@ impl Failure for HistoryError {
                 Some(Holder { pid, .. }) => format!("wait for it, or look what it does: ps {pid}"),
                 None => "try again once it has ended".into(),
             }),
-            HistoryError::Nothing => Some("`iosched log` shows what was changed; what was set on loop devices is not kept, since tomorrow each is another disk".into()),
+            HistoryError::Nothing => Some("`iosched log` shows what was changed".into()),
             HistoryError::NotUnderstood { .. } => Some(
                 "use the version of iosched that wrote it; if it is damaged, look what it changed, and move it away"
                     .into(),
@@ -150,6 +153,7 @@ impl Failure for HistoryError {
                 "`iosched log --id {id}` shows what it held before: put back by hand what you want"
             )),
             HistoryError::Journal(error) => error.hint(),
+            HistoryError::Boot(_) => None,
             HistoryError::File(error) => error.hint(),
             HistoryError::Udev(error) => error.hint(),
         }
@@ -163,7 +167,7 @@ impl Failure for HistoryError {
                 exit::NOT_PERMITTED
             }
             HistoryError::Stopped(_) => exit::BUSY,
-            HistoryError::Nothing => exit::FAILURE,
+            HistoryError::Nothing | HistoryError::Boot(_) => exit::FAILURE,
             HistoryError::Write { .. }
             | HistoryError::NotUnderstood { .. }
             | HistoryError::ChangedSince { .. } => exit::BAD_FILE,
@@ -185,20 +189,14 @@ fn directory(host: &Host) -> PathBuf {
     host.path(Path::new("/var/lib/iosched/history"))
 }
 
-/// Writes down a change of disks alone that was just made. Loop devices are left out: tomorrow each
-/// of them is another disk.
+/// Writes down a change of disks alone that was just made. A loop device counts as a disk until it is detached:
+/// its `diskseq` tells it from the next one of its name.
 pub fn remember(
     turn: &Turn,
     why: Option<String>,
     changed: Vec<(SavedDisk, QueueState)>,
 ) -> Result<(), HistoryError> {
-    let (before, after): (Vec<_>, Vec<_>) = changed
-        .into_iter()
-        .filter(|(disk, _)| !disk.device.starts_with("loop"))
-        .unzip();
-    if before.is_empty() {
-        return Ok(());
-    }
+    let (before, after) = changed.into_iter().unzip();
     turn.begin(why, Vec::new(), before)?.done(after)
 }
 
@@ -237,7 +235,7 @@ impl Turn {
         files: Vec<FileChange>,
         disks: Vec<SavedDisk>,
     ) -> Result<Change, HistoryError> {
-        self.write_down(new_entry(self.host(), why, files, disks))
+        self.write_down(new_entry(self.host(), why, files, disks)?)
     }
 
     /// The same for an undo of `entry`, which changes these files.
@@ -248,7 +246,7 @@ impl Turn {
             status: Status::Undoing,
             takes_back: Some(entry.id),
             boot_id: entry.boot_id.clone(),
-            ..new_entry(self.host(), why, files, disks.collect())
+            ..new_entry(self.host(), why, files, disks.collect())?
         })
     }
 
@@ -264,12 +262,12 @@ fn new_entry(
     why: Option<String>,
     files: Vec<FileChange>,
     disks: Vec<SavedDisk>,
-) -> Entry {
+) -> Result<Entry, UnknownBoot> {
     let disks = disks.into_iter().map(|before| DiskChange {
         before,
         after: None,
     });
-    Entry {
+    Ok(Entry {
         schema: SCHEMA,
         id: next_id(host),
         at_unix_s: now_unix_s(),
@@ -277,10 +275,10 @@ fn new_entry(
         why,
         status: Status::Begun,
         takes_back: None,
-        boot_id: journal::boot_id(host),
+        boot_id: journal::boot_id(host)?,
         files,
         disks: disks.collect(),
-    }
+    })
 }
 
 /// One more than any number in use, that of an entry that we cannot read included.

@@ -1,7 +1,7 @@
 //! The last change taken back: killed at any moment, it is finished by the next command.
 //!
 //! An undo is in the history as [`Status::Undoing`] before it touches anything, and stays so until all is as
-//! before. Each of its steps can be done twice, and saying that it was done is the last.
+//! before; with a disk that does not take its state back it goes on to be tried. Each of its steps can be done twice, and saying that it was done is the last.
 
 use std::path::PathBuf;
 
@@ -91,19 +91,22 @@ impl Turn {
     fn end(&self, mut undo: Change, mut entry: Entry) -> Result<TakenBack, HistoryError> {
         let host = self.host();
         announce(host, &undo.entry.files)?;
-        let same_boot = undo.entry.boot_id == journal::boot_id(host);
+        let same_boot = undo.entry.boot_id == journal::boot_id(host)?;
         let disks = undo.entry.disks.iter().filter(|_| host.is_live());
-        let disks = disks
+        let disks: Vec<Undone> = disks
             .map(|disk| disk.before.undo(host, same_boot))
             .collect();
         let paths = undo.entry.files.iter().map(|change| change.path.clone());
         let files = paths.collect();
-        if entry.id != undo.entry.id {
+        let is_over = disks.iter().all(Undone::is_settled);
+        if is_over && entry.id != undo.entry.id {
             entry.status = Status::TakenBack;
             save(&file_of(host, entry.id), &entry)?;
         }
-        undo.entry.status = Status::Undo;
-        undo.save()?;
+        if is_over {
+            undo.entry.status = Status::Undo;
+            undo.save()?;
+        }
         Ok(TakenBack {
             entry,
             was_cut_short: false,

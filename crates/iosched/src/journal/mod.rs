@@ -146,6 +146,9 @@ pub enum JournalError {
     /// The state of a disk could not be read.
     #[error(transparent)]
     Switch(#[from] SwitchError),
+    /// States mean nothing in another boot.
+    #[error(transparent)]
+    Boot(#[from] UnknownBoot),
 }
 
 impl Failure for JournalError {
@@ -163,6 +166,7 @@ impl Failure for JournalError {
                 Some(format!("remove it by hand: rm {}", path.display()))
             }
             JournalError::Switch(error) => error.hint(),
+            JournalError::Boot(_) => None,
         }
     }
 
@@ -173,7 +177,9 @@ impl Failure for JournalError {
             {
                 exit::NOT_PERMITTED
             }
-            JournalError::Write { .. } | JournalError::Keep { .. } => exit::FAILURE,
+            JournalError::Write { .. } | JournalError::Keep { .. } | JournalError::Boot(_) => {
+                exit::FAILURE
+            }
             JournalError::Switch(error) => error.exit_code(),
         }
     }
@@ -205,7 +211,7 @@ impl Journal {
             schema: SCHEMA,
             command: facts::command_line().join(" "),
             owner: Owner::this_process(host),
-            boot_id: boot_id(host),
+            boot_id: boot_id(host)?,
             disks,
             ours,
         };
@@ -319,7 +325,8 @@ pub fn read_all(host: &Host) -> (Vec<Leftover>, Vec<NotUnderstood>) {
     for path in paths {
         match durable::read_entry::<Entry>(&path, SCHEMA) {
             Ok(entry) => found.push(Leftover {
-                is_alive: entry.boot_id == boot_id(host) && entry.owner.is_alive(host),
+                is_alive: boot_id(host).map_or(true, |now| now == entry.boot_id)
+                    && entry.owner.is_alive(host),
                 path,
                 entry,
             }),
@@ -393,7 +400,16 @@ impl Entry {
     /// still to be done, if anything is. While a process of a load goes on, nothing is as before: then nothing else
     /// is done.
     fn undo(&self, host: &Host) -> (Vec<Undone>, Option<Entry>) {
-        let same_boot = self.boot_id == boot_id(host);
+        let same_boot = match boot_id(host) {
+            Ok(now) => now == self.boot_id,
+            Err(error) => {
+                let failed = Undone::Failed {
+                    thing: "this boot of the machine".into(),
+                    cause: error.to_string(),
+                };
+                return (vec![failed], Some(self.clone()));
+            }
+        };
         let processes = self.ours.processes.as_ref().filter(|_| same_boot);
         let processes = processes.and_then(|processes| match processes.end(host) {
             Ok(ended) if ended.is_empty() => None,
@@ -458,24 +474,34 @@ impl Rest<'_> {
 impl SavedDisk {
     /// The disk as it is now.
     pub fn read(sysfs: &Sysfs, device: &str) -> Result<SavedDisk, SwitchError> {
+        let identity = Identity::read(sysfs, device);
+        let unknown = |source| SwitchError::Io {
+            device: device.into(),
+            file: "diskseq".into(),
+            source,
+        };
         Ok(SavedDisk {
             device: device.into(),
-            identity: Identity::read(sysfs, device),
+            identity: identity.map_err(unknown)?,
             state: QueueState::read(sysfs, device)?,
         })
     }
 
     /// True if that very disk is there, not a later one of the same name.
-    pub fn is_still_there(&self, host: &Host) -> bool {
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub fn is_still_there(&self, host: &Host) -> io::Result<bool> {
         let sysfs = host.sysfs();
-        sysfs.has_device(&self.device) && Identity::read(&sysfs, &self.device) == self.identity
+        let is_there = sysfs.has_device(&self.device);
+        Ok(is_there && Identity::read(&sysfs, &self.device)? == self.identity)
     }
 
     /// True if the disk is gone within a moment.
     fn goes_away(&self, host: &Host) -> bool {
         (0..20).any(|_| {
             std::thread::sleep(Duration::from_millis(50));
-            !self.is_still_there(host)
+            self.is_still_there(host).is_ok_and(|is_there| !is_there)
         })
     }
 
@@ -485,8 +511,15 @@ impl SavedDisk {
         if !same_boot {
             return Undone::Rebooted { device };
         }
-        if !self.is_still_there(host) {
-            return Undone::Gone { device };
+        match self.is_still_there(host) {
+            Ok(true) => {}
+            Ok(false) => return Undone::Gone { device },
+            Err(error) => {
+                return Undone::Failed {
+                    thing: device,
+                    cause: error.to_string(),
+                };
+            }
         }
         match self.state.restore(&host.sysfs(), &device) {
             Ok(adjusted) if adjusted.is_empty() => Undone::Restored {
@@ -560,18 +593,21 @@ fn remove_tree(path: &Path, user: Option<&User>) -> io::Result<()> {
 
 impl Identity {
     /// Reads it. Files that are not there are not compared.
-    pub fn read(sysfs: &Sysfs, device: &str) -> Identity {
-        let diskseq = sysfs.read_if_present(device, "diskseq");
+    ///
+    /// # Errors
+    /// One that is there cannot be read.
+    pub fn read(sysfs: &Sysfs, device: &str) -> io::Result<Identity> {
+        let diskseq = sysfs.read_or_absent(device, "diskseq")?;
         let size = if diskseq.is_some() {
             None
         } else {
-            sysfs.read_if_present(device, "size")
+            sysfs.read_or_absent(device, "size")?
         };
-        Identity {
-            number: sysfs.read_if_present(device, "dev").unwrap_or_default(),
+        Ok(Identity {
+            number: sysfs.read_or_absent(device, "dev")?.unwrap_or_default(),
             diskseq,
             size,
-        }
+        })
     }
 }
 
@@ -605,12 +641,25 @@ fn start_ticks(host: &Host, pid: u32) -> Option<u64> {
     Some(stat?.start_ticks)
 }
 
-/// Names this boot of the machine.
-pub fn boot_id(host: &Host) -> String {
-    fs::read_to_string(host.proc("sys/kernel/random/boot_id"))
-        .map(|id| id.trim().to_owned())
-        .unwrap_or_default()
+/// Where the kernel names a boot, below `/proc`.
+const BOOT_ID: &str = "sys/kernel/random/boot_id";
+
+/// Names this boot of the machine; empty where the kernel has no name for it (a copied tree).
+///
+/// # Errors
+/// It is there and cannot be read.
+pub fn boot_id(host: &Host) -> Result<String, UnknownBoot> {
+    match fs::read_to_string(host.proc(BOOT_ID)) {
+        Ok(id) => Ok(id.trim().to_owned()),
+        Err(error) if is_absence(&error) => Ok(String::new()),
+        Err(error) => Err(UnknownBoot(error)),
+    }
 }
+
+/// It cannot be told which boot of the machine this is.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read /proc/{BOOT_ID}")]
+pub struct UnknownBoot(#[source] io::Error);
 
 #[cfg(test)]
 mod tests {

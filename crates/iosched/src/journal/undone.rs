@@ -75,6 +75,19 @@ pub enum Undone {
 }
 
 impl Undone {
+    /// What is still to be put back, and why it is not, if it is.
+    pub fn left(&self) -> Option<String> {
+        match self {
+            Undone::Failed { thing, cause } => Some(format!("{thing}: {cause}")),
+            Undone::NotMounted { directory, mount } => Some(format!(
+                "{}: {} is not mounted",
+                directory.display(),
+                mount.source.display()
+            )),
+            _ => None,
+        }
+    }
+
     /// True unless something is still to be put back.
     pub fn is_settled(&self) -> bool {
         !matches!(self, Undone::Failed { .. } | Undone::NotMounted { .. })

@@ -16,7 +16,7 @@ use super::stat::ProcessStat;
 use crate::host::Host;
 
 /// How long those who get SIGKILL may take.
-const KILLED_WITHIN: Duration = Duration::from_secs(10);
+const KILLED_WITHIN: Duration = Duration::from_secs(60);
 
 /// How often they are looked at.
 const STEP: Duration = Duration::from_millis(5);

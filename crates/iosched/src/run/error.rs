@@ -53,6 +53,14 @@ pub enum RunError {
     /// There is no file system of our own on the target.
     #[error(transparent)]
     FileSystem(#[from] FileSystemError),
+    /// What it changed is not as before; the journal keeps it.
+    #[error("{}not all is as before: {left}", first(ended_by.as_deref()))]
+    NotPutBack {
+        /// Each thing, and why.
+        left: String,
+        /// What ended the run, if it did not come to its own end.
+        ended_by: Option<Box<RunError>>,
+    },
     /// A signal.
     #[error("interrupted: the disks are as before, the trials so far are saved in {}", resume.directory.display())]
     Interrupted {
@@ -144,6 +152,7 @@ impl Failure for RunError {
                 "take that right away (chmod go-w {}), or run them as a user: --user NAME",
                 above.display()
             )),
+            RunError::NotPutBack { .. } => Some("`iosched restore` puts it back".into()),
             RunError::Io { .. } => None,
         }
     }
@@ -158,10 +167,27 @@ impl Failure for RunError {
             RunError::FileSystem(error) => error.exit_code(),
             RunError::MayNotWrite(error) => error.exit_code(),
             RunError::Interrupted { .. } => exit::INTERRUPTED,
+            RunError::NotPutBack {
+                ended_by: Some(error),
+                ..
+            } => error.exit_code(),
             RunError::Vanished { .. } | RunError::TargetFailed { .. } => exit::VANISHED,
             RunError::LoadFails { .. } => exit::LOAD_FAILED,
             RunError::InUse { .. } | RunError::Untrusted { .. } => exit::UNSAFE,
-            RunError::Io { .. } => exit::FAILURE,
+            RunError::Io { .. } | RunError::NotPutBack { .. } => exit::FAILURE,
         }
+    }
+}
+
+/// What ended a run, before what is said besides.
+fn first(error: Option<&RunError>) -> String {
+    match error {
+        None => String::new(),
+        // That one promises the opposite.
+        Some(RunError::Interrupted { resume }) => format!(
+            "interrupted, the trials so far are saved in {}; ",
+            resume.directory.display()
+        ),
+        Some(error) => format!("{error}; "),
     }
 }

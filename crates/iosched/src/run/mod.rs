@@ -112,7 +112,16 @@ pub fn run(
     permission::note_what_is_left(host, recorder);
     observer.event(&Event::Restored { undone: &undone });
     let is_gone = undone.iter().any(|one| matches!(one, Undone::Gone { .. }));
-    outcome.map_err(|error| say_what_ended_it(error, is_gone, &plan, recorder.directory()))
+    let ended =
+        outcome.map_err(|error| say_what_ended_it(error, is_gone, &plan, recorder.directory()));
+    let left: Vec<String> = undone.iter().filter_map(Undone::left).collect();
+    if left.is_empty() {
+        return ended;
+    }
+    Err(RunError::NotPutBack {
+        left: left.join("; "),
+        ended_by: ended.err().map(Box::new),
+    })
 }
 
 /// The journal, where there is anything that may have to be put back.

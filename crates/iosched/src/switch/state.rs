@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::arm::write_rank;
-use super::error::SwitchError;
+use super::error::{SwitchError, io_error};
 use super::offered::active;
 use super::{Adjusted, SETTINGS, switch};
-use crate::sysfs::Sysfs;
+use crate::sysfs::{Sysfs, is_of_attribute};
 
 /// Everything of a queue that a switch of scheduler changes, or that an arm may set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,21 +38,29 @@ pub struct Difference {
 impl QueueState {
     /// Reads the whole state of a device.
     pub fn read(sysfs: &Sysfs, device: &str) -> Result<QueueState, SwitchError> {
-        let read = |file: &str| sysfs.read_if_present(device, &format!("queue/{file}"));
-        let tunables = sysfs
-            .list(device, "queue/iosched")
-            .into_iter()
-            .filter_map(|name| Some((name.clone(), read(&format!("iosched/{name}"))?)))
-            .collect();
-        let settings = SETTINGS
-            .iter()
-            .filter_map(|&name| Some((name.to_owned(), read(name)?)))
-            .collect();
+        let scheduler = active(sysfs, device)?;
+        let failed = |file: &str, source| io_error(device, file, source);
+        let read = |file: &str| {
+            let file = format!("queue/{file}");
+            let value = sysfs.read_or_absent(device, &file);
+            value.map_err(|source| failed(&file, source))
+        };
+        let read_all = |names: Vec<String>, below: &str| {
+            let mut values = BTreeMap::new();
+            for name in names {
+                if let Some(value) = read(&format!("{below}{name}"))? {
+                    values.insert(name, value);
+                }
+            }
+            Ok::<_, SwitchError>(values)
+        };
+        let names = sysfs.try_list(device, "queue/iosched");
+        let names = names.map_err(|source| failed("queue/iosched", source))?;
         Ok(QueueState {
-            scheduler: active(sysfs, device)?,
-            nr_requests: read("nr_requests"),
-            tunables,
-            settings,
+            scheduler,
+            nr_requests: read("nr_requests")?,
+            tunables: read_all(names, "iosched/")?,
+            settings: read_all(SETTINGS.iter().map(ToString::to_string).collect(), "")?,
         })
     }
 
@@ -62,16 +70,22 @@ impl QueueState {
         if active(sysfs, device)? != self.scheduler {
             switch(sysfs, device, &self.scheduler)?;
         }
+        let mut failed = None;
         for (file, value) in self.files_in_order() {
             let is_there = sysfs.read_if_present(device, &file).as_ref() == Some(value);
-            if !is_there {
+            if !is_there && let Err(source) = sysfs.write(device, &file, value) {
                 // What the kernel does not take is seen in the comparison below.
-                let _ = sysfs.write(device, &file, value);
+                if !is_of_attribute(&source) && failed.is_none() {
+                    failed = Some(io_error(device, &file, source));
+                }
             }
         }
         let found = QueueState::read(sysfs, device)?;
-        Ok(self
-            .differences(&found)
+        let differences = self.differences(&found);
+        if let Some(error) = failed.filter(|_| !differences.is_empty()) {
+            return Err(error);
+        }
+        Ok(differences
             .into_iter()
             .map(|difference| Adjusted {
                 device: device.into(),

@@ -1,7 +1,8 @@
 //! What the tests of several commands share: real loop devices, their whole queue state, and the
 //! command itself.
-pub(crate) mod killed;
 pub(crate) mod lab;
+pub(crate) mod machine;
+pub(crate) mod traced;
 pub(crate) mod tuning;
 
 use std::collections::BTreeMap;
