@@ -14,7 +14,8 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// From bins in any order; counts of the same value add up.
+    /// From bins in any order; counts of the same value add up. A sum of counts ends at the largest number that there is:
+    /// bins come from files.
     pub fn from_bins(bins: impl IntoIterator<Item = (u64, u64)>) -> Histogram {
         let mut histogram = Histogram::default();
         for (value, count) in bins {
@@ -32,13 +33,14 @@ impl Histogram {
 
     fn add(&mut self, value: u64, count: u64) {
         if count > 0 {
-            *self.bins.entry(value).or_default() += count;
+            let counted = self.bins.entry(value).or_default();
+            *counted = counted.saturating_add(count);
         }
     }
 
     /// How many were counted.
     pub fn count(&self) -> u64 {
-        self.bins.values().sum()
+        self.bins.values().copied().fold(0, u64::saturating_add)
     }
 
     /// The mean; `None` if nothing was counted.
@@ -85,7 +87,7 @@ impl Histogram {
         self.bins
             .iter()
             .map(|(&value, &here)| {
-                seen += here;
+                seen = here.saturating_add(seen);
                 (value, seen as f64 / count)
             })
             .collect()
@@ -95,7 +97,7 @@ impl Histogram {
     fn at_rank(&self, rank: f64) -> Option<u64> {
         let mut seen = 0;
         for (&value, &count) in &self.bins {
-            seen += count;
+            seen = count.saturating_add(seen);
             if seen as f64 >= rank {
                 return Some(value);
             }

@@ -11,7 +11,8 @@ use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::path::Path;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::Serialize;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// The longest line of JSON lines, bytes: some thousand workers with all their bins.
 pub const LONGEST_LINE: u64 = 32 << 20;
@@ -80,6 +81,17 @@ pub fn check_numbers(text: &str) -> Result<(), String> {
     deserializer
         .try_for_each(|value| value.map(|Checked| ()))
         .map_err(|error| cause(&error))
+}
+
+/// Checks that a value is one that is read again as written: a line of a record that is not would cost all of it.
+///
+/// # Errors
+/// Those of [`check_numbers`]; or a number that JSON does not have.
+pub fn check_kept<T: Serialize + DeserializeOwned>(value: &T) -> Result<(), String> {
+    let text = serde_json::to_string(value).map_err(|error| cause(&error))?;
+    check_numbers(&text)?;
+    let again: Result<T, _> = serde_json::from_str(&text);
+    again.map(|_| ()).map_err(|error| cause(&error))
 }
 
 /// What serde says of a line, which is the first and only one for it.

@@ -23,7 +23,7 @@ pub struct Counters {
 }
 
 /// What changed between two moments, summed over the disks of the target.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Reads completed by the disks (after merging).
     pub reads: u64,

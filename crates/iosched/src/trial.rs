@@ -239,7 +239,7 @@ impl Metrics {
         let transactions = flows(|job| job.transactions.iter().collect());
         let all = flows(JobResult::flows);
         let rates = Rates::of(outcome, measured, elapsed);
-        let operations: u64 = all.iter().map(|flow| flow.ios).sum();
+        let operations = count(&all);
         // What the CPU time is shared out over: what the load counts, or the disk's requests.
         let operations = match operations {
             0 => measured.reads + measured.writes,
@@ -322,6 +322,12 @@ impl Rates {
     }
 }
 
+/// I/Os of all of them. Each count is from outside, so that the sum need not be one.
+fn count(flows: &[&Flow]) -> u64 {
+    let counts = flows.iter().map(|flow| flow.ios);
+    counts.fold(0, u64::saturating_add)
+}
+
 fn bytes_per_s(flows: &[&Flow]) -> f64 {
     flows.iter().fold(0.0, |sum, flow| sum + flow.bytes_per_s)
 }
@@ -347,7 +353,7 @@ pub fn latency_histogram(flows: &[&Flow]) -> Histogram {
 
 impl Latency {
     fn of(flows: &[&Flow]) -> Option<Latency> {
-        let ios: u64 = flows.iter().map(|flow| flow.ios).sum();
+        let ios = count(flows);
         if ios == 0 {
             return None;
         }

@@ -89,7 +89,8 @@ impl Turns {
 /// A control reads what is in memory; where somebody empties the page cache meanwhile, it is none.
 fn is_from_memory(trial: &Trial) -> bool {
     let flows = trial.jobs.iter().filter_map(|job| job.read.as_ref());
-    let read: u64 = flows.map(|flow| flow.bytes).sum();
+    let bytes = flows.map(|flow| flow.bytes);
+    let read = bytes.fold(0, u64::saturating_add);
     trial.measured.read_bytes <= read / 100
 }
 

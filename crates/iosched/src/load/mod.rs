@@ -22,12 +22,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, exit};
+use crate::foreign;
 use crate::measure::Measured;
 use crate::objective::Objective;
 use crate::process::{ChildError, Scope, Stop, User};
 use crate::switch::Arm;
-use crate::trial::JobResult;
+use crate::trial::{JobResult, Metrics};
 
 pub mod builtin;
 pub mod command;
@@ -197,6 +198,16 @@ pub struct Outcome {
     pub measured: Option<Measured>,
 }
 
+impl Outcome {
+    /// Why it, or what was worked out of it, cannot have been measured, if so: programs print what they like, and a
+    /// record takes no such number.
+    pub fn check(&self, metrics: &Metrics) -> Result<(), LoadError> {
+        foreign::check_kept(&self.jobs)
+            .and_then(|()| foreign::check_kept(metrics))
+            .map_err(|cause| LoadError::Impossible { cause })
+    }
+}
+
 /// Files that a load keeps in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
@@ -331,6 +342,12 @@ pub enum LoadError {
     /// iozone.
     #[error(transparent)]
     Iozone(#[from] IozoneError),
+    /// Numbers that no disk and no clock has: a program printed them all the same.
+    #[error("it printed what cannot have been measured: {cause}")]
+    Impossible {
+        /// Which, and between what it must be.
+        cause: String,
+    },
 }
 
 impl LoadError {
@@ -345,7 +362,7 @@ impl LoadError {
             LoadError::Fio(FioError::Child(error)) => {
                 matches!(error, ChildError::Stopped | ChildError::Missing { .. })
             }
-            LoadError::Fio(_) | LoadError::Simulation(_) => false,
+            LoadError::Fio(_) | LoadError::Simulation(_) | LoadError::Impossible { .. } => false,
             LoadError::Command(error) => error.ends_the_run(),
             LoadError::Pgbench(error) => error.ends_the_run(),
             LoadError::Iozone(error) => error.ends_the_run(),
@@ -371,6 +388,7 @@ impl Failure for LoadError {
             LoadError::Simulation(error) => error.hint(),
             LoadError::Pgbench(error) => error.hint(),
             LoadError::Iozone(error) => error.hint(),
+            LoadError::Impossible { .. } => None,
         }
     }
 
@@ -381,6 +399,57 @@ impl Failure for LoadError {
             LoadError::Simulation(error) => error.exit_code(),
             LoadError::Pgbench(error) => error.exit_code(),
             LoadError::Iozone(error) => error.exit_code(),
+            LoadError::Impossible { .. } => exit::FAILURE,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Measured;
+    use crate::trial::Flow;
+
+    fn checked(outcome: &Outcome) -> Result<(), String> {
+        let metrics = Metrics::of(outcome, &Measured::default(), Duration::from_secs(1));
+        outcome.check(&metrics).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_cannot_have_been_measured_is_no_result() {
+        let flow = |bytes, bytes_per_s| JobResult {
+            name: "a".into(),
+            read: Some(Flow {
+                ios: 1 << 60,
+                bytes,
+                bytes_per_s,
+                iops: 1.0,
+                latency_mean_ns: 1.0,
+                latency_max_ns: 1,
+                latency_bins: vec![(1, 1 << 60)],
+            }),
+            write: None,
+            trim: None,
+            transactions: None,
+        };
+        let with = |jobs: Vec<JobResult>| Outcome {
+            jobs,
+            ..Outcome::default()
+        };
+        assert_eq!(checked(&with(vec![flow(4096, 4096.0)])), Ok(()));
+        for (jobs, words) in [
+            (vec![flow(u64::MAX, 1.0)], "read.bytes is 1.8"),
+            (vec![flow(1, f64::INFINITY)], "null"),
+            // Each could be, and all of them together not.
+            (vec![flow(1, 1e18); 20], "throughput_bytes_per_s is 2e19"),
+        ] {
+            let error = checked(&with(jobs)).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+        let named = Outcome {
+            numbers: BTreeMap::from([("rate".to_owned(), f64::NAN)]),
+            ..Outcome::default()
+        };
+        assert!(checked(&named).is_err());
     }
 }

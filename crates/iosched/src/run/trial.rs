@@ -143,12 +143,14 @@ impl Runner<'_> {
                 ..after?.since(&before, nanos(elapsed))
             },
         };
-        Ok(Run {
+        let run = Run {
             outcome,
             measured,
             started_unix_s,
             elapsed,
-        })
+        };
+        run.outcome.check(&run.metrics())?;
+        Ok(run)
     }
 
     /// Where the requests spent their time, if that was recorded so far.
