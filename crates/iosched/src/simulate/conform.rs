@@ -310,9 +310,11 @@ fn multi_queue(
             scheduler: settings.spec.name.clone(),
         });
     }
-    let mut settings = settings.clone();
+    let mut settings = match recording.version() {
+        Some(version) => settings.on(version)?,
+        None => settings.clone(),
+    };
     let kernel = &mut settings.kernel;
-    kernel.version = recording.version().unwrap_or(kernel.version);
     let known_phase = recording
         .tick_phase(kernel.hz)
         .filter(|_| !settings.tick_phase_given);
@@ -361,6 +363,24 @@ mod tests {
 
     use super::*;
     use crate::fixture::Recording;
+
+    #[test]
+    fn a_recording_of_a_kernel_that_is_older_than_the_scheduler_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("old.txt");
+        let text = "# Debian 4.19.40 blk-mq, scheduler=mq-deadline device=sda\n0 Q R 8 8 1 a a\n5 D R 8 8 1 a a\n";
+        std::fs::write(&path, text).unwrap();
+        let wanted = Wanted {
+            scheduler: "mq-deadline".into(),
+            ..Wanted::default()
+        };
+        let mut said = String::new();
+        let mut result = |followed: Result<Conformance, ConformError>| {
+            said = followed.unwrap_err().to_string();
+        };
+        follow_all(&[path], &wanted, &mut result).unwrap();
+        assert!(said.contains("4.19"), "{said}");
+    }
 
     #[test]
     fn where_ticks_began_in_a_recording_is_found() {

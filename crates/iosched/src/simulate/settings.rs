@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use iosched_sim::elevator::{MergeLimits, Merging};
-use iosched_sim::scheduler::{self, BlockLayer, Kernel, SchedulerError, SchedulerSpec, Settings};
+use iosched_sim::scheduler::{
+    self, BlockLayer, Kernel, KernelVersion, SchedulerError, SchedulerSpec, Settings,
+};
 use iosched_sim::units::{Bytes, Nanos};
 
 use super::file::{FileError, Lines};
@@ -209,6 +211,17 @@ impl Checked {
             tick_phase_given: wanted.tick_phase_us.is_some(),
             block_layer: info.block_layer,
         })
+    }
+
+    /// The same on a kernel of this version.
+    ///
+    /// # Errors
+    /// It is older than the scheduler, as ours is.
+    pub fn on(&self, version: KernelVersion) -> Result<Checked, SettingsError> {
+        let mut settings = self.clone();
+        settings.kernel.version = version;
+        scheduler::build(&settings.spec, &settings.kernel, &settings.initial)?;
+        Ok(settings)
     }
 
     /// A fresh scheduler.
