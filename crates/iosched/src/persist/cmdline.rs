@@ -49,8 +49,9 @@ pub fn with_elevator(
         }
         Format::MenuLst => each_line(text, |line| menu_line(line, value)),
         Format::KernelInstall => {
-            let line = with_parameter(text.trim_end(), value);
-            format!("{line}\n")
+            let (parameters, blank) = text.split_at(text.trim_end().len());
+            let blank = if blank.is_empty() { "\n" } else { blank };
+            with_parameter(parameters, value) + blank
         }
     })
 }
@@ -369,6 +370,19 @@ mod tests {
             ),
         ] {
             assert_eq!(with_parameter(text, value), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn blanks_after_the_parameters_of_kernel_install_stay() {
+        for (text, expected) in [
+            ("ro elevator=cfq", "ro\n"),
+            ("ro elevator=cfq \n\n", "ro \n\n"),
+            ("\nelevator=cfq\n", "\n\n"),
+        ] {
+            let without = |text: &str| with_elevator(text, Format::KernelInstall, None).unwrap();
+            assert_eq!(without(text), expected);
+            assert_eq!(without(expected), expected, "nothing is left to take out");
         }
     }
 
