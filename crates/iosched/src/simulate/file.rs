@@ -88,6 +88,10 @@ pub fn decompressed(
     })
 }
 
+/// How far back a Zstandard file may refer: as far as `zstd --long` does. A file may ask for terabytes; while the memory
+/// for it grows, it is there up to three times.
+const LARGEST_WINDOW: u64 = 128 << 20;
+
 /// Bytes that are asked for at a time.
 const BUFFER: usize = 1 << 16;
 
@@ -99,10 +103,9 @@ struct Zstandard<R> {
 
 impl<R: BufRead> Zstandard<R> {
     fn new(input: R) -> Zstandard<R> {
-        Zstandard {
-            input,
-            decoder: FrameDecoder::new(),
-        }
+        let mut decoder = FrameDecoder::new();
+        decoder.set_max_window_size(LARGEST_WINDOW);
+        Zstandard { input, decoder }
     }
 
     /// Begins the next frame that holds data; false at the end.

@@ -66,6 +66,11 @@ fn sections(text: &str) -> Result<Vec<Section>, JobError> {
         if let Some(name) = head.and_then(|rest| rest.strip_suffix(']')) {
             in_global = Some(name == "global");
             if name != "global" {
+                let count = sections.len() as u64;
+                let max = MAX_PROCESSES;
+                if count > max {
+                    return Err(JobError::TooMany { count, max });
+                }
                 let name = name.to_owned();
                 sections.push(Section {
                     name,

@@ -127,7 +127,7 @@ impl JobFile {
                     .and_then(|n| n.parse().ok())
                     .unwrap_or(1)
             })
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 
     /// How long a trial lasts at the most by the file's own words and the settings: jobs run side

@@ -2,12 +2,16 @@
 
 use super::{Assignment, Job, JobFile, JobFileError, allowed};
 
+/// Options of all sections, with those that each has from `[global]`: a file of a few MiB could ask for all memory.
+const MOST_OPTIONS: usize = 100_000;
+
 impl JobFile {
     /// Reads and checks a job file. `file` is what errors call it.
     pub fn parse(file: &str, text: &str) -> Result<JobFile, JobFileError> {
         let mut globals = Vec::new();
         let mut jobs: Vec<Job> = Vec::new();
         let mut in_global = false;
+        let mut options = 0;
         for (index, raw) in text.lines().enumerate() {
             let line = index + 1;
             let syntax = |cause| JobFileError::Syntax {
@@ -19,6 +23,16 @@ impl JobFile {
             let content = without_comment(raw.trim_start_matches('\u{feff}')).trim();
             if content.is_empty() || content.starts_with(['#', ';']) {
                 continue;
+            }
+            options += if content.starts_with('[') {
+                1 + globals.len()
+            } else {
+                1
+            };
+            if options > MOST_OPTIONS {
+                return Err(syntax(
+                    "more than 100 000 options, with those of [global] in each section",
+                ));
             }
             if let Some(rest) = content.strip_prefix('[') {
                 let name = rest
@@ -98,6 +112,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn globals_are_not_multiplied_without_end() {
+        let text = "[global]\n".to_owned() + &"bs=4k\n".repeat(1000) + &"[a]\n".repeat(1000);
+        let error = JobFile::parse("j", &text).unwrap_err().to_string();
+        assert!(error.contains("more than 100 000 options"), "{error}");
+    }
 
     #[test]
     fn each_job_gets_the_globals_that_stand_before_it_and_not_those_after() {

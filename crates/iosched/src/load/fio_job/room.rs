@@ -29,10 +29,15 @@ impl JobFile {
     /// The files of each worker as one, by its name and number, and the bytes that they take in a directory, where a
     /// worker has `file_size` unless its job says otherwise. Jobs of the same name in other job files have the same.
     pub fn files(&self, file_size: u64) -> Vec<(String, u64)> {
-        self.jobs
-            .iter()
-            .flat_map(|job| job.files(file_size))
-            .collect()
+        let is_told_apart = self.workers() <= MOST_WORKERS;
+        let files = self.jobs.iter().flat_map(|job| {
+            if is_told_apart {
+                job.files(file_size)
+            } else {
+                vec![(job.name.clone(), job.bytes_needed(file_size))]
+            }
+        });
+        files.collect()
     }
 
     /// An option that takes all that is free in a directory, as it stands in the file.
@@ -59,17 +64,13 @@ impl Assignment {
     }
 }
 
-/// Workers whose files are told apart; of more the sum is taken.
+/// Workers of a file whose files are told apart; of more the sum is taken.
 const MOST_WORKERS: u64 = 10_000;
 
 impl Job {
     fn files(&self, file_size: u64) -> Vec<(String, u64)> {
-        let workers = self.workers();
-        if workers > MOST_WORKERS {
-            return vec![(self.name.clone(), self.bytes_needed(file_size))];
-        }
         let [of_worker, step] = self.bytes_of_worker(file_size);
-        let files = (0..workers).map(|worker| {
+        let files = (0..self.workers()).map(|worker| {
             let bytes = of_worker.saturating_add(step.saturating_mul(worker));
             // Files of another number have other names and sizes.
             (
@@ -180,6 +181,13 @@ mod tests {
     fn needed(text: &str) -> u64 {
         let files = JobFile::parse("j", text).unwrap().files(MIB).into_iter();
         files.map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
+    }
+
+    #[test]
+    fn workers_without_number_are_counted_and_not_listed() {
+        let file = JobFile::parse("j", &"[a]\nnumjobs=4096\nsize=1m\n".repeat(3)).unwrap();
+        let each = ("a".to_owned(), 4096 * MIB);
+        assert_eq!(file.files(MIB), [each.clone(), each.clone(), each]);
     }
 
     #[test]
