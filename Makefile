@@ -5,7 +5,7 @@ BIN   := target/release/iosched
 PREFIX ?= /usr/local
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: example-pgbench example-sweep example-documents example-database run test test-full bench install setup setup-test build clean deb test-vm
+.PHONY: fuzz example-pgbench example-sweep example-documents example-database run test test-full bench install setup setup-test build clean deb test-vm
 
 run: setup build ## measure this kernel's schedulers on an emulated disk, and leave no trace
 	$(SUDO) $(BIN) tune
@@ -24,6 +24,11 @@ test: setup-test ## formatting, lints, every test
 
 test-full: setup-test build test-vm ## what takes longer than CI may: faults at full size, calibration, reboots
 	scripts/test-full
+
+MINUTES ?= 10
+
+fuzz: ## every reader of what others wrote, guided by coverage: MINUTES each
+	scripts/fuzz --minutes $(MINUTES)
 
 bench: setup-test build ## whole commands and inner loops, as ratios to a peer in the same run
 	scripts/bench

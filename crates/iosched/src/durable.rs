@@ -68,23 +68,27 @@ fn is_beyond_us(error: &io::Error) -> bool {
 /// Reads an entry whose format has a version, `newest` at the most; else says why it is not understood. What is no
 /// file is not opened: a FIFO would be waited for.
 pub(crate) fn read_entry<T: DeserializeOwned>(path: &Path, newest: u32) -> Result<T, String> {
-    #[derive(Deserialize)]
-    struct Version {
-        schema: u32,
-    }
     let unreadable = |error: io::Error| error.to_string();
     if !fs::symlink_metadata(path).map_err(unreadable)?.is_file() {
         return Err("it is no regular file".into());
     }
-    let bytes = fs::read(path).map_err(unreadable)?;
+    entry_of(&fs::read(path).map_err(unreadable)?, newest)
+}
+
+/// The entry that a file holds.
+pub(crate) fn entry_of<T: DeserializeOwned>(bytes: &[u8], newest: u32) -> Result<T, String> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema: u32,
+    }
     let damaged = |error: serde_json::Error| format!("it is cut short or damaged: {error}");
-    let Version { schema } = serde_json::from_slice(&bytes).map_err(damaged)?;
+    let Version { schema } = serde_json::from_slice(bytes).map_err(damaged)?;
     if schema > newest {
         return Err(format!(
             "it has schema {schema}, and this iosched knows up to {newest}"
         ));
     }
-    serde_json::from_slice(&bytes).map_err(damaged)
+    serde_json::from_slice(bytes).map_err(damaged)
 }
 
 /// The files of a directory that were written whole.

@@ -22,6 +22,7 @@
 //!   may have written
 //! - [`analysis`], [`report`]: from the record to the answer, and to text; [`visible`]: text without control characters
 //! - [`watch`]: what each device does now
+//! - `fuzz`: every reader of what others wrote, for tests
 //! - [`calibrate`]: do the answers keep what they promise? Whole tunes over simulated trials
 
 pub mod analysis;
@@ -40,6 +41,9 @@ pub mod file_system;
 #[cfg(test)]
 mod fixture;
 pub mod foreign;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod history;
 pub mod host;
 pub mod journal;

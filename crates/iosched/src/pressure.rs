@@ -23,7 +23,7 @@ impl Pressure {
     }
 }
 
-fn parse(text: &str) -> Option<Pressure> {
+pub(crate) fn parse(text: &str) -> Option<Pressure> {
     let total = |kind: &str| {
         text.lines()
             .find(|line| line.starts_with(kind))?

@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{PidfdFlags, Signal, pidfd_open};
 
-mod cgroup;
+pub(crate) mod cgroup;
 mod confine;
 mod descendants;
 mod output;

@@ -290,7 +290,7 @@ impl Record {
         Record::parse(&path, BufReader::new(file.take(foreign::LARGEST_FILE + 1)))
     }
 
-    fn parse(path: &Path, mut reader: impl BufRead) -> Result<Record, RecordError> {
+    pub(crate) fn parse(path: &Path, mut reader: impl BufRead) -> Result<Record, RecordError> {
         let mut lines = Lines {
             path,
             number: 0,

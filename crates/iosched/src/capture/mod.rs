@@ -29,7 +29,7 @@
 //! # }
 //! ```
 
-mod event;
+pub(crate) mod event;
 pub mod format;
 pub mod page;
 mod recorder;

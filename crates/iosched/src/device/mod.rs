@@ -24,7 +24,7 @@ mod identity;
 mod inventory;
 mod kind;
 mod may_write;
-mod mounts;
+pub(crate) mod mounts;
 mod near;
 mod node;
 mod number;

@@ -26,8 +26,8 @@ pub struct Mount {
 
 /// All mounts that we see, findable by path and by number.
 #[derive(Debug, Default)]
-pub(super) struct MountTable {
-    pub(super) mounts: Vec<Mount>,
+pub(crate) struct MountTable {
+    pub(crate) mounts: Vec<Mount>,
     by_point: HashMap<PathBuf, usize>,
     by_number: HashMap<DeviceNumber, usize>,
     /// The members of each btrfs, by each of them.
@@ -36,15 +36,7 @@ pub(super) struct MountTable {
 
 impl MountTable {
     pub(super) fn read(host: &Host) -> io::Result<MountTable> {
-        let text = std::fs::read(host.proc("self/mountinfo"))?;
-        let mut table = MountTable::default();
-        for mount in text.split(|&byte| byte == b'\n').filter_map(parse_mount) {
-            let at = table.mounts.len();
-            // A later mount on the same point hides the earlier one.
-            table.by_point.insert(mount.mount_point.clone(), at);
-            table.by_number.entry(mount.number).or_insert(at);
-            table.mounts.push(mount);
-        }
+        let mut table = MountTable::of(&std::fs::read(host.proc("self/mountinfo"))?);
         let sysfs = host.sysfs();
         if table.mounts.iter().any(|mount| mount.fs_type == "btrfs") {
             for id in sysfs.entries("fs/btrfs") {
@@ -61,14 +53,27 @@ impl MountTable {
         Ok(table)
     }
 
+    /// What the text of `mountinfo` says.
+    pub(crate) fn of(text: &[u8]) -> MountTable {
+        let mut table = MountTable::default();
+        for mount in text.split(|&byte| byte == b'\n').filter_map(parse_mount) {
+            let at = table.mounts.len();
+            // A later mount on the same point hides the earlier one.
+            table.by_point.insert(mount.mount_point.clone(), at);
+            table.by_number.entry(mount.number).or_insert(at);
+            table.mounts.push(mount);
+        }
+        table
+    }
+
     /// The mount that a path without links is on.
-    pub(super) fn containing(&self, path: &Path) -> Option<&Mount> {
+    pub(crate) fn containing(&self, path: &Path) -> Option<&Mount> {
         path.ancestors()
             .find_map(|above| self.by_point.get(above))
             .map(|&at| &self.mounts[at])
     }
 
-    pub(super) fn with_number(&self, number: DeviceNumber) -> Option<&Mount> {
+    pub(crate) fn with_number(&self, number: DeviceNumber) -> Option<&Mount> {
         self.by_number.get(&number).map(|&at| &self.mounts[at])
     }
 

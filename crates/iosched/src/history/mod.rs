@@ -30,7 +30,7 @@ pub use turn::{Turn, Waiting, take_turn};
 pub use undo::{TakenBack, is_undo_cut_short};
 
 /// The version of the format.
-const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
 /// A change of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -32,7 +32,7 @@ pub use target_mount::TargetMount;
 pub use undone::Undone;
 
 /// The version of the format. What has a higher one is left to the version that wrote it.
-const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 
 /// What one run may have to put back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

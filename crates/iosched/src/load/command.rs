@@ -336,14 +336,14 @@ fn compile(pattern: &str) -> Result<Regex, CommandSpecError> {
 }
 
 /// The number in the first group (or the whole) of the last match.
-fn last_match(pattern: &Regex, text: &str) -> Option<f64> {
+pub(crate) fn last_match(pattern: &Regex, text: &str) -> Option<f64> {
     let captures = pattern.captures_iter(text).last()?;
     let group = captures.get(1).or_else(|| captures.get(0))?;
     group.as_str().trim().parse().ok()
 }
 
 /// The number at a JSON pointer, also where it is written as a string.
-fn json_number(text: &str, pointer: &str) -> Option<f64> {
+pub(crate) fn json_number(text: &str, pointer: &str) -> Option<f64> {
     let value: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
     let found = value.pointer(pointer)?;
     found.as_f64().or_else(|| found.as_str()?.parse().ok())

@@ -194,7 +194,7 @@ struct FioLatency {
 }
 
 /// Reads fio's JSON+, before which it may have printed notes.
-fn read_result(stdout: &str) -> Result<Measurement, FioError> {
+pub(crate) fn read_result(stdout: &str) -> Result<Measurement, FioError> {
     let unreadable = |cause: String| FioError::Unreadable { cause };
     let start = if stdout.starts_with('{') {
         0

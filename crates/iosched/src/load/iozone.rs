@@ -243,7 +243,11 @@ fn last_words(finished: &Finished) -> String {
 }
 
 /// What each thread did: the lines `Child[0] xfer count = 98304.00 kB, Throughput = 36398.48 kB/sec`.
-fn results(finished: &Finished, test: Test, record: u64) -> Result<Vec<JobResult>, IozoneError> {
+pub(crate) fn results(
+    finished: &Finished,
+    test: Test,
+    record: u64,
+) -> Result<Vec<JobResult>, IozoneError> {
     let lines = finished.stdout.lines().map(str::trim);
     let children = lines.filter(|line| line.starts_with("Child["));
     let jobs: Option<Vec<JobResult>> = children

@@ -33,7 +33,7 @@ pub(super) fn below_ours(host: &Host, name: &str) -> Option<PathBuf> {
 }
 
 /// What of cgroup v2 is mounted, and where.
-fn parse_mount(line: &str) -> Option<(PathBuf, PathBuf)> {
+pub(crate) fn parse_mount(line: &str) -> Option<(PathBuf, PathBuf)> {
     let (before, after) = line.split_once(" - ")?;
     let mut fields = before.split(' ').skip(3);
     let (root, mount_point) = (fields.next()?, fields.next()?);

@@ -192,7 +192,7 @@ fn json(path: &Path, mut reader: Box<dyn BufRead + Send>) -> Result<Input, Input
 }
 
 /// Results of `simulate` and `conform`: one object, or one after the other.
-fn results(text: &str) -> Result<Input, String> {
+pub(crate) fn results(text: &str) -> Result<Input, String> {
     foreign::check_numbers(text)?;
     let mut peeks = serde_json::Deserializer::from_str(text).into_iter::<Peek>();
     let first = peeks.next().ok_or("it is empty")?;

@@ -27,7 +27,7 @@ use crate::trial::JobResult;
 mod cluster;
 mod error;
 mod existing;
-mod output;
+pub(crate) mod output;
 mod own;
 mod programs;
 mod snapshot;

@@ -11,16 +11,16 @@ const KEPT_BITS: u32 = 7;
 
 /// What the report at the end says.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Report {
+pub(crate) struct Report {
     /// Transactions per second, the time to connect not counted.
-    pub(super) tps: f64,
+    pub(crate) tps: f64,
     /// Transactions that were committed.
-    pub(super) transactions: u64,
+    pub(crate) transactions: u64,
 }
 
 impl Report {
     /// Reads it; `None` if it is not there.
-    pub(super) fn read(stdout: &str) -> Option<Report> {
+    pub(crate) fn read(stdout: &str) -> Option<Report> {
         let line = |start: &str| {
             let line = stdout.lines().find(|line| line.starts_with(start))?;
             Some(line[start.len()..].trim())
@@ -42,7 +42,7 @@ impl Report {
 
 /// The transactions of a log: `client transaction latency_us script second microsecond …`. Those
 /// that failed or were skipped have a word in place of the latency, and are left out.
-pub(super) fn transactions(logs: &[String], tps: f64) -> Option<Flow> {
+pub(crate) fn transactions(logs: &[String], tps: f64) -> Option<Flow> {
     let latencies = logs.iter().flat_map(|log| log.lines()).filter_map(|line| {
         let latency_us = line.split_ascii_whitespace().nth(2)?;
         latency_us.parse::<u64>().ok()?.checked_mul(1000)
@@ -74,7 +74,7 @@ fn bin(value: u64) -> u64 {
 }
 
 /// The fewest transactions in a whole second, from `--progress=1`: how bad a stall was.
-pub(super) fn slowest_second(stderr: &str) -> Option<f64> {
+pub(crate) fn slowest_second(stderr: &str) -> Option<f64> {
     let lines = stderr
         .lines()
         .filter_map(|line| line.strip_prefix("progress: "));

@@ -11,7 +11,7 @@
 //! | TuneD, TLP, saptune, a cloud's agent | last | |
 
 mod programs;
-mod rule_text;
+pub(crate) mod rule_text;
 mod services;
 mod shell;
 mod substitute;

@@ -3,14 +3,14 @@
 
 /// A rule: its line in the file, from 1, and its keys.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) number: usize,
-    pub(super) tokens: Vec<Token>,
+pub(crate) struct Line {
+    pub(crate) number: usize,
+    pub(crate) tokens: Vec<Token>,
 }
 
 impl Line {
     /// The value of the first of its keys that is called so.
-    pub(super) fn value_of(&self, key: &str) -> Option<&str> {
+    pub(crate) fn value_of(&self, key: &str) -> Option<&str> {
         self.tokens
             .iter()
             .find(|token| token.key == key)
@@ -20,15 +20,15 @@ impl Line {
 
 /// `KEY{attribute}=="value"`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Token {
-    pub(super) key: String,
-    pub(super) attribute: Option<String>,
-    pub(super) operator: Operator,
-    pub(super) value: String,
+pub(crate) struct Token {
+    pub(crate) key: String,
+    pub(crate) attribute: Option<String>,
+    pub(crate) operator: Operator,
+    pub(crate) value: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operator {
+pub(crate) enum Operator {
     Is,
     IsNot,
     Assign,
@@ -37,7 +37,7 @@ pub(super) enum Operator {
 }
 
 /// The rules of a file: comments left out, continued lines joined.
-pub(super) fn lines(text: &str) -> Vec<Line> {
+pub(crate) fn lines(text: &str) -> Vec<Line> {
     let mut found = Vec::new();
     let mut joined = String::new();
     let mut first = 0;
@@ -66,7 +66,7 @@ pub(super) fn lines(text: &str) -> Vec<Line> {
 }
 
 /// The keys of a rule; what cannot be read ends it, as udev ignores such a rule.
-pub(super) fn tokens(line: &str) -> Vec<Token> {
+pub(crate) fn tokens(line: &str) -> Vec<Token> {
     let mut found = Vec::new();
     let mut rest = line.trim_start_matches(|c: char| c.is_whitespace() || c == ',');
     while !rest.is_empty() {

@@ -1,0 +1,31 @@
+//! The readers of `iosched::fuzz`, guided by coverage: `scripts/fuzz`. The variable `IOSCHED_FUZZ_TARGET` names one,
+//! so that all are in one program, which is linked once.
+
+#![no_main]
+
+use std::sync::OnceLock;
+
+use iosched::fuzz::{TARGETS, Target};
+use iosched_testing::memory::{Counting, most_during};
+use libfuzzer_sys::fuzz_target;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+static TARGET: OnceLock<Target> = OnceLock::new();
+
+fn named() -> Target {
+    let name = std::env::var("IOSCHED_FUZZ_TARGET").expect("IOSCHED_FUZZ_TARGET names a target");
+    let target = TARGETS.iter().find(|target| target.name == name);
+    *target.unwrap_or_else(|| panic!("there is no target {name}"))
+}
+
+fuzz_target!(
+    init: { TARGET.get_or_init(named); },
+    |bytes: &[u8]| {
+        let target = TARGET.get_or_init(named);
+        let most = most_during(|| (target.read)(bytes));
+        let bound = target.most_memory(bytes.len());
+        assert!(most <= bound, "{} bytes took {most} bytes of memory; {bound} are promised", bytes.len());
+    }
+);
