@@ -1,6 +1,5 @@
 //! The readers, each with what holds of all that it accepts.
 
-use std::cell::LazyCell;
 use std::fmt::Debug;
 use std::fs;
 use std::io::{Cursor, Read};
@@ -238,8 +237,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 
 thread_local! {
     /// A directory for files that are read by path.
-    static PLACE: LazyCell<TempDir> =
-        LazyCell::new(|| tempfile::tempdir().expect("there is room for a directory"));
+    static PLACE: TempDir = tempfile::tempdir().expect("there is room for a directory");
 }
 
 /// Writes a file to be read by path.
@@ -263,8 +261,15 @@ pub(super) fn disksim(bytes: &[u8]) {
             }
         }
     }
-    if let Ok(model) = disksim::convert(&drive, None) {
-        disk(disk_file::to_toml(&model).as_bytes());
+    // Where it is not in the file, DiskSim has the bus's time in another one.
+    let bus = disksim::BusTimes {
+        read_ms: 0.01,
+        write_ms: 0.02,
+    };
+    for bus in [None, Some(bus)] {
+        if let Ok(model) = disksim::convert(&drive, bus) {
+            disk(disk_file::to_toml(&model).as_bytes());
+        }
     }
 }
 
@@ -468,24 +473,33 @@ macro_rules! golden {
 /// Pages in the layout of a kernel.
 pub(super) fn trace_page(bytes: &[u8]) {
     thread_local! {
-        static LEARNT: LazyCell<(PageFormat, HeaderFormat, Decoder)> = LazyCell::new(|| {
-            let format = PageFormat::parse(golden!("header_page")).expect("a kernel's");
-            let header = HeaderFormat::parse(golden!("header_event")).expect("a kernel's");
-            let mut decoder = Decoder::default();
-            for format in golden!("formats.txt").split("name: ").skip(1) {
-                let name = format.lines().next().expect("it has a name");
-                let learnt = decoder.learn(name, &format!("name: {format}"));
-                learnt.expect("a kernel's");
-            }
-            (format, header, decoder)
-        });
+        static LEARNT: (PageFormat, HeaderFormat, Decoder) = learnt();
     }
     LEARNT.with(|learnt| {
-        let (format, header, decoder) = &**learnt;
+        let (format, header, decoder) = learnt;
         for page in bytes.chunks(format.size()) {
             decode(page, format, *header, decoder);
         }
     });
+}
+
+/// What a kernel says of its pages and events.
+fn learnt() -> (PageFormat, HeaderFormat, Decoder) {
+    let mut decoder = Decoder::default();
+    for format in golden!("formats.txt").split("name: ").skip(1) {
+        let name = format.lines().next().expect("it has a name");
+        let learnt = decoder.learn(name, &format!("name: {format}"));
+        learnt.expect("a kernel's");
+    }
+    (page_format(), header_format(), decoder)
+}
+
+fn page_format() -> PageFormat {
+    PageFormat::parse(golden!("header_page")).expect("a kernel's")
+}
+
+fn header_format() -> HeaderFormat {
+    HeaderFormat::parse(golden!("header_event")).expect("a kernel's")
 }
 
 fn decode(page: &[u8], format: &PageFormat, header: HeaderFormat, decoder: &Decoder) {
@@ -499,11 +513,14 @@ fn decode(page: &[u8], format: &PageFormat, header: HeaderFormat, decoder: &Deco
 
 /// Layouts, and pages of a kernel that are read as they say.
 pub(super) fn trace_format(bytes: &[u8]) {
+    const PAGES: &[u8] = include_bytes!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/golden/capture/cpu0.pages"
+    ));
     let Some(text) = utf8(bytes) else {
         return;
     };
-    let mut format = PageFormat::parse(golden!("header_page")).expect("a kernel's");
-    let mut header = HeaderFormat::parse(golden!("header_event")).expect("a kernel's");
+    let (mut format, mut header) = (page_format(), header_format());
     let mut decoder = Decoder::default();
     for (name, body) in files(text.as_bytes()) {
         let Some(body) = utf8(body) else { return };
@@ -513,10 +530,6 @@ pub(super) fn trace_format(bytes: &[u8]) {
             name => _ = decoder.learn(name, body),
         }
     }
-    const PAGES: &[u8] = include_bytes!(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/golden/capture/cpu0.pages"
-    ));
     for page in PAGES.chunks(format.size().max(1)).take(8) {
         decode(page, &format, header, &decoder);
     }
@@ -586,10 +599,10 @@ const PLACES: [&str; 8] = [
 /// Settings of other programs, on a machine with one disk: all in the same text, or each after its `#file PLACE`.
 pub(super) fn writers(bytes: &[u8]) {
     thread_local! {
-        static MACHINE: LazyCell<(TempDir, Host, KnownDisk)> = LazyCell::new(machine);
+        static MACHINE: (TempDir, Host, KnownDisk) = machine();
     }
     MACHINE.with(|machine| {
-        let (directory, host, disk) = &**machine;
+        let (directory, host, disk) = machine;
         for place in PLACES {
             let named = files(bytes).find(|(name, _)| *name == place);
             let body = named.map_or(bytes, |(_, body)| body);

@@ -134,22 +134,22 @@ impl ExactZone {
         u64::from(self.last_cylinder.saturating_sub(self.first_cylinder)) + 1
     }
 
-    /// Sectors that hold data of the host.
+    /// Sectors that hold data of the host; of a zone larger than any, the largest number.
     pub fn sectors(&self, surfaces: u32, spares: Spares) -> u64 {
-        let tracks = self.cylinders() * u64::from(surfaces);
+        let tracks = self.cylinders().saturating_mul(u64::from(surfaces));
         let spare = u64::from(self.spares);
         let spares = match spares {
             Spares::None => 0,
             Spares::TracksPerZone => spare * u64::from(self.sectors_per_track),
-            Spares::SectorsPerTrack => spare * tracks,
+            Spares::SectorsPerTrack => spare.saturating_mul(tracks),
             Spares::SectorsPerCylinder => spare * self.cylinders(),
             Spares::SectorsPerRange { cylinders } => {
                 spare * (self.cylinders() / u64::from(cylinders))
             }
             Spares::SectorsPerZone => spare,
         };
-        let all = tracks * u64::from(self.sectors_per_track);
-        all.saturating_sub(spares + u64::from(self.unused))
+        let all = tracks.saturating_mul(u64::from(self.sectors_per_track));
+        all.saturating_sub(spares.saturating_add(u64::from(self.unused)))
     }
 }
 

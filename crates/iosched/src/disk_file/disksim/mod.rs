@@ -8,6 +8,7 @@
 mod syntax;
 
 use std::fmt::Display;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use iosched_sim::disk::hdd::seek::SeekCurve;
@@ -51,6 +52,9 @@ const REFUSED_UNLESS: &[(&str, f64)] = &[
     ("Set watermark by reqsize", 1.0),
 ];
 
+/// More than any file of ours may say, so that it is refused there; as bytes still a number.
+const MOST_SECTORS: u64 = u64::MAX >> 10;
+
 /// A model from a `.diskspecs` file.
 pub fn convert(path: &Path, bus: Option<BusTimes>) -> Result<Model, DiskFileError> {
     let drive = File::read(path)?;
@@ -69,10 +73,8 @@ pub fn convert(path: &Path, bus: Option<BusTimes>) -> Result<Model, DiskFileErro
     else {
         unreachable!("the layout of a file is exact")
     };
-    let sectors = laid
-        .iter()
-        .map(|zone| zone.sectors(surfaces, *spares))
-        .sum();
+    let sectors = laid.iter().map(|zone| zone.sectors(surfaces, *spares));
+    let sectors = sectors.fold(0, u64::saturating_add).min(MOST_SECTORS);
     let hdd = parameters(&drive, &model, zones, Sectors::new(sectors), bus)?;
     let model = Model {
         summary: format!("{} rpm, from the parameters extracted for DiskSim", hdd.rpm),
@@ -350,7 +352,7 @@ fn zones(model: &File) -> Result<Layout, DiskFileError> {
         2 => Spares::SectorsPerCylinder,
         3 => Spares::SectorsPerTrack,
         8 => Spares::SectorsPerRange {
-            cylinders: whole(&layout, "Rangesize for sparing")?,
+            cylinders: whole::<NonZero<u32>>(&layout, "Rangesize for sparing")?.get(),
         },
         7 | 9 => Spares::SectorsPerZone,
         other => {
