@@ -46,7 +46,7 @@ pub const TARGETS: &[Target] = &[
     target("policy", readers::policy, 256 * KIB, 300),
     // Disks and loads that users describe.
     target("disk", readers::disk, 64 * MIB, 300),
-    target("disksim", readers::disksim, MIB, 300),
+    target("disksim", readers::disksim, 64 * MIB, 300),
     target("fio-job", readers::fio_job, 32 * MIB, 200),
     // What programs print.
     target("fio-output", readers::fio_output, 64 * KIB, 100),

@@ -165,7 +165,8 @@ impl Geometry {
     #[inline(always)]
     pub(super) fn place_in_line(&self, sector: Sector) -> Place {
         let zone = self.zones.at(sector);
-        let used = sector.as_u64() - zone.first_sector + zone.unused;
+        let sectors_before = sector.as_u64() - zone.first_sector;
+        let used = sectors_before + zone.unused;
         let (offset, left_in_unit) = match zone.unit {
             None => (used, u64::MAX),
             Some(unit) => {
@@ -206,7 +207,8 @@ impl Geometry {
                 angle,
             },
             sector_angle: zone.sector_angle,
-            passed_on_track: on_track,
+            // A zone may begin within a track, behind sectors that are not the host's.
+            passed_on_track: on_track.min(sectors_before),
             left_on_track: (zone.sectors_per_track.get() - on_track).min(left_in_unit),
         }
     }
@@ -312,7 +314,8 @@ mod tests {
             )
         };
         let drive = measured(HeadOrder::Rising, Spares::SectorsPerTrack, None);
-        assert_eq!(at(&drive, 0), (0, 0, 3, 6));
+        assert_eq!(at(&drive, 0), (0, 0, 0, 6));
+        assert_eq!(at(&drive, 5), (0, 0, 5, 1));
         assert_eq!(at(&drive, 6), (0, 1, 0, 9));
         // 12 tracks of 9 less 3 unused: the second zone begins, in cylinder 4.
         assert_eq!(at(&drive, 105), (4, 0, 0, 7));
@@ -381,6 +384,7 @@ mod tests {
             for sector in 0..capacity.unwrap_or(120) {
                 let place = drive.place(Sector::new(sector));
                 prop_assert!(place.spot.cylinder < drive.cylinders() && place.spot.head < 4);
+                prop_assert!(place.passed_on_track <= sector);
                 prop_assert!(places.insert((place.spot.cylinder, place.spot.head, place.passed_on_track)));
             }
         }
