@@ -372,11 +372,11 @@ fn read_trace(bytes: &[u8], format: Option<Format>) {
     let Ok(records) = Records::new(bytes, format) else {
         return;
     };
-    let mut merged = Merge::new(vec![records]);
+    let merged = Merge::new(vec![records]);
     let mut survey = Survey::default();
     let mut traffic = Traffic::new(NOWHERE.into(), merged.format().name().into());
     let mut last = Time::ZERO;
-    while let Some(record) = merged.next() {
+    for record in merged {
         let Ok(record) = record else { return };
         assert!(record.time >= last, "{record:?} after {last}");
         assert!(record.length > Sectors::ZERO, "{record:?}");

@@ -106,7 +106,7 @@ fn damage(bytes: &mut Vec<u8>, other: &[u8], random: &mut impl Rng) {
     let (begin, end) = range(bytes.len(), random);
     match random.random_range(0..8) {
         0 if !bytes.is_empty() => {
-            bytes[begin.min(end.saturating_sub(1))] ^= 1 << random.random_range(0..8)
+            bytes[begin.min(end.saturating_sub(1))] ^= 1 << random.random_range(0..8);
         }
         1 => bytes.truncate(begin),
         2 => _ = bytes.drain(begin..end),
