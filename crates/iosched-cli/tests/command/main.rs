@@ -25,6 +25,7 @@ mod faults;
 mod foreign;
 mod help;
 mod list;
+mod lives;
 mod loads_command;
 mod loads_families;
 mod loads_pgbench;
