@@ -11,7 +11,7 @@ use std::process::Output;
 use crate::common::machine::Machine;
 use crate::common::traced::{self, End, Kind, Way};
 use crate::common::tuning::MIB;
-use crate::common::{LoopDevice, can_use_loop_devices, iosched, iosched_process, run, text};
+use crate::common::{LoopDevice, can_use_loop_devices, iosched, iosched_process, text};
 
 /// So many where nothing else is said.
 const LIVES: u64 = 12;
@@ -232,9 +232,7 @@ impl Life for LifeOfDisk {
             }
             _ => {
                 self.told.push("another disk takes its name".into());
-                let node = self.disk.path().display().to_string();
-                run("losetup", &["--detach", &node]);
-                run("losetup", &[&node, self.disk.file().to_str().unwrap()]);
+                self.disk.attach_again();
                 self.number += 1;
             }
         }

@@ -1,5 +1,5 @@
 //! `iosched set` on real loop devices, and what it says when it cannot.
-use crate::common::{LoopDevice, can_use_loop_devices, iosched, run, text, wait_until};
+use crate::common::{LoopDevice, can_use_loop_devices, iosched, text, wait_until};
 
 const MIB: u64 = 1 << 20;
 
@@ -248,12 +248,13 @@ fn what_was_set_on_a_device_that_is_gone_is_not_taken_back_from_the_next_one() {
     if !can_use_loop_devices() {
         return;
     }
-    let disk = LoopDevice::new(8 * MIB);
-    assert_eq!(set(&[&disk.name, "bfq"]).0, 0);
-    // Another file behind the same name.
-    let node = disk.path().display().to_string();
-    run("losetup", &["--detach", &node]);
-    run("losetup", &[&node, disk.file().to_str().unwrap()]);
+    let mut disk = LoopDevice::new(8 * MIB);
+    loop {
+        assert_eq!(set(&[&disk.name, "bfq"]).0, 0);
+        if disk.attach_again() {
+            break;
+        }
+    }
     disk.write("scheduler", "kyber");
     let output = iosched().arg("undo").output().unwrap();
     assert!(text(&output.stdout).contains("gone"), "{output:?}");

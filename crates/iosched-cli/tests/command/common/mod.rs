@@ -86,6 +86,21 @@ impl LoopDevice {
         }
     }
 
+    /// Detaches it and attaches its file again: another disk of the same name. False if another test was faster:
+    /// then it has another name.
+    pub(crate) fn attach_again(&mut self) -> bool {
+        let node = self.path().display().to_string();
+        let file = self.file.path().display().to_string();
+        run("losetup", &["--detach", &node]);
+        let again = Command::new("losetup").args([&node, &file]).output();
+        let is_same = again.is_ok_and(|output| output.status.success());
+        if !is_same {
+            self.name = loop_device::attach(self.file.path(), &[]);
+            self.reset();
+        }
+        is_same
+    }
+
     /// `/dev/loop3`.
     pub(crate) fn path(&self) -> PathBuf {
         Path::new("/dev").join(&self.name)
