@@ -35,6 +35,8 @@ impl Target {
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
+/// What is compressed may refer far back, see [`crate::simulate::file`].
+const WINDOW: usize = 400 * MIB;
 
 /// All readers.
 pub const TARGETS: &[Target] = &[
@@ -56,10 +58,10 @@ pub const TARGETS: &[Target] = &[
     target("trace", readers::trace, 8 * MIB, 100),
     target("trace-of-format", readers::trace_of_format, 8 * MIB, 100),
     target("events", readers::events, 64 * KIB, 50),
-    target("conform", readers::conform, 8 * MIB, 400),
-    target("tunables", readers::tunables, MIB, 50),
-    target("response", readers::response, 64 * MIB, 50),
-    target("compressed", readers::compressed, 400 * MIB, 0),
+    target("conform", readers::conform, WINDOW, 400),
+    target("tunables", readers::tunables, WINDOW, 50),
+    target("response", readers::response, WINDOW, 50),
+    target("compressed", readers::compressed, WINDOW, 0),
     // What the kernel says.
     target("trace-page", readers::trace_page, 64 * KIB, 100),
     target("trace-format", readers::trace_format, 256 * KIB, 50),

@@ -243,8 +243,14 @@ thread_local! {
 /// Writes a file to be read by path.
 fn file(name: &str, bytes: &[u8]) -> PathBuf {
     let path = PLACE.with(|place| place.path().join(name));
-    fs::write(&path, bytes).expect("there is room for a file");
+    write_anew(&path, bytes);
     path
+}
+
+/// A file that is cut to nothing and written again is brought to disk when it is closed (ext4); a new one is not.
+fn write_anew(path: &Path, bytes: &[u8]) {
+    let _ = fs::remove_file(path);
+    fs::write(path, bytes).expect("there is room for a file");
 }
 
 pub(super) fn disksim(bytes: &[u8]) {
@@ -606,7 +612,7 @@ pub(super) fn writers(bytes: &[u8]) {
         for place in PLACES {
             let named = files(bytes).find(|(name, _)| *name == place);
             let body = named.map_or(bytes, |(_, body)| body);
-            fs::write(directory.path().join(place), body).expect("there is room for a file");
+            write_anew(&directory.path().join(place), body);
         }
         let _ = other_writers::find(host, disk);
         let _ = other_writers::find_on_change(host, disk);
