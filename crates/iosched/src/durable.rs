@@ -91,11 +91,20 @@ pub(crate) fn entry_of<T: DeserializeOwned>(bytes: &[u8], newest: u32) -> Result
     serde_json::from_slice(bytes).map_err(damaged)
 }
 
-/// The files of a directory that were written whole.
-pub(crate) fn whole_files(directory: &Path) -> Vec<PathBuf> {
-    let files = fs::read_dir(directory).into_iter().flatten().flatten();
-    let files = files.filter(|file| pid_of_writer(&file.path()).is_none());
-    files.map(|file| file.path()).collect()
+/// The files of a directory that were written whole; none where there is no such directory.
+///
+/// # Errors
+/// What is there cannot be told.
+pub(crate) fn whole_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let files = match fs::read_dir(directory) {
+        Ok(files) => files,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let paths = files.map(|file| Ok(file?.path()));
+    let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
+    paths.retain(|path| pid_of_writer(path).is_none());
+    Ok(paths)
 }
 
 /// Removes what writers left that were killed before their file was whole.
@@ -151,7 +160,7 @@ mod tests {
         for name in [".new-4999999-x", ".new-x", &writes] {
             fs::write(directory.join(name), "1").unwrap();
         }
-        assert_eq!(whole_files(&directory), [directory.join("1.json")]);
+        assert_eq!(whole_files(&directory).unwrap(), [directory.join("1.json")]);
         remove_unfinished(&directory);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
         assert!(directory.join(writes).exists(), "it is still being written");

@@ -7,7 +7,7 @@ use iosched::failure::exit;
 use iosched::history::{self, Entry, Status};
 use iosched::host::Host;
 
-use super::Outcome;
+use super::{Outcome, boxed};
 use crate::output::Output;
 
 /// Arguments of `iosched log`.
@@ -30,8 +30,8 @@ pub(crate) struct LogArgs {
 /// Runs `iosched log`.
 pub(crate) fn run(args: &LogArgs, output: &Output) -> Outcome {
     let host = args.root.as_ref().map_or_else(Host::live, Host::at);
-    let mut entries = history::entries(&host);
-    let not_understood = history::not_understood(&host);
+    let mut entries = history::entries(&host).map_err(boxed)?;
+    let not_understood = history::not_understood(&host).map_err(boxed)?;
     for path in &not_understood {
         output.note(&format!(
             "warning: {} is damaged or of a newer version: left out",

@@ -95,6 +95,15 @@ pub enum HistoryError {
         #[source]
         source: io::Error,
     },
+    /// It cannot be read: nothing was changed.
+    #[error("cannot read the history {}", path.display())]
+    Read {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// Asked to stop while another command had its turn: nothing was changed.
     #[error("nothing was changed: stopped while {0}")]
     Stopped(Waiting),
@@ -153,7 +162,7 @@ impl Failure for HistoryError {
                 "`iosched log --id {id}` shows what it held before: put back by hand what you want"
             )),
             HistoryError::Journal(error) => error.hint(),
-            HistoryError::Boot(_) => None,
+            HistoryError::Boot(_) | HistoryError::Read { .. } => None,
             HistoryError::File(error) => error.hint(),
             HistoryError::Udev(error) => error.hint(),
         }
@@ -169,6 +178,7 @@ impl Failure for HistoryError {
             HistoryError::Stopped(_) => exit::BUSY,
             HistoryError::Nothing | HistoryError::Boot(_) => exit::FAILURE,
             HistoryError::Write { .. }
+            | HistoryError::Read { .. }
             | HistoryError::NotUnderstood { .. }
             | HistoryError::ChangedSince { .. } => exit::BAD_FILE,
             HistoryError::Journal(error) => error.exit_code(),
@@ -201,21 +211,27 @@ pub fn remember(
 }
 
 /// All changes, the oldest first, but for those that are [`not_understood`].
-pub fn entries(host: &Host) -> Vec<Entry> {
-    let files = durable::whole_files(&directory(host)).into_iter();
+pub fn entries(host: &Host) -> Result<Vec<Entry>, HistoryError> {
+    let files = files(host)?.into_iter();
     let mut entries: Vec<Entry> = files.filter_map(|path| read(&path)).collect();
     entries.sort_by_key(|entry| entry.id);
-    entries
+    Ok(entries)
 }
 
 /// Files of changes that are damaged or of a newer version, the oldest first: they stay as they are.
-pub fn not_understood(host: &Host) -> Vec<PathBuf> {
-    let files = durable::whole_files(&directory(host)).into_iter();
-    let mut files: Vec<PathBuf> = files
-        .filter(|path| id_of(path).is_some() && read(path).is_none())
-        .collect();
+pub fn not_understood(host: &Host) -> Result<Vec<PathBuf>, HistoryError> {
+    let mut files = files(host)?;
+    files.retain(|path| id_of(path).is_some() && read(path).is_none());
     files.sort();
-    files
+    Ok(files)
+}
+
+fn files(host: &Host) -> Result<Vec<PathBuf>, HistoryError> {
+    let directory = directory(host);
+    durable::whole_files(&directory).map_err(|source| HistoryError::Read {
+        path: directory,
+        source,
+    })
 }
 
 fn read(path: &Path) -> Option<Entry> {
@@ -262,14 +278,14 @@ fn new_entry(
     why: Option<String>,
     files: Vec<FileChange>,
     disks: Vec<SavedDisk>,
-) -> Result<Entry, UnknownBoot> {
+) -> Result<Entry, HistoryError> {
     let disks = disks.into_iter().map(|before| DiskChange {
         before,
         after: None,
     });
     Ok(Entry {
         schema: SCHEMA,
-        id: next_id(host),
+        id: next_id(host)?,
         at_unix_s: now_unix_s(),
         command: facts::command_line().join(" "),
         why,
@@ -282,10 +298,10 @@ fn new_entry(
 }
 
 /// One more than any number in use, that of an entry that we cannot read included.
-fn next_id(host: &Host) -> u64 {
-    let files = durable::whole_files(&directory(host)).into_iter();
+fn next_id(host: &Host) -> Result<u64, HistoryError> {
+    let files = files(host)?.into_iter();
     let ids = files.filter_map(|path| id_of(&path));
-    ids.max().map_or(1, |last| last.saturating_add(1))
+    Ok(ids.max().map_or(1, |last| last.saturating_add(1)))
 }
 
 fn file_of(host: &Host, id: u64) -> PathBuf {
@@ -369,7 +385,11 @@ mod tests {
         assert_eq!(turn.undo().unwrap().entry.id, 1);
         assert_eq!(text(), "0");
         assert!(matches!(turn.undo(), Err(HistoryError::Nothing)));
-        let statuses: Vec<Status> = entries(&host).iter().map(|entry| entry.status).collect();
+        let statuses: Vec<Status> = entries(&host)
+            .unwrap()
+            .iter()
+            .map(|entry| entry.status)
+            .collect();
         assert_eq!(
             statuses,
             [
@@ -425,7 +445,7 @@ mod tests {
             );
             assert_eq!(fs::read_to_string(dir.path().join("etc/x")).unwrap(), "2");
             assert_eq!(fs::read_to_string(&last).unwrap(), spoiled);
-            assert_eq!(not_understood(&host), [last]);
+            assert_eq!(not_understood(&host).unwrap(), [last]);
             // What came before it keeps nobody from undoing what came after.
             change(&host, &turn, "3").done(vec![]).unwrap();
             assert_eq!(turn.undo().unwrap().entry.id, 3);

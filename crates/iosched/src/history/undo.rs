@@ -32,7 +32,8 @@ pub struct TakenBack {
 
 /// True if an undo was cut short.
 pub fn is_undo_cut_short(host: &Host) -> bool {
-    unfinished(&entries(host)).is_some()
+    // Where that cannot be told, finishing it says why.
+    entries(host).map_or(true, |entries| unfinished(&entries).is_some())
 }
 
 fn unfinished(entries: &[Entry]) -> Option<&Entry> {
@@ -51,7 +52,7 @@ impl Turn {
 
     /// Finishes an undo that was cut short; none if there is none.
     pub fn finish_undo(&self) -> Result<Option<TakenBack>, HistoryError> {
-        let all = entries(self.host());
+        let all = entries(self.host())?;
         let Some(undo) = unfinished(&all) else {
             return Ok(None);
         };
@@ -68,13 +69,13 @@ impl Turn {
     }
 
     fn undo_last(&self) -> Result<TakenBack, HistoryError> {
-        let entry = entries(self.host())
+        let entry = entries(self.host())?
             .into_iter()
             .rev()
             .find(|entry| matches!(entry.status, Status::Begun | Status::Done));
         let last = entry.as_ref().map(|entry| entry.id);
         let later = |path: &PathBuf| id_of(path) > last;
-        if let Some(path) = not_understood(self.host()).into_iter().rfind(later) {
+        if let Some(path) = not_understood(self.host())?.into_iter().rfind(later) {
             return Err(HistoryError::NotUnderstood { path });
         }
         let entry = entry.ok_or(HistoryError::Nothing)?;

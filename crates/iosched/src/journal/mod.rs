@@ -320,7 +320,14 @@ pub fn leftovers(host: &Host) -> Vec<Leftover> {
 pub fn read_all(host: &Host) -> (Vec<Leftover>, Vec<NotUnderstood>) {
     let mut found = Vec::new();
     let mut not_understood = Vec::new();
-    let mut paths = durable::whole_files(&directory(host));
+    let directory = directory(host);
+    let mut paths = durable::whole_files(&directory).unwrap_or_else(|error| {
+        not_understood.push(NotUnderstood {
+            cause: error.to_string(),
+            path: directory,
+        });
+        Vec::new()
+    });
     paths.sort();
     for path in paths {
         match durable::read_entry::<Entry>(&path, SCHEMA) {
