@@ -6,6 +6,7 @@
 pub mod loop_device;
 pub mod memory;
 pub mod refusal_matrix;
+pub mod shell;
 pub mod world;
 
 /// Says that a test cannot run here because it needs something. `scripts/run-tests` counts such a test as

@@ -373,7 +373,7 @@ fn memory_file(name: &str) -> io::Result<File> {
 mod tests {
     use super::*;
 
-    fn sh(script: &str) -> Command {
+    pub(super) fn sh(script: &str) -> Command {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
         command

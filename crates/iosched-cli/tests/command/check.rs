@@ -2,75 +2,44 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::iosched;
+use crate::common::machine::Machine;
 
 const POLICY: &str = "[[rule]]\nname = 'ours'\nmatch = { serial = 'S1' }\nscheduler = 'bfq'\n";
 
 /// A machine with the disk sda, over which one of `tests/systems` is laid.
-struct Machine(tempfile::TempDir);
-
-impl Machine {
-    fn new(system: Option<&str>, active: &str) -> Machine {
-        let machine = Machine(tempfile::tempdir().unwrap());
-        let offered = ["none", "mq-deadline", "kyber", "bfq", "noop"]
-            .map(|name| {
-                if name == active {
-                    format!("[{name}]")
-                } else {
-                    name.to_owned()
-                }
-            })
-            .join(" ");
-        for (file, text) in [
-            ("proc/sys/kernel/osrelease", "6.12.0\n"),
-            ("proc/cmdline", "root=/dev/sda1 ro quiet\n"),
-            ("sys/block/sda/dev", "8:0\n"),
-            ("sys/block/sda/size", "2097152\n"),
-            ("sys/block/sda/queue/rotational", "1\n"),
-            ("sys/block/sda/queue/nr_requests", "64\n"),
-            ("sys/block/sda/queue/scheduler", &format!("{offered}\n")),
-            ("run/udev/data/b8:0", "E:ID_SERIAL=S1\n"),
-            ("etc/iosched/policy.toml", POLICY),
-        ] {
-            machine.write(file, text);
-        }
-        if let Some(system) = system {
-            let from = Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("../../tests/systems")
-                .join(system);
-            let from = format!("{}/.", from.display());
-            crate::common::run("cp", &["-a", &from, machine.0.path().to_str().unwrap()]);
-        }
-        machine
+fn with_disk(system: Option<&str>, active: &str) -> Machine {
+    let machine = Machine::empty();
+    let offered = ["none", "mq-deadline", "kyber", "bfq", "noop"]
+        .map(|name| {
+            if name == active {
+                format!("[{name}]")
+            } else {
+                name.to_owned()
+            }
+        })
+        .join(" ");
+    for (file, text) in [
+        ("proc/sys/kernel/osrelease", "6.12.0\n"),
+        ("proc/cmdline", "root=/dev/sda1 ro quiet\n"),
+        ("sys/block/sda/dev", "8:0\n"),
+        ("sys/block/sda/size", "2097152\n"),
+        ("sys/block/sda/queue/rotational", "1\n"),
+        ("sys/block/sda/queue/nr_requests", "64\n"),
+        ("sys/block/sda/queue/scheduler", &format!("{offered}\n")),
+        ("run/udev/data/b8:0", "E:ID_SERIAL=S1\n"),
+        ("etc/iosched/policy.toml", POLICY),
+    ] {
+        machine.write(file, text);
     }
-
-    fn path(&self, below: &str) -> PathBuf {
-        self.0.path().join(below)
+    if let Some(system) = system {
+        machine.lay_over(&format!("systems/{system}"));
     }
+    machine
+}
 
-    fn write(&self, below: &str, text: &str) {
-        fs::create_dir_all(self.path(below).parent().unwrap()).unwrap();
-        fs::write(self.path(below), text).unwrap();
-    }
-
-    fn run(&self, command: &str, arguments: &[&str]) -> (i32, String, String) {
-        let output = iosched()
-            .arg(command)
-            .arg("--root")
-            .arg(self.0.path())
-            .args(arguments)
-            .output()
-            .unwrap();
-        (
-            output.status.code().unwrap(),
-            String::from_utf8(output.stdout).unwrap(),
-            String::from_utf8(output.stderr).unwrap(),
-        )
-    }
-
-    fn json(&self) -> serde_json::Value {
-        serde_json::from_str(&self.run("check", &["--json"]).1).unwrap()
-    }
+/// What `check --json` prints.
+fn json(machine: &Machine) -> serde_json::Value {
+    serde_json::from_str(&machine.run("check", &["--json"]).1).unwrap()
 }
 
 #[test]
@@ -143,7 +112,7 @@ fn who_set_it_is_named_with_file_and_line_on_every_system() {
         ),
         ("several", "kyber", "boot script, /etc/rc.local:2"),
     ] {
-        let machine = Machine::new(Some(system), found);
+        let machine = with_disk(Some(system), found);
         let (code, stdout, stderr) = machine.run("check", &[]);
         assert_eq!(code, 2, "{system}: {stderr}");
         let line = stdout
@@ -156,13 +125,13 @@ fn who_set_it_is_named_with_file_and_line_on_every_system() {
 
 #[test]
 fn nobody_is_accused_who_is_switched_off_or_writes_something_else() {
-    let machine = Machine::new(Some("disabled"), "none");
+    let machine = with_disk(Some("disabled"), "none");
     let (code, stdout, _) = machine.run("check", &[]);
     assert_eq!(code, 2);
     assert!(stdout.contains("the kernel's own default"), "{stdout}");
     assert!(stdout.contains("run `iosched apply`"), "{stdout}");
 
-    let machine = Machine::new(Some("cachyos"), "kyber");
+    let machine = with_disk(Some("cachyos"), "kyber");
     assert_eq!(machine.run("apply", &["--yes"]).0, 0);
     let (_, stdout, _) = machine.run("check", &[]);
     assert!(
@@ -173,7 +142,7 @@ fn nobody_is_accused_who_is_switched_off_or_writes_something_else() {
 
 #[test]
 fn exit_codes_are_0_as_wanted_1_for_warnings_2_when_a_disk_differs() {
-    let machine = Machine::new(None, "bfq");
+    let machine = with_disk(None, "bfq");
     // As udev's own rules find out what a disk is recognised by: the value is not in the rule.
     machine.write("sys/block/sda/serial", "S1\n");
     machine.write(
@@ -212,7 +181,7 @@ fn exit_codes_are_0_as_wanted_1_for_warnings_2_when_a_disk_differs() {
 
 #[test]
 fn rules_that_were_edited_by_hand_are_noticed() {
-    let machine = Machine::new(None, "bfq");
+    let machine = with_disk(None, "bfq");
     assert_eq!(machine.run("apply", &["--yes"]).0, 0);
     let rules = "etc/udev/rules.d/99-iosched.rules";
     let text = fs::read_to_string(machine.path(rules)).unwrap();
@@ -227,8 +196,8 @@ fn rules_that_were_edited_by_hand_are_noticed() {
 
 #[test]
 fn what_monitoring_reads_says_the_same() {
-    let machine = Machine::new(Some("tuned"), "none");
-    let json = machine.json();
+    let machine = with_disk(Some("tuned"), "none");
+    let json = json(&machine);
     assert_eq!(json["verdict"], "bad");
     let deviation = &json["disks"][0]["deviations"][0];
     assert_eq!(deviation["found"], "none");
@@ -248,8 +217,8 @@ fn what_monitoring_reads_says_the_same() {
 
 #[test]
 fn what_is_known_of_the_machines_own_policy_is_not_changed_by_a_check_of_another_one() {
-    let machine = Machine::new(None, "none");
-    machine.json();
+    let machine = with_disk(None, "none");
+    json(&machine);
     let state = || {
         let found = walk(&machine.path("var/lib/iosched"));
         assert!(!found.is_empty());
@@ -278,7 +247,7 @@ fn walk(directory: &Path) -> Vec<(PathBuf, String)> {
 
 #[test]
 fn without_a_policy_everybody_who_sets_a_disk_can_still_be_named() {
-    let machine = Machine::new(Some("several"), "none");
+    let machine = with_disk(Some("several"), "none");
     fs::remove_file(machine.path("etc/iosched/policy.toml")).unwrap();
     assert_eq!(machine.run("check", &[]).0, 0);
     let (code, stdout, _) = machine.run("check", &["--who", "sda"]);

@@ -12,7 +12,8 @@ use std::process::Command;
 
 use iosched_testing::is_root;
 
-use crate::common::machine::Machine;
+use crate::common::chance::{Chance, seed};
+use crate::common::machine::{Machine, is_unfinished};
 use crate::common::traced::{self, End, Kind, Traced, Way};
 use crate::common::tuning::{MIB, small_disk};
 use crate::common::{
@@ -98,10 +99,8 @@ impl Fault {
         let mut all = Fault::all(calls);
         let wanted = std::env::var("IOSCHED_TEST_FAULTS").unwrap_or(drawn.to_string());
         if let Ok(count) = wanted.parse::<usize>() {
-            let seed = std::env::var("IOSCHED_TEST_SEED").ok();
-            let mut state = seed.and_then(|seed| seed.parse().ok()).unwrap_or(1);
-            let drawn =
-                (0..count.min(all.len())).map(|_| all.swap_remove(draw(&mut state) % all.len()));
+            let mut chance = Chance::new(seed());
+            let drawn = (0..count.min(all.len())).map(|_| all.swap_remove(chance.below(all.len())));
             return drawn.collect();
         }
         all.retain(|fault| wanted == "all" || fault.to_string() == wanted);
@@ -112,15 +111,6 @@ impl Fault {
 /// What is changed stays after a kill; between two calls that change nothing, nothing is to be seen.
 fn matters(kind: Kind) -> bool {
     kind.is_change() || matches!(kind, Kind::Ioctl | Kind::Mount | Kind::Fork | Kind::Lock)
-}
-
-/// The next number of a sequence that looks like chance (`SplitMix64`).
-fn draw(state: &mut u64) -> usize {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    usize::try_from((z ^ (z >> 31)) >> 1).expect("64 bits")
 }
 
 /// Tries faults, and fails with all that does not hold.
@@ -348,6 +338,8 @@ fn undo_is_done_or_not_done_whatever_fails() {
 struct Persist {
     command: &'static str,
     machine: Machine,
+    /// Before all changes.
+    at_first: BTreeMap<PathBuf, String>,
     before: BTreeMap<PathBuf, String>,
     after: BTreeMap<PathBuf, String>,
 }
@@ -357,9 +349,11 @@ impl Persist {
         let mut persist = Persist {
             command,
             machine: Machine::two_disks(),
+            at_first: BTreeMap::new(),
             before: BTreeMap::new(),
             after: BTreeMap::new(),
         };
+        persist.at_first = persist.etc();
         persist.prepare();
         let output = persist.command().output().unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -371,19 +365,10 @@ impl Persist {
     fn etc(&self) -> BTreeMap<PathBuf, String> {
         let files = self.machine.etc().into_iter();
         let root = self.machine.root();
-        let files = files.map(|(path, text)| (path.strip_prefix(root).unwrap().to_owned(), text));
         files
-            .map(|(path, text)| (path, without_time(&text)))
+            .map(|(path, text)| (path.strip_prefix(root).unwrap().to_owned(), text))
             .collect()
     }
-}
-
-/// Files say when they were made.
-fn without_time(text: &str) -> String {
-    let lines = text
-        .lines()
-        .filter(|line| !line.contains("20") || !line.contains('#'));
-    lines.collect::<Vec<_>>().join("\n")
 }
 
 impl Situation for Persist {
@@ -419,9 +404,6 @@ impl Situation for Persist {
     }
 
     fn holds(&mut self, run: &Traced) -> Result<(), String> {
-        if self.after.is_empty() {
-            self.after = self.etc();
-        }
         let is = self.etc();
         let told = format!("{is:#?}");
         match run.end {
@@ -441,19 +423,16 @@ impl Situation for Persist {
         must(output.status.success() || is_undone, || {
             format!("again: {said}")
         })?;
-        let is = self.etc();
-        if self.command != "undo" {
-            must(is == self.after, || format!("not finished: {is:#?}"))?;
+        let mut expected = &self.after;
+        if self.command == "undo" {
+            while self.machine.run("undo", &[]).0 == 0 {}
+            expected = &self.at_first;
         }
+        let is = self.etc();
+        must(is == *expected, || format!("not finished: {is:#?}"))?;
         let left: Vec<_> = is.keys().filter(|path| is_unfinished(path)).collect();
         must(left.is_empty(), || format!("left: {left:?}"))
     }
-}
-
-/// A file that was to be renamed to its own name.
-fn is_unfinished(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.starts_with(".new-") || name.contains(".tmp")
 }
 
 #[test]

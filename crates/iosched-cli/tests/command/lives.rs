@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use crate::common::machine::Machine;
+use crate::common::chance::{Chance, number, seed};
+use crate::common::machine::{Machine, is_unfinished};
 use crate::common::traced::{self, End, Kind, Way};
 use crate::common::tuning::MIB;
 use crate::common::{LoopDevice, can_use_loop_devices, iosched, iosched_process, text};
@@ -17,34 +18,11 @@ use crate::common::{LoopDevice, can_use_loop_devices, iosched, iosched_process, 
 const LIVES: u64 = 12;
 
 /// Steps of a life, at the most.
-const STEPS: u64 = 10;
-
-fn number(variable: &str, default: u64) -> u64 {
-    let said = std::env::var(variable).ok();
-    said.and_then(|said| said.parse().ok()).unwrap_or(default)
-}
+const STEPS: usize = 10;
 
 fn seeds() -> impl Iterator<Item = u64> {
-    let first = number("IOSCHED_TEST_SEED", 1);
+    let first = seed();
     first..first + number("IOSCHED_TEST_LIVES", LIVES)
-}
-
-/// Numbers that look like chance (`SplitMix64`), the same for a seed each time.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
-
-    fn of<'a, T: ?Sized>(&mut self, things: &[&'a T]) -> &'a T {
-        let at = self.below(things.len() as u64);
-        things[usize::try_from(at).unwrap()]
-    }
 }
 
 /// True if the history, as `log --json` prints it, has an undo that was cut short.
@@ -203,7 +181,7 @@ impl Life for LifeOfDisk {
             }
             4 => {
                 let arm = chance.of(ARMS);
-                let n = 1 + usize::try_from(chance.below(25)).unwrap();
+                let n = 1 + chance.below(25);
                 self.told
                     .push(format!("set {arm:?}, killed before change {n}"));
                 let mut command = iosched_process();
@@ -218,7 +196,7 @@ impl Life for LifeOfDisk {
                 self.was_undone(&before, &output);
             }
             7 => {
-                let n = 1 + usize::try_from(chance.below(20)).unwrap();
+                let n = 1 + chance.below(20);
                 self.told.push(format!("undo, killed before change {n}"));
                 let mut command = iosched_process();
                 command.arg("undo");
@@ -257,7 +235,7 @@ impl Life for LifeOfDisk {
 
 /// Lives one life; a panic in it says which, and what happened.
 fn live<L: Life>(seed: u64, mut life: L) {
-    let mut chance = Chance(seed);
+    let mut chance = Chance::new(seed);
     let lived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         for _ in 0..=chance.below(STEPS) {
             life.step(&mut chance);
@@ -275,11 +253,6 @@ fn whatever_a_disk_lives_through_its_changes_are_taken_back() {
     for seed in seeds() {
         live(seed, LifeOfDisk::new());
     }
-}
-
-fn is_unfinished(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default();
-    name.to_string_lossy().starts_with(".iosched-new-")
 }
 
 /// Files below `/etc` of a copied machine over its life.
@@ -366,7 +339,7 @@ impl Life for LifeOfPolicy {
             }
             3 => {
                 let choice = chance.of(CHOICES);
-                let n = 1 + usize::try_from(chance.below(40)).unwrap();
+                let n = 1 + chance.below(40);
                 self.told
                     .push(format!("persist {choice:?}, killed before change {n}"));
                 let mut command = self.command("persist", choice);
@@ -379,7 +352,7 @@ impl Life for LifeOfPolicy {
                 self.undo();
             }
             6 => {
-                let n = 1 + usize::try_from(chance.below(40)).unwrap();
+                let n = 1 + chance.below(40);
                 self.told.push(format!("undo, killed before change {n}"));
                 let mut command = self.command("undo", &[]);
                 traced::run(&mut command, Kind::is_change, n, Way::Kill);

@@ -2,14 +2,14 @@
 //! refused not a byte of it has changed. The library's tests have the other kinds of devices.
 use std::any::Any;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use iosched::failure::exit;
 use iosched_testing::loop_device;
 use iosched_testing::refusal_matrix::{Answer, Kind, Occasion, State, answer};
+use iosched_testing::shell::Shell;
 
 use crate::common::tuning::{record, start, tune};
 use crate::common::{LoopDevice, iosched, run, wait_until};
@@ -323,34 +323,5 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(self.0.path()).output();
-    }
-}
-
-/// A shell that has done something, and undoes it when told to go.
-struct Shell(Child);
-
-impl Shell {
-    /// Runs a script until it has said a line.
-    fn new(program: &[&str], script: &str, arguments: &[PathBuf]) -> Shell {
-        let mut child = Command::new(program[0])
-            .args(&program[1..])
-            .args(["-c", script, "sh"])
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        stdout.read_line(&mut said).unwrap();
-        assert_eq!(said, "done\n");
-        Shell(child)
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        let _ = self.0.stdin.take().map(|mut stdin| stdin.write_all(b"\n"));
-        let _ = self.0.wait();
     }
 }

@@ -90,6 +90,6 @@ impl Undone {
 
     /// True unless something is still to be put back.
     pub fn is_settled(&self) -> bool {
-        !matches!(self, Undone::Failed { .. } | Undone::NotMounted { .. })
+        self.left().is_none()
     }
 }

@@ -204,13 +204,8 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+    use crate::process::tests::sh;
     use crate::process::{Stop, descendants::Descendants};
-
-    fn sh(script: &str) -> Command {
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", script]);
-        command
-    }
 
     /// Living processes that descend from us.
     fn descendants() -> Descendants {

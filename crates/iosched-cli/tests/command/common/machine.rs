@@ -12,11 +12,23 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// With nothing in it.
+    pub(crate) fn empty() -> Machine {
+        Machine {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// Copies a directory of `tests/` over it.
+    pub(crate) fn lay_over(&self, below_tests: &str) {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests");
+        let from = format!("{}/.", from.join(below_tests).display());
+        super::run("cp", &["-a", &from, self.dir.path().to_str().unwrap()]);
+    }
+
     /// Linux 6.12 with these disks: name and properties in udev's database.
     pub(crate) fn new(disks: &[(&str, &[&str])]) -> Machine {
-        let machine = Machine {
-            dir: tempfile::tempdir().unwrap(),
-        };
+        let machine = Machine::empty();
         machine.write("proc/sys/kernel/osrelease", "6.12.0-test\n");
         machine.write("etc/hostname", "test\n");
         for (index, (name, properties)) in disks.iter().enumerate() {
@@ -38,14 +50,8 @@ impl Machine {
 
     /// One of `tests/machines`.
     pub(crate) fn copied(name: &str) -> Machine {
-        let machine = Machine {
-            dir: tempfile::tempdir().unwrap(),
-        };
-        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../tests/machines")
-            .join(name);
-        let from = format!("{}/.", from.display());
-        crate::common::run("cp", &["-a", &from, machine.dir.path().to_str().unwrap()]);
+        let machine = Machine::empty();
+        machine.lay_over(&format!("machines/{name}"));
         machine
     }
 
@@ -117,4 +123,10 @@ impl Machine {
     pub(crate) fn root(&self) -> &Path {
         self.dir.path()
     }
+}
+
+/// True for a file of ours that was to be renamed to its own name.
+pub(crate) fn is_unfinished(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().starts_with(".iosched-new-")
 }

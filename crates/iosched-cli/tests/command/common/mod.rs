@@ -1,5 +1,6 @@
 //! What the tests of several commands share: real loop devices, their whole queue state, and the
 //! command itself.
+pub(crate) mod chance;
 pub(crate) mod lab;
 pub(crate) mod machine;
 pub(crate) mod traced;

@@ -6,12 +6,11 @@
 
 use std::any::Any;
 use std::fs;
-use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use iosched_testing::refusal_matrix::{Answer, Kind, Occasion as Asked, State, answer};
+use iosched_testing::shell::Shell;
 use iosched_testing::{lacks, loop_device};
 use tempfile::{NamedTempFile, TempDir};
 
@@ -589,35 +588,6 @@ impl Swapped {
 impl Drop for Swapped {
     fn drop(&mut self) {
         let _ = tool("mount", &["swapoff", self.node.to_str().unwrap()]);
-    }
-}
-
-/// A shell that has done something, and undoes it when told to go.
-struct Shell(Child);
-
-impl Shell {
-    /// Runs a script until it has said a line.
-    fn new(program: &[&str], script: &str, arguments: &[&Path]) -> Shell {
-        let mut child = Command::new(program[0])
-            .args(&program[1..])
-            .args(["-c", script, "sh"])
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        stdout.read_line(&mut said).unwrap();
-        assert_eq!(said, "done\n");
-        Shell(child)
-    }
-}
-
-impl Drop for Shell {
-    fn drop(&mut self) {
-        let _ = self.0.stdin.take().map(|mut stdin| stdin.write_all(b"\n"));
-        let _ = self.0.wait();
     }
 }
 
