@@ -6,90 +6,16 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::common::bench::{Bench, nobody};
 use crate::common::{
-    Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, processes_with, run,
-    wait_until,
+    can_use_loop_devices, has_fio, iosched, iosched_process, lossy, processes_with, run, wait_until,
 };
-
-const MIB: u64 = 1 << 20;
-
-/// The smallest run.
-const SHORT: &[&str] = &["--arms", "none,mq-deadline", "--fixed-rounds", "2"];
-
-/// A mounted disk with a file of root's that nobody else may read or write.
-struct Bench {
-    mounted: Mounted,
-    records: tempfile::TempDir,
-}
-
-impl Bench {
-    fn new() -> Option<Bench> {
-        if !can_use_loop_devices() {
-            return None;
-        }
-        let mounted = Mounted::new(64 * MIB);
-        let private = mounted.at.join("private");
-        fs::create_dir(&private).unwrap();
-        fs::set_permissions(&private, Permissions::from_mode(0o700)).unwrap();
-        fs::write(private.join("secret"), "secret").unwrap();
-        Some(Bench {
-            mounted,
-            records: tempfile::tempdir().unwrap(),
-        })
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.mounted.at.join(name).display().to_string()
-    }
-
-    /// A file that every load can write to.
-    fn report(&self) -> String {
-        let path = self.path("report");
-        fs::write(&path, "").unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
-        path
-    }
-
-    /// `iosched tune` on this target.
-    fn arguments(&self, target: &str, more: &[&str]) -> Vec<String> {
-        let out = self.records.path().join("r").display().to_string();
-        let words = [&["tune", target, "--out", &out], SHORT, more].concat();
-        words.into_iter().map(str::to_owned).collect()
-    }
-
-    fn tune(&self, target: &str, more: &[&str]) -> Output {
-        let mut command = iosched();
-        command.args(self.arguments(target, more));
-        command.timeout(std::time::Duration::from_secs(120));
-        command.output().unwrap()
-    }
-
-    #[track_caller]
-    fn assert_private_is_untouched(&self) {
-        let secret = fs::read_to_string(self.path("private/secret"));
-        assert_eq!(secret.unwrap(), "secret");
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 fn quoted(words: &[String]) -> String {
     let quoted = words
         .iter()
         .map(|word| format!("'{}'", word.replace('\'', r"'\''")));
     quoted.collect::<Vec<_>>().join(" ")
-}
-
-fn nobody() -> (u32, u32) {
-    let id = |option: &str| {
-        text(&run("id", &[option, "nobody"]).stdout)
-            .trim()
-            .parse()
-            .unwrap()
-    };
-    (id("-u"), id("-g"))
 }
 
 #[test]
@@ -119,7 +45,7 @@ fn a_load_of_another_user_cannot_type_into_our_terminal() {
         .output()
         .unwrap();
     let said = fs::read_to_string(&report).unwrap();
-    assert_eq!(said, "no terminal\n".repeat(4), "{}", text(&output.stdout));
+    assert_eq!(said, "no terminal\n".repeat(4), "{}", lossy(&output.stdout));
 }
 
 #[test]
@@ -141,7 +67,7 @@ fn a_load_of_another_user_gets_that_users_environment_and_no_descriptor_of_ours(
         .env("LC_TIME", "C")
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", lossy(&output.stderr));
     let said = fs::read_to_string(&report).unwrap();
     let has = |line: &str| said.lines().any(|said| said == line);
     for line in [
@@ -174,7 +100,7 @@ fn our_own_load_keeps_our_environment() {
         .env("SECRET_TOKEN", "ours")
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", lossy(&output.stderr));
     assert!(
         fs::read_to_string(&report)
             .unwrap()
@@ -205,7 +131,7 @@ fn links_in_the_directory_of_a_load_do_not_lead_root_to_other_files() {
         "documents-create:threads=1,documents=4,size=4k",
         &attack,
     );
-    let stderr = text(&output.stderr);
+    let stderr = lossy(&output.stderr);
     bench.assert_private_is_untouched();
     assert_eq!(output.status.code(), Some(13), "{stderr}");
     assert!(
@@ -223,7 +149,7 @@ fn a_fifo_among_the_files_of_a_load_does_not_hang_the_run() {
     }
     let load = "documents-read:threads=1,documents=500,stored=500,size=16k";
     let output = tune_after(&bench, load, "mkfifo $d/fifo");
-    let stderr = text(&output.stderr);
+    let stderr = lossy(&output.stderr);
     assert!(output.status.code().is_some(), "it hung: {stderr}");
     assert!(
         stderr.contains("cannot use the files of the load"),
@@ -243,13 +169,13 @@ fn what_is_removed_at_the_end_is_what_the_loads_user_may_remove() {
     );
     let more = ["--load", &attack, "--user", "nobody"];
     let output = bench.tune(bench.mounted.path(), &more);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", lossy(&output.stderr));
     bench.assert_private_is_untouched();
     assert_eq!(
         bench.mounted.names(),
         ["private"],
         "{}",
-        text(&output.stderr)
+        lossy(&output.stderr)
     );
 }
 
@@ -273,7 +199,7 @@ fn root_runs_no_load_where_another_user_could_put_a_link() {
     ];
     for target in [theirs.clone(), theirs.join("deep")] {
         let output = bench.tune(target.to_str().unwrap(), &load);
-        let stderr = text(&output.stderr);
+        let stderr = lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(11), "{stderr}");
         assert!(
             stderr.contains("refusing to run loads as root in"),
@@ -287,7 +213,7 @@ fn root_runs_no_load_where_another_user_could_put_a_link() {
     }
     let as_owner = [&load[..], &["--user", "nobody"]].concat();
     let output = bench.tune(theirs.to_str().unwrap(), &as_owner);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", lossy(&output.stderr));
     assert_eq!(
         fs::read_dir(&theirs).unwrap().count(),
         1,
@@ -299,7 +225,7 @@ fn root_runs_no_load_where_another_user_could_put_a_link() {
     fs::set_permissions(&shared, Permissions::from_mode(0o775)).unwrap();
     fs::remove_dir_all(bench.records.path().join("r")).unwrap();
     let output = bench.tune(shared.to_str().unwrap(), &load);
-    let stderr = text(&output.stderr);
+    let stderr = lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(11), "{stderr}");
     assert!(
         stderr.contains("group root may change") && stderr.contains("chmod go-w"),
@@ -359,8 +285,8 @@ fn grandchild_and_restore(more: &[&str]) {
         "it goes on after SIGKILL"
     );
     let output = iosched().arg("restore").output().unwrap();
-    let stdout = text(&output.stdout);
-    assert!(output.status.success(), "{stdout}{}", text(&output.stderr));
+    let stdout = lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}{}", lossy(&output.stderr));
     assert_eq!(processes_with(&report), Vec::<u32>::new(), "{stdout}");
     assert!(
         stdout.contains("ended what its load had left running: "),
@@ -425,7 +351,7 @@ fn what_a_trial_leaves_ends_with_it_and_what_setup_leaves_with_the_run() {
              {server} {name}-$x &)"
         );
         let output = bench.tune(bench.mounted.path(), &["--load", &load, "--setup", &setup]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(output.status.success(), "{}", lossy(&output.stderr));
         let record = fs::read_to_string(bench.records.path().join("r/record.jsonl")).unwrap();
         assert_eq!(record.matches("\"type\":\"void\"").count(), 0, "{record}");
         assert_eq!(processes_with(&name), Vec::<u32>::new());

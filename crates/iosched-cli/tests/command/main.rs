@@ -11,6 +11,7 @@
 
 iosched_testing::world!();
 
+mod attacks;
 mod browser;
 mod calibrate;
 mod capture;

@@ -1,6 +1,7 @@
 //! What we do ourselves to the files of a load, with the rights of the load's user: in a directory that is
 //! theirs a name may lead anywhere.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -19,13 +20,15 @@ pub(super) fn make_directory(path: &Path, user: Option<&User>) -> io::Result<()>
     }
 }
 
-/// Makes a directory that only the load's user may enter, and that is not there.
+/// Makes a directory that only the load's user may enter, and that is not there. Where that user may make none, root
+/// does, in a directory that it reaches by no link.
 pub(crate) fn make_new_directory(path: &Path, user: Option<&User>) -> io::Result<()> {
     let create = || DirBuilder::new().mode(0o700).create(path);
     match (as_user(user, create), user) {
         (Err(error), Some(user)) if error.kind() == io::ErrorKind::PermissionDenied => {
-            create()?;
-            give_away(path, user)
+            let (above, name) = beneath::split(path)?;
+            above.create_directory(name)?;
+            give_away(&above, name, user)
         }
         (made, _) => made,
     }
@@ -33,8 +36,7 @@ pub(crate) fn make_new_directory(path: &Path, user: Option<&User>) -> io::Result
 
 /// Gives an empty directory that we have just made to a user. Held by its descriptor: should somebody have put
 /// another in its place, that one is not given away unless it is as empty and as much ours.
-fn give_away(path: &Path, user: &User) -> io::Result<()> {
-    let (above, name) = beneath::split(path)?;
+fn give_away(above: &Directory, name: &OsStr, user: &User) -> io::Result<()> {
     let made = above.enter(Path::new(name))?;
     let status = rustix::fs::fstat(made.descriptor())?;
     let is_ours = status.st_uid == rustix::process::geteuid().as_raw()

@@ -207,6 +207,9 @@ impl Failure for PlanError {
             PlanError::NothingToFill { .. } => {
                 Some("name the raw device, and allow it with --destroy-data".into())
             }
+            PlanError::OddPath { .. } => {
+                Some("give the directory a second, plainer name: mount --bind DIRECTORY /mnt".into())
+            }
             PlanError::NotWritable { .. } => {
                 Some("measure reads only, or name a target that may be written".into())
             }

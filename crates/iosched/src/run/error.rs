@@ -118,6 +118,16 @@ pub enum RunError {
         /// The user who owns it, if anybody but root and the runner.
         suggests: Option<String>,
     },
+    /// The loads' user cannot reach the directory to measure in.
+    #[error("{user} may not enter {}", target.display())]
+    MayNotEnter {
+        /// As whom the loads would run.
+        user: String,
+        /// The directory to measure in.
+        target: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
     /// The target cannot be used.
     #[error("cannot use {}", path.display())]
     Io {
@@ -152,6 +162,9 @@ impl Failure for RunError {
                 "take that right away (chmod go-w {}), or run them as a user: --user NAME",
                 above.display()
             )),
+            RunError::MayNotEnter { user, .. } => Some(format!(
+                "let {user} enter each directory of that path (chmod o+x), or choose another one"
+            )),
             RunError::NotPutBack { .. } => Some("`iosched restore` puts it back".into()),
             RunError::Io { .. } => None,
         }
@@ -173,6 +186,7 @@ impl Failure for RunError {
             } => error.exit_code(),
             RunError::Vanished { .. } | RunError::TargetFailed { .. } => exit::VANISHED,
             RunError::LoadFails { .. } => exit::LOAD_FAILED,
+            RunError::MayNotEnter { .. } => exit::NOT_PERMITTED,
             RunError::InUse { .. } | RunError::Untrusted { .. } => exit::UNSAFE,
             RunError::Io { .. } | RunError::NotPutBack { .. } => exit::FAILURE,
         }

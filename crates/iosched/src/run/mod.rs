@@ -52,6 +52,26 @@ pub struct RunOptions<'a> {
     pub health: &'a dyn Fn() -> Option<String>,
 }
 
+/// Refuses a directory in which the loads of `user` (ours, if there is none) could be led to somebody else's files,
+/// or that this user cannot enter. A run asks this itself, before it makes anything.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_way(target: &Target, user: Option<&User>) -> Result<(), RunError> {
+    match target {
+        Target::Directory { path, .. } => way::check(path, user),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses the path of a target, as it was written, that somebody else could lead elsewhere for the loads of `user`.
+///
+/// # Errors
+/// Who that is, and where.
+pub fn check_links(path: &Path, user: Option<&User>) -> Result<(), RunError> {
+    way::check_links(path, user)
+}
+
 /// Runs the plan of a record to its end, or until stopped.
 ///
 /// # Errors

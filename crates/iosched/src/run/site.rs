@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rand::Rng;
 
 use super::permission::Claim;
-use super::{RunError, way};
+use super::{RunError, check_way};
 use crate::file_system::OwnFileSystem;
 use crate::host::Host;
 use crate::journal::{Ours, TargetMount};
@@ -30,6 +30,7 @@ impl Site {
         target: &Target,
         user: Option<&User>,
     ) -> Result<Site, RunError> {
+        check_way(target, user)?;
         Ok(match target {
             // The node of the device that is asked about, whatever path an edited record names.
             Target::Device { device, .. } => Site::whole(host.dev(device).display().to_string()),
@@ -37,10 +38,7 @@ impl Site {
             Target::Simulated(disk) => Site::whole(disk.model.name.clone()),
             Target::Directory {
                 path, file_size, ..
-            } => {
-                way::check(path, user)?;
-                Site::within(path, *file_size, None)
-            }
+            } => Site::within(path, *file_size, None),
             Target::FileSystem {
                 device,
                 file_system,

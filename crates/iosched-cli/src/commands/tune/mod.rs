@@ -73,6 +73,9 @@ impl Session<'_> {
         } = self;
         let wanted = wanted(args, place);
         let mut plan = Plan::new(&wanted, host).map_err(boxed)?;
+        if let Some(path) = path_of(args, &plan) {
+            run::check_links(path, self.user.as_ref()).map_err(boxed)?;
+        }
         place.say_simulated(output);
         plan.emulated = place.is_emulated().then(|| EMULATED_MODEL.to_owned());
         let programs = plan.programs().map_err(boxed)?;
@@ -84,6 +87,7 @@ impl Session<'_> {
         }
         if args.dry_run {
             plan.foresee(host).map_err(boxed)?;
+            run::check_way(&plan.target, self.user.as_ref()).map_err(boxed)?;
             self.note_leftovers(&plan.disks);
             if output.is_json() {
                 output.json(&plan);
@@ -285,6 +289,13 @@ impl Session<'_> {
         }
         Ok(exit::OK)
     }
+}
+
+/// The path by which the user named the target, unless it was a kernel name.
+fn path_of<'a>(args: &'a TuneArgs, plan: &Plan) -> Option<&'a Path> {
+    let target = args.target.as_deref()?;
+    let is_path = target.contains('/') || !matches!(plan.target, Target::Device { .. });
+    is_path.then(|| Path::new(target))
 }
 
 /// What a run that goes on would do, for programs.

@@ -1,5 +1,6 @@
 //! What the tests of several commands share: real loop devices, their whole queue state, and the
 //! command itself.
+pub(crate) mod bench;
 pub(crate) mod chance;
 pub(crate) mod lab;
 pub(crate) mod machine;
@@ -21,6 +22,11 @@ pub(crate) fn answer(arguments: &[&str]) -> Output {
 /// Output as text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Output of which not all needs to be text.
+pub(crate) fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Lines that were broken for the width of a terminal, where depends on the length of names in them.
