@@ -1,6 +1,5 @@
 //! `iosched tune --load pgbench` with a real PostgreSQL: the answer, and what happens when things go
 //! wrong. Nothing may be left over: no server, no directory, no database, and the scheduler as before.
-use iosched_testing::lacks;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -8,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::common::{
-    LoopDevice, Mounted, can_use_loop_devices, in_one_line, iosched, iosched_process,
-    processes_with, run, wait_until,
+    LoopDevice, Mounted, can_use_loop_devices, has_postgres, in_one_line, iosched, iosched_process,
+    postgres_user, processes_with, run, server_programs, wait_until,
 };
 
 const MIB: u64 = 1 << 20;
@@ -26,26 +25,6 @@ const SHORT: &[&str] = &[
 
 /// The load of these tests: a few transactions.
 const SMALL: &str = "pgbench:scale=1,clients=4,transactions=25";
-
-/// True if PostgreSQL's server can be run as root's servant.
-fn has_postgres() -> bool {
-    let is_there = server_programs().is_some() && postgres_user().is_some();
-    if !is_there {
-        lacks("PostgreSQL's server and a user postgres");
-    }
-    is_there && can_use_loop_devices()
-}
-
-fn server_programs() -> Option<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
-    let places = versions.map(|version| version.path().join("bin"));
-    places.filter(|place| place.join("initdb").is_file()).max()
-}
-
-fn postgres_user() -> Option<u32> {
-    let output = Command::new("id").args(["-u", "postgres"]).output().ok()?;
-    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
-}
 
 /// How a run ended.
 struct Ended {

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use crate::common::tuning::{fio_runs_on, signal, small_disk, start};
 use crate::common::{
@@ -74,70 +73,6 @@ fn ctrl_c_puts_everything_back_and_the_record_can_be_resumed() {
     );
     assert_eq!(disk.whole_queue(), before);
     assert!(!fio_runs_on(&disk.name));
-}
-
-/// How many runs are killed: a few in CI, 50 for `make test-full`.
-fn kills() -> u32 {
-    std::env::var("IOSCHED_TEST_KILLS")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(6)
-}
-
-#[test]
-fn killed_at_any_moment_restore_finds_everything_to_put_back() {
-    let Some(disk) = small_disk() else {
-        return;
-    };
-    disk.write("scheduler", "mq-deadline");
-    disk.write("iosched/fifo_batch", "5");
-    disk.write("read_ahead_kb", "72");
-    let before = disk.whole_queue();
-    let dir = tempfile::tempdir().unwrap();
-    for kill in 0..kills() {
-        let seed = kill.to_string();
-        let run = [&disk.name, "--runtime", "300ms", "--seed", &seed];
-        let mut child = start(&run, &dir.path().join(&seed));
-        // Moments that differ from run to run, from before the journal to the third round.
-        let delay = u64::from(kill) * 997 % 4000;
-        std::thread::sleep(Duration::from_millis(delay));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        iosched().arg("restore").assert().success();
-        assert_eq!(disk.whole_queue(), before, "killed after {delay} ms");
-        assert!(
-            wait_until(|| !fio_runs_on(&disk.name)),
-            "a fio outlived its run"
-        );
-    }
-}
-
-#[test]
-fn the_emulated_disk_goes_with_a_killed_run() {
-    if !can_emulate() || !has_fio() {
-        return;
-    }
-    let dir = tempfile::tempdir().unwrap();
-    for kill in 0..kills().div_ceil(3) {
-        let out = dir.path().join(kill.to_string());
-        let mut child = start(&["--runtime", "300ms"], &out);
-        std::thread::sleep(Duration::from_millis(u64::from(kill) * 1499 % 5000));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let owner = child.id();
-        // A running server ends by itself when its owner dies; what was killed while it was being
-        // set up is cleared by `restore`.
-        let is_gone = wait_until(|| {
-            iosched().arg("restore").assert().success();
-            let output = iosched()
-                .args(["emulate", "list", "--json"])
-                .output()
-                .unwrap();
-            let list = String::from_utf8(output.stdout).unwrap();
-            !list.contains(&format!("\"owner_pid\":{owner},"))
-        });
-        assert!(is_gone, "the emulated disk of pid {owner} is still there");
-    }
 }
 
 #[test]

@@ -60,6 +60,28 @@ pub(crate) fn has_fio() -> bool {
     found
 }
 
+/// True if PostgreSQL's server can be run as root's servant.
+pub(crate) fn has_postgres() -> bool {
+    let is_there = server_programs().is_some() && postgres_user().is_some();
+    if !is_there {
+        lacks("PostgreSQL's server and a user postgres");
+    }
+    is_there && can_use_loop_devices()
+}
+
+/// Where PostgreSQL's server and its tools are.
+pub(crate) fn server_programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
+    let places = versions.map(|version| version.path().join("bin"));
+    places.filter(|place| place.join("initdb").is_file()).max()
+}
+
+/// As whom root runs it.
+pub(crate) fn postgres_user() -> Option<u32> {
+    let output = Command::new("id").args(["-u", "postgres"]).output().ok()?;
+    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+}
+
 /// A loop device over a sparse file in memory, removed when dropped.
 pub(crate) struct LoopDevice {
     /// `loop3`.

@@ -129,6 +129,7 @@ pub(crate) struct Traced {
     pub way: Way,
     /// The call at which it happened; `None` if it made fewer.
     pub hit: Option<String>,
+    pub stdout: String,
     pub stderr: String,
 }
 
@@ -146,7 +147,8 @@ pub(crate) fn run(
 ) -> Traced {
     let mut file = tempfile::tempfile().expect("a file");
     let stderr = file.try_clone().expect("a descriptor");
-    let stdout = tempfile::tempfile().expect("a file");
+    let mut out = tempfile::tempfile().expect("a file");
+    let stdout = out.try_clone().expect("a descriptor");
     command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     // SAFETY: `ptrace` is a system call and allocates nothing between fork and exec.
     unsafe {
@@ -169,16 +171,22 @@ pub(crate) fn run(
         hit: None,
     };
     let end = tracer.trace(&wanted, n, way);
-    let mut said = Vec::new();
-    file.rewind().expect("a file");
-    file.read_to_end(&mut said).expect("what it said");
     Traced {
         end,
         calls: tracer.calls,
         way,
         hit: tracer.hit,
-        stderr: String::from_utf8_lossy(&said).into_owned(),
+        stdout: all_of(&mut out),
+        stderr: all_of(&mut file),
     }
+}
+
+/// What was written to a file that a command had as its output.
+pub(crate) fn all_of(file: &mut fs::File) -> String {
+    let mut said = Vec::new();
+    file.rewind().expect("a file");
+    file.read_to_end(&mut said).expect("what it said");
+    String::from_utf8_lossy(&said).into_owned()
 }
 
 struct Tracer {

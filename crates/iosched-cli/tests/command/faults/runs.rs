@@ -1,0 +1,360 @@
+//! Runs: `tune` of everything that it can measure, `--resume`, and `restore` after a run that was killed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{
+    DRAWN, DRAWN_OF_RUNS, Situation, at_calls, at_moments, difference, must, names, restore,
+};
+use crate::common::traced::{End, Traced};
+use crate::common::tuning::{MIB, fio_runs_on, small_disk, start};
+use crate::common::{
+    LoopDevice, Mounted, can_emulate, has_fio, has_postgres, iosched, iosched_process, wait_until,
+};
+
+/// `iosched tune` of a raw disk, of a directory or with a file system of its own; or `--resume` of the first.
+struct Tune {
+    on: On,
+    records: tempfile::TempDir,
+    before: BTreeMap<String, String>,
+    runs: usize,
+}
+
+enum On {
+    Raw(LoopDevice),
+    Resumed(LoopDevice),
+    FileSystem(LoopDevice),
+    Directory(Mounted),
+    /// With a PostgreSQL server of its own.
+    Server(Mounted),
+    /// A disk that it makes itself.
+    Emulated,
+}
+
+impl On {
+    /// The disk, if there is one before.
+    fn disk(&self) -> Option<&LoopDevice> {
+        match self {
+            On::Raw(disk) | On::Resumed(disk) | On::FileSystem(disk) => Some(disk),
+            On::Directory(mounted) | On::Server(mounted) => Some(&mounted.disk),
+            On::Emulated => None,
+        }
+    }
+}
+
+/// Four trials.
+const SHORT: &[&str] = &[
+    "--arms",
+    "none,mq-deadline",
+    "--fixed-rounds",
+    "2",
+    "--runtime",
+    "50ms",
+    "--no-html",
+];
+
+impl Tune {
+    fn new(on: On) -> Tune {
+        if let Some(disk) = on.disk() {
+            disk.write("read_ahead_kb", "72");
+        }
+        let mut tune = Tune {
+            before: BTreeMap::new(),
+            on,
+            records: tempfile::tempdir().unwrap(),
+            runs: 0,
+        };
+        tune.before = tune.queue();
+        tune
+    }
+
+    /// All of the queue, but for what the kernel finds out by itself when mkfs asks the disk for it.
+    fn queue(&self) -> BTreeMap<String, String> {
+        let mut queue = self
+            .on
+            .disk()
+            .map(LoopDevice::whole_queue)
+            .unwrap_or_default();
+        queue.remove("write_zeroes_max_bytes");
+        queue
+    }
+
+    fn out(&self) -> PathBuf {
+        self.records.path().join(self.runs.to_string())
+    }
+
+    /// A record that lacks all but its first trial.
+    fn prepare_record(&self, disk: &LoopDevice) {
+        let output = iosched()
+            .args(["tune", &disk.name, "--out"])
+            .arg(self.out())
+            .args(SHORT)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let path = self.out().join("record.jsonl");
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let first = lines
+            .iter()
+            .position(|line| line.contains("\"type\":\"trial\""))
+            .unwrap();
+        fs::write(path, lines[..=first].concat()).unwrap();
+    }
+}
+
+impl Tune {
+    /// Nothing is left for `restore`.
+    fn is_put_back(&self) -> Result<(), String> {
+        let is = self.queue();
+        must(is == self.before, || {
+            format!("not put back: {}", difference(&is, &self.before))
+        })?;
+        let left = names(Path::new("/var/lib/iosched/journal"));
+        must(left.is_empty(), || format!("left in the journal: {left:?}"))
+    }
+
+    /// Nothing is left once `restore` was run.
+    fn is_as_before(&self) -> Result<(), String> {
+        restore()?;
+        let is = self.queue();
+        must(is == self.before, || {
+            format!("not restored: {}", difference(&is, &self.before))
+        })?;
+        if let On::Directory(mounted) | On::Server(mounted) = &self.on {
+            let left = mounted.names();
+            must(left.is_empty(), || {
+                format!("left in the directory: {left:?}")
+            })?;
+        }
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let is_mounted = mounts.contains(" /run/iosched/");
+        must(!is_mounted, || format!("still mounted:\n{mounts}"))?;
+        // The directories that these stand in stay.
+        let below = ["mounted", "emulated"].map(|name| Path::new("/run/iosched").join(name));
+        let left: Vec<_> = below
+            .iter()
+            .flat_map(|directory| names(directory))
+            .collect();
+        must(left.is_empty(), || {
+            format!("left in /run/iosched: {left:?}")
+        })
+    }
+}
+
+impl Situation for Tune {
+    fn prepare(&mut self) {
+        let _ = fs::remove_dir_all(self.out());
+        self.runs += 1;
+        if let On::Resumed(disk) = &self.on {
+            self.prepare_record(disk);
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = iosched_process();
+        command.arg("tune");
+        match &self.on {
+            On::Resumed(_) => {
+                command.arg("--no-html").arg("--resume").arg(self.out());
+                return command;
+            }
+            On::Raw(disk) => command.arg(&disk.name),
+            On::FileSystem(disk) => command.args([
+                &disk.name,
+                "--mkfs",
+                "ext4",
+                &format!("--destroy-data={}", disk.name),
+                "--file-size",
+                "4M",
+            ]),
+            On::Directory(mounted) => command.args([mounted.path(), "--file-size", "4M"]),
+            On::Server(mounted) => {
+                let load = "pgbench:scale=1,clients=2,transactions=25";
+                command.args([mounted.path(), "--load", load])
+            }
+            On::Emulated => &mut command,
+        };
+        command.args(SHORT).arg("--out").arg(self.out());
+        command
+    }
+
+    fn holds(&mut self, run: &Traced) -> Result<(), String> {
+        let is_ended = matches!(run.end, End::Exited(_)) && !is_cut_off(run);
+        if is_ended || !matches!(self.on, On::Emulated) {
+            let is_free = wait_until(|| processes_here().is_empty());
+            must(is_free, || {
+                format!("processes go on: {:?}", processes_here())
+            })?;
+        }
+        if is_ended {
+            self.is_put_back()?;
+        }
+        if matches!(self.on, On::Emulated) {
+            // The server of a disk takes it down itself, unless it had not yet begun.
+            wait_until(|| restore().is_ok() && processes_here().is_empty());
+            must(processes_here().is_empty(), || {
+                format!("processes go on: {:?}", processes_here())
+            })?;
+        }
+        self.is_as_before()
+    }
+}
+
+/// The processes of this test's world, but for the test itself: what the command has left.
+fn processes_here() -> Vec<String> {
+    let world = fs::read_link("/proc/self/ns/mnt").unwrap();
+    let ours = std::process::id().to_string();
+    let is_left = |pid: &String| {
+        let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let is_zombie = status
+            .rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.starts_with(" Z"));
+        let is_here = fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok_and(|its| its == world);
+        is_here && !is_zombie && *pid != ours
+    };
+    let pids = names(Path::new("/proc"))
+        .into_iter()
+        .filter(|name| name.parse::<u32>().is_ok());
+    let name = |pid: &String| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    pids.filter(is_left)
+        .map(|pid| format!("{pid} {}", name(&pid).trim()))
+        .collect()
+}
+
+/// True if something failed that it needs to put back what it changed; then it says so, and the journal stays.
+fn is_cut_off(run: &Traced) -> bool {
+    run.stderr.contains("iosched restore")
+}
+
+fn raw() -> Option<Tune> {
+    small_disk().map(|disk| Tune::new(On::Raw(disk)))
+}
+
+fn resumed() -> Option<Tune> {
+    small_disk().map(|disk| Tune::new(On::Resumed(disk)))
+}
+
+fn file_system() -> Option<Tune> {
+    small_disk().map(|disk| Tune::new(On::FileSystem(disk)))
+}
+
+fn directory() -> Option<Tune> {
+    small_disk().map(|disk| Tune::new(On::Directory(Mounted::with(disk, &[]))))
+}
+
+fn server() -> Option<Tune> {
+    has_postgres().then(|| Tune::new(On::Server(Mounted::new(512 * MIB))))
+}
+
+fn emulated() -> Option<Tune> {
+    (can_emulate() && has_fio()).then(|| Tune::new(On::Emulated))
+}
+
+/// `restore` after a run that was killed while it measured.
+struct Restore(Tune);
+
+impl Situation for Restore {
+    fn prepare(&mut self) {
+        self.0.prepare();
+        let disk = &self.0.on.disk().expect("it has one").name;
+        let mut tune = start(&[disk, "--runtime", "60s", "--no-html"], &self.0.out());
+        assert!(wait_until(|| fio_runs_on(disk)), "fio never ran");
+        tune.kill().unwrap();
+        tune.wait().unwrap();
+        assert!(wait_until(|| !fio_runs_on(disk)), "it ends with the run");
+    }
+
+    fn command(&self) -> Command {
+        let mut command = iosched_process();
+        command.arg("restore");
+        command
+    }
+
+    fn holds(&mut self, run: &Traced) -> Result<(), String> {
+        if run.end == End::Exited(0) {
+            self.0.is_put_back()?;
+        }
+        self.0.is_as_before()
+    }
+}
+
+#[test]
+fn restore_of_a_run_is_done_or_not_done_whatever_fails() {
+    if let Some(tune) = raw() {
+        at_calls("restore", DRAWN, &mut Restore(tune));
+    }
+}
+
+#[test]
+fn a_run_on_a_raw_disk_ends_as_it_began_whatever_fails() {
+    if let Some(mut tune) = raw() {
+        at_calls("tune of a disk", DRAWN_OF_RUNS, &mut tune);
+    }
+}
+
+#[test]
+fn a_run_that_goes_on_ends_as_it_began_whatever_fails() {
+    if let Some(mut tune) = resumed() {
+        at_calls("tune --resume", DRAWN_OF_RUNS, &mut tune);
+    }
+}
+
+#[test]
+fn a_run_with_a_file_system_of_its_own_ends_as_it_began_whatever_fails() {
+    if let Some(mut tune) = file_system() {
+        at_calls("tune --mkfs", DRAWN_OF_RUNS, &mut tune);
+    }
+}
+
+#[test]
+fn a_run_in_a_directory_ends_as_it_began_whatever_fails() {
+    if let Some(mut tune) = directory() {
+        at_calls("tune of a directory", DRAWN_OF_RUNS, &mut tune);
+    }
+}
+
+#[test]
+fn a_run_on_a_raw_disk_that_is_killed_leaves_nothing() {
+    if let Some(mut tune) = raw() {
+        at_moments("tune of a disk", &mut tune);
+    }
+}
+
+#[test]
+fn a_run_that_goes_on_and_is_killed_leaves_nothing() {
+    if let Some(mut tune) = resumed() {
+        at_moments("tune --resume", &mut tune);
+    }
+}
+
+#[test]
+fn a_run_with_a_file_system_of_its_own_that_is_killed_leaves_nothing() {
+    if let Some(mut tune) = file_system() {
+        at_moments("tune --mkfs", &mut tune);
+    }
+}
+
+#[test]
+fn a_run_in_a_directory_that_is_killed_leaves_nothing() {
+    if let Some(mut tune) = directory() {
+        at_moments("tune of a directory", &mut tune);
+    }
+}
+
+#[test]
+fn a_run_with_a_server_of_its_own_that_is_killed_leaves_nothing() {
+    if let Some(mut tune) = server() {
+        at_moments("tune with pgbench", &mut tune);
+    }
+}
+
+#[test]
+fn a_run_on_an_emulated_disk_that_is_killed_leaves_nothing() {
+    if let Some(mut tune) = emulated() {
+        at_moments("tune of an emulated disk", &mut tune);
+    }
+}
