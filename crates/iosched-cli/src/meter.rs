@@ -16,7 +16,7 @@ const TICK: Duration = Duration::from_millis(200);
 pub(crate) fn watched<T>(what: &str, meter: &Arc<Meter>, work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         let (done, is_done) = channel::<()>();
-        scope.spawn(move || {
+        let draw = move || {
             let mut wait = PATIENCE;
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
             let style =
@@ -36,7 +36,9 @@ pub(crate) fn watched<T>(what: &str, meter: &Arc<Meter>, work: impl FnOnce() -> 
                 bar.set_position(position);
             }
             bar.finish_and_clear();
-        });
+        };
+        // Where no thread can be started there is no bar.
+        let _ = std::thread::Builder::new().spawn_scoped(scope, draw);
         let result = work();
         drop(done);
         result

@@ -9,6 +9,8 @@ pub mod refusal_matrix;
 pub mod shell;
 pub mod world;
 
+use std::time::{Duration, Instant};
+
 /// Says that a test cannot run here because it needs something. `scripts/run-tests` counts such a test as
 /// skipped, and with `IOSCHED_TEST_REQUIRE=all` as failed unless set-up could not install what it needs.
 #[expect(
@@ -17,6 +19,18 @@ pub mod world;
 )]
 pub fn lacks(what: &str) {
     eprintln!("SKIPPED: needs {what}");
+}
+
+/// Waits until something is so; false if it is not after ten minutes, which no machine is too slow for.
+pub fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(600);
+    while Instant::now() < end {
+        if is_so() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    is_so()
 }
 
 /// True if we are root; says so otherwise.

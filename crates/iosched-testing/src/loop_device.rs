@@ -1,11 +1,22 @@
 //! Attaching a file to a free loop device while other tests do the same.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-/// How often a free device is looked for: another test may take it between finding and attaching it.
-const ATTEMPTS: u32 = 50;
+/// So much room in memory is enough for the disks of all tests that run side by side.
+const PLENTY: u64 = 2 << 30;
+
+/// Where tests put the files behind their disks: into memory, or where there is little room for that (64 MB in most
+/// containers) to the other temporary files.
+pub fn directory() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let room = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
+    if room >= PLENTY {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
+}
 
 /// How the names of files of tests in memory begin, by which `scripts/run-tests` knows what one of its runs left.
 pub fn prefix() -> String {
@@ -17,7 +28,9 @@ pub fn prefix() -> String {
 /// of `losetup`.
 pub fn attach(file: &Path, options: &[&str]) -> String {
     let mut said = String::new();
-    for _ in 0..ATTEMPTS {
+    let mut name = None;
+    // Another test may take a device between finding and attaching it.
+    crate::wait_until(|| {
         let output = Command::new("losetup")
             .args(["--find", "--show"])
             .args(options)
@@ -26,15 +39,18 @@ pub fn attach(file: &Path, options: &[&str]) -> String {
             .unwrap_or_else(|error| panic!("losetup (package mount): {error}"));
         if output.status.success() {
             let node = String::from_utf8(output.stdout).expect("a device's path is text");
-            return node.trim().trim_start_matches("/dev/").to_owned();
+            name = Some(node.trim().trim_start_matches("/dev/").to_owned());
         }
         said = String::from_utf8_lossy(&output.stderr).into_owned();
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    panic!(
-        "no loop device for {} after {ATTEMPTS} attempts: {said}",
-        file.display()
-    );
+        name.is_some() || !said.contains("busy")
+    });
+    name.unwrap_or_else(|| panic!("no loop device for {}: {said}", file.display()))
+}
+
+/// True if a device stands on this file.
+pub fn stands_on(name: &str, file: &Path) -> bool {
+    let backing = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
+    backing.is_ok_and(|backing| Path::new(backing.trim_end()) == file)
 }
 
 /// True if loop devices can be made; says what is lacking otherwise.

@@ -67,7 +67,7 @@ fn a_cheetah_9lp_answers_as_the_real_one_did() {
     // Another drive is far off: the figure tells drives apart.
     let other = find(&example("atlas_III.toml")).unwrap();
     let checked = check(&other, &ModelOptions::default(), &trace);
-    assert!(checked.is_err() || checked.unwrap().all.rms_ms > 1.0);
+    assert!(checked.unwrap().all.rms_ms > 1.0);
 }
 
 /// A `.diskspecs` file with every parameter that is looked at; `changed` replaces some.

@@ -2,9 +2,8 @@
 use iosched_testing::lacks;
 use std::fs;
 
+use crate::common::tuning::MIB;
 use crate::common::{Mounted, can_use_loop_devices, in_one_line, iosched, processes_with};
-
-const MIB: u64 = 1 << 20;
 
 /// A mounted disk, and the command run on it.
 struct Bench {
@@ -256,19 +255,21 @@ fn a_user_without_rights_is_named_in_the_hint() {
 #[test]
 fn a_command_that_hangs_is_killed_with_its_children_and_the_others_go_on() {
     let Some(bench) = Bench::new() else { return };
-    let script = "sh: [ $IOSCHED_ARM != bfq ] || sleep 98765 & wait";
-    let arms = ["--arms", "bfq", "--timeout", "5s"];
-    let ended = bench.tune(script, &arms);
+    // Its own number: the same test may run beside this one.
+    let sleeper = format!("sleep 98765.{}", std::process::id());
+    let script = format!("sh: [ $IOSCHED_ARM != bfq ] || {sleeper} & wait");
+    let arms = ["--arms", "bfq", "--timeout", "10s"];
+    let ended = bench.tune(&script, &arms);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(
         ended
             .stderr
-            .contains("did not end within 5 s and was killed"),
+            .contains("did not end within 10 s and was killed"),
         "{}",
         ended.stderr
     );
     assert!(ended.stderr.contains("bfq leaves"), "{}", ended.stderr);
-    assert_eq!(processes_with("sleep 98765"), Vec::<u32>::new());
+    assert_eq!(processes_with(&sleeper), Vec::<u32>::new());
 }
 
 #[test]

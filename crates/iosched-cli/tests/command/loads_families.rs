@@ -4,12 +4,11 @@ use iosched_testing::lacks;
 use std::fs;
 use std::process::{Command, Stdio};
 
+use crate::common::tuning::MIB;
 use crate::common::{
     Mounted, can_use_loop_devices, has_fio, in_one_line, iosched, iosched_process, processes_with,
     wait_until,
 };
-
-const MIB: u64 = 1 << 20;
 
 /// Runs two rounds of two arms under a load and returns what it printed and the record's directory.
 fn tune(load: &str, more: &[&str]) -> Option<(String, tempfile::TempDir)> {

@@ -6,12 +6,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::common::tuning::MIB;
 use crate::common::{
     LoopDevice, Mounted, can_use_loop_devices, has_postgres, in_one_line, iosched, iosched_process,
     postgres_user, processes_with, run, server_programs, wait_until,
 };
-
-const MIB: u64 = 1 << 20;
 
 /// Two rounds of two arms on a small database.
 const SHORT: &[&str] = &[

@@ -1,7 +1,6 @@
 //! `iosched set` on real loop devices, and what it says when it cannot.
+use crate::common::tuning::MIB;
 use crate::common::{LoopDevice, can_use_loop_devices, iosched, text, wait_until};
-
-const MIB: u64 = 1 << 20;
 
 fn set(arguments: &[&str]) -> (i32, String, String) {
     let output = iosched().arg("set").args(arguments).output().unwrap();

@@ -5,12 +5,11 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::common::tuning::MIB;
 use crate::common::{
     LoopDevice, Mounted, can_emulate, can_use_loop_devices, has_fio, iosched, iosched_process,
     processes_with, run, wait_until,
 };
-
-const MIB: u64 = 1 << 20;
 
 /// A load that needs a directory, and takes many ticks of fio's clock (1 ms) on the fastest machine.
 const LOAD: &str = "documents-create:threads=2,documents=500";

@@ -11,7 +11,7 @@ use super::stack::{self, Role, Source};
 use super::users::names_above;
 use super::{Device, Usage};
 use crate::host::Host;
-use crate::sysfs::{Sysfs, natural_order};
+use crate::sysfs::{Sysfs, is_of_attribute, natural_order};
 
 /// All devices of a machine and their uses.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Inventory {
         let sysfs = host.sysfs();
         let mut names = sysfs.all_devices()?;
         names.sort_by(|a, b| natural_order(a, b));
-        let devices = read_all(host, &sysfs, &names);
+        let devices = read_all(host, &sysfs, &names)?;
         let mounts = MountTable::read(host).unwrap_or_default();
         let usage = Usage::of(host, &mounts, &devices);
         let below_file = devices
@@ -107,31 +107,45 @@ impl Inventory {
 
 /// Reads devices on several processors: with thousands, most of the time goes into the kernel opening
 /// small files.
-fn read_all(host: &Host, sysfs: &Sysfs, names: &[String]) -> Vec<Device> {
+fn read_all(host: &Host, sysfs: &Sysfs, names: &[String]) -> io::Result<Vec<Device>> {
     const WORTH_A_THREAD: usize = 250; // some 10 ms of reading
     let threads = thread::available_parallelism()
         .map_or(1, usize::from)
         .min(names.len().div_ceil(WORTH_A_THREAD))
         .max(1);
-    let read = |names: &[String]| -> Vec<Device> {
-        names
+    let read = |names: &[String]| -> io::Result<Vec<Device>> {
+        let devices = names
             .iter()
-            .filter_map(|name| Device::read_with(host, sysfs, name).ok())
-            .collect()
+            .map(|name| Device::read_with(host, sysfs, name));
+        devices.filter_map(unless_vanished).collect()
     };
     if threads == 1 {
         return read(names);
     }
-    thread::scope(|scope| {
-        let parts: Vec<_> = names
-            .chunks(names.len().div_ceil(threads))
-            .map(|part| scope.spawn(move || read(part)))
-            .collect();
-        parts
-            .into_iter()
-            .flat_map(|part| part.join().expect("reading a device does not panic"))
-            .collect()
-    })
+    let parts: Vec<&[String]> = names.chunks(names.len().div_ceil(threads)).collect();
+    let read_parts = thread::scope(|scope| -> Vec<io::Result<Vec<Device>>> {
+        let start = |part| thread::Builder::new().spawn_scoped(scope, move || read(part));
+        let started: Vec<_> = parts.iter().map(|&part| (part, start(part))).collect();
+        let finish =
+            |(part, thread): (&[String], io::Result<thread::ScopedJoinHandle<_>>)| match thread {
+                Ok(thread) => thread.join().expect("reading a device does not panic"),
+                Err(_) => read(part), // no thread can be started here
+            };
+        started.into_iter().map(finish).collect()
+    });
+    let mut devices = Vec::new();
+    for part in read_parts {
+        devices.extend(part?);
+    }
+    Ok(devices)
+}
+
+/// What was read of a device; nothing if it has vanished since it was listed.
+fn unless_vanished(read: io::Result<Device>) -> Option<io::Result<Device>> {
+    match read {
+        Err(error) if is_of_attribute(&error) => None,
+        other => Some(other),
+    }
 }
 
 impl Source for Inventory {

@@ -65,7 +65,7 @@ use self::kind::kind;
 use self::partition::{disk_of_partition, is_partition_of};
 use self::transport::transport;
 use crate::host::Host;
-use crate::sysfs::{DeviceDir, Sysfs, kernel_name, natural_order, sysfs_name};
+use crate::sysfs::{DeviceDir, Sysfs, is_of_attribute, kernel_name, natural_order, sysfs_name};
 
 /// A block device or partition, as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -136,7 +136,7 @@ impl Device {
         let has_parent = has("device");
         let schedulers = match &disk {
             Some(disk) => Schedulers::Nothing(NoChoice::Partition { disk: disk.clone() }),
-            None => read_schedulers(&dir),
+            None => read_schedulers(&dir)?,
         };
         let queues = if has("mq") {
             dir.list("mq").iter().filter(|q| is_number(q)).count()
@@ -218,9 +218,14 @@ impl Device {
     }
 }
 
-fn read_schedulers(dir: &DeviceDir) -> Schedulers {
-    let read = dir.try_bytes("queue/scheduler");
-    Schedulers::of_file(read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+/// Fails where it is not the device that refuses: then what it offers is unknown, and not nothing.
+fn read_schedulers(dir: &DeviceDir) -> std::io::Result<Schedulers> {
+    let read = match dir.try_bytes("queue/scheduler") {
+        Err(error) if !is_of_attribute(&error) => return Err(error),
+        read => read,
+    };
+    let text = read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(Schedulers::of_file(text))
 }
 
 /// What stands directly on a device. The kernel links all but the head on an NVMe path.

@@ -100,13 +100,9 @@ impl LoopDevice {
     /// Waits until the node of a partition is there.
     pub(crate) fn partition(&self, number: u32) -> PathBuf {
         let node = PathBuf::from(format!("{}p{number}", self.path()));
-        for _ in 0..100 {
-            if File::open(&node).is_ok() {
-                return node;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        panic!("{} does not appear", node.display());
+        let is_there = iosched_testing::wait_until(|| File::open(&node).is_ok());
+        assert!(is_there, "{} does not appear", node.display());
+        node
     }
 }
 

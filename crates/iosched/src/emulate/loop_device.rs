@@ -139,26 +139,28 @@ pub(super) fn name(number: u32) -> String {
 }
 
 /// The file that a loop device stands on, as the kernel tells it; `None` if it stands on none.
-pub(super) fn backing_file(host: &Host, device: &str) -> Option<PathBuf> {
-    let path = host.sysfs().read_if_present(device, "loop/backing_file")?;
-    Some(PathBuf::from(path.trim_end_matches(" (deleted)")))
+pub(super) fn backing_file(host: &Host, device: &str) -> io::Result<Option<PathBuf>> {
+    let path = host.sysfs().read_or_absent(device, "loop/backing_file")?;
+    Ok(path.map(|path| PathBuf::from(path.trim_end_matches(" (deleted)"))))
 }
 
 /// Loop devices that stand on a file of this name.
-pub(super) fn standing_on(host: &Host, name: &str) -> Vec<String> {
-    let devices = host.sysfs().block_devices().unwrap_or_default();
-    let loops = devices
-        .into_iter()
-        .filter(|device| device.starts_with("loop"));
-    loops
-        .filter(|device| stands_on(host, device, name))
-        .collect()
+pub(super) fn standing_on(host: &Host, name: &str) -> io::Result<Vec<String>> {
+    let mut devices = host.sysfs().block_devices()?;
+    devices.retain(|device| device.starts_with("loop"));
+    let mut found = Vec::new();
+    for device in devices {
+        if stands_on(host, &device, name)? {
+            found.push(device);
+        }
+    }
+    Ok(found)
 }
 
 /// True if this loop device stands on a file of this name.
-pub(super) fn stands_on(host: &Host, device: &str, name: &str) -> bool {
-    let file = backing_file(host, device);
-    file.is_some_and(|file| file.file_name().is_some_and(|found| found == name))
+pub(super) fn stands_on(host: &Host, device: &str, name: &str) -> io::Result<bool> {
+    let file = backing_file(host, device)?;
+    Ok(file.is_some_and(|file| file.file_name().is_some_and(|found| found == name)))
 }
 
 /// Detaches a loop device from its file, if it is ours once it is open and so cannot be replaced. A device
@@ -166,7 +168,7 @@ pub(super) fn stands_on(host: &Host, device: &str, name: &str) -> bool {
 pub(super) fn detach(
     host: &Host,
     device: &str,
-    is_ours: impl Fn() -> bool,
+    is_ours: impl Fn() -> io::Result<bool>,
     patience: Duration,
 ) -> io::Result<bool> {
     let file = match OpenOptions::new().read(true).open(host.dev(device)) {
@@ -175,11 +177,11 @@ pub(super) fn detach(
         Err(error) if is_gone(&error) => return Ok(true),
         Err(error) => return Err(error),
     };
-    if is_ours() {
+    if is_ours()? {
         detach_open(&file)?;
     }
     drop(file);
-    Ok(wait_until(patience, || !is_ours()))
+    Ok(wait_until(patience, || matches!(is_ours(), Ok(false))))
 }
 
 /// [`detach`] through a descriptor that is already open, for instance exclusively.
@@ -336,7 +338,7 @@ mod tests {
             }
         }
         let host = Host::at(root.path());
-        assert_eq!(standing_on(&host, "disk-1f"), ["loop0", "loop3"]);
+        assert_eq!(standing_on(&host, "disk-1f").unwrap(), ["loop0", "loop3"]);
         assert_eq!(first_unused(&host), 4);
     }
 }

@@ -18,6 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::error::EmulateError;
@@ -150,23 +151,44 @@ impl Place {
         self.dir.join(MOUNT)
     }
 
-    /// True while the server, or whoever is starting it, lives.
+    /// True while the server, or whoever is starting it, lives, and where it cannot be told.
     pub(super) fn is_alive(&self) -> bool {
-        let Ok(file) = File::open(self.dir.join(SPEC)) else {
-            return false;
-        };
-        // The test's own lock goes with `file`.
-        flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+        match File::open(self.dir.join(SPEC)) {
+            // The test's own lock goes with `file`.
+            Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_err(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
     }
 
     pub(super) fn spec(&self) -> Option<Spec> {
-        let text = fs::read_to_string(self.dir.join(SPEC)).ok()?;
-        serde_json::from_str(&text).ok()
+        self.try_spec().ok().flatten()
     }
 
     pub(super) fn state(&self) -> Option<State> {
-        let text = fs::read_to_string(self.dir.join(STATE)).ok()?;
-        serde_json::from_str(&text).ok()
+        self.try_state().ok().flatten()
+    }
+
+    /// The specification; `None` if there is none, or half of one.
+    pub(super) fn try_spec(&self) -> Result<Option<Spec>, EmulateError> {
+        self.read(SPEC)
+    }
+
+    /// The state; `None` if there is none yet, or half of one.
+    pub(super) fn try_state(&self) -> Result<Option<State>, EmulateError> {
+        self.read(STATE)
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, EmulateError> {
+        let path = self.dir.join(name);
+        match fs::read(&path) {
+            Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(EmulateError::File {
+                action: "read",
+                path,
+                source,
+            }),
+        }
     }
 
     /// Writes the state so that nobody ever reads half of it.

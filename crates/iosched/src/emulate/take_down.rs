@@ -19,8 +19,8 @@ use crate::host::Host;
 /// Takes the disk apart, whoever uses it. What still uses its device afterwards is returned: the
 /// device and the directory stay until that has ended, and a later call clears them.
 pub(super) fn take_down(host: &Host, place: &Place) -> Result<Vec<User>, EmulateError> {
-    let devices = devices(host, place);
-    let file = place.spec().map(|spec| spec.disk_file);
+    let devices = devices(host, place)?;
+    let file = place.try_spec()?.map(|spec| spec.disk_file);
     for device in &devices {
         // File systems first: while the server lives they can still be written back.
         for at in usage::mount_points(host, device) {
@@ -28,8 +28,8 @@ pub(super) fn take_down(host: &Host, place: &Place) -> Result<Vec<User>, Emulate
                 .map_err(step(format!("unmount {}", at.display())))?;
         }
         let is_ours = || {
-            let file = file.as_deref();
-            file.is_some_and(|file| loop_device::stands_on(host, device, file))
+            file.as_deref()
+                .map_or(Ok(false), |file| loop_device::stands_on(host, device, file))
         };
         let detached = loop_device::detach(host, device, is_ours, patience(host, device));
         detached.map_err(step(format!("detach {device}")))?;
@@ -79,18 +79,21 @@ fn patience(host: &Host, device: &str) -> Duration {
 
 /// The loop devices that belong to a disk: those that stand on its file, and the recorded one if it stands on
 /// none (detached, not yet removed).
-fn devices(host: &Host, place: &Place) -> Vec<String> {
-    let file = place.spec().map(|spec| spec.disk_file);
-    let mut devices = file.map_or_else(Vec::new, |file| loop_device::standing_on(host, &file));
-    let state = place.state();
+fn devices(host: &Host, place: &Place) -> Result<Vec<String>, EmulateError> {
+    let look = || step("look for its loop devices".into());
+    let mut devices = match place.try_spec()? {
+        Some(spec) => loop_device::standing_on(host, &spec.disk_file).map_err(look())?,
+        None => Vec::new(),
+    };
+    let state = place.try_state()?;
     let recorded = state.map(|state| loop_device::name(state.loop_number));
     if let Some(device) = recorded.filter(|device| host.sysfs().has_device(device)) {
-        let is_free = loop_device::backing_file(host, &device).is_none();
-        if is_free && !devices.contains(&device) {
+        let file = loop_device::backing_file(host, &device).map_err(look())?;
+        if file.is_none() && !devices.contains(&device) {
             devices.push(device);
         }
     }
-    devices
+    Ok(devices)
 }
 
 /// True if something is mounted on this directory: it is on another device than the one above it, or
@@ -107,6 +110,7 @@ fn is_mount_point(dir: &Path) -> bool {
 /// What is left of a disk whose server is gone, in words.
 pub(super) fn remains(host: &Host, place: &Place) -> Vec<String> {
     let mut remains: Vec<String> = devices(host, place)
+        .unwrap_or_default()
         .into_iter()
         .map(|device| format!("loop device {device}"))
         .collect();

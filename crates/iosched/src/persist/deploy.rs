@@ -298,7 +298,8 @@ impl Deployment {
 
     /// True if udev's database says that our rule was the one applied.
     fn mark_is_there(&self, host: &Host, wanted: &Wanted) -> bool {
-        let properties = Properties::read(host, &wanted.disk.device);
+        // What cannot be read does not say so.
+        let properties = Properties::read(host, &wanted.disk.device).unwrap_or_default();
         let name = &self.policy.rules[wanted.rule].name;
         properties.get(rules::MARK) == Some(&rules::mark(name))
     }

@@ -7,7 +7,7 @@
 //! place would be taken for it).
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
@@ -55,12 +55,16 @@ pub struct Properties(BTreeMap<String, String>);
 
 impl Properties {
     /// Reads the database entry of a device; empty where udev has none.
-    pub fn read(host: &Host, device: &Device) -> Properties {
+    ///
+    /// # Errors
+    /// There is one, and it cannot be read.
+    pub fn read(host: &Host, device: &Device) -> io::Result<Properties> {
         let file = host.run(&format!("udev/data/b{}", device.number));
-        fs::read(file).map_or_else(
-            |_| Properties::default(),
-            |bytes| Properties::parse(&String::from_utf8_lossy(&bytes)),
-        )
+        match fs::read(file) {
+            Ok(bytes) => Ok(Properties::parse(&String::from_utf8_lossy(&bytes))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Properties::default()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Parses a database entry: the lines `E:NAME=value`.
@@ -115,7 +119,7 @@ mod tests {
     fn of(disk: Disk) -> Vec<Identity> {
         let (_dir, host) = machine(&[disk]);
         let device = find(&host, "sda").unwrap();
-        identities(&device, &Properties::read(&host, &device))
+        identities(&device, &Properties::read(&host, &device).unwrap())
     }
 
     #[test]

@@ -100,16 +100,16 @@ pub fn disks(host: &Host) -> std::io::Result<Vec<KnownDisk>> {
         .iter()
         .filter(|device| inventory.role(device) == Role::Schedules && device.kind != Kind::Loop)
         .map(|device| {
-            let properties = Properties::read(host, device);
-            KnownDisk {
+            let properties = Properties::read(host, device)?;
+            Ok(KnownDisk {
                 device: device.clone(),
                 identities: identities(device, &properties),
                 shared: Vec::new(),
                 properties,
                 roles: roles(&inventory, device),
-            }
+            })
         })
-        .collect();
+        .collect::<std::io::Result<_>>()?;
     set_apart(&mut disks);
     Ok(disks)
 }

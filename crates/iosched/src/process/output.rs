@@ -91,10 +91,11 @@ impl Output {
     fn end(self) -> String {
         if let Some(mut pipe) = self.pipe {
             // Nobody waits for it: it ends with the last process that has the pipe.
-            std::thread::spawn(move || {
+            let drain = move || {
                 let is_blocking = ioctl_fionbio(&pipe, false);
                 is_blocking.is_ok_and(|()| io::copy(&mut pipe, &mut io::sink()).is_ok())
-            });
+            };
+            let _ = std::thread::Builder::new().spawn(drain);
         }
         String::from_utf8(self.text)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())

@@ -18,3 +18,4 @@ pub mod replay;
 pub mod response;
 pub mod run;
 pub mod settings;
+mod threads;

@@ -19,13 +19,13 @@ use iosched_sim::simulate::{
 use iosched_sim::units::{Bytes, Nanos, Sectors};
 use iosched_sim::workload::Job;
 use iosched_sim::workload::fio_job::{self, JobError};
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::events::EventFile;
 use super::file::{FileError, Lines};
 use super::replay::{Failed, Meter, ReplayError, Trace, TraceOptions, TraceReport};
 use super::settings::{SettingsError, tick_phase};
+use super::threads;
 use crate::failure::{Failure, exit};
 use crate::load::builtin::{self, BuiltIn};
 
@@ -514,9 +514,8 @@ impl Plan {
             self.meter
                 .expect(trace.run_bytes() * self.specs.len() as u64);
         }
-        let runs = (0..self.specs.len())
-            .into_par_iter()
-            .map(|index| self.run_one(index))
+        let runs = threads::each(self.specs.len(), |index| self.run_one(index))
+            .into_iter()
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Simulated {
             disk: self.wanted.disk.name.clone(),

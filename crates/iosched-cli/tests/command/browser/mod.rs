@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
 /// A browser with one page, ended when dropped.
@@ -16,7 +17,7 @@ pub(crate) struct Browser {
     next_id: u64,
     /// Everything that the page said: console, exceptions, requests.
     pub(crate) events: Vec<Value>,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// How a page is looked at.
@@ -31,8 +32,9 @@ pub(crate) struct Look {
 impl Browser {
     /// Starts one; `None` (said) where there is none.
     pub(crate) fn start() -> Option<Browser> {
-        if Command::new("chromium").arg("--version").output().is_err() {
-            iosched_testing::lacks("chromium");
+        let version = Command::new("chromium").arg("--version").output();
+        if !version.is_ok_and(|output| output.status.success()) {
+            iosched_testing::lacks("a chromium that starts");
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
@@ -66,7 +68,7 @@ impl Browser {
             ))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(File::create(directory.path().join("said")).unwrap())
             .spawn()
             .unwrap();
         let mut browser = Browser {
@@ -86,7 +88,7 @@ impl Browser {
             session: String::new(),
             next_id: 0,
             events: Vec::new(),
-            _directory: directory,
+            directory,
         };
         let target = browser.ask("Target.createTarget", &json!({ "url": "about:blank" }));
         let target = json!({ "targetId": target["targetId"], "flatten": true });
@@ -123,6 +125,12 @@ impl Browser {
 
     fn read(&mut self) -> Value {
         let mut bytes = Vec::new();
+        // This end of the pipe is open for writing, too: the browser's end does not end the reading.
+        while self.from.buffer().is_empty() && !has_something(self.from.get_ref()) {
+            let end = self.child.try_wait().unwrap();
+            let said = || std::fs::read_to_string(self.directory.path().join("said")).unwrap();
+            assert!(end.is_none(), "chromium has ended ({end:?}): {}", said());
+        }
         self.from.read_until(0, &mut bytes).unwrap();
         bytes.pop();
         serde_json::from_slice(&bytes).unwrap()
@@ -147,7 +155,7 @@ impl Browser {
         self.ask("Page.navigate", &json!({ "url": url }));
         let live = "new Promise((done) => { const look = () => \
                      document.documentElement?.dataset.live ? done(true) : setTimeout(look, 50); look(); \
-                     setTimeout(() => done(false), 60000); })";
+                     setTimeout(() => done(false), 600000); })";
         assert_eq!(self.value(live), json!(true));
     }
 
@@ -168,7 +176,7 @@ impl Browser {
     pub(crate) fn wait_for(&mut self, expression: &str) {
         let seen = format!(
             "new Promise((done) => {{ const look = () => ({expression}) ? done(true) : setTimeout(look, 20); \
-             look(); setTimeout(() => done(false), 60000); }})"
+             look(); setTimeout(() => done(false), 600000); }})"
         );
         assert_eq!(self.value(&seen), json!(true), "{expression}");
     }
@@ -225,6 +233,16 @@ impl Browser {
         let path = Path::new(&directory).join(format!("{name}.png.base64"));
         std::fs::write(path, answer["data"].as_str().unwrap()).unwrap();
     }
+}
+
+/// Waits for a second, or until a pipe has something to be read.
+fn has_something(pipe: &File) -> bool {
+    let second = Timespec {
+        tv_sec: 1,
+        tv_nsec: 0,
+    };
+    let mut waiting = [PollFd::new(pipe, PollFlags::IN)];
+    poll(&mut waiting, Some(&second)).is_ok_and(|ready| ready > 0)
 }
 
 impl Drop for Browser {

@@ -25,8 +25,10 @@ impl Chance {
 
 /// A number that the environment says, or another one.
 pub(crate) fn number(variable: &str, otherwise: u64) -> u64 {
-    let said = std::env::var(variable).ok();
-    said.and_then(|said| said.parse().ok()).unwrap_or(otherwise)
+    std::env::var(variable).map_or(otherwise, |said| {
+        let number = said.parse();
+        number.unwrap_or_else(|_| panic!("{variable}={said} is no number"))
+    })
 }
 
 /// The seed of what is drawn: `IOSCHED_TEST_SEED`.

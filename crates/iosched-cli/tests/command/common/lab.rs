@@ -101,28 +101,32 @@ impl Lab {
         text.lines().skip(1).map(Served::parse).collect()
     }
 
-    /// Asserts that nothing of any disk is left: no loop device, no mount, no directory, no process.
+    /// Asserts that nothing of any disk is left.
     pub(crate) fn assert_clean(&self) {
+        assert_eq!(self.remains(), "");
+    }
+
+    /// What is left of any disk: mounts, loop devices, directories, processes.
+    pub(crate) fn remains(&self) -> String {
         let state_dir = self.state_dir();
         let state_dir = state_dir.to_str().unwrap();
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        assert!(!mounts.contains(state_dir), "{mounts}");
+        let mut left: Vec<String> = mounts
+            .lines()
+            .filter(|line| line.contains(state_dir))
+            .map(str::to_owned)
+            .collect();
         for device in fs::read_dir("/sys/block").unwrap().flatten() {
             let file = fs::read_to_string(device.path().join("loop/backing_file"));
-            assert!(
-                !file.is_ok_and(|file| file.contains(state_dir)),
-                "{device:?}"
-            );
+            if file.is_ok_and(|file| file.contains(state_dir)) {
+                left.push(device.path().display().to_string());
+            }
         }
-        let left: Vec<_> = fs::read_dir(state_dir)
-            .map(Iterator::collect)
-            .unwrap_or_default();
-        assert!(left.is_empty(), "{left:?}");
-        for process in fs::read_dir("/proc").unwrap().flatten() {
-            let command = fs::read(process.path().join("cmdline")).unwrap_or_default();
-            let command = String::from_utf8_lossy(&command).into_owned();
-            assert!(!command.contains(state_dir), "{process:?}: {command}");
-        }
+        let entries = fs::read_dir(state_dir).into_iter().flatten().flatten();
+        left.extend(entries.map(|entry| entry.path().display().to_string()));
+        let pids = super::processes_with(state_dir).into_iter();
+        left.extend(pids.map(|pid| format!("process {pid}")));
+        left.join("; ")
     }
 }
 

@@ -12,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+pub(crate) use iosched_testing::wait_until;
 use iosched_testing::{lacks, loop_device, world};
 
 /// What a command that changes nothing says.
@@ -95,8 +96,8 @@ impl LoopDevice {
     pub(crate) fn new(bytes: u64) -> LoopDevice {
         let file = tempfile::Builder::new()
             .prefix(&loop_device::prefix())
-            .tempfile_in("/dev/shm")
-            .expect("a file in memory");
+            .tempfile_in(loop_device::directory())
+            .expect("a file");
         file.as_file().set_len(bytes).expect("room for nothing");
         let name = loop_device::attach(file.path(), &["--direct-io=on"]);
         let disk = LoopDevice { name, file };
@@ -170,6 +171,10 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
+        // A test may have detached it itself: then its number is somebody else's by now.
+        if !loop_device::stands_on(&self.name, self.file.path()) {
+            return;
+        }
         self.reset();
         // A kernel that reads no partition table does not drop the partitions either.
         let _ = Command::new("partx")
@@ -239,7 +244,8 @@ impl Drop for Mounted {
     }
 }
 
-/// Every readable file of a queue, those of the scheduler included.
+/// Every readable file of a queue, those of the scheduler included; of the schedulers only the active one, since
+/// any module that is loaded meanwhile joins the others.
 pub(crate) fn whole_queue(device: &str) -> BTreeMap<String, String> {
     let root = PathBuf::from(format!("/sys/block/{device}/queue"));
     let mut files = BTreeMap::new();
@@ -255,7 +261,11 @@ pub(crate) fn whole_queue(device: &str) -> BTreeMap<String, String> {
                     .expect("below it")
                     .display()
                     .to_string();
-                files.insert(name, text.trim().to_owned());
+                let active = text
+                    .split(['[', ']'])
+                    .nth(1)
+                    .filter(|_| name == "scheduler");
+                files.insert(name, active.unwrap_or(text.trim()).to_owned());
             }
         }
     }
@@ -332,15 +342,4 @@ pub(crate) fn tracing_instances(pid: u32) -> Vec<String> {
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.starts_with(&ours)).collect()
-}
-
-/// Waits until something is so; false if it is not after ten minutes, which no machine is too slow for.
-pub(crate) fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
-    for _ in 0..600 * 50 {
-        if is_so() {
-            return true;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    is_so()
 }

@@ -129,6 +129,7 @@ pub(crate) struct Traced {
     pub way: Way,
     /// The call at which it happened; `None` if it made fewer.
     pub hit: Option<String>,
+    pub pid: u32,
     pub stdout: String,
     pub stderr: String,
 }
@@ -176,6 +177,7 @@ pub(crate) fn run(
         calls: tracer.calls,
         way,
         hit: tracer.hit,
+        pid: child.id(),
         stdout: all_of(&mut out),
         stderr: all_of(&mut file),
     }

@@ -204,7 +204,7 @@ impl Situation for Tune {
 }
 
 /// The processes of this test's world, but for the test itself: what the command has left.
-fn processes_here() -> Vec<String> {
+pub(super) fn processes_here() -> Vec<String> {
     let world = fs::read_link("/proc/self/ns/mnt").unwrap();
     let ours = std::process::id().to_string();
     let is_left = |pid: &String| {

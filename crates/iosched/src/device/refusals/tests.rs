@@ -8,12 +8,12 @@ use crate::device::testing::{LoopDevice, Mounted, machine, succeeds, tool};
 use crate::device::{find, find_file_system, users};
 
 /// The refusals of a live device. A child that another test is just starting holds all our
-/// descriptors for an instant, the exclusive ones too: only what stays busy is busy.
+/// descriptors for an instant, the exclusive ones too: only what is busy a hundred times running is busy.
 fn of(path: &Path) -> Vec<Refusal> {
     let host = Host::live();
     let device = find(&host, path.to_str().unwrap()).unwrap();
     let mut found = refusals(&host, &device, false);
-    for _ in 0..5 {
+    for _ in 0..100 {
         if !found.iter().any(|r| matches!(r, Refusal::Busy { .. })) {
             break;
         }

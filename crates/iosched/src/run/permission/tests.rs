@@ -549,10 +549,14 @@ fn write_at(node: &Path, offset: u64, bytes: &[u8]) {
 /// Makes the kernel see the first partition, and waits for its node.
 fn first_partition(disk: &str) -> String {
     let node = format!("/dev/{disk}p1");
-    tool("mount", &["partx", "--update", &format!("/dev/{disk}")]);
-    while !Path::new(&node).exists() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    assert!(succeeds(
+        "mount",
+        &["partx", "--update", &format!("/dev/{disk}")]
+    ));
+    assert!(
+        iosched_testing::wait_until(|| Path::new(&node).exists()),
+        "{node} does not appear"
+    );
     format!("{disk}p1")
 }
 

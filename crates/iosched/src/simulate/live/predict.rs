@@ -13,16 +13,16 @@ use iosched_sim::scheduler::{self, Kernel, SchedulerSpec, Settings};
 use iosched_sim::simulate::{self, HostTimes, MultiQueueSettings, Outcome, Setup};
 use iosched_sim::units::{Bytes, Nanos};
 use iosched_sim::workload::Job;
-use rayon::prelude::*;
 
 use super::super::events::EventFile;
+use super::super::threads;
 use super::machine::Machine;
 use super::measure::Measured;
 use super::tags::Contests;
 use super::{LiveError, Load, Pace, Plan, build};
 
 /// How often the load is simulated.
-pub(super) const RUNS: u64 = 5;
+const RUNS: usize = 5;
 
 /// How long loads are simulated to see how fast the disk is.
 const TRIED: Nanos = Nanos::from_secs(1);
@@ -77,8 +77,8 @@ pub(super) fn pace(plan: &Plan, driver_depth: usize) -> Result<Pace, LiveError> 
         );
         Ok(outcome.disk.commands as f64 / outcome.elapsed.as_secs_f64().max(1e-9))
     };
-    let rates = plan.loads.par_iter().map(rate);
-    let rates: Vec<f64> = rates.collect::<Result<_, LiveError>>()?;
+    let rates = threads::each(plan.loads.len(), |at| rate(&plan.loads[at]));
+    let rates: Vec<f64> = rates.into_iter().collect::<Result<_, LiveError>>()?;
     let iops = rates.into_iter().fold(1.0, f64::max);
     Ok(Pace {
         iops,
@@ -103,26 +103,24 @@ pub(super) fn predict(
     measured: &Measured,
     machine: &Machine,
 ) -> Result<Vec<Outcome>, LiveError> {
-    (0..RUNS)
-        .into_par_iter()
-        .map(|run| {
-            let seed = plan.wanted.seed.wrapping_add(run);
-            let disk = build(&plan.wanted, plan.size, machine.slow_down, seed)?;
-            let mut setup = setup(plan, scheduler, load, measured, machine, disk)?;
-            setup.multi_queue.retaken = contested.retaken(runtime(plan));
-            let setup = Setup { seed, ..setup };
-            match &plan.wanted.recordings {
-                Some(folder) if run == 0 => {
-                    let path = folder
-                        .join("simulated")
-                        .join(plan.recording(scheduler, load));
-                    let names = (scheduler.name.as_str(), plan.wanted.model.name.as_str());
-                    kept(setup, &path, names).map_err(|source| LiveError::Keep { path, source })
-                }
-                _ => Ok(simulate::run(setup, &mut ())),
+    let runs = threads::each(RUNS, |run| {
+        let seed = plan.wanted.seed.wrapping_add(run as u64);
+        let disk = build(&plan.wanted, plan.size, machine.slow_down, seed)?;
+        let mut setup = setup(plan, scheduler, load, measured, machine, disk)?;
+        setup.multi_queue.retaken = contested.retaken(runtime(plan));
+        let setup = Setup { seed, ..setup };
+        match &plan.wanted.recordings {
+            Some(folder) if run == 0 => {
+                let path = folder
+                    .join("simulated")
+                    .join(plan.recording(scheduler, load));
+                let names = (scheduler.name.as_str(), plan.wanted.model.name.as_str());
+                kept(setup, &path, names).map_err(|source| LiveError::Keep { path, source })
             }
-        })
-        .collect()
+            _ => Ok(simulate::run(setup, &mut ())),
+        }
+    });
+    runs.into_iter().collect()
 }
 
 /// How long each load runs.
