@@ -33,11 +33,15 @@ pub fn wait_until(mut is_so: impl FnMut() -> bool) -> bool {
     is_so()
 }
 
-/// True if we are root; says so otherwise.
+/// True if we are root with a world of its own; says what lacks otherwise.
 pub fn is_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root {
+    if !rustix::process::geteuid().is_root() {
         lacks("root");
+        return false;
     }
-    is_root
+    let is_refused = world::is_refused();
+    if is_refused {
+        lacks("root that may make mount namespaces (CAP_SYS_ADMIN)");
+    }
+    !is_refused
 }

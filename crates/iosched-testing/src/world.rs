@@ -10,6 +10,7 @@
 //! once: its tests share a world and run one after the other (`RUST_TEST_THREADS` in `.cargo/config.toml`).
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, io};
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -37,21 +38,42 @@ macro_rules! world {
     };
 }
 
-/// Moves this process into a world of its own. Without root it stays where it is: the tests that need a
-/// world need root, and say so.
+/// True if we are root, and are not allowed to make a world.
+static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Moves this process into a world of its own. Without root, or as root without its capabilities (in a
+/// container), it stays where it is: the tests that need a world ask [`crate::is_root`], and say so.
 pub extern "C" fn enter() {
-    if rustix::process::geteuid().is_root() {
-        make().unwrap_or_else(|error| panic!("cannot make a mount namespace for a test: {error}"));
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    match make() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            IS_REFUSED.store(true, Ordering::Relaxed);
+        }
+        made => made.unwrap_or_else(|error| panic!("cannot make a world for a test: {error}")),
     }
 }
 
-fn make() -> io::Result<()> {
+/// True if this is root whom the kernel refused a world.
+pub(crate) fn is_refused() -> bool {
+    IS_REFUSED.load(Ordering::Relaxed)
+}
+
+/// Gives this thread, and what it starts, mounts of its own: for a test that changes what is mounted, while other
+/// tests of its program keep theirs.
+pub fn own_mounts() -> io::Result<()> {
     // SAFETY: file descriptors stay shared; only mounts and the working directory become our own.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
     )?;
+    Ok(())
+}
+
+fn make() -> io::Result<()> {
+    own_mounts()?;
     for directory in EMPTY {
         fs::create_dir_all(directory)?;
         mount(
