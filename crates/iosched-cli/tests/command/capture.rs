@@ -9,7 +9,7 @@ use iosched::capture::{self, Losses, Recorder};
 use iosched::host::Host;
 use iosched_sim::trace::kernel::{Action, Event, Line};
 use iosched_sim::units::Sector;
-use iosched_testing::world::{DEBUGFS, TRACEFS};
+use iosched_testing::world::{self, DEBUGFS, TRACEFS};
 
 /// True if block events can be recorded; says why not otherwise.
 fn can_record() -> bool {
@@ -139,7 +139,7 @@ fn a_machine_that_has_not_mounted_tracefs_is_recorded_on_all_the_same() {
     if !can_record() {
         return;
     }
-    // In this test's own mount namespace.
+    world::own_mounts().unwrap();
     while run_if_possible("umount", TRACEFS) {}
     while run_if_possible("umount", &format!("{DEBUGFS}/tracing")) {}
     while run_if_possible("umount", DEBUGFS) {}
