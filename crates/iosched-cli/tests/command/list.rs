@@ -1,7 +1,7 @@
 //! `iosched list` on copied machines: what it prints is kept beside each tree in `tests/machines/`.
 //!
 //! After an intended change look at the difference, then accept it:
-//! `INSTA_UPDATE=always cargo test -p iosched-cli --test list`.
+//! `INSTA_UPDATE=always cargo test -p iosched-cli --test command list::`.
 use iosched_testing::lacks;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -249,11 +249,10 @@ fn a_target_that_vanishes_is_named_and_the_trials_are_kept() {
     let Some(disk) = small_disk() else {
         return;
     };
-    // Detaching a loop device that is open takes effect when the last one closes it: the next
-    // trial finds a device without a size, as with a disk that was pulled.
     let dir = tempfile::tempdir().unwrap();
     let child = start(&[&disk.name, "--runtime", "300ms"], &dir.path().join("r"));
     assert!(wait_until(|| fio_runs_on(&disk.name)), "fio never ran");
+    // The device stays and loses its size while a trial uses it, as with a disk that was pulled.
     fs::OpenOptions::new()
         .write(true)
         .open(disk.file())
