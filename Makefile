@@ -7,7 +7,7 @@ SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .PHONY: fuzz example-pgbench example-sweep example-documents example-database run test test-full bench install setup setup-test build clean deb test-vm
 
-run: setup build ## measure this kernel's schedulers on an emulated disk, and leave no trace
+run: setup build ## measure this kernel's schedulers on an emulated disk; leaves only the record, in iosched-results/
 	$(SUDO) $(BIN) tune
 
 build:
@@ -19,7 +19,7 @@ setup: ## packages that the command needs at run time
 setup-test: ## packages that the tests need besides
 	scripts/setup test
 
-test: setup-test ## formatting, lints, every test
+test: setup-test ## every test, formatting, lints
 	scripts/test
 
 test-full: setup-test build test-vm ## what takes longer than CI may: faults at full size, calibration, reboots
