@@ -3,6 +3,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -51,7 +52,16 @@ pub(crate) fn make_directories(path: &Path) -> io::Result<()> {
 
 /// Makes sure that the names in a directory are on disk, as far as its file system can do that and we may.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    match File::open(path).and_then(|directory| directory.sync_all()) {
+    match File::open(path) {
+        Ok(directory) => sync_names(directory),
+        Err(error) if is_beyond_us(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same for a directory that is open.
+pub(crate) fn sync_names(directory: impl AsFd) -> io::Result<()> {
+    match rustix::fs::fsync(directory).map_err(io::Error::from) {
         Err(error) if !is_beyond_us(&error) => Err(error),
         _ => Ok(()),
     }

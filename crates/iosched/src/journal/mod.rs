@@ -564,11 +564,13 @@ fn remove_directory(
         Ok(metadata) if metadata.is_dir() && is_ours => {}
         Ok(_) => return None,
         Err(error) if is_absence(&error) => {
-            let mount = mount.filter(|mount| is_ours && !mount.is_mounted(host))?;
-            return Some(Undone::NotMounted {
+            let mount = mount.filter(|mount| is_ours && !mount.is_mounted(host));
+            let not_mounted = mount.map(|mount| Undone::NotMounted {
                 directory: path.into(),
                 mount: mount.clone(),
             });
+            // Whoever removed it may have been killed before that was on disk.
+            return not_mounted.or_else(|| sync_above(path).err().map(failed));
         }
         Err(error) => return Some(failed(error)),
     }
@@ -588,14 +590,25 @@ fn is_absence(error: &io::Error) -> bool {
 }
 
 /// What is in it goes with its user's rights, so that it cannot lead us to what he may not remove; the empty
-/// directory goes with ours, where he may not remove that.
+/// directory goes with ours, where he may not remove that. It is gone on disk when this returns: the entry that
+/// names it goes next, and may be on another disk.
 fn remove_tree(path: &Path, user: Option<&User>) -> io::Result<()> {
     as_user(user, || {
         let (above, name) = beneath::split(path)?;
         above.clear_directory(name)
     })?;
     let (above, name) = beneath::split(path)?;
-    above.remove_directory(name)
+    above.remove_directory(name)?;
+    durable::sync_names(above.descriptor())
+}
+
+/// Makes sure that the name of a directory that is gone is gone on disk.
+fn sync_above(path: &Path) -> io::Result<()> {
+    match beneath::split(path) {
+        Ok((above, _)) => durable::sync_names(above.descriptor()),
+        Err(error) if is_absence(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 impl Identity {
