@@ -4,9 +4,10 @@
 //! plan), then an [`Entry`] per trial or event, appended and synced as they happen. A record that
 //! ends in the middle of a line (power failure, full disk) is good up to the line before.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, statat, unlinkat};
@@ -35,6 +36,9 @@ const KIND: &str = "iosched-record";
 
 /// The file in the directory.
 const FILE: &str = "record.jsonl";
+
+/// How the name of that file begins until the first line is in it.
+const UNFINISHED: &str = ".record.jsonl.new-";
 
 /// The file beside it that is locked by whoever writes the record. Others may read a record, and whoever may read
 /// a file may lock it: this one is for its owner alone.
@@ -573,11 +577,27 @@ pub fn check_new(directory: &Path) -> Result<(), RecordError> {
         path: directory.into(),
         source,
     })?;
-    // The lock alone is what a run left that was killed before it had a record.
-    if entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != LOCK)) {
+    // What a run left that was cut short before it had a record.
+    let is_remains = |name: &OsStr| name == LOCK || is_unfinished(name);
+    if entries.any(|entry| entry.is_ok_and(|entry| !is_remains(&entry.file_name()))) {
         return Err(RecordError::NotEmpty {
             path: directory.into(),
         });
+    }
+    Ok(())
+}
+
+fn is_unfinished(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
+}
+
+/// Removes what runs left that were cut short before they had a record; we have the lock.
+fn remove_unfinished(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if is_unfinished(&entry.file_name()) {
+            fs::remove_file(entry.path())?;
+        }
     }
     Ok(())
 }
@@ -590,8 +610,9 @@ impl Recorder {
         let failed = |source| write_error(&path, source);
         durable::make_directories(directory).map_err(failed)?;
         let lock = lock_record(directory)?;
-        let file = open_to_append(OpenOptions::new().create_new(true), &path).map_err(failed)?;
-        let mut recorder = Recorder {
+        remove_unfinished(directory).map_err(failed)?;
+        let file = begin_file(directory, &line_of(&path, &header)?).map_err(failed)?;
+        Ok(Recorder {
             record: Record {
                 header,
                 entries: Vec::new(),
@@ -599,10 +620,7 @@ impl Recorder {
             directory: directory.into(),
             file,
             _lock: lock,
-        };
-        recorder.write_line(&recorder.record.header.clone())?;
-        durable::sync_directory(directory).map_err(failed)?;
-        Ok(recorder)
+        })
     }
 
     /// Goes on with a record: the half line that a crash may have left is cut off.
@@ -676,33 +694,48 @@ impl Recorder {
         &self.directory
     }
 
-    /// What could not be read again is not written.
-    fn check_size(&self, line: u64) -> Result<(), RecordError> {
-        let path = self.directory.join(FILE);
-        let failed = |source| write_error(&path, source);
-        if line > foreign::LONGEST_LINE {
-            return Err(failed(foreign::too_large("a line", foreign::LONGEST_LINE)));
-        }
-        let before = self.file.metadata().map_err(failed)?.len();
-        if before + line > foreign::LARGEST_FILE {
-            return Err(failed(foreign::too_large("it", foreign::LARGEST_FILE)));
-        }
-        Ok(())
-    }
-
     fn write_line<T: Serialize>(&mut self, value: &T) -> Result<(), RecordError> {
         let path = self.directory.join(FILE);
-        let mut line = serde_json::to_vec(value).map_err(|error| RecordError::Io {
-            path: path.clone(),
-            source: io::Error::other(error),
-        })?;
-        line.push(b'\n');
-        self.check_size(line.len() as u64)?;
+        let line = line_of(&path, value)?;
+        let before = self.file.metadata();
+        let before = before.map_err(|source| write_error(&path, source))?.len();
+        if before + line.len() as u64 > foreign::LARGEST_FILE {
+            let source = foreign::too_large("it", foreign::LARGEST_FILE);
+            return Err(write_error(&path, source));
+        }
         self.file
             .write_all(&line)
             .and_then(|()| self.file.sync_data())
             .map_err(|source| write_error(&path, source))
     }
+}
+
+/// A line of a record. What could not be read again is none.
+fn line_of<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>, RecordError> {
+    let mut line = serde_json::to_vec(value).map_err(|error| RecordError::Io {
+        path: path.into(),
+        source: io::Error::other(error),
+    })?;
+    line.push(b'\n');
+    if line.len() as u64 > foreign::LONGEST_LINE {
+        let source = foreign::too_large("a line", foreign::LONGEST_LINE);
+        return Err(write_error(path, source));
+    }
+    Ok(line)
+}
+
+/// Makes the file with its first line, on disk when this returns: cut short before, there is no record.
+fn begin_file(directory: &Path, first: &[u8]) -> io::Result<File> {
+    let mut file = tempfile::Builder::new()
+        .prefix(UNFINISHED)
+        .append(true)
+        .permissions(Permissions::from_mode(0o666)) // but for the umask, as any new file
+        .tempfile_in(directory)?;
+    file.write_all(first)?;
+    file.as_file().sync_all()?;
+    let file = file.persist_noclobber(directory.join(FILE))?;
+    durable::sync_directory(directory)?;
+    Ok(file)
 }
 
 /// Takes the right to write the record in a directory, which lasts as long as the file is open.
@@ -746,8 +779,6 @@ fn write_error(path: &Path, source: io::Error) -> RecordError {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
     use crate::fixture;
     use crate::load::Spec;
@@ -826,6 +857,18 @@ mod tests {
         drop(Recorder::create(&here, header()).unwrap());
         ours.remove_if_empty();
         assert_eq!(fs::read_dir(&here).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_a_run_left_that_was_cut_short_before_its_first_line_is_no_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let left = dir.path().join(format!("{UNFINISHED}x"));
+        fs::write(&left, "{\"kind\"").unwrap();
+        fs::write(dir.path().join(LOCK), "").unwrap();
+        let header = fixture::record(&fixture::plan(2)).header;
+        drop(Recorder::create(dir.path(), header).unwrap());
+        assert!(!left.exists());
+        assert!(Record::load(dir.path()).is_ok());
     }
 
     #[test]
