@@ -67,7 +67,7 @@ pub enum Event<'a> {
         /// Since the load started, s.
         elapsed_s: f64,
     },
-    /// A trial counts.
+    /// A trial counts, and is in the record on disk.
     TrialEnded {
         /// Label of the arm.
         arm: &'a str,
@@ -76,7 +76,7 @@ pub enum Event<'a> {
         /// What it measured, histograms included.
         trial: &'a Trial,
     },
-    /// A trial does not count.
+    /// A trial does not count; the record on disk says so.
     TrialVoid {
         /// Label of the arm.
         arm: &'a str,

@@ -208,7 +208,7 @@ struct Runner<'a> {
     baseline: Vec<QueueState>,
     /// Records where requests spend their time, where that is wanted and possible.
     split: Option<SplitWatch>,
-    /// When the last trial was saved: what passes from there is ours.
+    /// When the last trial was saved and told: what passes from there is ours.
     mark: Instant,
 }
 
@@ -261,12 +261,12 @@ impl Runner<'_> {
         });
         match self.trial(slot, sequence)? {
             Ok(trial) => {
+                self.save(Entry::Trial(Box::new(trial.clone())))?;
                 self.observer.event(&Event::TrialEnded {
                     arm: &label,
                     load: &load,
                     trial: &trial,
                 });
-                self.save(Entry::Trial(Box::new(trial)))?;
                 self.mark = Instant::now();
                 if self.course.rounds() > slot.round {
                     self.observer.event(&Event::Estimate {
@@ -276,7 +276,7 @@ impl Runner<'_> {
                 }
             }
             Err(reason) => self.void(
-                VoidTrial {
+                &VoidTrial {
                     slot,
                     sequence,
                     reason,
@@ -288,7 +288,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn void(&mut self, void: VoidTrial, label: &str, load: &str) -> Result<(), RunError> {
+    fn void(&mut self, void: &VoidTrial, label: &str, load: &str) -> Result<(), RunError> {
         let slot = void.slot;
         let before = self
             .recorder
@@ -297,32 +297,32 @@ impl Runner<'_> {
             .filter(|v| v.slot == slot)
             .count();
         let is_repeated = before + 1 < MOST_VOID;
+        self.save(Entry::Void(void.clone()))?;
         self.observer.event(&Event::TrialVoid {
             arm: label,
             load,
-            trial: &void,
+            trial: void,
             is_repeated,
         });
+        self.mark = Instant::now();
         let reason = void.reason.to_string();
         let is_failure = matches!(void.reason, VoidReason::LoadFailed { .. });
-        self.save(Entry::Void(void))?;
-        self.mark = Instant::now();
         if is_failure {
             self.check_target()?;
         }
         if is_repeated {
             return Ok(());
         }
-        self.observer.event(&Event::ArmLeft {
-            arm: label,
-            load,
-            reason: &reason,
-        });
         self.save(Entry::ArmLeft {
             load: slot.load,
             arm: slot.arm,
             reason: reason.clone(),
         })?;
+        self.observer.event(&Event::ArmLeft {
+            arm: label,
+            load,
+            reason: &reason,
+        });
         let record = self.recorder.record();
         let arms = 0..self.plan.arms.len();
         let remaining = arms.filter(|&arm| record.arm_left(arm).is_none()).count();
