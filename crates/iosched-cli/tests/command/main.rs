@@ -32,6 +32,7 @@ mod loads_families;
 mod loads_pgbench;
 mod loads_rights;
 mod persist;
+mod power;
 mod report;
 mod report_large;
 mod report_page;

@@ -2,8 +2,10 @@
 //! command itself.
 pub(crate) mod bench;
 pub(crate) mod chance;
+pub(crate) mod checks;
 pub(crate) mod lab;
 pub(crate) mod machine;
+pub(crate) mod power;
 pub(crate) mod traced;
 pub(crate) mod tuning;
 

@@ -130,6 +130,7 @@ pub(crate) struct Traced {
     /// The call at which it happened; `None` if it made fewer.
     pub hit: Option<String>,
     pub pid: u32,
+    /// Empty where it went elsewhere.
     pub stdout: String,
     pub stderr: String,
 }
@@ -146,10 +147,33 @@ pub(crate) fn run(
     n: usize,
     way: Way,
 ) -> Traced {
-    let mut file = tempfile::tempfile().expect("a file");
-    let stderr = file.try_clone().expect("a descriptor");
     let mut out = tempfile::tempfile().expect("a file");
     let stdout = out.try_clone().expect("a descriptor");
+    let traced = run_into(stdout, command, wanted, n, way);
+    Traced {
+        stdout: all_of(&mut out),
+        ..traced
+    }
+}
+
+/// Runs a command to its end, with something to be done before each of its calls that has a kind.
+pub(crate) fn watch(stdout: fs::File, command: &mut Command, before: impl Fn(Kind)) -> Traced {
+    let wanted = |kind| {
+        before(kind);
+        false
+    };
+    run_into(stdout, command, wanted, usize::MAX, Way::Kill)
+}
+
+fn run_into(
+    stdout: fs::File,
+    command: &mut Command,
+    wanted: impl Fn(Kind) -> bool,
+    n: usize,
+    way: Way,
+) -> Traced {
+    let mut file = tempfile::tempfile().expect("a file");
+    let stderr = file.try_clone().expect("a descriptor");
     command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     // SAFETY: `ptrace` is a system call and allocates nothing between fork and exec.
     unsafe {
@@ -178,7 +202,7 @@ pub(crate) fn run(
         way,
         hit: tracer.hit,
         pid: child.id(),
-        stdout: all_of(&mut out),
+        stdout: String::new(),
         stderr: all_of(&mut file),
     }
 }

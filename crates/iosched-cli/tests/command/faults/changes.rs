@@ -5,29 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{DRAWN, Situation, at_calls, difference, must, restore};
+use super::{DRAWN, Situation, at_calls};
+use crate::common::checks::{difference, must, restore, undo_all};
 use crate::common::machine::{Machine, is_unfinished};
 use crate::common::traced::{End, Traced, Way};
 use crate::common::tuning::MIB;
 use crate::common::{LoopDevice, can_use_loop_devices, iosched, iosched_process};
-
-/// Takes back all changes that the history has.
-fn undo_all() -> Result<(), String> {
-    loop {
-        let output = iosched().arg("undo").output().unwrap();
-        match output.status.code() {
-            Some(0) => {}
-            code => {
-                let said = String::from_utf8_lossy(&output.stdout);
-                let error = String::from_utf8_lossy(&output.stderr);
-                let is_done = code == Some(1) && error.contains("no change to take back");
-                return must(is_done, || {
-                    format!("undo ends with {code:?}: {said}{error}")
-                });
-            }
-        }
-    }
-}
 
 /// `iosched set`, or the `iosched undo` after it.
 struct Set {
@@ -119,7 +102,7 @@ impl Situation for Set {
         must(is == *from || is == *to, || {
             format!("half: {}", difference(&is, to))
         })?;
-        undo_all()?;
+        undo_all(None)?;
         let is = self.disk.whole_queue();
         must(is == self.before, || {
             format!("not taken back: {}", difference(&is, &self.before))

@@ -10,13 +10,10 @@ mod runs;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::chance::{Chance, number, seed};
-use crate::common::iosched;
 use crate::common::traced::{self, End, Kind, Traced, Way};
 
 /// So many faults of a command are tried where nothing else is said, and so many of one that measures, which is killed at
@@ -239,33 +236,4 @@ fn is_well_said(fault: Fault, run: &Traced, codes: &[i32]) -> Result<(), String>
         return Err(format!("it says {errors} errors"));
     }
     Ok(())
-}
-
-/// Asks for something with words for people.
-fn must(is_so: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if is_so { Ok(()) } else { Err(what()) }
-}
-
-/// What two maps have that differs.
-fn difference(is: &BTreeMap<String, String>, was: &BTreeMap<String, String>) -> String {
-    let names = is.keys().chain(was.keys());
-    let differ = names.filter(|name| is.get(*name) != was.get(*name));
-    let lines = differ.map(|name| format!("{name}: {:?}, was {:?}", is.get(name), was.get(name)));
-    lines.collect::<Vec<_>>().join("; ")
-}
-
-/// `iosched restore` must say that all is as before, and leave nothing in the journal.
-fn restore() -> Result<(), String> {
-    let output = iosched().arg("restore").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    must(output.status.success(), || format!("restore: {said}"))?;
-    let left = names(Path::new("/var/lib/iosched/journal"));
-    must(left.is_empty(), || format!("left in the journal: {left:?}"))
-}
-
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect()
 }

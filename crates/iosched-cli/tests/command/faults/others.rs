@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::runs::processes_here;
-use super::{DRAWN, DRAWN_OF_RUNS, Situation, at_calls, must, names, restore};
+use super::{DRAWN, DRAWN_OF_RUNS, Situation, at_calls};
+use crate::common::checks::{self, must, names, restore};
 use crate::common::lab::Lab;
 use crate::common::machine::{Machine, is_unfinished};
 use crate::common::traced::{End, Traced};
@@ -257,7 +258,7 @@ impl Situation for Metrics {
         };
         let is_whole = text == OLD || names(&text) == names(&self.whole);
         must(is_whole, || format!("half: {text}"))?;
-        let files = super::names(self.machine.root());
+        let files = checks::names(self.machine.root());
         let left = files
             .iter()
             .filter(|name| is_unfinished(Path::new(name)))

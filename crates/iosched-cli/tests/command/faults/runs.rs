@@ -5,9 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{
-    DRAWN, DRAWN_OF_RUNS, Situation, at_calls, at_moments, difference, must, names, restore,
-};
+use super::{DRAWN, DRAWN_OF_RUNS, Situation, at_calls, at_moments};
+use crate::common::checks::{difference, must, names, restore};
 use crate::common::traced::{End, Traced};
 use crate::common::tuning::{MIB, fio_runs_on, small_disk, start};
 use crate::common::{
