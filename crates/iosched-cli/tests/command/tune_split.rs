@@ -2,7 +2,7 @@
 //! nothing left behind in the kernel.
 use std::path::Path;
 
-use crate::common::tuning::{fio_runs_on, record, signal, small_disk, start, tune};
+use crate::common::tuning::{Started, fio_runs_on, record, signal, small_disk, start, tune};
 use crate::common::{can_emulate, can_trace, has_fio, iosched, tracing_instances, wait_until};
 use serde_json::Value;
 
@@ -122,7 +122,7 @@ fn without_tracing_the_page_says_so_and_shows_the_whole() {
 }
 
 /// A long run on this disk, its load going.
-fn running(disk: &str, out: &Path) -> std::process::Child {
+fn running(disk: &str, out: &Path) -> Started {
     let child = start(&[disk, "--runtime", "60s"], out);
     assert!(wait_until(|| fio_runs_on(disk)), "fio never ran");
     assert_eq!(tracing_instances(child.id()).len(), 1);

@@ -38,7 +38,10 @@ fn read(target: &Target, what: &str, bytes: &[u8]) {
     let bound = target.most_memory(bytes.len());
     let is_bounded = most <= bound;
     if outcome.is_err() || !is_bounded {
-        let kept = std::env::temp_dir().join(format!("iosched-fuzz-{}", target.name));
+        // Not among the temporary files, which the runner removes.
+        let found = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/fuzz/found");
+        fs::create_dir_all(&found).unwrap();
+        let kept = found.join(target.name);
         fs::write(&kept, bytes).unwrap();
         panic!(
             "{} of {what}: {most} bytes of memory, {bound} promised; kept as {}",

@@ -1,8 +1,9 @@
 //! What the tests of `iosched tune` share: a disk, a short run, a run to be disturbed.
 
 use std::fs;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use super::{LoopDevice, can_use_loop_devices, has_fio, iosched, iosched_process, processes_with};
 
@@ -42,9 +43,42 @@ pub(crate) fn tune(target: &str, out: &Path, more: &[&str]) -> (i32, String, Str
     )
 }
 
+/// A command that a test has started. It does not outlive the test, which may fail first.
+pub(crate) struct Started(Option<Child>);
+
+impl Started {
+    /// Waits for its end, and what it said.
+    pub(crate) fn wait_with_output(mut self) -> std::io::Result<Output> {
+        self.0.take().expect("it was started").wait_with_output()
+    }
+}
+
+impl Deref for Started {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        self.0.as_ref().expect("it was started")
+    }
+}
+
+impl DerefMut for Started {
+    fn deref_mut(&mut self) -> &mut Child {
+        self.0.as_mut().expect("it was started")
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 /// Starts `tune`, to be disturbed.
-pub(crate) fn start(arguments: &[&str], out: &Path) -> Child {
-    iosched_process()
+pub(crate) fn start(arguments: &[&str], out: &Path) -> Started {
+    let child = iosched_process()
         .arg("tune")
         .args(arguments)
         .arg("--out")
@@ -52,7 +86,8 @@ pub(crate) fn start(arguments: &[&str], out: &Path) -> Child {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("the command under test")
+        .expect("the command under test");
+    Started(Some(child))
 }
 
 /// True while some fio has this device open.

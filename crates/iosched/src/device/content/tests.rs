@@ -129,6 +129,10 @@ fn what_the_real_tools_write_is_recognised_and_blkid_agrees() {
         ),
     ];
     for (package, command, input, mebibytes, expected) in tools {
+        // It takes a lock of root's, even for a file.
+        if package == "drbd-utils" && !iosched_testing::is_root() {
+            continue;
+        }
         let file = image(mebibytes);
         if run(package, command, &file, input) {
             let found = probe(file.as_file()).unwrap();

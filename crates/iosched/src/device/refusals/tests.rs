@@ -1,7 +1,6 @@
 //! Real loop devices, file systems, swap and mounts, each a reason not to write.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use iosched_testing::shell::Shell;
 
 use super::*;
 use crate::device::testing::{LoopDevice, Mounted, machine, succeeds, tool};
@@ -191,21 +190,11 @@ fn a_mount_that_only_another_namespace_sees_makes_the_disk_busy() {
         return;
     }
     let point = tempfile::tempdir().unwrap();
-    let script = r#"mount "$1" "$2" && echo mounted && read -r _ && umount "$2""#;
-    let mut elsewhere = Command::new("unshare")
-        .args(["--mount", "sh", "-c", script, "sh", disk.path()])
-        .arg(point.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = String::new();
-    let mut stdout = BufReader::new(elsewhere.stdout.take().unwrap());
-    stdout.read_line(&mut said).unwrap();
+    let script = r#"mount "$1" "$2" && echo done && read -r _ && umount "$2""#;
+    let point = point.path().to_str().unwrap();
+    let elsewhere = Shell::new(&["unshare", "--mount", "sh"], script, &[disk.path(), point]);
     let refusals = of(&disk.node);
-    elsewhere.stdin.take().unwrap().write_all(b"\n").unwrap();
-    elsewhere.wait().unwrap();
-    assert_eq!(said, "mounted\n");
+    drop(elsewhere);
     assert!(
         users(&Host::live(), &find(&Host::live(), disk.path()).unwrap()).is_empty(),
         "the mount is not ours to see"
