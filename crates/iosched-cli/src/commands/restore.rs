@@ -4,10 +4,11 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
+use iosched::emulate::Condition;
 use iosched::failure::{Failure, exit};
-use iosched::history::TakenBack;
+use iosched::history::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
 use iosched::host::Host;
-use iosched::journal::{self, Leftover, NotUnderstood, Undone};
+use iosched::journal::{self, Foreseen, Leftover, NotUnderstood, Undone};
 use iosched::process::Stop;
 use iosched::{capture, emulate};
 use serde::Serialize;
@@ -20,6 +21,7 @@ use crate::output::Output;
 #[command(after_long_help = "\
 Examples:
   iosched restore                       after a crash: put everything back
+  iosched restore --dry-run             what there is to put back
   iosched restore --json                and tell a program what was done
 
 Run it after a crash, a SIGKILL or a power failure. It puts back the scheduler
@@ -33,7 +35,11 @@ do it now.
 What cannot be put back yet (a file system with test files is not mounted) and
 what is not understood (an entry of a newer version) stays, is named, and makes
 the exit code 1.")]
-pub(crate) struct RestoreArgs {}
+pub(crate) struct RestoreArgs {
+    /// Say what would be put back, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
 
 #[derive(Serialize)]
 struct Report {
@@ -72,11 +78,14 @@ impl Failure for RestoreError {
 }
 
 /// Runs `iosched restore`.
-pub(crate) fn run(_args: &RestoreArgs, output: &Output) -> Outcome {
+pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
     let host = Host::live();
     if let Err(source) = journal::check_readable(&host) {
         let path = journal::directory(&host);
         return Err(boxed(RestoreError { path, source }));
+    }
+    if args.dry_run {
+        return foresee(&host, output);
     }
     journal::remove_unfinished(&host);
     let (leftovers, not_understood) = journal::read_all(&host);
@@ -106,6 +115,156 @@ pub(crate) fn run(_args: &RestoreArgs, output: &Output) -> Outcome {
         print(&report, output);
     }
     Ok(if is_settled { exit::OK } else { exit::FAILURE })
+}
+
+/// What there is to put back.
+#[derive(Serialize)]
+struct Forecast {
+    runs: Vec<RunForecast>,
+    not_understood: Vec<NotUnderstood>,
+    undo_to_finish: Option<NextUndo>,
+    emulated_disks_to_clear: Vec<String>,
+    tracing_instances_to_remove: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct RunForecast {
+    command: String,
+    pid: u32,
+    /// It would be left alone.
+    still_running: bool,
+    journal: PathBuf,
+    would_do: Vec<Foreseen>,
+}
+
+/// Runs `iosched restore --dry-run`.
+fn foresee(host: &Host, output: &Output) -> Outcome {
+    let (leftovers, not_understood) = journal::read_all(host);
+    let undo_to_finish = is_undo_cut_short(host).then(|| next_undo(host));
+    let emulated = emulate::list().into_iter();
+    let remains = emulated.filter(|disk| disk.condition == Condition::Remains);
+    let forecast = Forecast {
+        runs: leftovers
+            .iter()
+            .map(|left| foresee_run(host, left))
+            .collect(),
+        not_understood,
+        undo_to_finish: undo_to_finish.transpose().map_err(boxed)?,
+        emulated_disks_to_clear: remains.map(|disk| disk.id).collect(),
+        tracing_instances_to_remove: capture::remains(host),
+    };
+    if output.is_json() {
+        output.json(&forecast);
+    } else {
+        print_forecast(&forecast, output);
+    }
+    Ok(exit::OK)
+}
+
+fn foresee_run(host: &Host, leftover: &Leftover) -> RunForecast {
+    let still_running = leftover.is_alive && !leftover.is_waiting_to_revert(host);
+    RunForecast {
+        command: leftover.entry.command.clone(),
+        pid: leftover.entry.owner.pid,
+        still_running,
+        journal: leftover.path.clone(),
+        would_do: if still_running {
+            Vec::new()
+        } else {
+            leftover.foresee(host)
+        },
+    }
+}
+
+fn print_forecast(forecast: &Forecast, output: &Output) {
+    let Forecast {
+        runs,
+        not_understood,
+        undo_to_finish,
+        emulated_disks_to_clear: disks,
+        tracing_instances_to_remove: instances,
+    } = forecast;
+    let is_empty = runs.is_empty() && not_understood.is_empty() && disks.is_empty();
+    if is_empty && undo_to_finish.is_none() && instances.is_empty() {
+        output.text("nothing to restore: no run left anything");
+    }
+    for run in runs {
+        if run.still_running {
+            let text = format!(
+                "pid {} still runs, would be left alone: {}",
+                run.pid, run.command
+            );
+            output.text(&text);
+            continue;
+        }
+        output.text(&format!("left by pid {}: {}", run.pid, run.command));
+        for foreseen in &run.would_do {
+            output.text(&format!("  {}", foretell(foreseen)));
+        }
+    }
+    for NotUnderstood { path, cause } in not_understood {
+        output.text(&format!(
+            "{}: not understood, would be kept: {cause}",
+            path.display()
+        ));
+    }
+    if let Some(next) = undo_to_finish {
+        undo::print_next(next, output);
+    }
+    for id in disks {
+        output.text(&format!("would clear what the emulated disk {id} left"));
+    }
+    for name in instances {
+        output.text(&format!("would remove the tracing instance {name}"));
+    }
+}
+
+/// What would become of one thing, in words.
+pub(crate) fn foretell(foreseen: &Foreseen) -> String {
+    match foreseen {
+        Foreseen::Restored {
+            device,
+            differences,
+        } if differences.is_empty() => {
+            format!("{device}: is as before")
+        }
+        Foreseen::Restored {
+            device,
+            differences,
+        } => {
+            let back: Vec<String> = differences
+                .iter()
+                .map(|one| {
+                    let name = one
+                        .file
+                        .trim_start_matches("queue/")
+                        .trim_start_matches("iosched/");
+                    format!("{name} {} back to {}", one.found, one.expected)
+                })
+                .collect();
+            format!("{device}: {}", back.join(", "))
+        }
+        Foreseen::Gone { device } => format!("{device}: gone, nothing to put back"),
+        Foreseen::Rebooted { device } => {
+            format!("{device}: the machine was booted since, the kernel set it up anew")
+        }
+        Foreseen::Unknown { thing, cause } => format!("{thing}: cannot be told: {cause}"),
+        Foreseen::Removed { directory } => format!("would remove {}", directory.display()),
+        Foreseen::NotMounted { directory, mount } => format!(
+            "{}: would be kept in the journal: {} is not mounted on {}",
+            directory.display(),
+            mount.source.display(),
+            mount.mount_point.display()
+        ),
+        Foreseen::FileSystemRemoved { device, kind } => format!(
+            "{device}: would unmount our {} file system and erase its signature, if it is there",
+            kind.name()
+        ),
+        Foreseen::ProcessesEnded { names } => format!("would end {}", names.join(", ")),
+        Foreseen::DatabasesDropped { server } => {
+            format!("would drop our databases on the server {server}")
+        }
+    }
 }
 
 /// Puts back what a run left, unless it is alive and does so itself.

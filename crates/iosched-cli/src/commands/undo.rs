@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use iosched::failure::{Failure, exit};
-use iosched::history::{TakenBack, is_undo_cut_short};
+use iosched::history::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
 use iosched::host::Host;
 use iosched::process::Stop;
 
-use super::restore::describe;
+use super::restore::{describe, foretell};
 use super::{Outcome, boxed, take_turn};
 use crate::output::Output;
 
@@ -19,6 +19,7 @@ Examples:
   iosched log                           what there is to take back
   iosched undo                          the last change
   iosched undo                          and once more: the one before
+  iosched undo --dry-run                which one that would be, and what of it
 
 Takes back the last change that `set`, `persist`, `apply` or `tune --apply`
 made: its files are what they were, and so are the disks, if the machine was
@@ -26,6 +27,10 @@ not booted since. A file that somebody else changed meanwhile is not
 overwritten. After an undo that was cut short (a SIGKILL, a power failure) the
 next one finishes it, and does no more.")]
 pub(crate) struct UndoArgs {
+    /// Say what would be taken back, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
     /// Work on a copied tree instead of this machine
     #[arg(long, value_name = "DIR", hide = true)]
     root: Option<PathBuf>,
@@ -34,6 +39,15 @@ pub(crate) struct UndoArgs {
 /// Runs `iosched undo`.
 pub(crate) fn run(args: &UndoArgs, output: &Output) -> Outcome {
     let host = args.root.as_ref().map_or_else(Host::live, Host::at);
+    if args.dry_run {
+        let next = next_undo(&host).map_err(boxed)?;
+        if output.is_json() {
+            output.json(&next);
+        } else {
+            print_next(&next, output);
+        }
+        return Ok(exit::OK);
+    }
     let turn = take_turn(&host, &Stop::new(), output)?;
     let taken = turn.undo().map_err(boxed)?;
     if output.is_json() {
@@ -125,5 +139,28 @@ pub(crate) fn print(taken: &TakenBack, output: &Output) {
     }
     for undone in &taken.disks {
         output.text(&format!("  {}", describe(undone)));
+    }
+}
+
+/// Which change would be taken back, and what would become of each file and disk.
+pub(crate) fn print_next(next: &NextUndo, output: &Output) {
+    let NextUndo { entry, .. } = next;
+    let what = if next.was_cut_short {
+        "would finish the undo that was cut short of"
+    } else {
+        "would take back"
+    };
+    output.text(&format!("{what} change {}: {}", entry.id, entry.command));
+    for path in &next.files {
+        output.text(&format!("  {}: as before", path.display()));
+    }
+    for path in &next.left_alone {
+        output.text(&format!(
+            "  {}: changed by somebody else meanwhile, left alone",
+            path.display()
+        ));
+    }
+    for foreseen in &next.disks {
+        output.text(&format!("  {}", foretell(foreseen)));
     }
 }

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::common::tuning::{MIB, fio_runs_on, record, signal, small_disk, start};
 use crate::common::{
-    Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, run, wait_until,
+    Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, run, text, wait_until,
 };
 
 const LOCK: &str = "/var/lib/iosched/lock";
@@ -92,6 +92,13 @@ fn a_directory_on_a_file_system_that_is_not_mounted_is_kept_in_mind() {
     let unmounted = wait_until(|| unmount().is_ok_and(|status| status.success()));
     assert!(unmounted, "its processes end with it");
 
+    let foretold = foretold();
+    let unmounted = format!("is not mounted on {}", mounted.path());
+    assert!(
+        foretold.contains("would be kept in the journal"),
+        "{foretold}"
+    );
+    assert!(foretold.contains(&unmounted), "{foretold}");
     for _ in 0..2 {
         let output = iosched().arg("restore").output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
@@ -111,9 +118,22 @@ fn a_directory_on_a_file_system_that_is_not_mounted_is_kept_in_mind() {
         "mount",
         &[mounted.disk.path().to_str().unwrap(), mounted.path()],
     );
+    let names = mounted.names();
+    let foretold = self::foretold();
+    let directory = format!("would remove {}/{}", mounted.path(), names[0]);
+    assert!(foretold.contains(&directory), "{foretold}");
+    assert_eq!(mounted.names(), names, "nothing was touched");
     iosched().arg("restore").assert().success();
     assert_eq!(mounted.names(), [""; 0]);
+    assert!(self::foretold().contains("nothing to restore"));
     assert_eq!(fs::read_dir(JOURNAL).unwrap().count(), 0);
+}
+
+/// What `restore --dry-run` says.
+fn foretold() -> String {
+    let output = iosched().args(["restore", "--dry-run"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    text(&output.stdout)
 }
 
 #[test]

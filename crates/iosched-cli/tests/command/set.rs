@@ -259,3 +259,43 @@ fn what_was_set_on_a_device_that_is_gone_is_not_taken_back_from_the_next_one() {
     assert!(text(&output.stdout).contains("gone"), "{output:?}");
     assert_eq!(disk.scheduler(), "kyber");
 }
+
+#[test]
+fn a_dry_run_of_undo_says_what_the_undo_then_does() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let dry = |more: &[&str]| {
+        let output = iosched()
+            .args(["undo", "--dry-run"])
+            .args(more)
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            text(&output.stdout) + &text(&output.stderr),
+        )
+    };
+    let (code, said) = dry(&[]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("there is no change to take back"), "{said}");
+    let before = disk.whole_queue();
+    iosched()
+        .args(["set", &disk.name, "mq-deadline", "fifo_batch=3"])
+        .assert()
+        .success();
+    let changed = disk.whole_queue();
+    let (code, said) = dry(&[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("would take back change 1: "), "{said}");
+    let line = format!("{}: scheduler mq-deadline back to none", disk.name);
+    assert!(said.contains(&line), "{said}");
+    let (_, said) = dry(&["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(json["disks"][0]["differences"][0]["expected"], "none");
+    assert_eq!(disk.whole_queue(), changed, "nothing was touched");
+    iosched().arg("undo").assert().success();
+    assert_eq!(disk.whole_queue(), before);
+    assert_eq!(dry(&[]).0, Some(1), "it is taken back");
+}

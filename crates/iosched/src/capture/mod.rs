@@ -157,6 +157,11 @@ pub fn missing() -> Option<CaptureError> {
     tracefs::Tracefs::open().err()
 }
 
+/// The tracing instances of our processes that were killed.
+pub fn remains(host: &Host) -> Vec<String> {
+    tracefs::Tracefs::open().map_or_else(|_| Vec::new(), |tracefs| tracefs.left(host))
+}
+
 /// Removes the tracing instances of our processes that were killed, and returns their names.
 pub fn remove_remains(host: &Host) -> Vec<String> {
     tracefs::Tracefs::open().map_or_else(|_| Vec::new(), |tracefs| tracefs.sweep(host))

@@ -58,15 +58,22 @@ impl Tracefs {
         self.root.join("instances")
     }
 
-    /// Removes the instances of processes that are gone, and returns their names.
-    pub(super) fn sweep(&self, host: &Host) -> Vec<String> {
+    /// The instances of processes that are gone.
+    pub(super) fn left(&self, host: &Host) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.instances()) else {
             return Vec::new();
         };
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let left = names.filter(|name| owner_of(name).is_some_and(|owner| !owner.is_alive(host)));
-        left.filter(|name| remove(&self.instances().join(name)).is_ok())
+        names
+            .filter(|name| owner_of(name).is_some_and(|owner| !owner.is_alive(host)))
             .collect()
+    }
+
+    /// Removes the instances of processes that are gone, and returns their names.
+    pub(super) fn sweep(&self, host: &Host) -> Vec<String> {
+        let mut left = self.left(host);
+        left.retain(|name| remove(&self.instances().join(name)).is_ok());
+        left
     }
 
     /// Makes an instance of our own.

@@ -27,7 +27,7 @@ mod turn;
 mod undo;
 
 pub use turn::{Turn, Waiting, take_turn};
-pub use undo::{TakenBack, is_undo_cut_short};
+pub use undo::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
 
 /// The version of the format.
 pub(crate) const SCHEMA: u32 = 1;

@@ -11,7 +11,7 @@ use super::{
     Change, Entry, HistoryError, Status, Turn, entries, file_of, id_of, not_understood, save,
 };
 use crate::host::Host;
-use crate::journal::{self, Undone};
+use crate::journal::{self, Foreseen, Undone};
 use crate::persist::announce::announce;
 use crate::persist::files::{self, FileChange, FileError};
 
@@ -28,6 +28,64 @@ pub struct TakenBack {
     pub left_alone: Vec<PathBuf>,
     /// What became of each disk.
     pub disks: Vec<Undone>,
+}
+
+/// What the next undo would take back.
+#[derive(Debug, Serialize)]
+pub struct NextUndo {
+    /// The change.
+    pub entry: Entry,
+    /// True if an undo of it was cut short, and would be finished.
+    pub was_cut_short: bool,
+    /// The files that would be as before.
+    pub files: Vec<PathBuf>,
+    /// Files that somebody changed after the undo was cut short: they would stay as they are.
+    pub left_alone: Vec<PathBuf>,
+    /// What would become of each disk.
+    pub disks: Vec<Foreseen>,
+}
+
+/// What [`Turn::undo`] would do; touches nothing, and waits for nobody.
+///
+/// # Errors
+/// As an undo would fail before it touches anything.
+pub fn next_undo(host: &Host) -> Result<NextUndo, HistoryError> {
+    let all = entries(host)?;
+    let undo = unfinished(&all);
+    let (entry, (changes, left_alone)) = if let Some(undo) = undo {
+        let entry = all.iter().find(|entry| Some(entry.id) == undo.takes_back);
+        let entry = entry.unwrap_or(undo).clone();
+        (entry, left_to_do(host, &undo.files)?)
+    } else {
+        let entry = last(host)?;
+        let changes = changes_back(host, &entry)?;
+        (entry, (changes, Vec::new()))
+    };
+    let of_disks = undo.unwrap_or(&entry);
+    let same_boot = of_disks.boot_id == journal::boot_id(host)?;
+    let disks = of_disks.disks.iter().filter(|_| host.is_live());
+    let disks = disks.map(|disk| disk.before.foresee(host, same_boot));
+    Ok(NextUndo {
+        was_cut_short: undo.is_some(),
+        files: changes.into_iter().map(|change| change.path).collect(),
+        left_alone,
+        disks: disks.collect(),
+        entry,
+    })
+}
+
+/// The last change that was not taken back.
+fn last(host: &Host) -> Result<Entry, HistoryError> {
+    let entry = entries(host)?
+        .into_iter()
+        .rev()
+        .find(|entry| matches!(entry.status, Status::Begun | Status::Done));
+    let last = entry.as_ref().map(|entry| entry.id);
+    let later = |path: &PathBuf| id_of(path) > last;
+    if let Some(path) = not_understood(host)?.into_iter().rfind(later) {
+        return Err(HistoryError::NotUnderstood { path });
+    }
+    entry.ok_or(HistoryError::Nothing)
 }
 
 /// True if an undo was cut short.
@@ -69,16 +127,7 @@ impl Turn {
     }
 
     fn undo_last(&self) -> Result<TakenBack, HistoryError> {
-        let entry = entries(self.host())?
-            .into_iter()
-            .rev()
-            .find(|entry| matches!(entry.status, Status::Begun | Status::Done));
-        let last = entry.as_ref().map(|entry| entry.id);
-        let later = |path: &PathBuf| id_of(path) > last;
-        if let Some(path) = not_understood(self.host())?.into_iter().rfind(later) {
-            return Err(HistoryError::NotUnderstood { path });
-        }
-        let entry = entry.ok_or(HistoryError::Nothing)?;
+        let entry = last(self.host())?;
         let files = changes_back(self.host(), &entry)?;
         let undo = self.begin_undo(&entry, files.clone())?;
         if let Err(error) = install_all(self.host(), &files) {

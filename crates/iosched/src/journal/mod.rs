@@ -25,9 +25,11 @@ use crate::process::{LoadProcesses, ProcessStat, User, as_user};
 use crate::switch::{QueueState, SwitchError};
 use crate::sysfs::Sysfs;
 
+mod foreseen;
 mod target_mount;
 mod undone;
 
+pub use foreseen::Foreseen;
 pub use target_mount::TargetMount;
 pub use undone::Undone;
 
@@ -557,9 +559,7 @@ fn remove_directory(
         thing: path.display().to_string(),
         cause: error.to_string(),
     };
-    let is_ours = path
-        .file_name()
-        .is_some_and(|name| name.to_string_lossy().starts_with(".iosched-"));
+    let is_ours = is_our_directory(path);
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() && is_ours => {}
         Ok(_) => return None,
@@ -580,6 +580,12 @@ fn remove_directory(
         },
         Err(error) => failed(error),
     })
+}
+
+/// True for a name that only we give to directories.
+fn is_our_directory(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with(".iosched-"))
 }
 
 fn is_absence(error: &io::Error) -> bool {

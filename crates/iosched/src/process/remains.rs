@@ -53,7 +53,7 @@ impl LoadProcesses {
     /// not end.
     pub fn end(&self, host: &Host) -> Result<Vec<String>, Vec<String>> {
         let found = self.find(host);
-        let names: Vec<String> = found.iter().map(|&pid| name(host, pid)).collect();
+        let names = self.names(host);
         for pid in found {
             signal_if(pid, Signal::TERM, || self.holds(host, pid));
         }
@@ -73,6 +73,11 @@ impl LoadProcesses {
             let _ = cgroup::remove(path);
         }
         Ok(names)
+    }
+
+    /// Name and pid of each that is there.
+    pub fn names(&self, host: &Host) -> Vec<String> {
+        self.find(host).iter().map(|&pid| name(host, pid)).collect()
     }
 
     fn cgroup(&self) -> Option<&Path> {

@@ -25,7 +25,7 @@ pub struct QueueState {
 }
 
 /// One file that differs between two states.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Below `/sys/block/<device>/`.
     pub file: String,

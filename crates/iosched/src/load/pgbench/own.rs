@@ -31,6 +31,11 @@ pub struct OwnDatabases {
 }
 
 impl OwnDatabases {
+    /// The server that they are on, as `--pg` says.
+    pub fn connection(&self) -> &str {
+        &self.connection
+    }
+
     /// Chooses names; makes nothing.
     pub(super) fn choose(connection: &str) -> OwnDatabases {
         let chance = rand::rng().next_u32();
