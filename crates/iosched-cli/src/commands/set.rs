@@ -11,7 +11,7 @@ use iosched::host::Host;
 use iosched::journal::{Journal, Owner};
 use iosched::process::Stop;
 use iosched::set::{Change, Settled, revert_file};
-use iosched::switch::Arm;
+use iosched::switch::{Arm, Difference};
 use serde::Serialize;
 
 use super::{Outcome, boxed, take_turn, undo};
@@ -72,6 +72,8 @@ struct DiskReport {
     asked: Arm,
     after: Option<iosched::switch::QueueState>,
     adjusted: Vec<iosched::switch::Adjusted>,
+    /// What the kernel changed besides: `expected` is what it was, `found` what it is.
+    side_effects: Vec<Difference>,
 }
 
 /// Runs `iosched set`.
@@ -94,6 +96,7 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
                 asked: asked.clone(),
                 after: None,
                 adjusted: Vec::new(),
+                side_effects: Vec::new(),
             })
             .collect(),
         notes: change.notes.clone(),
@@ -107,6 +110,8 @@ pub(crate) fn run(args: &SetArgs, output: &Output) -> Outcome {
         for (disk, (_, entered)) in report.disks.iter_mut().zip(&made.disks) {
             disk.after = Some(entered.state.clone());
             disk.adjusted.clone_from(&entered.adjusted);
+            let asked = disk.asked.tunables.iter().cloned().collect();
+            disk.side_effects = disk.before.side_effects(&entered.state, &asked);
         }
         match args.for_how_long {
             Some(span) => revert_later(&host, made.journal, span.0).map_err(boxed)?,
@@ -147,6 +152,17 @@ fn print(report: &Report, output: &Output) {
                         )),
                         None => output.text(&format!("  {tunable}={asked}")),
                     }
+                }
+                for Difference {
+                    file,
+                    expected,
+                    found,
+                } in &disk.side_effects
+                {
+                    let name = file.trim_start_matches("queue/");
+                    output.text(&format!(
+                        "  {name}={found} (the kernel's doing; it was {expected})"
+                    ));
                 }
             }
         }

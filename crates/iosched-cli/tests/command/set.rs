@@ -299,3 +299,29 @@ fn a_dry_run_of_undo_says_what_the_undo_then_does() {
     assert_eq!(disk.whole_queue(), before);
     assert_eq!(dry(&[]).0, Some(1), "it is taken back");
 }
+
+#[test]
+fn what_the_kernel_changes_besides_is_said_and_taken_back() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    disk.write("scheduler", "mq-deadline");
+    disk.write("nr_requests", "44");
+    let before = disk.whole_queue();
+    // A kernel sets up a queue of its own length with each scheduler.
+    let (code, stdout, stderr) = set(&[&disk.name, "bfq"]);
+    assert_eq!(code, 0, "{stderr}");
+    let is = disk.read("nr_requests");
+    let line = format!("  nr_requests={is} (the kernel's doing; it was 44)");
+    assert_eq!(stdout.contains(&line), is != "44", "{stdout}");
+    let (_, stdout, _) = set(&[&disk.name, "mq-deadline", "nr_requests=48"]);
+    assert!(
+        !stdout.contains("nr_requests=48 (the kernel's"),
+        "it was asked for: {stdout}"
+    );
+    for _ in 0..2 {
+        iosched().arg("undo").assert().success();
+    }
+    assert_eq!(disk.whole_queue(), before);
+}

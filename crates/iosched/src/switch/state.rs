@@ -118,6 +118,23 @@ impl QueueState {
         nr_requests.chain(tunables).chain(settings)
     }
 
+    /// What of the queue itself differs in `found`, the scheduler and its tunables aside, and is not in `asked`: what the
+    /// kernel did of itself.
+    pub fn side_effects(
+        &self,
+        found: &QueueState,
+        asked: &BTreeMap<String, String>,
+    ) -> Vec<Difference> {
+        let of_queue = |state: &QueueState| QueueState {
+            scheduler: String::new(),
+            tunables: BTreeMap::new(),
+            ..state.clone()
+        };
+        let mut effects = of_queue(self).differences(&of_queue(found));
+        effects.retain(|effect| !asked.contains_key(effect.file.trim_start_matches("queue/")));
+        effects
+    }
+
     /// The files in which `found` differs from this state.
     pub fn differences(&self, found: &QueueState) -> Vec<Difference> {
         let mut differences = Vec::new();
