@@ -15,7 +15,7 @@ use std::process::{Command, Output, Stdio};
 use iosched_testing::lacks;
 
 use crate::common::bench::{Bench, nobody};
-use crate::common::tuning::MIB;
+use crate::common::tuning::{MIB, SHORTEST};
 use crate::common::{
     LoopDevice, Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, lossy,
     processes_with, run,
@@ -734,14 +734,7 @@ fn a_mount_point_with_odd_characters_is_measured_and_left_as_it_was() {
             let output = iosched()
                 .arg("tune")
                 .arg(&at)
-                .args([
-                    "--arms",
-                    "none,mq-deadline",
-                    "--fixed-rounds",
-                    "2",
-                    "--runtime",
-                    "50ms",
-                ])
+                .args(SHORTEST)
                 .args(["--file-size", "1M", "--load", load, "--out"])
                 .arg(records.path().join(load))
                 .current_dir(directory.path())

@@ -18,7 +18,7 @@ use crate::common::chance::{Chance, number, seed};
 use crate::common::checks::{difference, must, names, restore, undo_all};
 use crate::common::machine::{Machine, is_unfinished};
 use crate::common::power::{Boots, NEIGHBOUR, RecordedDisks, Recording};
-use crate::common::tuning::{MIB, small_disk};
+use crate::common::tuning::{MIB, SHORTEST, small_disk};
 use crate::common::{LoopDevice, can_emulate, has_fio, iosched, iosched_process, run, text};
 
 /// So many where nothing else is said.
@@ -455,18 +455,6 @@ enum Target {
     Directory(tempfile::TempDir),
 }
 
-/// Four trials.
-const SHORT: &[&str] = &[
-    "--arms",
-    "none,mq-deadline",
-    "--fixed-rounds",
-    "2",
-    "--runtime",
-    "50ms",
-    "--no-html",
-    "--json",
-];
-
 impl Run {
     fn new(target: Target) -> Run {
         Run {
@@ -484,7 +472,10 @@ impl Run {
             Target::Disk(disk, _) => command.arg(&disk.name),
             Target::Directory(at) => command.arg(at.path()).args(["--file-size", "4M"]),
         };
-        command.args(SHORT).arg("--out").arg(&self.out);
+        command
+            .args(SHORTEST)
+            .args(["--json", "--out"])
+            .arg(&self.out);
         command
     }
 

@@ -20,6 +20,17 @@ const SHORT: &[&str] = &[
     "200ms",
 ];
 
+/// Arguments for four trials that take next to no time, and no page.
+pub(crate) const SHORTEST: &[&str] = &[
+    "--arms",
+    "none,mq-deadline",
+    "--fixed-rounds",
+    "2",
+    "--runtime",
+    "50ms",
+    "--no-html",
+];
+
 /// A small disk to be measured with fio; says what lacks otherwise.
 pub(crate) fn small_disk() -> Option<LoopDevice> {
     (can_use_loop_devices() && has_fio()).then(|| LoopDevice::new(64 * MIB))

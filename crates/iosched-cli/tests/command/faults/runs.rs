@@ -8,7 +8,7 @@ use std::process::Command;
 use super::{DRAWN, DRAWN_OF_RUNS, Situation, at_calls, at_moments};
 use crate::common::checks::{difference, must, names, restore};
 use crate::common::traced::{End, Traced};
-use crate::common::tuning::{MIB, fio_runs_on, small_disk, start};
+use crate::common::tuning::{MIB, SHORTEST, fio_runs_on, small_disk, start};
 use crate::common::{
     LoopDevice, Mounted, can_emulate, has_fio, has_postgres, iosched, iosched_process, wait_until,
 };
@@ -42,17 +42,6 @@ impl On {
         }
     }
 }
-
-/// Four trials.
-const SHORT: &[&str] = &[
-    "--arms",
-    "none,mq-deadline",
-    "--fixed-rounds",
-    "2",
-    "--runtime",
-    "50ms",
-    "--no-html",
-];
 
 impl Tune {
     fn new(on: On) -> Tune {
@@ -89,7 +78,7 @@ impl Tune {
         let output = iosched()
             .args(["tune", &disk.name, "--out"])
             .arg(self.out())
-            .args(SHORT)
+            .args(SHORTEST)
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -176,7 +165,7 @@ impl Situation for Tune {
             }
             On::Emulated => &mut command,
         };
-        command.args(SHORT).arg("--out").arg(self.out());
+        command.args(SHORTEST).arg("--out").arg(self.out());
         command
     }
 
