@@ -17,7 +17,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
-    let output = output::Output::new(cli.json);
+    let output = output::Output::new(cli.json, cli.quiet);
     match commands::run(cli, &output) {
         Ok(_) if output.lost().is_some() => {
             let cause = output.lost().unwrap_or_default();

@@ -7,13 +7,23 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iosched::simulate::replay::Meter;
 
+use crate::output::Output;
+
 /// Work that is done before this needs no bar.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is drawn.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Does the work, and shows how far its meter is.
-pub(crate) fn watched<T>(what: &str, meter: &Arc<Meter>, work: impl FnOnce() -> T) -> T {
+pub(crate) fn watched<T>(
+    what: &str,
+    meter: &Arc<Meter>,
+    output: &Output,
+    work: impl FnOnce() -> T,
+) -> T {
+    if output.is_quiet() {
+        return work();
+    }
     std::thread::scope(|scope| {
         let (done, is_done) = channel::<()>();
         let draw = move || {

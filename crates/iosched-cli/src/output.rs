@@ -14,6 +14,7 @@ use serde::Serialize;
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     json: bool,
+    quiet: bool,
     width: usize,
     /// What went wrong when a result was written.
     lost: RefCell<Option<String>>,
@@ -21,7 +22,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// Looks at the terminal and `NO_COLOR`.
-    pub(crate) fn new(json: bool) -> Output {
+    pub(crate) fn new(json: bool, quiet: bool) -> Output {
         let width = std::env::var("COLUMNS")
             .ok()
             .and_then(|columns| columns.parse().ok())
@@ -30,6 +31,7 @@ impl Output {
             .unwrap_or(80);
         Output {
             json,
+            quiet,
             width,
             lost: RefCell::default(),
         }
@@ -38,6 +40,11 @@ impl Output {
     /// True if `--json` was given: standard output is for machines.
     pub(crate) fn is_json(&self) -> bool {
         self.json
+    }
+
+    /// True if only results, warnings and errors are wanted.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     /// Columns that a line may take.
@@ -97,9 +104,15 @@ impl Output {
         Ok(())
     }
 
-    /// A remark beside the result, on standard error.
+    /// A remark beside the result, on standard error. If it warns or helps it says so at its beginning, and is said
+    /// to those who want quiet, too.
     pub(crate) fn note(&self, text: &str) {
-        Self::remark(&visible(text));
+        let is_warning = ["note: ", "hint: ", "error: "]
+            .iter()
+            .any(|word| text.starts_with(word));
+        if !self.quiet || is_warning {
+            Self::remark(&visible(text));
+        }
     }
 
     fn remark(text: &str) {

@@ -180,11 +180,11 @@ pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
     }
     let wanted = wanted(args)?;
     let meter = Arc::new(Meter::default());
-    let plan = watched("reading the trace", &meter, || {
+    let plan = watched("reading the trace", &meter, output, || {
         Plan::watched(wanted, Arc::clone(&meter))
     });
     let plan = plan.map_err(boxed)?;
-    let simulated = watched("simulating", &meter, || plan.run()).map_err(boxed)?;
+    let simulated = watched("simulating", &meter, output, || plan.run()).map_err(boxed)?;
     if output.is_json() {
         output.json(&simulated);
     } else if args.csv {

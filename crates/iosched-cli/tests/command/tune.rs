@@ -313,3 +313,19 @@ fn what_tune_answers_for_an_emulated_hard_disk_is_active_after_apply() {
     };
     assert_eq!(queue["scheduler"], applied, "{stdout}");
 }
+
+#[test]
+fn who_wants_quiet_gets_the_result_warnings_and_errors() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (code, stdout, stderr) = tune(&disk.name, &dir.path().join("1"), &["--quiet"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("Answer: "), "{stdout}");
+    let is_warning = |line: &str| line.starts_with("note: ") || line.starts_with("hint: ");
+    assert!(stderr.lines().all(is_warning), "{stderr}");
+    let (code, _, stderr) = tune(&disk.name, &dir.path().join("2"), &["-q", "--load", "none"]);
+    assert_ne!(code, 0);
+    assert!(stderr.starts_with("error: "), "{stderr}");
+}

@@ -102,7 +102,7 @@ impl Progress<'_> {
         let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{bar:20} {msg}").expect("the template is right");
         bar.set_style(style.progress_chars("=> "));
-        if std::io::stderr().is_terminal() {
+        if std::io::stderr().is_terminal() && !output.is_quiet() {
             bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         Progress { bar, output }

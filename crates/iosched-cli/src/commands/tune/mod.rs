@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use iosched::analysis::Analysis;
 use iosched::device::GivenUp;
 use iosched::emulate::{Condition, EmulatedDisk};
-use iosched::event::Observer;
+use iosched::event::{Observer, Silent};
 use iosched::facts::{self, MachineFacts};
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
@@ -243,10 +243,10 @@ impl Session<'_> {
         };
         let mut progress = Progress::new(&recorder.record().header.plan);
         let mut lines = JsonLines::new();
-        let observer: &mut dyn Observer = if output.is_json() {
-            &mut lines
-        } else {
-            &mut progress
+        let observer: &mut dyn Observer = match (output.is_json(), output.is_quiet()) {
+            (true, _) => &mut lines,
+            (_, true) => &mut Silent,
+            _ => &mut progress,
         };
         let ended = run::run(&self.host, &mut recorder, &options, &self.stop, observer);
         progress.finish();
