@@ -9,12 +9,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use iosched::device::{
-    Attribute, Device, Inventory, Kind, NoChoice, Role, Schedulers, Target, Transport, User,
-    attributes,
+    Attribute, Device, Inventory, Kind, NoChoice, Role, Schedulers, TUNABLES, Target, Transport,
+    Tunable, User, attributes,
 };
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::journal::{self, Leftover};
+use iosched::report;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -29,6 +30,7 @@ Examples:
   iosched list sda                      what it stands on and what stands on it
   iosched list /var/lib/postgresql      the disks below a directory
   iosched list -v nvme0n1               every queue and scheduler setting
+  iosched list --help-tunables          what they mean, and what they may be
   iosched list --json | jq .            for scripts
 
 The scheduler in [brackets] is the active one, as the kernel writes it.")]
@@ -42,6 +44,10 @@ pub(crate) struct ListArgs {
     #[arg(short, long)]
     pub(crate) verbose: bool,
 
+    /// Explain each tunable of each scheduler and of the queue: unit, range, default, what it does
+    #[arg(long)]
+    pub(crate) help_tunables: bool,
+
     /// Show unused devices without size, too (loop0 … loop7)
     #[arg(short, long)]
     pub(crate) all: bool,
@@ -53,6 +59,10 @@ pub(crate) struct ListArgs {
 
 /// Runs `iosched list`.
 pub(crate) fn run(args: &ListArgs, output: &Output) -> Outcome {
+    if args.help_tunables {
+        explain_tunables(output);
+        return Ok(exit::OK);
+    }
     let host = args.root.as_ref().map_or_else(Host::live, Host::at);
     let inventory = Inventory::read(&host).map_err(|source| -> Box<dyn Failure> {
         Box::new(ListError {
@@ -79,6 +89,49 @@ pub(crate) fn run(args: &ListArgs, output: &Output) -> Outcome {
         output.note("an interrupted run has left its settings on a disk: run `iosched restore`");
     }
     Ok(exit::OK)
+}
+
+/// What each tunable is for.
+fn explain_tunables(output: &Output) {
+    if output.is_json() {
+        return output.json(&TUNABLES);
+    }
+    for scheduler in ["mq-deadline", "kyber", "bfq", "deadline", "cfq"] {
+        output.text(&format!("{scheduler} (queue/iosched/)"));
+        let its = |tunable: &&Tunable| tunable.schedulers.contains(&scheduler);
+        TUNABLES
+            .iter()
+            .filter(its)
+            .for_each(|tunable| explain(tunable, output));
+        output.text("");
+    }
+    output.text("the queue (queue/), with any scheduler; none and noop have only these");
+    let of_queue = |tunable: &&Tunable| tunable.schedulers.is_empty();
+    TUNABLES
+        .iter()
+        .filter(of_queue)
+        .for_each(|tunable| explain(tunable, output));
+}
+
+fn explain(tunable: &Tunable, output: &Output) {
+    let Tunable {
+        name,
+        unit,
+        range,
+        default,
+        what,
+        ..
+    } = tunable;
+    let unit = if unit.is_empty() {
+        String::new()
+    } else {
+        format!("{unit}, ")
+    };
+    output.text(&format!("  {name:<18} {unit}{range}; default {default}"));
+    let folded = report::text::fold(what, output.width().saturating_sub(21).max(20));
+    for line in folded.lines() {
+        output.text(&format!("  {:<18} {line}", ""));
+    }
 }
 
 /// The devices cannot be listed.

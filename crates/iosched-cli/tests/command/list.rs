@@ -3,6 +3,7 @@
 //! After an intended change look at the difference, then accept it:
 //! `INSTA_UPDATE=always cargo test -p iosched-cli --test command list::`.
 use iosched_testing::lacks;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use assert_cmd::Command;
+
+use crate::common::{answer, text};
 
 fn machines() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines")
@@ -274,4 +277,34 @@ fn this_machine_is_listed_without_root() {
     assert!(output.status.success(), "{output:?}");
     let listing: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(!names(&listing).is_empty());
+}
+
+#[test]
+fn each_tunable_that_a_machine_here_has_is_explained() {
+    let explained = text(&answer(&["list", "--help-tunables"]).stdout);
+    assert!(
+        explained.lines().all(|line| line.chars().count() <= 80),
+        "{explained}"
+    );
+    let listed = answer(&["list", "--help-tunables", "--json"]).stdout;
+    let listed: serde_json::Value = serde_json::from_slice(&listed).unwrap();
+    let known: BTreeSet<&str> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    let (mut open, mut seen) = (vec![machines()], 0);
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(&directory).unwrap().flatten() {
+            if entry.file_type().unwrap().is_dir() {
+                open.push(entry.path());
+            } else if directory.ends_with("queue/iosched") {
+                let name = entry.file_name().into_string().unwrap();
+                assert!(known.contains(name.as_str()), "{}", entry.path().display());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 0);
 }

@@ -36,6 +36,7 @@ mod stack;
 #[cfg(test)]
 pub(crate) mod testing;
 mod transport;
+mod tunables;
 mod users;
 
 use std::path::{Path, PathBuf};
@@ -58,6 +59,7 @@ pub use self::refusals::{Refusal, refusals};
 pub use self::schedulers::{Choice, NoChoice, Schedulers};
 pub use self::stack::{Layer, Role, schedulable_disks, stack};
 pub use self::transport::Transport;
+pub use self::tunables::{TUNABLES, Tunable};
 pub use self::users::{Usage, User, users};
 
 use self::identity::identify;

@@ -56,7 +56,7 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
 
 /// Breaks the lines that are too long between words; what follows is indented. Lines of tables are
 /// left alone: they were made to fit.
-fn fold(sentence: &str, width: usize) -> String {
+pub fn fold(sentence: &str, width: usize) -> String {
     let mut text = String::new();
     let mut column = 0;
     for word in sentence.split_whitespace() {
