@@ -183,19 +183,34 @@ impl FileChange {
             return Ok(()); // to be gone, and so is its directory
         };
         remove_temporaries(&directory);
-        match &self.after {
-            Some(text) => replace(&directory, &name, text).map_err(fail)?,
-            None => match rustix::fs::unlinkat(&directory, &name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(error) => return Err(fail(error.into())),
-            },
+        put(&directory, &name, self.after.as_deref()).map_err(fail)?;
+        let synced = rustix::fs::fsync(&directory);
+        if synced.is_err() {
+            // After a power failure it might not be so: then it is not made at all.
+            let _ = put(&directory, &name, self.before.as_deref());
         }
-        rustix::fs::fsync(&directory).map_err(|error| fail(error.into()))?;
-        if self.after.is_none() {
+        let is_gone = if synced.is_ok() {
+            &self.after
+        } else {
+            &self.before
+        }
+        .is_none();
+        if is_gone {
             remove_own_directory(host, &self.path);
         }
-        Ok(())
+        synced.map_err(|error| fail(error.into()))
     }
+}
+
+/// Gives a file this text, or takes it away; not yet for sure on disk when this returns.
+fn put(directory: &OwnedFd, name: &str, text: Option<&str>) -> io::Result<()> {
+    let Some(text) = text else {
+        return match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+    };
+    replace(directory, name, text)
 }
 
 /// Removes the directory that a file was in if it is ours alone (`/etc/iosched`, TuneD's profile) and
