@@ -17,8 +17,8 @@ use iosched_testing::lacks;
 use crate::common::bench::{Bench, nobody};
 use crate::common::tuning::{MIB, SHORTEST};
 use crate::common::{
-    LoopDevice, Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, lossy,
-    processes_with, run,
+    LoopDevice, Mounted, assert_plain, can_use_loop_devices, has_fio, iosched, iosched_process,
+    lossy, processes_with, quoted, run,
 };
 
 /// What a load tries that only root may do: its name, and a command of the shell that ends with 0 if it was done.
@@ -358,10 +358,9 @@ fn a_load_of_another_user_does_nothing_that_only_root_may_do() {
     };
     let report = bench.report();
     fs::set_permissions(bench.records.path(), Permissions::from_mode(0o755)).unwrap();
-    let quoted = |words: &str| words.replace('\'', r"'\''");
     let tries = ONLY_ROOT.iter().map(|(name, attack)| {
         format!(
-            "if sh -c '{}' > /dev/null 2>&1; then echo \"DONE {name}\"; else echo \"refused {name}\"; fi >> $REPORT\n",
+            "if sh -c {} > /dev/null 2>&1; then echo \"DONE {name}\"; else echo \"refused {name}\"; fi >> $REPORT\n",
             quoted(attack)
         )
     });
@@ -426,11 +425,10 @@ fn what_a_load_is_refused_it_could_do_as_root() {
         return;
     };
     let report = bench.report();
-    let quoted = |words: &str| words.replace('\'', r"'\''");
     let harmless = ONLY_ROOT.iter().filter(|(name, _)| HARMLESS.contains(name));
     let tries = harmless.map(|(name, attack)| {
         format!(
-            "sh -c '{}' > /dev/null && echo \"DONE {name}\" >> $REPORT\n",
+            "sh -c {} > /dev/null && echo \"DONE {name}\" >> $REPORT\n",
             quoted(attack)
         )
     });
@@ -500,11 +498,8 @@ fn whatever_a_load_does_to_its_own_the_run_ends_and_removes_it() {
 /// Fails if there is something in it that a terminal obeys.
 #[track_caller]
 fn assert_is_plain(name: &str, output: &Output) {
-    for printed in [&output.stdout, &output.stderr] {
-        let printed = lossy(printed);
-        let is_plain = |c: char| !(c.is_control() && c != '\n' && c != '\t' || c == '\u{202e}');
-        assert!(printed.chars().all(is_plain), "{name}: {printed:?}");
-    }
+    assert_plain(name, &lossy(&output.stdout));
+    assert_plain(name, &lossy(&output.stderr));
 }
 
 /// The owner of the target changes it for a link again and again while root measures in it.

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::common;
 use crate::common::tuning::{MIB, tune};
 use crate::common::{Mounted, answer, can_use_loop_devices, has_fio, iosched, text};
 
@@ -18,8 +19,7 @@ const EVIL: &str = "ev\u{1b}]0;owned\u{7}il\u{1b}[31m\r\u{9b}1A\u{202e}";
 /// Fails if something but text is in it.
 fn assert_plain(what: &str, printed: &[u8]) {
     let printed = text(printed);
-    let is_plain = |c: char| !(c.is_control() && c != '\n' && c != '\t' || c == '\u{202e}');
-    assert!(printed.chars().all(is_plain), "{what}: {printed:?}");
+    common::assert_plain(what, &printed);
     assert!(printed.contains("ev"), "{what} does not name it: {printed}");
 }
 

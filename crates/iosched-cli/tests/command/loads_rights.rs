@@ -8,15 +8,9 @@ use std::process::{Command, Output, Stdio};
 
 use crate::common::bench::{Bench, nobody};
 use crate::common::{
-    can_use_loop_devices, has_fio, iosched, iosched_process, lossy, processes_with, run, wait_until,
+    can_use_loop_devices, has_fio, iosched, iosched_process, lossy, processes_with, quoted, run,
+    wait_until,
 };
-
-fn quoted(words: &[String]) -> String {
-    let quoted = words
-        .iter()
-        .map(|word| format!("'{}'", word.replace('\'', r"'\''")));
-    quoted.collect::<Vec<_>>().join(" ")
-}
 
 #[test]
 fn a_load_of_another_user_cannot_type_into_our_terminal() {
@@ -39,8 +33,9 @@ fn a_load_of_another_user_cannot_type_into_our_terminal() {
         bench.mounted.path(),
         &["--load", &attack, "--user", "nobody"],
     ));
+    let line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     let output = Command::new("script")
-        .args(["-qec", &quoted(&words), "/dev/null"])
+        .args(["-qec", &line.join(" "), "/dev/null"])
         .stdin(Stdio::null())
         .output()
         .unwrap();

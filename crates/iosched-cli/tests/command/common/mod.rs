@@ -27,6 +27,18 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// Fails if there is something in it that a terminal obeys.
+#[track_caller]
+pub(crate) fn assert_plain(what: &str, printed: &str) {
+    let is_plain = |c: char| !(c.is_control() && c != '\n' && c != '\t' || c == '\u{202e}');
+    assert!(printed.chars().all(is_plain), "{what}: {printed:?}");
+}
+
+/// As one word of the shell.
+pub(crate) fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 /// Output of which not all needs to be text.
 pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
