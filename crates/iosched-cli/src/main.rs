@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     match commands::run(cli, &output) {
         Ok(_) if output.lost().is_some() => {
             let cause = output.lost().unwrap_or_default();
-            output.note(&format!("error: the result could not be written: {cause}"));
+            output.warn(&format!("error: the result could not be written: {cause}"));
             ExitCode::from(iosched::failure::exit::FAILURE)
         }
         Ok(code) => ExitCode::from(code),

@@ -104,15 +104,17 @@ impl Output {
         Ok(())
     }
 
-    /// A remark beside the result, on standard error. If it warns or helps it says so at its beginning, and is said
-    /// to those who want quiet, too.
+    /// A remark beside the result, on standard error.
     pub(crate) fn note(&self, text: &str) {
-        let is_warning = ["note: ", "hint: ", "error: "]
-            .iter()
-            .any(|word| text.starts_with(word));
-        if !self.quiet || is_warning {
-            Self::remark(&visible(text));
+        if !self.quiet {
+            self.warn(text);
         }
+    }
+
+    /// A remark that those who want quiet get, too: something is not as they may think.
+    #[expect(clippy::unused_self, reason = "all that is printed goes through it")]
+    pub(crate) fn warn(&self, text: &str) {
+        Self::remark(&visible(text));
     }
 
     fn remark(text: &str) {

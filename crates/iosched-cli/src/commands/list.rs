@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use iosched::device::{
-    Attribute, Device, Inventory, Kind, NoChoice, Role, Schedulers, TUNABLES, Target, Transport,
-    Tunable, User, attributes,
+    Attribute, Device, Inventory, Kind, NoChoice, Role, Schedulers, TUNABLE_SCHEDULERS, Target,
+    Transport, Tunable, User, attributes, tunables,
 };
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
@@ -86,47 +86,38 @@ pub(crate) fn run(args: &ListArgs, output: &Output) -> Outcome {
     let is_dead = |leftover: &Leftover| !leftover.is_alive && !leftover.entry.disks.is_empty();
     let (leftovers, not_understood) = journal::read_all(&host);
     if host.is_live() && (leftovers.iter().any(is_dead) || !not_understood.is_empty()) {
-        output.note("an interrupted run has left its settings on a disk: run `iosched restore`");
+        output.warn("an interrupted run has left its settings on a disk: run `iosched restore`");
     }
     Ok(exit::OK)
 }
 
 /// What each tunable is for.
 fn explain_tunables(output: &Output) {
+    let all = tunables();
     if output.is_json() {
-        return output.json(&TUNABLES);
+        return output.json(&all);
     }
-    for scheduler in ["mq-deadline", "kyber", "bfq", "deadline", "cfq"] {
+    let explain_those_of = |scheduler: Option<&str>| {
+        let those = all.iter().filter(|tunable| tunable.scheduler == scheduler);
+        those.for_each(|tunable| explain(tunable, output));
+    };
+    for scheduler in TUNABLE_SCHEDULERS {
         output.text(&format!("{scheduler} (queue/iosched/)"));
-        let its = |tunable: &&Tunable| tunable.schedulers.contains(&scheduler);
-        TUNABLES
-            .iter()
-            .filter(its)
-            .for_each(|tunable| explain(tunable, output));
+        explain_those_of(Some(scheduler));
         output.text("");
     }
     output.text("the queue (queue/), with any scheduler; none and noop have only these");
-    let of_queue = |tunable: &&Tunable| tunable.schedulers.is_empty();
-    TUNABLES
-        .iter()
-        .filter(of_queue)
-        .for_each(|tunable| explain(tunable, output));
+    explain_those_of(None);
 }
 
 fn explain(tunable: &Tunable, output: &Output) {
     let Tunable {
-        name,
-        unit,
-        range,
-        default,
-        what,
-        ..
+        name, range, what, ..
     } = tunable;
-    let unit = if unit.is_empty() {
-        String::new()
-    } else {
-        format!("{unit}, ")
-    };
+    let unit = tunable
+        .unit
+        .map_or(String::new(), |unit| format!("{unit}, "));
+    let default = tunable.default.as_deref().unwrap_or("as the kernel");
     output.text(&format!("  {name:<18} {unit}{range}; default {default}"));
     let folded = report::text::fold(what, output.width().saturating_sub(21).max(20));
     for line in folded.lines() {

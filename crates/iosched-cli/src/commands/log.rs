@@ -33,7 +33,7 @@ pub(crate) fn run(args: &LogArgs, output: &Output) -> Outcome {
     let mut entries = history::entries(&host).map_err(boxed)?;
     let not_understood = history::not_understood(&host).map_err(boxed)?;
     for path in &not_understood {
-        output.note(&format!(
+        output.warn(&format!(
             "warning: {} is damaged or of a newer version: left out",
             path.display()
         ));

@@ -67,7 +67,7 @@ pub(crate) fn take_turn(
     output: &Output,
 ) -> Result<Turn, Box<dyn Failure>> {
     history::take_turn(host, stop, &mut |waiting| {
-        output.note(&format!("{waiting}; Ctrl-C to give up"));
+        output.warn(&format!("{waiting}; Ctrl-C to give up"));
     })
     .map_err(boxed)
 }

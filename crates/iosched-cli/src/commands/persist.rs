@@ -211,7 +211,7 @@ pub(crate) fn finish_undo(
         return Ok(());
     }
     if let Some(taken) = undo::finish(host, &Stop::new(), output)? {
-        output.note(&format!("note: {}", undo::in_a_line(&taken)));
+        output.warn(&format!("note: {}", undo::in_a_line(&taken)));
     }
     Ok(())
 }
@@ -329,11 +329,11 @@ pub(crate) fn keep_answer(
 ) -> Result<(), Box<dyn Failure>> {
     let plan = &record.header.plan;
     if plan.emulated.is_some() || matches!(plan.target, Target::Simulated(_)) {
-        output.note("nothing to keep: the disk was made for this run");
+        output.warn("nothing to keep: the disk was made for this run");
         return Ok(());
     }
     let Some(arm) = analysis.choice else {
-        output.note("not kept: nothing is proven better, so nothing is changed");
+        output.warn("not kept: nothing is proven better, so nothing is changed");
         return Ok(());
     };
     let grounds = Grounds::of(record, arm, directory);
@@ -341,7 +341,7 @@ pub(crate) fn keep_answer(
     let edited = choice::with_choice(host, &disks, &plan.arms[arm], &grounds).map_err(boxed)?;
     let deployment = Deployment::plan(host, Some(edited.text), Ways::default()).map_err(boxed)?;
     for note in edited.notes.iter().chain(&deployment.notes) {
-        output.note(&format!("note: {note}"));
+        output.warn(&format!("note: {note}"));
     }
     let turn = take_turn(host, stop, output)?;
     let deployed = deployment
@@ -372,7 +372,7 @@ fn asked(output: &Output) -> Result<bool, Box<dyn Failure>> {
 
 fn show(deployment: &Deployment, notes: &[String], output: &Output) {
     for note in notes {
-        output.note(&format!("note: {note}"));
+        output.warn(&format!("note: {note}"));
     }
     for file in &deployment.files {
         output.text(&file.diff());
@@ -395,10 +395,10 @@ fn show(deployment: &Deployment, notes: &[String], output: &Output) {
 
 fn tell(deployed: &Deployed, output: &Output) {
     for note in &deployed.notes {
-        output.note(&format!("note: {note}"));
+        output.warn(&format!("note: {note}"));
     }
     for adjusted in &deployed.adjusted {
-        output.note(&format!("note: {adjusted}"));
+        output.warn(&format!("note: {adjusted}"));
     }
     for (device, state) in &deployed.disks {
         output.text(&format!("{device}: {} (read back)", state.scheduler));

@@ -320,7 +320,7 @@ fn print(report: &Report, output: &Output) {
             "{}: not understood, kept: {cause}",
             path.display()
         ));
-        output.note(
+        output.warn(
             "hint: a newer iosched may understand it, `iosched list` shows each disk's scheduler; remove it once \
              all is as it should be",
         );
@@ -340,7 +340,7 @@ fn print(report: &Report, output: &Output) {
 fn hint_at_mount(run: &RunReport, output: &Output) {
     let is_unreachable = |undone: &Undone| matches!(undone, Undone::NotMounted { .. });
     if run.undone.iter().any(is_unreachable) {
-        output.note(&format!(
+        output.warn(&format!(
             "hint: mount it there, then run `iosched restore` again; if it is gone for good: rm {}",
             run.journal.display()
         ));

@@ -128,7 +128,7 @@ fn print(report: &Report, output: &Output) {
         return;
     }
     for note in &report.notes {
-        output.note(&format!("note: {note}"));
+        output.warn(&format!("note: {note}"));
     }
     for disk in &report.disks {
         let before = &disk.before.scheduler;

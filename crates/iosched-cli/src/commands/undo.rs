@@ -100,8 +100,8 @@ pub(crate) fn finish(
 pub(crate) fn finish_or_note(host: &Host, stop: &Stop, output: &Output) {
     match finish(host, stop, output) {
         Ok(None) => {}
-        Ok(Some(taken)) => output.note(&format!("note: {}", in_a_line(&taken))),
-        Err(error) => output.note(&format!(
+        Ok(Some(taken)) => output.warn(&format!("note: {}", in_a_line(&taken))),
+        Err(error) => output.warn(&format!(
             "note: an undo was cut short and cannot be finished: {error}; `iosched undo` tries again"
         )),
     }

@@ -78,9 +78,9 @@ const IS_A_DIRECTORY: i32 = 21; // EISDIR
 
 /// What is known of a file: its unit, and the values that count as its default, the usual one first.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Known {
-    unit: Option<&'static str>,
-    defaults: Vec<String>,
+pub(super) struct Known {
+    pub(super) unit: Option<&'static str>,
+    pub(super) defaults: Vec<String>,
 }
 
 impl Known {
@@ -139,25 +139,19 @@ struct Context<'a> {
 impl Context<'_> {
     /// Files of the queue itself.
     fn of_queue(&self, file: &str) -> Known {
-        match file {
-            "nr_requests" => self.default_requests().with_unit("requests"),
+        let known = match file {
+            "nr_requests" => self.default_requests(),
             "async_depth" => self.default_async_depth(),
-            "read_ahead_kb" => self.default_read_ahead().with_unit("KiB"),
+            "read_ahead_kb" => self.default_read_ahead(),
             // What stands on other disks sets these after them.
             "iostats" | "rq_affinity" if self.schedules() => Known::value(1),
             "nomerges" if self.schedules() => Known::value(0),
-            "wbt_lat_usec" => self.default_write_back_throttling().with_unit("us"),
-            "io_timeout" => Known::unit("ms"),
-            _ if file.ends_with("_kb") => Known::unit("KiB"),
-            _ if file.ends_with("_bytes")
-                || file.ends_with("_size")
-                || file.ends_with("_granularity") =>
-            {
-                Known::unit("bytes")
-            }
-            "chunk_sectors" => Known::unit("sectors"),
-            "dma_alignment" | "virt_boundary_mask" => Known::unit("mask"),
+            "wbt_lat_usec" => self.default_write_back_throttling(),
             _ => Known::none(),
+        };
+        Known {
+            unit: unit_of_queue(file),
+            ..known
         }
     }
 
@@ -231,6 +225,25 @@ impl Context<'_> {
     }
 }
 
+/// The unit of a file of the queue, where it has one.
+pub(super) fn unit_of_queue(file: &str) -> Option<&'static str> {
+    let is_size = || {
+        ["_bytes", "_size", "_granularity"]
+            .iter()
+            .any(|end| file.ends_with(end))
+    };
+    Some(match file {
+        "nr_requests" | "async_depth" => "requests",
+        "wbt_lat_usec" => "us",
+        "io_timeout" => "ms",
+        "chunk_sectors" => "sectors",
+        "dma_alignment" | "virt_boundary_mask" => "mask",
+        _ if file.ends_with("_kb") => "KiB",
+        _ if is_size() => "bytes",
+        _ => return None,
+    })
+}
+
 /// The names of a scheduler's tunables; none of a scheduler that is not in our tables.
 pub(crate) fn tunable_names(scheduler: &str) -> Vec<&'static str> {
     let tunables = tunables_of(scheduler).into_iter();
@@ -238,7 +251,7 @@ pub(crate) fn tunable_names(scheduler: &str) -> Vec<&'static str> {
 }
 
 /// What is known of the tunables of a scheduler.
-fn tunables_of(scheduler: &str) -> Vec<(&'static str, Known)> {
+pub(super) fn tunables_of(scheduler: &str) -> Vec<(&'static str, Known)> {
     match scheduler {
         "mq-deadline" | "deadline" => vec![
             ("read_expire", Known::value(500).with_unit("ms")),
@@ -275,6 +288,7 @@ fn tunables_of(scheduler: &str) -> Vec<(&'static str, Known)> {
             ("slice_async", Known::value(40).with_unit("ms")),
             ("slice_async_rq", Known::value(2).with_unit("requests")),
             ("slice_idle", Known::ticks(125)),
+            ("slice_idle_us", Known::value(8000).with_unit("us")),
             ("group_idle", Known::ticks(125)),
             ("low_latency", Known::value(1)),
             ("target_latency", Known::value(300).with_unit("ms")),

@@ -53,11 +53,10 @@ pub fn next_undo(host: &Host) -> Result<NextUndo, HistoryError> {
     let all = entries(host)?;
     let undo = unfinished(&all);
     let (entry, (changes, left_alone)) = if let Some(undo) = undo {
-        let entry = all.iter().find(|entry| Some(entry.id) == undo.takes_back);
-        let entry = entry.unwrap_or(undo).clone();
+        let entry = taken_back_by(undo, &all);
         (entry, left_to_do(host, &undo.files)?)
     } else {
-        let entry = last(host)?;
+        let entry = last(host, &all)?;
         let changes = changes_back(host, &entry)?;
         (entry, (changes, Vec::new()))
     };
@@ -74,18 +73,24 @@ pub fn next_undo(host: &Host) -> Result<NextUndo, HistoryError> {
     })
 }
 
-/// The last change that was not taken back.
-fn last(host: &Host) -> Result<Entry, HistoryError> {
-    let entry = entries(host)?
-        .into_iter()
+/// The change that an undo takes back; the undo itself where that is not there any more.
+fn taken_back_by(undo: &Entry, all: &[Entry]) -> Entry {
+    let entry = all.iter().find(|entry| Some(entry.id) == undo.takes_back);
+    entry.unwrap_or(undo).clone()
+}
+
+/// The last change of all that was not taken back.
+fn last(host: &Host, all: &[Entry]) -> Result<Entry, HistoryError> {
+    let entry = all
+        .iter()
         .rev()
         .find(|entry| matches!(entry.status, Status::Begun | Status::Done));
-    let last = entry.as_ref().map(|entry| entry.id);
+    let last = entry.map(|entry| entry.id);
     let later = |path: &PathBuf| id_of(path) > last;
     if let Some(path) = not_understood(host)?.into_iter().rfind(later) {
         return Err(HistoryError::NotUnderstood { path });
     }
-    entry.ok_or(HistoryError::Nothing)
+    entry.cloned().ok_or(HistoryError::Nothing)
 }
 
 /// True if an undo was cut short.
@@ -114,8 +119,7 @@ impl Turn {
         let Some(undo) = unfinished(&all) else {
             return Ok(None);
         };
-        let entry = all.iter().find(|entry| Some(entry.id) == undo.takes_back);
-        let entry = entry.unwrap_or(undo).clone();
+        let entry = taken_back_by(undo, &all);
         let (files, left_alone) = left_to_do(self.host(), &undo.files)?;
         install_all(self.host(), &files)?;
         let undo = Change::of(self.host(), undo.clone());
@@ -127,7 +131,7 @@ impl Turn {
     }
 
     fn undo_last(&self) -> Result<TakenBack, HistoryError> {
-        let entry = last(self.host())?;
+        let entry = last(self.host(), &entries(self.host())?)?;
         let files = changes_back(self.host(), &entry)?;
         let undo = self.begin_undo(&entry, files.clone())?;
         if let Err(error) = install_all(self.host(), &files) {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{Leftover, SavedDisk, TargetMount, boot_id, is_our_directory};
+use super::{Leftover, SavedDisk, Standing, TargetMount, boot_id, standing_of_directory};
 use crate::file_system;
 use crate::host::Host;
 use crate::switch::{Difference, QueueState};
@@ -76,13 +76,11 @@ impl SavedDisk {
             thing: self.device.clone(),
             cause,
         };
-        if !same_boot {
-            return Foreseen::Rebooted { device };
-        }
-        match self.is_still_there(host) {
-            Ok(true) => {}
-            Ok(false) => return Foreseen::Gone { device },
-            Err(error) => return unknown(error.to_string()),
+        match self.standing(host, same_boot) {
+            Standing::There => {}
+            Standing::Rebooted => return Foreseen::Rebooted { device },
+            Standing::Gone => return Foreseen::Gone { device },
+            Standing::Unknown(error) => return unknown(error.to_string()),
         }
         match QueueState::read(&host.sysfs(), &device) {
             Ok(now) => Foreseen::Restored {
@@ -140,16 +138,12 @@ impl Leftover {
 
 fn of_directory(host: &Host, path: &Path, mount: Option<&TargetMount>) -> Option<Foreseen> {
     let directory = path.to_owned();
-    if is_our_directory(path)
-        && path
-            .symlink_metadata()
-            .is_ok_and(|metadata| metadata.is_dir())
-    {
-        return Some(Foreseen::Removed { directory });
+    match standing_of_directory(host, path, mount)? {
+        (Standing::There, _) => Some(Foreseen::Removed { directory }),
+        (Standing::Unknown(error), _) => Some(Foreseen::Unknown {
+            thing: path.display().to_string(),
+            cause: error.to_string(),
+        }),
+        (_, mount) => mount.map(|mount| Foreseen::NotMounted { directory, mount }),
     }
-    let mount = mount.filter(|mount| is_our_directory(path) && !mount.is_mounted(host))?;
-    Some(Foreseen::NotMounted {
-        directory,
-        mount: mount.clone(),
-    })
 }

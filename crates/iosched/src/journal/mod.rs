@@ -506,6 +506,18 @@ impl SavedDisk {
         Ok(is_there && Identity::read(&sysfs, &self.device)? == self.identity)
     }
 
+    /// Whether the saved state is still one of this disk.
+    fn standing(&self, host: &Host, same_boot: bool) -> Standing {
+        if !same_boot {
+            return Standing::Rebooted;
+        }
+        match self.is_still_there(host) {
+            Ok(true) => Standing::There,
+            Ok(false) => Standing::Gone,
+            Err(error) => Standing::Unknown(error),
+        }
+    }
+
     /// True if the disk is gone within a moment.
     fn goes_away(&self, host: &Host) -> bool {
         (0..20).any(|_| {
@@ -517,13 +529,11 @@ impl SavedDisk {
     /// Puts the disk back to this state, if it is that disk and that boot.
     pub fn undo(&self, host: &Host, same_boot: bool) -> Undone {
         let device = self.device.clone();
-        if !same_boot {
-            return Undone::Rebooted { device };
-        }
-        match self.is_still_there(host) {
-            Ok(true) => {}
-            Ok(false) => return Undone::Gone { device },
-            Err(error) => {
+        match self.standing(host, same_boot) {
+            Standing::There => {}
+            Standing::Rebooted => return Undone::Rebooted { device },
+            Standing::Gone => return Undone::Gone { device },
+            Standing::Unknown(error) => {
                 return Undone::Failed {
                     thing: device,
                     cause: error.to_string(),
@@ -547,6 +557,36 @@ impl SavedDisk {
     }
 }
 
+/// Whether something that is to be put back is there.
+enum Standing {
+    There,
+    Gone,
+    Rebooted,
+    /// It cannot be told.
+    Unknown(io::Error),
+}
+
+/// Whether a directory of ours is there; none if something else is. Where it is not, its file system may not be mounted
+/// now: that is given, too.
+fn standing_of_directory(
+    host: &Host,
+    path: &Path,
+    mount: Option<&TargetMount>,
+) -> Option<(Standing, Option<TargetMount>)> {
+    let is_ours = path
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with(".iosched-"));
+    Some(match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() && is_ours => (Standing::There, None),
+        Ok(_) => return None,
+        Err(error) if is_absence(&error) => {
+            let mount = mount.filter(|mount| is_ours && !mount.is_mounted(host));
+            (Standing::Gone, mount.cloned())
+        }
+        Err(error) => (Standing::Unknown(error), None),
+    })
+}
+
 /// Removes a directory of ours, in which `user` (or else we) worked; nothing to say where there is none, if the
 /// file system that it was on is there.
 fn remove_directory(
@@ -559,20 +599,17 @@ fn remove_directory(
         thing: path.display().to_string(),
         cause: error.to_string(),
     };
-    let is_ours = is_our_directory(path);
-    match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() && is_ours => {}
-        Ok(_) => return None,
-        Err(error) if is_absence(&error) => {
-            let mount = mount.filter(|mount| is_ours && !mount.is_mounted(host));
-            let not_mounted = mount.map(|mount| Undone::NotMounted {
+    match standing_of_directory(host, path, mount)? {
+        (Standing::There, _) => {}
+        (Standing::Unknown(error), _) => return Some(failed(error)),
+        (_, Some(mount)) => {
+            return Some(Undone::NotMounted {
                 directory: path.into(),
-                mount: mount.clone(),
+                mount,
             });
-            // Whoever removed it may have been killed before that was on disk.
-            return not_mounted.or_else(|| sync_above(path).err().map(failed));
         }
-        Err(error) => return Some(failed(error)),
+        // Whoever removed it may have been killed before that was on disk.
+        (_, None) => return sync_above(path).err().map(failed),
     }
     Some(match remove_tree(path, user) {
         Ok(()) => Undone::Removed {
@@ -580,12 +617,6 @@ fn remove_directory(
         },
         Err(error) => failed(error),
     })
-}
-
-/// True for a name that only we give to directories.
-fn is_our_directory(path: &Path) -> bool {
-    path.file_name()
-        .is_some_and(|name| name.to_string_lossy().starts_with(".iosched-"))
 }
 
 fn is_absence(error: &io::Error) -> bool {

@@ -23,7 +23,7 @@ pub(super) fn write_page(record: &Record, analysis: &Analysis, directory: &Path,
     match files::write(&path, page.as_bytes()) {
         Ok(()) if output.is_json() => {}
         Ok(()) => output.text(&format!("page: {}", path.display())),
-        Err(error) => output.note(&format!(
+        Err(error) => output.warn(&format!(
             "note: no page: {error}; the record is whole: iosched report {} --html FILE",
             directory.display()
         )),
@@ -40,15 +40,15 @@ pub(super) fn apply(
     output: &Output,
 ) -> Result<(), Box<dyn Failure>> {
     if plan.emulated.is_some() {
-        output.note("nothing to apply: the disk was an emulated one");
+        output.warn("nothing to apply: the disk was an emulated one");
         return Ok(());
     }
     if matches!(plan.target, Target::Simulated(_)) {
-        output.note("nothing to apply: the disk was a simulated one");
+        output.warn("nothing to apply: the disk was a simulated one");
         return Ok(());
     }
     let Some(arm) = analysis.choice else {
-        output.note("not applied: nothing is proven better, so nothing is changed");
+        output.warn("not applied: nothing is proven better, so nothing is changed");
         return Ok(());
     };
     if Some(arm) == plan.active {

@@ -200,7 +200,7 @@ impl Session<'_> {
     fn note_leftovers(&self, disks: &[String]) -> bool {
         let leftovers = set::left_on(&self.host, disks);
         for leftover in &leftovers {
-            self.output.note(&format!(
+            self.output.warn(&format!(
                 "note: what an interrupted run left will be put back first, so the baseline may be \
                  another one: {}",
                 leftover.entry.command
@@ -350,7 +350,7 @@ fn settle(host: &Host, plan: &Plan, stop: &Stop, output: &Output) -> Result<(), 
     undo::finish_or_note(host, stop, output);
     let settled = set::settle(host, &plan.disks).map_err(boxed)?;
     for note in settled.iter().flat_map(Settled::notes) {
-        output.note(&format!("note: {note}"));
+        output.warn(&format!("note: {note}"));
     }
     if output.is_json() {
         return Ok(());

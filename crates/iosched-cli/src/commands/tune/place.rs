@@ -172,6 +172,6 @@ pub(super) fn make_disk(
 /// Removes it; a note if that is not possible.
 pub(super) fn end_disk(disk: EmulatedDisk, output: &Output) {
     if let Err(error) = disk.remove(true) {
-        output.note(&format!("note: {error}"));
+        output.warn(&format!("note: {error}"));
     }
 }
