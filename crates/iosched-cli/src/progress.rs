@@ -19,7 +19,7 @@ pub(crate) struct Progress {
     plan: Plan,
     trial: String,
     expected_s: f64,
-    at_most_s: f64,
+    at_most_s: Option<f64>,
 }
 
 impl Progress {
@@ -34,13 +34,25 @@ impl Progress {
             plan: plan.clone(),
             trial: String::new(),
             expected_s: 0.0,
-            at_most_s: 0.0,
+            at_most_s: None,
         }
     }
 
     /// Takes the bar away.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+
+    /// How long the run goes on, so long after the trial began: a bound only where there is a budget of time.
+    fn left(&self, elapsed_s: f64) -> String {
+        let Some(at_most_s) = self.at_most_s else {
+            return String::new();
+        };
+        let left = words::span(Duration::from_secs_f64((at_most_s - elapsed_s).max(0.0)));
+        match self.plan.rules.time_budget_s {
+            Some(_) => format!("; at most {left} left"),
+            None => format!("; up to about {left} left"),
+        }
     }
 
     fn say(&self, line: &str) {
@@ -111,12 +123,8 @@ impl Observer for Progress {
                     reason = "a percentage"
                 )]
                 self.bar.set_position(share as u64);
-                let left = Duration::from_secs_f64((self.at_most_s - elapsed_s).max(0.0));
-                self.bar.set_message(format!(
-                    "{}; at most {} left",
-                    self.trial,
-                    words::span(left)
-                ));
+                self.bar
+                    .set_message(format!("{}{}", self.trial, self.left(*elapsed_s)));
             }
             Event::TrialEnded { .. } | Event::Finished { .. } => {}
             Event::TrialVoid {

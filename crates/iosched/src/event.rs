@@ -59,8 +59,9 @@ pub enum Event<'a> {
         round: u32,
         /// How long the load will run, s.
         expected_s: f64,
-        /// How long the rest of the run takes at the most, this trial included, s.
-        at_most_s: f64,
+        /// How long the rest of the run takes at the most, this trial included, s: a bound where there is a budget
+        /// of time, else what its rounds so far tell, and nothing before there is one.
+        at_most_s: Option<f64>,
     },
     /// The load of a trial runs; about ten times a second.
     Tick {

@@ -45,10 +45,12 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long a child may take to die after SIGTERM before it gets SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Whether the user wants us to stop: set by a signal handler, read by every loop that waits.
+/// Whether we are to stop, because the user wants it (set by a signal handler) or because the time for
+/// what we do is over: read by every loop that waits.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
-    wanted: Arc<AtomicBool>,
+    asked: Arc<AtomicBool>,
+    deadline: Option<Instant>,
 }
 
 impl Stop {
@@ -57,19 +59,37 @@ impl Stop {
         Stop::default()
     }
 
+    /// The same, and at this moment at the latest.
+    pub fn at(&self, deadline: Option<Instant>) -> Stop {
+        Stop {
+            asked: self.flag(),
+            deadline,
+        }
+    }
+
     /// The flag itself, for a signal handler to set.
     pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.wanted)
+        Arc::clone(&self.asked)
     }
 
     /// Asks every waiting loop to stop.
     pub fn ask(&self) {
-        self.wanted.store(true, Ordering::SeqCst);
+        self.asked.store(true, Ordering::SeqCst);
+    }
+
+    /// True once somebody asked, or the time is over.
+    pub fn is_wanted(&self) -> bool {
+        self.is_asked() || self.is_time_over()
     }
 
     /// True once somebody asked.
-    pub fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::SeqCst)
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// True after the deadline.
+    pub fn is_time_over(&self) -> bool {
+        self.deadline.is_some_and(|at| Instant::now() >= at)
     }
 }
 

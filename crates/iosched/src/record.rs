@@ -29,7 +29,8 @@ use crate::trial::{Slot, Trial, VoidTrial};
 /// - 2: a load may be something else ([`crate::load::Spec`]); trials may have transactions, a time,
 ///   a number
 /// - 3: what was given up of a raw device that is written, and what a run left on it
-pub const SCHEMA: u32 = 3;
+/// - 4: how long preparing took; a round that the budget of time cut short
+pub const SCHEMA: u32 = 4;
 
 /// What [`Header::kind`] says.
 const KIND: &str = "iosched-record";
@@ -87,6 +88,11 @@ pub enum Entry {
         /// How long it took, s.
         elapsed_s: f64,
     },
+    /// Everything was ready, in this sitting, for the first trial or for the runs until steady.
+    Prepared {
+        /// How long it took from the start of the command, s: it counts into the budget of time.
+        elapsed_s: f64,
+    },
     /// A load was run until it was steady, or too often; these runs count for nothing else.
     Steady {
         /// Index of the load.
@@ -124,6 +130,9 @@ pub enum Entry {
         at_unix_s: f64,
         /// Why it stopped.
         stop: StopReason,
+        /// True if its time was over within a round: what that round has is no whole one.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_cut: bool,
     },
 }
 

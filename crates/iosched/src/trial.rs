@@ -73,6 +73,9 @@ pub struct VoidTrial {
     pub sequence: u32,
     /// Why it does not count.
     pub reason: VoidReason,
+    /// How long it took, s: it counts into the budget of time.
+    #[serde(default)]
+    pub elapsed_s: f64,
 }
 
 /// Why a trial does not count.

@@ -8,7 +8,7 @@
     reason = "a test fails by panicking, and says how much it saw"
 )]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iosched::analysis::Analysis;
 use iosched::device::Consent;
@@ -109,6 +109,7 @@ fn tune(
     let directory = tempfile::tempdir().unwrap();
     let mut recorder = Recorder::create(directory.path(), header).unwrap();
     let options = RunOptions {
+        begun: Instant::now(),
         trial_limit: None,
         user: None,
         health: &|| None,

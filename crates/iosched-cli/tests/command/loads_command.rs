@@ -286,3 +286,37 @@ fn a_command_that_fails_sometimes_is_repeated() {
     assert_eq!(bench.record().matches("\"type\":\"void\"").count(), 1);
     assert_eq!(bench.record().matches("\"type\":\"trial\"").count(), 4);
 }
+
+/// The third trial never ends by itself: the budget ends it, and its round does not count.
+#[test]
+fn a_budget_of_time_ends_a_trial_that_would_go_on_after_it() {
+    let Some(bench) = Bench::new() else { return };
+    let third_hangs = "sh: echo t >> told; test $(wc -l < told) -lt 3 || sleep 1000017";
+    let ended = bench.tune(third_hangs, &["--budget", "8s"]);
+    let record = bench.record();
+    let trials = record.matches("\"type\":\"trial\"").count();
+    if ended.code == 0 {
+        assert!((1..3).contains(&trials), "{record}");
+        assert!(
+            record.contains("\"stop\":\"time-spent\",\"is_cut\":true"),
+            "{record}"
+        );
+        let why = "It stopped because its time is spent";
+        assert!(in_one_line(&ended.stdout).contains(why), "{}", ended.stdout);
+    } else {
+        // A machine so slow that eight seconds are over before.
+        assert_eq!((ended.code, trials), (2, 0), "{}", ended.stderr);
+    }
+    assert!(processes_with("sleep 1000017").is_empty());
+}
+
+#[test]
+fn a_budget_that_is_spent_by_preparing_is_an_error_of_its_own() {
+    let Some(bench) = Bench::new() else { return };
+    let ended = bench.tune("true", &["--budget", "1s", "--setup", "sleep 1000000"]);
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    let cause = "the budget of 1 s was spent before the first trial";
+    assert!(ended.stderr.contains(cause), "{}", ended.stderr);
+    assert!(ended.stderr.contains("--budget"), "{}", ended.stderr);
+    assert!(!bench.records.path().join("r").exists(), "it holds nothing");
+}

@@ -1,6 +1,7 @@
 //! Why there is no plan.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::device::{DeviceError, MayNotWrite};
 use crate::failure::{Failure, exit};
@@ -158,6 +159,20 @@ pub enum PlanError {
         /// What is allowed.
         range: &'static str,
     },
+    /// Not even the fewest rounds fit into the budget of time.
+    #[error(
+        "the budget of {} s is too short: {rounds} rounds take {} s",
+        budget.as_secs_f64(),
+        needed.as_secs_f64().ceil()
+    )]
+    BudgetTooShort {
+        /// What a decision takes at the least.
+        rounds: u32,
+        /// As given.
+        budget: Duration,
+        /// The budget that would do.
+        needed: Duration,
+    },
     /// The state of the machine cannot be read.
     #[error("cannot read the state of {thing}")]
     Io {
@@ -216,6 +231,10 @@ impl Failure for PlanError {
             PlanError::NoRoom { .. } => {
                 Some("make it smaller: --file-size, or the load's own scale= or size=".into())
             }
+            PlanError::BudgetTooShort { needed, .. } => Some(format!(
+                "give more time (--budget {}s), shorter trials (--runtime), fewer loads or fewer --arms",
+                needed.as_secs_f64().ceil()
+            )),
             PlanError::FillsDirectory { .. } => Some(
                 "give a size such as size=1g, or leave it out: --file-size says how large files are"
                     .into(),

@@ -224,7 +224,6 @@ fn plan_one(
     if !load.takes_ramp() && !wanted.ramp.is_zero() {
         return Err(PlanError::NoRamp { load: name });
     }
-    let runtime = wanted.runtime.or_else(|| load.default_runtime());
     let objective = wanted.objective.unwrap_or(objective);
     check_objective(&name, load.as_ref(), objective)?;
     let wait_until_steady = match wanted.steady {
@@ -242,7 +241,7 @@ fn plan_one(
         note: None,
         is_control: false,
         turns: 1,
-        runtime_s: runtime.map(|runtime| runtime.as_secs_f64()),
+        runtime_s: wanted.runtime.map(|runtime| runtime.as_secs_f64()),
     })
 }
 

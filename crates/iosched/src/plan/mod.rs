@@ -23,6 +23,7 @@ use crate::switch::{self, Arm};
 use crate::trial::{Metrics, Slot, VoidReason};
 
 mod below;
+mod budget;
 mod error;
 mod loads;
 mod simulated;
@@ -30,6 +31,7 @@ mod target;
 mod wanted;
 
 pub use below::Buffer;
+pub use budget::TRIAL_OVERHEAD;
 pub use error::PlanError;
 pub use wanted::{CommandOptions, Steady, Wanted, disks_below, disks_to_switch};
 
@@ -65,7 +67,7 @@ pub struct Rules {
     pub fixed_rounds: Option<u32>,
     /// Rounds after which a race gives up.
     pub max_rounds: u32,
-    /// Time after which no further round is begun, s.
+    /// Time that a run may take from its start until its last trial, over all sittings, s.
     pub time_budget_s: Option<f64>,
     /// What an arm must keep to be allowed to win: `throughput >= 0.95` of the baseline's.
     #[serde(default)]
@@ -79,6 +81,13 @@ pub struct Requirement {
     pub objective: Objective,
     /// The least ratio, in terms of better: 0.95 allows 5 % worse.
     pub at_least: f64,
+}
+
+impl Rules {
+    /// The budget of time, if there is one.
+    pub fn time_budget(&self) -> Option<Duration> {
+        self.time_budget_s.map(Duration::from_secs_f64)
+    }
 }
 
 impl Default for Rules {

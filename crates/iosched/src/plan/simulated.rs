@@ -1,7 +1,7 @@
 //! A plan without a device: arms and loads held against a disk model.
 
 use super::below::Below;
-use super::{Plan, PlanError, Target, Wanted, loads};
+use super::{Plan, PlanError, Target, Wanted, budget, loads};
 use crate::load::simulated::{self, SimulatedDisk};
 use crate::switch::Arm;
 
@@ -14,7 +14,7 @@ pub(super) fn plan(wanted: &Wanted, disk: &SimulatedDisk) -> Result<Plan, PlanEr
         });
     }
     let (arms, baseline) = choose_arms(wanted, disk)?;
-    Ok(Plan {
+    let mut plan = Plan {
         target: Target::Simulated(Box::new(disk.clone())),
         given_up: None,
         emulated: None,
@@ -28,7 +28,9 @@ pub(super) fn plan(wanted: &Wanted, disk: &SimulatedDisk) -> Result<Plan, PlanEr
         ramp_s: 0.0,
         precondition: false,
         split: false,
-    })
+    };
+    budget::choose_run_times(&mut plan)?;
+    Ok(plan)
 }
 
 /// The arms that are wanted, or every scheduler that can be simulated; and the baseline's index.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use iosched_sim::disk::Model;
 
 use super::below::Below;
-use super::{Plan, PlanError, Rules, check_rules, loads, simulated, target};
+use super::{Plan, PlanError, Rules, budget, check_rules, loads, simulated, target};
 use crate::device::{self, Consent, Device, Role, Target as Found};
 use crate::file_system;
 use crate::host::Host;
@@ -114,7 +114,7 @@ impl Plan {
         let active = QueueState::read(&sysfs, first)?.scheduler;
         let (arms, baseline) = choose_arms(wanted, host, &disks, &active)?;
         let (target, given_up) = target::check(wanted, host, &found, &loads)?;
-        Ok(Plan {
+        let mut plan = Plan {
             target,
             given_up,
             emulated: None,
@@ -131,7 +131,9 @@ impl Plan {
             ramp_s: wanted.ramp.as_secs_f64(),
             precondition: wanted.precondition,
             split: wanted.split,
-        })
+        };
+        budget::choose_run_times(&mut plan)?;
+        Ok(plan)
     }
 }
 

@@ -226,9 +226,12 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
     if plan.emulated.is_some() {
         lines.push("CPU time includes that of the emulated disk's server.".into());
     }
-    // A fixed design is one look at its end: more rounds would make it something else.
-    let is_open =
-        |stop: &StopReason| *stop != StopReason::Decided && plan.rules.fixed_rounds.is_none();
+    // A fixed design that had its rounds has had its one look: more would make it something else.
+    let is_open = |stop: &StopReason| match stop {
+        StopReason::Decided => false,
+        StopReason::TimeSpent => true,
+        StopReason::RoundsSpent | StopReason::Hopeless => plan.rules.fixed_rounds.is_none(),
+    };
     if let Some(stop) = analysis.stop.filter(is_open) {
         lines.push(format!(
             "It stopped because {}; it goes on with --resume and a larger --budget or --rounds.",

@@ -1,7 +1,6 @@
 //! Tables and sentences for a terminal: what was planned, how it stands, what came out.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use iosched_stats::race::{Place, Standing};
 
@@ -159,12 +158,9 @@ pub fn rest(record: &Record, width: usize) -> String {
 
 /// How long a run may take, as far as that is known before it begins.
 fn time_at_most(plan: &Plan) -> String {
-    let budget = plan.rules.time_budget_s.map(Duration::from_secs_f64);
     let known = plan.round_duration(plan.arms.len());
-    let round = known.unwrap_or_default();
     let by_rounds = known.map(|round| round * plan.rounds_at_most());
-    let by_budget = budget.map(|budget| budget + round);
-    let most = by_rounds.into_iter().chain(by_budget).min();
+    let most = by_rounds.into_iter().chain(plan.rules.time_budget()).min();
     let per_round = known.map_or(String::new(), |round| {
         format!("{} per round; ", span(round))
     });
@@ -244,6 +240,7 @@ mod tests {
                 }
                 Next::Done(stop) => {
                     record.entries.push(Entry::Finished {
+                        is_cut: false,
                         at_unix_s: 0.0,
                         stop,
                     });

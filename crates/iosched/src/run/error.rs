@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::device::MayNotWrite;
 use crate::failure::{Failure, exit};
@@ -10,6 +11,7 @@ use crate::file_system::FileSystemError;
 use crate::journal::JournalError;
 use crate::load::LoadError;
 use crate::lock::LockError;
+use crate::process::ChildError;
 use crate::record::RecordError;
 use crate::switch::SwitchError;
 
@@ -66,6 +68,12 @@ pub enum RunError {
     Interrupted {
         /// The record.
         resume: Resume,
+    },
+    /// Preparing took all of the budget of time.
+    #[error("the budget of {} s was spent before the first trial", budget.as_secs_f64())]
+    NoTimeLeft {
+        /// As given.
+        budget: Duration,
     },
     /// A disk went away.
     #[error("{device} vanished during the run: the trials so far are saved in {}", resume.directory.display())]
@@ -139,6 +147,19 @@ pub enum RunError {
     },
 }
 
+impl RunError {
+    /// True if the user wanted us to stop, or the time was over.
+    pub(super) fn is_stopped(&self) -> bool {
+        match self {
+            RunError::Load(error) => error.is_stopped(),
+            RunError::FileSystem(FileSystemError::Child(error)) => {
+                matches!(error, ChildError::Stopped)
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Failure for RunError {
     fn hint(&self) -> Option<String> {
         match self {
@@ -152,6 +173,9 @@ impl Failure for RunError {
             RunError::Interrupted { resume }
             | RunError::Vanished { resume, .. }
             | RunError::TargetFailed { resume, .. } => Some(format!("go on with: {resume}")),
+            RunError::NoTimeLeft { .. } => {
+                Some("give more time (--budget), or less to prepare (--file-size, scale=)".into())
+            }
             RunError::LoadFails { .. } => Some("run the load by hand to see more".into()),
             RunError::InUse { .. } => Some("take it out of use: see `iosched list -v`".into()),
             RunError::Untrusted {
@@ -186,6 +210,7 @@ impl Failure for RunError {
             } => error.exit_code(),
             RunError::Vanished { .. } | RunError::TargetFailed { .. } => exit::VANISHED,
             RunError::LoadFails { .. } => exit::LOAD_FAILED,
+            RunError::NoTimeLeft { .. } => exit::USAGE,
             RunError::MayNotEnter { .. } => exit::NOT_PERMITTED,
             RunError::InUse { .. } | RunError::Untrusted { .. } => exit::UNSAFE,
             RunError::Io { .. } | RunError::NotPutBack { .. } => exit::FAILURE,

@@ -12,7 +12,6 @@ use rand::Rng;
 
 use crate::analysis::Analysis;
 use crate::event::{Event, Observer};
-use crate::file_system::FileSystemError;
 use crate::host::Host;
 use crate::journal::{Journal, Ours, Owner, Undone};
 use crate::load::fio::FioError;
@@ -44,6 +43,8 @@ pub const MOST_VOID: usize = 3;
 
 /// What a run may be told besides its plan.
 pub struct RunOptions<'a> {
+    /// When the command began: the budget of time counts from here.
+    pub begun: Instant,
     /// Largest time for the load of one trial; `None` for the load's own choice.
     pub trial_limit: Option<Duration>,
     /// Whose rights the load has, if not ours.
@@ -84,6 +85,9 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<StopReason, RunError> {
     let plan = recorder.record().header.plan.clone();
+    let course = Course::of(&plan, recorder.record());
+    let time_left = course.time_left();
+    let stop = &stop.at(time_left.map(|left| options.begun + left));
     let locks = plan.disks.iter().map(|disk| lock::lock(host, disk));
     let _locks = locks.collect::<Result<Vec<Lock>, _>>()?;
     let mut claim = permission::claim(host, recorder.record())?;
@@ -105,7 +109,6 @@ pub fn run(
     });
     let saved = journal.iter().flat_map(Journal::saved);
     let baseline = saved.map(|disk| disk.state.clone()).collect();
-    let course = Course::of(&plan, recorder.record());
     let mut runner = Runner {
         host,
         plan: &plan,
@@ -123,6 +126,7 @@ pub fn run(
     };
     let made = site.make(&mut claim, options.user.as_ref(), stop);
     let outcome = made.and_then(|()| runner.all_trials());
+    let outcome = outcome.or_else(|error| runner.end_of_time(error));
     runner.loads.iter_mut().for_each(|load| load.clean_up());
     runner.scope.end();
     if let Some(journal) = &mut journal {
@@ -172,10 +176,7 @@ fn say_what_ended_it(error: RunError, is_gone: bool, plan: &Plan, directory: &Pa
     let resume = resume(plan, directory);
     match error {
         RunError::Switch(SwitchError::Vanished { device }) => RunError::Vanished { device, resume },
-        RunError::Load(error) if error.is_stopped() => RunError::Interrupted { resume },
-        RunError::FileSystem(FileSystemError::Child(ChildError::Stopped)) => {
-            RunError::Interrupted { resume }
-        }
+        error if error.is_stopped() => RunError::Interrupted { resume },
         RunError::LoadFails { .. } if is_gone => RunError::Vanished {
             device: plan.disks[0].clone(),
             resume,
@@ -218,25 +219,46 @@ impl Runner<'_> {
         self.open_split();
         self.rehearse()?;
         self.precondition()?;
+        self.save(Entry::Prepared {
+            elapsed_s: self.options.begun.elapsed().as_secs_f64(),
+        })?;
         self.wait_until_steady()?;
         self.mark = Instant::now();
         loop {
             match self.course.next() {
                 Next::Trial(slot) => self.one_slot(slot)?,
-                Next::Done(stop) => {
-                    self.save(Entry::Finished {
-                        at_unix_s: unix_time(),
-                        stop,
-                    })?;
-                    let analysis = Analysis::of(self.recorder.record());
-                    self.observer.event(&Event::Finished {
-                        stop,
-                        analysis: &analysis,
-                    });
-                    return Ok(stop);
-                }
+                Next::Done(stop) => return self.finish(stop, false),
             }
         }
+    }
+
+    /// The run comes to its end; `is_cut` if that is within a round.
+    fn finish(&mut self, stop: StopReason, is_cut: bool) -> Result<StopReason, RunError> {
+        self.save(Entry::Finished {
+            at_unix_s: unix_time(),
+            stop,
+            is_cut,
+        })?;
+        let analysis = Analysis::of(self.recorder.record());
+        self.observer.event(&Event::Finished {
+            stop,
+            analysis: &analysis,
+        });
+        Ok(stop)
+    }
+
+    /// What was ended because the budget of time is spent is an end of the run like others, if it has
+    /// measured anything.
+    fn end_of_time(&mut self, error: RunError) -> Result<StopReason, RunError> {
+        if !error.is_stopped() || self.stop.is_asked() {
+            return Err(error);
+        }
+        if self.recorder.record().trials().next().is_none() {
+            return Err(RunError::NoTimeLeft {
+                budget: self.plan.rules.time_budget().unwrap_or_default(),
+            });
+        }
+        self.finish(StopReason::TimeSpent, true)
     }
 
     fn check_stop(&self) -> Result<(), RunError> {
@@ -257,7 +279,7 @@ impl Runner<'_> {
             load: &load,
             round: slot.round + 1,
             expected_s: self.course.trial_time(slot.load).as_secs_f64(),
-            at_most_s: self.course.at_most().as_secs_f64(),
+            at_most_s: self.course.foreseen().map(|left| left.as_secs_f64()),
         });
         match self.trial(slot, sequence)? {
             Ok(trial) => {
@@ -280,6 +302,7 @@ impl Runner<'_> {
                     slot,
                     sequence,
                     reason,
+                    elapsed_s: self.mark.elapsed().as_secs_f64(),
                 },
                 &label,
                 &load,

@@ -15,12 +15,9 @@ use iosched_stats::race::{
 };
 
 use crate::objective::Objective;
-use crate::plan::Plan;
+use crate::plan::{MIN_FIXED_ROUNDS, Plan, TRIAL_OVERHEAD};
 use crate::record::{Entry, Record, StopReason};
 use crate::trial::{Slot, Trial};
-
-/// What a trial takes besides its load: a switch, dropped caches, fio's start and end.
-const OVERHEAD: Duration = Duration::from_millis(800);
 
 /// What comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,11 +42,15 @@ pub fn standing_to_report(plan: &Plan, record: &Record) -> (u32, Standing) {
         mut race,
         ..
     } = Course::of(plan, record);
-    if record.stop_reason() != Some(StopReason::TimeSpent) {
+    let seen = rounds as usize;
+    if record.stop_reason() != Some(StopReason::TimeSpent) || seen < MIN_FIXED_ROUNDS as usize {
         return (rounds, standing);
     }
-    race.rules.budget_rounds = rounds as usize;
-    race.rules.min_rounds = race.rules.min_rounds.min(rounds as usize);
+    race.rules.budget_rounds = seen;
+    race.rules.min_rounds = race.rules.min_rounds.min(seen);
+    if matches!(race.rules.design, Design::FixedRounds(_)) {
+        race.rules.design = Design::FixedRounds(seen);
+    }
     let standing = race.judge().expect("the same race with another budget");
     (rounds, standing)
 }
@@ -68,6 +69,8 @@ pub struct Course<'a> {
     took: Vec<(u32, Duration)>,
     /// How long loads were run until they were steady.
     steadying: Duration,
+    /// Time that went into what is neither that nor a trial that counts: preparing, void trials.
+    besides: Duration,
     withdrawn: Vec<usize>,
     /// Complete rounds, all of which `race` has.
     rounds: u32,
@@ -131,6 +134,7 @@ impl<'a> Course<'a> {
             attempts: 0,
             took: vec![(0, Duration::ZERO); loads],
             steadying: Duration::ZERO,
+            besides: Duration::ZERO,
             withdrawn,
             rounds: 0,
             standing: judge.standing(),
@@ -164,11 +168,13 @@ impl<'a> Course<'a> {
         for entry in added {
             match entry {
                 Entry::Trial(trial) => self.take_in(trial),
-                Entry::Void(_) => self.attempts += 1,
-                Entry::Finished { .. } => self.close_begun_rounds(),
-                Entry::Steady { elapsed_s, .. } => {
-                    self.steadying += Duration::try_from_secs_f64(*elapsed_s).unwrap_or_default();
+                Entry::Void(void) => {
+                    self.attempts += 1;
+                    self.besides += seconds(void.elapsed_s);
                 }
+                Entry::Finished { is_cut: false, .. } => self.close_begun_rounds(),
+                Entry::Prepared { elapsed_s } => self.besides += seconds(*elapsed_s),
+                Entry::Steady { elapsed_s, .. } => self.steadying += seconds(*elapsed_s),
                 _ => {}
             }
         }
@@ -204,8 +210,8 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// A run ends between two rounds: what has begun by then was complete by the rules of that run, also
-    /// if those of today would have run an arm longer.
+    /// A run that is not cut ends between two rounds: what has begun by then was complete by the rules of
+    /// that run, also if those of today would have run an arm longer.
     fn close_begun_rounds(&mut self) {
         while self.close_round() {}
     }
@@ -305,21 +311,31 @@ impl<'a> Course<'a> {
             .enumerate()
             .map(|(load, row)| self.trial_time(load) * row.ran.iter().sum::<u32>());
         let by_rounds = (round_time * rounds_left).saturating_sub(done.sum());
-        match self.plan.rules.time_budget_s {
-            // A round that was begun in time is run to its end.
-            Some(budget) => by_rounds
-                .min(Duration::from_secs_f64(budget).saturating_sub(self.spent()) + round_time),
-            None => by_rounds,
-        }
+        self.time_left()
+            .map_or(by_rounds, |left| by_rounds.min(left))
     }
 
-    /// True if another round would end after the budget of time. Two rounds are always run: fewer say
-    /// nothing at all.
+    /// The same, where something is known of it: a budget of time bounds it, or a whole round has run.
+    pub fn foreseen(&self) -> Option<Duration> {
+        let is_known = self.rounds > 0 || self.plan.rules.time_budget_s.is_some();
+        is_known.then(|| self.at_most())
+    }
+
+    /// What is left of the budget of time, if there is one.
+    pub fn time_left(&self) -> Option<Duration> {
+        let budget = self.plan.rules.time_budget()?;
+        Some(budget.saturating_sub(self.spent()))
+    }
+
+    /// True if another round would end after the budget of time, as far as the rounds before it tell. Before
+    /// there are two, which say nothing at all, it is tried as long as there is time.
     fn is_time_spent(&self) -> bool {
-        self.plan.rules.time_budget_s.is_some_and(|budget| {
-            let after = self.spent() + self.round_time();
-            self.rounds >= 2 && after > Duration::from_secs_f64(budget)
-        })
+        let expected = match self.rounds {
+            0 | 1 => Duration::ZERO,
+            _ => self.round_time(),
+        };
+        self.time_left()
+            .is_some_and(|left| left.is_zero() || left < expected)
     }
 
     /// Trials of a whole round of the arms that still run.
@@ -344,7 +360,7 @@ impl<'a> Course<'a> {
     /// How long a trial of a load takes: the mean of those that ran, or before what the load says.
     pub fn trial_time(&self, load: usize) -> Duration {
         match self.took[load] {
-            (0, _) => self.planned[load].unwrap_or_default() + OVERHEAD,
+            (0, _) => self.planned[load].unwrap_or_default() + TRIAL_OVERHEAD,
             (trials, time) => time / trials,
         }
     }
@@ -354,11 +370,16 @@ impl<'a> Course<'a> {
         self.steadying
     }
 
-    /// Time that the trials took and what was run before them, over all sittings.
+    /// Time that the trials took and what was run before and between them, over all sittings.
     fn spent(&self) -> Duration {
         let trials = self.took.iter().map(|(_, time)| *time);
-        trials.sum::<Duration>() + self.steadying
+        trials.sum::<Duration>() + self.steadying + self.besides
     }
+}
+
+/// Seconds of a record, which may be anybody's.
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
 impl Row {

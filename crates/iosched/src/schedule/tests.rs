@@ -118,16 +118,106 @@ fn an_arm_that_left_gets_no_more_trials() {
 
 #[test]
 fn no_round_is_begun_that_would_end_after_the_budget_of_time() {
+    // A round takes 20 s. The second is tried although it will not fit: one round alone says nothing.
+    for (budget_s, trials) in [(20.0, 2), (25.0, 4), (40.0, 4), (59.0, 4), (60.0, 6)] {
+        assert_eq!(trials_within(budget_s, &[]), trials, "{budget_s} s");
+    }
+}
+
+/// The trials of a run of two arms with this budget, each of 10 s, after what has happened before.
+fn trials_within(budget_s: f64, before: &[Entry]) -> usize {
     let mut plan = plan(2);
-    plan.rules.time_budget_s = Some(1.0);
+    plan.rules.time_budget_s = Some(budget_s);
     let mut record = record(&plan);
-    for _ in 0..4 {
-        let Next::Trial(slot) = next(&plan, &record) else {
-            panic!("two rounds always run")
-        };
+    record.entries.extend_from_slice(before);
+    while let Next::Trial(slot) = next(&plan, &record) {
         record.entries.push(trial(slot, 100.0));
     }
-    assert_eq!(next(&plan, &record), Next::Done(StopReason::TimeSpent));
+    record.trials().count()
+}
+
+#[test]
+fn all_that_takes_time_counts_into_the_budget() {
+    let lost = VoidTrial {
+        slot: Slot {
+            load: 0,
+            round: 0,
+            arm: 0,
+        },
+        sequence: 0,
+        reason: VoidReason::LoadFailed {
+            message: "it failed".into(),
+        },
+        elapsed_s: 15.0,
+    };
+    let steady = Entry::Steady {
+        load: 0,
+        throughput_bytes_per_s: vec![1.0; 5],
+        window: None,
+        elapsed_s: 15.0,
+    };
+    for what in [
+        Entry::Void(lost),
+        Entry::Prepared { elapsed_s: 15.0 },
+        steady,
+    ] {
+        for (budget_s, trials) in [(15.0, 0), (35.0, 2), (55.0, 4), (74.0, 4), (75.0, 6)] {
+            let found = trials_within(budget_s, std::slice::from_ref(&what));
+            assert_eq!(found, trials, "{budget_s} s after {what:?}");
+        }
+    }
+}
+
+/// Too few rounds say nothing, whatever the design; they are no reason to fall over either.
+#[test]
+fn a_run_whose_time_was_spent_early_is_judged_by_the_rounds_it_has() {
+    for fixed_rounds in [None, Some(5)] {
+        for rounds in 0..4 {
+            let mut plan = plan(2);
+            plan.rules.fixed_rounds = fixed_rounds;
+            let mut record = record(&plan);
+            for round in 0..rounds {
+                for arm in 0..2 {
+                    let slot = Slot {
+                        load: 0,
+                        round,
+                        arm,
+                    };
+                    let value = 100.0 + f64::from(round * 2) + arm as f64;
+                    record.entries.push(trial(slot, value));
+                }
+            }
+            record.entries.push(Entry::Finished {
+                at_unix_s: 0.0,
+                stop: StopReason::TimeSpent,
+                is_cut: true,
+            });
+            let (seen, standing) = standing_to_report(&plan, &record);
+            assert_eq!(seen, rounds);
+            let is_open = standing.decisive().verdict == Verdict::Open;
+            assert_eq!(is_open, rounds < 2, "{rounds} of {fixed_rounds:?}");
+        }
+    }
+}
+
+#[test]
+fn the_time_left_never_grows_where_there_is_a_budget() {
+    let mut plan = plan(3);
+    plan.rules.time_budget_s = Some(500.0);
+    let mut record = record(&plan);
+    let mut left = Course::of(&plan, &record).at_most();
+    assert!(left <= Duration::from_secs(500));
+    while let Next::Trial(slot) = next(&plan, &record) {
+        // Three times as long as planned.
+        let Entry::Trial(mut slow) = trial(slot, 100.0 + slot.round as f64) else {
+            unreachable!("a trial is one")
+        };
+        slow.phases.load_ns *= 3;
+        record.entries.push(Entry::Trial(slow));
+        let now = Course::of(&plan, &record).at_most();
+        assert!(now <= left, "{now:?} after {left:?}");
+        left = now;
+    }
 }
 
 #[test]
@@ -145,35 +235,16 @@ fn what_a_finished_run_measured_is_all_read_although_it_lacks_an_arm_that_would_
         }
     }
     assert_eq!(Course::of(&plan, &record).rounds(), 3);
-    record.entries.push(Entry::Finished {
+    let finished = |is_cut| Entry::Finished {
         at_unix_s: 0.0,
         stop: StopReason::Decided,
-    });
-    assert_eq!(Course::of(&plan, &record).rounds(), 4);
-}
-
-#[test]
-fn runs_until_steady_count_into_the_budget_of_time() {
-    let mut plan = plan(2);
-    plan.rules.time_budget_s = Some(1000.0);
-    let with = |elapsed_s| {
-        let mut record = record(&plan);
-        record.entries.push(Entry::Steady {
-            load: 0,
-            throughput_bytes_per_s: vec![1.0; 5],
-            window: None,
-            elapsed_s,
-        });
-        for _ in 0..4 {
-            let Next::Trial(slot) = next(&plan, &record) else {
-                panic!("two rounds always run")
-            };
-            record.entries.push(trial(slot, 100.0));
-        }
-        next(&plan, &record)
+        is_cut,
     };
-    assert!(matches!(with(100.0), Next::Trial(_)));
-    assert_eq!(with(999.0), Next::Done(StopReason::TimeSpent));
+    record.entries.push(finished(false));
+    assert_eq!(Course::of(&plan, &record).rounds(), 4);
+    *record.entries.last_mut().expect("the end") = finished(true);
+    let whole = Course::of(&plan, &record).rounds();
+    assert_eq!(whole, 3, "the budget of time cut the fourth");
 }
 
 /// The definition, slowly: from the first round on, judge the rounds so far and look for the first
@@ -231,9 +302,12 @@ proptest! {
             };
             record.entries.push(match mishaps[step] {
                 0 => Entry::ArmLeft { load: slot.load, arm: slot.arm, reason: "it failed".into() },
-                1 => Entry::Void(VoidTrial { slot, sequence: 0, reason: VoidReason::LoadFailed {
-                    message: "it failed".into(),
-                } }),
+                1 => Entry::Void(VoidTrial {
+                    slot,
+                    sequence: 0,
+                    reason: VoidReason::LoadFailed { message: "it failed".into() },
+                    elapsed_s: 1.0,
+                }),
                 _ => trial(slot, 1e8 * levels[slot.arm] * noise[step]),
             });
             if looks[step] {

@@ -189,6 +189,7 @@ fn example() -> Vec<Value> {
         json!({"type": "preconditioned", "bytes": 1_000_000, "elapsed_s": 1.5}),
         json!({"type": "steady", "load": 0, "throughput_bytes_per_s": [1e6, 2e6],
                "window": {"excursion": 0.1, "slope": 0.01}, "elapsed_s": 2.0}),
+        json!({"type": "prepared", "elapsed_s": 3.5}),
         json!({"type": "resumed", "at_unix_s": 1.8e9, "max_rounds": 40, "time_budget_s": 900.0}),
         json!({"type": "finished", "at_unix_s": 1.8e9, "stop": "decided"}),
     ]);

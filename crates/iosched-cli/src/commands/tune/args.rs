@@ -116,8 +116,9 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "N", conflicts_with = "rounds")]
     pub(super) fixed_rounds: Option<u32>,
 
-    /// Time for trials (10m, 2h): no round is begun that would end later, but for the first two; runs
-    /// until steady take half of it at the most [default: none; 3m on the emulated disk]
+    /// Time for all measuring, preparation included (10m, 2h), never exceeded: trials are made shorter for it
+    /// unless --runtime says how long they are; runs until steady take half of it at the most
+    /// [default: none; 3m on the emulated disk]
     #[arg(long, value_name = "DURATION")]
     pub(super) budget: Option<Span>,
 

@@ -7,6 +7,7 @@ mod not_again;
 mod place;
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use iosched::analysis::Analysis;
 use iosched::device::GivenUp;
@@ -41,6 +42,7 @@ struct Session<'a> {
     stop: Stop,
     user: Option<User>,
     output: &'a Output,
+    begun: Instant,
 }
 
 /// Runs `iosched tune`.
@@ -51,6 +53,7 @@ pub(crate) fn run(args: &TuneArgs, output: &Output) -> Outcome {
         stop: Stop::new(),
         user: args.user.as_deref().map(find_user).transpose()?,
         output,
+        begun: Instant::now(),
     };
     stop_on_signals(&session.stop);
     if let Some(directory) = &args.resume {
@@ -237,6 +240,7 @@ impl Session<'_> {
             (!is_running).then(|| "the emulated disk's server has ended".to_owned())
         };
         let options = RunOptions {
+            begun: self.begun,
             trial_limit: self.args.timeout.map(|span| span.0),
             user: self.user.clone(),
             health: &health,

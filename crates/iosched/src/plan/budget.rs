@@ -1,0 +1,199 @@
+//! How long trials are: what the user says, else what the load says, and less where the budget of time is too
+//! short for that. A budget that holds too few rounds to decide anything is refused before anything runs.
+
+use std::time::Duration;
+
+use iosched_stats::race;
+
+use super::{Plan, PlanError};
+
+/// What a trial takes besides its load: a switch, dropped caches, fio's start and end.
+pub const TRIAL_OVERHEAD: Duration = Duration::from_millis(800);
+
+/// So many rounds are to fit into a budget of time before trials are made shorter: the intervals of four arms
+/// are finite from the fourth round on.
+const WISHED_ROUNDS: u32 = 5;
+
+/// No trial is made shorter than this for a budget's sake, tenths of a second.
+const SHORTEST_TENTHS: u32 = 10;
+
+/// The part of the budget that is left for trials where loads have to become steady first.
+const SHARE_AFTER_STEADYING: f64 = 0.5;
+
+/// Fills in the run times that nobody has chosen.
+///
+/// # Errors
+/// The fewest rounds that decide anything do not fit into the budget.
+pub(super) fn choose_run_times(plan: &mut Plan) -> Result<(), PlanError> {
+    let free = take_defaults(plan);
+    let (Some(budget), Some(_)) = (plan.rules.time_budget(), time_of(plan, 1)) else {
+        return Ok(());
+    };
+    let must_steady = plan.loads.iter().any(|load| load.wait_until_steady);
+    let share = if must_steady {
+        SHARE_AFTER_STEADYING
+    } else {
+        1.0
+    };
+    let room = budget.mul_f64(share);
+    let wished = rounds(plan, WISHED_ROUNDS);
+    let fits = |plan: &Plan| time_of(plan, wished).is_none_or(|time| time <= room);
+    if !fits(plan) {
+        shorten(plan, &free, fits);
+    }
+    let fewest = rounds(
+        plan,
+        u32::try_from(race::Rules::default().min_rounds).unwrap_or(u32::MAX),
+    );
+    match time_of(plan, fewest) {
+        Some(needed) if needed > room => Err(PlanError::BudgetTooShort {
+            rounds: fewest,
+            budget,
+            needed: needed.div_f64(share),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// A load whose run time nobody has chosen.
+struct Free {
+    load: usize,
+    default: Duration,
+}
+
+/// Gives loads without a run time that of their own.
+fn take_defaults(plan: &mut Plan) -> Vec<Free> {
+    let mut free = Vec::new();
+    for (index, load) in plan.loads.iter_mut().enumerate() {
+        if load.runtime_s.is_none()
+            && let Some(default) = load.open().default_runtime()
+        {
+            load.runtime_s = Some(default.as_secs_f64());
+            free.push(Free {
+                load: index,
+                default,
+            });
+        }
+    }
+    free
+}
+
+/// Makes free run times as long as fits, by tenths of a second.
+fn shorten(plan: &mut Plan, free: &[Free], fits: impl Fn(&Plan) -> bool) {
+    let Some(longest) = free.iter().map(|free| free.default).max() else {
+        return;
+    };
+    let (mut short, mut long) = (SHORTEST_TENTHS, tenths(longest));
+    while short + 1 < long {
+        let middle = u32::midpoint(short, long);
+        set(plan, free, middle);
+        if fits(plan) {
+            short = middle;
+        } else {
+            long = middle;
+        }
+    }
+    set(plan, free, short);
+    for Free { load, default } in free {
+        let load = &mut plan.loads[*load];
+        let runtime = Duration::from_secs_f64(load.runtime_s.unwrap_or_default());
+        if runtime < *default {
+            let note = format!(
+                "trials of {} s instead of {} s: the budget of time is short",
+                runtime.as_secs_f64(),
+                default.as_secs_f64()
+            );
+            load.note = Some(match load.note.take() {
+                Some(before) => format!("{before}; {note}"),
+                None => note,
+            });
+        }
+    }
+}
+
+fn set(plan: &mut Plan, free: &[Free], tenths: u32) {
+    let runtime = Duration::from_millis(u64::from(tenths) * 100);
+    for Free { load, default } in free {
+        plan.loads[*load].runtime_s = Some(runtime.min(*default).as_secs_f64());
+    }
+}
+
+fn tenths(time: Duration) -> u32 {
+    u32::try_from(time.as_millis() / 100).unwrap_or(u32::MAX)
+}
+
+/// So many rounds, or as many as the run has.
+fn rounds(plan: &Plan, wanted: u32) -> u32 {
+    match plan.rules.fixed_rounds {
+        Some(fixed) => fixed,
+        None => wanted.min(plan.rules.max_rounds),
+    }
+}
+
+/// How long so many rounds of all arms take; `None` if only trials can tell.
+fn time_of(plan: &Plan, rounds: u32) -> Option<Duration> {
+    let arms = u32::try_from(plan.arms.len()).unwrap_or(u32::MAX);
+    let turns: u32 = plan.loads.iter().map(|load| load.turns).sum();
+    let overhead = TRIAL_OVERHEAD * turns.saturating_mul(arms);
+    let round = plan.round_duration(plan.arms.len())? + overhead;
+    Some(round * rounds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn with_budget(seconds: f64, runtime_s: Option<f64>) -> Plan {
+        let mut plan = fixture::plan(4);
+        plan.rules.time_budget_s = Some(seconds);
+        plan.loads[0].runtime_s = runtime_s;
+        plan
+    }
+
+    #[test]
+    fn a_run_time_that_nobody_chose_is_as_long_as_five_rounds_allow() {
+        for (budget, runtime) in [
+            (1000.0, 10.0),
+            (216.0, 10.0),
+            (120.0, 5.2),
+            (40.0, 1.2),
+            (30.0, 1.0),
+        ] {
+            let mut plan = with_budget(budget, None);
+            choose_run_times(&mut plan).expect("fits");
+            assert_eq!(plan.loads[0].runtime_s, Some(runtime), "{budget}");
+            assert_eq!(plan.loads[0].note.is_some(), runtime < 10.0, "{budget}");
+        }
+    }
+
+    #[test]
+    fn a_run_time_that_was_chosen_stays_and_a_budget_without_three_rounds_of_it_is_refused() {
+        let mut plan = with_budget(130.0, Some(10.0));
+        choose_run_times(&mut plan).expect("three rounds fit");
+        assert_eq!(plan.loads[0].runtime_s, Some(10.0));
+        let mut plan = with_budget(129.0, Some(10.0));
+        let error = choose_run_times(&mut plan).expect_err("they do not");
+        assert_eq!(
+            error.to_string(),
+            "the budget of 129 s is too short: 3 rounds take 130 s"
+        );
+    }
+
+    #[test]
+    fn what_has_to_become_steady_has_half_of_the_budget_for_its_trials() {
+        let mut plan = with_budget(2.0 * 120.0, None);
+        plan.loads[0].wait_until_steady = true;
+        choose_run_times(&mut plan).expect("fits");
+        assert_eq!(plan.loads[0].runtime_s, Some(5.2));
+    }
+
+    #[test]
+    fn exactly_so_many_rounds_have_to_fit() {
+        let mut plan = with_budget(60.0, Some(1.0));
+        plan.rules.fixed_rounds = Some(9);
+        assert!(choose_run_times(&mut plan).is_err());
+        plan.rules.fixed_rounds = Some(8);
+        assert!(choose_run_times(&mut plan).is_ok());
+    }
+}
