@@ -109,6 +109,10 @@ pub struct Tally {
     pub right_equal: usize,
     /// Called arms equal that are not.
     pub false_equal: usize,
+    /// Said of arms that none is better by more than the margin, and none is.
+    pub right_near_best: usize,
+    /// Said it of arms to which another one is.
+    pub false_near_best: usize,
     /// Ended without an answer.
     pub undecided: usize,
     /// Said, at any time, an interval of a ratio to the baseline that does not hold the truth.
@@ -129,7 +133,7 @@ impl Tally {
 
     /// The figures of the table that `iosched calibrate` prints.
     pub fn rates(&self, truth: Truth) -> Rates {
-        let wrong = self.false_winner + self.false_equal;
+        let wrong = self.false_winner + self.false_equal + self.false_near_best;
         Rates {
             correct: match truth {
                 Truth::OneBetter(_) => self.rate(self.right_winner),
@@ -138,6 +142,8 @@ impl Tally {
             false_winner: self.rate(self.false_winner),
             false_equal: self.rate(self.false_equal),
             equal: self.rate(self.right_equal),
+            near_best: self.rate(self.right_near_best),
+            false_near_best: self.rate(self.false_near_best),
             undecided: self.rate(self.undecided),
             wrong_interval: self.rate(self.wrong_interval),
             lost_best: self.rate(self.lost_best),
@@ -167,6 +173,10 @@ pub struct Rates {
     pub false_equal: f64,
     /// Called arms equal, rightly.
     pub equal: f64,
+    /// Said of arms that none is better by more than the margin, rightly.
+    pub near_best: f64,
+    /// Said it wrongly.
+    pub false_near_best: f64,
     /// Ended without an answer.
     pub undecided: f64,
     /// Said, at any time, a wrong interval of a ratio to the baseline.
@@ -189,6 +199,8 @@ pub fn run(case: Case, method: Method, runs: usize, seed: u64) -> Tally {
         false_winner: 0,
         right_equal: 0,
         false_equal: 0,
+        right_near_best: 0,
+        false_near_best: 0,
         undecided: 0,
         wrong_interval: 0,
         lost_best: 0,
@@ -215,6 +227,7 @@ pub fn run(case: Case, method: Method, runs: usize, seed: u64) -> Tally {
 struct Outcome {
     winner: Option<usize>,
     equal: Vec<usize>,
+    near_best: Vec<usize>,
     rounds: usize,
     wrong_interval: bool,
     lost_best: bool,
@@ -356,6 +369,7 @@ impl Machine {
                 match &standing.loads[0].verdict {
                     Verdict::Winner { arm } => outcome.winner = Some(*arm),
                     Verdict::Equal { arms, .. } => outcome.equal.clone_from(arms),
+                    Verdict::NearBest { arms, .. } => outcome.near_best.clone_from(arms),
                     _ => {}
                 }
                 return outcome;
@@ -440,6 +454,12 @@ impl Machine {
             } else {
                 tally.false_winner += 1;
             }
+        } else if !outcome.near_best.is_empty() {
+            if outcome.near_best.iter().all(equal_enough) {
+                tally.right_near_best += 1;
+            } else {
+                tally.false_near_best += 1;
+            }
         } else if outcome.equal.is_empty() {
             tally.undecided += 1;
         } else if outcome.equal.iter().all(equal_enough) {
@@ -511,6 +531,25 @@ mod tests {
         let rates = race(case(4, Truth::OneBetter(1.3), Noise::Normal), 60);
         assert!(rates.correct >= 0.98, "{rates:?}");
         assert!(rates.rounds_median <= 5, "{rates:?}");
+    }
+
+    /// Just above the margin it would be wrong of the other arm, just below it is right of both.
+    #[test]
+    fn what_is_called_near_the_best_is_within_the_margin_of_it() {
+        let mut near_best = 0.0;
+        for difference in [1.005, 1.015, 1.021, 1.025, 1.03] {
+            for size in [0.01, 0.02] {
+                let case = Case {
+                    size,
+                    ..case(3, Truth::OneBetter(difference), Noise::Normal)
+                };
+                let rates = race(case, 150);
+                near_best += rates.near_best;
+                assert!(rates.false_near_best <= 0.03, "{case:?}: {rates:?}");
+                assert!(rates.false_winner <= 0.03, "{case:?}: {rates:?}");
+            }
+        }
+        assert!(near_best > 0.5, "it is hardly ever said: {near_best}");
     }
 
     #[test]

@@ -60,6 +60,7 @@ impl Stop {
     }
 
     /// The same, and at this moment at the latest.
+    #[must_use]
     pub fn at(&self, deadline: Option<Instant>) -> Stop {
         Stop {
             asked: self.flag(),

@@ -11,6 +11,13 @@ use crate::distribution::student_t_cdf;
 use crate::interval::Interval;
 use crate::sequence;
 
+/// What is surely near the best ends the race where the others are at the most so many margins worse, so that little
+/// depends on separating them...
+const STAKE: f64 = 3.0;
+
+/// ... and where that would take at least so many times the rounds there have been.
+const PATIENCE: usize = 2;
+
 /// Holds the rules, which are the same for all contests of a race.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Referee {
@@ -269,13 +276,33 @@ impl Field {
             let within = reach.exp();
             return Verdict::Equal { arms, within };
         }
+        let near_best = if settled {
+            self.near_best(&arms)
+        } else {
+            Vec::new()
+        };
+        let is_little_at_stake = |&arm: &usize| self.stake(arm, &arms) <= STAKE * referee.margin;
+        let is_enough = near_best.iter().any(is_little_at_stake)
+            && self
+                .rounds_needed(&arms, pooled)
+                .is_none_or(|needed| needed >= PATIENCE * rounds);
+        let is_hopeless = || settled && self.chance(&arms, pooled) < referee.rules.hopeless;
         let because = if rounds >= referee.last_look {
             Stopped::Budget
-        } else if settled && self.chance(&arms, pooled) < referee.rules.hopeless {
+        } else if is_enough || is_hopeless() {
             Stopped::Hopeless
         } else {
             return Verdict::Open;
         };
+        if !near_best.is_empty() {
+            let shortfall = |&arm: &usize| self.shortfall(arm, &arms);
+            let within = near_best.iter().map(shortfall).fold(0.0, f64::max).exp();
+            return Verdict::NearBest {
+                arms: near_best,
+                among: arms,
+                within,
+            };
+        }
         let rounds_needed = self.rounds_needed(&arms, pooled);
         arms.extend(unbeaten);
         arms.sort_unstable();
@@ -285,6 +312,38 @@ impl Field {
             arms,
             because,
         }
+    }
+
+    /// The arms that no other one may be better than by more than the margin, and that may be named: the
+    /// baseline, or what is surely better than it. A baseline that was withdrawn or disqualified is nobody's
+    /// measure.
+    fn near_best(&self, arms: &[usize]) -> Vec<usize> {
+        let baseline = self.referee.baseline;
+        let is_measure = arms.contains(&baseline) || self.beaten_baseline().is_some();
+        let may_be_named =
+            |arm: usize| arm == baseline || !is_measure || self.is_surely_better(arm, baseline);
+        let near = arms
+            .iter()
+            .copied()
+            .filter(|&arm| may_be_named(arm) && self.shortfall(arm, arms) <= self.referee.margin);
+        near.collect()
+    }
+
+    /// By how much the best of these arms may be better than this one.
+    fn shortfall(&self, arm: usize, arms: &[usize]) -> f64 {
+        self.most(arms, arm, |lead| lead.upper)
+    }
+
+    /// By how much this arm may be better than the least of the others.
+    fn stake(&self, arm: usize, arms: &[usize]) -> f64 {
+        self.most(arms, arm, |lead| -lead.lower)
+    }
+
+    /// The largest of what the leads of these arms over this one say; infinite where one is not known.
+    fn most(&self, arms: &[usize], over: usize, of: impl Fn(Interval) -> f64) -> f64 {
+        let others = arms.iter().filter(|&&arm| arm != over);
+        let leads = others.map(|&arm| self.pairs.interval(arm, over).map_or(f64::INFINITY, &of));
+        leads.fold(0.0, f64::max)
     }
 
     /// The largest difference between two of the arms that is still possible.

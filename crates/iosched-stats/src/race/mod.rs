@@ -22,6 +22,9 @@
 //! - **Equal**: several remain and each two of them are surely within the margin of one another. A proven
 //!   difference smaller than the margin is no victory. If a baseline has left for being worse, at least
 //!   one of them is directly and surely better than it.
+//! - **Near the best**: several remain, and one of them, the baseline or one surely better than it, is surely not
+//!   worse than any other by more than the margin. It ends the race where the others can be worse by a few
+//!   margins only, or where it would end undecided.
 //! - **Undecided**: the budget is spent, or the chance to decide within it has become too small.
 //!
 //! So the ratio to the baseline that is printed beside an answer always proves it: that an arm beat another
@@ -348,6 +351,15 @@ pub enum Verdict {
         /// Largest ratio between two of them that is still possible.
         within: f64,
     },
+    /// Which is best is not known, but none is better than these by more than the margin.
+    NearBest {
+        /// Which: the baseline, or what is surely better than it.
+        arms: Vec<usize>,
+        /// All that remain.
+        among: Vec<usize>,
+        /// Largest ratio by which the best may be better than one of `arms`.
+        within: f64,
+    },
     /// Not told apart.
     Undecided {
         /// Which.
@@ -402,7 +414,7 @@ impl Contest {
         })
     }
 
-    /// The arms of which one may be used: the winner; equals; where it is undecided which of several is
+    /// The arms of which one may be used: the winner; equals; those near the best; where it is undecided which of several is
     /// best, but the baseline has lost, those of them that are surely better than it.
     pub fn eligible(&self, baseline: usize) -> Vec<usize> {
         let has_lost = matches!(self.arms[baseline].place, Place::Worse { .. });
@@ -410,6 +422,7 @@ impl Contest {
         match &self.verdict {
             Verdict::Winner { arm } => vec![*arm],
             Verdict::Equal { arms, .. } => arms.iter().copied().filter(is_proven).collect(),
+            Verdict::NearBest { arms, .. } => arms.clone(),
             Verdict::Undecided { .. } if has_lost => self.remaining().filter(is_proven).collect(),
             _ => Vec::new(),
         }

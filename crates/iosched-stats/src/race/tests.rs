@@ -93,6 +93,59 @@ fn equal_arms_are_proven_equal_when_the_noise_permits() {
     }
 }
 
+/// Both beat the baseline; which is better takes longer to know than it is worth.
+#[test]
+fn two_arms_less_than_a_margin_apart_are_not_run_until_they_are_separated() {
+    let levels = [100.0, 160.0, 162.0];
+    let ended = (3..30).find_map(|count| match verdict(&one_load(&levels, count)) {
+        Verdict::Open => None,
+        verdict => Some((count, verdict)),
+    });
+    let (rounds, verdict) = ended.expect("it ends");
+    let Verdict::NearBest {
+        arms,
+        among,
+        within,
+    } = verdict
+    else {
+        panic!("{verdict:?} after {rounds}");
+    };
+    assert_eq!((arms, among), (vec![2], vec![1, 2]));
+    assert!(within <= 1.02, "{within}");
+    let told_apart = (rounds..30).find(|&count| {
+        let standing = one_load(&levels, count).judge().unwrap();
+        standing.decisive().is_surely_better(2, 1)
+    });
+    assert!(
+        told_apart.is_none_or(|later| later > rounds),
+        "{told_apart:?}"
+    );
+}
+
+#[test]
+fn the_baseline_is_near_the_best_without_being_better_than_anything() {
+    let mut race = one_load(&[100.0, 99.0], 6);
+    race.rules.budget_rounds = 6;
+    let standing = race.judge().unwrap();
+    let contest = standing.decisive();
+    let Verdict::NearBest { arms, .. } = &contest.verdict else {
+        panic!("{contest:?}");
+    };
+    assert_eq!(*arms, [0]);
+    assert_eq!(contest.choice(0, &[None, None]), Some(0));
+}
+
+#[test]
+fn nothing_is_near_the_best_that_is_not_surely_better_than_the_baseline() {
+    let mut race = one_load(&[100.0, 101.0], 6);
+    race.rules.budget_rounds = 6;
+    let standing = race.judge().unwrap();
+    let contest = standing.decisive();
+    let is_better = contest.is_surely_better(1, 0);
+    let is_near = matches!(&contest.verdict, Verdict::NearBest { arms, .. } if arms.contains(&1));
+    assert!(!is_near || is_better, "{contest:?}");
+}
+
 #[test]
 fn constant_data_are_proven_equal_and_not_proven_different_by_rounding() {
     let same = vec![vec![Some(500.0), Some(500.0)]; 4];

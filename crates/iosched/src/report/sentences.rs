@@ -59,6 +59,18 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
                 names(arms)
             )
         }
+        Verdict::NearBest {
+            arms,
+            among,
+            within,
+        } => {
+            let bound = percent_up(within - 1.0);
+            format!(
+                "{}: at most {bound} worse than the best {place}; not told apart: {}, {rounds}\n",
+                names(arms),
+                names(among)
+            )
+        }
         Verdict::Undecided {
             arms,
             within,
@@ -151,6 +163,15 @@ fn why(analysis: &Analysis, choice: usize, plan: &Plan) -> String {
         }
         Verdict::Equal { .. } => {
             "of the proven equals with the fewest drawbacks, it takes the least CPU time per I/O"
+        }
+        Verdict::NearBest { .. } if choice == analysis.baseline => {
+            return format!(
+                ": no other is better by more than {}",
+                percent(plan.rules.margin - 1.0)
+            );
+        }
+        Verdict::NearBest { .. } => {
+            "none of the others that remain is better by more than the margin"
         }
         Verdict::Undecided { .. } => {
             "it is not told apart from the others that remain, but the baseline has lost"

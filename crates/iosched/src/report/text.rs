@@ -284,7 +284,12 @@ at most 5 trials in all, 50 s, usually much less
 
     #[test]
     fn the_active_one_is_left_for_equals_that_are_surely_better() {
-        insta::assert_snapshot!(whole_report(&[1.0, 1.018, 1.021], 30));
+        insta::assert_snapshot!(whole_report(&[1.0, 1.2, 1.2], 30));
+    }
+
+    #[test]
+    fn what_is_near_the_best_is_told_with_what_it_may_lack() {
+        insta::assert_snapshot!(whole_report(&[1.0, 1.6, 1.632], 30));
     }
 
     #[test]

@@ -209,7 +209,7 @@ fn the_time_left_never_grows_where_there_is_a_budget() {
     assert!(left <= Duration::from_secs(500));
     while let Next::Trial(slot) = next(&plan, &record) {
         // Three times as long as planned.
-        let Entry::Trial(mut slow) = trial(slot, 100.0 + slot.round as f64) else {
+        let Entry::Trial(mut slow) = trial(slot, 100.0 + f64::from(slot.round)) else {
             unreachable!("a trial is one")
         };
         slow.phases.load_ns *= 3;
