@@ -50,6 +50,8 @@ pub(super) fn confine(
             if let Some(identity) = &identity {
                 identity.take()?;
             }
+            // What a shell starts with `&` ignores SIGQUIT, and so would the child until it handles it.
+            take_signal_as_it_comes(when_we_die);
             // A change of identity would clear it: last.
             set_parent_process_death_signal(Some(when_we_die))?;
             // The parent may have died before the request above was in force.
@@ -60,6 +62,12 @@ pub(super) fn confine(
             }
         });
     }
+}
+
+/// Lets a signal do what it does where nobody handles it.
+fn take_signal_as_it_comes(signal: Signal) {
+    // SAFETY: no handler is named. It fails for SIGKILL alone, which nobody can handle.
+    unsafe { libc::signal(signal.as_raw(), libc::SIG_DFL) };
 }
 
 /// Another user, ready to be taken on between fork and exec.
@@ -179,6 +187,8 @@ fn absolute_only(path: &OsStr) -> Option<OsString> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
 
     #[test]
@@ -219,6 +229,29 @@ mod tests {
                 "USER=bench",
             ]
         );
+    }
+
+    /// Whether it is ignored by us (a shell's `&`) or handled: before it has become its program, too.
+    #[test]
+    fn a_child_dies_of_our_death_whatever_we_do_with_that_signal() {
+        extern "C" fn handler(_: libc::c_int) {}
+        let signal = Signal::QUIT.as_raw();
+        let handler: extern "C" fn(libc::c_int) = handler;
+        for ours in [libc::SIG_IGN, handler as libc::sighandler_t] {
+            // SAFETY: the handler does nothing.
+            unsafe { libc::signal(signal, ours) };
+            let mut command = Command::new("true");
+            confine(&mut command, None, None, Signal::QUIT);
+            // SAFETY: a system call that sends this very signal.
+            unsafe {
+                command.pre_exec(move || {
+                    libc::raise(signal);
+                    Ok(())
+                });
+            }
+            let status = command.status().unwrap();
+            assert_eq!(status.signal(), Some(signal), "{status}");
+        }
     }
 
     #[test]
