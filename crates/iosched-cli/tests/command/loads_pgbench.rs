@@ -93,7 +93,10 @@ fn a_cluster_of_our_own_is_made_measured_and_removed() {
     );
     let record = record(&records);
     assert_eq!(record.matches("\"type\":\"trial\"").count(), 4);
-    let trial = record.lines().nth(1).unwrap();
+    let mut lines = record.lines();
+    let trial = lines
+        .find(|line| line.contains("\"type\":\"trial\""))
+        .unwrap();
     let trial: serde_json::Value = serde_json::from_str(trial).unwrap();
     assert_eq!(trial["jobs"][0]["transactions"]["ios"], 100);
     assert!(trial["metrics"]["transactions_per_s"].as_f64().unwrap() > 0.0);
