@@ -57,11 +57,7 @@ impl Output {
         let color = may_color(&std::io::stdout());
         for line in visible(text).trim_end_matches('\n').split('\n') {
             // What the user came for stands out.
-            let code = if line.starts_with("Answer: ") {
-                "1"
-            } else {
-                ""
-            };
+            let code = stands_out(line);
             let line = paint(line, code, color && !code.is_empty());
             self.result(&format!("{line}\n"));
         }
@@ -186,6 +182,17 @@ impl Write for Pipe {
 /// Colour is for terminals, and not for those who set `NO_COLOR` (no-color.org).
 fn may_color(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// How a line of a result stands out (an SGR code): the answer, green if it is to change something, yellow if it
+/// is none.
+fn stands_out(line: &str) -> &'static str {
+    match line.strip_prefix("Answer: ") {
+        Some(answer) if answer.starts_with("use ") => "1;32",
+        Some(answer) if answer.starts_with("no arm ") => "1;33",
+        Some(_) => "1",
+        None => "",
+    }
 }
 
 /// Text in a colour (an SGR code), if wanted.

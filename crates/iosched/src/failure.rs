@@ -38,6 +38,10 @@ pub mod exit {
     pub const NOT_SUPPORTED: u8 = 15;
     /// A file of the system cannot be read or written, or is not what it must be.
     pub const BAD_FILE: u8 = 16;
+    /// With `--exit-code`: what was compared is equal, or near enough to the best that it does not matter.
+    pub const EQUAL: u8 = 20;
+    /// With `--exit-code`: it is not known which is best.
+    pub const UNDECIDED: u8 = 21;
     /// Interrupted by a signal: everything was put back.
     pub const INTERRUPTED: u8 = 130;
 }

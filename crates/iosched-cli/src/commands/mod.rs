@@ -20,7 +20,8 @@ pub(crate) mod undo;
 pub(crate) mod watch;
 
 use clap::CommandFactory;
-use iosched::failure::Failure;
+use iosched::analysis::{Analysis, Conclusion};
+use iosched::failure::{Failure, exit};
 use iosched::history::{self, Turn};
 use iosched::host::Host;
 use iosched::process::Stop;
@@ -30,6 +31,15 @@ use crate::output::Output;
 
 /// What a command ends with: an exit code, or an error that knows its hint and its code.
 pub(crate) type Outcome = Result<u8, Box<dyn Failure>>;
+
+/// What `--exit-code` tells of an answer.
+fn answer_code(analysis: &Analysis) -> u8 {
+    match analysis.conclusion {
+        Conclusion::Winner => exit::OK,
+        Conclusion::Equal => exit::EQUAL,
+        Conclusion::Undecided => exit::UNDECIDED,
+    }
+}
 
 /// Runs the command that was asked for.
 pub(crate) fn run(cli: Cli, output: &Output) -> Outcome {

@@ -13,7 +13,7 @@ use iosched::report::tidy::{events, trials};
 use iosched::report::traffic::Traffic;
 use iosched::report::{html, known, markdown, text, words};
 
-use super::{Outcome, boxed, conform, simulate};
+use super::{Outcome, answer_code, boxed, conform, simulate};
 use crate::files;
 use crate::output::Output;
 
@@ -85,6 +85,10 @@ pub(crate) struct ReportArgs {
     /// Throughput with the baseline at 100
     #[arg(long)]
     normalised: bool,
+
+    /// Tell by the exit code what the record says: 0 a winner, 20 equal, 21 undecided (of several records the worst)
+    #[arg(long)]
+    exit_code: bool,
 }
 
 /// A record with its name.
@@ -198,14 +202,20 @@ fn of_records(args: &ReportArgs, records: &[Named], output: &Output) -> Outcome 
         several => vec![of_record::compared(several)],
     };
     let wrote = write_pictures(args, || html::records(&parts), charts, output)?;
+    let codes = records.iter().map(|named| answer_code(&named.analysis));
+    let code = if args.exit_code {
+        codes.max().unwrap_or(exit::OK)
+    } else {
+        exit::OK
+    };
     if wrote || args.parquet.is_some() {
-        return Ok(exit::OK);
+        return Ok(code);
     }
     if args.csv {
         let written: io::Result<()> =
             output.stream(|out| out.write_all(trials::csv(rows()).as_bytes()));
         written.map_err(|cause| boxed(ReportError::Csv { cause }))?;
-        return Ok(exit::OK);
+        return Ok(code);
     }
     for named in records {
         if records.len() > 1 && !output.is_json() && !args.tsv {
@@ -213,7 +223,7 @@ fn of_records(args: &ReportArgs, records: &[Named], output: &Output) -> Outcome 
         }
         print(args, named, output);
     }
-    Ok(exit::OK)
+    Ok(code)
 }
 
 fn print(args: &ReportArgs, named: &Named, output: &Output) {

@@ -41,10 +41,37 @@ fn a_simulated_tune_ends_in_a_verdict_and_a_record_that_says_it_again() {
     assert!(first.contains("no device is touched"), "{first}");
     assert!(stdout.contains("simulated hdd-7200"), "{stdout}");
     // Deep random reads: a scheduler that sorts wins on a hard disk, in every kernel and here.
-    assert!(stdout.contains("Answer: use deadline"), "{stdout}");
+    let answer = "Answer: use deadline, on a simulated hdd-7200";
+    assert!(stdout.contains(answer), "{stdout}");
     let again = iosched().arg("report").arg(&record).output().unwrap();
     let table = stdout.split("\nrecord: ").next().unwrap();
     assert_eq!(text(&again.stdout).trim(), table.trim());
+}
+
+#[test]
+fn the_exit_code_tells_a_winner_from_equals_and_from_no_answer_if_it_is_asked_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let cases = [
+        ("noop,deadline", "30", 0, "winner"),
+        ("noop,noop", "30", 20, "equal"),
+        ("noop,deadline", "2", 21, "undecided"),
+    ];
+    for (arms, rounds, code, conclusion) in cases {
+        let record = dir.path().join(conclusion);
+        let arguments = format!(
+            "--simulate hdd-7200 --arms {arms} --runtime 1s --rounds {rounds} --seed 1 --exit-code"
+        );
+        let output = tune(&record, &arguments);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stdout));
+        assert_eq!(report(&record)["conclusion"], conclusion);
+        let again = |more: &[&str]| {
+            let mut command = iosched();
+            command.arg("report").arg(&record).args(more);
+            command.output().unwrap().status.code()
+        };
+        assert_eq!(again(&["--exit-code"]), Some(code));
+        assert_eq!(again(&[]), Some(0));
+    }
 }
 
 #[test]

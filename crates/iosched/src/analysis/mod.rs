@@ -6,7 +6,7 @@ mod summary;
 
 use std::collections::BTreeMap;
 
-use iosched_stats::race::{Contest, Standing};
+use iosched_stats::race::{Contest, Standing, Verdict};
 use iosched_stats::remarks::{self, Remark};
 use serde::Serialize;
 
@@ -21,6 +21,30 @@ use crate::objective::Objective;
 use crate::plan::Plan;
 use crate::record::{Record, StopReason};
 use crate::schedule;
+
+/// What a run came to, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Conclusion {
+    /// One arm is surely better than every other.
+    Winner,
+    /// It makes no difference, or none above the margin, which of several is taken.
+    Equal,
+    /// It is not known which is best, or there was nothing to compare.
+    Undecided,
+}
+
+impl Conclusion {
+    fn of(verdict: &Verdict) -> Conclusion {
+        match verdict {
+            Verdict::Winner { .. } => Conclusion::Winner,
+            Verdict::Equal { .. } | Verdict::NearBest { .. } => Conclusion::Equal,
+            Verdict::Open | Verdict::Undecided { .. } | Verdict::Alone { .. } | Verdict::Nobody => {
+                Conclusion::Undecided
+            }
+        }
+    }
+}
 
 /// Everything worked out from a record.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -39,6 +63,8 @@ pub struct Analysis {
     pub loads: Vec<LoadAnalysis>,
     /// Over all loads, where there are several.
     pub overall: Option<Contest>,
+    /// What the run came to.
+    pub conclusion: Conclusion,
     /// Index of the arm to use, if there is one answer.
     pub choice: Option<usize>,
     /// Why the run ended; none while it has not.
@@ -133,6 +159,7 @@ impl Analysis {
             rounds,
             trials: record.trials().count(),
             void_trials: record.void_trials().count(),
+            conclusion: Conclusion::of(&decisive.verdict),
             choice,
             loads,
             overall,
@@ -140,6 +167,12 @@ impl Analysis {
             confounds: confounds(plan, record),
             harness_share: harness_share(record),
         }
+    }
+
+    /// True if the CPU time per I/O is known, as it is of every real disk.
+    pub fn has_cpu_time(&self) -> bool {
+        let mut arms = self.loads.iter().flat_map(|load| &load.arms);
+        arms.any(|arm| arm.cpu_ns_per_io.is_some())
     }
 
     /// The verdict that the run was about: over all loads, or that of the only one.
@@ -195,8 +228,6 @@ fn harness_share(record: &Record) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use iosched_stats::race::Verdict;
-
     use super::*;
     use crate::fixture::{plan, record, trial};
     use crate::plan::Rules;

@@ -6,7 +6,7 @@ use iosched_stats::race::{Place, Standing};
 
 use super::columns::{arm_table, details_table};
 use super::sentences::{
-    choice, load_head, notes, of_load, remark_sentence, robust, target_name, verdict,
+    choice, far_medians, load_head, notes, of_load, remark_sentence, target_name, verdict,
 };
 use super::words::{count, enumerate_plain, number, span, stop_reason};
 use crate::analysis::Analysis;
@@ -34,7 +34,7 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
         text += "\n";
         text += &fold(&of_load(analysis, load, plan), width);
         if load.control.is_none() {
-            text += &fold(&robust(analysis, load), width);
+            text += &fold(&far_medians(analysis, load), width);
         }
         for remark in &load.remarks {
             text += &fold(&remark_sentence(analysis, load, remark), width);
@@ -285,6 +285,32 @@ at most 5 trials in all, 50 s, usually much less
     #[test]
     fn the_active_one_is_left_for_equals_that_are_surely_better() {
         insta::assert_snapshot!(whole_report(&[1.0, 1.2, 1.2], 30));
+    }
+
+    #[test]
+    fn a_record_without_a_trial_says_so() {
+        let record = fixture::record(&fixture::plan(2));
+        let text = super::record(&record, &Analysis::of(&record), 80);
+        assert!(text.contains("no trial counts in random-read"), "{text}");
+        let answer = "Answer: nothing was measured; keep none (it was active).";
+        assert!(text.contains(answer), "{text}");
+        assert!(!text.contains("told apart"), "{text}");
+    }
+
+    #[test]
+    fn a_median_is_told_only_where_it_lies_outside_of_the_interval() {
+        let plan = fixture::plan(2);
+        let mut record = fixture::record(&plan);
+        while let Next::Trial(slot) = schedule::next(&plan, &record) {
+            let throughput = [4e6, 6e6][slot.arm] * (1.0 + f64::from(slot.round) * 1e-3);
+            record.entries.push(fixture::trial(slot, throughput));
+        }
+        let mut analysis = Analysis::of(&record);
+        let told = |analysis: &Analysis| super::record(&record, analysis, 80).contains("median");
+        assert!(!told(&analysis));
+        let robust = analysis.loads[0].arms[1].robust.as_mut();
+        robust.expect("it ran beside the baseline").median = 1.2;
+        assert!(told(&analysis));
     }
 
     #[test]

@@ -181,6 +181,10 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
 
+    /// Tell by the exit code what the answer is: 0 a winner, 20 equal (or near enough to the best), 21 undecided
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(super) exit_code: bool,
+
     /// Leave out the page with charts that is written beside the record (report.html)
     #[arg(long)]
     pub(super) no_html: bool,

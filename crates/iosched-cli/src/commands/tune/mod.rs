@@ -31,7 +31,7 @@ pub(crate) use self::args::TuneArgs;
 use self::args::{consent, wanted};
 use self::not_again::NotAgain;
 use self::place::{EMULATED_MODEL, Place, check_can_emulate, end_disk, make_disk};
-use super::{Outcome, boxed, persist, stop_on_signals, take_turn, undo};
+use super::{Outcome, answer_code, boxed, persist, stop_on_signals, take_turn, undo};
 use crate::output::Output;
 use crate::progress::{JsonLines, Progress};
 
@@ -291,7 +291,11 @@ impl Session<'_> {
                 output,
             )?;
         }
-        Ok(exit::OK)
+        Ok(if self.args.exit_code {
+            answer_code(&analysis)
+        } else {
+            exit::OK
+        })
     }
 }
 

@@ -210,7 +210,7 @@ pub(super) fn arm_tables(record: &Record, analysis: &Analysis) -> Vec<String> {
 fn remarks(record: &Record, analysis: &Analysis) -> Vec<String> {
     let mut lines = Vec::new();
     for load in &analysis.loads {
-        lines.push(sentences::robust(analysis, load));
+        lines.push(sentences::far_medians(analysis, load));
         let remarks = load.remarks.iter();
         lines.extend(remarks.map(|remark| sentences::remark_sentence(analysis, load, remark)));
         for (arm, summary) in load.arms.iter().enumerate() {
