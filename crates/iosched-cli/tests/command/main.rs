@@ -30,6 +30,7 @@ mod lives;
 mod loads_command;
 mod loads_families;
 mod loads_pgbench;
+mod loads_responsiveness;
 mod loads_rights;
 mod persist;
 mod power;

@@ -20,7 +20,7 @@ use crate::trial::{Flow, JobResult};
 const ALLOWANCE: Duration = Duration::from_secs(30);
 
 /// What may take long takes at the most this long: a large slow disk, written twice.
-const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Why fio gave no result.
 #[derive(Debug, thiserror::Error)]

@@ -12,6 +12,7 @@
 //! - [`pgbench`]: PostgreSQL with a database of our own
 //! - [`fixed_work`]: a job file with an end, judged by its time; [`families`] makes those of the
 //!   sweep, the document server and the database server
+//! - [`responsiveness`]: how long a program takes to start beside readers and writers
 //! - [`iozone`]: the sweep's tests by the program that it was made with
 //! - [`settings`]: what stands after a load's name
 //! - `files`: what we do to a load's files, with the rights of its user
@@ -39,6 +40,7 @@ pub mod fixed_work;
 pub mod iozone;
 pub mod job_file;
 pub mod pgbench;
+pub mod responsiveness;
 pub mod settings;
 pub mod simulated;
 pub mod words;
@@ -77,6 +79,8 @@ pub enum Spec {
     FixedWork(fixed_work::Settings),
     /// A test of the sweep.
     Iozone(iozone::Settings),
+    /// A program that is started beside streams.
+    Responsiveness(responsiveness::Settings),
 }
 
 /// Why a load cannot be made of what the user wrote.
@@ -133,6 +137,9 @@ impl Spec {
             Spec::Pgbench(settings) => Ok(Box::new(pgbench::PgbenchLoad::new(settings)?)),
             Spec::FixedWork(settings) => Ok(Box::new(fixed_work::FixedWork::new(name, settings)?)),
             Spec::Iozone(settings) => Ok(Box::new(iozone::IozoneLoad::new(settings))),
+            Spec::Responsiveness(settings) => {
+                Ok(Box::new(responsiveness::Responsiveness::new(settings)?))
+            }
         }
     }
 }

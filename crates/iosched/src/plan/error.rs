@@ -192,7 +192,7 @@ impl Failure for PlanError {
             PlanError::Load(error) => error.hint(),
             PlanError::Simulation(error) => error.hint(),
             PlanError::UnknownLoad { .. } => Some(format!(
-                "built-in loads: {}; pgbench, five-tests, command: and others: `iosched tune --help`",
+                "built-in loads: {}; pgbench, responsiveness, five-tests, command: and others: `iosched tune --help`",
                 BUILT_IN
                     .iter()
                     .map(|load| load.name)

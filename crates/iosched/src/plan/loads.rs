@@ -9,7 +9,7 @@ use crate::foreign;
 use crate::load::builtin;
 use crate::load::command::{self, Metric};
 use crate::load::families::{self, Member, Work};
-use crate::load::{Load, Spec, SpecError, pgbench};
+use crate::load::{Load, Spec, SpecError, pgbench, responsiveness};
 use crate::objective::Objective;
 
 /// All loads that are wanted, checked.
@@ -91,6 +91,15 @@ fn read_one(wanted: &Wanted, below: &Below, text: &str) -> Result<PlannedLoad, P
     }
     if let Some(settings) = after_name(text, "pgbench") {
         return pgbench(wanted, below, settings);
+    }
+    if let Some(settings) = after_name(text, responsiveness::NAME) {
+        let settings = responsiveness::Settings::parse(settings).map_err(SpecError::from)?;
+        let chosen = Chosen {
+            name: responsiveness::NAME.into(),
+            spec: Spec::Responsiveness(settings),
+            objective: Objective::Time,
+        };
+        return plan_one(wanted, below, chosen, 1.0);
     }
     let (name, weight) = weight(text)?;
     let chosen = match builtin::find(name) {

@@ -1,6 +1,5 @@
 //! One trial: from the load's data and the arm to the numbers.
 
-use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -241,7 +240,7 @@ fn void(error: LoadError) -> Result<Result<Trial, VoidReason>, RunError> {
 /// Without the right to (not root, a container) trials still compare, since loads use `O_DIRECT`.
 fn drop_caches(host: &Host) {
     rustix::fs::sync();
-    let _ = fs::write(host.proc("sys/vm/drop_caches"), "3");
+    let _ = host.drop_page_cache();
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -218,7 +218,8 @@ fn load_help() -> String {
         "Load to run, repeatable: a fio job file; 'command: PROGRAM …' (sh: before it for a shell); one \
          of those with options, as in pgbench:scale=10,clients=20 (their values here are the defaults): \
          pgbench (scale=50, clients=100, threads=2, transactions=… or time=60, mode=tpcb, \
-         select, simple-update or FILE, protocol=…), five-tests (size=1g, record=…, \
+         select, simple-update or FILE, protocol=…), responsiveness (readers=10, random-readers=0, \
+         writers=0, random-writers=0, size=256m, starts=3, command=…), five-tests (size=1g, record=…, \
          threads=1..3, runs=…, driver=iozone or fio), \
          documents-read (threads=80, documents=32000, stored=…, size=4k, control=on), \
          documents-create (the same), database:1..4; or a built-in one: {} [default: random-read]",
