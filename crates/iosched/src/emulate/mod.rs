@@ -162,11 +162,11 @@ fn start(spec: &Spec, place: &Place, lock: File) -> Result<(State, Child), Emula
         .stderr(Stdio::from(log))
         .spawn()
         .map_err(failed)?;
-    let word = first_word(&mut server);
-    let failure = match word {
-        Ok(Some(FirstWord::Ready)) => match place.state() {
-            Some(state) => return Ok((state, server)),
-            None => ended(place),
+    let failure = match first_word(&mut server) {
+        Ok(Some(FirstWord::Ready)) => match place.try_state() {
+            Ok(Some(state)) => return Ok((state, server)),
+            Ok(None) => ended(place),
+            Err(failure) => failure,
         },
         Ok(Some(FirstWord::Failed {
             message,
@@ -183,11 +183,31 @@ fn start(spec: &Spec, place: &Place, lock: File) -> Result<(State, Child), Emula
             after: SETUP_TIMEOUT,
         },
     };
-    if matches!(failure, EmulateError::NotReady { .. }) {
-        let _ = server.kill();
-    }
-    let _ = server.wait();
+    let is_stuck = matches!(failure, EmulateError::NotReady { .. });
+    end(
+        &mut server,
+        if is_stuck {
+            &[Signal::KILL]
+        } else {
+            &[Signal::TERM, Signal::KILL]
+        },
+    );
     Err(failure)
+}
+
+/// Ends a server whose disk nobody will use: it may well be ready, and not know that we could not hear of it.
+fn end(server: &mut Child, signals: &[Signal]) {
+    for &signal in signals {
+        // Fails only if it has ended.
+        let _ = rustix::process::kill_process(Pid::from_child(server), signal);
+        let deadline = Instant::now() + SETUP_TIMEOUT;
+        while Instant::now() < deadline {
+            match server.try_wait() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
+    }
 }
 
 fn ended(place: &Place) -> EmulateError {
