@@ -278,6 +278,22 @@ fn followed(
     follow(&recording, scheduler, &kernel, recording.device()).0
 }
 
+#[test]
+fn a_worker_that_goes_on_with_a_run_ends_the_wait_for_one_that_was_planned() {
+    let load = "[global]\noffset=16m\nsize=8m\nbs=4k\nrw=randread\nio_size=240k\n\
+                [job]\nprioclass=1\niodepth=8\n[job]\niodepth=2\nthinktime=1000\n\
+                [job]\nprioclass=3\nbs=300k\nio_size=18000k\n\
+                [job]\nprioclass=3\nrw=write\nbs=64k\nio_size=3840k\n";
+    let jobs = fio_job::parse(load, Sectors::new(1 << 20)).unwrap();
+    let settings = MultiQueueSettings {
+        kernel: kernel(),
+        ..MultiQueueSettings::default()
+    };
+    let report = followed(&jobs, "mq-deadline", "formula", 2, &settings);
+    let first = report.first_disagreements.first();
+    assert_eq!((report.agreed, report.decisions), (360, 360), "{first:?}");
+}
+
 /// Accesses per second of each process.
 fn rates(load: &str, scheduler: &str, disk: &str, settings: &MultiQueueSettings) -> Vec<f64> {
     let model = disk::build(disk, &ModelOptions::default()).unwrap();

@@ -125,7 +125,7 @@ impl MultiQueue {
     ///
     /// If some were `given` before in this run, a worker goes on with it where the driver has one, as a
     /// loop device does: woken for them, it takes the processor from the process that ran the queue
-    /// (`need_resched` in `blk_mq_do_dispatch_sched`).
+    /// (`need_resched` in `blk_mq_do_dispatch_sched`). It goes on now, and not when a run was planned.
     #[inline]
     fn ask(
         &mut self,
@@ -136,6 +136,9 @@ impl MultiQueue {
         given: bool,
     ) -> bool {
         let budget = self.attachment == Attachment::Budget;
+        if given && !budget {
+            self.queues[number].rerun = None;
+        }
         let most = if self.queues[number].is_busy() {
             1
         } else {
@@ -150,7 +153,7 @@ impl MultiQueue {
             let next = self.scheduler.dispatch_for(now, &host.requests, number);
             let Some(id) = next else {
                 if taken == 0 {
-                    self.plan_rerun(now, number, given && !budget);
+                    self.plan_rerun(now, number);
                 }
                 break;
             };
@@ -172,14 +175,10 @@ impl MultiQueue {
         taken > 0
     }
 
-    /// The queue is run again some ticks after an ask that gave nothing. What is planned already stays,
-    /// unless a worker asked.
-    fn plan_rerun(&mut self, now: Time, number: usize, in_worker: bool) {
+    /// The queue is run again some ticks after an ask that gave nothing. What is planned already stays.
+    fn plan_rerun(&mut self, now: Time, number: usize) {
         let again = self.kernel.asks_again(now);
-        let rerun = &mut self.queues[number].rerun;
-        if in_worker || rerun.is_none() {
-            *rerun = Some(again);
-        }
+        self.queues[number].rerun.get_or_insert(again);
     }
 
     fn decided(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) {
