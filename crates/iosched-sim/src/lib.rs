@@ -7,6 +7,7 @@
 //! - [`random`]: streams of chance from the run's seed
 //! - [`request`]: bios and requests
 //! - [`elevator`]: merging, and what else the block layer does around a scheduler
+//! - `block_layer`: the rules of Linux's two block layers, which [`simulate`] and [`conform`] drive
 //! - [`scheduler`]: noop, deadline, cfq; none, mq-deadline, kyber
 //! - [`disk`]: disk models: what a drive does with commands, and when it is done
 //! - [`workload`]: loads as fio job files describe them
@@ -15,6 +16,7 @@
 //! - [`conform`]: follows a recording of a kernel's scheduler and counts where ours agrees
 
 mod agenda;
+mod block_layer;
 mod by_request;
 pub mod conform;
 pub mod disk;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::block_layer::{Attachment, Depth};
 use crate::request::{IoPriority, Op, ProcessId};
 use crate::scheduler::KernelVersion;
 use crate::scheduler::kyber::Statement;
@@ -235,4 +236,17 @@ pub struct Device {
     /// The kernel chooses one request more than the device takes (loop, `null_blk`), and does not
     /// ask for a slot first (SCSI).
     pub look_ahead: bool,
+}
+
+impl Device {
+    pub(super) fn depth(self) -> Depth {
+        Depth {
+            commands: self.queue_depth,
+            attachment: if self.look_ahead {
+                Attachment::LookAhead
+            } else {
+                Attachment::Budget
+            },
+        }
+    }
 }

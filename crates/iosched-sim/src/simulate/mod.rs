@@ -44,6 +44,7 @@ pub use page_cache::Writeback;
 pub use retaken::Retaken;
 use single_queue::SingleQueue;
 
+pub use crate::block_layer::Attachment;
 use crate::disk::DiskModel;
 use crate::elevator::MergeLimits;
 use crate::request::{Op, ProcessId};
@@ -142,16 +143,6 @@ pub struct Setup {
     pub seed: u64,
     /// The run ends here at the latest.
     pub until: Nanos,
-}
-
-/// How the multi-queue block layer knows that a device has room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Attachment {
-    /// By its tags only: the next request is chosen before there is room (loop, virtio, `NVMe`).
-    #[default]
-    LookAhead,
-    /// The scheduler is asked only when the device has a slot (SCSI, SATA).
-    Budget,
 }
 
 /// What the multi-queue block layer is like.

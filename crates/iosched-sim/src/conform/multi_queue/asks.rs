@@ -1,5 +1,6 @@
 //! When the kernel asks the scheduler, and what an ask that left no line means.
 
+use crate::block_layer::Attachment;
 use crate::trace::kernel::Action;
 use crate::units::Time;
 
@@ -28,15 +29,15 @@ impl Follower<'_> {
         let mut before = before.take_while(|step| time - step.time < SAME_RUN);
         let before = before.find(|step| step.is_done_by(process));
         let alone = before.is_some_and(|step| step.action == Action::Allocated);
-        if alone && !steps[at].after_plug && !self.kernel.plugs_each_bio() {
-            self.rerun = None;
+        if alone && !steps[at].after_plug {
+            self.queue.inserted_alone(self.kernel);
         }
         self.runs(time, at + 1);
     }
 
     /// A worker runs the queue: now, and not when that was planned.
     pub(super) fn runs_in_worker(&mut self, now: Time, next: usize) {
-        self.rerun = None;
+        self.queue.worker_runs();
         self.runs(now, next);
     }
 
@@ -44,22 +45,20 @@ impl Follower<'_> {
     /// nothing waits is the scheduler asked. `next` is the event that may show what came of it.
     pub(super) fn runs(&mut self, now: Time, next: usize) {
         if !self.with_decisions {
-            self.asks_unseen(now, next);
-        } else if self.taken.is_empty() {
+            return self.asks_unseen(now, next);
+        }
+        self.queue.begin_run();
+        if self.queue.dispatch.is_empty() {
             self.asks(now, next);
         } else {
-            self.restart = true;
             self.hands_over(now, next);
         }
     }
 
     /// The scheduler is asked, if it has work and (SCSI) there is a slot.
     fn asks(&mut self, now: Time, next: usize) {
-        if !self.scheduler.has_work() {
-            return;
-        }
-        if !self.device.look_ahead && self.out() >= self.device.queue_depth {
-            self.restart = true;
+        let chosen = self.queue.chosen();
+        if !self.scheduler.has_work() || !self.queue.take_budget(self.depth, chosen) {
             return;
         }
         let answered = self.soon(now, next).next().is_some_and(answers);
@@ -72,16 +71,16 @@ impl Follower<'_> {
     /// A device that was not busy of late is given several requests at once: the kernel asks on
     /// before it issues the first.
     pub(super) fn asks_on(&mut self, now: Time, next: usize) {
-        let (out, depth) = (self.out(), self.device.queue_depth);
-        let room = out < depth || out == depth && self.device.look_ahead;
-        if self.busy == 0 && self.scheduler.has_work() {
-            if !room {
-                self.restart |= !self.device.look_ahead;
-            } else if self.next_is(next, Action::Decided) {
+        let chosen = self.queue.chosen();
+        let goes_on = !self.depth.lacks_tag(chosen)
+            && !self.queue.is_busy()
+            && self.scheduler.has_work()
+            && self.queue.take_budget(self.depth, chosen);
+        if goes_on {
+            if self.next_is(next, Action::Decided) {
                 return;
-            } else {
-                self.asked_in_vain(now, true);
             }
+            self.asked_in_vain(now, true);
         }
         self.hands_over(now, next);
     }
@@ -89,56 +88,44 @@ impl Follower<'_> {
     /// The device takes what was given out, as events D tell, until it has no room. What is left then
     /// goes first when the next completion runs the queue.
     fn hands_over(&mut self, now: Time, next: usize) {
-        let in_device = self.in_driver.len() + self.past_scheduler.len();
-        let goes_on = in_device < self.device.queue_depth
+        let goes_on = self.depth.has_room(self.queue.in_flight)
             && self
                 .soon(now, next)
                 .find(|step| answers(step))
                 .is_some_and(|step| step.action == Action::Issued);
         if !goes_on {
-            self.held_up();
+            self.queue.list_blocked();
         }
-    }
-
-    /// What was given out and waits makes the device busy, and goes first after the next completion.
-    pub(super) fn held_up(&mut self) {
-        self.note_busy(true);
-        self.restart = true;
     }
 
     /// A request was issued: if it was the last of those given out, the kernel asks again.
     pub(super) fn issued_on(&mut self, now: Time, next: usize) {
         if !self.with_decisions {
-            self.goes_on_in_worker();
+            self.queue.worker_goes_on(self.depth);
             self.asks_unseen(now, next);
-        } else if self.taken.is_empty() {
-            self.note_busy(false);
-            self.goes_on_in_worker();
+        } else if self.queue.dispatch.is_empty() {
+            self.queue.list_issued();
+            self.queue.worker_goes_on(self.depth);
             self.asks(now, next);
         } else {
             self.hands_over(now, next);
         }
     }
 
-    /// Something was given out: a driver with a worker of its own, which a loop device is, lets a worker
-    /// run the queue on, and not when that was planned.
-    fn goes_on_in_worker(&mut self) {
-        if self.device.look_ahead {
-            self.rerun = None;
-        }
-    }
-
     /// The events that may come of what the kernel does now, and not of a run that is planned.
     fn soon(&self, now: Time, next: usize) -> impl Iterator<Item = &Step> {
         let soon = self.recording.steps[next..].iter();
-        let planned = self.rerun.unwrap_or(Time::MAX);
+        let planned = self.queue.delayed_run().unwrap_or(Time::MAX);
         soon.take_while(move |step| step.time - now < SAME_RUN && step.time < planned)
     }
 
     /// Without X, what is issued next was chosen here, if it was there and the device is asked for
     /// ahead; else when it is issued.
     fn asks_unseen(&mut self, now: Time, next: usize) {
-        while self.device.look_ahead && self.taken.is_empty() && self.scheduler.has_work() {
+        while self.depth.attachment == Attachment::LookAhead
+            && self.queue.dispatch.is_empty()
+            && self.scheduler.has_work()
+        {
             let mut coming = self.recording.steps.iter().enumerate().skip(next);
             let issue = coming.find(|(_, step)| step.action == Action::Issued);
             let Some((issued, &issue)) = issue else {
@@ -167,16 +154,6 @@ impl Follower<'_> {
         next.is_some_and(|next| next.action == action)
     }
 
-    /// As the kernel counts it: eighths of how often a device had no room.
-    fn note_busy(&mut self, busy: bool) {
-        self.busy = (7 * self.busy + if busy { 16 } else { 0 }) / 8;
-    }
-
-    /// Requests given out and not completed.
-    fn out(&self) -> usize {
-        self.in_driver.len() + self.past_scheduler.len() + self.taken.len()
-    }
-
     /// The kernel asked and got nothing, unless a worker still was to ask and soon did. False then.
     fn asked_in_vain(&mut self, now: Time, asks_soon: bool) -> bool {
         let before = self.scheduler.duplicate();
@@ -191,7 +168,7 @@ impl Follower<'_> {
     /// The same, having been given nothing before: the kernel plans to ask again.
     fn ends_in_vain(&mut self, now: Time, asks_soon: bool) {
         if self.asked_in_vain(now, asks_soon) {
-            self.rerun.get_or_insert(self.kernel.asks_again(now));
+            self.queue.nothing_chosen(self.kernel, now);
         }
     }
 }

@@ -69,8 +69,8 @@ impl Follower<'_> {
         recorded: RequestId,
         next: usize,
     ) -> Option<RequestId> {
-        let in_hand = self.taken.len();
-        if self.with_decisions || self.recording.processors() < 2 || in_hand > 0 {
+        let in_hand = !self.queue.dispatch.is_empty();
+        if self.with_decisions || self.recording.processors() < 2 || in_hand {
             return None;
         }
         let coming = self.recording.steps[next..].iter();
@@ -89,7 +89,7 @@ impl Follower<'_> {
     fn give_out(&mut self, id: RequestId) {
         self.queued.retain(|&other| other != id);
         self.last = self.last.filter(|&last| last != id);
-        self.taken.push(id);
+        self.queue.dispatch.push_back(id);
     }
 
     pub(super) fn disagree(&mut self, now: Time, recorded: RequestId, ours: Option<RequestId>) {

@@ -25,6 +25,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
+use crate::block_layer::{Depth, HwQueue};
 use crate::by_request::ByRequest;
 use crate::request::{RequestId, Requests};
 use crate::scheduler::kyber::Statement;
@@ -50,19 +51,16 @@ pub fn follow(
         recording,
         with_decisions: recording.has_decisions(),
         kernel,
-        device,
+        depth: device.depth(),
+        queue: HwQueue::default(),
         scheduler,
         requests: Requests::default(),
         held: Vec::new(),
         touched: ByRequest::default(),
         queued: Vec::new(),
         last: None,
-        taken: Vec::new(),
         in_driver: Vec::new(),
         past_scheduler: Vec::new(),
-        rerun: None,
-        restart: false,
-        busy: 0,
         inserting: false,
         interrupt: None,
         said: 0,
@@ -76,7 +74,9 @@ struct Follower<'a> {
     /// The recording has events X.
     with_decisions: bool,
     kernel: &'a Kernel,
-    device: Device,
+    depth: Depth,
+    /// What was chosen and is not issued yet stands in its dispatch list.
+    queue: HwQueue,
     scheduler: Box<dyn Scheduler>,
     requests: Requests,
     /// Allocated, and not yet in the scheduler: in a plug, or issued past it.
@@ -87,19 +87,10 @@ struct Follower<'a> {
     queued: Vec<RequestId>,
     /// The one of those that was last merged, or else inserted.
     last: Option<RequestId>,
-    /// Given out, and not yet issued.
-    taken: Vec<RequestId>,
     /// Issued, and not yet completed.
     in_driver: Vec<RequestId>,
     /// The same, of those that never were in the scheduler.
     past_scheduler: Vec<RequestId>,
-    /// When the kernel asks again after an ask that gave nothing.
-    rerun: Option<Time>,
-    /// The next completion runs the queue: the scheduler had work and was not asked, because the
-    /// device had no slot (SCSI), or what was given out waited for room when it was run last.
-    restart: bool,
-    /// How often the device had no room, of late.
-    busy: u32,
     /// The last event is that a request was inserted into another one, or that those became one.
     inserting: bool,
     /// What may have come upon the choice that the next event shows.
@@ -145,16 +136,16 @@ impl Follower<'_> {
                 }
                 (Action::GivenBack, Some(_)) => {
                     self.given_back(&step);
-                    self.held_up();
-                    self.rerun = Some(self.kernel.asks_again(step.time));
+                    self.queue.given_back(self.kernel, step.time);
+                    self.queue.list_blocked();
                 }
                 (Action::Completed, Some(_)) => {
                     self.foresee_interrupt(at);
                     self.completed(&step);
                     while self.scheduler.take_kick().is_some() {
-                        self.restart = true;
+                        self.queue.mark_restart();
                     }
-                    if std::mem::take(&mut self.restart) && self.with_decisions {
+                    if self.queue.take_restart() && self.with_decisions {
                         self.runs_in_worker(step.time, at + 1);
                     }
                 }
@@ -179,7 +170,10 @@ impl Follower<'_> {
                 .into_iter()
                 .flatten()
                 .min();
-            let first = [timer, self.rerun].into_iter().flatten().min();
+            let first = [timer, self.queue.delayed_run()]
+                .into_iter()
+                .flatten()
+                .min();
             let Some(now) = first.filter(|&first| first <= until) else {
                 return;
             };

@@ -210,18 +210,25 @@ impl Follower<'_> {
 
     pub(super) fn issued(&mut self, at: usize) {
         let step = &self.recording.steps[at];
-        if self.find(&self.taken, step).is_none() {
+        if self.find_dispatched(step).is_none() {
             if self.is_past_scheduler(step) {
                 return self.issued_directly(step);
             }
             self.decision(step.time, step, at + 1);
         }
-        let Some(id) = self.find(&self.taken, step) else {
+        let Some(id) = self.find_dispatched(step) else {
             return;
         };
-        self.taken.retain(|&other| other != id);
+        self.queue.dispatch.retain(|&other| other != id);
+        self.queue.in_flight += 1;
         self.scheduler.activate(step.time, &self.requests, id);
         self.in_driver.push(id);
+    }
+
+    /// What was chosen, and waits before the device.
+    fn find_dispatched(&mut self, step: &Step) -> Option<RequestId> {
+        self.queue.dispatch.make_contiguous();
+        self.find(self.queue.dispatch.as_slices().0, step)
     }
 
     /// There is no scheduler: those who submit requests issue them.
@@ -277,6 +284,7 @@ impl Follower<'_> {
             self.disagree(step.time, id, self.first_held());
         }
         self.held.retain(|&other| other != id);
+        self.queue.in_flight += 1;
         self.past_scheduler.push(id);
     }
 
@@ -285,9 +293,11 @@ impl Follower<'_> {
         if let Some(id) = self.find(&self.in_driver, step) {
             self.in_driver.retain(|&other| other != id);
             self.scheduler.deactivate(step.time, &self.requests, id);
-            self.taken.insert(0, id);
+            self.queue.in_flight -= 1;
+            self.queue.dispatch.push_front(id);
         } else if let Some(id) = self.find(&self.past_scheduler, step) {
             self.past_scheduler.retain(|&other| other != id);
+            self.queue.in_flight -= 1;
             self.held.insert(0, id);
         }
     }
@@ -295,10 +305,12 @@ impl Follower<'_> {
     pub(super) fn completed(&mut self, step: &Step) {
         if let Some(id) = self.find(&self.in_driver, step) {
             self.in_driver.retain(|&other| other != id);
+            self.queue.in_flight -= 1;
             self.scheduler.completed(step.time, &self.requests, id);
             self.leaves(step.time, id);
         } else if let Some(id) = self.find(&self.past_scheduler, step) {
             self.past_scheduler.retain(|&other| other != id);
+            self.queue.in_flight -= 1;
             self.requests.remove(id);
         } else {
             self.report.unexplained += 1;

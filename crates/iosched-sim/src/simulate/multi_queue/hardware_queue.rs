@@ -1,13 +1,11 @@
-//! A hardware queue: its tags, who waits for one, and what stands before the device.
-
-use std::collections::VecDeque;
+//! The tags of a hardware queue, and who waits for one.
 
 use super::super::Attachment;
 use super::wait_queues::{Place, WaitQueues};
-use crate::request::{Op, RequestId};
+use crate::block_layer::HwQueue;
+use crate::request::Op;
 use crate::scheduler::Scheduler;
 use crate::tags::Tags;
-use crate::units::Time;
 
 /// Most tags that the kernel doubles to get its default of `nr_requests`.
 const DOUBLED: usize = 128;
@@ -15,20 +13,12 @@ const DOUBLED: usize = 128;
 /// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct HardwareQueue {
-    /// Commands that the device has from it.
-    pub(super) in_flight: usize,
+    /// From the scheduler to the device.
+    pub(super) hw: HwQueue,
     /// Of the scheduler; without one, of the driver.
     tags: Tags,
     /// Processes that wait for one.
     waiting: WaitQueues,
-    /// Given out, and not yet taken by the device.
-    pub(super) dispatch: VecDeque<RequestId>,
-    /// How often the device had no room, of late: from 0 to 16.
-    busy: u32,
-    /// The next completion runs it.
-    pub(super) restart: bool,
-    /// When the scheduler is asked again.
-    pub(super) rerun: Option<Time>,
 }
 
 impl HardwareQueue {
@@ -45,21 +35,15 @@ impl HardwareQueue {
             nr_requests.unwrap_or(2 * depth.min(DOUBLED)).max(1)
         };
         HardwareQueue {
-            in_flight: 0,
+            hw: HwQueue::default(),
             tags: Tags::new(u32::try_from(tags).unwrap_or(u32::MAX)),
             waiting: if direct {
                 WaitQueues::new(tags)
             } else {
                 WaitQueues::of_limited()
             },
-            dispatch: VecDeque::new(),
-            busy: 0,
-            restart: false,
-            rerun: None,
         }
     }
-
-    // ---- tags ----------------------------------------------------------------------------
 
     /// A tag for such a request, if there is one; if not, the process waits for it, at its place if it
     /// has one.
@@ -93,17 +77,5 @@ impl HardwareQueue {
     /// A process that was woken runs: the place where it sleeps if it finds no tag.
     pub(super) fn runs(&mut self) -> Place {
         self.waiting.runs()
-    }
-
-    // ---- the device ----------------------------------------------------------------------
-
-    /// The device had no room of late.
-    pub(super) fn is_busy(&self) -> bool {
-        self.busy > 0
-    }
-
-    /// Whether the device had room now.
-    pub(super) fn note_busy(&mut self, busy: bool) {
-        self.busy = (7 * self.busy + if busy { 16 } else { 0 }) / 8;
     }
 }

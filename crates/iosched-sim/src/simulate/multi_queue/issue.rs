@@ -20,49 +20,47 @@ impl MultiQueue {
     ) -> bool {
         let number = self.known[id].queue;
         let issued = self.has_room(number)
-            && self.queues[number].dispatch.is_empty()
+            && self.queues[number].hw.dispatch.is_empty()
             && self.issue(host, now, submitter, id);
-        self.queues[number].note_busy(!issued);
+        self.queues[number].hw.note_busy(!issued);
         issued
     }
 
     /// The device takes another command from this hardware queue: it has tags for each, or, with a
     /// budget, slots for all together.
     fn has_room(&self, number: usize) -> bool {
-        match self.attachment {
-            Attachment::LookAhead => self.queues[number].in_flight < self.queue_depth,
-            Attachment::Budget => self.in_flight < self.queue_depth,
+        self.depth.has_room(match self.depth.attachment {
+            Attachment::LookAhead => self.queues[number].hw.in_flight,
+            Attachment::Budget => self.in_flight,
+        })
+    }
+
+    /// Requests that were chosen and have not completed, of those that share room in the device.
+    #[inline]
+    fn chosen(&self, number: usize) -> usize {
+        match self.depth.attachment {
+            Attachment::LookAhead => self.queues[number].hw.chosen(),
+            Attachment::Budget => {
+                let waiting = |queue: &HardwareQueue| queue.hw.dispatch.len();
+                self.in_flight + self.queues.iter().map(waiting).sum::<usize>()
+            }
         }
     }
 
-    /// The device will have no room when it has taken what was given out.
-    #[inline]
-    fn is_filled(&self, number: usize) -> bool {
-        let before_it = |queue: &HardwareQueue| queue.dispatch.len();
-        let out = match self.attachment {
-            Attachment::LookAhead => {
-                let queue = &self.queues[number];
-                queue.in_flight + before_it(queue)
-            }
-            Attachment::Budget => self.in_flight + self.queues.iter().map(before_it).sum::<usize>(),
-        };
-        out >= self.queue_depth
-    }
-
     /// The device has a command more from this hardware queue.
-    fn goes_out(&mut self, number: usize) {
-        self.queues[number].in_flight += 1;
+    fn inc_in_flight(&mut self, number: usize) {
+        self.queues[number].hw.in_flight += 1;
         self.in_flight += 1;
     }
 
     /// The device is done with a command from this hardware queue.
-    fn comes_back(&mut self, number: usize) {
-        self.queues[number].in_flight -= 1;
+    fn dec_in_flight(&mut self, number: usize) {
+        self.queues[number].hw.in_flight -= 1;
         self.in_flight -= 1;
     }
 
-    /// Gives the device what it takes from a hardware queue. In the context of `process`. Only what
-    /// waits for room, now or when the run began, makes the next completion run the queue.
+    /// Runs a hardware queue, in the context of `process`. Only what waits for room, now or when the
+    /// run began, makes the next completion run the queue.
     pub(super) fn run(
         &mut self,
         host: &mut Host<'_>,
@@ -70,38 +68,40 @@ impl MultiQueue {
         number: usize,
         process: ProcessId,
     ) {
-        let flush_due = self.flushes.is_due() && number == 0;
-        self.queues[number].restart |= !self.queues[number].dispatch.is_empty() || flush_due;
-        if flush_due {
+        self.queues[number].hw.begin_run();
+        if self.flushes.is_due() && number == 0 {
             self.issue_flush(host, now, number, process);
         }
-        let mut given = false;
-        while self.hand_over(host, now, number, process)
-            && self.ask(host, now, number, process, given)
+        if !self.issue_dispatch_list(host, now, number, process) {
+            return;
+        }
+        while self.choose(host, now, number, process)
+            && self.issue_dispatch_list(host, now, number, process)
         {
-            given = true;
+            self.queues[number].hw.worker_goes_on(self.depth);
         }
     }
 
     #[inline(never)]
     fn issue_flush(&mut self, host: &mut Host<'_>, now: Time, number: usize, process: ProcessId) {
+        self.queues[number].hw.mark_restart();
         if self.has_room(number) && host.drive.accepts() {
             self.flushes.issued();
-            self.goes_out(number);
+            self.inc_in_flight(number);
             host.flush_drive(now, FLUSH, process);
         }
     }
 
     /// Gives the device what stands before it. False if something still does.
     #[inline(always)]
-    fn hand_over(
+    fn issue_dispatch_list(
         &mut self,
         host: &mut Host<'_>,
         now: Time,
         number: usize,
         process: ProcessId,
     ) -> bool {
-        let Some(&first) = self.queues[number].dispatch.front() else {
+        let Some(&first) = self.queues[number].hw.dispatch.front() else {
             return true;
         };
         let mut next = Some(first);
@@ -109,79 +109,66 @@ impl MultiQueue {
             && self.has_room(number)
             && self.issue(host, now, process, id)
         {
-            let dispatch = &mut self.queues[number].dispatch;
+            let dispatch = &mut self.queues[number].hw.dispatch;
             dispatch.pop_front();
             next = dispatch.front().copied();
         }
-        let queue = &mut self.queues[number];
-        queue.note_busy(next.is_some());
-        queue.restart |= next.is_some();
+        let queue = &mut self.queues[number].hw;
+        if next.is_some() {
+            queue.list_blocked();
+        } else {
+            queue.list_issued();
+        }
         next.is_none()
     }
 
-    /// Takes from the scheduler: one request, or if the device was not busy of late, as many as there
-    /// are tags for. Without a budget, one more than that. Each stands before the device in its own
-    /// hardware queue; those of other queues are handed over here. False if there was none.
-    ///
-    /// If some were `given` before in this run, a worker goes on with it where the driver has one, as a
-    /// loop device does: woken for them, it takes the processor from the process that ran the queue
-    /// (`need_resched` in `blk_mq_do_dispatch_sched`). It goes on now, and not when a run was planned.
+    /// Asks the scheduler for one request, or if the device was not busy of late, for as many as there
+    /// are tags for; without a budget, one more than that. Each stands before the device in its own
+    /// hardware queue; those of other queues are issued here. False if there was none.
     #[inline]
-    fn ask(
+    fn choose(
         &mut self,
         host: &mut Host<'_>,
         now: Time,
         number: usize,
         process: ProcessId,
-        given: bool,
     ) -> bool {
-        let budget = self.attachment == Attachment::Budget;
-        if given && !budget {
-            self.queues[number].rerun = None;
-        }
-        let most = if self.queues[number].is_busy() {
+        let most = if self.queues[number].hw.is_busy() {
             1
         } else {
             usize::MAX
         };
         let (mut taken, mut elsewhere) = (0, false);
         while taken < most && self.scheduler.has_work_for(number) {
-            if budget && self.is_filled(number) {
-                self.queues[number].restart = true;
+            let chosen = self.chosen(number);
+            if !self.queues[number].hw.take_budget(self.depth, chosen) {
                 break;
             }
             let next = self.scheduler.dispatch_for(now, &host.requests, number);
             let Some(id) = next else {
                 if taken == 0 {
-                    self.plan_rerun(now, number);
+                    self.queues[number].hw.nothing_chosen(&self.kernel, now);
                 }
                 break;
             };
-            self.decided(host, now, process, id);
+            self.dispatched(host, now, process, id);
             taken += 1;
             let home = self.known[id].queue;
             elsewhere |= home != number;
-            let filled = self.is_filled(home);
-            self.queues[home].dispatch.push_back(id);
-            if filled {
-                break; // there was no tag for it
+            self.queues[home].hw.dispatch.push_back(id);
+            if self.depth.lacks_tag(self.chosen(home)) {
+                break;
             }
         }
         if elsewhere {
             for other in (0..self.queues.len()).filter(|&other| other != number) {
-                self.hand_over(host, now, other, process);
+                self.issue_dispatch_list(host, now, other, process);
             }
         }
         taken > 0
     }
 
-    /// The queue is run again some ticks after an ask that gave nothing. What is planned already stays.
-    fn plan_rerun(&mut self, now: Time, number: usize) {
-        let again = self.kernel.asks_again(now);
-        self.queues[number].rerun.get_or_insert(again);
-    }
-
-    fn decided(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) {
+    fn dispatched(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) {
         if !self.in_lists {
             self.merger.dispatched(id);
         }
@@ -190,16 +177,14 @@ impl MultiQueue {
         }
     }
 
-    /// Sends a request to the device; false if that gives it back. Then the queue is run again when a
-    /// command of its own has completed or, as it may not have any, after some ticks.
+    /// Sends a request to the device; false if that gives it back.
     #[inline(always)]
     fn issue(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) -> bool {
         host.tell_request(now, Action::Issued, id, process);
         if !host.drive.accepts() {
             host.tell_request(now, Action::GivenBack, id, process);
             let queue = &mut self.queues[self.known[id].queue];
-            queue.restart = true;
-            queue.rerun = Some(self.kernel.asks_again(now));
+            queue.hw.given_back(&self.kernel, now);
             return false;
         }
         let request = &host.requests[id];
@@ -215,7 +200,7 @@ impl MultiQueue {
         let known = &mut self.known[id];
         known.issued = now;
         let number = known.queue;
-        self.goes_out(number);
+        self.inc_in_flight(number);
         host.start(now, id);
         true
     }
@@ -226,9 +211,11 @@ impl MultiQueue {
     #[inline]
     pub(super) fn end(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
         let number = self.known[id].queue;
-        self.comes_back(number);
+        self.dec_in_flight(number);
         self.drive_done(host, now, id);
-        self.queues[0].restart |= self.flushes.is_due();
+        if self.flushes.is_due() {
+            self.queues[0].hw.mark_restart();
+        }
         self.run_again(host, now, number);
     }
 
@@ -237,12 +224,12 @@ impl MultiQueue {
     /// all that lacked a slot.
     fn run_again(&mut self, host: &mut Host<'_>, now: Time, number: usize) {
         while let Some(lacked_token) = self.scheduler.take_kick() {
-            self.queues[lacked_token].restart = true;
-            if self.attachment == Attachment::LookAhead && lacked_token != number {
+            self.queues[lacked_token].hw.mark_restart();
+            if self.depth.attachment == Attachment::LookAhead && lacked_token != number {
                 self.run_waiting(host, now, lacked_token);
             }
         }
-        match self.attachment {
+        match self.depth.attachment {
             Attachment::LookAhead => {
                 self.run_waiting(host, now, number);
                 if self.flushes.is_due() && number != 0 {
@@ -258,21 +245,21 @@ impl MultiQueue {
     }
 
     fn run_waiting(&mut self, host: &mut Host<'_>, now: Time, number: usize) {
-        if std::mem::take(&mut self.queues[number].restart) {
+        if self.queues[number].hw.take_restart() {
             self.run_in_worker(host, now, number);
         }
     }
 
     /// The run takes the place of one that was planned for later.
     pub(super) fn run_in_worker(&mut self, host: &mut Host<'_>, now: Time, number: usize) {
-        self.queues[number].rerun = None;
+        self.queues[number].hw.worker_runs();
         self.run(host, now, number, ProcessId(0));
     }
 
     /// The device is done with a flush.
     pub(super) fn flush_completed(&mut self, host: &mut Host<'_>, now: Time) {
         self.flush_done(host, now);
-        self.comes_back(0);
+        self.dec_in_flight(0);
         self.run_in_worker(host, now, 0);
     }
 }

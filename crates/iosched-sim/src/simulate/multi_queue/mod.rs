@@ -19,6 +19,7 @@ mod throttle;
 mod wait_queues;
 mod waiters;
 
+use super::MultiQueueSettings;
 use super::access::AccessId;
 use super::agenda::Event;
 use super::flush::{FLUSH, Flushes, Step};
@@ -28,7 +29,7 @@ use super::path::Path;
 use super::process;
 use super::processors::Processors;
 use super::submitter::Submitter;
-use super::{Attachment, MultiQueueSettings};
+use crate::block_layer::Depth;
 use crate::by_request::ByRequest;
 use crate::elevator::{Absorbed, Merge, MergeLimits, Merger};
 use crate::request::{Bio, Op, ProcessId, Request, RequestId};
@@ -64,11 +65,9 @@ pub(super) struct MultiQueue {
     /// Bios merge with what stands in the scheduler's lists by CPU, and not by the merger.
     in_lists: bool,
     kernel: Kernel,
-    attachment: Attachment,
+    /// Of each hardware queue, or with a budget of all together.
+    depth: Depth,
     merger: Merger,
-    /// Commands that the driver gives to the device at a time: for each hardware queue, or with a
-    /// budget for all together.
-    queue_depth: usize,
     hardware: HardwareQueues,
     /// Commands that the device has, from all hardware queues.
     in_flight: usize,
@@ -107,9 +106,11 @@ impl MultiQueue {
             direct,
             in_lists: scheduler.merges_in_lists(),
             kernel: settings.kernel,
-            attachment: settings.attachment,
+            depth: Depth {
+                attachment: settings.attachment,
+                commands: queue_depth,
+            },
             merger: Merger::new(*limits),
-            queue_depth,
             hardware,
             in_flight: 0,
             queues: (0..hardware.count()).map(|_| queue()).collect(),
@@ -366,18 +367,16 @@ impl MultiQueue {
         }
         host.tell_bio(now, Action::Allocated, bio);
         if bio.fua {
-            self.queues[queue].dispatch.push_back(id);
+            self.queues[queue].hw.dispatch.push_back(id);
             return self.run(host, now, queue, bio.process);
         }
         self.scheduler.prepare(now, &host.requests, id);
         if !self.submitters[process].plugged {
-            let at_once = self.direct && !self.queues[queue].is_busy();
+            let at_once = self.direct && !self.queues[queue].hw.is_busy();
             if !(at_once && self.issue_directly(host, now, bio.process, id)) {
                 self.insert(host, now, bio.process, id, false);
             }
-            if !self.kernel.plugs_each_bio() {
-                self.queues[queue].rerun = None; // a worker runs the queue
-            }
+            self.queues[queue].hw.inserted_alone(&self.kernel);
             self.run(host, now, queue, bio.process);
             return;
         }
@@ -397,7 +396,7 @@ impl MultiQueue {
             && let Some(id) = plug.pop()
         {
             if !self.issue_directly(host, now, submitter, id) {
-                self.queues[queue].dispatch.push_back(id);
+                self.queues[queue].hw.dispatch.push_back(id);
                 break;
             }
         }
@@ -538,9 +537,10 @@ impl Path for MultiQueue {
 
     fn next_timer(&self) -> Option<Time> {
         let or_never = |timer: Option<Time>| timer.unwrap_or(Time::MAX);
-        let reruns = self.queues.iter().map(|queue| or_never(queue.rerun));
+        let delayed = self.queues.iter();
+        let delayed = delayed.map(|queue| or_never(queue.hw.delayed_run()));
         let of_queues = or_never(self.scheduler.next_timer());
-        let of_queues = reruns.fold(of_queues, Time::min);
+        let of_queues = delayed.fold(of_queues, Time::min);
         let window = self.throttle.as_ref().and_then(Throttle::next_timer);
         let next = of_queues.min(or_never(window));
         (next < Time::MAX).then_some(next)
@@ -560,8 +560,8 @@ impl Path for MultiQueue {
             throttle.timer(now, |process| host.wake_at(now, process));
         }
         for number in 0..self.queues.len() {
-            let rerun = self.queues[number].rerun;
-            if rerun.is_some_and(|rerun| rerun <= now) {
+            let delayed = self.queues[number].hw.delayed_run();
+            if delayed.is_some_and(|run| run <= now) {
                 self.run_in_worker(host, now, number);
             }
         }
