@@ -6,9 +6,8 @@
 //! - [`units`]: points and lengths of time and of disk
 //! - [`random`]: streams of chance from the run's seed
 //! - [`request`]: bios and requests
-//! - [`elevator`]: merging, and what else the block layer does around a scheduler
-//! - `block_layer`: the rules of Linux's two block layers, which [`simulate`] and [`conform`] drive
 //! - [`scheduler`]: noop, deadline, cfq; none, mq-deadline, kyber
+//! - [`block_layer`]: the rules of Linux's two block layers, which [`simulate`] and [`conform`] drive
 //! - [`disk`]: disk models: what a drive does with commands, and when it is done
 //! - [`workload`]: loads as fio job files describe them
 //! - [`simulate`]: a load, a scheduler and a disk in virtual time; [`histogram`] counts latencies
@@ -16,13 +15,11 @@
 //! - [`conform`]: follows a recording of a kernel's scheduler and counts where ours agrees
 
 mod agenda;
-mod block_layer;
+pub mod block_layer;
 mod by_request;
 pub mod conform;
 pub mod disk;
 mod divide;
-pub mod elevator;
-mod ends;
 pub mod histogram;
 mod list;
 pub mod random;

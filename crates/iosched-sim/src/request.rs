@@ -202,6 +202,28 @@ impl RequestId {
     }
 }
 
+/// Where a bio finds its place in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Merge {
+    /// The bio continues this request.
+    Back(RequestId),
+    /// The request continues the bio.
+    Front(RequestId),
+}
+
+impl Merge {
+    /// The request that takes the bio.
+    pub fn request(self) -> RequestId {
+        let (Merge::Back(id) | Merge::Front(id)) = self;
+        id
+    }
+
+    /// True if the bio comes behind the request.
+    pub fn is_back(self) -> bool {
+        matches!(self, Merge::Back(_))
+    }
+}
+
 /// All requests that exist, from allocation to completion. Places are used again.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
+use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::conform::Report;
 use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, ModelOptions};
-use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::request::ProcessId;
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, parse_settings};
 use iosched_sim::simulate::{self, Setup};

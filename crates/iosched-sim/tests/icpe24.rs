@@ -12,8 +12,8 @@
 
 use std::collections::BTreeSet;
 
+use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::{self, ModelOptions};
-use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::scheduler::{SchedulerSpec, build};
 use iosched_sim::simulate::{HostTimes, MultiQueueSettings, Outcome, Setup, run};
 use iosched_sim::units::{Bytes, Nanos};

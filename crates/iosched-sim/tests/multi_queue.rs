@@ -5,10 +5,10 @@
 
 use std::num::NonZeroU32;
 
+use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::conform::Report;
 use iosched_sim::conform::multi_queue::{Recording, follow};
 use iosched_sim::disk::{self, ModelOptions};
-use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, KernelVersion, SchedulerSpec, build};
 use iosched_sim::simulate::{

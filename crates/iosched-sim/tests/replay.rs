@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::{self, ModelOptions};
-use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::request::{IoPriority, Op, ProcessId};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
 use iosched_sim::simulate::{self, Happening, Observer, Outcome, ProcessOutcome, Setup};

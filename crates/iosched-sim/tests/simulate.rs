@@ -9,10 +9,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 
+use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::conform::Report;
 use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, ModelOptions};
-use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
 use iosched_sim::simulate::{Happening, Observer, Outcome, ProcessOutcome, Setup, Writeback, run};

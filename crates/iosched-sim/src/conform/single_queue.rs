@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::elevator::{Merge, MergeLimits, Merger};
-use crate::request::{Bio, IoPriority, Op, ProcessId, Request, RequestId, Requests};
+use crate::block_layer::{MergeLimits, Merger};
+use crate::request::{Bio, IoPriority, Merge, Op, ProcessId, Request, RequestId, Requests};
 use crate::scheduler::Scheduler;
 use crate::trace::kernel::{Action, Event, Line, Reader, Remark, TraceError};
 use crate::units::{Nanos, Time};
@@ -74,7 +74,7 @@ impl Follower {
         Follower {
             reader: Reader::default(),
             scheduler,
-            merger: Merger::new(limits),
+            merger: Merger::new(limits, false),
             requests: Requests::default(),
             queue_depth,
             workers: BTreeMap::new(),
@@ -278,11 +278,9 @@ impl Follower {
         }
         match self
             .merger
-            .find(&self.requests, self.scheduler.as_ref(), bio)
+            .find(&self.requests, self.scheduler.as_ref(), bio, 0)
         {
-            Some(merge @ (Merge::Back(id) | Merge::Front(id)))
-                if self.merger.fits(&mut self.requests, id, bio) =>
-            {
+            Some(merge) if self.merger.fits(&mut self.requests, merge.request(), bio) => {
                 Expected::Queue(merge)
             }
             _ => Expected::New,
@@ -291,7 +289,7 @@ impl Follower {
 
     fn plug_partner(&mut self, bio: &Bio) -> Option<Merge> {
         let held = self.allocated.get(&bio.process)?;
-        self.merger.find_held(&mut self.requests, held, bio)
+        self.merger.find_plugged(&mut self.requests, held, bio)
     }
 
     /// The bio that this process queued last, if it is the one that the event is about.
@@ -319,16 +317,9 @@ impl Follower {
     fn merged(&mut self, now: Time, event: &Event, op: Op) {
         let (bio, expected) = self.take_queued(event, op);
         let back = event.action == Action::BackMerged;
-        let fits_kind = |merge: Merge| matches!(merge, Merge::Back(_)) == back;
+        let fits_kind = |merge: Merge| merge.is_back() == back;
         if let Some(merge) = self.plug_partner(&bio).filter(|&merge| fits_kind(merge)) {
-            let (Merge::Back(id) | Merge::Front(id)) = merge;
-            let request = &mut self.requests[id];
-            request.length += bio.length;
-            if !back {
-                request.start = bio.start;
-            }
-            request.priority = request.priority.min(bio.priority);
-            return;
+            return Merger::grow(&mut self.requests, merge, &bio);
         }
         let merge = match expected {
             Expected::Queue(merge) if fits_kind(merge) => Some(merge),

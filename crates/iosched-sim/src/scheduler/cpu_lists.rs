@@ -1,9 +1,8 @@
 //! Lists of requests by the CPU on which they were submitted: the software queues of the multi-queue
 //! block layer.
 
-use crate::elevator::Merge;
 use crate::list::{Links, List};
-use crate::request::{Bio, RequestId, Requests};
+use crate::request::{Bio, Merge, RequestId, Requests};
 
 /// How many requests are looked at for a bio.
 const LOOKED_AT: usize = 8;

@@ -21,8 +21,7 @@ pub use hardware_queues::HardwareQueues;
 pub(crate) use spec::Values;
 pub use spec::{SchedulerError, SchedulerSpec, Settings, build, info, parse_settings};
 
-use crate::elevator::Merge;
-use crate::request::{Bio, Op, ProcessId, RequestId, Requests};
+use crate::request::{Bio, Merge, Op, ProcessId, RequestId, Requests};
 use crate::units::{Nanos, Time};
 
 /// A kernel's version, as far as rules depend on it.

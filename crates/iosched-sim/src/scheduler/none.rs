@@ -8,9 +8,8 @@
 
 use super::cpu_lists::CpuLists;
 use super::{BlockLayer, HardwareQueues, Scheduler, SchedulerInfo};
-use crate::elevator::Merge;
 use crate::list::Links;
-use crate::request::{Bio, RequestId, Requests};
+use crate::request::{Bio, Merge, RequestId, Requests};
 use crate::units::Time;
 
 /// How it is listed.

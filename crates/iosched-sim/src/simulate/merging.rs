@@ -1,31 +1,37 @@
-//! A bio that joins a request, as both block layers do it.
+//! A bio that becomes part of a request, as both block layers do it.
 
 use super::access::AccessId;
 use super::host::Host;
-use crate::elevator::{Absorbed, Merge, Merger};
-use crate::request::Bio;
+use crate::block_layer::{Merger, RequestsMerged};
+use crate::request::{Bio, Merge, RequestId};
 use crate::scheduler::Scheduler;
 use crate::trace::kernel::Action;
 use crate::units::Time;
 
-/// The request grows; no scheduler minds.
-pub(super) fn grow(host: &mut Host<'_>, now: Time, merge: Merge, bio: &Bio, access: AccessId) {
-    let (Merge::Back(id) | Merge::Front(id)) = merge;
-    host.requests[id].length += bio.length;
-    if let Merge::Front(_) = merge {
-        host.requests[id].start = bio.start;
+/// The bio becomes part of a request that its process holds back, if one takes it.
+pub(super) fn merge_in_plug(
+    merger: &Merger,
+    host: &mut Host<'_>,
+    now: Time,
+    plug: &[RequestId],
+    bio: &Bio,
+    access: AccessId,
+) -> bool {
+    let found = merger.find_plugged(&mut host.requests, plug, bio);
+    if let Some(merge) = found {
+        Merger::grow(&mut host.requests, merge, bio);
+        merged(host, now, merge, bio, access);
     }
-    joined(host, now, merge, bio, access);
+    found.is_some()
 }
 
 /// What came of a bio that looked for a request in the scheduler.
 pub(super) enum Found {
     /// None takes it.
     Nothing,
-    /// It has joined one.
-    Joined,
-    /// It has joined one, which thereby met its neighbour.
-    Closed(Absorbed),
+    Merged,
+    /// It is part of one, which thereby met its neighbour.
+    Closed(RequestsMerged),
 }
 
 /// Looks for a request in the scheduler that takes the bio.
@@ -35,26 +41,26 @@ pub(super) fn merge_in_scheduler(
     scheduler: &mut dyn Scheduler,
     host: &mut Host<'_>,
     now: Time,
-    bio: &Bio,
+    (bio, cpu): (&Bio, u16),
     access: AccessId,
 ) -> Found {
-    let found = merger.find(&host.requests, scheduler, bio);
-    let Some(merge @ (Merge::Back(id) | Merge::Front(id))) = found else {
+    let Some(merge) = merger.find(&host.requests, scheduler, bio, cpu) else {
         return Found::Nothing;
     };
-    if !merger.fits(&mut host.requests, id, bio) {
+    if !merger.fits(&mut host.requests, merge.request(), bio) {
         return Found::Nothing;
     }
-    let absorbed = merger.merge(now, &mut host.requests, scheduler, merge, bio);
-    joined(host, now, merge, bio, access);
-    absorbed.map_or(Found::Joined, Found::Closed)
+    let closed = merger.merge(now, &mut host.requests, scheduler, merge, bio);
+    merged(host, now, merge, bio, access);
+    closed.map_or(Found::Merged, Found::Closed)
 }
 
-fn joined(host: &mut Host<'_>, now: Time, merge: Merge, bio: &Bio, access: AccessId) {
-    let (action, id) = match merge {
-        Merge::Back(id) => (Action::BackMerged, id),
-        Merge::Front(id) => (Action::FrontMerged, id),
+fn merged(host: &mut Host<'_>, now: Time, merge: Merge, bio: &Bio, access: AccessId) {
+    let action = if merge.is_back() {
+        Action::BackMerged
+    } else {
+        Action::FrontMerged
     };
     host.tell_bio(now, action, bio);
-    host.accesses.join(now, id, access);
+    host.accesses.join(now, merge.request(), access);
 }

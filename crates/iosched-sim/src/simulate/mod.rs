@@ -45,8 +45,8 @@ pub use retaken::Retaken;
 use single_queue::SingleQueue;
 
 pub use crate::block_layer::Attachment;
+use crate::block_layer::MergeLimits;
 use crate::disk::DiskModel;
-use crate::elevator::MergeLimits;
 use crate::request::{Op, ProcessId};
 use crate::scheduler::{self, BlockLayer, Kernel, Scheduler};
 use crate::trace::kernel::Action;

@@ -12,12 +12,12 @@ use super::access::AccessId;
 use super::agenda::Event;
 use super::flush::{FLUSH, Flushes, Flushing, Step};
 use super::host::Host;
-use super::merging::{Found, grow, merge_in_scheduler};
+use super::merging::{Found, merge_in_plug, merge_in_scheduler};
 use super::path::Path;
 use super::pool::{Allocation, Pool};
 use super::submitter::Submitter;
+use crate::block_layer::{MergeLimits, Merger, RequestsMerged};
 use crate::by_request::ByRequest;
-use crate::elevator::{Absorbed, MergeLimits, Merger};
 use crate::request::{Bio, ProcessId, Request, RequestId};
 use crate::scheduler::Scheduler;
 use crate::trace::kernel::Action;
@@ -43,7 +43,7 @@ pub(super) struct SingleQueue {
     held: Option<RequestId>,
     /// The device has given it back.
     given_back: bool,
-    absorbed: Vec<Absorbed>,
+    absorbed: Vec<RequestsMerged>,
 }
 
 impl SingleQueue {
@@ -56,7 +56,7 @@ impl SingleQueue {
     ) -> SingleQueue {
         SingleQueue {
             scheduler,
-            merger: Merger::new(*limits),
+            merger: Merger::new(*limits, false),
             queue_depth: queue_depth.max(1),
             submitters: Submitter::many(processes),
             pool: Pool::new(nr_requests, processes),
@@ -85,12 +85,8 @@ impl SingleQueue {
         bio: &Bio,
         access: AccessId,
     ) -> bool {
-        let held = &self.submitters[process].plug;
-        let Some(merge) = self.merger.find_held(&mut host.requests, held, bio) else {
-            return false;
-        };
-        grow(host, now, merge, bio, access);
-        true
+        let plug = &self.submitters[process].plug;
+        merge_in_plug(&self.merger, host, now, plug, bio, access)
     }
 
     fn merge_in_queue(
@@ -101,9 +97,9 @@ impl SingleQueue {
         access: AccessId,
     ) -> bool {
         let (merger, scheduler) = (&mut self.merger, self.scheduler.as_mut());
-        match merge_in_scheduler(merger, scheduler, host, now, bio, access) {
+        match merge_in_scheduler(merger, scheduler, host, now, (bio, 0), access) {
             Found::Nothing => return false,
-            Found::Joined => {}
+            Found::Merged => {}
             Found::Closed(absorbed) => self.absorb(host, now, absorbed),
         }
         true
@@ -113,11 +109,11 @@ impl SingleQueue {
         &mut self,
         host: &mut Host<'_>,
         now: Time,
-        Absorbed {
+        RequestsMerged {
             survivor,
             victim,
             was,
-        }: Absorbed,
+        }: RequestsMerged,
     ) {
         host.accesses.absorb(survivor, victim);
         self.free_request(host, now, was.sync); // the survivor may be another one's victim by now

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
-use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::scheduler::{
     self, Kernel, Scheduler, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
 };

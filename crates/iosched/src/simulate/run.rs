@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::{DriveQueue, Model, ModelError, ModelOptions};
-use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::histogram::Histogram;
 use iosched_sim::scheduler::{
     self, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use iosched_sim::elevator::{MergeLimits, Merging};
+use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::scheduler::{
     self, BlockLayer, Kernel, KernelVersion, SchedulerError, SchedulerSpec, Settings,
 };

@@ -88,7 +88,7 @@ impl Follower<'_> {
 
     fn give_out(&mut self, id: RequestId) {
         self.queued.retain(|&other| other != id);
-        self.last = self.last.filter(|&last| last != id);
+        self.merger.dispatched(id);
         self.queue.dispatch.push_back(id);
     }
 

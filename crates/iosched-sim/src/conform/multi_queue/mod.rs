@@ -25,7 +25,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
-use crate::block_layer::{Depth, HwQueue};
+use crate::block_layer::{Depth, HwQueue, MergeLimits, Merger};
 use crate::by_request::ByRequest;
 use crate::request::{RequestId, Requests};
 use crate::scheduler::kyber::Statement;
@@ -47,6 +47,7 @@ pub fn follow(
     kernel: &Kernel,
     device: Device,
 ) -> (Report, Box<dyn Scheduler>) {
+    let merger = Merger::new(MergeLimits::UNKNOWN, scheduler.merges_in_lists());
     let follower = Follower {
         recording,
         with_decisions: recording.has_decisions(),
@@ -58,7 +59,7 @@ pub fn follow(
         held: Vec::new(),
         touched: ByRequest::default(),
         queued: Vec::new(),
-        last: None,
+        merger,
         in_driver: Vec::new(),
         past_scheduler: Vec::new(),
         inserting: false,
@@ -85,8 +86,7 @@ struct Follower<'a> {
     touched: ByRequest<Time>,
     /// In the scheduler.
     queued: Vec<RequestId>,
-    /// The one of those that was last merged, or else inserted.
-    last: Option<RequestId>,
+    merger: Merger,
     /// Issued, and not yet completed.
     in_driver: Vec<RequestId>,
     /// The same, of those that never were in the scheduler.

@@ -1,7 +1,7 @@
 //! The life of a request in a recording: allocated, merged, inserted, issued, completed.
 
-use crate::elevator::Merge;
-use crate::request::{Bio, Op, Request, RequestId};
+use crate::block_layer::Merger;
+use crate::request::{Bio, Merge, Op, Request, RequestId};
 use crate::trace::kernel::Action;
 use crate::units::Time;
 
@@ -63,8 +63,7 @@ impl Follower<'_> {
         let back = self.partner(step, op, true);
         let queued = back.or_else(|| self.partner(step, op, false));
         for full in [held, queued].into_iter().flatten() {
-            self.requests[full].unmergeable = true;
-            self.last = self.last.filter(|&last| last != full);
+            self.merger.mark_full(&mut self.requests, full);
         }
     }
 
@@ -99,80 +98,60 @@ impl Follower<'_> {
         self.held.iter().rev().copied().find(own)
     }
 
-    /// The request in the scheduler that a bio joins.
+    /// The request in the scheduler that a bio joins: by the rules, or else the newest that it touches.
     fn partner(&self, step: &Step, op: Op, back: bool) -> Option<RequestId> {
         let touched = |&id: &RequestId| self.is_touched(step, op, back, id);
-        if self.scheduler.merges_in_lists() {
-            let bio = Self::bio(step, op);
-            let found = self.scheduler.list_partner(&self.requests, &bio, step.cpu);
-            let found = found.map(|(Merge::Back(id) | Merge::Front(id))| id);
-            if let Some(id) = found.filter(touched) {
-                return Some(id);
-            }
-        }
-        let last = self.last.filter(touched);
-        last.or_else(|| self.queued.iter().rev().copied().find(touched))
+        let bio = Self::bio(step, op);
+        let scheduler = self.scheduler.as_ref();
+        let found = self.merger.find(&self.requests, scheduler, &bio, step.cpu);
+        let found = found.map(Merge::request).filter(touched);
+        found.or_else(|| self.queued.iter().rev().copied().find(touched))
     }
 
     /// A bio joined a request: of its process's plug, or else of the scheduler.
     pub(super) fn merged(&mut self, step: &Step, op: Op, back: bool) {
         let held = self.newest_held(step);
         let held = held.filter(|&id| self.is_touched(step, op, back, id));
-        let queued = || self.partner(step, op, back);
-        let Some(id) = held.or_else(queued) else {
+        let Some(id) = held.or_else(|| self.partner(step, op, back)) else {
             return; // the insert will tell
         };
         self.touch(id, step.time);
-        if held.is_none() {
-            self.has_grown(id);
-        }
-        let request = &mut self.requests[id];
-        let old_start = request.start;
-        request.length += step.length;
-        if !back {
-            request.start = step.start;
-            if held.is_none() {
-                self.scheduler
-                    .front_merged(step.time, &self.requests, id, old_start);
-            }
-        }
-    }
-
-    /// Where bios are matched by the ends of requests, one that has grown is the first choice for
-    /// the next, and the newest of those that end at the same place.
-    pub(super) fn has_grown(&mut self, id: RequestId) {
-        if !self.scheduler.merges_in_lists() {
-            self.queued.retain(|&other| other != id);
-            self.queued.push(id);
-            self.last = Some(id);
+        let merge = if back {
+            Merge::Back(id)
+        } else {
+            Merge::Front(id)
+        };
+        let bio = Bio {
+            priority: self.requests[id].priority,
+            ..Self::bio(step, op)
+        };
+        let (requests, scheduler) = (&mut self.requests, self.scheduler.as_mut());
+        if held.is_some() {
+            Merger::grow(requests, merge, &bio);
+        } else {
+            self.merger
+                .extend(step.time, requests, scheduler, merge, &bio);
         }
     }
 
     /// A request became part of the one before it. True if it was to be inserted.
     pub(super) fn joined(&mut self, step: &Step, op: Op) -> bool {
-        let before =
-            |&id: &RequestId| self.requests[id].end() == step.start && self.requests[id].op == op;
-        let last = self.last.filter(before);
-        let survivor = last.or_else(|| self.queued.iter().rev().copied().find(before));
-        let Some(survivor) = survivor else {
+        let Some(survivor) = self.merger.ending_before(&self.requests, op, step.start) else {
             return false;
         };
         let in_scheduler = self.find(&self.queued, step);
         let Some(victim) = in_scheduler.or_else(|| self.find(&self.held, step)) else {
             return false;
         };
-        let absorbed = self.requests[victim];
-        let request = &mut self.requests[survivor];
-        request.length += absorbed.length;
-        request.allocated = request.allocated.min(absorbed.allocated);
+        let (requests, scheduler) = (&mut self.requests, self.scheduler.as_mut());
         if in_scheduler.is_some() {
-            self.scheduler
-                .requests_merged(step.time, &self.requests, survivor, victim);
+            self.merger
+                .join(step.time, requests, scheduler, survivor, victim);
+            self.queued.retain(|&id| id != victim);
+        } else {
+            self.merger.join_new(requests, scheduler, survivor, victim);
+            self.held.retain(|&id| id != victim);
         }
-        self.queued.retain(|&id| id != victim);
-        self.held.retain(|&id| id != victim);
-        self.requests.remove(victim);
-        self.has_grown(survivor);
         in_scheduler.is_none()
     }
 
@@ -189,11 +168,9 @@ impl Follower<'_> {
         let request = &mut self.requests[id];
         request.length = step.length;
         request.priority = step.priority.unwrap_or(request.priority);
-        self.scheduler.insert(step.time, &self.requests, id);
+        let (requests, scheduler) = (&self.requests, self.scheduler.as_mut());
+        self.merger.insert_alone(step.time, requests, scheduler, id);
         self.queued.push(id);
-        if !self.scheduler.merges_in_lists() && !self.requests[id].unmergeable {
-            self.last.get_or_insert(id);
-        }
     }
 
     /// The request that was allocated for what is inserted now, by this process or (a flush by

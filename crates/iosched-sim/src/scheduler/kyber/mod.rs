@@ -22,9 +22,8 @@ use super::{
 };
 use crate::by_request::ByRequest;
 use crate::divide::Divisor;
-use crate::elevator::Merge;
 use crate::list::{Links, List};
-use crate::request::{Bio, Op, RequestId, Requests};
+use crate::request::{Bio, Merge, Op, RequestId, Requests};
 use crate::units::{Nanos, Time};
 
 /// How it is listed.

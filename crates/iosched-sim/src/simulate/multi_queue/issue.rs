@@ -169,9 +169,7 @@ impl MultiQueue {
     }
 
     fn dispatched(&mut self, host: &mut Host<'_>, now: Time, process: ProcessId, id: RequestId) {
-        if !self.in_lists {
-            self.merger.dispatched(id);
-        }
+        self.merger.dispatched(id);
         if !self.direct {
             host.tell_request(now, Action::Decided, id, process);
         }

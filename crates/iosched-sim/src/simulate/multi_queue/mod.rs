@@ -24,14 +24,13 @@ use super::access::AccessId;
 use super::agenda::Event;
 use super::flush::{FLUSH, Flushes, Step};
 use super::host::Host;
-use super::merging::{Found, grow, merge_in_scheduler};
+use super::merging::{Found, merge_in_plug, merge_in_scheduler};
 use super::path::Path;
 use super::process;
 use super::processors::Processors;
 use super::submitter::Submitter;
-use crate::block_layer::Depth;
+use crate::block_layer::{Depth, MergeLimits, Merger, RequestsMerged};
 use crate::by_request::ByRequest;
-use crate::elevator::{Absorbed, Merge, MergeLimits, Merger};
 use crate::request::{Bio, Op, ProcessId, Request, RequestId};
 use crate::scheduler::{HardwareQueues, Kernel, Scheduler};
 use crate::trace::kernel::Action;
@@ -62,8 +61,6 @@ pub(super) struct MultiQueue {
     scheduler: Box<dyn Scheduler>,
     /// There is no scheduler: requests are issued by those who submit them.
     direct: bool,
-    /// Bios merge with what stands in the scheduler's lists by CPU, and not by the merger.
-    in_lists: bool,
     kernel: Kernel,
     /// Of each hardware queue, or with a budget of all together.
     depth: Depth,
@@ -77,7 +74,7 @@ pub(super) struct MultiQueue {
     waiters: Waiters,
     known: ByRequest<Known>,
     flushes: Flushes,
-    absorbed: Vec<Absorbed>,
+    absorbed: Vec<RequestsMerged>,
     processors: Option<Processors>,
     throttle: Option<Throttle>,
 }
@@ -104,13 +101,12 @@ impl MultiQueue {
         scheduler.attach(hardware);
         MultiQueue {
             direct,
-            in_lists: scheduler.merges_in_lists(),
             kernel: settings.kernel,
             depth: Depth {
                 attachment: settings.attachment,
                 commands: queue_depth,
             },
-            merger: Merger::new(*limits),
+            merger: Merger::new(*limits, scheduler.merges_in_lists()),
             hardware,
             in_flight: 0,
             queues: (0..hardware.count()).map(|_| queue()).collect(),
@@ -143,24 +139,9 @@ impl MultiQueue {
         bio: &Bio,
         access: AccessId,
     ) -> bool {
-        let last = self.submitters[process].plug.last();
-        last.is_some_and(|&last| self.merge_with_held(host, now, last, bio, access))
-    }
-
-    #[inline(never)]
-    fn merge_with_held(
-        &self,
-        host: &mut Host<'_>,
-        now: Time,
-        held: RequestId,
-        bio: &Bio,
-        access: AccessId,
-    ) -> bool {
-        let found = self.merger.find_held(&mut host.requests, &[held], bio);
-        if let Some(merge) = found {
-            grow(host, now, merge, bio, access);
-        }
-        found.is_some()
+        let plug = &self.submitters[process].plug;
+        let last = &plug[plug.len().saturating_sub(1)..];
+        !last.is_empty() && merge_in_plug(&self.merger, host, now, last, bio, access)
     }
 
     fn merge_in_queue(
@@ -171,29 +152,24 @@ impl MultiQueue {
         bio: &Bio,
         access: AccessId,
     ) -> bool {
-        if self.in_lists {
-            let cpu = host.processes[process].cpu;
-            let found = self.scheduler.list_partner(&host.requests, bio, cpu);
-            let Some(merge @ (Merge::Back(id) | Merge::Front(id))) = found else {
-                return false;
-            };
-            if !self.merger.fits(&mut host.requests, id, bio) {
-                return false;
-            }
-            grow(host, now, merge, bio, access);
-            return true;
-        }
+        let cpu = host.processes[process].cpu;
         let (merger, scheduler) = (&mut self.merger, self.scheduler.as_mut());
-        match merge_in_scheduler(merger, scheduler, host, now, bio, access) {
+        match merge_in_scheduler(merger, scheduler, host, now, (bio, cpu), access) {
             Found::Nothing => return false,
-            Found::Joined => {}
+            Found::Merged => {}
             Found::Closed(absorbed) => self.absorb(host, now, bio.process, absorbed),
         }
         true
     }
 
-    fn absorb(&mut self, host: &mut Host<'_>, now: Time, submitter: ProcessId, absorbed: Absorbed) {
-        let Absorbed {
+    fn absorb(
+        &mut self,
+        host: &mut Host<'_>,
+        now: Time,
+        submitter: ProcessId,
+        absorbed: RequestsMerged,
+    ) {
+        let RequestsMerged {
             survivor,
             victim,
             was,
@@ -418,11 +394,6 @@ impl MultiQueue {
         from_plug: bool,
     ) {
         self.known[id].scheduled = true;
-        if self.in_lists {
-            host.tell_request(now, Action::Inserted, id, submitter);
-            self.scheduler.insert(now, &host.requests, id);
-            return;
-        }
         self.merger.insert(
             now,
             &mut host.requests,

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::conform::multi_queue::{self, Device, Recording};
-use iosched_sim::elevator::MergeLimits;
 use iosched_sim::scheduler::{BlockLayer, SchedulerSpec};
 use iosched_sim::trace::kernel::{Line, write_event};
 use iosched_sim::units::{Nanos, Time};

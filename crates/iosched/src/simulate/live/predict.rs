@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::{fs, io};
 
+use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::DiskModel;
-use iosched_sim::elevator::{MergeLimits, Merging};
 use iosched_sim::scheduler::{self, Kernel, SchedulerSpec, Settings};
 use iosched_sim::simulate::{self, HostTimes, MultiQueueSettings, Outcome, Setup};
 use iosched_sim::units::{Bytes, Nanos};

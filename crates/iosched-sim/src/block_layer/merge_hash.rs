@@ -19,7 +19,7 @@ struct Member {
 
 /// See the [module's page](self).
 #[derive(Debug, Clone)]
-pub(crate) struct Ends {
+pub(super) struct MergeHash {
     newest: Vec<Option<RequestId>>,
     members: ByRequest<Option<Member>>,
 }
@@ -30,16 +30,16 @@ fn bucket(end: Sector) -> usize {
     (spread >> 48) as usize % BUCKETS
 }
 
-impl Default for Ends {
-    fn default() -> Ends {
-        Ends {
+impl Default for MergeHash {
+    fn default() -> MergeHash {
+        MergeHash {
             newest: vec![None; BUCKETS],
             members: ByRequest::default(),
         }
     }
 }
 
-impl Ends {
+impl MergeHash {
     fn member(&self, id: RequestId) -> Option<&Member> {
         self.members.get(id)?.as_ref()
     }
@@ -49,12 +49,8 @@ impl Ends {
         member.expect("what a chain names is a member")
     }
 
-    pub(crate) fn contains(&self, id: RequestId) -> bool {
-        self.member(id).is_some()
-    }
-
     #[inline(always)]
-    pub(crate) fn insert(&mut self, id: RequestId, end: Sector) {
+    pub(super) fn insert(&mut self, id: RequestId, end: Sector) {
         let next = self.newest[bucket(end)].replace(id);
         if let Some(next) = next {
             self.member_mut(next).previous = Some(id);
@@ -69,7 +65,7 @@ impl Ends {
 
     /// Takes a request out, if it is here.
     #[inline(always)]
-    pub(crate) fn remove(&mut self, id: RequestId) {
+    pub(super) fn remove(&mut self, id: RequestId) {
         let Some(slot) = self.members.get_mut(id) else {
             return;
         };
@@ -86,12 +82,12 @@ impl Ends {
     }
 
     /// True if there is one with this end.
-    pub(crate) fn has(&self, end: Sector) -> bool {
+    pub(super) fn has(&self, end: Sector) -> bool {
         self.at(end).next().is_some()
     }
 
     /// Those with this end, the newest first.
-    pub(crate) fn at(&self, end: Sector) -> impl Iterator<Item = RequestId> {
+    pub(super) fn at(&self, end: Sector) -> impl Iterator<Item = RequestId> {
         let chain = std::iter::successors(self.newest[bucket(end)], |&id| {
             self.member(id).and_then(|member| member.next)
         });
@@ -99,7 +95,7 @@ impl Ends {
     }
 
     /// All of them, in no order that means anything (but always the same).
-    pub(crate) fn all(&self) -> impl Iterator<Item = RequestId> {
+    pub(super) fn all(&self) -> impl Iterator<Item = RequestId> {
         let chains = self.newest.iter().map(|&newest| {
             std::iter::successors(newest, |&id| self.member(id).and_then(|member| member.next))
         });
