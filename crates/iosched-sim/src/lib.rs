@@ -26,6 +26,7 @@ pub mod random;
 pub mod request;
 pub mod scheduler;
 pub mod simulate;
+mod slab;
 mod sorted;
 mod tags;
 pub mod trace;

@@ -27,6 +27,21 @@ impl Op {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ProcessId(pub u32);
 
+/// The first process of a run.
+const FIRST: u32 = 1000;
+
+impl ProcessId {
+    /// The process with this number in a run, from 0.
+    pub(crate) fn of_index(index: usize) -> ProcessId {
+        ProcessId(FIRST + u32::try_from(index).expect("fewer than 2^31"))
+    }
+
+    /// Its number in a run.
+    pub(crate) fn index(self) -> usize {
+        (self.0 - FIRST) as usize
+    }
+}
+
 /// Scheduling class of an I/O priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum PriorityClass {

@@ -215,9 +215,29 @@ impl Merger {
         }
     }
 
+    /// The bio, submitted on this CPU, becomes part of a request in its process's plug or in the
+    /// scheduler, if one takes it; and that request perhaps one with its neighbour.
+    #[inline(always)]
+    pub(crate) fn merge(
+        &mut self,
+        now: Time,
+        requests: &mut Requests,
+        scheduler: &mut dyn Scheduler,
+        plug: &[RequestId],
+        (bio, cpu): (&Bio, u16),
+    ) -> Option<(Merge, Option<RequestsMerged>)> {
+        if let Some(merge) = self.find_plugged(requests, plug, bio) {
+            Self::grow(requests, merge, bio);
+            return Some((merge, None));
+        }
+        let merge = self.find(requests, scheduler, bio, cpu)?;
+        let fits = self.fits(requests, merge.request(), bio);
+        fits.then(|| (merge, self.merge_into(now, requests, scheduler, merge, bio)))
+    }
+
     /// The bio becomes part of a request in the scheduler, where it [`Merger::fits`]. Perhaps that
     /// request has thereby met its neighbour, and the two become one.
-    pub(crate) fn merge(
+    pub(crate) fn merge_into(
         &mut self,
         now: Time,
         requests: &mut Requests,

@@ -1,17 +1,250 @@
-//! Linux's two block layers, without clock, disk or processes: a driver tells what happens and when.
+//! Linux's two block layers, each one state machine without clock, disk or processes.
 //!
+//! What happens goes in ([`RequestQueue`]), what is to be done comes out ([`Outputs`]); time is an
+//! argument. A bio's way, in the order of the modules:
+//!
+//! - `single_queue`: Linux 4.19's block layer, with its `pool` of requests
+//! - `multi_queue`: today's; `tag_set` and `throttle` say who may have a request, `hw_queue` when the
+//!   scheduler is asked
+//! - `submitter`: requests that a process holds back in a plug, and bios that sleep with it
 //! - `merging`: where a bio finds a request that takes it (`merge_hash`), and requests that become one
-//! - `hw_queue`: when a hardware queue of the multi-queue block layer asks the scheduler, what stands
-//!   before the device, and when the queue is run again
+//! - `carried`: the bios that requests carry
+//! - `flush`: flushes, and writes that one is to follow
 //!
-//! Drivers: [`simulate`](crate::simulate) in virtual time, [`conform`](crate::conform) by a
-//! recording.
+//! Drivers: [`simulate`](crate::simulate) in virtual time, with processes that wait and a disk model;
+//! [`conform`](crate::conform) by a recording, which says when what was done: it goes through the same
+//! rules for merging and for the run of a queue.
 
-mod hw_queue;
+mod carried;
+mod flush;
 mod merge_hash;
 mod merging;
+pub(crate) mod multi_queue;
+mod pool;
+mod retaken;
+pub(crate) mod single_queue;
+mod submitter;
 
-pub use hw_queue::Attachment;
-pub(crate) use hw_queue::{Depth, HwQueue};
+pub(crate) use flush::FLUSH;
 pub use merging::{MergeLimits, Merging};
 pub(crate) use merging::{Merger, RequestsMerged};
+pub use multi_queue::Attachment;
+pub use retaken::Retaken;
+
+use crate::disk::{Command, DiskOp};
+use crate::request::{Bio, Merge, Op, ProcessId, Request, RequestId};
+use crate::trace::kernel::Action;
+use crate::units::{Nanos, Sector, Sectors, Time};
+
+/// What the driver knows a bio by. Bios that it waits for together have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Token(pub(crate) usize);
+
+/// How long it takes until somebody who is woken goes on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Delays {
+    /// A process that waits for a request, or was held back.
+    pub(crate) wakeup: Nanos,
+    /// A process that waits for a tag; as long after `wakeup` where that is late ([`Retaken`]).
+    pub(crate) tag_wakeup: Nanos,
+    /// A worker that runs the queue.
+    pub(crate) worker: Nanos,
+}
+
+impl Delays {
+    /// As in the recordings of Linux 4.19 that the schedulers were checked against.
+    pub(crate) const RECORDED: Delays = Delays {
+        wakeup: Nanos::from_micros(24), // 22 for reads of 4 KiB, 26 for 64 KiB
+        tag_wakeup: Nanos::from_micros(10),
+        worker: Nanos::from_micros(16),
+    };
+}
+
+/// What goes into a block layer.
+///
+/// Processes are named by their number, from 0.
+pub(crate) trait RequestQueue {
+    /// The process is about to submit several bios: they are held back until it [unplugs](Self::unplug).
+    fn plug(&mut self, process: usize);
+
+    /// A bio is submitted: merged, made a request, or blocked until there is a free request.
+    fn submit(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        process: usize,
+        bio: &Bio,
+        token: Token,
+    );
+
+    /// What was acknowledged is to be on the medium of a disk with a volatile cache: a bio that
+    /// [is a flush](Bio::flush), and is answered when that is so.
+    fn flush(&mut self, out: &mut impl Outputs, now: Time, process: usize, bio: &Bio, token: Token);
+
+    /// What the process held back goes on its way.
+    fn unplug(&mut self, out: &mut impl Outputs, now: Time, process: usize);
+
+    /// The process was woken: bios for which there was no free request are tried again.
+    fn resume(&mut self, out: &mut impl Outputs, now: Time, process: usize);
+
+    /// The process ended.
+    fn exited(&mut self, out: &mut impl Outputs, now: Time, process: usize);
+
+    /// The device is done with the command with this tag.
+    fn completed(&mut self, out: &mut impl Outputs, now: Time, tag: u64);
+
+    /// The time has come that [`RequestQueue::next_timer`] said.
+    fn timer(&mut self, out: &mut impl Outputs, now: Time);
+
+    /// A worker runs the queue, as was asked for ([`Outputs::call_worker`]).
+    fn run_queue(&mut self, _out: &mut impl Outputs, _now: Time) {}
+
+    /// Whether processes lately had to wait until fewer pages are dirty.
+    fn writers_wait(&mut self, _waited: bool) {}
+
+    /// When it wants [`RequestQueue::timer`] to be called.
+    fn next_timer(&self) -> Option<Time>;
+
+    /// True if the process sleeps because there was no free request for one of its bios.
+    fn is_blocked(&self, process: usize) -> bool;
+
+    /// There are so many asynchronous requests that writeback is to hold back.
+    fn is_congested(&self) -> bool;
+
+    /// The CPU on which the request of the command with this tag was submitted.
+    fn cpu_of(&self, tag: u64) -> usize;
+}
+
+/// What comes out of a block layer, in order, while something goes in.
+pub(crate) trait Outputs {
+    /// Somebody wants to be told of events.
+    fn is_traced(&self) -> bool;
+
+    /// An event of blktrace, in the context of `process`. Called only while [`Outputs::is_traced`].
+    fn trace(&mut self, now: Time, action: Action, subject: Subject<'_>, process: ProcessId);
+
+    /// The bio became a request, or part of one.
+    fn entered(&mut self, now: Time, token: Token);
+
+    /// The driver of the device took the request up: it is the next that the device gets.
+    fn took_up(&mut self, request: &Request);
+
+    /// The device is to do this.
+    fn issue(&mut self, now: Time, command: Command);
+
+    /// What the bio asked for is done; the driver of the device had it since `issued`.
+    fn answered(&mut self, now: Time, token: Token, issued: Time);
+
+    /// The process goes on at this time, if it does not before.
+    fn wake(&mut self, at: Time, process: usize);
+
+    /// The process that sleeps for a tag was woken now.
+    fn woken_for_tag(&mut self, now: Time, process: usize);
+
+    /// A worker is to run the queue at this time.
+    fn call_worker(&mut self, at: Time);
+}
+
+/// What an event is about.
+pub(crate) enum Subject<'a> {
+    Bio(&'a Bio),
+    Request(&'a Request),
+    Plug,
+    Flush,
+}
+
+/// Tells of a bio. Most runs are watched by nobody: what is done for those who watch stands apart, so
+/// that what a run goes through stays together in the processor's cache.
+#[inline]
+fn trace_bio(out: &mut impl Outputs, now: Time, action: Action, bio: &Bio) {
+    if out.is_traced() {
+        out.trace(now, action, Subject::Bio(bio), bio.process);
+    }
+}
+
+/// The event of a bio that became part of a request.
+fn action_of(merge: Merge) -> Action {
+    if merge.is_back() {
+        Action::BackMerged
+    } else {
+        Action::FrontMerged
+    }
+}
+
+/// Tells of a request, in the context of `process`.
+#[inline]
+fn trace_request(
+    out: &mut impl Outputs,
+    now: Time,
+    action: Action,
+    request: &Request,
+    process: ProcessId,
+) {
+    if out.is_traced() {
+        out.trace(now, action, Subject::Request(request), process);
+    }
+}
+
+/// Tells of a process's plug.
+#[inline]
+fn trace_plug(out: &mut impl Outputs, now: Time, action: Action, process: usize) {
+    if out.is_traced() {
+        out.trace(now, action, Subject::Plug, ProcessId::of_index(process));
+    }
+}
+
+/// The device that a block layer issues to.
+#[derive(Debug)]
+struct Device {
+    /// Commands that it has.
+    in_flight: usize,
+    /// Commands that it accepts; it gives back what is more.
+    accepts: usize,
+}
+
+impl Device {
+    fn new(accepts: Option<usize>) -> Device {
+        Device {
+            in_flight: 0,
+            accepts: accepts.unwrap_or(usize::MAX).max(1),
+        }
+    }
+
+    /// It does not give the next command back.
+    fn is_accepting(&self) -> bool {
+        self.in_flight < self.accepts
+    }
+
+    #[inline(always)]
+    fn issue(&mut self, out: &mut impl Outputs, now: Time, id: RequestId, request: &Request) {
+        self.in_flight += 1;
+        let command = Command {
+            tag: id.tag(),
+            op: match request.op {
+                Op::Read => DiskOp::Read,
+                Op::Write => DiskOp::Write,
+                Op::Discard => DiskOp::Discard,
+            },
+            start: request.start,
+            length: request.length,
+            fua: false,
+        };
+        out.issue(now, command);
+    }
+
+    /// In the context of `process`.
+    fn flush(&mut self, out: &mut impl Outputs, now: Time, process: ProcessId) {
+        self.in_flight += 1;
+        if out.is_traced() {
+            out.trace(now, Action::Issued, Subject::Flush, process);
+        }
+        let command = Command {
+            tag: FLUSH,
+            op: DiskOp::Flush,
+            start: Sector::ZERO,
+            length: Sectors::ZERO,
+            fua: false,
+        };
+        out.issue(now, command);
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::block_layer::{Attachment, Depth};
+use crate::block_layer::multi_queue::{Attachment, Depth};
 use crate::request::{IoPriority, Op, ProcessId};
 use crate::scheduler::KernelVersion;
 use crate::scheduler::kyber::Statement;

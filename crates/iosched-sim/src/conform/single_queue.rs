@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::block_layer::{MergeLimits, Merger};
+use crate::block_layer::single_queue::looks_further;
+use crate::block_layer::{Delays, MergeLimits, Merger};
 use crate::request::{Bio, IoPriority, Merge, Op, ProcessId, Request, RequestId, Requests};
 use crate::scheduler::Scheduler;
 use crate::trace::kernel::{Action, Event, Line, Reader, Remark, TraceError};
@@ -18,9 +19,6 @@ use super::{Disagreement, Report, describe, describe_ours};
 /// A request that is issued later than this after the queue could have been run was not issued by
 /// that run: it had another cause (a timer), whose time we know.
 const SAME_RUN: Nanos = Nanos::from_micros(200);
-
-/// A worker that is asked to run the queue does it this much later.
-const WORKER: Nanos = Nanos::from_micros(16);
 
 /// A worker as the recording describes it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -213,11 +211,7 @@ impl Follower {
     }
 
     fn call_worker(&mut self, now: Time) {
-        self.worker.get_or_insert(now + WORKER);
-    }
-
-    fn has_room(&self) -> bool {
-        self.outstanding <= self.queue_depth
+        self.worker.get_or_insert(now + Delays::RECORDED.worker);
     }
 
     /// The kernel runs the queue. If the next event is an issue, it is what this run gave out, and
@@ -225,7 +219,7 @@ impl Follower {
     /// scheduler's state all the same. Where the queue may have been run again before the issue, it
     /// was this run's if ours gives something out now.
     fn run(&mut self, now: Time, next: Option<&Event>) {
-        if !self.has_room() {
+        if !looks_further(self.outstanding, self.queue_depth) {
             return;
         }
         let issue = next.filter(|next| {
@@ -335,7 +329,7 @@ impl Follower {
                 scheduler,
                 ..
             } = self;
-            merger.merge(now, requests, scheduler.as_mut(), merge, &bio);
+            merger.merge_into(now, requests, scheduler.as_mut(), merge, &bio);
         }
     }
 

@@ -1,9 +1,9 @@
-//! Accesses on their way: a process waits for an access, the block layer carries it as one or
-//! several bios, and a request holds bios of one or several accesses.
+//! Accesses on their way: a process waits for an access, which the block layer knows as one or several
+//! bios.
 
-use super::slab::Slab;
-use crate::by_request::ByRequest;
-use crate::request::{Op, RequestId};
+use crate::block_layer::Token;
+use crate::request::Op;
+use crate::slab::Slab;
 use crate::units::{Sectors, Time};
 
 /// What an access is for.
@@ -32,101 +32,37 @@ pub(super) struct Access {
     pub(super) bios: u64,
 }
 
-/// Names an access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct AccessId(usize);
-
-/// A bio in a request.
-#[derive(Debug, Clone, Copy)]
-struct Part {
-    access: AccessId,
-    next: Option<usize>,
-}
-
-/// The bios of a request, as a list.
-#[derive(Debug, Clone, Copy)]
-struct Carried {
-    first: usize,
-    last: usize,
-}
-
-/// See the [module's page](self).
+/// Those that have not been answered. The block layer knows each by its place.
 #[derive(Debug)]
-pub(super) struct Accesses {
-    unanswered: Slab<Access>,
-    parts: Slab<Part>,
-    carried: ByRequest<Option<Carried>>,
-}
+pub(super) struct Accesses(Slab<Access>);
 
 impl Accesses {
     pub(super) fn new() -> Accesses {
-        Accesses {
-            unanswered: Slab::new(),
-            parts: Slab::new(),
-            carried: ByRequest::default(),
-        }
+        Accesses(Slab::new())
     }
 
     /// An access begins.
-    pub(super) fn begin(&mut self, access: Access) -> AccessId {
-        AccessId(self.unanswered.add(access))
+    pub(super) fn begin(&mut self, access: Access) -> Token {
+        Token(self.0.add(access))
     }
 
     /// How many have not been answered.
     pub(super) fn unanswered(&self) -> usize {
-        self.unanswered.len()
+        self.0.len()
     }
 
-    fn carried(&mut self, id: RequestId) -> &mut Carried {
-        let carried = self.carried[id].as_mut();
-        carried.expect("the request carries something")
+    /// A bio of the access became a request, or part of one.
+    #[inline]
+    pub(super) fn bio_entered(&mut self, now: Time, Token(place): Token) {
+        self.0.get_mut(place).entered = now;
     }
 
-    /// A new request carries a bio of the access.
-    pub(super) fn carry(&mut self, now: Time, id: RequestId, access: AccessId) {
-        self.unanswered.get_mut(access.0).entered = now;
-        let part = self.parts.add(Part { access, next: None });
-        let carried = Carried {
-            first: part,
-            last: part,
-        };
-        self.carried.set(id, Some(carried));
-    }
-
-    /// A request carries one bio more.
-    pub(super) fn join(&mut self, now: Time, id: RequestId, access: AccessId) {
-        self.unanswered.get_mut(access.0).entered = now;
-        let part = self.parts.add(Part { access, next: None });
-        let last = std::mem::replace(&mut self.carried(id).last, part);
-        self.parts.get_mut(last).next = Some(part);
-    }
-
-    /// The victim's bios belong to the survivor now.
-    pub(super) fn absorb(&mut self, survivor: RequestId, victim: RequestId) {
-        let gone = *self.carried(victim);
-        self.carried[victim] = None;
-        let last = std::mem::replace(&mut self.carried(survivor).last, gone.last);
-        self.parts.get_mut(last).next = Some(gone.first);
-    }
-
-    /// An access that no request carries is answered.
-    pub(super) fn end(&mut self, AccessId(place): AccessId) -> Access {
-        self.unanswered.remove(place)
-    }
-
-    /// A request is done: hands over each access that is answered by that, in the order in which
-    /// their bios joined it.
-    pub(super) fn finish(&mut self, id: RequestId, mut answered: impl FnMut(Access)) {
-        let carried = self.carried[id].take();
-        let mut next = carried.map(|carried| carried.first);
-        while let Some(part) = next {
-            let part = self.parts.remove(part);
-            next = part.next;
-            let access = self.unanswered.get_mut(part.access.0);
-            access.bios -= 1;
-            if access.bios == 0 {
-                answered(self.unanswered.remove(part.access.0));
-            }
-        }
+    /// A bio of the access is done: the access, if it is answered by that.
+    #[inline]
+    pub(super) fn bio_done(&mut self, Token(place): Token) -> Option<Access> {
+        let access = self.0.get_mut(place);
+        access.bios -= 1;
+        let is_last = access.bios == 0;
+        is_last.then(|| self.0.remove(place))
     }
 }

@@ -5,8 +5,8 @@
 
 use super::agenda::Event;
 use super::engine::Simulation;
-use super::path::Path;
 use super::source::Timed;
+use crate::block_layer::RequestQueue;
 use crate::units::{Nanos, Time};
 use crate::workload::replay::Arrival;
 
@@ -49,7 +49,7 @@ impl Arrivals {
     }
 }
 
-impl<P: Path> Simulation<'_, P> {
+impl<Q: RequestQueue> Simulation<'_, Q> {
     pub(super) fn plan_arrival(&mut self) {
         if let Some((time, _)) = self.arrivals.due() {
             self.host.plan(time, Event::Arrival);
@@ -73,11 +73,11 @@ impl<P: Path> Simulation<'_, P> {
                     && self.host.accesses.unanswered() + 1 < MOST_WAITING
             });
             if goes_on {
-                self.path.plug(process);
+                self.queue.plug(process);
             }
             self.submit(now, process, arrival.access);
             if !goes_on {
-                self.path.unplug(&mut self.host, now, process);
+                self.queue.unplug(&mut self.host, now, process);
             }
         }
         if self.arrivals.next.is_some() {

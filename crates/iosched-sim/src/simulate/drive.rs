@@ -6,6 +6,7 @@ use super::HostTimes;
 use super::agenda::{Agenda, Event};
 use super::outcome::DiskUse;
 use super::page_cache::PAGE;
+use crate::block_layer::FLUSH;
 use crate::disk::{Command, Completion, DiskModel, DiskOp};
 use crate::request::Request;
 use crate::units::{Nanos, Sector, Time};
@@ -26,8 +27,6 @@ pub(super) struct Drive {
     completions: Vec<Completion>,
     /// Commands that have not completed in the block layer.
     in_flight: usize,
-    /// Commands that the disk takes at a time; what is more it gives back.
-    accepts: usize,
     /// What comes while the disk flushes waits before it until the flush is done.
     flushes_alone: bool,
     flushing: bool,
@@ -40,12 +39,7 @@ pub(super) struct Drive {
 }
 
 impl Drive {
-    pub(super) fn new(
-        disk: Box<dyn DiskModel>,
-        accepts: Option<usize>,
-        host: &HostTimes,
-        flushes_alone: bool,
-    ) -> Drive {
+    pub(super) fn new(disk: Box<dyn DiskModel>, host: &HostTimes, flushes_alone: bool) -> Drive {
         Drive {
             disk,
             completion_delay: host.completion,
@@ -56,7 +50,6 @@ impl Drive {
             next_completion: Time::ZERO,
             completions: Vec::new(),
             in_flight: 0,
-            accepts: accepts.unwrap_or(usize::MAX).max(1),
             flushes_alone,
             flushing: false,
             held: VecDeque::new(),
@@ -65,15 +58,6 @@ impl Drive {
             busy_since: None,
             next_event: Time::MAX,
         }
-    }
-
-    pub(super) fn in_flight(&self) -> usize {
-        self.in_flight
-    }
-
-    /// True if the disk takes another command.
-    pub(super) fn accepts(&self) -> bool {
-        self.in_flight < self.accepts
     }
 
     /// When the disk has something to do; [`Time::MAX`] if it has nothing.
@@ -158,23 +142,25 @@ impl Drive {
         self.note_next_event();
     }
 
-    /// A flush is completed in the block layer.
-    pub(super) fn flushed(&mut self, now: Time) {
-        self.completed(now);
+    /// The command with this tag is completed in the block layer.
+    #[inline]
+    pub(super) fn completed(&mut self, now: Time, tag: u64) {
+        self.in_flight -= 1;
+        if self.in_flight == 0 {
+            let since = self.busy_since.take().expect("it was busy");
+            self.account.busy += now - since;
+        }
+        if tag == FLUSH {
+            self.flushed(now);
+        }
+    }
+
+    fn flushed(&mut self, now: Time) {
         self.flushing = false;
         while !self.is_kept_waiting()
             && let Some(command) = self.held.pop_front()
         {
             self.give(now, command);
-        }
-    }
-
-    /// A command is completed in the block layer.
-    pub(super) fn completed(&mut self, now: Time) {
-        self.in_flight -= 1;
-        if self.in_flight == 0 {
-            let since = self.busy_since.take().expect("it was busy");
-            self.account.busy += now - since;
         }
     }
 

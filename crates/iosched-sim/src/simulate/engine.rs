@@ -1,4 +1,4 @@
-//! From one event to the next: the disk, the path, the processes.
+//! From one event to the next: the disk, the block layer, the processes.
 
 use super::access::Accesses;
 use super::agenda::{Agenda, Event};
@@ -7,23 +7,25 @@ use super::drive::Drive;
 use super::host::Host;
 use super::outcome::Outcome;
 use super::page_cache::PageCache;
-use super::path::Path;
-use super::process::{self, Process};
+use super::process::Process;
+use super::processors::Processors;
 use super::source::{self, Source};
 use super::{HostTimes, Observer, Writeback};
+use crate::block_layer::{FLUSH, RequestQueue};
 use crate::disk::DiskModel;
-use crate::request::Requests;
+use crate::request::ProcessId;
 use crate::scheduler::Scheduler;
 use crate::units::{Nanos, Sectors, Time};
 use crate::workload::replay::Replay;
 use crate::workload::{Cgroup, Job};
 
-/// What stands on both sides of the path.
+/// What stands on both sides of the block layer.
 pub(super) struct Machine {
     /// CPUs that processes are dealt out over.
     pub(super) cpus: usize,
     pub(super) disk: Box<dyn DiskModel>,
-    pub(super) accepts: Option<usize>,
+    /// Processors on which requests cost time.
+    pub(super) processors: Option<Processors>,
     pub(super) jobs: Vec<Job>,
     pub(super) replay: Option<Replay>,
     pub(super) max_sectors: Sectors,
@@ -57,7 +59,7 @@ pub(super) fn join_groups(scheduler: &mut dyn Scheduler, jobs: &[Job]) {
             groups.len() - 1
         });
         let number = u32::try_from(place + 1).expect("fewer groups than processes");
-        scheduler.join_group(process::id_of(index), number, groups[place].weight);
+        scheduler.join_group(ProcessId::of_index(index), number, groups[place].weight);
     }
 }
 
@@ -70,24 +72,25 @@ enum Due {
 }
 
 /// A run.
-pub(super) struct Simulation<'run, P> {
-    pub(super) path: P,
+pub(super) struct Simulation<'run, Q> {
+    pub(super) queue: Q,
     pub(super) host: Host<'run>,
     pub(super) until: Time,
     /// Which processes run: groups run one after the other.
     pub(super) group: usize,
     /// Processes that have not ended.
     pub(super) running: usize,
-    /// When the path wants its timer to be called, at [`Time::MAX`] if never: only the path's own
-    /// doings change that.
+    /// When the block layer wants its timer to be called, at [`Time::MAX`] if never: only what goes
+    /// into it changes that.
     timer: Time,
+    processors: Option<Processors>,
     /// When the first access was submitted.
     pub(super) first: Option<Time>,
     pub(super) arrivals: Arrivals,
 }
 
-impl<'run, P: Path> Simulation<'run, P> {
-    pub(super) fn new(path: P, machine: Machine, observer: &'run mut dyn Observer) -> Self {
+impl<'run, Q: RequestQueue> Simulation<'run, Q> {
+    pub(super) fn new(queue: Q, machine: Machine, observer: &'run mut dyn Observer) -> Self {
         let (sources, arrivals) = source::sources(&machine.jobs, machine.seed, machine.replay);
         let cpu_of = |index: usize| u16::try_from(index % machine.cpus).unwrap_or(u16::MAX);
         let jobs = machine.jobs.into_iter().zip(sources).enumerate();
@@ -110,13 +113,7 @@ impl<'run, P: Path> Simulation<'run, P> {
             });
         let host = Host {
             agenda: Agenda::default(),
-            drive: Drive::new(
-                machine.disk,
-                machine.accepts,
-                &machine.host,
-                machine.flushes_alone,
-            ),
-            requests: Requests::default(),
+            drive: Drive::new(machine.disk, &machine.host, machine.flushes_alone),
             accesses: Accesses::new(),
             processes,
             cache: PageCache::new(machine.writeback),
@@ -130,12 +127,13 @@ impl<'run, P: Path> Simulation<'run, P> {
             last: Time::ZERO,
         };
         Simulation {
-            path,
+            queue,
             host,
             until: Time::ZERO + machine.until,
             group: 0,
             running,
             timer: Time::MAX,
+            processors: machine.processors,
             first: None,
             arrivals: Arrivals::new(arrivals),
         }
@@ -170,7 +168,7 @@ impl<'run, P: Path> Simulation<'run, P> {
     }
 
     /// What is due next, at [`Time::MAX`] if nothing ever is; of several things at one time the
-    /// disk's first, then the path's timer, then what was planned.
+    /// disk's first, then the block layer's timer, then what was planned.
     fn next(&self) -> (Time, Due) {
         let disk = self.host.drive.next_event();
         let planned = self.host.agenda.next_time();
@@ -184,30 +182,64 @@ impl<'run, P: Path> Simulation<'run, P> {
     }
 
     fn note_timer(&mut self) {
-        self.timer = self.path.next_timer().unwrap_or(Time::MAX);
+        self.timer = self.queue.next_timer().unwrap_or(Time::MAX);
     }
 
     fn step(&mut self, now: Time, due: Due) {
-        let Simulation { path, host, .. } = self;
+        let Simulation { queue, host, .. } = self;
         match due {
             Due::Disk => return host.drive.advance(now, &mut host.agenda),
-            Due::Timer => path.timer(host, now),
+            Due::Timer => queue.timer(host, now),
             Due::Planned => match host.agenda.take_due(now).expect("something is planned").1 {
                 Event::Completed(tag) => {
-                    path.completed(host, now, tag);
+                    self.completed(now, tag);
                     self.go_on_arriving(now);
                 }
                 Event::Arrived => host.drive.arrived(now),
                 Event::Arrival => self.arrive(now),
                 Event::Wake(process) => self.wake(now, process),
-                Event::RunQueue => path.run_queue(host, now),
+                Event::RunQueue => queue.run_queue(host, now),
                 Event::Processed(processor) => {
-                    path.processed(host, now, processor);
+                    self.processed(now, processor);
                     self.go_on_arriving(now);
                 }
             },
         }
         self.note_timer();
+    }
+
+    /// The drive is done with a command: first a processor deals with that, if it costs time there.
+    #[inline]
+    fn completed(&mut self, now: Time, tag: u64) {
+        match &mut self.processors {
+            Some(processors) if tag != FLUSH => {
+                let cpu = self.queue.cpu_of(tag);
+                if let Some((time, cpu)) = processors.give(now, cpu, tag) {
+                    self.host.plan(time, Event::Processed(cpu));
+                }
+            }
+            _ => self.end(now, tag),
+        }
+    }
+
+    /// This processor is through with a step of its work, as was planned.
+    fn processed(&mut self, now: Time, processor: usize) {
+        let Some(processors) = &mut self.processors else {
+            return;
+        };
+        let done = processors.step_ends(now, processor, |(time, processor)| {
+            self.host.plan(time, Event::Processed(processor));
+        });
+        if let Some(tag) = done {
+            self.end(now, tag);
+        }
+    }
+
+    /// The command with this tag is completed in the block layer.
+    #[inline]
+    fn end(&mut self, now: Time, tag: u64) {
+        self.host.drive.completed(now, tag);
+        self.queue.completed(&mut self.host, now, tag);
     }
 
     fn outcome(self, now: Time) -> Outcome {

@@ -3,11 +3,11 @@
 //! - `process`: processes submit accesses and wait for them, as their jobs say (`source`, `drawn`)
 //!   or as was recorded (`listed`); what comes by itself is in `arrivals`
 //! - `writeback`: writes through the page cache (`page_cache`), and syncs
-//! - `path`: how a bio gets from there to the disk; `single_queue` is Linux 4.19's way, with its
-//!   requests (`pool`), `multi_queue` today's, where `processors` may cost time; both plug
-//!   (`submitter`), merge (`merging`) and flush (`flush`)
+//! - the [block layer](crate::block_layer): how a bio gets from there to the disk; a completion may cost
+//!   time on `processors`
 //! - `drive`: the disk, and the account of what it did
-//! - `host`: what these share; `engine` goes from one event to the next
+//! - `host`: what stands around the block layer, and does what that says; `engine` goes from one event
+//!   to the next
 //!
 //! The host takes its time too ([`HostTimes`]).
 //!
@@ -19,33 +19,25 @@ mod arrivals;
 mod drawn;
 mod drive;
 mod engine;
-mod flush;
 mod host;
 mod listed;
-mod merging;
-mod multi_queue;
 mod outcome;
 mod page_cache;
-mod path;
-mod pool;
 mod process;
 mod processors;
-mod retaken;
-mod single_queue;
-mod slab;
 mod source;
-mod submitter;
 mod writeback;
 
 use engine::Simulation;
-use multi_queue::MultiQueue;
 pub use outcome::{DiskUse, Flow, Latencies, Outcome, ProcessOutcome};
 pub use page_cache::Writeback;
-pub use retaken::Retaken;
-use single_queue::SingleQueue;
 
-pub use crate::block_layer::Attachment;
-use crate::block_layer::MergeLimits;
+use processors::Processors;
+
+use crate::block_layer::multi_queue::{self, Depth, MultiQueue};
+use crate::block_layer::single_queue::{self, SingleQueue};
+pub use crate::block_layer::{Attachment, Retaken};
+use crate::block_layer::{Delays, MergeLimits};
 use crate::disk::DiskModel;
 use crate::request::{Op, ProcessId};
 use crate::scheduler::{self, BlockLayer, Kernel, Scheduler};
@@ -83,12 +75,17 @@ pub struct HostTimes {
 impl Default for HostTimes {
     /// As in the recordings of Linux 4.19 that the schedulers were checked against.
     fn default() -> HostTimes {
+        let Delays {
+            wakeup,
+            tag_wakeup,
+            worker,
+        } = Delays::RECORDED;
         HostTimes {
             completion: Nanos::from_micros(5),
-            wakeup: Nanos::from_micros(24), // 22 for reads of 4 KiB, 26 for 64 KiB
+            wakeup,
             after_flush: Nanos::ZERO,
-            tag_wakeup: Nanos::from_micros(10),
-            worker: Nanos::from_micros(16),
+            tag_wakeup,
+            worker,
             page_copy: Nanos::from_micros(1), // 4 GB/s
             page_to_drive: Nanos::ZERO,
             completion_gap: Nanos::ZERO,
@@ -110,6 +107,15 @@ impl HostTimes {
             page_copy: Nanos::from_micros(1),
             page_to_drive: Nanos::ZERO,
             completion_gap: Nanos::ZERO,
+        }
+    }
+
+    /// Those that the block layer plans with.
+    pub(crate) fn delays(&self) -> Delays {
+        Delays {
+            wakeup: self.wakeup,
+            tag_wakeup: self.tag_wakeup,
+            worker: self.worker,
         }
     }
 }
@@ -260,36 +266,84 @@ pub fn replay(setup: Setup, replay: Replay, observer: &mut dyn Observer) -> Outc
 
 fn run_with(mut setup: Setup, replay: Option<Replay>, observer: &mut dyn Observer) -> Outcome {
     engine::join_groups(setup.scheduler.as_mut(), &setup.jobs);
-    let (limits, settings) = (setup.limits, setup.multi_queue);
-    let processes = setup.jobs.len() + 1; // the flusher
-    let (scheduler, depth) = (setup.scheduler, setup.queue_depth);
-    let info = scheduler::info(scheduler.name()).expect("schedulers are listed");
-    let machine = engine::Machine {
-        cpus: match info.block_layer {
-            BlockLayer::SingleQueue => 1,
-            BlockLayer::MultiQueue => settings.cpus(),
-        },
-        disk: setup.disk,
-        accepts: setup.accepts,
-        jobs: setup.jobs,
-        replay,
-        max_sectors: limits.max_sectors,
-        host: setup.host,
-        writeback: setup.writeback,
-        volatile_cache: setup.volatile_cache,
-        flushes_alone: settings.flushes_alone,
-        seed: setup.seed,
-        until: setup.until,
-    };
+    let info = scheduler::info(setup.scheduler.name()).expect("schedulers are listed");
     match info.block_layer {
         BlockLayer::SingleQueue => {
-            let nr_requests = setup.nr_requests;
-            let path = SingleQueue::new(&limits, scheduler, depth, nr_requests, processes);
-            Simulation::new(path, machine, observer).run()
+            let settings = setup.single_queue();
+            let (scheduler, machine) = setup.split(1, None, replay);
+            let queue = SingleQueue::new(scheduler, &settings);
+            Simulation::new(queue, machine, observer).run()
         }
         BlockLayer::MultiQueue => {
-            let path = MultiQueue::new(&limits, scheduler, depth, &settings, processes, setup.seed);
-            Simulation::new(path, machine, observer).run()
+            let settings = setup.multi_queue();
+            let processors = setup.multi_queue.processors;
+            let processors = processors.map(|count| Processors::new(count, info.name));
+            let (scheduler, machine) = setup.split(settings.cpus, processors, replay);
+            let queue = MultiQueue::new(scheduler, &settings);
+            Simulation::new(queue, machine, observer).run()
         }
+    }
+}
+
+impl Setup {
+    /// Those of the jobs, and the flusher.
+    fn processes(&self) -> usize {
+        self.jobs.len() + 1
+    }
+
+    fn single_queue(&self) -> single_queue::Settings {
+        single_queue::Settings {
+            limits: self.limits,
+            queue_depth: self.queue_depth,
+            accepts: self.accepts,
+            nr_requests: self.nr_requests,
+            processes: self.processes(),
+            delays: self.host.delays(),
+        }
+    }
+
+    fn multi_queue(&self) -> multi_queue::Settings {
+        let settings = &self.multi_queue;
+        multi_queue::Settings {
+            limits: self.limits,
+            depth: Depth {
+                attachment: settings.attachment,
+                commands: self.queue_depth,
+            },
+            accepts: self.accepts,
+            nr_requests: settings.nr_requests,
+            hardware_queues: settings.hardware_queues,
+            cpus: settings.cpus(),
+            processes: self.processes(),
+            kernel: settings.kernel,
+            throttle_above: settings.throttle_above,
+            delays: self.host.delays(),
+            retaken: settings.retaken,
+            seed: self.seed,
+        }
+    }
+
+    /// The scheduler, and what stands around the block layer.
+    fn split(
+        self,
+        cpus: usize,
+        processors: Option<Processors>,
+        replay: Option<Replay>,
+    ) -> (Box<dyn Scheduler>, engine::Machine) {
+        let machine = engine::Machine {
+            cpus,
+            processors,
+            disk: self.disk,
+            jobs: self.jobs,
+            replay,
+            max_sectors: self.limits.max_sectors,
+            host: self.host,
+            writeback: self.writeback,
+            volatile_cache: self.volatile_cache,
+            flushes_alone: self.multi_queue.flushes_alone,
+            seed: self.seed,
+            until: self.until,
+        };
+        (self.scheduler, machine)
     }
 }

@@ -11,24 +11,11 @@ use super::access::{Access, Purpose};
 use super::agenda::{Agenda, Event};
 use super::engine::Simulation;
 use super::outcome::{Flow, Latencies};
-use super::path::Path;
 use super::source::Source;
+use crate::block_layer::RequestQueue;
 use crate::request::{Bio, ProcessId};
 use crate::units::{Bytes, Nanos, Sectors, Time};
 use crate::workload::{self, Job};
-
-/// The first process.
-const FIRST: u32 = 1000;
-
-/// The process that stands in this place among the host's.
-pub(super) fn id_of(index: usize) -> ProcessId {
-    ProcessId(FIRST + u32::try_from(index).expect("fewer than 2^31"))
-}
-
-/// Where a process stands among the host's.
-pub(super) fn index_of(process: ProcessId) -> usize {
-    (process.0 - FIRST) as usize
-}
 
 /// How far a process is that makes sure that what it wrote is on the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +73,7 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn new(index: usize, cpu: u16, job: Job, source: Source) -> Process {
         Process {
-            id: id_of(index),
+            id: ProcessId::of_index(index),
             cpu,
             source,
             job,
@@ -322,7 +309,7 @@ impl Process {
     }
 }
 
-impl<P: Path> Simulation<'_, P> {
+impl<Q: RequestQueue> Simulation<'_, Q> {
     /// Starts the processes of the group whose turn it is; if there is none, the load is over.
     pub(super) fn begin_group(&mut self, now: Time) {
         for index in 0..self.host.processes.len() {
@@ -340,7 +327,10 @@ impl<P: Path> Simulation<'_, P> {
         if !self.host.processes[index].wakes(now) {
             return;
         }
-        self.path.resume(&mut self.host, now, index);
+        if self.host.flusher.is_some() {
+            self.queue.writers_wait(self.host.cache.lately_waited(now));
+        }
+        self.queue.resume(&mut self.host, now, index);
         if self.host.flusher == Some(index) {
             return self.write_back(now, index);
         }
@@ -348,7 +338,7 @@ impl<P: Path> Simulation<'_, P> {
         self.go_on_with_sync(now, index);
         self.go_on_with_held_back(now, index);
         self.submit_what_is_due(now, index);
-        let asleep = self.path.is_blocked(index);
+        let asleep = self.queue.is_blocked(index);
         self.host.processes[index].has_submitted(now, asleep);
         self.end_if_done(now, index);
     }
@@ -359,7 +349,7 @@ impl<P: Path> Simulation<'_, P> {
             let mut submitted = 0;
             while submitted < self.host.processes[index].job.batch && self.may_submit(now, index) {
                 if self.host.processes[index].job.depth > 1 {
-                    self.path.plug(index);
+                    self.queue.plug(index);
                 }
                 submitted += 1;
                 let access = self.host.processes[index].next();
@@ -370,7 +360,7 @@ impl<P: Path> Simulation<'_, P> {
                 }
                 self.begin_sync_if_due(now, index);
             }
-            self.path.unplug(&mut self.host, now, index);
+            self.queue.unplug(&mut self.host, now, index);
             if submitted == 0 {
                 return;
             }
@@ -385,12 +375,12 @@ impl<P: Path> Simulation<'_, P> {
 
     #[inline(never)]
     fn unplug_and_begin_sync(&mut self, now: Time, index: usize) {
-        self.path.unplug(&mut self.host, now, index);
+        self.queue.unplug(&mut self.host, now, index);
         self.begin_sync(now, index);
     }
 
     fn may_submit(&mut self, now: Time, index: usize) -> bool {
-        if self.path.is_blocked(index) {
+        if self.queue.is_blocked(index) {
             return false;
         }
         match self.host.processes[index].due(now) {
@@ -439,7 +429,7 @@ impl<P: Path> Simulation<'_, P> {
             },
         });
         if whole.length <= max {
-            return self.path.submit(&mut self.host, now, index, whole, access);
+            return self.queue.submit(&mut self.host, now, index, whole, access);
         }
         let mut start = whole.start;
         while start < whole.end() {
@@ -449,7 +439,7 @@ impl<P: Path> Simulation<'_, P> {
                 length,
                 ..*whole
             };
-            self.path.submit(&mut self.host, now, index, &bio, access);
+            self.queue.submit(&mut self.host, now, index, &bio, access);
             start += length;
         }
     }
@@ -480,7 +470,7 @@ impl<P: Path> Simulation<'_, P> {
         process.ended = Some(now);
         self.running -= 1;
         host.observer.exited(now, process.id, &process.job.name);
-        self.path.exited(host, now, index);
+        self.queue.exited(host, now, index);
         let (group, flusher) = (self.group, self.host.flusher);
         let mut others = self.host.processes.iter().enumerate();
         let runs = |(index, process): (usize, &Process)| {

@@ -3,13 +3,13 @@
 
 use super::access::{Access, Purpose};
 use super::engine::Simulation;
-use super::path::Path;
 use super::process::Sync;
+use crate::block_layer::RequestQueue;
 use crate::request::{Bio, Op};
 use crate::units::{Sectors, Time};
 use crate::workload;
 
-impl<P: Path> Simulation<'_, P> {
+impl<Q: RequestQueue> Simulation<'_, Q> {
     /// The process writes into the page cache, as it wanted to since then: at once, or when less is
     /// dirty.
     #[inline(never)]
@@ -60,14 +60,14 @@ impl<P: Path> Simulation<'_, P> {
             return;
         }
         self.host.cache.look(now);
-        self.path.plug(flusher);
+        self.queue.plug(flusher);
         while self.host.cache.is_to_be_flushed()
-            && !self.path.is_congested()
-            && !self.path.is_blocked(flusher)
+            && !self.queue.is_congested()
+            && !self.queue.is_blocked(flusher)
         {
             self.write_next(now, flusher, false);
         }
-        self.path.unplug(&mut self.host, now, flusher);
+        self.queue.unplug(&mut self.host, now, flusher);
         if !self.host.cache.is_to_be_flushed()
             && let Some(look) = self.host.cache.next_look()
         {
@@ -99,11 +99,11 @@ impl<P: Path> Simulation<'_, P> {
     /// The process syncs: everything that is dirty is written, then the disk's cache is flushed.
     pub(super) fn begin_sync(&mut self, now: Time, index: usize) {
         self.host.processes[index].begins_sync(now);
-        self.path.plug(index);
+        self.queue.plug(index);
         while self.host.cache.has_dirty() {
             self.write_next(now, index, true);
         }
-        self.path.unplug(&mut self.host, now, index);
+        self.queue.unplug(&mut self.host, now, index);
         if !self.host.cache.wait_for_writes(index) {
             self.go_on_with_sync(now, index);
         }
@@ -131,6 +131,7 @@ impl<P: Path> Simulation<'_, P> {
             length: Sectors::ZERO,
             bios: 1,
         });
-        self.path.flush(host, now, index, access);
+        let bio = Bio::flush(host.process_id(index), host.processes[index].job.priority);
+        self.queue.flush(host, now, index, &bio, access);
     }
 }

@@ -25,7 +25,8 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
-use crate::block_layer::{Depth, HwQueue, MergeLimits, Merger};
+use crate::block_layer::multi_queue::{Depth, HwQueue};
+use crate::block_layer::{MergeLimits, Merger};
 use crate::by_request::ByRequest;
 use crate::request::{RequestId, Requests};
 use crate::scheduler::kyber::Statement;

@@ -55,6 +55,7 @@ pub(super) struct Throttle {
     waiting: VecDeque<(usize, Sort)>,
     /// By process: it may submit one, whatever the others do.
     admitted: Vec<bool>,
+    writers_waited: bool,
     window_ends: Option<Time>,
     /// Reads completed in this window, and the least latency of them.
     reads: u64,
@@ -81,6 +82,7 @@ impl Throttle {
             under_way: 0,
             waiting: VecDeque::new(),
             admitted: vec![false; processes],
+            writers_waited: false,
             window_ends: None,
             reads: 0,
             least: Nanos::new(u64::MAX),
@@ -92,20 +94,29 @@ impl Throttle {
 
     // ---- before a request is allocated ---------------------------------------------------
 
-    /// How the bio is throttled, if it is. Who has lately waited for pages to be clean makes the
-    /// flusher's writes urgent.
-    pub(super) fn sort(bio: &Bio, lately_waited: bool) -> Option<Sort> {
-        match bio.op {
-            Op::Read => None,
-            Op::Write if bio.sync && !bio.noidle => None, // direct
-            Op::Write if bio.sync || lately_waited => Some(Sort::Urgent),
-            Op::Write | Op::Discard => Some(Sort::Background),
-        }
+    /// Processes lately had to wait until fewer pages are dirty, or not: they make the flusher's writes
+    /// urgent.
+    pub(super) fn writers_wait(&mut self, waited: bool) {
+        self.writers_waited = waited;
     }
 
     /// True if such a bio is throttled.
     pub(super) fn concerns(bio: &Bio) -> bool {
-        Throttle::sort(bio, false).is_some()
+        match bio.op {
+            Op::Read => false,
+            Op::Write => !bio.sync || bio.noidle, // not direct
+            Op::Discard => true,
+        }
+    }
+
+    /// How the bio is throttled, if it is.
+    pub(super) fn sort(&self, bio: &Bio) -> Option<Sort> {
+        let urgent = bio.op == Op::Write && (bio.sync || self.writers_waited);
+        Throttle::concerns(bio).then_some(if urgent {
+            Sort::Urgent
+        } else {
+            Sort::Background
+        })
     }
 
     /// The process may submit one; if not, it is woken when it may.

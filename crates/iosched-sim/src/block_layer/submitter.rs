@@ -3,8 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::access::AccessId;
-use super::host::Host;
+use super::{Outputs, Token, trace_plug};
 use crate::request::{Bio, RequestId, Requests};
 use crate::trace::kernel::Action;
 use crate::units::{Sectors, Time};
@@ -15,30 +14,42 @@ const PLUG_LENGTH: Sectors = Sectors::new(256); // 128 KiB
 /// See the [module's page](self).
 #[derive(Debug, Default)]
 pub(super) struct Submitter {
+    /// Where it runs.
+    pub(super) cpu: u16,
     /// Requests that it holds back, in the order of their submission.
     pub(super) plug: Vec<RequestId>,
     pub(super) plugged: bool,
-    /// Bios that wait for a request to be had.
-    pub(super) blocked: VecDeque<(Bio, AccessId)>,
+    /// Bios that wait for a free request.
+    pub(super) blocked: VecDeque<(Bio, Token)>,
 }
 
 impl Submitter {
     /// Holds a request of this process back.
-    pub(super) fn hold(&mut self, host: &mut Host<'_>, now: Time, process: usize, id: RequestId) {
+    pub(super) fn hold(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        process: usize,
+        id: RequestId,
+    ) {
         if self.plug.is_empty() {
-            host.tell_plug(now, Action::Plugged, process);
+            trace_plug(out, now, Action::Plugged, process);
         }
         self.plug.push(id);
     }
 
-    /// True if the process sleeps because there was no free request for a bio of its.
+    /// True if the process sleeps because there was no free request for one of its bios.
     pub(super) fn is_blocked(&self) -> bool {
         !self.blocked.is_empty()
     }
 
-    /// One for each process.
-    pub(super) fn many(processes: usize) -> Vec<Submitter> {
-        (0..processes).map(|_| Submitter::default()).collect()
+    /// One for each process; these are dealt out over so many CPUs.
+    pub(super) fn many(processes: usize, cpus: usize) -> Vec<Submitter> {
+        let on_cpu = |process: usize| Submitter {
+            cpu: u16::try_from(process % cpus).unwrap_or(u16::MAX),
+            ..Submitter::default()
+        };
+        (0..processes).map(on_cpu).collect()
     }
 
     /// True if the process sleeps until there is a request of this kind.

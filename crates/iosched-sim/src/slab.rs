@@ -2,20 +2,20 @@
 
 /// See the [module's page](self).
 #[derive(Debug, Clone)]
-pub(super) struct Slab<T> {
+pub(crate) struct Slab<T> {
     values: Vec<Option<T>>,
     free: Vec<usize>,
 }
 
 impl<T> Slab<T> {
-    pub(super) fn new() -> Slab<T> {
+    pub(crate) fn new() -> Slab<T> {
         Slab {
             values: Vec::new(),
             free: Vec::new(),
         }
     }
 
-    pub(super) fn add(&mut self, value: T) -> usize {
+    pub(crate) fn add(&mut self, value: T) -> usize {
         let place = match self.free.pop() {
             Some(place) => place,
             None => self.grow(),
@@ -31,16 +31,16 @@ impl<T> Slab<T> {
         self.values.len() - 1
     }
 
-    pub(super) fn remove(&mut self, place: usize) -> T {
+    pub(crate) fn remove(&mut self, place: usize) -> T {
         self.free.push(place);
         self.values[place].take().expect("a place is emptied once")
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.values.len() - self.free.len()
     }
 
-    pub(super) fn get_mut(&mut self, place: usize) -> &mut T {
+    pub(crate) fn get_mut(&mut self, place: usize) -> &mut T {
         self.values[place].as_mut().expect("the place is in use")
     }
 }

@@ -1,8 +1,7 @@
 //! The tags of a hardware queue, and who waits for one.
 
-use super::super::Attachment;
+use super::hw_queue::{Attachment, Depth};
 use super::wait_queues::{Place, WaitQueues};
-use crate::block_layer::HwQueue;
 use crate::request::Op;
 use crate::scheduler::Scheduler;
 use crate::tags::Tags;
@@ -12,30 +11,24 @@ const DOUBLED: usize = 128;
 
 /// See the [module's page](self).
 #[derive(Debug)]
-pub(super) struct HardwareQueue {
-    /// From the scheduler to the device.
-    pub(super) hw: HwQueue,
+pub(super) struct TagSet {
     /// Of the scheduler; without one, of the driver.
     tags: Tags,
     /// Processes that wait for one.
     waiting: WaitQueues,
 }
 
-impl HardwareQueue {
-    /// An empty one of this depth for a device that is attached like this, without a scheduler if `direct`.
-    pub(super) fn new(
-        depth: usize,
-        attachment: Attachment,
-        direct: bool,
-        nr_requests: Option<usize>,
-    ) -> HardwareQueue {
-        let tags = if direct && attachment == Attachment::LookAhead {
-            depth // the device's own
+impl TagSet {
+    /// For a device that takes so many commands, without a scheduler if `direct`.
+    pub(super) fn new(depth: Depth, direct: bool, nr_requests: Option<usize>) -> TagSet {
+        let tags = if direct && depth.attachment == Attachment::LookAhead {
+            depth.commands // the device's own
         } else {
-            nr_requests.unwrap_or(2 * depth.min(DOUBLED)).max(1)
+            nr_requests
+                .unwrap_or(2 * depth.commands.min(DOUBLED))
+                .max(1)
         };
-        HardwareQueue {
-            hw: HwQueue::default(),
+        TagSet {
             tags: Tags::new(u32::try_from(tags).unwrap_or(u32::MAX)),
             waiting: if direct {
                 WaitQueues::new(tags)
@@ -47,7 +40,7 @@ impl HardwareQueue {
 
     /// A tag for such a request, if there is one; if not, the process waits for it, at its place if it
     /// has one.
-    pub(super) fn take_tag(
+    pub(super) fn take(
         &mut self,
         scheduler: &dyn Scheduler,
         op: Op,
@@ -64,7 +57,7 @@ impl HardwareQueue {
     }
 
     /// The tag may be taken by anyone. True if processes wait for one.
-    pub(super) fn free_tag(&mut self, tag: u32) -> bool {
+    pub(super) fn free(&mut self, tag: u32) -> bool {
         self.tags.free(tag);
         self.waiting.is_awaited()
     }

@@ -3,14 +3,13 @@
 //! Follows Linux 4.19: whoever asks while a flush runs, or while a write runs that is to be followed by
 //! one, waits for the next; but nobody makes others wait for longer than five seconds.
 
-use super::access::AccessId;
-use super::host::Host;
+use super::{Outputs, Subject, Token};
 use crate::request::{ProcessId, RequestId};
 use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
 
-/// The tag of the flush in the drive: requests have their indices.
-pub(super) const FLUSH: u64 = u64::MAX;
+/// The tag of the flush in the device: requests have their indices.
+pub(crate) const FLUSH: u64 = u64::MAX;
 
 /// A waiting flush does not wait for writes any more after this.
 const PATIENCE: Nanos = Nanos::from_secs(5);
@@ -18,8 +17,8 @@ const PATIENCE: Nanos = Nanos::from_secs(5);
 /// What waits for a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A process that wants nothing but this.
-    Access(AccessId),
+    /// A bio that wants nothing but this.
+    Bio(Token),
     /// The same, where it takes a request; or a write that is to be on the medium: its data are in the
     /// disk's cache.
     Request(RequestId),
@@ -94,35 +93,33 @@ impl Flushes {
     }
 }
 
-/// A path to a drive that flushes: what is the same for all when the drive is done.
+/// A block layer over a device that flushes: what is the same for both when the device is done.
 pub(super) trait Flushing {
     fn flushes(&mut self) -> &mut Flushes;
 
     /// A request is done, and so is what it carried.
-    fn request_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId);
+    fn request_done(&mut self, out: &mut impl Outputs, now: Time, id: RequestId);
 
-    /// The drive is done with a request.
-    fn drive_done(&mut self, host: &mut Host<'_>, now: Time, id: RequestId) {
-        host.drive.completed(now);
-        // As blktrace shows it: the drive is done with it, whoever else has to wait for a flush.
-        host.tell_request(now, Action::Completed, id, ProcessId(0));
-        if host.requests[id].fua {
+    /// The device is done with a request, which is a write that a flush is to `follow` or not.
+    fn device_done(&mut self, out: &mut impl Outputs, now: Time, id: RequestId, follow: bool) {
+        if follow {
             self.flushes().write_ends(now, id);
         } else {
-            self.request_done(host, now, id);
+            self.request_done(out, now, id);
         }
         self.flushes().begin(now);
     }
 
-    /// The drive is done with a flush, and so are those for which it was issued.
-    fn flush_done(&mut self, host: &mut Host<'_>, now: Time) {
-        host.drive.flushed(now);
-        host.tell_flush(now, Action::Completed, ProcessId(0));
+    /// The device is done with a flush, and so are those for which it was issued.
+    fn flush_done(&mut self, out: &mut impl Outputs, now: Time) {
+        if out.is_traced() {
+            out.trace(now, Action::Completed, Subject::Flush, ProcessId(0));
+        }
         let mut served = self.flushes().end();
         for step in served.drain(..) {
             match step {
-                Step::Access(access) => host.flushed(now, access),
-                Step::Request(id) => self.request_done(host, now, id),
+                Step::Bio(token) => out.answered(now, token, now),
+                Step::Request(id) => self.request_done(out, now, id),
             }
         }
         self.flushes().served = served; // its memory is used again

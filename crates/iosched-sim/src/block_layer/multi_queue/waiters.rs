@@ -7,7 +7,7 @@
 //!
 //! Facts: `blk_mq_get_tag` (Linux 6.12).
 
-use super::super::{HostTimes, Retaken};
+use super::super::{Delays, Retaken};
 use crate::random::Random;
 use crate::units::{Nanos, Time};
 
@@ -46,11 +46,12 @@ pub(super) struct Waiters {
     /// By process.
     all: Vec<Waiter>,
     retaken: Retaken,
+    delays: Delays,
     chance: Random,
 }
 
 impl Waiters {
-    pub(super) fn new(processes: usize, retaken: &Retaken, seed: u64) -> Waiters {
+    pub(super) fn new(processes: usize, retaken: &Retaken, delays: Delays, seed: u64) -> Waiters {
         let awake = Waiter {
             sleep: Sleep::Awake,
             in_vain: 0,
@@ -58,6 +59,7 @@ impl Waiters {
         Waiters {
             all: vec![awake; processes],
             retaken: *retaken,
+            delays,
             chance: Random::new(seed, "waiters"),
         }
     }
@@ -82,15 +84,13 @@ impl Waiters {
 
     /// The process is woken for a tag; says when it runs, which is after the one that gave the tag back
     /// if it is `late`.
-    pub(super) fn wake(
-        &mut self,
-        now: Time,
-        process: usize,
-        late: bool,
-        times: &HostTimes,
-    ) -> Time {
-        let behind = if late { times.wakeup } else { Nanos::ZERO };
-        let runs = now + behind + times.tag_wakeup;
+    pub(super) fn wake(&mut self, now: Time, process: usize, late: bool) -> Time {
+        let behind = if late {
+            self.delays.wakeup
+        } else {
+            Nanos::ZERO
+        };
+        let runs = now + behind + self.delays.tag_wakeup;
         self.all[process].sleep = Sleep::Woken(runs);
         runs
     }
@@ -112,18 +112,19 @@ impl Waiters {
 mod tests {
     use super::*;
 
+    fn waiters(retaken: &Retaken) -> Waiters {
+        Waiters::new(1, retaken, Delays::RECORDED, 7)
+    }
+
     #[test]
     fn who_sleeps_rises_when_it_was_woken_and_not_before() {
-        let (mut waiters, times) = (
-            Waiters::new(1, &Retaken::default(), 1),
-            HostTimes::default(),
-        );
-        let now = Time::ZERO + times.worker;
+        let mut waiters = waiters(&Retaken::default());
+        let now = Time::ZERO + Nanos::from_micros(1);
         assert_eq!(waiters.rises(now, 0), Rise::Awake);
         waiters.sleeps(0, false);
         assert_eq!(waiters.rises(now, 0), Rise::Sleeps);
-        let runs = waiters.wake(now, 0, false, &times);
-        assert_eq!(runs, now + times.tag_wakeup);
+        let runs = waiters.wake(now, 0, false);
+        assert_eq!(runs, now + Delays::RECORDED.tag_wakeup);
         assert_eq!(waiters.rises(now, 0), Rise::Later(runs));
         assert_eq!(waiters.rises(runs, 0), Rise::Woken);
         assert_eq!(waiters.rises(now, 0), Rise::Awake, "it sleeps no longer");
@@ -131,8 +132,7 @@ mod tests {
 
     #[test]
     fn who_was_woken_in_vain_comes_too_late_as_often_as_is_said_for_that() {
-        let shares = Retaken::steadily([0.8, 0.1, 1.0, 0.0]);
-        let mut waiters = Waiters::new(1, &shares, 7);
+        let mut waiters = waiters(&Retaken::steadily([0.8, 0.1, 1.0, 0.0]));
         let mut late = |again: bool| {
             waiters.sleeps(0, again);
             let is_late = |_: &i32| waiters.come_too_late(Time::ZERO, 0);

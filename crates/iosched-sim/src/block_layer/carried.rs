@@ -1,0 +1,78 @@
+//! The bios that requests carry: each request answers them, in the order in which they joined it.
+
+use super::Token;
+use crate::by_request::ByRequest;
+use crate::request::RequestId;
+use crate::slab::Slab;
+
+/// A bio in a request.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    token: Token,
+    next: Option<usize>,
+}
+
+/// The bios of a request, as a list.
+#[derive(Debug, Clone, Copy)]
+struct List {
+    first: usize,
+    last: usize,
+}
+
+/// See the [module's page](self).
+#[derive(Debug)]
+pub(super) struct Carried {
+    parts: Slab<Part>,
+    lists: ByRequest<Option<List>>,
+}
+
+impl Carried {
+    pub(super) fn new() -> Carried {
+        Carried {
+            parts: Slab::new(),
+            lists: ByRequest::default(),
+        }
+    }
+
+    fn list(&mut self, id: RequestId) -> &mut List {
+        let list = self.lists[id].as_mut();
+        list.expect("the request carries something")
+    }
+
+    /// A new request carries this bio.
+    pub(super) fn begin(&mut self, id: RequestId, token: Token) {
+        let part = self.parts.add(Part { token, next: None });
+        let list = List {
+            first: part,
+            last: part,
+        };
+        self.lists.set(id, Some(list));
+    }
+
+    /// A request carries one bio more.
+    pub(super) fn add(&mut self, id: RequestId, token: Token) {
+        let part = self.parts.add(Part { token, next: None });
+        let last = std::mem::replace(&mut self.list(id).last, part);
+        self.parts.get_mut(last).next = Some(part);
+    }
+
+    /// The victim's bios belong to the survivor now.
+    pub(super) fn join(&mut self, survivor: RequestId, victim: RequestId) {
+        let gone = *self.list(victim);
+        self.lists[victim] = None;
+        let last = std::mem::replace(&mut self.list(survivor).last, gone.last);
+        self.parts.get_mut(last).next = Some(gone.first);
+    }
+
+    /// A request is done: hands over what it carried.
+    #[inline]
+    pub(super) fn end(&mut self, id: RequestId, mut answered: impl FnMut(Token)) {
+        let list = self.lists[id].take();
+        let mut next = list.map(|list| list.first);
+        while let Some(part) = next {
+            let part = self.parts.remove(part);
+            next = part.next;
+            answered(part.token);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Today's multi-queue block layer (Linux 6.1 to 6.12).
+//!
+//! A CPU submits to its hardware queue, which has its own tags (`tag_set`), dispatch list (`hw_queue`) and
+//! room in the device; a scheduler may be one for all of them. A request needs a scheduler tag from
+//! allocation to completion and a driver tag while the device has it; without a scheduler the two are
+//! one. What the scheduler chose and the device has no room for stands in the dispatch list, which goes
+//! first. The scheduler is asked after inserts, after each issue, after a completion if one was waited
+//! for, and some ticks after a run that dispatched nothing. A flush goes to the device before everything
+//! else; a write that is to be on the medium passes the scheduler by, and a flush follows it: flushes
+//! take the first hardware queue. Each that a process asks for has a tag like other requests, and all
+//! who wait share one command.
+//!
+//! Before all this, writes of the page cache may have to wait (`throttle`).
+//!
+//! - `submit`: from a bio to the scheduler
+//! - `run`: from the scheduler to the device, and back
+//!
+//! Left out: tags shared by several queues or devices.
+
+mod hw_queue;
+mod run;
+mod submit;
+mod tag_set;
+mod throttle;
+mod wait_queues;
+mod waiters;
+
+pub use hw_queue::Attachment;
+pub(crate) use hw_queue::{Depth, HwQueue};
+
+use super::carried::Carried;
+use super::flush::{FLUSH, Flushes};
+use super::submitter::Submitter;
+use super::{
+    Delays, Device, MergeLimits, Merger, Outputs, RequestQueue, RequestsMerged, Retaken, Token,
+    trace_bio,
+};
+use crate::by_request::ByRequest;
+use crate::request::{Bio, ProcessId, RequestId, Requests};
+use crate::scheduler::{HardwareQueues, Kernel, Scheduler};
+use crate::trace::kernel::Action;
+use crate::units::{Nanos, Time};
+use tag_set::TagSet;
+use throttle::Throttle;
+use waiters::{Rise, Waiters};
+
+/// What a multi-queue block layer is like.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    pub(crate) limits: MergeLimits,
+    /// How the device is attached, and how many commands its driver gives to it at a time: from each
+    /// hardware queue, or with a budget from all together.
+    pub(crate) depth: Depth,
+    /// Commands that the device accepts, if it gives back what is more.
+    pub(crate) accepts: Option<usize>,
+    /// Scheduler tags of each hardware queue, if not as many as the kernel takes.
+    pub(crate) nr_requests: Option<usize>,
+    pub(crate) hardware_queues: usize,
+    pub(crate) cpus: usize,
+    pub(crate) processes: usize,
+    /// Its ticks, and whose rules hold.
+    pub(crate) kernel: Kernel,
+    /// The latency that reads should not exceed while the page cache is written; off if not said.
+    pub(crate) throttle_above: Option<Nanos>,
+    pub(crate) delays: Delays,
+    pub(crate) retaken: Retaken,
+    /// Where the chance of [`Retaken`] comes from.
+    pub(crate) seed: u64,
+}
+
+/// What is known of a request besides.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// Its hardware queue.
+    queue: usize,
+    tag: u32,
+    issued: Time,
+    /// It has been in the scheduler.
+    scheduled: bool,
+    /// It counts as one that is throttled.
+    throttled: bool,
+}
+
+/// A hardware queue.
+struct Queue {
+    /// From the scheduler to the device.
+    hw: HwQueue,
+    /// Who may have a request.
+    tags: TagSet,
+}
+
+/// See the [module's page](self).
+pub(crate) struct MultiQueue {
+    scheduler: Box<dyn Scheduler>,
+    /// There is no scheduler: requests are issued by those who submit them.
+    direct: bool,
+    kernel: Kernel,
+    requests: Requests,
+    known: ByRequest<Known>,
+    carried: Carried,
+    merger: Merger,
+    depth: Depth,
+    device: Device,
+    hardware: HardwareQueues,
+    /// By number.
+    queues: Vec<Queue>,
+    /// By process.
+    submitters: Vec<Submitter>,
+    waiters: Waiters,
+    delays: Delays,
+    flushes: Flushes,
+    merged: Vec<RequestsMerged>,
+    throttle: Option<Throttle>,
+}
+
+impl MultiQueue {
+    pub(crate) fn new(mut scheduler: Box<dyn Scheduler>, settings: &Settings) -> MultiQueue {
+        let Settings {
+            kernel,
+            processes,
+            delays,
+            ..
+        } = *settings;
+        let depth = Depth {
+            commands: settings.depth.commands.max(1),
+            ..settings.depth
+        };
+        let direct = scheduler.name() == "none";
+        let hardware = HardwareQueues::new(settings.hardware_queues, settings.cpus);
+        scheduler.attach(hardware);
+        let queue = |_| Queue {
+            hw: HwQueue::default(),
+            tags: TagSet::new(depth, direct, settings.nr_requests),
+        };
+        let throttle = settings
+            .throttle_above
+            .map(|target| Throttle::new(target, depth.commands, processes, kernel));
+        MultiQueue {
+            direct,
+            kernel,
+            requests: Requests::default(),
+            known: ByRequest::default(),
+            carried: Carried::new(),
+            merger: Merger::new(settings.limits, scheduler.merges_in_lists()),
+            depth,
+            device: Device::new(settings.accepts),
+            hardware,
+            queues: (0..hardware.count()).map(queue).collect(),
+            submitters: Submitter::many(processes, settings.cpus),
+            waiters: Waiters::new(processes, &settings.retaken, delays, settings.seed),
+            delays,
+            flushes: Flushes::default(),
+            merged: Vec::new(),
+            throttle,
+            scheduler,
+        }
+    }
+
+    /// The hardware queue that a process submits to.
+    fn queue_of(&self, process: usize) -> usize {
+        self.hardware.of_cpu(self.submitters[process].cpu)
+    }
+}
+
+impl RequestQueue for MultiQueue {
+    fn plug(&mut self, process: usize) {
+        self.submitters[process].plugged = true;
+    }
+
+    fn submit(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        process: usize,
+        bio: &Bio,
+        token: Token,
+    ) {
+        trace_bio(out, now, Action::Queued, bio);
+        if bio.fua || !self.merge(out, now, process, bio, token) {
+            self.allocate(out, now, process, bio, token);
+        }
+    }
+
+    fn flush(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        process: usize,
+        bio: &Bio,
+        token: Token,
+    ) {
+        self.allocate(out, now, process, bio, token);
+    }
+
+    fn unplug(&mut self, out: &mut impl Outputs, now: Time, process: usize) {
+        if !self.submitters[process].plug.is_empty() {
+            self.flush_plug(out, now, process);
+        }
+        self.submitters[process].plugged = false;
+    }
+
+    #[inline(always)]
+    fn resume(&mut self, out: &mut impl Outputs, now: Time, process: usize) {
+        if !self.is_blocked(process) {
+            return;
+        }
+        let mut place = match self.waiters.rises(now, process) {
+            Rise::Sleeps => return,
+            Rise::Later(runs) => return out.wake(runs, process),
+            Rise::Woken => {
+                let queue = self.queue_of(process);
+                Some(self.queues[queue].tags.runs())
+            }
+            Rise::Awake => None,
+        };
+        while let Some(&(bio, token)) = self.submitters[process].blocked.front() {
+            let Some(tag) = self.take_tag(now, (process, place.take()), &bio) else {
+                return;
+            };
+            self.submitters[process].blocked.pop_front();
+            self.new_request(out, now, process, (&bio, token), tag);
+        }
+        self.unplug(out, now, process);
+    }
+
+    fn exited(&mut self, _out: &mut impl Outputs, now: Time, process: usize) {
+        let id = ProcessId::of_index(process);
+        self.scheduler.process_exited(now, &self.requests, id);
+    }
+
+    #[inline]
+    fn completed(&mut self, out: &mut impl Outputs, now: Time, tag: u64) {
+        if tag == FLUSH {
+            self.flush_ended(out, now);
+        } else {
+            self.request_ended(out, now, RequestId::of_tag(tag));
+        }
+    }
+
+    fn timer(&mut self, out: &mut impl Outputs, now: Time) {
+        let timer = self.scheduler.next_timer();
+        if timer.is_some_and(|timer| timer <= now) {
+            self.scheduler.timer(now, &self.requests);
+        }
+        if let Some(throttle) = &mut self.throttle
+            && throttle.next_timer().is_some_and(|end| end <= now)
+        {
+            throttle.timer(now, |process| out.wake(now, process));
+        }
+        for number in 0..self.queues.len() {
+            let delayed = self.queues[number].hw.delayed_run();
+            if delayed.is_some_and(|run| run <= now) {
+                self.run_in_worker(out, now, number);
+            }
+        }
+    }
+
+    fn writers_wait(&mut self, waited: bool) {
+        if let Some(throttle) = &mut self.throttle {
+            throttle.writers_wait(waited);
+        }
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        let or_never = |timer: Option<Time>| timer.unwrap_or(Time::MAX);
+        let delayed = self.queues.iter();
+        let delayed = delayed.map(|queue| or_never(queue.hw.delayed_run()));
+        let of_queues = delayed.fold(or_never(self.scheduler.next_timer()), Time::min);
+        let window = self.throttle.as_ref().and_then(Throttle::next_timer);
+        let next = of_queues.min(or_never(window));
+        (next < Time::MAX).then_some(next)
+    }
+
+    fn is_blocked(&self, process: usize) -> bool {
+        self.submitters[process].is_blocked()
+    }
+
+    /// This block layer does not tell writeback how full it is.
+    fn is_congested(&self) -> bool {
+        false
+    }
+
+    fn cpu_of(&self, tag: u64) -> usize {
+        usize::from(self.requests[RequestId::of_tag(tag)].cpu)
+    }
+}

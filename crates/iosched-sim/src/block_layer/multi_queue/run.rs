@@ -1,0 +1,350 @@
+//! From the scheduler to the device, and what comes back.
+
+use super::super::flush::{Flushes, Flushing};
+use super::super::{Outputs, trace_request};
+use super::hw_queue::Attachment;
+use super::{Known, MultiQueue, Queue};
+use crate::request::{ProcessId, RequestId};
+use crate::trace::kernel::Action;
+use crate::units::Time;
+
+impl MultiQueue {
+    /// Gives a request to the device, past the queues, if there is room.
+    pub(super) fn issue_directly(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        submitter: ProcessId,
+        id: RequestId,
+    ) -> bool {
+        let number = self.known[id].queue;
+        let issued = self.has_room(number)
+            && self.queues[number].hw.dispatch.is_empty()
+            && self.issue(out, now, submitter, id);
+        self.queues[number].hw.note_busy(!issued);
+        issued
+    }
+
+    /// The device takes another command from this hardware queue: it has tags for each, or, with a
+    /// budget, slots for all together.
+    fn has_room(&self, number: usize) -> bool {
+        self.depth.has_room(match self.depth.attachment {
+            Attachment::LookAhead => self.queues[number].hw.in_flight,
+            Attachment::Budget => self.device.in_flight,
+        })
+    }
+
+    /// Requests that were chosen and have not completed, of those that share room in the device.
+    #[inline]
+    fn chosen(&self, number: usize) -> usize {
+        match self.depth.attachment {
+            Attachment::LookAhead => self.queues[number].hw.chosen(),
+            Attachment::Budget => {
+                let waiting = |queue: &Queue| queue.hw.dispatch.len();
+                self.device.in_flight + self.queues.iter().map(waiting).sum::<usize>()
+            }
+        }
+    }
+
+    /// Runs a hardware queue, in the context of `process`. Only what waits for room, now or when the
+    /// run began, makes the next completion run the queue.
+    pub(super) fn run(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        number: usize,
+        process: ProcessId,
+    ) {
+        self.queues[number].hw.begin_run();
+        if self.flushes.is_due() && number == 0 {
+            self.issue_flush(out, now, number, process);
+        }
+        if !self.issue_dispatch_list(out, now, number, process) {
+            return;
+        }
+        while self.choose(out, now, number, process)
+            && self.issue_dispatch_list(out, now, number, process)
+        {
+            self.queues[number].hw.worker_goes_on(self.depth);
+        }
+    }
+
+    #[inline(never)]
+    fn issue_flush(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        number: usize,
+        process: ProcessId,
+    ) {
+        self.queues[number].hw.mark_restart();
+        if self.has_room(number) && self.device.is_accepting() {
+            self.flushes.issued();
+            self.queues[number].hw.in_flight += 1;
+            self.device.flush(out, now, process);
+        }
+    }
+
+    /// Gives the device what stands before it. False if something still does.
+    #[inline(always)]
+    fn issue_dispatch_list(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        number: usize,
+        process: ProcessId,
+    ) -> bool {
+        let Some(&first) = self.queues[number].hw.dispatch.front() else {
+            return true;
+        };
+        let mut next = Some(first);
+        while let Some(id) = next
+            && self.has_room(number)
+            && self.issue(out, now, process, id)
+        {
+            let dispatch = &mut self.queues[number].hw.dispatch;
+            dispatch.pop_front();
+            next = dispatch.front().copied();
+        }
+        let queue = &mut self.queues[number].hw;
+        if next.is_some() {
+            queue.list_blocked();
+        } else {
+            queue.list_issued();
+        }
+        next.is_none()
+    }
+
+    /// Asks the scheduler for one request, or if the device was not busy of late, for as many as there
+    /// are tags for; without a budget, one more than that. Each stands before the device in its own
+    /// hardware queue; those of other queues are issued here. False if there was none.
+    #[inline]
+    fn choose(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        number: usize,
+        process: ProcessId,
+    ) -> bool {
+        let most = if self.queues[number].hw.is_busy() {
+            1
+        } else {
+            usize::MAX
+        };
+        let (mut taken, mut elsewhere) = (0, false);
+        while taken < most && self.scheduler.has_work_for(number) {
+            let chosen = self.chosen(number);
+            if !self.queues[number].hw.take_budget(self.depth, chosen) {
+                break;
+            }
+            let next = self.scheduler.dispatch_for(now, &self.requests, number);
+            let Some(id) = next else {
+                if taken == 0 {
+                    self.queues[number].hw.nothing_chosen(&self.kernel, now);
+                }
+                break;
+            };
+            self.dispatched(out, now, process, id);
+            taken += 1;
+            let home = self.known[id].queue;
+            elsewhere |= home != number;
+            self.queues[home].hw.dispatch.push_back(id);
+            if self.depth.lacks_tag(self.chosen(home)) {
+                break;
+            }
+        }
+        if elsewhere {
+            for other in (0..self.queues.len()).filter(|&other| other != number) {
+                self.issue_dispatch_list(out, now, other, process);
+            }
+        }
+        taken > 0
+    }
+
+    fn dispatched(&mut self, out: &mut impl Outputs, now: Time, process: ProcessId, id: RequestId) {
+        self.merger.dispatched(id);
+        if !self.direct {
+            trace_request(out, now, Action::Decided, &self.requests[id], process);
+        }
+    }
+
+    /// Sends a request to the device; false if that gives it back.
+    #[inline(always)]
+    fn issue(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        process: ProcessId,
+        id: RequestId,
+    ) -> bool {
+        let request = &self.requests[id];
+        let known = &mut self.known[id];
+        let queue = &mut self.queues[known.queue].hw;
+        trace_request(out, now, Action::Issued, request, process);
+        if !self.device.is_accepting() {
+            trace_request(out, now, Action::GivenBack, request, process);
+            queue.given_back(&self.kernel, now);
+            return false;
+        }
+        out.took_up(request);
+        if request.fua {
+            self.flushes.write_begins();
+        } else {
+            self.scheduler.activate(now, &self.requests, id);
+        }
+        if let Some(throttle) = &mut self.throttle {
+            throttle.issued(now, id, request);
+        }
+        known.issued = now;
+        queue.in_flight += 1;
+        self.device.issue(out, now, id, request);
+        true
+    }
+
+    // ---- completions ---------------------------------------------------------------------
+
+    /// The device is done with a request.
+    #[inline]
+    pub(super) fn request_ended(&mut self, out: &mut impl Outputs, now: Time, id: RequestId) {
+        let number = self.known[id].queue;
+        self.device.in_flight -= 1;
+        self.queues[number].hw.in_flight -= 1;
+        let request = &self.requests[id];
+        // As blktrace shows it: the device is done with it, whoever else has to wait for a flush.
+        trace_request(out, now, Action::Completed, request, ProcessId(0));
+        let is_followed = request.fua;
+        self.device_done(out, now, id, is_followed);
+        if self.flushes.is_due() {
+            self.queues[0].hw.mark_restart();
+        }
+        self.run_again(out, now, number);
+    }
+
+    /// The device is done with a flush.
+    pub(super) fn flush_ended(&mut self, out: &mut impl Outputs, now: Time) {
+        self.device.in_flight -= 1;
+        self.queues[0].hw.in_flight -= 1;
+        self.flush_done(out, now);
+        self.run_in_worker(out, now, 0);
+    }
+
+    /// Runs the hardware queues that waited for a completion in this one: those that lacked a token of
+    /// the scheduler's; itself; the first if a flush is due; and with a budget, which is the device's,
+    /// all that lacked a slot.
+    fn run_again(&mut self, out: &mut impl Outputs, now: Time, number: usize) {
+        while let Some(lacked_token) = self.scheduler.take_kick() {
+            self.queues[lacked_token].hw.mark_restart();
+            if self.depth.attachment == Attachment::LookAhead && lacked_token != number {
+                self.run_waiting(out, now, lacked_token);
+            }
+        }
+        match self.depth.attachment {
+            Attachment::LookAhead => {
+                self.run_waiting(out, now, number);
+                if self.flushes.is_due() && number != 0 {
+                    self.run_waiting(out, now, 0);
+                }
+            }
+            Attachment::Budget => {
+                for waiting in 0..self.queues.len() {
+                    self.run_waiting(out, now, waiting);
+                }
+            }
+        }
+    }
+
+    fn run_waiting(&mut self, out: &mut impl Outputs, now: Time, number: usize) {
+        if self.queues[number].hw.take_restart() {
+            self.run_in_worker(out, now, number);
+        }
+    }
+
+    /// The run takes the place of one that was planned for later.
+    pub(super) fn run_in_worker(&mut self, out: &mut impl Outputs, now: Time, number: usize) {
+        self.queues[number].hw.worker_runs();
+        self.run(out, now, number, ProcessId(0));
+    }
+
+    // ---- a tag is free again -------------------------------------------------------------
+
+    /// If the request completed, `woken` waits for it, and was woken before those that wait for the tag.
+    #[inline(always)]
+    pub(super) fn free_tag(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        id: RequestId,
+        woken: Option<ProcessId>,
+    ) {
+        let Known {
+            queue,
+            tag,
+            throttled,
+            ..
+        } = self.known[id];
+        if self.queues[queue].tags.free(tag) {
+            self.wake_waiters(out, now, queue, woken);
+        }
+        // After those who have waited for a tag: they would not get one beside an unending copy.
+        if throttled {
+            self.throttled_ended(out, now);
+        }
+    }
+
+    /// Apart from [`MultiQueue::free_tag`], which most loads call without anyone waiting.
+    #[inline(never)]
+    fn wake_waiters(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        queue: usize,
+        woken: Option<ProcessId>,
+    ) {
+        let is_rival = |woken: ProcessId| !self.submitters[woken.index()].is_blocked();
+        let rival = woken.is_some_and(is_rival);
+        let waiters = &mut self.waiters;
+        let mut late = None;
+        self.queues[queue].tags.wake(|process| {
+            let is_late = || rival && waiters.come_too_late(now, process);
+            let late = *late.get_or_insert_with(is_late);
+            let runs = waiters.wake(now, process, late);
+            out.woken_for_tag(now, process);
+            out.wake(runs, process);
+        });
+    }
+
+    /// A throttled request is no more: others may be let in.
+    #[inline(never)]
+    fn throttled_ended(&mut self, out: &mut impl Outputs, now: Time) {
+        if let Some(throttle) = &mut self.throttle {
+            throttle.ended(|process| out.wake(now + self.delays.wakeup, process));
+        }
+    }
+}
+
+impl Flushing for MultiQueue {
+    fn flushes(&mut self) -> &mut Flushes {
+        &mut self.flushes
+    }
+
+    #[inline(always)]
+    fn request_done(&mut self, out: &mut impl Outputs, now: Time, id: RequestId) {
+        // Who sleeps in the kernel is nearer to the tag than who will come back from user space.
+        let woken = self.requests[id].process;
+        self.free_tag(out, now, id, Some(woken));
+        let Known {
+            issued, scheduled, ..
+        } = self.known[id];
+        if let Some(throttle) = &mut self.throttle
+            && !self.requests[id].is_flush()
+        {
+            throttle.completed(now, issued, id, &self.requests[id]);
+        }
+        self.carried
+            .end(id, |token| out.answered(now, token, issued));
+        if scheduled {
+            self.scheduler.completed(now, &self.requests, id);
+        }
+        self.requests.remove(id);
+    }
+}

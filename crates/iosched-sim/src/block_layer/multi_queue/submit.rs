@@ -1,0 +1,257 @@
+//! From a bio to the scheduler: it becomes part of a request, or waits for a tag and becomes one.
+
+use super::super::flush::Step;
+use super::super::submitter::Submitter;
+use super::super::{
+    Outputs, RequestQueue, RequestsMerged, Token, action_of, trace_bio, trace_plug, trace_request,
+};
+use super::throttle::Throttle;
+use super::wait_queues::Place;
+use super::{Known, MultiQueue};
+use crate::request::{Bio, Op, ProcessId, Request, RequestId};
+use crate::trace::kernel::Action;
+use crate::units::Time;
+
+/// Most requests that a plug holds before it is let go.
+const PLUG_REQUESTS: usize = 32;
+
+impl MultiQueue {
+    // ---- a bio becomes part of a request -------------------------------------------------
+
+    /// The bio becomes part of the last request in its process's plug, or of one in the scheduler, if
+    /// that takes it.
+    pub(super) fn merge(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        process: usize,
+        bio: &Bio,
+        token: Token,
+    ) -> bool {
+        let Submitter { plug, cpu, .. } = &self.submitters[process];
+        let plug = &plug[plug.len().saturating_sub(1)..];
+        let (requests, scheduler) = (&mut self.requests, self.scheduler.as_mut());
+        let found = self
+            .merger
+            .merge(now, requests, scheduler, plug, (bio, *cpu));
+        let Some((merge, closed)) = found else {
+            return false;
+        };
+        trace_bio(out, now, action_of(merge), bio);
+        out.entered(now, token);
+        self.carried.add(merge.request(), token);
+        if let Some(closed) = closed {
+            self.requests_merged(out, now, bio.process, &closed);
+        }
+        true
+    }
+
+    fn requests_merged(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        submitter: ProcessId,
+        merged: &RequestsMerged,
+    ) {
+        trace_request(out, now, Action::Joined, &merged.was, submitter);
+        self.carried.join(merged.survivor, merged.victim);
+        self.free_tag(out, now, merged.victim, None);
+    }
+
+    // ---- or a request --------------------------------------------------------------------
+
+    /// The bio becomes a request, or its process sleeps until there is a tag.
+    #[inline(always)]
+    pub(super) fn allocate(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        process: usize,
+        bio: &Bio,
+        token: Token,
+    ) {
+        let tag = if self.submitters[process].is_blocked() {
+            None
+        } else {
+            self.take_tag(now, (process, None), bio)
+        };
+        if let Some(tag) = tag {
+            self.new_request(out, now, process, (bio, token), tag);
+        } else {
+            self.submitters[process].blocked.push_back((*bio, token));
+            self.unplug(out, now, process); // a process that sleeps lets its requests go
+        }
+    }
+
+    /// A tag for the bio, if write-back throttling lets it pass and there is one; otherwise the process
+    /// waits.
+    #[inline]
+    pub(super) fn take_tag(
+        &mut self,
+        now: Time,
+        process: (usize, Option<Place>),
+        bio: &Bio,
+    ) -> Option<u32> {
+        if self.throttle.is_some() {
+            return self.take_tag_if_admitted(now, process, bio);
+        }
+        self.take_free_tag(process, bio)
+    }
+
+    #[inline(never)]
+    fn take_tag_if_admitted(
+        &mut self,
+        now: Time,
+        (process, place): (usize, Option<Place>),
+        bio: &Bio,
+    ) -> Option<u32> {
+        let throttle = self.throttle.as_mut()?;
+        let sort = throttle.sort(bio);
+        if let Some(sort) = sort
+            && !throttle.admit(now, process, sort)
+        {
+            return None;
+        }
+        let tag = self.take_free_tag((process, place), bio);
+        if let (None, Some(throttle), Some(_)) = (tag, &mut self.throttle, sort) {
+            throttle.keep_admitted(process);
+        }
+        tag
+    }
+
+    #[inline(always)]
+    fn take_free_tag(
+        &mut self,
+        (process, place): (usize, Option<Place>),
+        bio: &Bio,
+    ) -> Option<u32> {
+        let number = self.queue_of(process);
+        let scheduler = self.scheduler.as_ref();
+        let op = if bio.is_flush() { Op::Read } else { bio.op }; // schedulers do not limit a flush
+        let tags = &mut self.queues[number].tags;
+        let tag = tags.take(scheduler, op, bio.sync, (process, place));
+        if tag.is_none() {
+            self.waiters.sleeps(process, place.is_some());
+        }
+        tag
+    }
+
+    #[inline]
+    pub(super) fn new_request(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        process: usize,
+        (bio, token): (&Bio, Token),
+        tag: u32,
+    ) {
+        let mut request = Request::new(bio, now);
+        request.cpu = self.submitters[process].cpu;
+        let id = self.requests.add(request);
+        out.entered(now, token);
+        self.carried.begin(id, token);
+        let queue = self.queue_of(process);
+        let known = Known {
+            queue,
+            tag,
+            issued: now,
+            scheduled: false,
+            throttled: self.throttle.is_some() && Throttle::concerns(bio),
+        };
+        self.known.set(id, known);
+        if bio.is_flush() {
+            self.flushes.ask(now, Step::Request(id));
+            self.flushes.begin(now);
+            return self.run(out, now, 0, bio.process);
+        }
+        trace_bio(out, now, Action::Allocated, bio);
+        if bio.fua {
+            self.queues[queue].hw.dispatch.push_back(id);
+            return self.run(out, now, queue, bio.process);
+        }
+        self.scheduler.prepare(now, &self.requests, id);
+        if !self.submitters[process].plugged {
+            return self.insert_alone(out, now, bio.process, id);
+        }
+        if self.submitters[process].is_full(&self.requests, PLUG_REQUESTS) {
+            self.flush_plug(out, now, process);
+        }
+        self.submitters[process].hold(out, now, process, id);
+    }
+
+    // ---- into the scheduler --------------------------------------------------------------
+
+    /// A request outside of a plug is issued at once where there is no scheduler, or enters it.
+    #[inline(always)]
+    fn insert_alone(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        submitter: ProcessId,
+        id: RequestId,
+    ) {
+        let queue = self.known[id].queue;
+        let at_once = self.direct && !self.queues[queue].hw.is_busy();
+        if !(at_once && self.issue_directly(out, now, submitter, id)) {
+            self.insert(out, now, submitter, id, false);
+        }
+        self.queues[queue].hw.inserted_alone(&self.kernel);
+        self.run(out, now, queue, submitter);
+    }
+
+    /// What was held back enters the scheduler as it was submitted. Without one it is issued, from
+    /// the end of the plug, until the device has no room for the next; that goes before the rest.
+    pub(super) fn flush_plug(&mut self, out: &mut impl Outputs, now: Time, process: usize) {
+        let submitter = ProcessId::of_index(process);
+        let queue = self.queue_of(process);
+        let mut plug = std::mem::take(&mut self.submitters[process].plug);
+        while self.direct
+            && let Some(id) = plug.pop()
+        {
+            if !self.issue_directly(out, now, submitter, id) {
+                self.queues[queue].hw.dispatch.push_back(id);
+                break;
+            }
+        }
+        trace_plug(out, now, Action::Unplugged, process);
+        for id in plug.drain(..) {
+            self.insert(out, now, submitter, id, true);
+        }
+        self.submitters[process].plug = plug;
+        self.run(out, now, queue, submitter);
+    }
+
+    #[inline(always)]
+    fn insert(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        submitter: ProcessId,
+        id: RequestId,
+        from_plug: bool,
+    ) {
+        self.known[id].scheduled = true;
+        self.merger.insert(
+            now,
+            &mut self.requests,
+            self.scheduler.as_mut(),
+            id,
+            from_plug,
+            &mut self.merged,
+        );
+        if self.merged.is_empty() {
+            trace_request(out, now, Action::Inserted, &self.requests[id], submitter);
+        } else {
+            self.all_requests_merged(out, now, submitter);
+        }
+    }
+
+    #[inline(never)]
+    fn all_requests_merged(&mut self, out: &mut impl Outputs, now: Time, submitter: ProcessId) {
+        let mut all = std::mem::take(&mut self.merged);
+        for merged in all.drain(..) {
+            self.requests_merged(out, now, submitter, &merged);
+        }
+        self.merged = all;
+    }
+}
