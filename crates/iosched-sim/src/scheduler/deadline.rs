@@ -3,7 +3,7 @@
 //!
 //! Follows `block/deadline-iosched.c` (Linux 4.19). Left out: zoned disks.
 
-use super::{BlockLayer, Kernel, Scheduler, SchedulerInfo, TunableInfo, Values};
+use super::{BlockLayer, CpuCost, Kernel, Scheduler, SchedulerInfo, TunableInfo, Values};
 use crate::by_request::ByRequest;
 use crate::list::{Links, List};
 use crate::request::{Bio, RequestId, Requests};
@@ -56,6 +56,10 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     ],
     initial: &[],
     uses_ticks: true,
+    oldest: None,
+    direct: false,
+    cpu_cost: CpuCost::BLOCK_LAYER,
+    build: |tunables, kernel, _| Box::new(Deadline::new(tunables, kernel)),
 };
 
 /// Reads, or writes: they are queued apart.
@@ -170,8 +174,8 @@ impl Deadline {
 }
 
 impl Scheduler for Deadline {
-    fn name(&self) -> &'static str {
-        "deadline"
+    fn info(&self) -> &'static SchedulerInfo {
+        &INFO
     }
 
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {

@@ -7,7 +7,7 @@
 //! not busy is given whole software queues, one CPU's after the other's.
 
 use super::cpu_lists::CpuLists;
-use super::{BlockLayer, HardwareQueues, Scheduler, SchedulerInfo};
+use super::{BlockLayer, CpuCost, HardwareQueues, Scheduler, SchedulerInfo};
 use crate::list::Links;
 use crate::request::{Bio, Merge, RequestId, Requests};
 use crate::units::Time;
@@ -20,6 +20,10 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     tunables: &[],
     initial: &[],
     uses_ticks: false,
+    oldest: None,
+    direct: true,
+    cpu_cost: CpuCost::BLOCK_LAYER,
+    build: |_, _, _| Box::new(NoScheduler::default()),
 };
 
 /// The software queues of a hardware queue.
@@ -50,8 +54,8 @@ impl Default for NoScheduler {
 }
 
 impl Scheduler for NoScheduler {
-    fn name(&self) -> &'static str {
-        INFO.name
+    fn info(&self) -> &'static SchedulerInfo {
+        &INFO
     }
 
     fn attach(&mut self, queues: HardwareQueues) {

@@ -4,7 +4,7 @@
 //! stand in the dispatch list; as that list takes the next request only when it is empty, there is
 //! nothing to sort against, and it is left out.
 
-use super::{BlockLayer, Scheduler, SchedulerInfo};
+use super::{BlockLayer, CpuCost, Scheduler, SchedulerInfo};
 use crate::list::{Links, List};
 use crate::request::{RequestId, Requests};
 use crate::units::Time;
@@ -17,6 +17,10 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     tunables: &[],
     initial: &[],
     uses_ticks: false,
+    oldest: None,
+    direct: false,
+    cpu_cost: CpuCost::BLOCK_LAYER,
+    build: |_, _, _| Box::new(Noop::default()),
 };
 
 /// See the [module's page](self).
@@ -27,8 +31,8 @@ pub struct Noop {
 }
 
 impl Scheduler for Noop {
-    fn name(&self) -> &'static str {
-        "noop"
+    fn info(&self) -> &'static SchedulerInfo {
+        &INFO
     }
 
     fn insert(&mut self, _now: Time, _requests: &Requests, id: RequestId) -> bool {

@@ -1,10 +1,7 @@
 //! A scheduler as it is asked for: `mq-deadline:fifo_batch=4,kernel=6.1`; what is wrong with that; and the
 //! scheduler itself.
 
-use super::{
-    Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo, cfq, deadline, kyber,
-    mq_deadline, none, noop, schedulers,
-};
+use super::{Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo, schedulers};
 
 /// Names with values: tunables or initial state.
 pub type Settings = Vec<(String, i64)>;
@@ -158,37 +155,14 @@ pub fn build(
         version: spec.kernel.unwrap_or(kernel.version),
         ..*kernel
     };
-    Ok(match info.name {
-        "noop" => Box::new(noop::Noop::default()),
-        "deadline" => Box::new(deadline::Deadline::new(&tunables, kernel)),
-        "cfq" => Box::new(cfq::Cfq::new(&tunables, kernel, &initial)),
-        "none" => Box::new(none::NoScheduler::default()),
-        "mq-deadline" => {
-            since(info, kernel.version, mq_deadline::Rules::OLDEST)?;
-            Box::new(mq_deadline::MqDeadline::new(&tunables, kernel))
-        }
-        "kyber" => {
-            since(info, kernel.version, kyber::OLDEST)?;
-            Box::new(kyber::Kyber::new(&tunables, kernel, &initial))
-        }
-        listed => unreachable!("{listed} is listed and cannot be built"),
-    })
-}
-
-/// Refuses kernels before the first whose rules are known.
-fn since(
-    info: &SchedulerInfo,
-    version: KernelVersion,
-    oldest: KernelVersion,
-) -> Result<(), SchedulerError> {
-    if version >= oldest {
-        return Ok(());
+    if let Some(oldest) = info.oldest.filter(|&oldest| kernel.version < oldest) {
+        return Err(SchedulerError::TooOld {
+            scheduler: info.name,
+            version: kernel.version,
+            oldest,
+        });
     }
-    Err(SchedulerError::TooOld {
-        scheduler: info.name,
-        version,
-        oldest,
-    })
+    Ok((info.build)(&tunables, kernel, &initial))
 }
 
 /// Values by name, those not set at their defaults.

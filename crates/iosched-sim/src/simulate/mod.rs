@@ -40,7 +40,7 @@ pub use crate::block_layer::{Attachment, Retaken};
 use crate::block_layer::{Delays, MergeLimits};
 use crate::disk::DiskModel;
 use crate::request::{Op, ProcessId};
-use crate::scheduler::{self, BlockLayer, Kernel, Scheduler};
+use crate::scheduler::{BlockLayer, Kernel, Scheduler};
 use crate::trace::kernel::Action;
 use crate::units::{Nanos, Sector, Sectors, Time};
 use crate::workload::Job;
@@ -266,7 +266,7 @@ pub fn replay(setup: Setup, replay: Replay, observer: &mut dyn Observer) -> Outc
 
 fn run_with(mut setup: Setup, replay: Option<Replay>, observer: &mut dyn Observer) -> Outcome {
     engine::join_groups(setup.scheduler.as_mut(), &setup.jobs);
-    let info = scheduler::info(setup.scheduler.name()).expect("schedulers are listed");
+    let info = setup.scheduler.info();
     match info.block_layer {
         BlockLayer::SingleQueue => {
             let settings = setup.single_queue();
@@ -277,7 +277,7 @@ fn run_with(mut setup: Setup, replay: Option<Replay>, observer: &mut dyn Observe
         BlockLayer::MultiQueue => {
             let settings = setup.multi_queue();
             let processors = setup.multi_queue.processors;
-            let processors = processors.map(|count| Processors::new(count, info.name));
+            let processors = processors.map(|count| Processors::new(count, info.cpu_cost));
             let (scheduler, machine) = setup.split(settings.cpus, processors, replay);
             let queue = MultiQueue::new(scheduler, &settings);
             Simulation::new(queue, machine, observer).run()

@@ -1,37 +1,10 @@
-//! Processor time: what a request costs there, and the section that only one processor is in at a
+//! Processors that requests cost time ([`CpuCost`]), and the section that only one of them is in at a
 //! time.
-//!
-//! Measured on Linux 6.3 with 4 KiB random reads through `io_uring` (ICPE 2024 artifact of Ren and
-//! others, a 10-core machine without turbo): one core does 381 000 reads/s with none, 304 000 with
-//! kyber, 310 000 with mq-deadline; ten cores and mq-deadline no more than 500 000, because its lock is
-//! global.
 
 use std::collections::VecDeque;
 
+use crate::scheduler::CpuCost;
 use crate::units::{Nanos, Time};
-
-/// What a request costs, from submission to completion.
-#[derive(Debug, Clone, Copy)]
-struct Cost {
-    /// On its own processor.
-    own: Nanos,
-    /// Under the device's lock, on its own processor too.
-    serial: Nanos,
-}
-
-impl Cost {
-    fn of(scheduler: &str) -> Cost {
-        let (own, serial) = match scheduler {
-            "mq-deadline" => (1230, 2000),
-            "kyber" => (3300, 0),
-            _ => (2620, 0),
-        };
-        Cost {
-            own: Nanos::new(own),
-            serial: Nanos::new(serial),
-        }
-    }
-}
 
 /// What a processor is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +33,7 @@ struct Processor {
 /// step begins; then [`Processors::step_ends`] is to be called.
 #[derive(Debug)]
 pub(super) struct Processors {
-    cost: Cost,
+    cost: CpuCost,
     all: Vec<Processor>,
     /// Someone has the lock.
     locked: bool,
@@ -72,13 +45,13 @@ pub(super) struct Processors {
 pub(super) type StepEnd = (Time, usize);
 
 impl Processors {
-    pub(super) fn new(count: usize, scheduler: &str) -> Processors {
+    pub(super) fn new(count: usize, cost: CpuCost) -> Processors {
         let idle = Processor {
             step: Step::Idle,
             requests: VecDeque::new(),
         };
         Processors {
-            cost: Cost::of(scheduler),
+            cost,
             all: vec![idle; count.max(1)],
             locked: false,
             waiting: VecDeque::new(),
@@ -143,10 +116,12 @@ mod tests {
     use std::collections::BinaryHeap;
 
     use super::*;
+    use crate::scheduler;
 
     /// Requests per second that so many processors serve together, when they always have some.
     fn rate(processors: usize, scheduler: &str) -> f64 {
-        let mut all = Processors::new(processors, scheduler);
+        let cost = scheduler::info(scheduler).unwrap().cpu_cost;
+        let mut all = Processors::new(processors, cost);
         let requests = 10_000 * processors as u64;
         let mut ends = BinaryHeap::new();
         for (tag, processor) in (0..requests).zip((0..processors).cycle()) {

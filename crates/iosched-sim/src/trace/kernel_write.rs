@@ -2,7 +2,7 @@
 
 use super::kernel::{Action, Event};
 use crate::request::{Op, PriorityClass, ProcessId};
-use crate::scheduler::{self, BlockLayer};
+use crate::scheduler::BlockLayer;
 use crate::simulate::{Attachment, Happening, Setup};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
@@ -13,8 +13,7 @@ pub fn write_head(
     setup: &Setup,
     (scheduler, disk): (&str, &str),
 ) -> std::fmt::Result {
-    let info = scheduler::info(setup.scheduler.name());
-    let multi_queue = info.is_ok_and(|info| info.block_layer == BlockLayer::MultiQueue);
+    let multi_queue = setup.scheduler.info().block_layer == BlockLayer::MultiQueue;
     let blk_mq = if multi_queue { "blk-mq, " } else { "" };
     let (queue_depth, seed) = (setup.queue_depth, setup.seed);
     write!(

@@ -125,7 +125,7 @@ impl MultiQueue {
             commands: settings.depth.commands.max(1),
             ..settings.depth
         };
-        let direct = scheduler.name() == "none";
+        let direct = scheduler.info().direct;
         let hardware = HardwareQueues::new(settings.hardware_queues, settings.cpus);
         scheduler.attach(hardware);
         let queue = |_| Queue {

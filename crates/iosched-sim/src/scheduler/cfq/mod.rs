@@ -36,7 +36,7 @@ use queue::{Queue, QueueId, TreeId, Type};
 pub use tunables::INFO;
 use tunables::Tunables;
 
-use super::{Kernel, Scheduler, Values};
+use super::{Kernel, Scheduler, SchedulerInfo, Values};
 use crate::by_request::ByRequest;
 use crate::list::Links;
 use crate::request::{Bio, PriorityClass, ProcessId, RequestId, Requests};
@@ -178,8 +178,8 @@ impl Cfq {
 }
 
 impl Scheduler for Cfq {
-    fn name(&self) -> &'static str {
-        "cfq"
+    fn info(&self) -> &'static SchedulerInfo {
+        &INFO
     }
 
     fn prepare(&mut self, now: Time, requests: &Requests, id: RequestId) {

@@ -1,6 +1,7 @@
 //! What can be set, and in which units.
 
-use super::super::{BlockLayer, Kernel, SchedulerInfo, TunableInfo, Values};
+use super::super::{BlockLayer, CpuCost, Kernel, SchedulerInfo, TunableInfo, Values};
+use super::Cfq;
 use crate::units::Nanos;
 
 const MAX: i64 = u32::MAX as i64;
@@ -64,6 +65,10 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         },
     ],
     uses_ticks: false, // only their length
+    oldest: None,
+    direct: false,
+    cpu_cost: CpuCost::BLOCK_LAYER,
+    build: |tunables, kernel, initial| Box::new(Cfq::new(tunables, kernel, initial)),
 };
 
 /// Settings in nanoseconds and sectors.

@@ -17,8 +17,8 @@ use self::domain::{DISCARD, DOMAINS, Domain, MAX_DEPTH, NAMES, READ, WRITE};
 use self::latency::{Clock, MISSED};
 use super::cpu_lists::CpuLists;
 use super::{
-    BlockLayer, HardwareQueues, Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo,
-    Values,
+    BlockLayer, CpuCost, HardwareQueues, Kernel, KernelVersion, Scheduler, SchedulerInfo,
+    TunableInfo, Values,
 };
 use crate::by_request::ByRequest;
 use crate::divide::Divisor;
@@ -53,6 +53,13 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         depth_info("discard_depth", DISCARD),
     ],
     uses_ticks: true,
+    oldest: Some(OLDEST),
+    direct: false,
+    cpu_cost: CpuCost {
+        own: Nanos::new(3300),
+        serial: Nanos::ZERO,
+    },
+    build: |tunables, kernel, initial| Box::new(Kyber::new(tunables, kernel, initial)),
 };
 
 /// The first kernel with this design.
@@ -283,8 +290,8 @@ impl Kyber {
 }
 
 impl Scheduler for Kyber {
-    fn name(&self) -> &'static str {
-        INFO.name
+    fn info(&self) -> &'static SchedulerInfo {
+        &INFO
     }
 
     fn attach(&mut self, queues: HardwareQueues) {

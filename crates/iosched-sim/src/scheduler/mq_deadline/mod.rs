@@ -9,11 +9,13 @@
 mod side;
 
 use self::side::Side;
-use super::{BlockLayer, Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo, Values};
+use super::{
+    BlockLayer, CpuCost, Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo, Values,
+};
 use crate::by_request::ByRequest;
 use crate::list::Links;
 use crate::request::{Bio, Op, PriorityClass, Request, RequestId, Requests};
-use crate::units::{Sector, Time};
+use crate::units::{Nanos, Sector, Time};
 
 const MAX: i64 = i32::MAX as i64;
 
@@ -75,6 +77,13 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     ],
     initial: &[],
     uses_ticks: true,
+    oldest: Some(Rules::OLDEST),
+    direct: false,
+    cpu_cost: CpuCost {
+        own: Nanos::new(1230),
+        serial: Nanos::new(2000),
+    },
+    build: |tunables, kernel, _| Box::new(MqDeadline::new(tunables, kernel)),
 };
 
 /// With what a batch goes on.
@@ -294,8 +303,8 @@ impl MqDeadline {
 }
 
 impl Scheduler for MqDeadline {
-    fn name(&self) -> &'static str {
-        INFO.name
+    fn info(&self) -> &'static SchedulerInfo {
+        &INFO
     }
 
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {
