@@ -15,7 +15,7 @@ use iosched_sim::conform::Report;
 use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::ProcessId;
-use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, parse_settings};
+use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, build_followed, parse_settings};
 use iosched_sim::simulate::{self, Setup};
 use iosched_sim::trace::{Merge, Records, Stage};
 use iosched_sim::units::{Nanos, Sectors, Time};
@@ -26,7 +26,7 @@ use iosched_sim::workload::replay::{Replay, Step};
 fn follow(compressed: &[u8], scheduler: &str, initial: &str) -> Report {
     let spec = SchedulerSpec::parse(scheduler).unwrap();
     let initial = parse_settings(initial).unwrap();
-    let scheduler = build(&spec, &Kernel::default(), &initial).unwrap();
+    let scheduler = build_followed(&spec, &Kernel::default(), &initial).unwrap();
     let limits = MergeLimits {
         max_sectors: Sectors::new(1024),
         merging: Merging::Full,

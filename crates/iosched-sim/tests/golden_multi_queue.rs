@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader};
 use flate2::read::GzDecoder;
 use iosched_sim::conform::Report;
 use iosched_sim::conform::multi_queue::{Recording, follow};
-use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
+use iosched_sim::scheduler::{Kernel, SchedulerSpec, build_followed};
 use iosched_sim::units::Nanos;
 
 fn read(compressed: &[u8]) -> Recording {
@@ -30,7 +30,7 @@ fn follow_at(recording: &Recording, scheduler: &str, phase: Option<Nanos>) -> Re
         ..Kernel::default()
     };
     let spec = SchedulerSpec::parse(scheduler).unwrap();
-    let scheduler = build(&spec, &kernel, &Vec::new()).unwrap();
+    let scheduler = build_followed(&spec, &kernel, &Vec::new()).unwrap();
     follow(recording, scheduler, &kernel, recording.device()).0
 }
 

@@ -10,7 +10,7 @@ use iosched_sim::conform::Report;
 use iosched_sim::conform::multi_queue::{Recording, follow};
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
-use iosched_sim::scheduler::{Kernel, KernelVersion, SchedulerSpec, build};
+use iosched_sim::scheduler::{Kernel, KernelVersion, SchedulerSpec, build, build_followed};
 use iosched_sim::simulate::{
     Attachment, Happening, HostTimes, MultiQueueSettings, Observer, Outcome, Retaken, Setup, run,
 };
@@ -274,7 +274,7 @@ fn followed(
         ..Kernel::default()
     };
     let spec = SchedulerSpec::parse(scheduler).unwrap();
-    let scheduler = build(&spec, &kernel, &Vec::new()).unwrap();
+    let scheduler = build_followed(&spec, &kernel, &Vec::new()).unwrap();
     follow(&recording, scheduler, &kernel, recording.device()).0
 }
 

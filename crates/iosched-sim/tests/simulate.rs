@@ -14,7 +14,7 @@ use iosched_sim::conform::Report;
 use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
-use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
+use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, build_followed};
 use iosched_sim::simulate::{Happening, Observer, Outcome, ProcessOutcome, Setup, Writeback, run};
 use iosched_sim::trace::kernel::{Action, write_head, write_line};
 use iosched_sim::units::{Bytes, Nanos, Sector, Sectors, Time};
@@ -307,7 +307,7 @@ fn followed(jobs: &[Job], scheduler: &str, queue_depth: usize) -> Report {
         &mut recorder,
     );
     let spec = SchedulerSpec::parse(scheduler).unwrap();
-    let scheduler = build(&spec, &Kernel::default(), &Vec::new()).unwrap();
+    let scheduler = build_followed(&spec, &Kernel::default(), &Vec::new()).unwrap();
     let limits = MergeLimits {
         max_sectors: MAX_SECTORS,
         merging: Merging::Full,

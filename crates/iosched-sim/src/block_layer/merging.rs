@@ -12,7 +12,7 @@ use std::hint::select_unpredictable;
 
 use super::merge_hash::MergeHash;
 use crate::request::{Bio, Merge, Op, Request, RequestId, Requests};
-use crate::scheduler::Scheduler;
+use crate::scheduler::Elevator;
 use crate::units::{Sector, Sectors, Time};
 
 /// How far merging goes (`queue/nomerges`).
@@ -86,12 +86,12 @@ fn alike(request: &Request, bio: &Bio) -> bool {
 }
 
 /// True if the bio may become part of the request.
-fn may_merge(requests: &Requests, scheduler: &dyn Scheduler, id: RequestId, bio: &Bio) -> bool {
+fn may_merge(requests: &Requests, scheduler: &dyn Elevator, id: RequestId, bio: &Bio) -> bool {
     alike(&requests[id], bio) && scheduler.allow_merge(requests, id, bio)
 }
 
 impl Merger {
-    /// Merging within these limits; `in_lists` if the scheduler [says so](Scheduler::merges_in_lists).
+    /// Merging within these limits; `in_lists` if the scheduler [says so](Elevator::merges_in_lists).
     pub(crate) fn new(limits: MergeLimits, in_lists: bool) -> Merger {
         Merger {
             limits,
@@ -135,7 +135,7 @@ impl Merger {
     pub(crate) fn find(
         &self,
         requests: &Requests,
-        scheduler: &dyn Scheduler,
+        scheduler: &dyn Elevator,
         bio: &Bio,
         cpu: u16,
     ) -> Option<Merge> {
@@ -164,7 +164,7 @@ impl Merger {
     fn find_touching(
         &self,
         requests: &Requests,
-        scheduler: &dyn Scheduler,
+        scheduler: &dyn Elevator,
         bio: &Bio,
     ) -> Option<Merge> {
         let allowed = |id: RequestId| may_merge(requests, scheduler, id, bio);
@@ -222,7 +222,7 @@ impl Merger {
         &mut self,
         now: Time,
         requests: &mut Requests,
-        scheduler: &mut dyn Scheduler,
+        scheduler: &mut dyn Elevator,
         plug: &[RequestId],
         (bio, cpu): (&Bio, u16),
     ) -> Option<(Merge, Option<RequestsMerged>)> {
@@ -241,7 +241,7 @@ impl Merger {
         &mut self,
         now: Time,
         requests: &mut Requests,
-        scheduler: &mut dyn Scheduler,
+        scheduler: &mut dyn Elevator,
         merge: Merge,
         bio: &Bio,
     ) -> Option<RequestsMerged> {
@@ -270,7 +270,7 @@ impl Merger {
         &mut self,
         now: Time,
         requests: &mut Requests,
-        scheduler: &mut dyn Scheduler,
+        scheduler: &mut dyn Elevator,
         merge: Merge,
         bio: &Bio,
     ) {
@@ -294,7 +294,7 @@ impl Merger {
     fn can_join(
         &self,
         requests: &Requests,
-        scheduler: &dyn Scheduler,
+        scheduler: &dyn Elevator,
         first: RequestId,
         second: RequestId,
     ) -> bool {
@@ -312,7 +312,7 @@ impl Merger {
         &mut self,
         now: Time,
         requests: &mut Requests,
-        scheduler: &mut dyn Scheduler,
+        scheduler: &mut dyn Elevator,
         first: RequestId,
         second: RequestId,
     ) -> RequestsMerged {
@@ -335,7 +335,7 @@ impl Merger {
     pub(crate) fn join_new(
         &mut self,
         requests: &mut Requests,
-        scheduler: &mut dyn Scheduler,
+        scheduler: &mut dyn Elevator,
         first: RequestId,
         second: RequestId,
     ) -> RequestsMerged {
@@ -369,7 +369,7 @@ impl Merger {
         &mut self,
         now: Time,
         requests: &mut Requests,
-        scheduler: &mut dyn Scheduler,
+        scheduler: &mut dyn Elevator,
         id: RequestId,
         from_plug: bool,
         merged: &mut Vec<RequestsMerged>,
@@ -389,7 +389,7 @@ impl Merger {
         &mut self,
         now: Time,
         requests: &Requests,
-        scheduler: &mut dyn Scheduler,
+        scheduler: &mut dyn Elevator,
         id: RequestId,
     ) -> bool {
         if !self.in_lists {
@@ -411,7 +411,7 @@ impl Merger {
         &mut self,
         now: Time,
         requests: &mut Requests,
-        scheduler: &mut dyn Scheduler,
+        scheduler: &mut dyn Elevator,
         id: RequestId,
         merged: &mut Vec<RequestsMerged>,
     ) {

@@ -1,6 +1,6 @@
 //! Linux's two block layers, each one state machine without clock, disk or processes.
 //!
-//! What happens goes in ([`RequestQueue`]), what is to be done comes out ([`Outputs`]); time is an
+//! What happens goes in (`RequestQueue`), what is to be done comes out (`Outputs`); time is an
 //! argument. A bio's way, in the order of the modules:
 //!
 //! - `single_queue`: Linux 4.19's block layer, with its `pool` of requests

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::by_request::ByRequest;
 use crate::request::{Bio, ProcessId, Request, RequestId, Requests};
-use crate::scheduler::Scheduler;
+use crate::scheduler::Elevator;
 use crate::trace::kernel::Action;
 use crate::units::Time;
 
@@ -49,7 +49,7 @@ pub(crate) fn looks_further(outstanding: usize, queue_depth: usize) -> bool {
 
 /// See the [module's page](self).
 pub(crate) struct SingleQueue {
-    scheduler: Box<dyn Scheduler>,
+    scheduler: Box<dyn Elevator>,
     requests: Requests,
     carried: Carried,
     merger: Merger,
@@ -72,7 +72,7 @@ pub(crate) struct SingleQueue {
 }
 
 impl SingleQueue {
-    pub(crate) fn new(scheduler: Box<dyn Scheduler>, settings: &Settings) -> SingleQueue {
+    pub(crate) fn new(scheduler: Box<dyn Elevator>, settings: &Settings) -> SingleQueue {
         SingleQueue {
             scheduler,
             requests: Requests::default(),
@@ -363,7 +363,7 @@ impl SingleQueue {
                 self.held = None;
                 self.issue(out, now, held);
             }
-            let Some(id) = self.scheduler.dispatch(now, &self.requests) else {
+            let Some(id) = self.scheduler.dispatch(now, &self.requests, 0) else {
                 return;
             };
             self.merger.dispatched(id);

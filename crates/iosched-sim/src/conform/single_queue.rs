@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::block_layer::single_queue::looks_further;
 use crate::block_layer::{Delays, MergeLimits, Merger};
 use crate::request::{Bio, IoPriority, Merge, Op, ProcessId, Request, RequestId, Requests};
-use crate::scheduler::Scheduler;
+use crate::scheduler::Followed;
 use crate::trace::kernel::{Action, Event, Line, Reader, Remark, TraceError};
 use crate::units::{Nanos, Time};
 
@@ -41,7 +41,7 @@ enum Expected {
 /// Follows one recording. Feed it lines, then [`Follower::finish`].
 pub struct Follower {
     reader: Reader,
-    scheduler: Box<dyn Scheduler>,
+    scheduler: Box<dyn Followed>,
     merger: Merger,
     requests: Requests,
     queue_depth: usize,
@@ -68,7 +68,7 @@ pub struct Follower {
 
 impl Follower {
     /// A follower of a recording made on a device with this queue depth.
-    pub fn new(scheduler: Box<dyn Scheduler>, limits: MergeLimits, queue_depth: usize) -> Follower {
+    pub fn new(scheduler: Box<dyn Followed>, limits: MergeLimits, queue_depth: usize) -> Follower {
         Follower {
             reader: Reader::default(),
             scheduler,
@@ -231,7 +231,7 @@ impl Follower {
             return;
         }
         let before = self.scheduler.duplicate();
-        if self.scheduler.dispatch(now, &self.requests).is_some() {
+        if self.scheduler.dispatch(now, &self.requests, 0).is_some() {
             self.report.eager += u64::from(issue.is_none());
             self.scheduler = before;
         }
@@ -427,7 +427,7 @@ impl Follower {
             self.merger.all().find(starting)
         });
         let before = self.scheduler.duplicate();
-        let ours = self.scheduler.dispatch(now, &self.requests);
+        let ours = self.scheduler.dispatch(now, &self.requests, 0);
         let same = |id: RequestId| {
             let request = &self.requests[id];
             request.op == op && request.start == event.start && request.length == event.length

@@ -3,7 +3,7 @@
 //!
 //! Follows `block/deadline-iosched.c` (Linux 4.19). Left out: zoned disks.
 
-use super::{BlockLayer, CpuCost, Kernel, Scheduler, SchedulerInfo, TunableInfo, Values};
+use super::{BlockLayer, CpuCost, Elevator, Followed, Kernel, SchedulerInfo, TunableInfo, Values};
 use crate::by_request::ByRequest;
 use crate::list::{Links, List};
 use crate::request::{Bio, RequestId, Requests};
@@ -173,7 +173,7 @@ impl Deadline {
     }
 }
 
-impl Scheduler for Deadline {
+impl Elevator for Deadline {
     fn info(&self) -> &'static SchedulerInfo {
         &INFO
     }
@@ -187,15 +187,10 @@ impl Scheduler for Deadline {
         false
     }
 
-    fn dispatch(&mut self, now: Time, requests: &Requests) -> Option<RequestId> {
+    fn dispatch(&mut self, now: Time, requests: &Requests, _hw_queue: usize) -> Option<RequestId> {
         let id = self.choose(now)?;
         self.give_out(requests, id);
         Some(id)
-    }
-
-    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let _ = self.choose(now); // what the choice changes, changes all the same
-        self.give_out(requests, id);
     }
 
     fn front_merge(&self, requests: &Requests, bio: &Bio) -> Option<RequestId> {
@@ -250,8 +245,19 @@ impl Scheduler for Deadline {
         }
     }
 
-    fn has_work(&self) -> bool {
+    fn has_work(&self, _hw_queue: usize) -> bool {
         self.sides.iter().any(|side| side.fifo.first().is_some())
+    }
+
+    fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
+        Some(self)
+    }
+}
+
+impl Followed for Deadline {
+    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
+        let _ = self.choose(now); // what the choice changes, changes all the same
+        self.give_out(requests, id);
     }
 
     fn explain(&self, now: Time) -> String {
@@ -278,7 +284,7 @@ impl Scheduler for Deadline {
         )
     }
 
-    fn duplicate(&self) -> Box<dyn Scheduler> {
+    fn duplicate(&self) -> Box<dyn Followed> {
         Box::new(self.clone())
     }
 }

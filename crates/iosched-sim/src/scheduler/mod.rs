@@ -1,8 +1,8 @@
 //! I/O schedulers: which request goes to the disk next.
 //!
-//! [`Scheduler`] is what the block layer asks, in virtual time: it never looks at a clock, and where
-//! the kernel arms a timer it says when it wants to be called ([`Scheduler::next_timer`]). The method
-//! names follow the kernel's elevator operations. [`schedulers`] lists what there is, [`build`] makes
+//! [`Elevator`] is what the block layer asks, in virtual time: it never looks at a clock, and where
+//! the kernel arms a timer it says when it wants to be called ([`Elevator::next_timer`]). The method
+//! names follow the kernel's elevator operations. [`Followed`] is what following a recording asks besides. [`schedulers`] lists what there is, [`build`] makes
 //! one as it is asked for (`spec`).
 
 pub mod cfq;
@@ -19,10 +19,12 @@ mod testing;
 
 pub use hardware_queues::HardwareQueues;
 pub(crate) use spec::Values;
-pub use spec::{SchedulerError, SchedulerSpec, Settings, build, info, parse_settings};
+pub use spec::{
+    SchedulerError, SchedulerSpec, Settings, build, build_followed, info, parse_settings,
+};
 
 use crate::request::{Bio, Merge, Op, ProcessId, RequestId, Requests};
-use crate::units::{Nanos, Time};
+use crate::units::{Nanos, Sector, Time};
 
 /// A kernel's version, as far as rules depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,47 +129,30 @@ impl Kernel {
     }
 }
 
-/// An I/O scheduler.
+/// An I/O scheduler, as the block layer asks it: the kernel's elevator operations.
 ///
 /// The life of a request: `prepare` when it is allocated, `insert`, perhaps merges, `dispatch`
-/// returns it, `activate` when the driver looks at it, `completed`.
-pub trait Scheduler: Send {
+/// returns it, `activate` when the driver takes it up, `completed`. What has a default here may be left
+/// out in the kernel, too.
+pub trait Elevator: Send {
     /// How it is listed.
     fn info(&self) -> &'static SchedulerInfo;
 
-    /// A request was allocated for a process: it may be bound to a queue now.
-    fn prepare(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
-
-    /// Takes a request. True: run the queue at once.
-    fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool;
-
-    /// Gives out the request that goes to the driver next. `None`: nothing is here, or it is better
-    /// to wait; ask again at [`Scheduler::next_timer`], or after the next insert or completion.
-    fn dispatch(&mut self, now: Time, requests: &Requests) -> Option<RequestId>;
-
-    /// Said before anything else of a device with several hardware queues. Schedulers that know them
-    /// have queues of their own for each.
+    /// Said before anything else: the hardware queues of the device (multi-queue). Schedulers that know
+    /// them have queues of their own for each (`init_hctx`).
     fn attach(&mut self, _queues: HardwareQueues) {}
 
-    /// Gives out the request that this hardware queue takes next. A scheduler that does not know
-    /// hardware queues gives out any, which then goes to the queue of its CPU.
-    fn dispatch_for(
-        &mut self,
-        now: Time,
-        requests: &Requests,
-        _hardware_queue: usize,
-    ) -> Option<RequestId> {
-        self.dispatch(now, requests)
+    /// Said of processes that are in a cgroup, before they submit anything: its number, from 1,
+    /// and its weight. The other processes are in the root.
+    fn join_group(&mut self, _process: ProcessId, _group: u32, _weight: u16) {}
+
+    // ---- allocation ----------------------------------------------------------------------
+
+    /// True if this process may have a request although there are as many as there may be
+    /// (single-queue: `may_queue`).
+    fn must_allocate(&mut self, _process: ProcessId, _sync: bool) -> bool {
+        false
     }
-
-    /// Gives out this request whatever the rules say: what a recording did in our place.
-    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId);
-
-    /// The driver took the dispatched request up.
-    fn activate(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
-
-    /// The disk did not take the request that was activated: it is to be activated again.
-    fn deactivate(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
 
     /// How many bits of each word of the scheduler tags a request of this kind may use, if not all:
     /// there are `tags` of them in words of `word` bits (multi-queue).
@@ -175,8 +160,10 @@ pub trait Scheduler: Send {
         None
     }
 
-    /// The disk is done with it.
-    fn completed(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
+    /// A request was allocated for a process: it may be bound to a queue now.
+    fn prepare(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
+
+    // ---- merging -------------------------------------------------------------------------
 
     /// A request that the bio would extend at its front.
     fn front_merge(&self, _requests: &Requests, _bio: &Bio) -> Option<RequestId> {
@@ -198,13 +185,13 @@ pub trait Scheduler: Send {
         true
     }
 
-    /// True if bios merge with what stands in its own lists ([`Scheduler::list_partner`]), and
+    /// True if bios merge with what stands in its own lists ([`Elevator::list_partner`]), and
     /// otherwise not at all.
     fn merges_in_lists(&self) -> bool {
         false
     }
 
-    /// A request in the lists of this CPU that the bio touches.
+    /// A request in the lists of this CPU that the bio touches (`bio_merge`).
     fn list_partner(&self, _requests: &Requests, _bio: &Bio, _cpu: u16) -> Option<Merge> {
         None
     }
@@ -225,7 +212,7 @@ pub trait Scheduler: Send {
         _now: Time,
         _requests: &Requests,
         _id: RequestId,
-        _old_start: crate::units::Sector,
+        _old_start: Sector,
     ) {
     }
 
@@ -242,13 +229,57 @@ pub trait Scheduler: Send {
     /// A request that was allocated became part of another one before it was inserted.
     fn absorbed(&mut self, _id: RequestId) {}
 
-    /// When it wants [`Scheduler::timer`] to be called.
+    // ---- a request -----------------------------------------------------------------------
+
+    /// Takes a request. True: run the queue at once.
+    fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool;
+
+    /// True if it holds requests that this hardware queue may take, now or later.
+    fn has_work(&self, hw_queue: usize) -> bool;
+
+    /// Gives out the request that goes to the driver next, for this hardware queue. `None`: nothing is
+    /// here, or it is better to wait; it is asked again after [`Elevator::next_timer`], and after the next
+    /// insert or completion. A scheduler that does not know hardware queues gives out any, which then
+    /// goes to the queue of its CPU. Single-queue devices have number 0.
+    fn dispatch(&mut self, now: Time, requests: &Requests, hw_queue: usize) -> Option<RequestId>;
+
+    /// The driver took the dispatched request up.
+    fn activate(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
+
+    /// The disk did not take the request that was activated: it is to be activated again.
+    fn deactivate(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
+
+    /// The disk is done with it.
+    fn completed(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
+
+    // ---- by itself -----------------------------------------------------------------------
+
+    /// When it wants [`Elevator::timer`] to be called.
     fn next_timer(&self) -> Option<Time> {
         None
     }
 
     /// Its timer fired.
     fn timer(&mut self, _now: Time, _requests: &Requests) {}
+
+    /// A hardware queue that it asked to be run by a worker: each is told once.
+    fn take_kick(&mut self) -> Option<usize> {
+        None
+    }
+
+    /// A process ended.
+    fn process_exited(&mut self, _now: Time, _requests: &Requests, _process: ProcessId) {}
+
+    /// The same as one that can follow a recording, if it can.
+    fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
+        None
+    }
+}
+
+/// What following a recording of a kernel's scheduler asks for besides ([`conform`](crate::conform)).
+pub trait Followed: Elevator {
+    /// Gives out this request whatever the rules say: what a recording did in our place.
+    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId);
 
     /// Its timer fired, and a recording tells what the recorded one then said: that holds, whatever
     /// ours would say. Returns how many of the changes of depth ours would have made too.
@@ -262,34 +293,9 @@ pub trait Scheduler: Send {
         0
     }
 
-    /// A hardware queue that it asked to be run by a worker: each is told once.
-    fn take_kick(&mut self) -> Option<usize> {
-        None
-    }
-
-    /// A process ended.
-    fn process_exited(&mut self, _now: Time, _requests: &Requests, _process: ProcessId) {}
-
-    /// True if this process may have a request although there are as many as there may be.
-    fn must_allocate(&mut self, _process: ProcessId, _sync: bool) -> bool {
-        false
-    }
-
-    /// Said of processes that are in a cgroup, before they submit anything: its number, from 1,
-    /// and its weight. The other processes are in the root.
-    fn join_group(&mut self, _process: ProcessId, _group: u32, _weight: u16) {}
-
-    /// True if it holds requests.
-    fn has_work(&self) -> bool;
-
-    /// True if it holds requests that this hardware queue may take.
-    fn has_work_for(&self, _hardware_queue: usize) -> bool {
-        self.has_work()
-    }
-
     /// What of it stays when all its requests are done, for a later recording of the same device on
     /// another clock; `None` if nothing does.
-    fn carried_over(&self, _kernel: &Kernel) -> Option<Box<dyn Scheduler>> {
+    fn carried_over(&self, _kernel: &Kernel) -> Option<Box<dyn Followed>> {
         None
     }
 
@@ -297,7 +303,7 @@ pub trait Scheduler: Send {
     fn explain(&self, now: Time) -> String;
 
     /// A copy of it with everything that it knows.
-    fn duplicate(&self) -> Box<dyn Scheduler>;
+    fn duplicate(&self) -> Box<dyn Followed>;
 }
 
 /// A tunable as the kernel shows it in `queue/iosched/`.
@@ -356,7 +362,7 @@ pub struct SchedulerInfo {
     /// What a request costs on a fast machine's processors.
     pub cpu_cost: CpuCost,
     /// Makes one with these tunables and initial values, as attached to a device at time zero.
-    pub(crate) build: fn(&Values, &Kernel, &Values) -> Box<dyn Scheduler>,
+    pub(crate) build: fn(&Values, &Kernel, &Values) -> Box<dyn Elevator>,
 }
 
 /// Processor time of a request, from submission to completion.

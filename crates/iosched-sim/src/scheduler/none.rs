@@ -7,7 +7,7 @@
 //! not busy is given whole software queues, one CPU's after the other's.
 
 use super::cpu_lists::CpuLists;
-use super::{BlockLayer, CpuCost, HardwareQueues, Scheduler, SchedulerInfo};
+use super::{BlockLayer, CpuCost, Elevator, Followed, HardwareQueues, SchedulerInfo};
 use crate::list::Links;
 use crate::request::{Bio, Merge, RequestId, Requests};
 use crate::units::Time;
@@ -53,7 +53,7 @@ impl Default for NoScheduler {
     }
 }
 
-impl Scheduler for NoScheduler {
+impl Elevator for NoScheduler {
     fn info(&self) -> &'static SchedulerInfo {
         &INFO
     }
@@ -70,11 +70,7 @@ impl Scheduler for NoScheduler {
         false
     }
 
-    fn dispatch(&mut self, now: Time, requests: &Requests) -> Option<RequestId> {
-        self.dispatch_for(now, requests, 0)
-    }
-
-    fn dispatch_for(
+    fn dispatch(
         &mut self,
         now: Time,
         requests: &Requests,
@@ -84,13 +80,6 @@ impl Scheduler for NoScheduler {
         let id = lists.first_from(*turn)?;
         self.dispatch_recorded(now, requests, id);
         Some(id)
-    }
-
-    fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
-        let cpu = requests[id].cpu;
-        let Software { lists, turn } = &mut self.queues[self.hardware.of_cpu(cpu)];
-        lists.remove(&mut self.links, requests, id);
-        *turn = usize::from(cpu) + 1;
     }
 
     fn merges_in_lists(&self) -> bool {
@@ -114,12 +103,21 @@ impl Scheduler for NoScheduler {
         lists.remove(&mut self.links, requests, victim);
     }
 
-    fn has_work(&self) -> bool {
-        self.queues.iter().any(|queue| queue.lists.len() > 0)
+    fn has_work(&self, hardware_queue: usize) -> bool {
+        self.queues[hardware_queue].lists.len() > 0
     }
 
-    fn has_work_for(&self, hardware_queue: usize) -> bool {
-        self.queues[hardware_queue].lists.len() > 0
+    fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
+        Some(self)
+    }
+}
+
+impl Followed for NoScheduler {
+    fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
+        let cpu = requests[id].cpu;
+        let Software { lists, turn } = &mut self.queues[self.hardware.of_cpu(cpu)];
+        lists.remove(&mut self.links, requests, id);
+        *turn = usize::from(cpu) + 1;
     }
 
     fn explain(&self, _now: Time) -> String {
@@ -127,7 +125,7 @@ impl Scheduler for NoScheduler {
         format!("{queued} in the software queues, oldest first")
     }
 
-    fn duplicate(&self) -> Box<dyn Scheduler> {
+    fn duplicate(&self) -> Box<dyn Followed> {
         Box::new(self.clone())
     }
 }

@@ -4,7 +4,7 @@
 //! stand in the dispatch list; as that list takes the next request only when it is empty, there is
 //! nothing to sort against, and it is left out.
 
-use super::{BlockLayer, CpuCost, Scheduler, SchedulerInfo};
+use super::{BlockLayer, CpuCost, Elevator, Followed, SchedulerInfo};
 use crate::list::{Links, List};
 use crate::request::{RequestId, Requests};
 use crate::units::Time;
@@ -30,7 +30,7 @@ pub struct Noop {
     links: Links,
 }
 
-impl Scheduler for Noop {
+impl Elevator for Noop {
     fn info(&self) -> &'static SchedulerInfo {
         &INFO
     }
@@ -40,14 +40,15 @@ impl Scheduler for Noop {
         false
     }
 
-    fn dispatch(&mut self, _now: Time, _requests: &Requests) -> Option<RequestId> {
+    fn dispatch(
+        &mut self,
+        _now: Time,
+        _requests: &Requests,
+        _hw_queue: usize,
+    ) -> Option<RequestId> {
         let id = self.fifo.first()?;
         self.fifo.remove(&mut self.links, id);
         Some(id)
-    }
-
-    fn dispatch_recorded(&mut self, _now: Time, _requests: &Requests, id: RequestId) {
-        self.fifo.remove(&mut self.links, id);
     }
 
     fn former(&self, _requests: &Requests, id: RequestId) -> Option<RequestId> {
@@ -68,15 +69,25 @@ impl Scheduler for Noop {
         self.fifo.remove(&mut self.links, victim);
     }
 
-    fn has_work(&self) -> bool {
+    fn has_work(&self, _hw_queue: usize) -> bool {
         self.fifo.first().is_some()
+    }
+
+    fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
+        Some(self)
+    }
+}
+
+impl Followed for Noop {
+    fn dispatch_recorded(&mut self, _now: Time, _requests: &Requests, id: RequestId) {
+        self.fifo.remove(&mut self.links, id);
     }
 
     fn explain(&self, _now: Time) -> String {
         "takes the oldest request".to_owned()
     }
 
-    fn duplicate(&self) -> Box<dyn Scheduler> {
+    fn duplicate(&self) -> Box<dyn Followed> {
         Box::new(self.clone())
     }
 }

@@ -1,7 +1,7 @@
 //! A scheduler as it is asked for: `mq-deadline:fifo_batch=4,kernel=6.1`; what is wrong with that; and the
 //! scheduler itself.
 
-use super::{Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo, schedulers};
+use super::{Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TunableInfo, schedulers};
 
 /// Names with values: tunables or initial state.
 pub type Settings = Vec<(String, i64)>;
@@ -36,6 +36,12 @@ pub enum SchedulerError {
         version: KernelVersion,
         /// The first version whose rules are known.
         oldest: KernelVersion,
+    },
+    /// It cannot be made to do what a recording did.
+    #[error("{scheduler} cannot follow a recording")]
+    NotFollowed {
+        /// The scheduler.
+        scheduler: &'static str,
     },
     /// The scheduler has no such tunable.
     #[error("{scheduler} has no {kind} `{name}`; it has: {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
@@ -147,7 +153,7 @@ pub fn build(
     spec: &SchedulerSpec,
     kernel: &Kernel,
     initial: &Settings,
-) -> Result<Box<dyn Scheduler>, SchedulerError> {
+) -> Result<Box<dyn Elevator>, SchedulerError> {
     let info = info(&spec.name)?;
     let tunables = Values::new(info.name, "tunable", info.tunables, &spec.tunables)?;
     let initial = Values::new(info.name, "initial value", info.initial, initial)?;
@@ -163,6 +169,18 @@ pub fn build(
         });
     }
     Ok((info.build)(&tunables, kernel, &initial))
+}
+
+/// The same, to follow a recording.
+pub fn build_followed(
+    spec: &SchedulerSpec,
+    kernel: &Kernel,
+    initial: &Settings,
+) -> Result<Box<dyn Followed>, SchedulerError> {
+    let elevator = build(spec, kernel, initial)?;
+    let scheduler = elevator.info().name;
+    let followed = elevator.followed();
+    followed.ok_or(SchedulerError::NotFollowed { scheduler })
 }
 
 /// Values by name, those not set at their defaults.

@@ -1,6 +1,6 @@
 //! A scheduler with a few requests, for the tests of multi-queue schedulers.
 
-use super::{Kernel, Scheduler, SchedulerSpec, build};
+use super::{Followed, Kernel, SchedulerSpec, build_followed};
 use crate::request::{Bio, IoPriority, Op, PriorityClass, ProcessId, Request, RequestId, Requests};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
@@ -21,7 +21,7 @@ pub(super) fn bio(start: Sector) -> Bio {
 
 /// Requests are named by where they start.
 pub(super) struct Queue {
-    pub(super) scheduler: Box<dyn Scheduler>,
+    pub(super) scheduler: Box<dyn Followed>,
     pub(super) requests: Requests,
     pub(super) now: Time,
     /// Where the next requests come from.
@@ -38,7 +38,7 @@ impl Queue {
         };
         let spec = SchedulerSpec::parse(scheduler).unwrap();
         Queue {
-            scheduler: build(&spec, &kernel, &Vec::new()).unwrap(),
+            scheduler: build_followed(&spec, &kernel, &Vec::new()).unwrap(),
             requests: Requests::default(),
             now: Time::ZERO,
             cpu: 0,
@@ -60,7 +60,7 @@ impl Queue {
 
     /// Where the request starts that is given out.
     pub(super) fn dispatch(&mut self) -> Option<u64> {
-        let id = self.scheduler.dispatch(self.now, &self.requests)?;
+        let id = self.scheduler.dispatch(self.now, &self.requests, 0)?;
         self.scheduler.activate(self.now, &self.requests, id);
         self.in_driver.push(id);
         Some(self.requests[id].start.as_u64())

@@ -14,7 +14,7 @@ use super::{HostTimes, Observer, Writeback};
 use crate::block_layer::{FLUSH, RequestQueue};
 use crate::disk::DiskModel;
 use crate::request::ProcessId;
-use crate::scheduler::Scheduler;
+use crate::scheduler::Elevator;
 use crate::units::{Nanos, Sectors, Time};
 use crate::workload::replay::Replay;
 use crate::workload::{Cgroup, Job};
@@ -47,7 +47,7 @@ fn flusher() -> Job {
 
 /// Says which processes are in which control group: those of one name are in one, whose weight is
 /// the first that is given.
-pub(super) fn join_groups(scheduler: &mut dyn Scheduler, jobs: &[Job]) {
+pub(super) fn join_groups(scheduler: &mut dyn Elevator, jobs: &[Job]) {
     let mut groups: Vec<&Cgroup> = Vec::new();
     for (index, job) in jobs.iter().enumerate() {
         let Some(cgroup) = &job.cgroup else {

@@ -40,7 +40,7 @@ pub use crate::block_layer::{Attachment, Retaken};
 use crate::block_layer::{Delays, MergeLimits};
 use crate::disk::DiskModel;
 use crate::request::{Op, ProcessId};
-use crate::scheduler::{BlockLayer, Kernel, Scheduler};
+use crate::scheduler::{BlockLayer, Elevator, Kernel};
 use crate::trace::kernel::Action;
 use crate::units::{Nanos, Sector, Sectors, Time};
 use crate::workload::Job;
@@ -123,7 +123,7 @@ impl HostTimes {
 /// All that a run depends on.
 pub struct Setup {
     /// The scheduler.
-    pub scheduler: Box<dyn Scheduler>,
+    pub scheduler: Box<dyn Elevator>,
     /// The disk.
     pub disk: Box<dyn DiskModel>,
     /// The processes.
@@ -234,7 +234,7 @@ impl Observer for () {
 impl Setup {
     /// The load over the disk as the kernel sets a queue up, with all of the disk's own depth; until
     /// the load's end.
-    pub fn new(scheduler: Box<dyn Scheduler>, disk: Box<dyn DiskModel>, jobs: Vec<Job>) -> Setup {
+    pub fn new(scheduler: Box<dyn Elevator>, disk: Box<dyn DiskModel>, jobs: Vec<Job>) -> Setup {
         Setup {
             scheduler,
             queue_depth: disk.queue_depth(),
@@ -329,7 +329,7 @@ impl Setup {
         cpus: usize,
         processors: Option<Processors>,
         replay: Option<Replay>,
-    ) -> (Box<dyn Scheduler>, engine::Machine) {
+    ) -> (Box<dyn Elevator>, engine::Machine) {
         let machine = engine::Machine {
             cpus,
             processors,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
 use iosched_sim::scheduler::{
-    self, Kernel, Scheduler, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
+    self, Elevator, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
 };
 use iosched_sim::simulate::{
     self, Latencies, MultiQueueSettings, Outcome as Simulated, ProcessOutcome, Setup,
@@ -123,7 +123,7 @@ const SCHEDULER_TAGS: usize = 256;
 
 /// An arm as the simulator understands it: the scheduler, and what it sets of the queue.
 struct SimulatedArm {
-    scheduler: Box<dyn Scheduler>,
+    scheduler: Box<dyn Elevator>,
     kernel: Kernel,
     nr_requests: Option<usize>,
     throttle_above: Option<Nanos>,

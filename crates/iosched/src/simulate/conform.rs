@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use iosched_sim::conform::Report;
 use iosched_sim::conform::multi_queue::{self, Recording};
 use iosched_sim::conform::single_queue::Follower;
-use iosched_sim::scheduler::{self, BlockLayer, Scheduler};
+use iosched_sim::scheduler::{self, BlockLayer, Followed};
 use iosched_sim::trace::kernel::TraceError;
 use iosched_sim::units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -221,7 +221,7 @@ pub fn follow_all(
 fn follow_one(
     recording: &Path,
     wanted: &Wanted,
-    carried: &mut Option<Box<dyn Scheduler>>,
+    carried: &mut Option<Box<dyn Followed>>,
 ) -> Result<Conformance, ConformError> {
     let settings = settings_for(recording, wanted)?;
     match settings.block_layer {
@@ -300,7 +300,7 @@ fn single_queue(path: &Path, settings: &Checked) -> Result<Conformance, ConformE
 fn multi_queue(
     path: &Path,
     settings: &Checked,
-    carried: &mut Option<Box<dyn Scheduler>>,
+    carried: &mut Option<Box<dyn Followed>>,
 ) -> Result<Conformance, ConformError> {
     let mut recording = Recording::default();
     each_line(path, |line| recording.line(line))?;

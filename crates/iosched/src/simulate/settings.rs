@@ -60,7 +60,9 @@ impl Failure for SchedulerError {
 
     fn exit_code(&self) -> u8 {
         match self {
-            SchedulerError::Unknown { .. } | SchedulerError::NotYet { .. } => exit::NOT_OFFERED,
+            SchedulerError::Unknown { .. }
+            | SchedulerError::NotYet { .. }
+            | SchedulerError::NotFollowed { .. } => exit::NOT_OFFERED,
             SchedulerError::Syntax { .. } | SchedulerError::Version { .. } => exit::USAGE,
             _ => exit::BAD_TUNABLE,
         }
@@ -199,7 +201,7 @@ impl Checked {
             kernel.tick_phase = tick_phase(phase, &kernel)?;
         }
         let initial = scheduler::parse_settings(wanted.initial.as_deref().unwrap_or(""))?;
-        scheduler::build(&spec, &kernel, &initial)?; // tells what is wrong, if anything
+        scheduler::build_followed(&spec, &kernel, &initial)?; // tells what is wrong, if anything
         let queue_depth = wanted.queue_depth.or(queue_depth);
         Ok(Checked {
             spec,
@@ -220,13 +222,13 @@ impl Checked {
     pub fn on(&self, version: KernelVersion) -> Result<Checked, SettingsError> {
         let mut settings = self.clone();
         settings.kernel.version = version;
-        scheduler::build(&settings.spec, &settings.kernel, &settings.initial)?;
+        scheduler::build_followed(&settings.spec, &settings.kernel, &settings.initial)?;
         Ok(settings)
     }
 
-    /// A fresh scheduler.
-    pub fn build(&self) -> Box<dyn scheduler::Scheduler> {
-        let built = scheduler::build(&self.spec, &self.kernel, &self.initial);
+    /// A fresh scheduler, to follow a recording.
+    pub fn build(&self) -> Box<dyn scheduler::Followed> {
+        let built = scheduler::build_followed(&self.spec, &self.kernel, &self.initial);
         built.expect("checked when the settings were")
     }
 }

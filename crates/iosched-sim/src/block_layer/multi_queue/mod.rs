@@ -37,7 +37,7 @@ use super::{
 };
 use crate::by_request::ByRequest;
 use crate::request::{Bio, ProcessId, RequestId, Requests};
-use crate::scheduler::{HardwareQueues, Kernel, Scheduler};
+use crate::scheduler::{Elevator, HardwareQueues, Kernel};
 use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
 use tag_set::TagSet;
@@ -91,7 +91,7 @@ struct Queue {
 
 /// See the [module's page](self).
 pub(crate) struct MultiQueue {
-    scheduler: Box<dyn Scheduler>,
+    scheduler: Box<dyn Elevator>,
     /// There is no scheduler: requests are issued by those who submit them.
     direct: bool,
     kernel: Kernel,
@@ -114,7 +114,7 @@ pub(crate) struct MultiQueue {
 }
 
 impl MultiQueue {
-    pub(crate) fn new(mut scheduler: Box<dyn Scheduler>, settings: &Settings) -> MultiQueue {
+    pub(crate) fn new(mut scheduler: Box<dyn Elevator>, settings: &Settings) -> MultiQueue {
         let Settings {
             kernel,
             processes,

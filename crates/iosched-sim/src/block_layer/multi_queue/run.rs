@@ -132,12 +132,12 @@ impl MultiQueue {
             usize::MAX
         };
         let (mut taken, mut elsewhere) = (0, false);
-        while taken < most && self.scheduler.has_work_for(number) {
+        while taken < most && self.scheduler.has_work(number) {
             let chosen = self.chosen(number);
             if !self.queues[number].hw.take_budget(self.depth, chosen) {
                 break;
             }
-            let next = self.scheduler.dispatch_for(now, &self.requests, number);
+            let next = self.scheduler.dispatch(now, &self.requests, number);
             let Some(id) = next else {
                 if taken == 0 {
                     self.queues[number].hw.nothing_chosen(&self.kernel, now);

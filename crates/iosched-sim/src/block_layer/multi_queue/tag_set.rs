@@ -3,7 +3,7 @@
 use super::hw_queue::{Attachment, Depth};
 use super::wait_queues::{Place, WaitQueues};
 use crate::request::Op;
-use crate::scheduler::Scheduler;
+use crate::scheduler::Elevator;
 use crate::tags::Tags;
 
 /// Most tags that the kernel doubles to get its default of `nr_requests`.
@@ -42,7 +42,7 @@ impl TagSet {
     /// has one.
     pub(super) fn take(
         &mut self,
-        scheduler: &dyn Scheduler,
+        scheduler: &dyn Elevator,
         op: Op,
         sync: bool,
         (process, place): (usize, Option<Place>),

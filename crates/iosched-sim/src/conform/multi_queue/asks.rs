@@ -58,7 +58,7 @@ impl Follower<'_> {
     /// The scheduler is asked, if it has work and (SCSI) there is a slot.
     fn asks(&mut self, now: Time, next: usize) {
         let chosen = self.queue.chosen();
-        if !self.scheduler.has_work() || !self.queue.take_budget(self.depth, chosen) {
+        if !self.scheduler.has_work(0) || !self.queue.take_budget(self.depth, chosen) {
             return;
         }
         let answered = self.soon(now, next).next().is_some_and(answers);
@@ -74,7 +74,7 @@ impl Follower<'_> {
         let chosen = self.queue.chosen();
         let goes_on = !self.depth.lacks_tag(chosen)
             && !self.queue.is_busy()
-            && self.scheduler.has_work()
+            && self.scheduler.has_work(0)
             && self.queue.take_budget(self.depth, chosen);
         if goes_on {
             if self.next_is(next, Action::Decided) {
@@ -124,7 +124,7 @@ impl Follower<'_> {
     fn asks_unseen(&mut self, now: Time, next: usize) {
         while self.depth.attachment == Attachment::LookAhead
             && self.queue.dispatch.is_empty()
-            && self.scheduler.has_work()
+            && self.scheduler.has_work(0)
         {
             let mut coming = self.recording.steps.iter().enumerate().skip(next);
             let issue = coming.find(|(_, step)| step.action == Action::Issued);
@@ -146,7 +146,7 @@ impl Follower<'_> {
     /// Ours gives out something now. If not, the kernel chose what was issued next at a later ask.
     fn has_an_answer(&self, now: Time) -> bool {
         let mut copy = self.scheduler.duplicate();
-        copy.dispatch(now, &self.requests).is_some()
+        copy.dispatch(now, &self.requests, 0).is_some()
     }
 
     pub(super) fn next_is(&self, next: usize, action: Action) -> bool {
@@ -157,7 +157,7 @@ impl Follower<'_> {
     /// The kernel asked and got nothing, unless a worker still was to ask and soon did. False then.
     fn asked_in_vain(&mut self, now: Time, asks_soon: bool) -> bool {
         let before = self.scheduler.duplicate();
-        if self.scheduler.dispatch(now, &self.requests).is_some() {
+        if self.scheduler.dispatch(now, &self.requests, 0).is_some() {
             self.report.eager += u64::from(!asks_soon);
             self.scheduler = before;
             return false;

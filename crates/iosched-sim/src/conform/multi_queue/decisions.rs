@@ -26,7 +26,7 @@ impl Follower<'_> {
         };
         self.report.decisions += 1;
         let before = self.scheduler.duplicate();
-        let ours = self.scheduler.dispatch(now, &self.requests);
+        let ours = self.scheduler.dispatch(now, &self.requests, 0);
         if let Some(ours) = ours.filter(|&ours| self.is_alike(ours, id)) {
             self.report.agreed += 1;
             return self.give_out(ours);
@@ -82,7 +82,7 @@ impl Follower<'_> {
         if !is_next {
             return None;
         }
-        let second = self.scheduler.dispatch(now, &self.requests);
+        let second = self.scheduler.dispatch(now, &self.requests, 0);
         second.filter(|&second| self.is_alike(second, recorded))
     }
 

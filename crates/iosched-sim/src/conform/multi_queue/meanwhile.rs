@@ -6,7 +6,7 @@
 //! counted ([`Report::interrupted`](super::super::Report::interrupted)).
 
 use crate::request::RequestId;
-use crate::scheduler::Scheduler;
+use crate::scheduler::Followed;
 use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
 
@@ -22,7 +22,7 @@ const LATE: Nanos = Nanos::from_micros(10);
 /// Completions that may have come in the midst of the choice that the next event shows.
 pub(super) struct Interrupt {
     /// The scheduler as it was.
-    before: Box<dyn Scheduler>,
+    before: Box<dyn Followed>,
     /// What completed, and when. It is kept until the choice is seen.
     completed: Vec<(Time, RequestId)>,
 }
@@ -76,11 +76,11 @@ impl Follower<'_> {
         &mut self,
         now: Time,
         recorded: RequestId,
-        before: &dyn Scheduler,
+        before: &dyn Followed,
     ) -> Option<RequestId> {
         if let Some(interrupt) = &self.interrupt {
             let mut ours = interrupt.before.duplicate();
-            let chosen = ours.dispatch(now, &self.requests);
+            let chosen = ours.dispatch(now, &self.requests, 0);
             if let Some(chosen) = chosen.filter(|&chosen| self.is_alike(chosen, recorded)) {
                 for &(at, id) in &interrupt.completed {
                     ours.completed(at, &self.requests, id);
@@ -94,7 +94,7 @@ impl Follower<'_> {
             return None;
         }
         let mut ours = before.duplicate();
-        let chosen = ours.dispatch(begun, &self.requests);
+        let chosen = ours.dispatch(begun, &self.requests, 0);
         let chosen = chosen.filter(|&chosen| self.is_alike(chosen, recorded))?;
         self.scheduler = ours;
         Some(chosen)

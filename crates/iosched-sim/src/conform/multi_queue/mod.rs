@@ -30,7 +30,7 @@ use crate::block_layer::{MergeLimits, Merger};
 use crate::by_request::ByRequest;
 use crate::request::{RequestId, Requests};
 use crate::scheduler::kyber::Statement;
-use crate::scheduler::{Kernel, Scheduler};
+use crate::scheduler::{Followed, Kernel};
 use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
 
@@ -44,10 +44,10 @@ const SAME_RUN: Nanos = Nanos::from_micros(200);
 /// Follows a recording with this scheduler, which ends in the state that the recording left.
 pub fn follow(
     recording: &Recording,
-    scheduler: Box<dyn Scheduler>,
+    scheduler: Box<dyn Followed>,
     kernel: &Kernel,
     device: Device,
-) -> (Report, Box<dyn Scheduler>) {
+) -> (Report, Box<dyn Followed>) {
     let merger = Merger::new(MergeLimits::UNKNOWN, scheduler.merges_in_lists());
     let follower = Follower {
         recording,
@@ -79,7 +79,7 @@ struct Follower<'a> {
     depth: Depth,
     /// What was chosen and is not issued yet stands in its dispatch list.
     queue: HwQueue,
-    scheduler: Box<dyn Scheduler>,
+    scheduler: Box<dyn Followed>,
     requests: Requests,
     /// Allocated, and not yet in the scheduler: in a plug, or issued past it.
     held: Vec<RequestId>,
@@ -102,7 +102,7 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    fn follow(mut self) -> (Report, Box<dyn Scheduler>) {
+    fn follow(mut self) -> (Report, Box<dyn Followed>) {
         for at in 0..self.recording.steps.len() {
             let step = self.recording.steps[at];
             self.pass_time(at);

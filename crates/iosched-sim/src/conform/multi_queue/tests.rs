@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::*;
-use crate::scheduler::{SchedulerSpec, build};
+use crate::scheduler::{SchedulerSpec, build_followed};
 
 /// Follows a recording of a device that takes so many commands.
 fn followed(scheduler: &str, queue_depth: usize, look_ahead: bool, text: &str) -> Report {
@@ -14,7 +14,7 @@ fn followed(scheduler: &str, queue_depth: usize, look_ahead: bool, text: &str) -
         ..Kernel::default()
     };
     let spec = SchedulerSpec::parse(scheduler).unwrap();
-    let scheduler = build(&spec, &kernel, &Vec::new()).unwrap();
+    let scheduler = build_followed(&spec, &kernel, &Vec::new()).unwrap();
     let device = Device {
         queue_depth,
         look_ahead,

@@ -36,7 +36,7 @@ use queue::{Queue, QueueId, TreeId, Type};
 pub use tunables::INFO;
 use tunables::Tunables;
 
-use super::{Kernel, Scheduler, SchedulerInfo, Values};
+use super::{Elevator, Followed, Kernel, SchedulerInfo, Values};
 use crate::by_request::ByRequest;
 use crate::list::Links;
 use crate::request::{Bio, PriorityClass, ProcessId, RequestId, Requests};
@@ -177,7 +177,7 @@ impl Cfq {
     }
 }
 
-impl Scheduler for Cfq {
+impl Elevator for Cfq {
     fn info(&self) -> &'static SchedulerInfo {
         &INFO
     }
@@ -217,7 +217,7 @@ impl Scheduler for Cfq {
         preempts
     }
 
-    fn dispatch(&mut self, now: Time, requests: &Requests) -> Option<RequestId> {
+    fn dispatch(&mut self, now: Time, requests: &Requests, _hw_queue: usize) -> Option<RequestId> {
         if self.busy_queues == 0 {
             return None;
         }
@@ -233,19 +233,6 @@ impl Scheduler for Cfq {
         self.hand_out(requests, id);
         self.after_hand_out(now, requests, queue);
         Some(id)
-    }
-
-    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let queue = self.mark(id).queue;
-        if self.active != Some(queue) {
-            self.expire(now, requests, false);
-            let TreeId(class, kind) = self.queue(queue).tree_by_flags();
-            (self.serving_class, self.serving_type) = (class, kind);
-            self.serving = self.queue(queue).group;
-            self.activate_queue(now, Some(queue));
-        }
-        self.hand_out(requests, id);
-        self.after_hand_out(now, requests, queue);
     }
 
     fn activate(&mut self, _now: Time, requests: &Requests, id: RequestId) {
@@ -403,8 +390,27 @@ impl Scheduler for Cfq {
         self.note_member(process, group, weight);
     }
 
-    fn has_work(&self) -> bool {
+    fn has_work(&self, _hw_queue: usize) -> bool {
         self.rq_queued > 0
+    }
+
+    fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
+        Some(self)
+    }
+}
+
+impl Followed for Cfq {
+    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
+        let queue = self.mark(id).queue;
+        if self.active != Some(queue) {
+            self.expire(now, requests, false);
+            let TreeId(class, kind) = self.queue(queue).tree_by_flags();
+            (self.serving_class, self.serving_type) = (class, kind);
+            self.serving = self.queue(queue).group;
+            self.activate_queue(now, Some(queue));
+        }
+        self.hand_out(requests, id);
+        self.after_hand_out(now, requests, queue);
     }
 
     fn explain(&self, now: Time) -> String {
@@ -443,7 +449,7 @@ impl Scheduler for Cfq {
         )
     }
 
-    fn duplicate(&self) -> Box<dyn Scheduler> {
+    fn duplicate(&self) -> Box<dyn Followed> {
         Box::new(self.clone())
     }
 }

@@ -17,7 +17,7 @@ use self::domain::{DISCARD, DOMAINS, Domain, MAX_DEPTH, NAMES, READ, WRITE};
 use self::latency::{Clock, MISSED};
 use super::cpu_lists::CpuLists;
 use super::{
-    BlockLayer, CpuCost, HardwareQueues, Kernel, KernelVersion, Scheduler, SchedulerInfo,
+    BlockLayer, CpuCost, Elevator, Followed, HardwareQueues, Kernel, KernelVersion, SchedulerInfo,
     TunableInfo, Values,
 };
 use crate::by_request::ByRequest;
@@ -289,7 +289,7 @@ impl Kyber {
     }
 }
 
-impl Scheduler for Kyber {
+impl Elevator for Kyber {
     fn info(&self) -> &'static SchedulerInfo {
         &INFO
     }
@@ -307,11 +307,7 @@ impl Scheduler for Kyber {
         false
     }
 
-    fn dispatch(&mut self, now: Time, requests: &Requests) -> Option<RequestId> {
-        self.dispatch_for(now, requests, 0)
-    }
-
-    fn dispatch_for(
+    fn dispatch(
         &mut self,
         _now: Time,
         requests: &Requests,
@@ -320,17 +316,6 @@ impl Scheduler for Kyber {
         let id = self.choose(hardware_queue)?;
         self.give_out(requests, id);
         Some(id)
-    }
-
-    fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
-        let (queue, domain) = self.place(requests, id);
-        let _ = self.choose(queue); // what the choice changes, changes all the same
-        let queue = &mut self.queues[queue];
-        if queue.current != domain {
-            (queue.current, queue.batching) = (domain, 0);
-        }
-        queue.domains[domain].expose(&mut self.links, requests, id);
-        self.give_out(requests, id);
     }
 
     fn activate(&mut self, now: Time, _requests: &Requests, id: RequestId) {
@@ -400,6 +385,28 @@ impl Scheduler for Kyber {
         self.adjust(now, None);
     }
 
+    fn has_work(&self, hardware_queue: usize) -> bool {
+        let domains = &self.queues[hardware_queue].domains;
+        domains.iter().any(Lists::has_work)
+    }
+
+    fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
+        Some(self)
+    }
+}
+
+impl Followed for Kyber {
+    fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
+        let (queue, domain) = self.place(requests, id);
+        let _ = self.choose(queue); // what the choice changes, changes all the same
+        let queue = &mut self.queues[queue];
+        if queue.current != domain {
+            (queue.current, queue.batching) = (domain, 0);
+        }
+        queue.domains[domain].expose(&mut self.links, requests, id);
+        self.give_out(requests, id);
+    }
+
     fn timer_recorded(&mut self, now: Time, _requests: &Requests, said: &[Statement]) -> usize {
         self.due = None;
         let before = self.depths();
@@ -414,18 +421,9 @@ impl Scheduler for Kyber {
         agreed
     }
 
-    fn has_work(&self) -> bool {
-        (0..self.queues.len()).any(|queue| self.has_work_for(queue))
-    }
-
-    fn has_work_for(&self, hardware_queue: usize) -> bool {
-        let domains = &self.queues[hardware_queue].domains;
-        domains.iter().any(Lists::has_work)
-    }
-
     /// Depths and latencies stay. More than a second has passed, so that few samples will do, and
     /// the batch ended with what was not recorded.
-    fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Scheduler>> {
+    fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Followed>> {
         let emptied = |index: usize| {
             let domain = &self.domains[index];
             Domain {
@@ -463,7 +461,7 @@ impl Scheduler for Kyber {
         told.join("; ")
     }
 
-    fn duplicate(&self) -> Box<dyn Scheduler> {
+    fn duplicate(&self) -> Box<dyn Followed> {
         Box::new(self.clone())
     }
 }
@@ -570,7 +568,7 @@ mod tests {
             now,
             ..
         } = &mut queue;
-        assert_eq!(scheduler.dispatch_for(*now, requests, 1), None);
+        assert_eq!(scheduler.dispatch(*now, requests, 1), None);
         queue.complete(1000);
         for write in 0..7 {
             queue.complete(write);

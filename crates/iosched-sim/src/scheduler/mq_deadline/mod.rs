@@ -10,7 +10,8 @@ mod side;
 
 use self::side::Side;
 use super::{
-    BlockLayer, CpuCost, Kernel, KernelVersion, Scheduler, SchedulerInfo, TunableInfo, Values,
+    BlockLayer, CpuCost, Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TunableInfo,
+    Values,
 };
 use crate::by_request::ByRequest;
 use crate::list::Links;
@@ -302,7 +303,7 @@ impl MqDeadline {
     }
 }
 
-impl Scheduler for MqDeadline {
+impl Elevator for MqDeadline {
     fn info(&self) -> &'static SchedulerInfo {
         &INFO
     }
@@ -317,15 +318,10 @@ impl Scheduler for MqDeadline {
         false
     }
 
-    fn dispatch(&mut self, now: Time, requests: &Requests) -> Option<RequestId> {
+    fn dispatch(&mut self, now: Time, requests: &Requests, _hw_queue: usize) -> Option<RequestId> {
         let id = self.choose(now)?;
         self.give_out(requests, id);
         Some(id)
-    }
-
-    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let _ = self.choose(now); // what the choice changes, changes all the same
-        self.give_out(requests, id);
     }
 
     fn completed(&mut self, _now: Time, requests: &Requests, id: RequestId) {
@@ -398,7 +394,22 @@ impl Scheduler for MqDeadline {
         }
     }
 
-    fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Scheduler>> {
+    fn has_work(&self, _hw_queue: usize) -> bool {
+        self.levels.iter().any(Level::has_work)
+    }
+
+    fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
+        Some(self)
+    }
+}
+
+impl Followed for MqDeadline {
+    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
+        let _ = self.choose(now); // what the choice changes, changes all the same
+        self.give_out(requests, id);
+    }
+
+    fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Followed>> {
         let emptied = |level: &Level| Level {
             sides: [READ, WRITE].map(|side| level.sides[side].emptied()),
             ..Level::default()
@@ -410,10 +421,6 @@ impl Scheduler for MqDeadline {
             marks: ByRequest::default(),
             ..*self
         }))
-    }
-
-    fn has_work(&self) -> bool {
-        self.levels.iter().any(Level::has_work)
     }
 
     fn explain(&self, now: Time) -> String {
@@ -458,7 +465,7 @@ impl Scheduler for MqDeadline {
         )
     }
 
-    fn duplicate(&self) -> Box<dyn Scheduler> {
+    fn duplicate(&self) -> Box<dyn Followed> {
         Box::new(self.clone())
     }
 }
@@ -519,7 +526,7 @@ mod tests {
         assert_eq!(queue.dispatch(), Some(10));
         assert_eq!(queue.dispatch(), None);
         assert!(
-            queue.scheduler.has_work(),
+            queue.scheduler.has_work(0),
             "so that the block layer asks again"
         );
         queue.now += Nanos::from_millis(1001);
