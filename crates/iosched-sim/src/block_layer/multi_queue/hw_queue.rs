@@ -4,7 +4,8 @@
 //! Follows `block/blk-mq-sched.c` and `block/blk-mq.c` (Linux 6.1 to 6.12). A run issues the dispatch
 //! list; only when the device has taken all of that is the scheduler asked, for one request or, if the
 //! device was not busy of late, for as many as there is room for; these are issued, and the scheduler
-//! is asked again. A driver goes through these steps and says what came of each.
+//! is asked again. A run goes on in steps ([`Next`]): who drives it does what that says, tells what came of
+//! it, and is told the next step. In a recording other things happen between two of them.
 
 use std::collections::VecDeque;
 
@@ -47,6 +48,17 @@ impl Depth {
     }
 }
 
+/// What a run does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Issue the dispatch list.
+    Issue,
+    /// Ask the scheduler, if it has work and there is a budget.
+    Choose,
+    /// Nothing.
+    End,
+}
+
 /// See the [module's page](self).
 #[derive(Debug, Default)]
 pub(crate) struct HwQueue {
@@ -54,6 +66,8 @@ pub(crate) struct HwQueue {
     pub(crate) in_flight: usize,
     /// Chosen, and not yet taken by the device: the first goes first (`hctx->dispatch`).
     pub(crate) dispatch: VecDeque<RequestId>,
+    /// Requests that this run has chosen and not issued yet.
+    batch: usize,
     /// How often the device had no room, of late: from 0 to 16 (`dispatch_busy`).
     busy: u32,
     /// The next completion runs it (`BLK_MQ_S_SCHED_RESTART`).
@@ -71,28 +85,36 @@ impl HwQueue {
     // ---- a run ---------------------------------------------------------------------------
 
     /// It is run. What waits before the device goes first, and makes the next completion run it again.
-    pub(crate) fn begin_run(&mut self) {
-        self.restart |= !self.dispatch.is_empty();
-    }
-
-    /// The device took the last request of the dispatch list.
-    pub(crate) fn list_issued(&mut self) {
-        self.note_busy(false);
+    pub(crate) fn begin_run(&mut self) -> Next {
+        self.batch = 0;
+        if self.dispatch.is_empty() {
+            return Next::Choose;
+        }
+        self.restart = true;
+        Next::Issue
     }
 
     /// The device had no room for what is left of the dispatch list.
-    pub(crate) fn list_blocked(&mut self) {
+    pub(crate) fn list_blocked(&mut self) -> Next {
         self.note_busy(true);
         self.restart = true;
+        Next::End
     }
 
-    /// A worker goes on with a run in which requests were issued, where the driver has one, as a loop
+    /// The device took the last request of the dispatch list, if there was `any` in it.
+    ///
+    /// When a batch was issued, a worker goes on with the run where the driver has one, as a loop
     /// device does: woken for them, it takes the processor from the process that ran the queue
     /// (`need_resched` in `blk_mq_do_dispatch_sched`). It goes on now, and not when a run was planned.
-    pub(crate) fn worker_goes_on(&mut self, depth: Depth) {
-        if depth.attachment == Attachment::LookAhead {
+    pub(crate) fn list_issued(&mut self, depth: Depth, any: bool) -> Next {
+        if any {
+            self.note_busy(false);
+        }
+        if self.batch > 0 && depth.attachment == Attachment::LookAhead {
             self.delayed_run = None;
         }
+        self.batch = 0;
+        Next::Choose
     }
 
     /// The scheduler may be asked, of which so many choices have not completed; if there is no budget
@@ -103,17 +125,38 @@ impl HwQueue {
         has_budget
     }
 
-    /// The scheduler is asked for one request at a time: the device had no room of late.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.busy > 0
+    /// The scheduler chose a request, which stands in a dispatch list now, and `lacks_tag` or does not.
+    /// A device that had no room of late is given one at a time.
+    pub(crate) fn chose(&mut self, lacks_tag: bool) -> Next {
+        self.batch += 1;
+        if lacks_tag || self.is_busy() {
+            Next::Issue
+        } else {
+            Next::Choose
+        }
     }
 
-    /// The scheduler had work, and gave out nothing in answer to the first question of a batch: it is
-    /// asked again some ticks later, or when that was planned already.
-    pub(crate) fn nothing_chosen(&mut self, kernel: &Kernel, now: Time) {
-        if self.delayed_run.is_none() {
+    /// The scheduler has no work, or there is no budget.
+    pub(crate) fn batch_ends(&self) -> Next {
+        if self.batch > 0 {
+            Next::Issue
+        } else {
+            Next::End
+        }
+    }
+
+    /// The scheduler had work, and chose nothing. If that is all that came of it, it is asked again some
+    /// ticks later, or when that was planned already.
+    pub(crate) fn chose_nothing(&mut self, kernel: &Kernel, now: Time) -> Next {
+        if self.batch == 0 && self.delayed_run.is_none() {
             self.delayed_run = Some(kernel.asks_again(now));
         }
+        self.batch_ends()
+    }
+
+    /// The device had no room of late.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy > 0
     }
 
     /// The device gave a request back that had been issued. The queue is run again when a command of
@@ -189,11 +232,13 @@ mod tests {
         let mut queue = HwQueue::default();
         queue.list_blocked();
         let busy_after = |_| {
-            queue.list_issued();
+            queue.list_issued(SCSI, true);
             queue.is_busy()
         };
         assert_eq!([0; 3].map(busy_after), [true, false, false]);
-        (0..100).for_each(|_| queue.list_blocked());
+        for _ in 0..100 {
+            queue.list_blocked();
+        }
         assert_eq!(queue.busy, 9, "eighths are rounded down");
     }
 
@@ -220,15 +265,12 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_found_nothing_is_repeated_at_the_edge_of_a_tick() {
+    fn a_run_that_chose_nothing_is_repeated_at_the_edge_of_a_tick() {
         let mut queue = HwQueue::default();
-        queue.nothing_chosen(&kernel(), at(1));
-        queue.nothing_chosen(&kernel(), at(5));
+        assert_eq!(queue.begin_run(), Next::Choose);
+        assert_eq!(queue.chose_nothing(&kernel(), at(1)), Next::End);
+        queue.chose_nothing(&kernel(), at(5));
         assert_eq!(queue.delayed_run(), Some(at(8)), "what is planned stays");
-        queue.worker_goes_on(SCSI);
-        assert_eq!(queue.delayed_run(), Some(at(8)), "only a loop device's");
-        queue.worker_goes_on(LOOP);
-        assert_eq!(queue.delayed_run(), None);
         queue.given_back(&kernel(), at(5));
         assert_eq!(queue.delayed_run(), Some(at(12)));
         queue.worker_runs();
@@ -236,11 +278,39 @@ mod tests {
     }
 
     #[test]
+    fn a_loop_devices_worker_goes_on_with_a_run_that_issued_what_it_chose() {
+        let planned_after = |depth, batch: usize| {
+            let mut queue = HwQueue::default();
+            queue.chose_nothing(&kernel(), at(1));
+            queue.begin_run();
+            (0..batch).for_each(|_| assert_eq!(queue.chose(false), Next::Choose));
+            assert_eq!(queue.list_issued(depth, true), Next::Choose);
+            queue.delayed_run().is_some()
+        };
+        assert!(!planned_after(LOOP, 2));
+        assert!(planned_after(LOOP, 0), "only the list of an earlier run");
+        assert!(planned_after(SCSI, 2), "the process itself goes on");
+    }
+
+    #[test]
+    fn a_batch_is_issued_before_the_scheduler_is_asked_in_another() {
+        let mut queue = HwQueue::default();
+        queue.begin_run();
+        assert_eq!(queue.batch_ends(), Next::End);
+        assert_eq!(queue.chose(false), Next::Choose);
+        assert_eq!(queue.chose(true), Next::Issue, "the device will be full");
+        assert_eq!(queue.chose_nothing(&kernel(), at(1)), Next::Issue);
+        assert_eq!(queue.delayed_run(), None, "something came of the batch");
+        queue.list_blocked();
+        assert_eq!(queue.chose(false), Next::Issue, "one at a time");
+    }
+
+    #[test]
     fn a_worker_runs_what_was_inserted_without_a_plug_up_to_6_9() {
         let planned_after = |minor| {
             let version = KernelVersion { major: 6, minor };
             let mut queue = HwQueue::default();
-            queue.nothing_chosen(&kernel(), at(1));
+            queue.chose_nothing(&kernel(), at(1));
             queue.inserted_alone(&Kernel {
                 version,
                 ..kernel()

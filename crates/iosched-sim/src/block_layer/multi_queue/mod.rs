@@ -26,7 +26,7 @@ mod wait_queues;
 mod waiters;
 
 pub use hw_queue::Attachment;
-pub(crate) use hw_queue::{Depth, HwQueue};
+pub(crate) use hw_queue::{Depth, HwQueue, Next};
 
 use super::carried::Carried;
 use super::flush::{FLUSH, Flushes};

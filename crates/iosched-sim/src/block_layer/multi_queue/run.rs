@@ -2,7 +2,7 @@
 
 use super::super::flush::{Flushes, Flushing};
 use super::super::{Outputs, trace_request};
-use super::hw_queue::Attachment;
+use super::hw_queue::{Attachment, Next};
 use super::{Known, MultiQueue, Queue};
 use crate::request::{ProcessId, RequestId};
 use crate::trace::kernel::Action;
@@ -55,17 +55,16 @@ impl MultiQueue {
         number: usize,
         process: ProcessId,
     ) {
-        self.queues[number].hw.begin_run();
+        let mut step = self.queues[number].hw.begin_run();
         if self.flushes.is_due() && number == 0 {
             self.issue_flush(out, now, number, process);
         }
-        if !self.issue_dispatch_list(out, now, number, process) {
-            return;
-        }
-        while self.choose(out, now, number, process)
-            && self.issue_dispatch_list(out, now, number, process)
-        {
-            self.queues[number].hw.worker_goes_on(self.depth);
+        loop {
+            step = match step {
+                Next::Issue => self.issue_dispatch_list(out, now, number, process),
+                Next::Choose => self.choose(out, now, number, process),
+                Next::End => return,
+            }
         }
     }
 
@@ -85,7 +84,7 @@ impl MultiQueue {
         }
     }
 
-    /// Gives the device what stands before it. False if something still does.
+    /// Gives the device what stands before it.
     #[inline(always)]
     fn issue_dispatch_list(
         &mut self,
@@ -93,31 +92,20 @@ impl MultiQueue {
         now: Time,
         number: usize,
         process: ProcessId,
-    ) -> bool {
-        let Some(&first) = self.queues[number].hw.dispatch.front() else {
-            return true;
-        };
-        let mut next = Some(first);
-        while let Some(id) = next
-            && self.has_room(number)
-            && self.issue(out, now, process, id)
-        {
-            let dispatch = &mut self.queues[number].hw.dispatch;
-            dispatch.pop_front();
-            next = dispatch.front().copied();
+    ) -> Next {
+        let mut any = false;
+        while let Some(&id) = self.queues[number].hw.dispatch.front() {
+            if !(self.has_room(number) && self.issue(out, now, process, id)) {
+                return self.queues[number].hw.list_blocked();
+            }
+            self.queues[number].hw.dispatch.pop_front();
+            any = true;
         }
-        let queue = &mut self.queues[number].hw;
-        if next.is_some() {
-            queue.list_blocked();
-        } else {
-            queue.list_issued();
-        }
-        next.is_none()
+        self.queues[number].hw.list_issued(self.depth, any)
     }
 
-    /// Asks the scheduler for one request, or if the device was not busy of late, for as many as there
-    /// are tags for; without a budget, one more than that. Each stands before the device in its own
-    /// hardware queue; those of other queues are issued here. False if there was none.
+    /// Asks the scheduler for a batch of requests, each of which then stands before the device in its
+    /// own hardware queue; those of other queues are issued here.
     #[inline]
     fn choose(
         &mut self,
@@ -125,40 +113,41 @@ impl MultiQueue {
         now: Time,
         number: usize,
         process: ProcessId,
-    ) -> bool {
-        let most = if self.queues[number].hw.is_busy() {
-            1
-        } else {
-            usize::MAX
-        };
-        let (mut taken, mut elsewhere) = (0, false);
-        while taken < most && self.scheduler.has_work(number) {
-            let chosen = self.chosen(number);
-            if !self.queues[number].hw.take_budget(self.depth, chosen) {
+    ) -> Next {
+        let mut elsewhere = false;
+        let mut step = Next::Choose;
+        while step == Next::Choose {
+            if !self.may_choose(number) {
+                step = self.queues[number].hw.batch_ends();
                 break;
             }
             let next = self.scheduler.dispatch(now, &self.requests, number);
             let Some(id) = next else {
-                if taken == 0 {
-                    self.queues[number].hw.nothing_chosen(&self.kernel, now);
-                }
+                step = self.queues[number].hw.chose_nothing(&self.kernel, now);
                 break;
             };
             self.dispatched(out, now, process, id);
-            taken += 1;
             let home = self.known[id].queue;
             elsewhere |= home != number;
             self.queues[home].hw.dispatch.push_back(id);
-            if self.depth.lacks_tag(self.chosen(home)) {
-                break;
-            }
+            let lacks_tag = self.depth.lacks_tag(self.chosen(home));
+            step = self.queues[number].hw.chose(lacks_tag);
         }
         if elsewhere {
             for other in (0..self.queues.len()).filter(|&other| other != number) {
                 self.issue_dispatch_list(out, now, other, process);
             }
         }
-        taken > 0
+        step
+    }
+
+    /// The scheduler has work for this hardware queue, and there is a budget.
+    fn may_choose(&mut self, number: usize) -> bool {
+        if !self.scheduler.has_work(number) {
+            return false;
+        }
+        let chosen = self.chosen(number);
+        self.queues[number].hw.take_budget(self.depth, chosen)
     }
 
     fn dispatched(&mut self, out: &mut impl Outputs, now: Time, process: ProcessId, id: RequestId) {

@@ -1,6 +1,6 @@
 //! When the kernel asks the scheduler, and what an ask that left no line means.
 
-use crate::block_layer::Attachment;
+use crate::block_layer::multi_queue::{Attachment, Next};
 use crate::trace::kernel::Action;
 use crate::units::Time;
 
@@ -47,18 +47,23 @@ impl Follower<'_> {
         if !self.with_decisions {
             return self.asks_unseen(now, next);
         }
-        self.queue.begin_run();
-        if self.queue.dispatch.is_empty() {
-            self.asks(now, next);
-        } else {
-            self.hands_over(now, next);
+        let step = self.queue.begin_run();
+        self.goes_on(step, now, next);
+    }
+
+    /// A run goes on with this step.
+    fn goes_on(&mut self, step: Next, now: Time, next: usize) {
+        match step {
+            Next::Issue => self.hands_over(now, next),
+            Next::Choose => self.asks(now, next),
+            Next::End => {}
         }
     }
 
-    /// The scheduler is asked, if it has work and (SCSI) there is a slot.
+    /// The scheduler is asked, if it has work and there is a budget. If the next event is no answer, the
+    /// answer was nothing.
     fn asks(&mut self, now: Time, next: usize) {
-        let chosen = self.queue.chosen();
-        if !self.scheduler.has_work(0) || !self.queue.take_budget(self.depth, chosen) {
+        if !self.may_choose() {
             return;
         }
         let answered = self.soon(now, next).next().is_some_and(answers);
@@ -68,21 +73,22 @@ impl Follower<'_> {
         }
     }
 
-    /// A device that was not busy of late is given several requests at once: the kernel asks on
-    /// before it issues the first.
+    /// The scheduler gave out a request. A device that was not busy of late is given several at once:
+    /// the kernel asks on before it issues the first.
     pub(super) fn asks_on(&mut self, now: Time, next: usize) {
-        let chosen = self.queue.chosen();
-        let goes_on = !self.depth.lacks_tag(chosen)
-            && !self.queue.is_busy()
-            && self.scheduler.has_work(0)
-            && self.queue.take_budget(self.depth, chosen);
-        if goes_on {
+        let lacks_tag = self.depth.lacks_tag(self.queue.chosen());
+        if self.queue.chose(lacks_tag) == Next::Choose && self.may_choose() {
             if self.next_is(next, Action::Decided) {
                 return;
             }
             self.asked_in_vain(now, true);
         }
         self.hands_over(now, next);
+    }
+
+    fn may_choose(&mut self) -> bool {
+        let chosen = self.queue.chosen();
+        self.scheduler.has_work(0) && self.queue.take_budget(self.depth, chosen)
     }
 
     /// The device takes what was given out, as events D tell, until it has no room. What is left then
@@ -100,15 +106,15 @@ impl Follower<'_> {
 
     /// A request was issued: if it was the last of those given out, the kernel asks again.
     pub(super) fn issued_on(&mut self, now: Time, next: usize) {
-        if !self.with_decisions {
-            self.queue.worker_goes_on(self.depth);
-            self.asks_unseen(now, next);
-        } else if self.queue.dispatch.is_empty() {
-            self.queue.list_issued();
-            self.queue.worker_goes_on(self.depth);
-            self.asks(now, next);
+        let step = if self.queue.dispatch.is_empty() {
+            self.queue.list_issued(self.depth, true)
         } else {
-            self.hands_over(now, next);
+            Next::Issue
+        };
+        if self.with_decisions {
+            self.goes_on(step, now, next);
+        } else {
+            self.asks_unseen(now, next);
         }
     }
 
@@ -168,7 +174,7 @@ impl Follower<'_> {
     /// The same, having been given nothing before: the kernel plans to ask again.
     fn ends_in_vain(&mut self, now: Time, asks_soon: bool) {
         if self.asked_in_vain(now, asks_soon) {
-            self.queue.nothing_chosen(self.kernel, now);
+            self.queue.chose_nothing(self.kernel, now);
         }
     }
 }

@@ -90,6 +90,9 @@ impl Follower<'_> {
         self.queued.retain(|&other| other != id);
         self.merger.dispatched(id);
         self.queue.dispatch.push_back(id);
+        if !self.with_decisions {
+            self.queue.chose(false); // an X tells what comes after it
+        }
     }
 
     pub(super) fn disagree(&mut self, now: Time, recorded: RequestId, ours: Option<RequestId>) {
