@@ -68,18 +68,11 @@ pub(crate) trait RequestQueue {
     fn plug(&mut self, process: usize);
 
     /// A bio is submitted: merged, made a request, or blocked until there is a free request.
-    fn submit(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        process: usize,
-        bio: &Bio,
-        token: Token,
-    );
+    fn submit(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token);
 
     /// What was acknowledged is to be on the medium of a disk with a volatile cache: a bio that
     /// [is a flush](Bio::flush), and is answered when that is so.
-    fn flush(&mut self, out: &mut impl Outputs, now: Time, process: usize, bio: &Bio, token: Token);
+    fn flush(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token);
 
     /// What the process held back goes on its way.
     fn unplug(&mut self, out: &mut impl Outputs, now: Time, process: usize);

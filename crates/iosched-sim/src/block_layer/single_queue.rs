@@ -98,34 +98,21 @@ impl RequestQueue for SingleQueue {
         self.submitters[process].plugged = true;
     }
 
-    fn submit(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        process: usize,
-        bio: &Bio,
-        token: Token,
-    ) {
+    fn submit(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token) {
         trace_bio(out, now, Action::Queued, bio);
-        if !bio.fua && self.merge(out, now, process, bio, token) {
+        if !bio.fua && self.merge(out, now, bio, token) {
             return;
         }
-        if self.is_blocked(process) || !self.allocate(now, process, bio) {
+        let process = bio.process.index();
+        if self.is_blocked(process) || !self.allocate(now, bio) {
             self.submitters[process].blocked.push_back((*bio, token));
             self.unplug(out, now, process); // a process that sleeps lets its requests go
             return;
         }
-        self.new_request(out, now, process, bio, token);
+        self.new_request(out, now, bio, token);
     }
 
-    fn flush(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        _process: usize,
-        bio: &Bio,
-        token: Token,
-    ) {
+    fn flush(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token) {
         self.flushes.ask(now, Step::Bio(token));
         self.flushes.begin(now);
         self.run(out, now, bio.process);
@@ -142,11 +129,11 @@ impl RequestQueue for SingleQueue {
         }
         self.pool.woken(now, process);
         while let Some(&(bio, token)) = self.submitters[process].blocked.front() {
-            if !self.allocate(now, process, &bio) {
+            if !self.allocate(now, &bio) {
                 break;
             }
             self.submitters[process].blocked.pop_front();
-            self.new_request(out, now, process, &bio, token);
+            self.new_request(out, now, &bio, token);
         }
         self.unplug(out, now, process);
     }
@@ -203,15 +190,8 @@ impl SingleQueue {
     // ---- a bio becomes part of a request, or a request -----------------------------------
 
     /// The bio becomes part of a request in its process's plug, or in the scheduler, if one takes it.
-    fn merge(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        process: usize,
-        bio: &Bio,
-        token: Token,
-    ) -> bool {
-        let plug = &self.submitters[process].plug;
+    fn merge(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token) -> bool {
+        let plug = &self.submitters[bio.process.index()].plug;
         let (requests, scheduler) = (&mut self.requests, self.scheduler.as_mut());
         let found = self.merger.merge(now, requests, scheduler, plug, (bio, 0));
         let Some((merge, closed)) = found else {
@@ -233,7 +213,8 @@ impl SingleQueue {
     }
 
     /// True if the process may have a request for this bio; if not, it sleeps until it may.
-    fn allocate(&mut self, now: Time, process: usize, bio: &Bio) -> bool {
+    fn allocate(&mut self, now: Time, bio: &Bio) -> bool {
+        let process = bio.process.index();
         let must = self.scheduler.must_allocate(bio.process, bio.sync);
         let given = self.pool.allocate(now, process, bio.sync, must) == Allocation::Given;
         if !given {
@@ -250,14 +231,7 @@ impl SingleQueue {
         }
     }
 
-    fn new_request(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        process: usize,
-        bio: &Bio,
-        token: Token,
-    ) {
+    fn new_request(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token) {
         let id = self.requests.add(Request::new(bio, now));
         out.entered(now, token);
         self.carried.begin(id, token);
@@ -268,10 +242,10 @@ impl SingleQueue {
         }
         self.scheduler.prepare(now, &self.requests, id);
         trace_bio(out, now, Action::Allocated, bio);
+        let process = bio.process.index();
         if !self.submitters[process].plugged {
-            self.insert(out, now, process, id, false);
-            self.run(out, now, bio.process);
-            return;
+            self.insert(out, now, id, false);
+            return self.run(out, now, bio.process);
         }
         if self.submitters[process].is_full(&self.requests, PLUG_REQUESTS) {
             self.flush_plug(out, now, process);
@@ -288,12 +262,12 @@ impl SingleQueue {
         }
         if let [only] = self.submitters[process].plug[..] {
             self.submitters[process].plug.clear();
-            self.insert(out, now, process, only, true);
+            self.insert(out, now, only, true);
         } else {
             let mut plug = std::mem::take(&mut self.submitters[process].plug);
             plug.sort_by_key(|&id| self.requests[id].start);
             for id in plug.drain(..) {
-                self.insert(out, now, process, id, true);
+                self.insert(out, now, id, true);
             }
             self.submitters[process].plug = plug;
         }
@@ -301,15 +275,8 @@ impl SingleQueue {
         self.run(out, now, ProcessId::of_index(process));
     }
 
-    fn insert(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        process: usize,
-        id: RequestId,
-        from_plug: bool,
-    ) {
-        let submitter = ProcessId::of_index(process);
+    fn insert(&mut self, out: &mut impl Outputs, now: Time, id: RequestId, from_plug: bool) {
+        let submitter = self.requests[id].process;
         trace_request(out, now, Action::Inserted, &self.requests[id], submitter);
         let at_once = self.merger.insert(
             now,

@@ -429,7 +429,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
             },
         });
         if whole.length <= max {
-            return self.queue.submit(&mut self.host, now, index, whole, access);
+            return self.queue.submit(&mut self.host, now, whole, access);
         }
         let mut start = whole.start;
         while start < whole.end() {
@@ -439,7 +439,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
                 length,
                 ..*whole
             };
-            self.queue.submit(&mut self.host, now, index, &bio, access);
+            self.queue.submit(&mut self.host, now, &bio, access);
             start += length;
         }
     }

@@ -132,6 +132,6 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
             bios: 1,
         });
         let bio = Bio::flush(host.process_id(index), host.processes[index].job.priority);
-        self.queue.flush(host, now, index, &bio, access);
+        self.queue.flush(host, now, &bio, access);
     }
 }

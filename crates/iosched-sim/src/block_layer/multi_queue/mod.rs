@@ -167,29 +167,15 @@ impl RequestQueue for MultiQueue {
         self.submitters[process].plugged = true;
     }
 
-    fn submit(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        process: usize,
-        bio: &Bio,
-        token: Token,
-    ) {
+    fn submit(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token) {
         trace_bio(out, now, Action::Queued, bio);
-        if bio.fua || !self.merge(out, now, process, bio, token) {
-            self.allocate(out, now, process, bio, token);
+        if bio.fua || !self.merge(out, now, bio, token) {
+            self.allocate(out, now, bio, token);
         }
     }
 
-    fn flush(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        process: usize,
-        bio: &Bio,
-        token: Token,
-    ) {
-        self.allocate(out, now, process, bio, token);
+    fn flush(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token) {
+        self.allocate(out, now, bio, token);
     }
 
     fn unplug(&mut self, out: &mut impl Outputs, now: Time, process: usize) {
@@ -214,11 +200,11 @@ impl RequestQueue for MultiQueue {
             Rise::Awake => None,
         };
         while let Some(&(bio, token)) = self.submitters[process].blocked.front() {
-            let Some(tag) = self.take_tag(now, (process, place.take()), &bio) else {
+            let Some(tag) = self.take_tag(now, &bio, place.take()) else {
                 return;
             };
             self.submitters[process].blocked.pop_front();
-            self.new_request(out, now, process, (&bio, token), tag);
+            self.new_request(out, now, (&bio, token), tag);
         }
         self.unplug(out, now, process);
     }

@@ -24,11 +24,10 @@ impl MultiQueue {
         &mut self,
         out: &mut impl Outputs,
         now: Time,
-        process: usize,
         bio: &Bio,
         token: Token,
     ) -> bool {
-        let Submitter { plug, cpu, .. } = &self.submitters[process];
+        let Submitter { plug, cpu, .. } = &self.submitters[bio.process.index()];
         let plug = &plug[plug.len().saturating_sub(1)..];
         let (requests, scheduler) = (&mut self.requests, self.scheduler.as_mut());
         let found = self
@@ -62,21 +61,15 @@ impl MultiQueue {
 
     /// The bio becomes a request, or its process sleeps until there is a tag.
     #[inline(always)]
-    pub(super) fn allocate(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        process: usize,
-        bio: &Bio,
-        token: Token,
-    ) {
+    pub(super) fn allocate(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token) {
+        let process = bio.process.index();
         let tag = if self.submitters[process].is_blocked() {
             None
         } else {
-            self.take_tag(now, (process, None), bio)
+            self.take_tag(now, bio, None)
         };
         if let Some(tag) = tag {
-            self.new_request(out, now, process, (bio, token), tag);
+            self.new_request(out, now, (bio, token), tag);
         } else {
             self.submitters[process].blocked.push_back((*bio, token));
             self.unplug(out, now, process); // a process that sleeps lets its requests go
@@ -86,25 +79,16 @@ impl MultiQueue {
     /// A tag for the bio, if write-back throttling lets it pass and there is one; otherwise the process
     /// waits.
     #[inline]
-    pub(super) fn take_tag(
-        &mut self,
-        now: Time,
-        process: (usize, Option<Place>),
-        bio: &Bio,
-    ) -> Option<u32> {
+    pub(super) fn take_tag(&mut self, now: Time, bio: &Bio, place: Option<Place>) -> Option<u32> {
         if self.throttle.is_some() {
-            return self.take_tag_if_admitted(now, process, bio);
+            return self.take_tag_if_admitted(now, bio, place);
         }
-        self.take_free_tag(process, bio)
+        self.take_free_tag(bio, place)
     }
 
     #[inline(never)]
-    fn take_tag_if_admitted(
-        &mut self,
-        now: Time,
-        (process, place): (usize, Option<Place>),
-        bio: &Bio,
-    ) -> Option<u32> {
+    fn take_tag_if_admitted(&mut self, now: Time, bio: &Bio, place: Option<Place>) -> Option<u32> {
+        let process = bio.process.index();
         let throttle = self.throttle.as_mut()?;
         let sort = throttle.sort(bio);
         if let Some(sort) = sort
@@ -112,7 +96,7 @@ impl MultiQueue {
         {
             return None;
         }
-        let tag = self.take_free_tag((process, place), bio);
+        let tag = self.take_free_tag(bio, place);
         if let (None, Some(throttle), Some(_)) = (tag, &mut self.throttle, sort) {
             throttle.keep_admitted(process);
         }
@@ -120,11 +104,8 @@ impl MultiQueue {
     }
 
     #[inline(always)]
-    fn take_free_tag(
-        &mut self,
-        (process, place): (usize, Option<Place>),
-        bio: &Bio,
-    ) -> Option<u32> {
+    fn take_free_tag(&mut self, bio: &Bio, place: Option<Place>) -> Option<u32> {
+        let process = bio.process.index();
         let number = self.queue_of(process);
         let scheduler = self.scheduler.as_ref();
         let op = if bio.is_flush() { Op::Read } else { bio.op }; // schedulers do not limit a flush
@@ -141,10 +122,10 @@ impl MultiQueue {
         &mut self,
         out: &mut impl Outputs,
         now: Time,
-        process: usize,
         (bio, token): (&Bio, Token),
         tag: u32,
     ) {
+        let process = bio.process.index();
         let mut request = Request::new(bio, now);
         request.cpu = self.submitters[process].cpu;
         let id = self.requests.add(request);
@@ -171,7 +152,7 @@ impl MultiQueue {
         }
         self.scheduler.prepare(now, &self.requests, id);
         if !self.submitters[process].plugged {
-            return self.insert_alone(out, now, bio.process, id);
+            return self.insert_alone(out, now, id);
         }
         if self.submitters[process].is_full(&self.requests, PLUG_REQUESTS) {
             self.flush_plug(out, now, process);
@@ -183,17 +164,11 @@ impl MultiQueue {
 
     /// A request outside of a plug is issued at once where there is no scheduler, or enters it.
     #[inline(always)]
-    fn insert_alone(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        submitter: ProcessId,
-        id: RequestId,
-    ) {
-        let queue = self.known[id].queue;
+    fn insert_alone(&mut self, out: &mut impl Outputs, now: Time, id: RequestId) {
+        let (queue, submitter) = (self.known[id].queue, self.requests[id].process);
         let at_once = self.direct && !self.queues[queue].hw.is_busy();
         if !(at_once && self.issue_directly(out, now, submitter, id)) {
-            self.insert(out, now, submitter, id, false);
+            self.insert(out, now, id, false);
         }
         self.queues[queue].hw.inserted_alone(&self.kernel);
         self.run(out, now, queue, submitter);
@@ -215,21 +190,15 @@ impl MultiQueue {
         }
         trace_plug(out, now, Action::Unplugged, process);
         for id in plug.drain(..) {
-            self.insert(out, now, submitter, id, true);
+            self.insert(out, now, id, true);
         }
         self.submitters[process].plug = plug;
         self.run(out, now, queue, submitter);
     }
 
     #[inline(always)]
-    fn insert(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        submitter: ProcessId,
-        id: RequestId,
-        from_plug: bool,
-    ) {
+    fn insert(&mut self, out: &mut impl Outputs, now: Time, id: RequestId, from_plug: bool) {
+        let submitter = self.requests[id].process;
         self.known[id].scheduled = true;
         self.merger.insert(
             now,
