@@ -25,6 +25,16 @@ pub enum JobError {
         /// What it can be.
         allowed: &'static str,
     },
+    /// A line is neither section, option nor comment.
+    #[error("line {line}: cannot read {text:?}: {cause}")]
+    Syntax {
+        /// Number of the line, from 1.
+        line: usize,
+        /// What stands there.
+        text: String,
+        /// What is wrong with it.
+        cause: &'static str,
+    },
     /// An option stands before the first section.
     #[error("line {line}: `{text}` stands in no section")]
     NoSection {

@@ -10,11 +10,13 @@
 //! one access to the next, not over a window.
 
 mod error;
+pub mod lines;
 mod section;
 mod setting;
 mod value;
 
 pub use error::JobError;
+use lines::{Item, Line};
 use section::Section;
 pub use setting::OPTIONS;
 use setting::Setting;
@@ -58,14 +60,16 @@ fn sections(text: &str) -> Result<Vec<Section>, JobError> {
     let mut global = Section::default();
     let mut sections: Vec<Section> = Vec::new();
     let mut in_global = None;
-    for (text, line) in text.lines().map(str::trim).zip(1..) {
-        if text.is_empty() || text.starts_with(['#', ';']) {
-            continue;
-        }
-        let head = text.strip_prefix('[');
-        if let Some(name) = head.and_then(|rest| rest.strip_suffix(']')) {
-            in_global = Some(name == "global");
-            if name != "global" {
+    for line in lines::lines(text) {
+        let Line { number: line, item } = line.map_err(|bad| JobError::Syntax {
+            line: bad.number,
+            text: bad.text.to_owned(),
+            cause: bad.cause,
+        })?;
+        match item {
+            Item::Global => in_global = Some(true),
+            Item::Section(name) => {
+                in_global = Some(false);
                 let count = sections.len() as u64;
                 let max = MAX_PROCESSES;
                 if count > max {
@@ -77,19 +81,21 @@ fn sections(text: &str) -> Result<Vec<Section>, JobError> {
                     ..global.clone()
                 });
             }
-            continue;
-        }
-        let section = match in_global {
-            None => {
-                let text = text.to_owned();
-                return Err(JobError::NoSection { line, text });
+            Item::Option { key, value } => {
+                let section = match in_global {
+                    None => return Err(JobError::NoSection { line, text: key }),
+                    Some(true) => &mut global,
+                    Some(false) => sections.last_mut().expect("a section was begun"),
+                };
+                let value = value.unwrap_or_default();
+                let setting = Setting {
+                    line,
+                    name: &key,
+                    value,
+                };
+                setting.apply(section)?;
             }
-            Some(true) => &mut global,
-            Some(false) => sections.last_mut().expect("a section was begun"),
-        };
-        let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        let (name, value) = (name.trim(), value.trim());
-        Setting { line, name, value }.apply(section)?;
+        }
     }
     Ok(sections)
 }
@@ -163,7 +169,7 @@ mod tests {
         assert!(
             message("[a]\nrw=trim").starts_with("line 2: rw cannot be `trim`: it can be read,")
         );
-        assert_eq!(message("rw=read"), "line 1: `rw=read` stands in no section");
+        assert_eq!(message("rw=read"), "line 1: `rw` stands in no section");
         assert_eq!(message("[global]\nrw=read"), "there is no job in it");
         assert_eq!(
             message("[a]\nsize=4k\nbs=64k"),

@@ -17,6 +17,14 @@ pub enum JobFileError {
         /// What is wrong with it.
         cause: &'static str,
     },
+    /// A few lines of it would take all memory.
+    #[error("{file}:{line}: more than 100 000 options, with those of [global] in each section")]
+    TooManyOptions {
+        /// The job file.
+        file: String,
+        /// The line that is one too many.
+        line: usize,
+    },
     /// An option that could reach beyond the target, or change the scheduler under the trial.
     #[error("{file}:{line}: option {option} is refused: {cause}")]
     Dangerous {
@@ -64,6 +72,7 @@ pub enum JobFileError {
 impl Failure for JobFileError {
     fn hint(&self) -> Option<String> {
         Some(match self {
+            JobFileError::TooManyOptions { .. } => "make it smaller".into(),
             JobFileError::Syntax { .. } => {
                 "a job file has [section] lines, option=value lines, and comments after # or ;"
                     .into()

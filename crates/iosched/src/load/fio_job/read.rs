@@ -1,4 +1,6 @@
-//! Lines to sections and options, each of them checked.
+//! Sections and options, each of them checked.
+
+use iosched_sim::workload::fio_job::lines::{BadLine, Item, Line, lines};
 
 use super::{Assignment, Job, JobFile, JobFileError, allowed};
 
@@ -12,50 +14,41 @@ impl JobFile {
         let mut jobs: Vec<Job> = Vec::new();
         let mut in_global = false;
         let mut options = 0;
-        for (index, raw) in text.lines().enumerate() {
-            let line = index + 1;
-            let syntax = |cause| JobFileError::Syntax {
-                file: file.into(),
-                line,
-                text: raw.trim().into(),
-                cause,
-            };
-            let content = without_comment(raw.trim_start_matches('\u{feff}')).trim();
-            if content.is_empty() || content.starts_with(['#', ';']) {
-                continue;
-            }
-            options += if content.starts_with('[') {
-                1 + globals.len()
-            } else {
-                1
+        for line in lines(text) {
+            let Line { number, item } = line.map_err(|bad| syntax(file, &bad))?;
+            options += match item {
+                Item::Section(_) => 1 + globals.len(),
+                Item::Global | Item::Option { .. } => 1,
             };
             if options > MOST_OPTIONS {
-                return Err(syntax(
-                    "more than 100 000 options, with those of [global] in each section",
-                ));
+                return Err(JobFileError::TooManyOptions {
+                    file: file.into(),
+                    line: number,
+                });
             }
-            if let Some(rest) = content.strip_prefix('[') {
-                let name = rest
-                    .split_once(']')
-                    .map(|(name, _)| name.trim())
-                    .ok_or_else(|| syntax("the section's ] is missing"))?;
-                in_global = name == "global";
-                if !in_global {
-                    check_section_name(name).map_err(syntax)?;
+            match item {
+                Item::Global => in_global = true,
+                Item::Section(name) => {
+                    in_global = false;
                     // What a [global] section says holds for the jobs after it.
                     jobs.push(Job {
                         name: name.into(),
                         assignments: globals.clone(),
                     });
                 }
-                continue;
-            }
-            let assignment = read_assignment(line, content).map_err(syntax)?;
-            allowed::check(file, &assignment)?;
-            match jobs.last_mut() {
-                _ if in_global => globals.push(assignment),
-                Some(job) => job.assignments.push(assignment),
-                None => return Err(syntax("an option before any [section]")),
+                Item::Option { key, value } => {
+                    let assignment = Assignment {
+                        line: number,
+                        key,
+                        value: value.map(str::to_owned),
+                    };
+                    allowed::check(file, &assignment)?;
+                    match jobs.last_mut() {
+                        _ if in_global => globals.push(assignment),
+                        Some(job) => job.assignments.push(assignment),
+                        None => return Err(syntax(file, &outside(number, &assignment.key))),
+                    }
+                }
             }
         }
         if jobs.is_empty() {
@@ -65,46 +58,22 @@ impl JobFile {
     }
 }
 
-/// The line up to a comment: `#` or `;` at its beginning or after a blank.
-fn without_comment(line: &str) -> &str {
-    let starts = |(at, c): &(usize, char)| {
-        matches!(c, '#' | ';') && line[..*at].chars().last().is_none_or(char::is_whitespace)
-    };
-    line.char_indices()
-        .find(starts)
-        .map_or(line, |(at, _)| &line[..at])
+fn syntax(file: &str, bad: &BadLine<'_>) -> JobFileError {
+    JobFileError::Syntax {
+        file: file.into(),
+        line: bad.number,
+        text: bad.text.into(),
+        cause: bad.cause,
+    }
 }
 
-fn check_section_name(name: &str) -> Result<(), &'static str> {
-    if name.is_empty() {
-        return Err("the section has no name");
+/// An option that no job has.
+fn outside(number: usize, text: &str) -> BadLine<'_> {
+    BadLine {
+        number,
+        text,
+        cause: "an option before any [section]",
     }
-    if name.len() > 64 || name.chars().any(|c| c.is_control() || c == '/' || c == '$') {
-        return Err("a section's name is at most 64 characters, without / and $");
-    }
-    Ok(())
-}
-
-fn read_assignment(line: usize, content: &str) -> Result<Assignment, &'static str> {
-    // fio starts a comment at # or ; only where a line begins, but a value with one is an accident.
-    let (key, value) = match content.split_once('=') {
-        Some((key, value)) => (key.trim(), Some(value.trim().to_owned())),
-        None => (content, None),
-    };
-    if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        return Err("this is not option=value");
-    }
-    if value
-        .as_deref()
-        .is_some_and(|value| value.contains(['$', '`']))
-    {
-        return Err("variables and commands in values are not supported");
-    }
-    Ok(Assignment {
-        line,
-        key: key.to_ascii_lowercase(),
-        value,
-    })
 }
 
 #[cfg(test)]

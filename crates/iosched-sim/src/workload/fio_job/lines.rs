@@ -1,0 +1,161 @@
+//! The lines of a job file: sections, options and comments. The one reader of that format: what may be run and
+//! what is simulated are asked about the same lines.
+//!
+//! Follows fio's HOWTO ("Job file format", fio 3.33). Left out: `include`, environment variables and commands in
+//! values.
+
+/// The longest name of a section.
+const LONGEST_NAME: usize = 64;
+
+/// A line that says something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Counted from 1.
+    pub number: usize,
+    /// What it says.
+    pub item: Item<'a>,
+}
+
+/// What a line says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// `[global]`: what follows holds for the sections after it.
+    Global,
+    /// `[name]`: a job begins.
+    Section(&'a str),
+    /// `key=value`, or a bare `key`.
+    Option {
+        /// In lower case.
+        key: String,
+        /// What stands after the first `=`.
+        value: Option<&'a str>,
+    },
+}
+
+/// A line that says nothing that can be understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadLine<'a> {
+    /// Counted from 1.
+    pub number: usize,
+    /// The line.
+    pub text: &'a str,
+    /// What is wrong with it.
+    pub cause: &'static str,
+}
+
+/// The lines that say something, in their order.
+pub fn lines(text: &str) -> impl Iterator<Item = Result<Line<'_>, BadLine<'_>>> {
+    let numbered = text.lines().zip(1..);
+    numbered.filter_map(|(raw, number)| {
+        let content = without_comment(raw.trim_start_matches('\u{feff}')).trim();
+        let item = match content.strip_prefix('[') {
+            _ if content.is_empty() => return None,
+            Some(rest) => section(rest),
+            None => option(content),
+        };
+        let text = raw.trim();
+        let bad = |cause| BadLine {
+            number,
+            text,
+            cause,
+        };
+        Some(item.map(|item| Line { number, item }).map_err(bad))
+    })
+}
+
+/// The line up to a comment: `#` or `;` at its beginning or after a blank.
+fn without_comment(line: &str) -> &str {
+    let starts = |(at, c): &(usize, char)| {
+        matches!(c, '#' | ';') && line[..*at].chars().last().is_none_or(char::is_whitespace)
+    };
+    line.char_indices()
+        .find(starts)
+        .map_or(line, |(at, _)| &line[..at])
+}
+
+fn section(rest: &str) -> Result<Item<'_>, &'static str> {
+    let (name, _) = rest.split_once(']').ok_or("the section's ] is missing")?;
+    let name = name.trim();
+    if name == "global" {
+        return Ok(Item::Global);
+    }
+    if name.is_empty() {
+        return Err("the section has no name");
+    }
+    if name.len() > LONGEST_NAME || name.chars().any(|c| c.is_control() || c == '/' || c == '$') {
+        return Err("a section's name is at most 64 characters, without / and $");
+    }
+    Ok(Item::Section(name))
+}
+
+fn option(content: &str) -> Result<Item<'_>, &'static str> {
+    let (key, value) = match content.split_once('=') {
+        Some((key, value)) => (key.trim(), Some(value.trim())),
+        None => (content, None),
+    };
+    if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return Err("this is not option=value");
+    }
+    if value.is_some_and(|value| value.contains(['$', '`'])) {
+        return Err("variables and commands in values are not supported");
+    }
+    Ok(Item::Option {
+        key: key.to_ascii_lowercase(),
+        value,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn comments_after_a_value_and_a_byte_order_mark_are_passed_over() {
+        let text = "\u{feff}[a] # first\n\nRW=randwrite ; of all\nbs=4k\t# small\n;rw=read\nname=a#b\ndirect\n";
+        let found: Vec<Line<'_>> = lines(text).map(Result::unwrap).collect();
+        let option = |number, key: &str, value| Line {
+            number,
+            item: Item::Option {
+                key: key.to_owned(),
+                value,
+            },
+        };
+        let expected = [
+            Line {
+                number: 1,
+                item: Item::Section("a"),
+            },
+            option(3, "rw", Some("randwrite")),
+            option(4, "bs", Some("4k")),
+            option(6, "name", Some("a#b")),
+            option(7, "direct", None),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_is_no_line_of_a_job_file_is_told_with_its_number() {
+        for (text, cause) in [
+            ("[a", "] is missing"),
+            ("[]", "no name"),
+            ("[a/b]", "without / and $"),
+            ("a b=1", "not option=value"),
+            ("=1", "not option=value"),
+            ("size=$x", "not supported"),
+        ] {
+            let file = format!("[x]\n{text}\n");
+            let error = lines(&file).nth(1).unwrap().unwrap_err();
+            assert_eq!((error.number, error.text), (2, text));
+            assert!(error.cause.contains(cause), "{text}: {}", error.cause);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC{0,200}(\\n\\PC{0,80}){0,8}") {
+            lines(&text).for_each(drop);
+        }
+    }
+}
