@@ -37,7 +37,7 @@ pub enum Action {
     FrontMerged,
     /// RM: a request became part of the one before it.
     Joined,
-    /// X: the scheduler gave out a request (multi-queue).
+    /// X: the scheduler gave out a request (multi-queue, in recordings of our own; for `blktrace` it is a split).
     Decided,
     /// D: the driver took a request.
     Issued,
@@ -45,7 +45,7 @@ pub enum Action {
     GivenBack,
     /// C: the disk was done.
     Completed,
-    /// Anything else (A, …).
+    /// Anything else (A, X of others, …).
     Other,
 }
 
@@ -246,6 +246,10 @@ impl Reader {
             ])?;
             return Ok(Some(Event {
                 time: self.seconds(columns.seconds)?,
+                action: match columns.action {
+                    kernel_blk::SPLIT => Action::Other,
+                    _ => event.action,
+                },
                 comm: columns.comm.to_owned(),
                 cpu: columns.cpu.parse().ok(),
                 ..event
@@ -407,6 +411,23 @@ mod tests {
         };
         assert_eq!(early.time, Time::from_nanos(1_000_000_000 - 50_448_100));
         assert_eq!(early.op, None);
+    }
+
+    /// A kernel of the single-queue block layer splits bios, too: that is no sign of the other layer.
+    #[test]
+    fn the_same_letter_is_a_decision_in_our_recordings_and_a_split_in_those_of_others() {
+        let action = |text: &str| match Reader::default().read(text).unwrap() {
+            Some(Line::Event(event)) => event.action,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(action("1.0 X W 8 8 369 rw rw"), Action::Decided);
+        let others = [
+            "8,0 3 1 0.000000000 697 X W 223490 / 223746 [kjournald]",
+            "rw-1583 [000] d..1. 32.415492: 8,0 X WS 9796816 / 9797328 [rw]",
+        ];
+        for text in others {
+            assert_eq!(action(text), Action::Other, "{text}");
+        }
     }
 
     #[test]

@@ -6,6 +6,10 @@
 /// The action of a scheduler's message.
 pub(super) const MESSAGE: &str = "m";
 
+/// The action of a bio that was split: its rest is queued by itself. In recordings of our own the letter is that of a
+/// scheduler's decision, which others do not print.
+pub(super) const SPLIT: &str = "X";
+
 /// An event's columns as they stand in the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Columns<'a> {
@@ -147,6 +151,13 @@ mod tests {
         assert_eq!(past[1..5], ["I", "N", "0", "0"]);
         let message = all("rw-1583 [000] d.... 32.4: 8,0 1,0 m N bfq [bfq_limit_depth]");
         assert_eq!(message.unwrap()[1..3], ["m", "N"]);
+    }
+
+    #[test]
+    fn where_a_bio_was_split_two_positions_stand_and_none_is_a_request() {
+        let split = all("8,0 3 1 0.000000000 697 X W 223490 / 223746 [kjournald]").unwrap();
+        assert_eq!(split[1..5], [SPLIT, "W", "0", "0"]);
+        assert_eq!(split[7], "-");
     }
 
     #[test]
