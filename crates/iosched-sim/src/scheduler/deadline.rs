@@ -20,7 +20,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     tunables: &[
         TunableInfo {
             name: "fifo_batch",
-            unit: "",
+            unit: "requests",
             default: 16,
             min: 0,
             max: MAX,
@@ -48,7 +48,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         },
         TunableInfo {
             name: "writes_starved",
-            unit: "",
+            unit: "batches",
             default: 2,
             min: -MAX,
             max: MAX,

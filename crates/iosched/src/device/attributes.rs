@@ -5,6 +5,7 @@
 //! on the scheduler, and for times that old code keeps in timer ticks on how many of these the
 //! kernel has in a second: what any usual kernel would show counts as the default.
 
+use iosched_sim::scheduler::{self, BlockLayer};
 use serde::Serialize;
 
 use super::Device;
@@ -160,7 +161,7 @@ impl Context<'_> {
     fn default_requests(&self) -> Known {
         match (self.device.schedulers.active(), self.hardware_depth) {
             (Some("none"), Some(depth)) => Known::value(depth),
-            (Some("noop" | "deadline" | "cfq"), None) => Known::value(128),
+            (Some(scheduler), None) if is_legacy(scheduler) => Known::value(128),
             (Some(_), Some(depth)) => Known::value(2 * depth.min(128)),
             _ => Known::none(),
         }
@@ -204,7 +205,8 @@ impl Context<'_> {
     fn default_write_back_throttling(&self) -> Known {
         match (self.device.schedulers.active(), self.device.rotational) {
             (Some("bfq"), _) => Known::value(0),
-            (None | Some("noop" | "deadline" | "cfq"), _) | (_, None) => Known::none(),
+            (Some(scheduler), _) if is_legacy(scheduler) => Known::none(),
+            (None, _) | (_, None) => Known::none(),
             (_, Some(true)) => Known::value(75_000),
             (_, Some(false)) => Known::value(2000),
         }
@@ -223,6 +225,12 @@ impl Context<'_> {
             .find(|(name, _)| *name == file)
             .map_or_else(Known::none, |(_, known)| known)
     }
+}
+
+/// The scheduler belongs to kernels before 5.0.
+fn is_legacy(scheduler: &str) -> bool {
+    let info = scheduler::info(scheduler);
+    info.is_ok_and(|info| info.block_layer == BlockLayer::SingleQueue)
 }
 
 /// The unit of a file of the queue, where it has one.
@@ -250,51 +258,73 @@ pub(crate) fn tunable_names(scheduler: &str) -> Vec<&'static str> {
     tunables.map(|(name, _)| name).collect()
 }
 
-/// What is known of the tunables of a scheduler.
+/// What is known of the tunables of a scheduler. Units and defaults are those that it is simulated with, but
+/// where a kernel's ticks or its other settings have a say.
 pub(super) fn tunables_of(scheduler: &str) -> Vec<(&'static str, Known)> {
-    match scheduler {
-        "mq-deadline" | "deadline" => vec![
-            ("read_expire", Known::value(500).with_unit("ms")),
-            ("write_expire", Known::value(5000).with_unit("ms")),
-            ("prio_aging_expire", Known::value(10_000).with_unit("ms")),
-            ("writes_starved", Known::value(2).with_unit("batches")),
-            ("fifo_batch", Known::value(16).with_unit("requests")),
-            ("front_merges", Known::value(1)),
-            ("async_depth", Known::unit("requests")),
-        ],
-        "kyber" => vec![
-            ("read_lat_nsec", Known::value(2_000_000).with_unit("ns")),
-            ("write_lat_nsec", Known::value(10_000_000).with_unit("ns")),
-        ],
-        "bfq" => vec![
-            ("fifo_expire_sync", Known::value(125).with_unit("ms")),
-            ("fifo_expire_async", Known::value(250).with_unit("ms")),
-            ("back_seek_max", Known::value(16_384).with_unit("KiB")),
-            ("back_seek_penalty", Known::value(2)),
-            ("slice_idle", Known::value(8).with_unit("ms")),
-            ("slice_idle_us", Known::value(8000).with_unit("us")),
-            ("max_budget", Known::value(0).with_unit("sectors")),
-            ("timeout_sync", Known::ticks(8)),
-            ("strict_guarantees", Known::value(0)),
-            ("low_latency", Known::value(1)),
-        ],
-        "cfq" => vec![
-            ("quantum", Known::value(8).with_unit("requests")),
-            ("fifo_expire_sync", Known::ticks(8)),
-            ("fifo_expire_async", Known::ticks(4)),
-            ("back_seek_max", Known::value(16_384).with_unit("KiB")),
-            ("back_seek_penalty", Known::value(2)),
-            ("slice_sync", Known::value(100).with_unit("ms")),
-            ("slice_async", Known::value(40).with_unit("ms")),
-            ("slice_async_rq", Known::value(2).with_unit("requests")),
-            ("slice_idle", Known::ticks(125)),
-            ("slice_idle_us", Known::value(8000).with_unit("us")),
-            ("group_idle", Known::ticks(125)),
-            ("low_latency", Known::value(1)),
-            ("target_latency", Known::value(300).with_unit("ms")),
-        ],
-        _ => Vec::new(),
-    }
+    let names: &[&str] = match scheduler {
+        "mq-deadline" | "deadline" => &DEADLINE,
+        "kyber" => &["read_lat_nsec", "write_lat_nsec"],
+        "cfq" => &CFQ,
+        "bfq" => return tunables_of_bfq(),
+        _ => &[],
+    };
+    let simulated = scheduler::info(scheduler).map_or(&[][..], |info| info.tunables);
+    let known = |name: &&'static str| {
+        let tunable = simulated.iter().find(|tunable| tunable.name == *name)?;
+        let known = match *name {
+            "async_depth" => Known::unit("requests"),
+            "fifo_expire_sync" => Known::ticks(8),
+            "fifo_expire_async" => Known::ticks(4),
+            "slice_idle" | "group_idle" => Known::ticks(125),
+            _ => Known {
+                unit: Some(tunable.unit).filter(|unit| !unit.is_empty()),
+                defaults: vec![tunable.default.to_string()],
+            },
+        };
+        Some((*name, known))
+    };
+    names.iter().filter_map(known).collect()
+}
+
+const DEADLINE: [&str; 7] = [
+    "read_expire",
+    "write_expire",
+    "prio_aging_expire",
+    "writes_starved",
+    "fifo_batch",
+    "front_merges",
+    "async_depth",
+];
+
+const CFQ: [&str; 13] = [
+    "quantum",
+    "fifo_expire_sync",
+    "fifo_expire_async",
+    "back_seek_max",
+    "back_seek_penalty",
+    "slice_sync",
+    "slice_async",
+    "slice_async_rq",
+    "slice_idle",
+    "slice_idle_us",
+    "group_idle",
+    "low_latency",
+    "target_latency",
+];
+
+fn tunables_of_bfq() -> Vec<(&'static str, Known)> {
+    vec![
+        ("fifo_expire_sync", Known::value(125).with_unit("ms")),
+        ("fifo_expire_async", Known::value(250).with_unit("ms")),
+        ("back_seek_max", Known::value(16_384).with_unit("KiB")),
+        ("back_seek_penalty", Known::value(2)),
+        ("slice_idle", Known::value(8).with_unit("ms")),
+        ("slice_idle_us", Known::value(8000).with_unit("us")),
+        ("max_budget", Known::value(0).with_unit("sectors")),
+        ("timeout_sync", Known::ticks(8)),
+        ("strict_guarantees", Known::value(0)),
+        ("low_latency", Known::value(1)),
+    ]
 }
 
 #[cfg(test)]

@@ -223,15 +223,10 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_known_is_explained_but_what_only_the_new_deadline_has() {
+    fn all_that_is_known_is_explained() {
         for scheduler in TUNABLE_SCHEDULERS {
             for (name, _) in tunables_of(scheduler) {
-                let is_of_new = matches!(name, "async_depth" | "prio_aging_expire");
-                let is_explained = explained(scheduler, name).is_some();
-                assert!(
-                    is_explained || (scheduler == "deadline" && is_of_new),
-                    "{scheduler} {name}"
-                );
+                assert!(explained(scheduler, name).is_some(), "{scheduler} {name}");
             }
         }
     }

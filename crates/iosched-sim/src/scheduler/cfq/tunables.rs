@@ -36,9 +36,9 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
             min: 0,
             max: 1,
         },
-        tunable("quantum", "", 8, 1),
+        tunable("quantum", "requests", 8, 1),
         tunable("slice_async", "ms", 40, 1),
-        tunable("slice_async_rq", "", 2, 1),
+        tunable("slice_async_rq", "requests", 2, 1),
         tunable("slice_async_us", "us", 40_000, 1),
         // 0 on a device that is not rotational.
         tunable("slice_idle", "ms", 8, 0),

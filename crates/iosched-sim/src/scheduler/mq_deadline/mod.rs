@@ -28,14 +28,14 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     tunables: &[
         TunableInfo {
             name: "async_depth",
-            unit: "",
+            unit: "requests",
             default: 256, // nr_requests, whatever that is: no limit
             min: 1,
             max: MAX,
         },
         TunableInfo {
             name: "fifo_batch",
-            unit: "",
+            unit: "requests",
             default: 16,
             min: 0,
             max: MAX,
@@ -70,7 +70,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
         },
         TunableInfo {
             name: "writes_starved",
-            unit: "",
+            unit: "batches",
             default: 2,
             min: -MAX - 1,
             max: MAX,
