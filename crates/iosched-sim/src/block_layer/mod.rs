@@ -24,6 +24,8 @@ mod pool;
 mod retaken;
 pub(crate) mod single_queue;
 mod submitter;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use flush::FLUSH;
 pub use merging::{MergeLimits, Merging};

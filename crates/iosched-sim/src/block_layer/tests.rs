@@ -1,0 +1,250 @@
+//! Both block layers driven by hand: what goes in, and what comes out.
+
+use std::fmt::Write;
+
+use super::multi_queue::{self, Attachment, Depth, MultiQueue};
+use super::single_queue::{self, SingleQueue};
+use super::*;
+use crate::request::IoPriority;
+use crate::scheduler::{Elevator, Kernel, SchedulerSpec, build};
+
+const NOW: Time = Time::ZERO;
+
+/// What came out.
+#[derive(Default)]
+struct Told {
+    /// Where the commands begin that the device was given; flushes at `u64::MAX`.
+    issued: Vec<u64>,
+    tags: Vec<u64>,
+    answered: Vec<usize>,
+    woken: Vec<(Time, usize)>,
+    /// Actions and sectors, as in a recording.
+    events: String,
+}
+
+impl Outputs for Told {
+    fn is_traced(&self) -> bool {
+        true
+    }
+
+    fn trace(&mut self, _now: Time, action: Action, subject: Subject<'_>, _process: ProcessId) {
+        let Subject::Request(request) = subject else {
+            return;
+        };
+        let action = match action {
+            Action::Decided => 'X',
+            Action::Issued => 'D',
+            _ => return,
+        };
+        write!(self.events, "{action}{} ", request.start.as_u64()).unwrap();
+    }
+
+    fn entered(&mut self, _now: Time, _token: Token) {}
+
+    fn took_up(&mut self, _request: &Request) {}
+
+    fn issue(&mut self, _now: Time, command: Command) {
+        let is_flush = command.op == DiskOp::Flush;
+        let start = command.start.as_u64();
+        self.issued.push(if is_flush { u64::MAX } else { start });
+        self.tags.push(command.tag);
+    }
+
+    fn answered(&mut self, _now: Time, Token(token): Token, _issued: Time) {
+        self.answered.push(token);
+    }
+
+    fn wake(&mut self, at: Time, process: usize) {
+        self.woken.push((at, process));
+    }
+
+    fn woken_for_tag(&mut self, _now: Time, _process: usize) {}
+
+    fn call_worker(&mut self, _at: Time) {}
+}
+
+/// A block layer with what came out of it.
+struct Driven<Q> {
+    queue: Q,
+    told: Told,
+}
+
+impl<Q: RequestQueue> Driven<Q> {
+    fn new(queue: Q) -> Driven<Q> {
+        let told = Told::default();
+        Driven { queue, told }
+    }
+
+    /// The process submits a bio of eight sectors, which it knows by where that begins.
+    fn submits(&mut self, process: usize, op: Op, start: u64, fua: bool) {
+        let bio = Bio {
+            op,
+            start: Sector::new(start),
+            length: Sectors::new(8),
+            sync: true,
+            noidle: false,
+            prio: false,
+            fua,
+            process: ProcessId::of_index(process),
+            priority: IoPriority::default(),
+        };
+        let token = Token(usize::try_from(start).unwrap());
+        self.queue.submit(&mut self.told, NOW, &bio, token);
+    }
+
+    fn reads(&mut self, process: usize, starts: &[u64]) {
+        for &start in starts {
+            self.submits(process, Op::Read, start, false);
+        }
+    }
+
+    /// The same, as one plug.
+    fn reads_plugged(&mut self, process: usize, starts: &[u64]) {
+        self.queue.plug(process);
+        self.reads(process, starts);
+        self.queue.unplug(&mut self.told, NOW, process);
+    }
+
+    /// The device is done with the oldest command that it has.
+    fn completes(&mut self) {
+        let tag = self.told.tags.remove(0);
+        self.queue.completed(&mut self.told, NOW, tag);
+    }
+}
+
+fn elevator(scheduler: &str) -> Box<dyn Elevator> {
+    let spec = SchedulerSpec::parse(scheduler).unwrap();
+    build(&spec, &Kernel::default(), &Vec::new()).unwrap()
+}
+
+fn multi_queue(scheduler: &str, attachment: Attachment, commands: usize) -> Driven<MultiQueue> {
+    with_requests(scheduler, attachment, commands, 64)
+}
+
+fn with_requests(
+    scheduler: &str,
+    attachment: Attachment,
+    commands: usize,
+    nr_requests: usize,
+) -> Driven<MultiQueue> {
+    let settings = multi_queue::Settings {
+        limits: MergeLimits::default(),
+        depth: Depth {
+            attachment,
+            commands,
+        },
+        accepts: None,
+        nr_requests: Some(nr_requests),
+        hardware_queues: 1,
+        cpus: 1,
+        processes: 2,
+        kernel: Kernel::default(),
+        throttle_above: None,
+        delays: Delays::RECORDED,
+        retaken: Retaken::default(),
+        seed: 0,
+    };
+    Driven::new(MultiQueue::new(elevator(scheduler), &settings))
+}
+
+fn single_queue(scheduler: &str, queue_depth: usize) -> Driven<SingleQueue> {
+    let settings = single_queue::Settings {
+        limits: MergeLimits::default(),
+        queue_depth,
+        accepts: None,
+        nr_requests: 128,
+        processes: 2,
+        delays: Delays::RECORDED,
+    };
+    Driven::new(SingleQueue::new(elevator(scheduler), &settings))
+}
+
+#[test]
+fn what_is_chosen_ahead_of_the_device_is_not_overtaken() {
+    let mut driven = multi_queue("mq-deadline", Attachment::LookAhead, 1);
+    driven.reads(0, &[100, 300, 500]);
+    assert_eq!(driven.told.events, "X100 D100 X300 ");
+    driven.reads(0, &[200]);
+    driven.completes();
+    assert_eq!(driven.told.events, "X100 D100 X300 D300 X500 ");
+}
+
+#[test]
+fn with_a_budget_the_choice_waits_for_a_slot() {
+    let mut driven = multi_queue("mq-deadline", Attachment::Budget, 1);
+    driven.reads(0, &[100, 300, 500]);
+    assert_eq!(driven.told.events, "X100 D100 ");
+    driven.reads(0, &[200]);
+    driven.completes();
+    assert_eq!(driven.told.events, "X100 D100 X200 D200 ");
+}
+
+#[test]
+fn without_a_scheduler_a_plug_is_issued_from_its_end() {
+    let mut none = multi_queue("none", Attachment::LookAhead, 8);
+    none.reads_plugged(0, &[100, 300, 500]);
+    assert_eq!(none.told.issued, [500, 300, 100]);
+    let mut with_one = multi_queue("kyber", Attachment::LookAhead, 8);
+    with_one.reads_plugged(0, &[300, 100, 500]);
+    assert_eq!(with_one.told.issued, [300, 100, 500]);
+}
+
+#[test]
+fn today_only_the_last_request_of_a_plug_takes_a_bio_and_once_any_did() {
+    let commands = |issued: &[u64]| issued.len();
+    let mut today = multi_queue("mq-deadline", Attachment::LookAhead, 8);
+    today.reads_plugged(0, &[100, 300, 308]);
+    assert_eq!(commands(&today.told.issued), 2, "300 and 308 are one");
+    let mut today = multi_queue("none", Attachment::LookAhead, 8);
+    today.reads_plugged(0, &[100, 300, 108]);
+    assert_eq!(commands(&today.told.issued), 3);
+    let mut once = single_queue("noop", 8);
+    once.reads_plugged(0, &[100, 300, 108]);
+    assert_eq!(commands(&once.told.issued), 2);
+}
+
+#[test]
+fn who_finds_no_tag_sleeps_until_one_is_free() {
+    let mut driven = with_requests("mq-deadline", Attachment::LookAhead, 4, 1);
+    driven.reads(0, &[100]);
+    driven.reads(1, &[300]);
+    assert!(driven.queue.is_blocked(1) && !driven.queue.is_blocked(0));
+    driven.completes();
+    let (at, process) = driven.told.woken[0];
+    assert_eq!((at, process), (NOW + Delays::RECORDED.tag_wakeup, 1));
+    driven.queue.resume(&mut driven.told, at, process);
+    assert_eq!(driven.told.issued, [100, 300]);
+    assert_eq!(driven.told.answered, [100]);
+}
+
+#[test]
+fn a_write_that_is_to_be_on_the_medium_is_answered_after_a_flush() {
+    fn goes_past_the_scheduler(mut driven: Driven<impl RequestQueue>) {
+        driven.submits(0, Op::Write, 100, true);
+        driven.completes();
+        assert_eq!(driven.told.issued, [100, u64::MAX]);
+        assert_eq!(driven.told.answered, [0; 0]);
+        driven.completes();
+        assert_eq!(driven.told.answered, [100]);
+    }
+    goes_past_the_scheduler(multi_queue("mq-deadline", Attachment::Budget, 4));
+    goes_past_the_scheduler(single_queue("cfq", 4));
+}
+
+#[test]
+fn the_single_queue_driver_looks_at_one_request_more_than_the_device_takes() {
+    let mut driven = single_queue("deadline", 2);
+    driven.reads(0, &[100, 300, 500, 700]);
+    assert_eq!(driven.told.events, "D100 D300 D500 ");
+    assert_eq!(driven.told.issued, [100, 300]);
+    driven.reads(0, &[400]);
+    driven.completes();
+    assert_eq!(driven.told.issued, [100, 300, 500], "it is not overtaken");
+}
+
+#[test]
+fn a_single_queue_plug_enters_the_scheduler_in_order_of_position() {
+    let mut driven = single_queue("noop", 8);
+    driven.reads_plugged(0, &[500, 100, 300]);
+    assert_eq!(driven.told.issued, [100, 300, 500]);
+}
