@@ -50,6 +50,8 @@ pub(crate) fn looks_further(outstanding: usize, queue_depth: usize) -> bool {
 /// See the [module's page](self).
 pub(crate) struct SingleQueue {
     scheduler: Box<dyn Elevator>,
+    /// Who runs, for those who watch; process 0 is a worker or an interrupt.
+    current: ProcessId,
     requests: Requests,
     carried: Carried,
     merger: Merger,
@@ -75,6 +77,7 @@ impl SingleQueue {
     pub(crate) fn new(scheduler: Box<dyn Elevator>, settings: &Settings) -> SingleQueue {
         SingleQueue {
             scheduler,
+            current: ProcessId(0),
             requests: Requests::default(),
             carried: Carried::new(),
             merger: Merger::new(settings.limits, false),
@@ -99,6 +102,7 @@ impl RequestQueue for SingleQueue {
     }
 
     fn submit(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token) {
+        self.current = bio.process;
         trace_bio(out, now, Action::Queued, bio);
         if !bio.fua && self.merge(out, now, bio, token) {
             return;
@@ -113,12 +117,14 @@ impl RequestQueue for SingleQueue {
     }
 
     fn flush(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token) {
+        self.current = bio.process;
         self.flushes.ask(now, Step::Bio(token));
         self.flushes.begin(now);
-        self.run(out, now, bio.process);
+        self.run(out, now);
     }
 
     fn unplug(&mut self, out: &mut impl Outputs, now: Time, process: usize) {
+        self.current = ProcessId::of_index(process);
         self.flush_plug(out, now, process);
         self.submitters[process].plugged = false;
     }
@@ -127,6 +133,7 @@ impl RequestQueue for SingleQueue {
         if !self.is_blocked(process) {
             return;
         }
+        self.current = ProcessId::of_index(process);
         self.pool.woken(now, process);
         while let Some(&(bio, token)) = self.submitters[process].blocked.front() {
             if !self.allocate(now, &bio) {
@@ -145,18 +152,19 @@ impl RequestQueue for SingleQueue {
     }
 
     fn completed(&mut self, out: &mut impl Outputs, now: Time, tag: u64) {
+        self.current = ProcessId(0);
         self.device.in_flight -= 1;
         if tag == FLUSH {
             self.flush_done(out, now);
-            return self.run(out, now, ProcessId(0));
+            return self.run(out, now);
         }
         let id = RequestId::of_tag(tag);
         let request = &self.requests[id];
         // As blktrace shows it: the device is done with it, whoever else has to wait for a flush.
-        trace_request(out, now, Action::Completed, request, ProcessId(0));
+        trace_request(out, now, Action::Completed, request, self.current);
         let is_followed = request.fua;
         self.device_done(out, now, id, is_followed);
-        self.run(out, now, ProcessId(0));
+        self.run(out, now);
         self.call_worker(out, now);
     }
 
@@ -166,7 +174,8 @@ impl RequestQueue for SingleQueue {
     }
 
     fn run_queue(&mut self, out: &mut impl Outputs, now: Time) {
-        self.run(out, now, ProcessId(0));
+        self.current = ProcessId(0);
+        self.run(out, now);
     }
 
     fn next_timer(&self) -> Option<Time> {
@@ -238,14 +247,14 @@ impl SingleQueue {
         if bio.fua {
             trace_bio(out, now, Action::Allocated, bio);
             self.past_scheduler.push_back(id);
-            return self.run(out, now, bio.process);
+            return self.run(out, now);
         }
         self.scheduler.prepare(now, &self.requests, id);
         trace_bio(out, now, Action::Allocated, bio);
         let process = bio.process.index();
         if !self.submitters[process].plugged {
             self.insert(out, now, id, false);
-            return self.run(out, now, bio.process);
+            return self.run(out, now);
         }
         if self.submitters[process].is_full(&self.requests, PLUG_REQUESTS) {
             self.flush_plug(out, now, process);
@@ -272,12 +281,11 @@ impl SingleQueue {
             self.submitters[process].plug = plug;
         }
         trace_plug(out, now, Action::Unplugged, process);
-        self.run(out, now, ProcessId::of_index(process));
+        self.run(out, now);
     }
 
     fn insert(&mut self, out: &mut impl Outputs, now: Time, id: RequestId, from_plug: bool) {
-        let submitter = self.requests[id].process;
-        trace_request(out, now, Action::Inserted, &self.requests[id], submitter);
+        trace_request(out, now, Action::Inserted, &self.requests[id], self.current);
         let at_once = self.merger.insert(
             now,
             &mut self.requests,
@@ -294,21 +302,21 @@ impl SingleQueue {
             self.merged = merged;
         }
         if at_once {
-            self.run(out, now, submitter);
+            self.run(out, now);
         }
     }
 
     // ---- from the scheduler to the device ------------------------------------------------
 
-    /// Gives the device what it takes, and looks at one request more. In the context of `process`.
-    fn run(&mut self, out: &mut impl Outputs, now: Time, process: ProcessId) {
+    /// Gives the device what it takes, and looks at one request more.
+    fn run(&mut self, out: &mut impl Outputs, now: Time) {
         loop {
             if self.flushes.is_due() {
                 if !self.has_room() || !self.device.is_accepting() {
                     return;
                 }
                 self.flushes.issued();
-                self.device.flush(out, now, process);
+                self.device.flush(out, now, self.current);
             }
             if let Some(&id) = self.past_scheduler.front() {
                 if !self.has_room() || !self.device.is_accepting() {
@@ -316,14 +324,14 @@ impl SingleQueue {
                 }
                 self.past_scheduler.pop_front();
                 self.flushes.write_begins();
-                self.take_up(out, now, id, process);
+                self.take_up(out, now, id);
                 self.issue(out, now, id);
                 continue;
             }
             if let Some(held) = self.held {
                 let outstanding = self.device.in_flight + 1;
                 if !looks_further(outstanding, self.queue_depth)
-                    || !self.is_accepted(out, now, held, process)
+                    || !self.is_accepted(out, now, held)
                 {
                     return;
                 }
@@ -335,7 +343,7 @@ impl SingleQueue {
             };
             self.merger.dispatched(id);
             self.scheduler.activate(now, &self.requests, id);
-            self.take_up(out, now, id, process);
+            self.take_up(out, now, id);
             self.held = Some(id);
         }
     }
@@ -347,29 +355,29 @@ impl SingleQueue {
     /// The driver sends the request that it looked at; the device may give it back. Then it stays at
     /// the head, and is sent again when a command has completed: there is one, or the device would
     /// take it.
-    fn is_accepted(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        held: RequestId,
-        process: ProcessId,
-    ) -> bool {
+    fn is_accepted(&mut self, out: &mut impl Outputs, now: Time, held: RequestId) -> bool {
         let accepts = self.device.is_accepting();
         if accepts && self.given_back {
             self.scheduler.activate(now, &self.requests, held);
-            trace_request(out, now, Action::Issued, &self.requests[held], process);
+            trace_request(out, now, Action::Issued, &self.requests[held], self.current);
             self.issued[held] = Some(now);
         } else if !accepts && !self.given_back {
             self.scheduler.deactivate(now, &self.requests, held);
-            trace_request(out, now, Action::GivenBack, &self.requests[held], process);
+            trace_request(
+                out,
+                now,
+                Action::GivenBack,
+                &self.requests[held],
+                self.current,
+            );
         }
         self.given_back = !accepts;
         accepts
     }
 
-    fn take_up(&mut self, out: &mut impl Outputs, now: Time, id: RequestId, process: ProcessId) {
+    fn take_up(&mut self, out: &mut impl Outputs, now: Time, id: RequestId) {
         let request = &self.requests[id];
-        trace_request(out, now, Action::Issued, request, process);
+        trace_request(out, now, Action::Issued, request, self.current);
         out.took_up(request);
         self.issued.set(id, Some(now));
     }

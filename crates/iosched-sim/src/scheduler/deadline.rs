@@ -245,7 +245,7 @@ impl Elevator for Deadline {
         }
     }
 
-    fn has_work(&self, _hw_queue: usize) -> bool {
+    fn has_work(&self, _queue: usize) -> bool {
         self.sides.iter().any(|side| side.fifo.first().is_some())
     }
 

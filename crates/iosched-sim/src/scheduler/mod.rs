@@ -235,13 +235,13 @@ pub trait Elevator: Send {
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool;
 
     /// True if it holds requests that this hardware queue may take, now or later.
-    fn has_work(&self, hw_queue: usize) -> bool;
+    fn has_work(&self, queue: usize) -> bool;
 
     /// Gives out the request that goes to the driver next, for this hardware queue. `None`: nothing is
     /// here, or it is better to wait; it is asked again after [`Elevator::next_timer`], and after the next
     /// insert or completion. A scheduler that does not know hardware queues gives out any, which then
     /// goes to the queue of its CPU. Single-queue devices have number 0.
-    fn dispatch(&mut self, now: Time, requests: &Requests, hw_queue: usize) -> Option<RequestId>;
+    fn dispatch(&mut self, now: Time, requests: &Requests, queue: usize) -> Option<RequestId>;
 
     /// The driver took the dispatched request up.
     fn activate(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}

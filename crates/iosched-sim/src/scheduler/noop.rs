@@ -40,12 +40,7 @@ impl Elevator for Noop {
         false
     }
 
-    fn dispatch(
-        &mut self,
-        _now: Time,
-        _requests: &Requests,
-        _hw_queue: usize,
-    ) -> Option<RequestId> {
+    fn dispatch(&mut self, _now: Time, _requests: &Requests, _queue: usize) -> Option<RequestId> {
         let id = self.fifo.first()?;
         self.fifo.remove(&mut self.links, id);
         Some(id)
@@ -69,7 +64,7 @@ impl Elevator for Noop {
         self.fifo.remove(&mut self.links, victim);
     }
 
-    fn has_work(&self, _hw_queue: usize) -> bool {
+    fn has_work(&self, _queue: usize) -> bool {
         self.fifo.first().is_some()
     }
 

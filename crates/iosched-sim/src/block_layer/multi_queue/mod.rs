@@ -95,6 +95,8 @@ pub(crate) struct MultiQueue {
     /// There is no scheduler: requests are issued by those who submit them.
     direct: bool,
     kernel: Kernel,
+    /// Who runs, for those who watch; process 0 is a worker or an interrupt.
+    current: ProcessId,
     requests: Requests,
     known: ByRequest<Known>,
     carried: Carried,
@@ -138,6 +140,7 @@ impl MultiQueue {
         MultiQueue {
             direct,
             kernel,
+            current: ProcessId(0),
             requests: Requests::default(),
             known: ByRequest::default(),
             carried: Carried::new(),
@@ -168,6 +171,7 @@ impl RequestQueue for MultiQueue {
     }
 
     fn submit(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token) {
+        self.current = bio.process;
         trace_bio(out, now, Action::Queued, bio);
         if bio.fua || !self.merge(out, now, bio, token) {
             self.allocate(out, now, bio, token);
@@ -175,10 +179,12 @@ impl RequestQueue for MultiQueue {
     }
 
     fn flush(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token) {
+        self.current = bio.process;
         self.allocate(out, now, bio, token);
     }
 
     fn unplug(&mut self, out: &mut impl Outputs, now: Time, process: usize) {
+        self.current = ProcessId::of_index(process);
         if !self.submitters[process].plug.is_empty() {
             self.flush_plug(out, now, process);
         }
@@ -190,6 +196,7 @@ impl RequestQueue for MultiQueue {
         if !self.is_blocked(process) {
             return;
         }
+        self.current = ProcessId::of_index(process);
         let mut place = match self.waiters.rises(now, process) {
             Rise::Sleeps => return,
             Rise::Later(runs) => return out.wake(runs, process),
@@ -216,6 +223,7 @@ impl RequestQueue for MultiQueue {
 
     #[inline]
     fn completed(&mut self, out: &mut impl Outputs, now: Time, tag: u64) {
+        self.current = ProcessId(0);
         if tag == FLUSH {
             self.flush_ended(out, now);
         } else {
@@ -224,6 +232,7 @@ impl RequestQueue for MultiQueue {
     }
 
     fn timer(&mut self, out: &mut impl Outputs, now: Time) {
+        self.current = ProcessId(0);
         let timer = self.scheduler.next_timer();
         if timer.is_some_and(|timer| timer <= now) {
             self.scheduler.timer(now, &self.requests);

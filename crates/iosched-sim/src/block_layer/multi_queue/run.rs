@@ -14,13 +14,12 @@ impl MultiQueue {
         &mut self,
         out: &mut impl Outputs,
         now: Time,
-        submitter: ProcessId,
         id: RequestId,
     ) -> bool {
         let number = self.known[id].queue;
         let issued = self.has_room(number)
             && self.queues[number].hw.dispatch.is_empty()
-            && self.issue(out, now, submitter, id);
+            && self.issue(out, now, id);
         self.queues[number].hw.note_busy(!issued);
         issued
     }
@@ -46,56 +45,38 @@ impl MultiQueue {
         }
     }
 
-    /// Runs a hardware queue, in the context of `process`. Only what waits for room, now or when the
+    /// Runs a hardware queue. Only what waits for room, now or when the
     /// run began, makes the next completion run the queue.
-    pub(super) fn run(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        number: usize,
-        process: ProcessId,
-    ) {
+    pub(super) fn run(&mut self, out: &mut impl Outputs, now: Time, number: usize) {
         let mut step = self.queues[number].hw.begin_run();
         if self.flushes.is_due() && number == 0 {
-            self.issue_flush(out, now, number, process);
+            self.issue_flush(out, now, number);
         }
         loop {
             step = match step {
-                Next::Issue => self.issue_dispatch_list(out, now, number, process),
-                Next::Choose => self.choose(out, now, number, process),
+                Next::Issue => self.issue_dispatch_list(out, now, number),
+                Next::Choose => self.choose(out, now, number),
                 Next::End => return,
             }
         }
     }
 
     #[inline(never)]
-    fn issue_flush(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        number: usize,
-        process: ProcessId,
-    ) {
+    fn issue_flush(&mut self, out: &mut impl Outputs, now: Time, number: usize) {
         self.queues[number].hw.mark_restart();
         if self.has_room(number) && self.device.is_accepting() {
             self.flushes.issued();
             self.queues[number].hw.in_flight += 1;
-            self.device.flush(out, now, process);
+            self.device.flush(out, now, self.current);
         }
     }
 
     /// Gives the device what stands before it.
     #[inline(always)]
-    fn issue_dispatch_list(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        number: usize,
-        process: ProcessId,
-    ) -> Next {
+    fn issue_dispatch_list(&mut self, out: &mut impl Outputs, now: Time, number: usize) -> Next {
         let mut any = false;
         while let Some(&id) = self.queues[number].hw.dispatch.front() {
-            if !(self.has_room(number) && self.issue(out, now, process, id)) {
+            if !(self.has_room(number) && self.issue(out, now, id)) {
                 return self.queues[number].hw.list_blocked();
             }
             self.queues[number].hw.dispatch.pop_front();
@@ -107,13 +88,7 @@ impl MultiQueue {
     /// Asks the scheduler for a batch of requests, each of which then stands before the device in its
     /// own hardware queue; those of other queues are issued here.
     #[inline]
-    fn choose(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        number: usize,
-        process: ProcessId,
-    ) -> Next {
+    fn choose(&mut self, out: &mut impl Outputs, now: Time, number: usize) -> Next {
         let mut elsewhere = false;
         let mut step = Next::Choose;
         while step == Next::Choose {
@@ -126,7 +101,7 @@ impl MultiQueue {
                 step = self.queues[number].hw.chose_nothing(&self.kernel, now);
                 break;
             };
-            self.dispatched(out, now, process, id);
+            self.dispatched(out, now, id);
             let home = self.known[id].queue;
             elsewhere |= home != number;
             self.queues[home].hw.dispatch.push_back(id);
@@ -135,7 +110,7 @@ impl MultiQueue {
         }
         if elsewhere {
             for other in (0..self.queues.len()).filter(|&other| other != number) {
-                self.issue_dispatch_list(out, now, other, process);
+                self.issue_dispatch_list(out, now, other);
             }
         }
         step
@@ -150,28 +125,22 @@ impl MultiQueue {
         self.queues[number].hw.take_budget(self.depth, chosen)
     }
 
-    fn dispatched(&mut self, out: &mut impl Outputs, now: Time, process: ProcessId, id: RequestId) {
+    fn dispatched(&mut self, out: &mut impl Outputs, now: Time, id: RequestId) {
         self.merger.dispatched(id);
         if !self.direct {
-            trace_request(out, now, Action::Decided, &self.requests[id], process);
+            trace_request(out, now, Action::Decided, &self.requests[id], self.current);
         }
     }
 
     /// Sends a request to the device; false if that gives it back.
     #[inline(always)]
-    fn issue(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        process: ProcessId,
-        id: RequestId,
-    ) -> bool {
+    fn issue(&mut self, out: &mut impl Outputs, now: Time, id: RequestId) -> bool {
         let request = &self.requests[id];
         let known = &mut self.known[id];
         let queue = &mut self.queues[known.queue].hw;
-        trace_request(out, now, Action::Issued, request, process);
+        trace_request(out, now, Action::Issued, request, self.current);
         if !self.device.is_accepting() {
-            trace_request(out, now, Action::GivenBack, request, process);
+            trace_request(out, now, Action::GivenBack, request, self.current);
             queue.given_back(&self.kernel, now);
             return false;
         }
@@ -200,7 +169,7 @@ impl MultiQueue {
         self.queues[number].hw.in_flight -= 1;
         let request = &self.requests[id];
         // As blktrace shows it: the device is done with it, whoever else has to wait for a flush.
-        trace_request(out, now, Action::Completed, request, ProcessId(0));
+        trace_request(out, now, Action::Completed, request, self.current);
         let is_followed = request.fua;
         self.device_done(out, now, id, is_followed);
         if self.flushes.is_due() {
@@ -251,7 +220,7 @@ impl MultiQueue {
     /// The run takes the place of one that was planned for later.
     pub(super) fn run_in_worker(&mut self, out: &mut impl Outputs, now: Time, number: usize) {
         self.queues[number].hw.worker_runs();
-        self.run(out, now, number, ProcessId(0));
+        self.run(out, now, number);
     }
 
     // ---- a tag is free again -------------------------------------------------------------

@@ -8,7 +8,7 @@ use super::super::{
 use super::throttle::Throttle;
 use super::wait_queues::Place;
 use super::{Known, MultiQueue};
-use crate::request::{Bio, Op, ProcessId, Request, RequestId};
+use crate::request::{Bio, Op, Request, RequestId};
 use crate::trace::kernel::Action;
 use crate::units::Time;
 
@@ -40,19 +40,13 @@ impl MultiQueue {
         out.entered(now, token);
         self.carried.add(merge.request(), token);
         if let Some(closed) = closed {
-            self.requests_merged(out, now, bio.process, &closed);
+            self.requests_merged(out, now, &closed);
         }
         true
     }
 
-    fn requests_merged(
-        &mut self,
-        out: &mut impl Outputs,
-        now: Time,
-        submitter: ProcessId,
-        merged: &RequestsMerged,
-    ) {
-        trace_request(out, now, Action::Joined, &merged.was, submitter);
+    fn requests_merged(&mut self, out: &mut impl Outputs, now: Time, merged: &RequestsMerged) {
+        trace_request(out, now, Action::Joined, &merged.was, self.current);
         self.carried.join(merged.survivor, merged.victim);
         self.free_tag(out, now, merged.victim, None);
     }
@@ -143,12 +137,12 @@ impl MultiQueue {
         if bio.is_flush() {
             self.flushes.ask(now, Step::Request(id));
             self.flushes.begin(now);
-            return self.run(out, now, 0, bio.process);
+            return self.run(out, now, 0);
         }
         trace_bio(out, now, Action::Allocated, bio);
         if bio.fua {
             self.queues[queue].hw.dispatch.push_back(id);
-            return self.run(out, now, queue, bio.process);
+            return self.run(out, now, queue);
         }
         self.scheduler.prepare(now, &self.requests, id);
         if !self.submitters[process].plugged {
@@ -165,25 +159,24 @@ impl MultiQueue {
     /// A request outside of a plug is issued at once where there is no scheduler, or enters it.
     #[inline(always)]
     fn insert_alone(&mut self, out: &mut impl Outputs, now: Time, id: RequestId) {
-        let (queue, submitter) = (self.known[id].queue, self.requests[id].process);
+        let queue = self.known[id].queue;
         let at_once = self.direct && !self.queues[queue].hw.is_busy();
-        if !(at_once && self.issue_directly(out, now, submitter, id)) {
+        if !(at_once && self.issue_directly(out, now, id)) {
             self.insert(out, now, id, false);
         }
         self.queues[queue].hw.inserted_alone(&self.kernel);
-        self.run(out, now, queue, submitter);
+        self.run(out, now, queue);
     }
 
     /// What was held back enters the scheduler as it was submitted. Without one it is issued, from
     /// the end of the plug, until the device has no room for the next; that goes before the rest.
     pub(super) fn flush_plug(&mut self, out: &mut impl Outputs, now: Time, process: usize) {
-        let submitter = ProcessId::of_index(process);
         let queue = self.queue_of(process);
         let mut plug = std::mem::take(&mut self.submitters[process].plug);
         while self.direct
             && let Some(id) = plug.pop()
         {
-            if !self.issue_directly(out, now, submitter, id) {
+            if !self.issue_directly(out, now, id) {
                 self.queues[queue].hw.dispatch.push_back(id);
                 break;
             }
@@ -193,12 +186,11 @@ impl MultiQueue {
             self.insert(out, now, id, true);
         }
         self.submitters[process].plug = plug;
-        self.run(out, now, queue, submitter);
+        self.run(out, now, queue);
     }
 
     #[inline(always)]
     fn insert(&mut self, out: &mut impl Outputs, now: Time, id: RequestId, from_plug: bool) {
-        let submitter = self.requests[id].process;
         self.known[id].scheduled = true;
         self.merger.insert(
             now,
@@ -209,17 +201,17 @@ impl MultiQueue {
             &mut self.merged,
         );
         if self.merged.is_empty() {
-            trace_request(out, now, Action::Inserted, &self.requests[id], submitter);
+            trace_request(out, now, Action::Inserted, &self.requests[id], self.current);
         } else {
-            self.all_requests_merged(out, now, submitter);
+            self.all_requests_merged(out, now);
         }
     }
 
     #[inline(never)]
-    fn all_requests_merged(&mut self, out: &mut impl Outputs, now: Time, submitter: ProcessId) {
+    fn all_requests_merged(&mut self, out: &mut impl Outputs, now: Time) {
         let mut all = std::mem::take(&mut self.merged);
         for merged in all.drain(..) {
-            self.requests_merged(out, now, submitter, &merged);
+            self.requests_merged(out, now, &merged);
         }
         self.merged = all;
     }

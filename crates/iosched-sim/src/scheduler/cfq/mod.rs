@@ -390,7 +390,7 @@ impl Elevator for Cfq {
         self.note_member(process, group, weight);
     }
 
-    fn has_work(&self, _hw_queue: usize) -> bool {
+    fn has_work(&self, _queue: usize) -> bool {
         self.rq_queued > 0
     }
 

@@ -394,7 +394,7 @@ impl Elevator for MqDeadline {
         }
     }
 
-    fn has_work(&self, _hw_queue: usize) -> bool {
+    fn has_work(&self, _queue: usize) -> bool {
         self.levels.iter().any(Level::has_work)
     }
 
