@@ -8,10 +8,9 @@
 //! the other way round are agreed on, and counted ([`Report::overtaken`](super::Report::overtaken)).
 //!
 //! The kernel runs the queue after the last insert of a flush, after a completion if something waited
-//! for one, and some ticks after an ask that gave nothing. What was given out and waits goes first; then
-//! the scheduler is asked, while it has work and (SCSI) a slot is free: once, or, if the device was not
-//! busy of late, for as many requests as there is room for, which are then issued together; and again
-//! when all are issued. If the next event is no answer, the answer was "nothing".
+//! for one, and some ticks after a run that dispatched nothing. What a run then does is the block
+//! layer's own `HwQueue`; here is what tells how each of its steps ended. If the next event is no
+//! answer of the scheduler's, the answer was "nothing".
 //!
 //! What a recording cannot tell: which of two requests of the same sectors, priority and process an
 //! event is about (the one whose turn it is, or else the oldest); what came first at the edge of a tick
