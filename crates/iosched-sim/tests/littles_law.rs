@@ -13,7 +13,7 @@ use iosched_sim::units::{Bytes, Nanos, Sectors};
 use iosched_sim::workload::{Job, Mix, Pattern, Sizes};
 use proptest::prelude::*;
 
-const SCHEDULERS: [&str; 8] = [
+const SCHEDULERS: [&str; 9] = [
     "noop",
     "deadline",
     "cfq",
@@ -22,6 +22,7 @@ const SCHEDULERS: [&str; 8] = [
     "mq-deadline",
     "mq-deadline:fifo_batch=1",
     "kyber",
+    "bfq",
 ];
 const DISKS: [&str; 4] = ["hdd-7200", "ssd-sata", "formula", "fixed"];
 

@@ -97,7 +97,7 @@ pub(crate) struct SimulateArgs {
           value_parser = clap::value_parser!(u64).range(4..=1 << 20))]
     max_sectors_kb: u64,
 
-    /// Ticks per second of the simulated kernel [default: 1000; none, mq-deadline and kyber: 250]
+    /// Ticks per second of the simulated kernel [default: 1000; none, mq-deadline, kyber and bfq: 250]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1000))]
     hz: Option<u32>,
 
@@ -110,12 +110,12 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096))]
     accepts: Option<u64>,
 
-    /// The disk is attached as SCSI and SATA disks are: none, mq-deadline and kyber are asked only when
+    /// The disk is attached as SCSI and SATA disks are: none, mq-deadline, kyber and bfq are asked only when
     /// it has a slot [default: as on loop, virtio and NVMe, one request ahead]
     #[arg(long)]
     scsi: bool,
 
-    /// Let requests of none, mq-deadline and kyber cost time on this many processors, as on a machine
+    /// Let requests of none, mq-deadline, kyber and bfq cost time on this many processors, as on a machine
     /// with a fast drive [default: they cost none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     cpus: Option<u64>,

@@ -62,7 +62,7 @@ fn the_kernels_schedulers_are_followed_measured_and_predicted() {
         .iter()
         .map(|one| one.scheduler.as_str())
         .collect();
-    assert_eq!(names, ["none", "mq-deadline", "kyber"]);
+    assert_eq!(names, ["none", "mq-deadline", "kyber", "bfq"]);
     for one in &report.results {
         assert_eq!(one.processes.len(), 3);
     }
@@ -75,7 +75,7 @@ fn the_kernels_schedulers_are_followed_measured_and_predicted() {
         names
     };
     let measured = recordings(&kept);
-    assert_eq!(measured.len(), 3);
+    assert_eq!(measured.len(), 4);
     assert_eq!(measured, recordings(&kept.join("simulated")));
 }
 
@@ -217,7 +217,11 @@ fn nothing_stays_behind_when_it_is_killed_or_interrupted() {
 #[test]
 fn what_cannot_be_compared_live_is_refused_by_name() {
     for (arguments, code, words) in [
-        (&["--scheduler", "bfq"][..], 5, "bfq is not simulated yet"),
+        (
+            &["--scheduler", "bfg"][..],
+            5,
+            "no scheduler is called `bfg`",
+        ),
         (&["--scheduler", "cfq"], 5, "this kernel"),
         (
             &["--load", "no-such"],

@@ -201,9 +201,9 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
         "holds no decision of a scheduler",
     );
     fails(
-        &["conform", "--scheduler", "bfq", &empty],
+        &["conform", "--scheduler", "bfg", &empty],
         5,
-        "bfq is not simulated yet; there are: noop",
+        "no scheduler is called `bfg` here; there are: noop",
     );
     let old = ["conform", "--scheduler", "mq-deadline:kernel=4.19", &empty];
     fails(&old, 6, "mq-deadline of Linux 4.19 is not simulated");

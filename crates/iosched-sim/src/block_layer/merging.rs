@@ -75,6 +75,8 @@ pub(crate) struct Merger {
     last: Option<RequestId>,
     /// Where that begins.
     last_start: Sector,
+    /// The scheduler is asked about that even where a bio does not touch it.
+    last_is_judged: bool,
 }
 
 /// No bio ends there.
@@ -86,19 +88,26 @@ fn alike(request: &Request, bio: &Bio) -> bool {
 }
 
 /// True if the bio may become part of the request.
-fn may_merge(requests: &Requests, scheduler: &dyn Elevator, id: RequestId, bio: &Bio) -> bool {
-    alike(&requests[id], bio) && scheduler.allow_merge(requests, id, bio)
+fn may_merge(
+    now: Time,
+    requests: &Requests,
+    scheduler: &mut dyn Elevator,
+    id: RequestId,
+    bio: &Bio,
+) -> bool {
+    alike(&requests[id], bio) && scheduler.allow_merge(now, requests, id, bio)
 }
 
 impl Merger {
-    /// Merging within these limits; `in_lists` if the scheduler [says so](Elevator::merges_in_lists).
-    pub(crate) fn new(limits: MergeLimits, in_lists: bool) -> Merger {
+    /// Merging within these limits, as this scheduler wants it.
+    pub(crate) fn new(limits: MergeLimits, scheduler: &dyn Elevator) -> Merger {
         Merger {
             limits,
-            in_lists,
+            in_lists: scheduler.merges_in_lists(),
             by_end: MergeHash::default(),
             last: None,
             last_start: NOWHERE,
+            last_is_judged: scheduler.judges_every_bio(),
         }
     }
 
@@ -134,8 +143,9 @@ impl Merger {
     #[inline]
     pub(crate) fn find(
         &self,
+        now: Time,
         requests: &Requests,
-        scheduler: &dyn Elevator,
+        scheduler: &mut dyn Elevator,
         bio: &Bio,
         cpu: u16,
     ) -> Option<Merge> {
@@ -147,7 +157,9 @@ impl Merger {
         }
         // Hardly any bio of a random load touches a request, and whether one was last is chance.
         let touches = self.by_end.has(bio.start) || bio.end() == self.last_start;
-        if touches && let Some(merge) = self.find_touching(requests, scheduler, bio) {
+        if (touches || self.last_is_judged)
+            && let Some(merge) = self.find_touching(now, requests, scheduler, bio)
+        {
             return Some(merge);
         }
         if self.limits.merging == Merging::LastOnly {
@@ -155,7 +167,7 @@ impl Merger {
         }
         scheduler
             .front_merge(requests, bio)
-            .filter(|&front| may_merge(requests, scheduler, front, bio))
+            .filter(|&front| may_merge(now, requests, scheduler, front, bio))
             .map(Merge::Front)
     }
 
@@ -163,11 +175,12 @@ impl Merger {
     #[inline(never)]
     fn find_touching(
         &self,
+        now: Time,
         requests: &Requests,
-        scheduler: &dyn Elevator,
+        scheduler: &mut dyn Elevator,
         bio: &Bio,
     ) -> Option<Merge> {
-        let allowed = |id: RequestId| may_merge(requests, scheduler, id, bio);
+        let mut allowed = |id: RequestId| may_merge(now, requests, scheduler, id, bio);
         if let Some(last) = self.last.filter(|&last| allowed(last)) {
             if requests[last].end() == bio.start {
                 return Some(Merge::Back(last));
@@ -230,7 +243,7 @@ impl Merger {
             Self::grow(requests, merge, bio);
             return Some((merge, None));
         }
-        let merge = self.find(requests, scheduler, bio, cpu)?;
+        let merge = self.find(now, requests, scheduler, bio, cpu)?;
         let fits = self.fits(requests, merge.request(), bio);
         fits.then(|| (merge, self.merge_into(now, requests, scheduler, merge, bio)))
     }
@@ -415,6 +428,7 @@ impl Merger {
         id: RequestId,
         merged: &mut Vec<RequestsMerged>,
     ) {
+        scheduler.init_request(now, requests, id);
         if let Some(last) = self.last
             && self.can_join(requests, scheduler, last, id)
         {

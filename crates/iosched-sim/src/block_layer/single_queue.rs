@@ -76,11 +76,11 @@ pub(crate) struct SingleQueue {
 impl SingleQueue {
     pub(crate) fn new(scheduler: Box<dyn Elevator>, settings: &Settings) -> SingleQueue {
         SingleQueue {
+            merger: Merger::new(settings.limits, scheduler.as_ref()),
             scheduler,
             current: ProcessId(0),
             requests: Requests::default(),
             carried: Carried::new(),
-            merger: Merger::new(settings.limits, false),
             queue_depth: settings.queue_depth.max(1),
             device: Device::new(settings.accepts),
             delays: settings.delays,

@@ -46,6 +46,11 @@ pub struct Report {
     /// Those that ours gave out only as if the completions or the tick just before had come after it had
     /// begun to choose.
     pub interrupted: u64,
+    /// Those that ours gave out only as if a process that was through had ended a little earlier than is
+    /// known (bfq).
+    pub ended: u64,
+    /// Decisions before the first disagreement.
+    pub agreed_at_first: u64,
     /// Moments where ours would have given out a request and the recorded one held back.
     pub eager: u64,
     /// Bios that were merged and ours would not have been, or otherwise.

@@ -32,6 +32,19 @@ pub(super) struct Step {
     pub(super) cpu: u16,
     /// Its process began or let go a plug since its event before.
     pub(super) after_plug: bool,
+    /// When the lock was taken for it, if that is known.
+    pub(super) locked: Option<Time>,
+    /// A choice whose beginning is known, whatever it then did.
+    pub(super) begun: bool,
+}
+
+/// A worker of the recorded load.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Worker {
+    pub(super) process: ProcessId,
+    priority: IoPriority,
+    pub(super) depth: u64,
+    pub(super) think: Nanos,
 }
 
 impl Step {
@@ -48,7 +61,9 @@ pub struct Recording {
     pub(super) steps: Vec<Step>,
     /// The number of the last processor that is named, and one.
     processors: usize,
-    workers: Vec<(ProcessId, IoPriority)>,
+    pub(super) workers: Vec<Worker>,
+    /// Processes that ended, if it says so.
+    pub(super) exits: Vec<(Time, ProcessId)>,
     /// Processes that began or let go a plug in their last event.
     plugged: BTreeSet<ProcessId>,
     /// The X whose D is still to come, by the sectors that they name.
@@ -84,8 +99,21 @@ impl Recording {
         match line {
             Line::Event(event) => self.event(&event),
             Line::Remark(Remark::Worker {
-                process, priority, ..
-            }) => self.workers.push((process, priority)),
+                process,
+                priority,
+                depth,
+                think,
+                ..
+            }) => self.workers.push(Worker {
+                process,
+                priority,
+                depth,
+                think,
+            }),
+            Line::Remark(Remark::Exit { process, time }) => {
+                let after = self.exits.partition_point(|&(other, _)| other <= time);
+                self.exits.insert(after, (time, process));
+            }
             Line::Remark(Remark::Queue(queue)) => self.queue = Some(queue),
             Line::Remark(Remark::Kyber { time, said }) => {
                 let after = self.said.partition_point(|&(other, _)| other <= time);
@@ -111,7 +139,7 @@ impl Recording {
         let worker = self
             .workers
             .iter()
-            .find(|(process, _)| *process == event.process);
+            .find(|worker| worker.process == event.process);
         let cpu = event.cpu.unwrap_or(0);
         self.processors = self.processors.max(usize::from(cpu) + 1);
         self.steps.push(Step {
@@ -122,9 +150,11 @@ impl Recording {
             start: event.start,
             length: event.length,
             process: event.process,
-            priority: event.priority.or(worker.map(|&(_, priority)| priority)),
+            priority: event.priority.or(worker.map(|worker| worker.priority)),
             cpu,
             after_plug: self.plugged.remove(&event.process),
+            locked: None,
+            begun: false,
         });
     }
 
@@ -153,6 +183,13 @@ impl Recording {
     /// True if it says that it was made on the single-queue block layer.
     pub fn is_single_queue(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| !queue.multi_queue)
+    }
+
+    /// A simulation wrote it: its times are those at which everything took effect.
+    pub(super) fn is_simulated(&self) -> bool {
+        self.queue
+            .as_ref()
+            .is_some_and(|queue| queue.tick_phase.is_some())
     }
 
     /// How long before its time zero a tick began, if its lines tell (the first, or those of kyber).

@@ -71,8 +71,8 @@ impl Follower {
     pub fn new(scheduler: Box<dyn Followed>, limits: MergeLimits, queue_depth: usize) -> Follower {
         Follower {
             reader: Reader::default(),
+            merger: Merger::new(limits, scheduler.as_ref()),
             scheduler,
-            merger: Merger::new(limits, false),
             requests: Requests::default(),
             queue_depth,
             workers: BTreeMap::new(),
@@ -106,6 +106,7 @@ impl Follower {
                 process,
                 priority,
                 buffered,
+                ..
             })) => {
                 self.workers.insert(process, Worker { priority, buffered });
             }
@@ -260,20 +261,18 @@ impl Follower {
         }
     }
 
-    fn queued(&mut self, _now: Time, event: &Event, op: Op) {
+    fn queued(&mut self, now: Time, event: &Event, op: Op) {
         let bio = self.bio(event, op);
-        let expected = self.expect(&bio);
+        let expected = self.expect(now, &bio);
         self.queued.insert(event.process, (bio, expected));
     }
 
-    fn expect(&mut self, bio: &Bio) -> Expected {
+    fn expect(&mut self, now: Time, bio: &Bio) -> Expected {
         if let Some(merge) = self.plug_partner(bio) {
             return Expected::Plug(merge);
         }
-        match self
-            .merger
-            .find(&self.requests, self.scheduler.as_ref(), bio, 0)
-        {
+        let scheduler = self.scheduler.as_mut();
+        match self.merger.find(now, &self.requests, scheduler, bio, 0) {
             Some(merge) if self.merger.fits(&mut self.requests, merge.request(), bio) => {
                 Expected::Queue(merge)
             }

@@ -58,6 +58,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     uses_ticks: true,
     oldest: None,
     direct: false,
+    refuses_groups: false,
     cpu_cost: CpuCost::BLOCK_LAYER,
     build: |tunables, kernel, _| Box::new(Deadline::new(tunables, kernel)),
 };

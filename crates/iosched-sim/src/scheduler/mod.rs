@@ -2,9 +2,10 @@
 //!
 //! [`Elevator`] is what the block layer asks, in virtual time: it never looks at a clock, and where
 //! the kernel arms a timer it says when it wants to be called ([`Elevator::next_timer`]). The method
-//! names follow the kernel's elevator operations. [`Followed`] is what following a recording asks besides. [`schedulers`] lists what there is, [`build`] makes
-//! one as it is asked for (`spec`).
+//! names follow the kernel's elevator operations. [`Followed`] is what following a recording asks
+//! besides. [`schedulers`] lists what there is, [`build`] makes one as it is asked for (`spec`).
 
+pub mod bfq;
 pub mod cfq;
 mod cpu_lists;
 pub mod deadline;
@@ -18,9 +19,9 @@ mod spec;
 mod testing;
 
 pub use hardware_queues::HardwareQueues;
-pub(crate) use spec::Values;
 pub use spec::{
-    SchedulerError, SchedulerSpec, Settings, build, build_followed, info, parse_settings,
+    SchedulerError, SchedulerSpec, Settings, Values, build, build_followed, check_groups, info,
+    parse_settings, tell,
 };
 
 use crate::request::{Bio, Merge, Op, ProcessId, RequestId, Requests};
@@ -154,9 +155,16 @@ pub trait Elevator: Send {
         false
     }
 
-    /// How many bits of each word of the scheduler tags a request of this kind may use, if not all:
-    /// there are `tags` of them in words of `word` bits (multi-queue).
-    fn limit_depth(&self, _op: Op, _sync: bool, _tags: u32, _word: u32) -> Option<u32> {
+    /// How many bits of each word of the scheduler tags a request of this kind by this process may use,
+    /// if not all: there are `tags` of them in words of `word` bits (multi-queue).
+    fn limit_depth(
+        &self,
+        _process: ProcessId,
+        _op: Op,
+        _sync: bool,
+        _tags: u32,
+        _word: u32,
+    ) -> Option<u32> {
         None
     }
 
@@ -170,9 +178,21 @@ pub trait Elevator: Send {
         None
     }
 
-    /// May the bio become part of this request?
-    fn allow_merge(&self, _requests: &Requests, _id: RequestId, _bio: &Bio) -> bool {
+    /// May the bio become part of this request? The scheduler may change what the bio's process has.
+    fn allow_merge(
+        &mut self,
+        _now: Time,
+        _requests: &Requests,
+        _id: RequestId,
+        _bio: &Bio,
+    ) -> bool {
         true
+    }
+
+    /// True if it is to be asked that for the request last merged or inserted even where the bio does not
+    /// touch it.
+    fn judges_every_bio(&self) -> bool {
+        false
     }
 
     /// May the second request become part of the first?
@@ -230,6 +250,10 @@ pub trait Elevator: Send {
     fn absorbed(&mut self, _id: RequestId) {}
 
     // ---- a request -----------------------------------------------------------------------
+
+    /// A request from a plug is about to be tried as a continuation of what is here, before its insertion
+    /// or in place of it (`bfq_init_rq`).
+    fn init_request(&mut self, _now: Time, _requests: &Requests, _id: RequestId) {}
 
     /// Takes a request. True: run the queue at once.
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool;
@@ -293,11 +317,30 @@ pub trait Followed: Elevator {
         0
     }
 
+    /// A dispatch that gives nothing may change what it gives later: those are made too, although they
+    /// leave no line.
+    fn vain_dispatches_matter(&self) -> bool {
+        true
+    }
+
+    /// What is called next happens under a lock that was taken at this time, when ticks are read: a
+    /// recording tells of both moments.
+    fn lock_taken(&mut self, _at: Time) {}
+
+    /// A dispatch now would first end the slot of the queue in service: the kernel takes longer over
+    /// that.
+    fn ends_slot_first(&self, _now: Time, _requests: &Requests) -> bool {
+        false
+    }
+
     /// What of it stays when all its requests are done, for a later recording of the same device on
     /// another clock; `None` if nothing does.
     fn carried_over(&self, _kernel: &Kernel) -> Option<Box<dyn Followed>> {
         None
     }
+
+    /// A part of its state is said to be different from what it has seen.
+    fn begin_with(&mut self, _state: &Values) {}
 
     /// Its state in words, for those who want to know why.
     fn explain(&self, now: Time) -> String;
@@ -359,6 +402,8 @@ pub struct SchedulerInfo {
     pub oldest: Option<KernelVersion>,
     /// There is no elevator: who submits a request issues it, if the device has room.
     pub direct: bool,
+    /// How it shares between cgroups is not known here: loads in them are refused.
+    pub refuses_groups: bool,
     /// What a request costs on a fast machine's processors.
     pub cpu_cost: CpuCost,
     /// Makes one with these tunables and initial values, as attached to a device at time zero.
@@ -396,5 +441,6 @@ pub fn schedulers() -> &'static [SchedulerInfo] {
         none::INFO,
         mq_deadline::INFO,
         kyber::INFO,
+        bfq::INFO,
     ]
 }

@@ -22,6 +22,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     uses_ticks: false,
     oldest: None,
     direct: true,
+    refuses_groups: false,
     cpu_cost: CpuCost::BLOCK_LAYER,
     build: |_, _, _| Box::new(NoScheduler::default()),
 };

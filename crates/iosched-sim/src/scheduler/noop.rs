@@ -19,6 +19,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     uses_ticks: false,
     oldest: None,
     direct: false,
+    refuses_groups: false,
     cpu_cost: CpuCost::BLOCK_LAYER,
     build: |_, _, _| Box::new(Noop::default()),
 };

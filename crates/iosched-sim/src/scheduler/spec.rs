@@ -2,6 +2,7 @@
 //! scheduler itself.
 
 use super::{Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TunableInfo, schedulers};
+use crate::workload::Job;
 
 /// Names with values: tunables or initial state.
 pub type Settings = Vec<(String, i64)>;
@@ -12,14 +13,6 @@ pub enum SchedulerError {
     /// There is no such scheduler.
     #[error("no scheduler is called `{name}` here; there are: {}", known.join(", "))]
     Unknown {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: Vec<&'static str>,
-    },
-    /// Linux has it, but it is not simulated.
-    #[error("{name} is not simulated yet; there are: {}", known.join(", "))]
-    NotYet {
         /// What was asked for.
         name: String,
         /// What there is.
@@ -36,6 +29,14 @@ pub enum SchedulerError {
         version: KernelVersion,
         /// The first version whose rules are known.
         oldest: KernelVersion,
+    },
+    /// The scheduler shares between cgroups by rules that are not known here.
+    #[error(
+        "{scheduler} is not simulated with cgroups: how it shares between them is not known here"
+    )]
+    Groups {
+        /// The scheduler.
+        scheduler: &'static str,
     },
     /// It cannot be made to do what a recording did.
     #[error("{scheduler} cannot follow a recording")]
@@ -140,11 +141,7 @@ pub fn info(name: &str) -> Result<&'static SchedulerInfo, SchedulerError> {
     found.ok_or_else(|| {
         let name = name.to_owned();
         let known = schedulers().iter().map(|info| info.name).collect();
-        if name == "bfq" {
-            SchedulerError::NotYet { name, known }
-        } else {
-            SchedulerError::Unknown { name, known }
-        }
+        SchedulerError::Unknown { name, known }
     })
 }
 
@@ -183,9 +180,28 @@ pub fn build_followed(
     followed.ok_or(SchedulerError::NotFollowed { scheduler })
 }
 
+/// Tells a scheduler, whatever it has seen so far, that a part of its state is different.
+pub fn tell(scheduler: &mut dyn Followed, state: &Settings) -> Result<(), SchedulerError> {
+    let info = scheduler.info();
+    let state = Values::new(info.name, "initial value", info.initial, state)?;
+    scheduler.begin_with(&state);
+    Ok(())
+}
+
+/// Refuses jobs in cgroups where the scheduler's rules for them are not known.
+pub fn check_groups(info: &SchedulerInfo, jobs: &[Job]) -> Result<(), SchedulerError> {
+    let grouped = jobs.iter().any(|job| job.cgroup.is_some());
+    if grouped && info.refuses_groups {
+        return Err(SchedulerError::Groups {
+            scheduler: info.name,
+        });
+    }
+    Ok(())
+}
+
 /// Values by name, those not set at their defaults.
 #[derive(Debug)]
-pub(crate) struct Values {
+pub struct Values {
     values: Vec<(&'static TunableInfo, i64, bool)>,
 }
 

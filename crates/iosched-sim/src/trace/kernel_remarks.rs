@@ -17,6 +17,10 @@ pub enum Remark {
         priority: IoPriority,
         /// Its writes go through the page cache.
         buffered: bool,
+        /// Requests that it has under way at a time; 1 if it does not say.
+        depth: u64,
+        /// It pauses so long after each answer.
+        think: Nanos,
     },
     /// A process ended.
     Exit {
@@ -105,6 +109,12 @@ impl Reader {
                     priority(text).ok_or_else(|| self.bad("ioprio", text, "priority"))
                 })?,
                 buffered: field(text, "buf").is_some_and(|buffered| buffered != "0"),
+                depth: field(text, "depth")
+                    .and_then(|depth| depth.parse().ok())
+                    .unwrap_or(1),
+                think: field(text, "think_us")
+                    .and_then(exact_micros)
+                    .unwrap_or_default(),
             },
             "exit" => {
                 let time = field(text, "time_us").unwrap_or("");
@@ -154,7 +164,7 @@ mod tests {
     fn remarks_name_workers_and_exits() {
         let mut reader = Reader::new(Nanos::ZERO);
         let worker = reader
-            .read("# worker name=be0 pid=288 op=r ioprio=2/0 buf=1 | x=1")
+            .read("# worker name=be0 pid=288 op=r depth=4 think_us=2000 ioprio=2/0 buf=1 | x=1")
             .unwrap();
         let priority = IoPriority {
             class: PriorityClass::BestEffort,
@@ -165,6 +175,8 @@ mod tests {
             process,
             priority,
             buffered: true,
+            depth: 4,
+            think: Nanos::from_millis(2),
         };
         assert_eq!(worker, Some(Line::Remark(expected)));
         let exit = reader

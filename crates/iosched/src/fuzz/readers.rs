@@ -42,6 +42,7 @@ use crate::report::traffic::Traffic;
 use crate::report::{html, input, markdown, text};
 use crate::schedule::Course;
 use crate::simulate::file::decompressed;
+use crate::simulate::initial::Initial;
 use crate::simulate::settings::{Checked, Wanted};
 use crate::simulate::{conform as following, recordings, response as recorded};
 use crate::switch::Arm;
@@ -432,12 +433,20 @@ pub(super) fn conform(bytes: &[u8]) {
         scheduler: scheduler.unwrap_or_else(|| "mq-deadline".into()),
         ..Wanted::default()
     };
-    let _ = following::follow_all(&[recording], &wanted, |_| {});
+    let _ = following::follow_all(&[recording], &wanted, &Initial::default(), |_| {});
 }
 
 pub(super) fn tunables(bytes: &[u8]) {
     let tunables = file("tunables.txt", bytes);
-    for scheduler in ["none", "mq-deadline", "kyber", "noop", "deadline", "cfq"] {
+    for scheduler in [
+        "none",
+        "mq-deadline",
+        "kyber",
+        "bfq",
+        "noop",
+        "deadline",
+        "cfq",
+    ] {
         let wanted = Wanted {
             scheduler: scheduler.into(),
             tunables: Some(tunables.clone()),

@@ -210,6 +210,7 @@ impl SimulatedLoad {
     fn simulate(&self, arm: &Arm, settings: &TrialSettings) -> Result<Simulated, SimulationError> {
         let disk = self.disk.build(settings.seed)?;
         let arm = SimulatedArm::new(arm, &self.disk.kernel())?;
+        scheduler::check_groups(arm.scheduler.info(), &self.jobs)?;
         let block_layer = MultiQueueSettings {
             kernel: arm.kernel,
             nr_requests: arm.nr_requests.or(Some(SCHEDULER_TAGS)),

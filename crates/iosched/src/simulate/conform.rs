@@ -12,6 +12,7 @@ use iosched_sim::units::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::file::{FileError, Lines};
+use super::initial::{Initial, InitialError, Told};
 use super::recordings::{self, TUNABLES};
 use super::settings::{Checked, SettingsError, Wanted};
 use crate::failure::{Failure, exit};
@@ -33,6 +34,9 @@ pub enum ConformError {
     /// The settings.
     #[error(transparent)]
     Settings(#[from] SettingsError),
+    /// The state that recordings are said to begin with.
+    #[error(transparent)]
+    Initial(#[from] InitialError),
     /// The scheduler belongs to the other block layer.
     #[error(
         "{} is a recording of the single-queue block layer, which has no {scheduler}", path.display()
@@ -62,6 +66,7 @@ impl Failure for ConformError {
         match self {
             ConformError::File(file) => file.hint(),
             ConformError::Settings(settings) => settings.hint(),
+            ConformError::Initial(initial) => initial.hint(),
             ConformError::Line {
                 cause: TraceError::MultiQueue { .. },
                 ..
@@ -81,6 +86,7 @@ impl Failure for ConformError {
         match self {
             ConformError::File(file) => file.exit_code(),
             ConformError::Settings(settings) => settings.exit_code(),
+            ConformError::Initial(initial) => initial.exit_code(),
             _ => exit::USAGE,
         }
     }
@@ -120,6 +126,10 @@ pub struct Conformance {
     /// begun to choose.
     #[serde(default)]
     pub interrupted: u64,
+    /// Those that ours gave out only as if a process that was through had ended a little earlier than is
+    /// known (bfq).
+    #[serde(default)]
+    pub ended: u64,
     /// Moments where ours would have given out a request and the recorded one held back.
     pub eager: u64,
     /// Merges that one made and the other did not.
@@ -179,6 +189,7 @@ impl Conformance {
             merge_mismatches: report.merge_mismatches,
             overtaken: report.overtaken,
             interrupted: report.interrupted,
+            ended: report.ended,
             unexplained: report.unexplained,
             depth_changes: report.depth_changes,
             depth_changes_agreed: report.depth_changes_agreed,
@@ -190,15 +201,18 @@ impl Conformance {
 
 /// Follows recordings, and hands each result over as soon as it is there; one that cannot be
 /// followed does not keep the others from it. Of a folder all recordings below it are followed, those
-/// of one folder in the order of their names: they were made one after the other, so that each begins
-/// with the state that the one before left. Tunables that are not given are taken from
+/// of one folder in the order of their workers' process numbers, or else of their names: they were made
+/// one after the other, so that each begins with the state that the one before left, or with what is told
+/// of it (`initial`). Tunables that are not given are taken from
 /// `tunables.txt` beside a recording, if there is one.
 pub fn follow_all(
     paths: &[PathBuf],
     wanted: &Wanted,
+    initial: &Initial,
     mut result: impl FnMut(Result<Conformance, ConformError>),
 ) -> Result<(), ConformError> {
-    Checked::new(wanted)?; // what is wrong with all of them is said once
+    let checked = Checked::new(wanted)?; // what is wrong with all of them is said once
+    initial.check(&checked)?;
     for path in paths {
         match recordings::below(path) {
             Err(error) => result(Err(error.into())),
@@ -208,8 +222,8 @@ pub fn follow_all(
             Ok(folders) => {
                 for folder in folders {
                     let mut carried = None;
-                    for recording in folder {
-                        result(follow_one(&recording, wanted, &mut carried));
+                    for recording in recordings::in_order(folder) {
+                        result(follow_one(&recording, wanted, initial, &mut carried));
                     }
                 }
             }
@@ -221,12 +235,18 @@ pub fn follow_all(
 fn follow_one(
     recording: &Path,
     wanted: &Wanted,
+    initial: &Initial,
     carried: &mut Option<Box<dyn Followed>>,
 ) -> Result<Conformance, ConformError> {
-    let settings = settings_for(recording, wanted)?;
+    let mut settings = settings_for(recording, wanted)?;
+    let told = initial.of(recording);
+    if told.is_whole || carried.is_none() {
+        settings.initial = told.state.clone();
+        *carried = None;
+    }
     match settings.block_layer {
         BlockLayer::SingleQueue => single_queue(recording, &settings),
-        BlockLayer::MultiQueue => multi_queue(recording, &settings, carried),
+        BlockLayer::MultiQueue => multi_queue(recording, &settings, &told, carried),
     }
 }
 
@@ -251,6 +271,9 @@ pub(super) fn best_phase<T, E>(
     settings: &Checked,
     mut follow_at: impl FnMut(&Checked) -> Result<(Report, T), E>,
 ) -> Result<(Report, T, Nanos), E> {
+    if settings.spec.name == scheduler::bfq::INFO.name {
+        return phase_of_bfq(settings, follow_at);
+    }
     let mut settings = settings.clone();
     let mut best_phase = settings.kernel.tick_phase;
     let (mut best, mut state) = follow_at(&settings)?;
@@ -271,6 +294,58 @@ pub(super) fn best_phase<T, E>(
         step /= STEPS / 4;
     }
     Ok((best, state, best_phase))
+}
+
+/// Where a tick began in a recording of bfq, before anything is tried: in those of Linux 6.1 that say
+/// so (in messages), mostly some 2 ms before the first bio.
+const USUAL_PHASE: Nanos = Nanos::from_millis(2);
+
+/// Steps of the search for the phase of bfq's ticks, and how far each reaches to either side.
+const BFQ_STEPS: [(u64, u64); 3] = [(100_000, u64::MAX), (20_000, 100_000), (3_000, 20_000)];
+
+/// The same for bfq, whose soft real-time raises depend on the phase to 3 µs: after the first
+/// disagreement its state is another one, so that the phase with the latest first one is taken.
+fn phase_of_bfq<T, E>(
+    settings: &Checked,
+    mut follow_at: impl FnMut(&Checked) -> Result<(Report, T), E>,
+) -> Result<(Report, T, Nanos), E> {
+    let mut settings = settings.clone();
+    let tick = settings.kernel.tick_nanos();
+    if settings.kernel.tick_phase == Nanos::ZERO && !settings.tick_phase_given {
+        settings.kernel.tick_phase = Nanos::new(USUAL_PHASE.as_nanos() % tick);
+    }
+    let mut best_phase = settings.kernel.tick_phase;
+    let (mut best, mut state) = follow_at(&settings)?;
+    if settings.tick_phase_given {
+        return Ok((best, state, best_phase));
+    }
+    for (step, reach) in BFQ_STEPS {
+        let reach = reach.min(tick / 2);
+        let from = best_phase.as_nanos() + tick - reach;
+        for index in 0..=2 * reach / step {
+            if best.agreed == best.decisions {
+                return Ok((best, state, best_phase));
+            }
+            settings.kernel.tick_phase = Nanos::new((from + index * step) % tick);
+            let (tried, left) = follow_at(&settings)?;
+            if until_wrong(&tried) > until_wrong(&best) {
+                (best, state) = (tried, left);
+                best_phase = settings.kernel.tick_phase;
+            }
+        }
+    }
+    Ok((best, state, best_phase))
+}
+
+/// Decisions that are right before the first that is not, and then all.
+fn until_wrong(report: &Report) -> (u64, u64) {
+    let exact = report.agreed == report.decisions;
+    let first = if exact {
+        report.agreed
+    } else {
+        report.agreed_at_first
+    };
+    (first, report.agreed)
 }
 
 /// Phases tried at once.
@@ -300,6 +375,7 @@ fn single_queue(path: &Path, settings: &Checked) -> Result<Conformance, ConformE
 fn multi_queue(
     path: &Path,
     settings: &Checked,
+    told: &Told,
     carried: &mut Option<Box<dyn Followed>>,
 ) -> Result<Conformance, ConformError> {
     let mut recording = Recording::default();
@@ -322,12 +398,18 @@ fn multi_queue(
         kernel.tick_phase = phase;
         settings.tick_phase_given = true;
     }
+    if let Some(phase) = told.tick_phase.filter(|_| !settings.tick_phase_given) {
+        settings.kernel.tick_phase = phase;
+    }
     let mut device = recording.device();
     device.queue_depth = settings.queue_depth.unwrap_or(device.queue_depth);
     device.look_ahead = settings.look_ahead.unwrap_or(device.look_ahead);
     let (report, left, phase) = best_phase(&settings, |settings| {
         let before = carried.as_ref();
-        let before = before.and_then(|before| before.carried_over(&settings.kernel));
+        let mut before = before.and_then(|before| before.carried_over(&settings.kernel));
+        if let Some(before) = before.as_mut().filter(|_| told.is_named) {
+            scheduler::tell(before.as_mut(), &told.state).expect("checked before");
+        }
         let scheduler = before.unwrap_or_else(|| settings.build());
         Ok::<_, ConformError>(multi_queue::follow(
             &recording,
@@ -378,7 +460,7 @@ mod tests {
         let mut result = |followed: Result<Conformance, ConformError>| {
             said = followed.unwrap_err().to_string();
         };
-        follow_all(&[path], &wanted, &mut result).unwrap();
+        follow_all(&[path], &wanted, &Initial::default(), &mut result).unwrap();
         assert!(said.contains("4.19"), "{said}");
     }
 

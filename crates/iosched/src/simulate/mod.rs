@@ -7,11 +7,13 @@
 //! - [`run`]: loads over disk models, several schedulers side by side
 //! - [`response`]: a drive's measured response times beside a model's
 //! - [`conform`]: recordings of a kernel's scheduler, followed by ours
+//! - [`initial`]: the state with which those are said to begin
 //! - [`live`]: the kernel's own scheduler on an emulated disk, recorded, followed and predicted
 
 pub mod conform;
 mod events;
 pub mod file;
+pub mod initial;
 pub mod live;
 pub mod recordings;
 pub mod replay;

@@ -3,6 +3,7 @@
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
+use iosched_sim::request::ProcessId;
 use iosched_sim::trace::kernel::{Line, Reader, Remark};
 
 use super::file::{FileError, Lines};
@@ -55,6 +56,35 @@ pub fn named_scheduler(recording: &Path) -> Option<String> {
         }
     }
     None
+}
+
+/// Recordings of a folder in the order in which they were made: by the process numbers of their first
+/// workers, if all say them, or else as they are.
+pub(super) fn in_order(mut recordings: Vec<PathBuf>) -> Vec<PathBuf> {
+    let workers: Option<Vec<_>> = recordings.iter().map(|path| first_worker(path)).collect();
+    if let Some(workers) = workers {
+        let mut numbered: Vec<_> = workers.into_iter().zip(recordings).collect();
+        numbered.sort_by_key(|&(worker, _)| worker);
+        recordings = numbered.into_iter().map(|(_, path)| path).collect();
+    }
+    recordings
+}
+
+/// The least process number of the workers that a recording's first remarks name.
+fn first_worker(recording: &Path) -> Option<ProcessId> {
+    let mut lines = Lines::open(recording).ok()?;
+    let mut reader = Reader::default();
+    let mut first = None;
+    for _ in 0..HEAD {
+        match reader.read(lines.next_line().ok()??).ok()? {
+            Some(Line::Remark(Remark::Worker { process, .. })) => {
+                first = Some(first.map_or(process, |first: ProcessId| first.min(process)));
+            }
+            Some(Line::Event(_)) => break,
+            _ => {}
+        }
+    }
+    first
 }
 
 fn collect(folder: &Path, folders: &mut Vec<Vec<PathBuf>>) -> Result<(), FileError> {

@@ -497,6 +497,9 @@ impl Plan {
             return Err(SimulateError::EventsOfSeveral { count: specs.len() });
         }
         let work = wanted.load.work(model.capacity(), &meter)?;
+        for spec in &specs {
+            scheduler::check_groups(scheduler::info(&spec.name)?, work.jobs())?;
+        }
         Ok(Plan {
             specs,
             initial,

@@ -48,8 +48,8 @@ pub enum SettingsError {
 impl Failure for SchedulerError {
     fn hint(&self) -> Option<String> {
         match self {
-            SchedulerError::NotYet { name, .. } => {
-                Some(format!("{name} comes with a later version"))
+            SchedulerError::Groups { .. } => {
+                Some("take a load without cgroups, or another scheduler".to_owned())
             }
             SchedulerError::TooOld { oldest, .. } => Some(format!(
                 "take the rules of a later kernel: `kernel={oldest}`"
@@ -60,9 +60,9 @@ impl Failure for SchedulerError {
 
     fn exit_code(&self) -> u8 {
         match self {
-            SchedulerError::Unknown { .. }
-            | SchedulerError::NotYet { .. }
-            | SchedulerError::NotFollowed { .. } => exit::NOT_OFFERED,
+            SchedulerError::Unknown { .. } | SchedulerError::NotFollowed { .. } => {
+                exit::NOT_OFFERED
+            }
             SchedulerError::Syntax { .. } | SchedulerError::Version { .. } => exit::USAGE,
             _ => exit::BAD_TUNABLE,
         }
@@ -122,8 +122,8 @@ pub struct Wanted {
     pub non_rotational: bool,
     /// Commands that the device takes, whatever the file says.
     pub queue_depth: Option<usize>,
-    /// State that the scheduler begins with: `name=value,…`.
-    pub initial: Option<String>,
+    /// State that the scheduler begins with.
+    pub initial: Settings,
 }
 
 /// Settings, checked: a scheduler can be made from them as often as needed.
@@ -200,7 +200,7 @@ impl Checked {
         if let Some(phase) = wanted.tick_phase_us {
             kernel.tick_phase = tick_phase(phase, &kernel)?;
         }
-        let initial = scheduler::parse_settings(wanted.initial.as_deref().unwrap_or(""))?;
+        let initial = wanted.initial.clone();
         scheduler::build_followed(&spec, &kernel, &initial)?; // tells what is wrong, if anything
         let queue_depth = wanted.queue_depth.or(queue_depth);
         Ok(Checked {
@@ -310,7 +310,7 @@ mod tests {
         let message = |scheduler: &str| Checked::new(&wanted(scheduler)).unwrap_err().to_string();
         assert_eq!(
             message("bfg"),
-            "no scheduler is called `bfg` here; there are: noop, deadline, cfq, none, mq-deadline, kyber"
+            "no scheduler is called `bfg` here; there are: noop, deadline, cfq, none, mq-deadline, kyber, bfq"
         );
         assert_eq!(message("noop:x=1"), "noop has no tunable `x`; it has: none");
         assert_eq!(

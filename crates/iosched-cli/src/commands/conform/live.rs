@@ -293,8 +293,8 @@ Examples:
   iosched conform linux-6.1/mq-deadline/sd4 --scheduler mq-deadline
       follows recordings of a kernel with our scheduler, decision by decision
   iosched conform --live
-      makes an emulated disk, runs deep random reads under none, mq-deadline and
-      kyber of this kernel, and prints for each: how many of its decisions ours
+      makes an emulated disk, runs deep random reads under none, mq-deadline,
+      kyber and bfq of this kernel, and prints for each: how many of its decisions ours
       would have taken, and what was measured beside what the simulator predicts
   iosched conform --live --disk ssd-sata --queue-depth 4 --load mixed \\
       --scheduler mq-deadline:fifo_batch=4 --scheduler kyber --runtime 10s --json
@@ -331,6 +331,7 @@ mod tests {
             agreement: 0.999_999,
             overtaken: 12,
             interrupted: 0,
+            ended: 0,
             eager: 3,
             merge_mismatches: 0,
             unexplained: 0,

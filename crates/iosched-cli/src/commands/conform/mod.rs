@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use iosched::failure::{Failure, exit};
 use iosched::simulate::conform::{self, ConformError, Conformance};
+use iosched::simulate::initial::Initial;
 use iosched::simulate::recordings;
 use iosched::simulate::settings::Wanted;
 
@@ -21,7 +22,7 @@ use crate::output::Output;
 pub(crate) struct ConformArgs {
     /// Recordings (text of ours, of blkparse or of the kernel's blk tracer; may be compressed), or
     /// folders: of these all recordings below them, those of one folder taken as made one after the
-    /// other in the order of their names, so that each begins with the state that the one before left
+    /// other in the order of their workers' process numbers (or names), so that each begins with the state that the one before left
     #[arg(
         required_unless_present = "live",
         conflicts_with = "live",
@@ -34,7 +35,7 @@ pub(crate) struct ConformArgs {
 
     /// Our scheduler, with tunables where they differ from the kernel's defaults; `kernel=6.1` says
     /// whose rules are to hold [default: as the recording says]. With --live: set in the kernel, too;
-    /// several, with commas or given several times [default: none, mq-deadline, kyber]
+    /// several, with commas or given several times [default: none, mq-deadline, kyber, bfq]
     #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…]")]
     scheduler: Vec<String>,
 
@@ -47,7 +48,7 @@ pub(crate) struct ConformArgs {
     #[arg(long, conflicts_with = "live")]
     non_rotational: bool,
 
-    /// Ticks per second of the recorded kernel [default: 1000; none, mq-deadline and kyber: 250]
+    /// Ticks per second of the recorded kernel [default: 1000; none, mq-deadline, kyber and bfq: 250]
     #[arg(long, value_name = "N")]
     hz: Option<u32>,
 
@@ -65,7 +66,9 @@ pub(crate) struct ConformArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "live")]
     tunables: Option<PathBuf>,
 
-    /// State that the scheduler had when the recording began (cfq: average, last-position)
+    /// State that the scheduler had when the first recording of a folder began (cfq: average,
+    /// last-position; bfq: see its page), or when RECORDING:NAME=VALUE,… did; several behind one another
+    /// with semicolons. Without any =: a file of states by FOLDER/NAME, as start_states.json
     #[arg(long, value_name = "NAME=VALUE,…", conflicts_with = "live")]
     initial: Option<String>,
 }
@@ -110,8 +113,9 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         tick_phase_us: args.tick_phase,
         non_rotational: args.non_rotational,
         queue_depth: args.queue_depth,
-        initial: args.initial.clone(),
+        ..Wanted::default()
     };
+    let initial = Initial::parse(args.initial.as_deref().unwrap_or_default()).map_err(boxed)?;
     let (mut followed, mut failures) = (0, Vec::new());
     let tell = |result: Result<Conformance, ConformError>| match result {
         Ok(conformance) if output.is_json() => {
@@ -130,7 +134,7 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         }
         Err(failure) => failures.push(failure),
     };
-    conform::follow_all(&args.traces, &wanted, tell).map_err(boxed)?;
+    conform::follow_all(&args.traces, &wanted, &initial, tell).map_err(boxed)?;
     let Some(last) = failures.pop() else {
         return Ok(exit::OK);
     };
@@ -192,6 +196,9 @@ impl Failure for NotAllFollowed {
 /// What a count of them is called.
 const INTERRUPTED: &str = "of these with a completion or a tick in the midst of the choice";
 
+/// What a count of such is called.
+const ENDED: &str = "of these with a process that had ended a little earlier than is known";
+
 /// What a count of those is called.
 const OVERTAKEN: &str = "of these issued one later than given out, by two processors at once";
 
@@ -212,6 +219,7 @@ pub(super) fn text(conformance: &Conformance) -> String {
     let counts = [
         (conformance.overtaken, OVERTAKEN),
         (conformance.interrupted, INTERRUPTED),
+        (conformance.ended, ENDED),
         (
             conformance.eager,
             "moments where ours would not have held back",

@@ -144,7 +144,7 @@ impl MultiQueue {
             requests: Requests::default(),
             known: ByRequest::default(),
             carried: Carried::new(),
-            merger: Merger::new(settings.limits, scheduler.merges_in_lists()),
+            merger: Merger::new(settings.limits, scheduler.as_ref()),
             depth,
             device: Device::new(settings.accepts),
             hardware,
@@ -216,9 +216,10 @@ impl RequestQueue for MultiQueue {
         self.unplug(out, now, process);
     }
 
-    fn exited(&mut self, _out: &mut impl Outputs, now: Time, process: usize) {
+    fn exited(&mut self, out: &mut impl Outputs, now: Time, process: usize) {
         let id = ProcessId::of_index(process);
         self.scheduler.process_exited(now, &self.requests, id);
+        self.run_kicked(out, now);
     }
 
     #[inline]
@@ -236,6 +237,7 @@ impl RequestQueue for MultiQueue {
         let timer = self.scheduler.next_timer();
         if timer.is_some_and(|timer| timer <= now) {
             self.scheduler.timer(now, &self.requests);
+            self.run_kicked(out, now);
         }
         if let Some(throttle) = &mut self.throttle
             && throttle.next_timer().is_some_and(|end| end <= now)

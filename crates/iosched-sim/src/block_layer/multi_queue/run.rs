@@ -211,6 +211,13 @@ impl MultiQueue {
         }
     }
 
+    /// Runs the hardware queues that the scheduler wants to be run, not after a completion.
+    pub(super) fn run_kicked(&mut self, out: &mut impl Outputs, now: Time) {
+        while let Some(kicked) = self.scheduler.take_kick() {
+            self.run_in_worker(out, now, kicked);
+        }
+    }
+
     fn run_waiting(&mut self, out: &mut impl Outputs, now: Time, number: usize) {
         if self.queues[number].hw.take_restart() {
             self.run_in_worker(out, now, number);

@@ -104,7 +104,8 @@ impl MultiQueue {
         let scheduler = self.scheduler.as_ref();
         let op = if bio.is_flush() { Op::Read } else { bio.op }; // schedulers do not limit a flush
         let tags = &mut self.queues[number].tags;
-        let tag = tags.take(scheduler, op, bio.sync, (process, place));
+        let kind = (bio.process, op, bio.sync);
+        let tag = tags.take(scheduler, kind, (process, place));
         if tag.is_none() {
             self.waiters.sleeps(process, place.is_some());
         }

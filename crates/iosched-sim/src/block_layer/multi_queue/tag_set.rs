@@ -2,7 +2,7 @@
 
 use super::hw_queue::{Attachment, Depth};
 use super::wait_queues::{Place, WaitQueues};
-use crate::request::Op;
+use crate::request::{Op, ProcessId};
 use crate::scheduler::Elevator;
 use crate::tags::Tags;
 
@@ -43,12 +43,11 @@ impl TagSet {
     pub(super) fn take(
         &mut self,
         scheduler: &dyn Elevator,
-        op: Op,
-        sync: bool,
+        (submitter, op, sync): (ProcessId, Op, bool),
         (process, place): (usize, Option<Place>),
     ) -> Option<u32> {
         let word = self.tags.word();
-        let limit = scheduler.limit_depth(op, sync, self.tags.depth(), word);
+        let limit = scheduler.limit_depth(submitter, op, sync, self.tags.depth(), word);
         let tag = self.tags.take_among(limit.unwrap_or(word));
         if tag.is_none() {
             self.waiting.sleeps(process, place);

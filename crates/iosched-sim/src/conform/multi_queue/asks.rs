@@ -11,7 +11,7 @@ impl Follower<'_> {
     /// The process that inserted here inserts more at once: it does nothing else between, and nothing
     /// is given out, whatever else happens on other processors.
     pub(super) fn flush_goes_on(&self, at: usize) -> bool {
-        let steps = &self.recording.steps;
+        let steps = &self.steps;
         let Step { time, process, .. } = steps[at];
         let soon = steps[at + 1..].iter();
         let mut soon = soon.take_while(|step| step.time - time < SAME_RUN && !answers(step));
@@ -23,7 +23,7 @@ impl Follower<'_> {
 
     /// Who inserted here runs the queue, or has a worker do it.
     pub(super) fn runs_after_insert(&mut self, at: usize) {
-        let steps = &self.recording.steps;
+        let steps = &self.steps;
         let Step { time, process, .. } = steps[at];
         let before = steps[..at].iter().rev();
         let mut before = before.take_while(|step| time - step.time < SAME_RUN);
@@ -44,6 +44,9 @@ impl Follower<'_> {
     /// The kernel runs the queue: what was given out and waits goes to the device first, and only when
     /// nothing waits is the scheduler asked. `next` is the event that may show what came of it.
     pub(super) fn runs(&mut self, now: Time, next: usize) {
+        if !self.replays {
+            return;
+        }
         if !self.with_decisions {
             return self.asks_unseen(now, next);
         }
@@ -76,6 +79,9 @@ impl Follower<'_> {
     /// The scheduler gave out a request. A device that was not busy of late is given several at once:
     /// the kernel asks on before it issues the first.
     pub(super) fn asks_on(&mut self, now: Time, next: usize) {
+        if !self.replays {
+            return;
+        }
         let lacks_tag = self.depth.lacks_tag(self.queue.chosen());
         if self.queue.chose(lacks_tag) == Next::Choose && self.may_choose() {
             if self.next_is(next, Action::Decided) {
@@ -106,6 +112,9 @@ impl Follower<'_> {
 
     /// A request was issued: if it was the last of those given out, the kernel asks again.
     pub(super) fn issued_on(&mut self, now: Time, next: usize) {
+        if !self.replays {
+            return;
+        }
         let step = if self.queue.dispatch.is_empty() {
             self.queue.list_issued(self.depth, true)
         } else {
@@ -120,7 +129,7 @@ impl Follower<'_> {
 
     /// The events that may come of what the kernel does now, and not of a run that is planned.
     fn soon(&self, now: Time, next: usize) -> impl Iterator<Item = &Step> {
-        let soon = self.recording.steps[next..].iter();
+        let soon = self.steps[next..].iter();
         let planned = self.queue.delayed_run().unwrap_or(Time::MAX);
         soon.take_while(move |step| step.time - now < SAME_RUN && step.time < planned)
     }
@@ -132,7 +141,7 @@ impl Follower<'_> {
             && self.queue.dispatch.is_empty()
             && self.scheduler.has_work(0)
         {
-            let mut coming = self.recording.steps.iter().enumerate().skip(next);
+            let mut coming = self.steps.iter().enumerate().skip(next);
             let issue = coming.find(|(_, step)| step.action == Action::Issued);
             let Some((issued, &issue)) = issue else {
                 return;
@@ -149,6 +158,28 @@ impl Follower<'_> {
         }
     }
 
+    /// Without X, and with a scheduler that forgets dispatches that gave nothing: what is issued next was
+    /// chosen at some moment since the last issue at which ours chooses it, too.
+    pub(super) fn seek_choice(&mut self, now: Time, next: usize) {
+        let is_chosen_ahead = self.depth.attachment == Attachment::LookAhead;
+        if !is_chosen_ahead || !self.queue.dispatch.is_empty() || !self.scheduler.has_work(0) {
+            return;
+        }
+        let mut coming = self.steps[next..].iter();
+        let Some(issue) = coming.find(|step| step.action == Action::Issued) else {
+            return;
+        };
+        let Some(recorded) = self.find(&self.queued, issue) else {
+            return;
+        };
+        let mut ours = self.scheduler.duplicate();
+        let chosen = ours.dispatch(now, &self.requests, 0);
+        if let Some(chosen) = chosen.filter(|&chosen| self.is_alike(chosen, recorded)) {
+            self.scheduler = ours;
+            self.agree(chosen);
+        }
+    }
+
     /// Ours gives out something now. If not, the kernel chose what was issued next at a later ask.
     fn has_an_answer(&self, now: Time) -> bool {
         let mut copy = self.scheduler.duplicate();
@@ -156,7 +187,7 @@ impl Follower<'_> {
     }
 
     pub(super) fn next_is(&self, next: usize, action: Action) -> bool {
-        let next = self.recording.steps.get(next);
+        let next = self.steps.get(next);
         next.is_some_and(|next| next.action == action)
     }
 

@@ -1,21 +1,40 @@
 //! What the recorded scheduler gave out, beside what ours would have.
 
-use crate::request::{Request, RequestId};
+use crate::request::{ProcessId, Request, RequestId};
+use crate::scheduler::Followed;
 use crate::trace::kernel::Action;
 use crate::units::Time;
 
 use super::super::recording::Step;
 use super::super::{Disagreement, describe, describe_ours};
 use super::Follower;
+use super::effects::ENDING_A_SLOT;
 
 impl Follower<'_> {
     pub(super) fn decided(&mut self, at: usize) {
-        let step = &self.recording.steps[at];
+        let step = &self.steps[at];
         if self.find(&self.queued, step).is_none() {
             self.report.unexplained += 1;
         } else {
-            self.decision(step.time, step, at + 1);
+            self.decision(self.begins(step), step, at + 1);
         }
+    }
+
+    /// When the choice was begun: earlier if it first ended a slot.
+    fn begins(&self, step: &Step) -> Time {
+        let ends_slot = || self.scheduler.ends_slot_first(step.time, &self.requests);
+        if self.with_effects && !step.begun && ends_slot() {
+            step.time - ENDING_A_SLOT
+        } else {
+            step.time
+        }
+    }
+
+    /// Ours chose as was recorded.
+    pub(super) fn agree(&mut self, chosen: RequestId) {
+        self.report.decisions += 1;
+        self.report.agreed += 1;
+        self.give_out(chosen);
     }
 
     /// The recorded scheduler gave out the request of this event: what would ours have done? `next` is
@@ -47,10 +66,56 @@ impl Follower<'_> {
             self.report.interrupted += 1;
             return self.give_out(alike);
         }
+        if let Some((alike, after)) = self.chooses_after_ends(now, id, before.as_ref()) {
+            self.scheduler = after;
+            self.report.agreed += 1;
+            self.report.ended += 1;
+            return self.give_out(alike);
+        }
         self.scheduler = before;
         self.disagree(now, id, ours);
         self.scheduler.dispatch_recorded(now, &self.requests, id);
         self.give_out(id);
+    }
+
+    /// What ours chooses if a process that has done its last request has ended already: when it ends
+    /// exactly is not recorded.
+    fn chooses_after_ends(
+        &mut self,
+        now: Time,
+        recorded: RequestId,
+        before: &dyn Followed,
+    ) -> Option<(RequestId, Box<dyn Followed>)> {
+        if self.replays {
+            return None;
+        }
+        let mut ours = before.duplicate();
+        let mut told = self.ended;
+        while let Some(&(_, process)) = self.ends.get(told) {
+            if !self.is_through(process) {
+                return None;
+            }
+            told += 1;
+            ours.process_exited(now, &self.requests, process);
+            let mut after = ours.duplicate();
+            let chosen = after.dispatch(now, &self.requests, 0);
+            if let Some(chosen) = chosen.filter(|&chosen| self.is_alike(chosen, recorded)) {
+                self.ended = told;
+                return Some((chosen, after));
+            }
+        }
+        None
+    }
+
+    /// All requests of the process have completed, and it submits no more.
+    fn is_through(&self, process: ProcessId) -> bool {
+        let lists = [&self.in_driver, &self.queued, &self.held];
+        let open = lists.into_iter().flatten();
+        open.chain(&self.queue.dispatch)
+            .all(|&id| self.requests[id].process != process)
+            && !self.steps[self.at..]
+                .iter()
+                .any(|step| step.is_done_by(process))
     }
 
     /// Two requests that cannot be told apart.
@@ -73,7 +138,7 @@ impl Follower<'_> {
         if self.with_decisions || self.recording.processors() < 2 || in_hand {
             return None;
         }
-        let coming = self.recording.steps[next..].iter();
+        let coming = self.steps[next..].iter();
         let mut issues = coming.filter(|step| step.action == Action::Issued);
         let is_next = issues.next().is_some_and(|step| {
             let request = &self.requests[ours];
@@ -96,6 +161,9 @@ impl Follower<'_> {
     }
 
     pub(super) fn disagree(&mut self, now: Time, recorded: RequestId, ours: Option<RequestId>) {
+        if self.report.first_disagreements.is_empty() {
+            self.report.agreed_at_first = self.report.agreed;
+        }
         let (requests, scheduler) = (&self.requests, &self.scheduler);
         let reader = &self.recording.reader;
         self.report.disagree(|| {

@@ -42,7 +42,7 @@ impl Follower<'_> {
 
     /// After this completion comes a choice, or first more completions, each soon after the one before.
     fn shows_choice_soon(&self, at: usize) -> bool {
-        let pairs = self.recording.steps[at..].windows(2);
+        let pairs = self.steps[at..].windows(2);
         let mut soon = pairs.take_while(|pair| pair[1].time - pair[0].time < INTERRUPTED);
         let after = soon.find(|pair| pair[1].action != Action::Completed);
         after.is_some_and(|pair| pair[1].action == Action::Decided)

@@ -19,15 +19,19 @@
 
 mod asks;
 mod decisions;
+mod effects;
+mod exits;
 mod meanwhile;
 mod requests;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use crate::block_layer::multi_queue::{Depth, HwQueue};
 use crate::block_layer::{MergeLimits, Merger};
 use crate::by_request::ByRequest;
-use crate::request::{RequestId, Requests};
+use crate::request::{Merge, ProcessId, RequestId, Requests};
 use crate::scheduler::kyber::Statement;
 use crate::scheduler::{Followed, Kernel};
 use crate::trace::kernel::Action;
@@ -35,10 +39,14 @@ use crate::units::{Nanos, Time};
 
 use self::meanwhile::Interrupt;
 use super::Report;
+use super::recording::Step;
 pub use super::recording::{Device, Recording};
 
 /// A request that was given out later than this after the kernel asked was not the answer.
 const SAME_RUN: Nanos = Nanos::from_micros(200);
+
+/// Processes have ended, and timers gone off, so long after the last event.
+const AFTERMATH: Nanos = Nanos::from_secs(1);
 
 /// Follows a recording with this scheduler, which ends in the state that the recording left.
 pub fn follow(
@@ -47,9 +55,21 @@ pub fn follow(
     kernel: &Kernel,
     device: Device,
 ) -> (Report, Box<dyn Followed>) {
-    let merger = Merger::new(MergeLimits::UNKNOWN, scheduler.merges_in_lists());
+    let forgets = !scheduler.vain_dispatches_matter();
+    let effects = (forgets && recording.has_messages()).then(|| recording.effects());
+    let merger = Merger::new(MergeLimits::UNKNOWN, scheduler.as_ref());
     let follower = Follower {
         recording,
+        steps: effects.as_ref().map_or(&recording.steps, |effects| effects),
+        with_effects: effects.is_some(),
+        replays: !forgets || recording.is_simulated(),
+        ends: if forgets {
+            recording.ends()
+        } else {
+            Vec::new()
+        },
+        ended: 0,
+        at: 0,
         with_decisions: recording.has_decisions(),
         kernel,
         depth: device.depth(),
@@ -60,6 +80,7 @@ pub fn follow(
         touched: ByRequest::default(),
         queued: Vec::new(),
         merger,
+        offered: BTreeMap::new(),
         in_driver: Vec::new(),
         past_scheduler: Vec::new(),
         inserting: false,
@@ -70,8 +91,22 @@ pub fn follow(
     follower.follow()
 }
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a question of its own"
+)]
 struct Follower<'a> {
     recording: &'a Recording,
+    /// What it tells, in order; with bfq's messages, as it took effect.
+    steps: &'a [Step],
+    with_effects: bool,
+    /// Dispatches that gave nothing are made, too.
+    replays: bool,
+    /// Ends of processes, in order, and how many have been told.
+    ends: Vec<(Time, ProcessId)>,
+    ended: usize,
+    /// The step that is followed.
+    at: usize,
     /// The recording has events X.
     with_decisions: bool,
     kernel: &'a Kernel,
@@ -87,6 +122,8 @@ struct Follower<'a> {
     /// In the scheduler.
     queued: Vec<RequestId>,
     merger: Merger,
+    /// Where in the scheduler the bio that a process submitted last goes.
+    offered: BTreeMap<ProcessId, Option<Merge>>,
     /// Issued, and not yet completed.
     in_driver: Vec<RequestId>,
     /// The same, of those that never were in the scheduler.
@@ -102,25 +139,28 @@ struct Follower<'a> {
 
 impl Follower<'_> {
     fn follow(mut self) -> (Report, Box<dyn Followed>) {
-        for at in 0..self.recording.steps.len() {
-            let step = self.recording.steps[at];
-            self.pass_time(at);
+        for at in 0..self.steps.len() {
+            let step = self.steps[at];
+            self.at = at;
+            self.pass_time(step.time, at);
             match (step.action, step.op) {
                 (Action::Queued, Some(op)) => self.submitted(at, op),
                 (Action::Allocated, Some(op)) => self.allocated(&step, op),
+                (Action::BackMerged, Some(op)) if self.joins_at_insertion(at) => {
+                    self.joined(&step, op);
+                }
                 (Action::BackMerged, Some(op)) => self.merged(&step, op, true),
                 (Action::FrontMerged, Some(op)) => self.merged(&step, op, false),
                 (Action::Joined, Some(op)) => {
-                    self.inserting &=
-                        at > 0 && self.recording.steps[at - 1].action == Action::Joined;
+                    self.inserting &= at > 0 && self.steps[at - 1].action == Action::Joined;
                     self.inserting |= self.joined(&step, op);
-                    if self.inserting && !self.flush_goes_on(at) {
+                    if self.replays && self.inserting && !self.flush_goes_on(at) {
                         self.runs_after_insert(at);
                     }
                 }
                 (Action::Inserted, Some(op)) => {
                     self.inserted(&step, op);
-                    if !self.flush_goes_on(at) {
+                    if self.replays && !self.flush_goes_on(at) {
                         self.runs_after_insert(at);
                     }
                 }
@@ -140,7 +180,9 @@ impl Follower<'_> {
                     self.queue.list_blocked();
                 }
                 (Action::Completed, Some(_)) => {
-                    self.foresee_interrupt(at);
+                    if !self.with_effects {
+                        self.foresee_interrupt(at);
+                    }
                     self.completed(&step);
                     while self.scheduler.take_kick().is_some() {
                         self.queue.mark_restart();
@@ -154,15 +196,22 @@ impl Follower<'_> {
             if step.action != Action::Completed {
                 self.forget_interrupt();
             }
+            if !self.replays && !self.with_decisions {
+                self.seek_choice(step.time, at + 1);
+            }
+        }
+        if let Some(last) = self.steps.last()
+            && !self.replays
+        {
+            self.pass_time(last.time + AFTERMATH, self.steps.len());
         }
         (self.report, self.scheduler)
     }
 
     // ---- time ----------------------------------------------------------------------------
 
-    /// What timers do before this event.
-    fn pass_time(&mut self, at: usize) {
-        let until = self.recording.steps[at].time;
+    /// What timers and processes that end do until then, before this event.
+    fn pass_time(&mut self, until: Time, at: usize) {
         loop {
             // What the recorded timer said tells that it went off, even where ours does not know why.
             let said = self.recording.said.get(self.said).map(|&(time, _)| time);
@@ -170,7 +219,9 @@ impl Follower<'_> {
                 .into_iter()
                 .flatten()
                 .min();
-            let first = [timer, self.queue.delayed_run()]
+            let end = self.ends.get(self.ended).copied();
+            let end_time = end.map(|(time, _)| time);
+            let first = [timer, self.queue.delayed_run(), end_time]
                 .into_iter()
                 .flatten()
                 .min();
@@ -179,7 +230,21 @@ impl Follower<'_> {
             };
             if timer == Some(now) {
                 self.timer(now);
+                self.run_kicked(now, at);
+            } else if let Some((_, process)) = end.filter(|&(time, _)| time == now) {
+                self.ended += 1;
+                self.scheduler.process_exited(now, &self.requests, process);
+                self.run_kicked(now, at);
             } else {
+                self.runs_in_worker(now, at);
+            }
+        }
+    }
+
+    /// The scheduler wants the queue to be run: a worker does it.
+    fn run_kicked(&mut self, now: Time, at: usize) {
+        while self.scheduler.take_kick().is_some() {
+            if self.with_decisions {
                 self.runs_in_worker(now, at);
             }
         }

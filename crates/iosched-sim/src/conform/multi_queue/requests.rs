@@ -46,25 +46,56 @@ impl Follower<'_> {
         }
     }
 
-    /// A process submits a bio. Where none of its next events tells that it was merged, what it
-    /// touches had no room: that takes no more from now on.
+    /// A request of the process's plug was merged as it entered the scheduler: its line is that of a merge,
+    /// but no bio was submitted right before it.
+    pub(super) fn joins_at_insertion(&self, at: usize) -> bool {
+        let step = &self.steps[at];
+        let before = at.checked_sub(1).map(|before| &self.steps[before]);
+        let of_bio = before.is_some_and(|before| {
+            before.action == Action::Queued
+                && before.process == step.process
+                && before.start == step.start
+        });
+        let own = |id: &RequestId| self.requests[*id].process == step.process;
+        let own: Vec<_> = self.held.iter().copied().filter(own).collect();
+        !of_bio && self.find_exactly(&own, step).is_some()
+    }
+
+    /// A process submits a bio: the kernel looks for a request in the scheduler that takes it, if none of
+    /// the process's plug does. Where none of its next events tells that it was merged, what it touches had
+    /// no room: that takes no more from now on.
     pub(super) fn submitted(&mut self, at: usize, op: Op) {
-        let step = &self.recording.steps[at];
-        let mut later = self.recording.steps[at + 1..].iter();
+        let step = &self.steps[at];
+        let mut later = self.steps[at + 1..].iter();
         let next = later.find(|later| later.is_done_by(step.process));
         let merged = |next: &Step| matches!(next.action, Action::BackMerged | Action::FrontMerged);
-        if next.is_none_or(merged) {
-            return;
-        }
         let held = self.newest_held(step);
         let held = held.filter(|&id| {
             self.is_touched(step, op, true, id) || self.is_touched(step, op, false, id)
         });
+        let stays_in_plug = held.is_some() && next.is_some_and(merged);
+        self.offer(step, op, stays_in_plug);
+        if next.is_none_or(merged) {
+            return;
+        }
         let back = self.partner(step, op, true);
         let queued = back.or_else(|| self.partner(step, op, false));
         for full in [held, queued].into_iter().flatten() {
             self.merger.mark_full(&mut self.requests, full);
         }
+    }
+
+    /// Notes where in the scheduler a bio goes by the rules, if it gets there.
+    fn offer(&mut self, step: &Step, op: Op, stays_in_plug: bool) {
+        let (requests, scheduler) = (&self.requests, self.scheduler.as_mut());
+        let bio = Self::bio(step, op);
+        let found = if stays_in_plug {
+            None
+        } else {
+            let merger = &self.merger;
+            merger.find(step.time, requests, scheduler, &bio, step.cpu)
+        };
+        self.offered.insert(step.process, found);
     }
 
     pub(super) fn allocated(&mut self, step: &Step, op: Op) {
@@ -101,11 +132,12 @@ impl Follower<'_> {
     /// The request in the scheduler that a bio joins: by the rules, or else the newest that it touches.
     fn partner(&self, step: &Step, op: Op, back: bool) -> Option<RequestId> {
         let touched = |&id: &RequestId| self.is_touched(step, op, back, id);
-        let bio = Self::bio(step, op);
-        let scheduler = self.scheduler.as_ref();
-        let found = self.merger.find(&self.requests, scheduler, &bio, step.cpu);
-        let found = found.map(Merge::request).filter(touched);
-        found.or_else(|| self.queued.iter().rev().copied().find(touched))
+        let offered = self.offered.get(&step.process).copied().flatten();
+        let offered = offered.map(Merge::request);
+        offered
+            .filter(|id| self.queued.contains(id))
+            .filter(touched)
+            .or_else(|| self.queued.iter().rev().copied().find(touched))
     }
 
     /// A bio joined a request: of its process's plug, or else of the scheduler.
@@ -149,6 +181,7 @@ impl Follower<'_> {
                 .join(step.time, requests, scheduler, survivor, victim);
             self.queued.retain(|&id| id != victim);
         } else {
+            scheduler.init_request(step.time, requests, victim);
             self.merger.join_new(requests, scheduler, survivor, victim);
             self.held.retain(|&id| id != victim);
         }
@@ -168,6 +201,9 @@ impl Follower<'_> {
         let request = &mut self.requests[id];
         request.length = step.length;
         request.priority = step.priority.unwrap_or(request.priority);
+        if let Some(locked) = step.locked {
+            self.scheduler.lock_taken(locked);
+        }
         let (requests, scheduler) = (&self.requests, self.scheduler.as_mut());
         self.merger.insert_alone(step.time, requests, scheduler, id);
         self.queued.push(id);
@@ -186,7 +222,7 @@ impl Follower<'_> {
     }
 
     pub(super) fn issued(&mut self, at: usize) {
-        let step = &self.recording.steps[at];
+        let step = &self.steps[at];
         if self.find_dispatched(step).is_none() {
             if self.is_past_scheduler(step) {
                 return self.issued_directly(step);

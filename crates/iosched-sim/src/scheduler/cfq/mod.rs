@@ -266,7 +266,7 @@ impl Elevator for Cfq {
         at_end.filter(|&id| requests[id].op == bio.op)
     }
 
-    fn allow_merge(&self, requests: &Requests, id: RequestId, bio: &Bio) -> bool {
+    fn allow_merge(&mut self, _now: Time, requests: &Requests, id: RequestId, bio: &Bio) -> bool {
         if bio.sync && !requests[id].sync {
             return false;
         }

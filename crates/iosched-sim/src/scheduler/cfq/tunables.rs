@@ -67,6 +67,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     uses_ticks: false, // only their length
     oldest: None,
     direct: false,
+    refuses_groups: false,
     cpu_cost: CpuCost::BLOCK_LAYER,
     build: |tunables, kernel, initial| Box::new(Cfq::new(tunables, kernel, initial)),
 };

@@ -23,7 +23,7 @@ use super::{
 use crate::by_request::ByRequest;
 use crate::divide::Divisor;
 use crate::list::{Links, List};
-use crate::request::{Bio, Merge, Op, RequestId, Requests};
+use crate::request::{Bio, Merge, Op, ProcessId, RequestId, Requests};
 use crate::units::{Nanos, Time};
 
 /// How it is listed.
@@ -55,6 +55,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     uses_ticks: true,
     oldest: Some(OLDEST),
     direct: false,
+    refuses_groups: false,
     cpu_cost: CpuCost {
         own: Nanos::new(3300),
         serial: Nanos::ZERO,
@@ -322,7 +323,14 @@ impl Elevator for Kyber {
         self.marks[id].issued = Some(now);
     }
 
-    fn limit_depth(&self, _op: Op, sync: bool, _tags: u32, word: u32) -> Option<u32> {
+    fn limit_depth(
+        &self,
+        _process: ProcessId,
+        _op: Op,
+        sync: bool,
+        _tags: u32,
+        word: u32,
+    ) -> Option<u32> {
         (!sync).then_some((word * ASYNC_PERCENT / 100).max(1))
     }
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::by_request::ByRequest;
 use crate::list::Links;
-use crate::request::{Bio, Op, PriorityClass, Request, RequestId, Requests};
+use crate::request::{Bio, Op, PriorityClass, ProcessId, Request, RequestId, Requests};
 use crate::units::{Nanos, Sector, Time};
 
 const MAX: i64 = i32::MAX as i64;
@@ -80,6 +80,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     uses_ticks: true,
     oldest: Some(Rules::OLDEST),
     direct: false,
+    refuses_groups: false,
     cpu_cost: CpuCost {
         own: Nanos::new(1230),
         serial: Nanos::new(2000),
@@ -328,7 +329,14 @@ impl Elevator for MqDeadline {
         self.levels[level_of(&requests[id])].present -= 1;
     }
 
-    fn limit_depth(&self, op: Op, sync: bool, tags: u32, word: u32) -> Option<u32> {
+    fn limit_depth(
+        &self,
+        _process: ProcessId,
+        op: Op,
+        sync: bool,
+        tags: u32,
+        word: u32,
+    ) -> Option<u32> {
         let depth = self.async_depth.filter(|_| !(op == Op::Read && sync))?;
         let share = (depth * u64::from(word)).div_ceil(u64::from(tags.max(1)));
         Some(u32::try_from(share.max(1)).unwrap_or(word).min(word))
@@ -343,7 +351,7 @@ impl Elevator for MqDeadline {
         (requests[at_end].op == bio.op).then_some(at_end)
     }
 
-    fn allow_merge(&self, requests: &Requests, id: RequestId, bio: &Bio) -> bool {
+    fn allow_merge(&mut self, _now: Time, requests: &Requests, id: RequestId, bio: &Bio) -> bool {
         requests[id].priority == bio.priority
     }
 
@@ -556,7 +564,7 @@ mod tests {
         let limit = |settings: &str, op, tags, word| {
             Queue::new(settings)
                 .scheduler
-                .limit_depth(op, true, tags, word)
+                .limit_depth(ProcessId(1), op, true, tags, word)
         };
         assert_eq!(
             limit("mq-deadline:async_depth=4", Op::Write, 256, 64),

@@ -1,0 +1,461 @@
+//! bfq: a share of the disk's service for each process by weight, with low latency for processes that
+//! have just begun or that keep a pace.
+//!
+//! Follows `block/bfq-iosched.c` and `block/bfq-wf2q.c` of Linux 6.1, and those of 6.12 in what they do
+//! otherwise. Each process has a queue for its synchronous requests; asynchronous ones share a queue
+//! per priority. A queue is served until it has used up its budget of sectors, or has taken too long; the
+//! next one is chosen by virtual times (B-WF2Q+: `schedule`). The disk may be kept idle for a process's
+//! next request (`idling`), in which others may be let in (`injection`). Queues of new and of paced
+//! processes are raised (`raising`), but not those of services that start (`bursts`); queues of processes
+//! that read side by side become one (`merging`).
+//!
+//! One rule, one file: `insert`, `dispatch` and `completion` are what happens; the others are what is
+//! decided then.
+//!
+//! Left out: groups, several actuators, requests that the disk gives back (they wait before the
+//! scheduler), kernels before 5.13, which follow other rules.
+
+mod budgets;
+mod bursts;
+mod carry;
+mod completion;
+mod depth;
+mod dispatch;
+mod expire;
+mod idling;
+mod injection;
+mod insert;
+mod merging;
+mod moment;
+mod order;
+mod process;
+mod queue;
+mod raising;
+mod rate;
+mod red_black;
+mod schedule;
+#[cfg(test)]
+mod tests;
+mod tunables;
+mod wakers;
+mod weights;
+
+use bursts::Burst;
+use completion::HwTag;
+use moment::{Clock, LONG_AGO, Moment, span};
+use process::{ProcessIndex, Processes};
+use queue::{CLASSES, Queue, QueueId};
+use rate::Rate;
+use red_black::Tree;
+use schedule::ServiceTree;
+pub use tunables::INFO;
+use tunables::Tunables;
+
+use super::{Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, Values};
+use crate::by_request::ByRequest;
+use crate::list::Links;
+use crate::request::{Bio, Op, ProcessId, RequestId, Requests};
+use crate::units::{Sector, Time};
+
+/// The first version that follows the rules of 6.1: with stable merges, and think times compared with half
+/// of `slice_idle`.
+pub(super) const OLDEST: KernelVersion = KernelVersion {
+    major: 5,
+    minor: 13,
+};
+
+/// What came with several actuators, and holds with one too.
+const ACTUATORS: KernelVersion = KernelVersion { major: 6, minor: 3 };
+
+/// What bfq knows of a request besides the block layer.
+#[derive(Debug, Clone, Copy, Default)]
+struct RequestData {
+    /// From its insertion on: its process and its queue.
+    bound: Option<(ProcessIndex, QueueId)>,
+    /// When it is old, in nanoseconds.
+    expires: i64,
+}
+
+impl RequestData {
+    fn process(&self) -> ProcessIndex {
+        self.bound.expect("the request was bound").0
+    }
+
+    fn queue(&self) -> QueueId {
+        self.bound.expect("the request was bound").1
+    }
+}
+
+/// See the [module's page](self).
+#[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the kernel's flags, one by one"
+)]
+pub struct Bfq {
+    tunables: Tunables,
+    clock: Clock,
+    rotational: bool,
+    version: KernelVersion,
+    /// `slice_idle` in nanoseconds.
+    slice_idle: i64,
+    /// When the lock was taken for what comes next, if that was not now.
+    locked: Option<Time>,
+    /// When something happened last.
+    now: Moment,
+
+    queues: Vec<Queue>,
+    unused_queues: Vec<QueueId>,
+    processes: Processes,
+    /// Real time and best effort by level, then the idle class.
+    async_queues: [Option<QueueId>; 17],
+    data: ByRequest<RequestData>,
+    links: Links,
+
+    /// By class.
+    trees: [ServiceTree; CLASSES],
+    in_service: Option<QueueId>,
+    /// The queue in service has left the schedule, and service in a moment.
+    slot_is_over: bool,
+    next_in_service: Option<QueueId>,
+    /// Tick in which the idle class was looked at last.
+    idle_class_served: i64,
+    /// Queues that wait, the one that began to last at the end.
+    active_list: Vec<QueueId>,
+    /// Busy queues by class.
+    busy: [u32; CLASSES],
+    raised_busy: u32,
+    /// Weights of queues that are not raised, with how many have each.
+    weights: Vec<(i64, u32)>,
+
+    queued: u64,
+    /// Requests from dispatch to completion.
+    in_driver: u64,
+    /// End of the last dispatched request.
+    last_position: Sector,
+    /// The same of the queue in service, in this slot.
+    in_serv_pos: Sector,
+    /// Queues by the position of their next request.
+    positions: Tree,
+    hw_tag: HwTag,
+    rate: Rate,
+    /// Average of slots given: 256 after many.
+    budgets: i64,
+    /// In sectors.
+    max_budget: i64,
+
+    /// Nanoseconds.
+    budget_start: i64,
+    idling_start: i64,
+    idle_timer: Option<Time>,
+    kick: bool,
+
+    burst: Burst,
+    last_created: Option<QueueId>,
+    /// The queue whose request completed last, if it is of one process.
+    last_completed: Option<QueueId>,
+
+    /// The next request of the queue in service is to be measured.
+    measures_next: bool,
+    measured: Option<RequestId>,
+    measured_since: i64,
+    /// Requests of others have gone in since the measurement began.
+    injected: bool,
+}
+
+impl Bfq {
+    pub(super) fn new(values: &Values, kernel: &Kernel, initial: &Values) -> Bfq {
+        let clock = Clock::new(kernel);
+        let tunables = Tunables::new(values, &clock);
+        let (reference, _) = raising::REFERENCES[usize::from(!kernel.rotational)];
+        let mut bfq = Bfq {
+            slice_idle: span(tunables.slice_idle),
+            clock,
+            rotational: kernel.rotational,
+            version: kernel.version,
+            locked: None,
+            now: Moment { ns: 0, tick: 0 },
+            queues: Vec::new(),
+            unused_queues: Vec::new(),
+            processes: Processes::default(),
+            async_queues: [None; 17],
+            data: ByRequest::default(),
+            links: Links::default(),
+            trees: Default::default(),
+            in_service: None,
+            slot_is_over: false,
+            next_in_service: None,
+            idle_class_served: LONG_AGO,
+            active_list: Vec::new(),
+            busy: [0; CLASSES],
+            raised_busy: 0,
+            weights: Vec::new(),
+            queued: 0,
+            in_driver: 0,
+            last_position: Sector::ZERO,
+            in_serv_pos: Sector::ZERO,
+            positions: Tree::default(),
+            hw_tag: HwTag::default(),
+            rate: Rate::new(reference * 2 / 3),
+            budgets: 0,
+            max_budget: tunables.max_budget.unwrap_or(budgets::FIRST_MAX_BUDGET),
+            budget_start: LONG_AGO,
+            idling_start: LONG_AGO,
+            idle_timer: None,
+            kick: false,
+            burst: Burst::default(),
+            last_created: None,
+            last_completed: None,
+            measures_next: false,
+            measured: None,
+            measured_since: LONG_AGO,
+            injected: false,
+            tunables,
+        };
+        if bfq.tunables.timeout_changed {
+            bfq.learn_max_budget(); // as the write of a timeout does
+        }
+        bfq.believe(initial);
+        bfq
+    }
+
+    fn queue(&self, id: QueueId) -> &Queue {
+        &self.queues[id.index()]
+    }
+
+    fn queue_mut(&mut self, id: QueueId) -> &mut Queue {
+        &mut self.queues[id.index()]
+    }
+
+    fn moment(&mut self, now: Time) -> Moment {
+        let locked = self.locked.take();
+        self.now = self.clock.moment(now, locked);
+        self.now
+    }
+
+    /// The rules of 6.12 hold where they differ.
+    fn since_actuators(&self) -> bool {
+        self.version >= ACTUATORS
+    }
+
+    fn describe(&self, id: QueueId) -> String {
+        let queue = self.queue(id);
+        let owner = queue.owner.map(|owner| self.processes[owner].id.0);
+        let name = match (owner, queue.sync) {
+            (Some(process), _) => format!("of process {process}"),
+            (None, true) => "shared".to_owned(),
+            (None, false) => "asynchronous".to_owned(),
+        };
+        let entity = &queue.entity;
+        format!(
+            "{name} ({} queued, {} in the disk, weight {}, served {} of {} sectors)",
+            queue.queued[0] + queue.queued[1],
+            queue.dispatched,
+            entity.weight,
+            entity.service,
+            entity.budget
+        )
+    }
+}
+
+impl Elevator for Bfq {
+    fn info(&self) -> &'static SchedulerInfo {
+        &INFO
+    }
+
+    fn init_request(&mut self, now: Time, requests: &Requests, id: RequestId) {
+        let locked = self.locked;
+        let at = self.moment(now);
+        self.locked = locked; // until it has been inserted
+        self.bind(at, requests, id);
+    }
+
+    fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {
+        let at = self.moment(now);
+        self.bind(at, requests, id);
+        self.add(at, requests, id);
+        false
+    }
+
+    fn dispatch(&mut self, now: Time, requests: &Requests, _hw_queue: usize) -> Option<RequestId> {
+        let at = self.moment(now);
+        let queue = self.select(at, requests)?;
+        let id = self.queue(queue).next?;
+        self.take(at, requests, id);
+        Some(id)
+    }
+
+    fn limit_depth(
+        &self,
+        process: ProcessId,
+        op: Op,
+        sync: bool,
+        tags: u32,
+        word: u32,
+    ) -> Option<u32> {
+        self.depth(process, op == Op::Read && sync, sync, tags, word)
+    }
+
+    fn completed(&mut self, now: Time, requests: &Requests, id: RequestId) {
+        let at = self.moment(now);
+        self.complete(at, requests, id);
+        self.forget_request(id);
+    }
+
+    fn judges_every_bio(&self) -> bool {
+        true
+    }
+
+    fn allow_merge(&mut self, now: Time, requests: &Requests, id: RequestId, bio: &Bio) -> bool {
+        let request = &requests[id];
+        if request.priority != bio.priority || bio.sync && !request.sync {
+            return false;
+        }
+        let Some(process) = self.processes.find(bio.process) else {
+            return false;
+        };
+        let at = self.moment(now);
+        self.queue_of_bio(at, process, bio.sync, bio.start) == Some(self.data[id].queue())
+    }
+
+    fn allow_request_merge(
+        &self,
+        requests: &Requests,
+        first: RequestId,
+        second: RequestId,
+    ) -> bool {
+        requests[first].priority == requests[second].priority
+    }
+
+    fn front_merge(&self, requests: &Requests, bio: &Bio) -> Option<RequestId> {
+        let process = self.processes.find(bio.process)?;
+        let queue = self.queue_for(process, bio.sync)?;
+        let at_end = self.queue(queue).sorted.at(bio.end());
+        at_end.filter(|&id| requests[id].op == bio.op)
+    }
+
+    fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
+        let sorted = &self.queue(self.data[id].queue()).sorted;
+        sorted.predecessor(requests[id].start, id)
+    }
+
+    fn latter(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
+        let sorted = &self.queue(self.data[id].queue()).sorted;
+        sorted.successor(requests[id].start, id)
+    }
+
+    fn front_merged(&mut self, now: Time, requests: &Requests, id: RequestId, old: Sector) {
+        let at = self.moment(now);
+        self.moved(at, requests, id, old);
+    }
+
+    fn requests_merged(
+        &mut self,
+        now: Time,
+        requests: &Requests,
+        survivor: RequestId,
+        victim: RequestId,
+    ) {
+        let at = self.moment(now);
+        let (lasting, going) = (self.data[survivor].queue(), self.data[victim].queue());
+        let expires = self.data[victim].expires;
+        if lasting == going && expires < self.data[survivor].expires {
+            self.data[survivor].expires = expires;
+            let Bfq { queues, links, .. } = self;
+            let fifo = &mut queues[going.index()].fifo;
+            fifo.replace(links, victim, survivor);
+            fifo.push_back(links, victim); // taken out below like any other
+        }
+        if self.queue(lasting).next == Some(victim) {
+            self.queue_mut(lasting).next = Some(survivor);
+        }
+        self.remove(at, requests, victim);
+        self.forget_request(victim);
+    }
+
+    fn absorbed(&mut self, id: RequestId) {
+        self.locked = None;
+        self.forget_request(id);
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.idle_timer
+    }
+
+    fn timer(&mut self, now: Time, requests: &Requests) {
+        let at = self.moment(now);
+        self.idled_long_enough(at, requests);
+    }
+
+    fn take_kick(&mut self) -> Option<usize> {
+        std::mem::take(&mut self.kick).then_some(0)
+    }
+
+    fn process_exited(&mut self, now: Time, requests: &Requests, process: ProcessId) {
+        if let Some(process) = self.processes.find(process) {
+            let at = self.moment(now);
+            self.exit(at, requests, process);
+        }
+    }
+
+    fn has_work(&self, _hw_queue: usize) -> bool {
+        self.queued > 0
+    }
+
+    fn followed(self: Box<Self>) -> Option<Box<dyn Followed>> {
+        Some(self)
+    }
+}
+
+impl Followed for Bfq {
+    fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
+        let at = self.moment(now);
+        self.take_recorded(at, requests, id);
+    }
+
+    fn vain_dispatches_matter(&self) -> bool {
+        false
+    }
+
+    fn lock_taken(&mut self, at: Time) {
+        self.locked = Some(at);
+    }
+
+    fn ends_slot_first(&self, now: Time, requests: &Requests) -> bool {
+        let at = self.clock.moment(now, None);
+        self.reason_to_expire(at, requests).is_some()
+    }
+
+    fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Followed>> {
+        Some(Box::new(self.carried(kernel)))
+    }
+
+    fn begin_with(&mut self, state: &Values) {
+        self.believe(state);
+    }
+
+    fn explain(&self, now: Time) -> String {
+        let served = self
+            .in_service
+            .map_or("no queue in service".to_owned(), |id| {
+                format!("in service: the queue {}", self.describe(id))
+            });
+        let next = self
+            .next_in_service
+            .map_or("none".to_owned(), |id| self.describe(id));
+        let timer = self.idle_timer.map_or("idle timer off".to_owned(), |at| {
+            let left = at.saturating_since(now).as_millis_f64();
+            format!("idle timer fires in {left:.2} ms")
+        });
+        format!(
+            "{served}, {timer}; next: {next}; {} busy, {} of them raised; {} in the disk",
+            self.busy_queues(),
+            self.raised_busy,
+            self.in_driver
+        )
+    }
+
+    fn duplicate(&self) -> Box<dyn Followed> {
+        Box::new(self.clone())
+    }
+}

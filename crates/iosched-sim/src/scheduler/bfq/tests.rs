@@ -1,0 +1,1 @@
+//! Rules, each by its name.

@@ -1,0 +1,158 @@
+//! What can be set, and in which units; what a cold start cannot know.
+
+use super::moment::Clock;
+use super::{Bfq, OLDEST};
+use crate::scheduler::{BlockLayer, CpuCost, SchedulerInfo, TunableInfo, Values};
+use crate::units::Nanos;
+
+const MAX: i64 = i32::MAX as i64;
+
+const fn tunable(name: &'static str, unit: &'static str, default: i64, min: i64) -> TunableInfo {
+    TunableInfo {
+        name,
+        unit,
+        default,
+        min,
+        max: MAX,
+    }
+}
+
+const fn switch(name: &'static str, default: i64) -> TunableInfo {
+    TunableInfo {
+        max: 1,
+        ..tunable(name, "", default, 0)
+    }
+}
+
+const fn state(name: &'static str, unit: &'static str, default: i64, max: i64) -> TunableInfo {
+    TunableInfo {
+        name,
+        unit,
+        default,
+        min: 0,
+        max,
+    }
+}
+
+const FAR: i64 = 1 << 53;
+
+/// How it is listed.
+pub const INFO: SchedulerInfo = SchedulerInfo {
+    name: "bfq",
+    summary: "shares of the disk for each process by weight, low latency for what is new or paced",
+    block_layer: BlockLayer::MultiQueue,
+    tunables: &[
+        tunable("back_seek_max", "KiB", 16 * 1024, 0),
+        tunable("back_seek_penalty", "", 2, 1),
+        tunable("fifo_expire_async", "ms", 250, 1),
+        tunable("fifo_expire_sync", "ms", 125, 1),
+        switch("low_latency", 1),
+        tunable("max_budget", "sectors", 0, 0), // 0: from the rate of the disk
+        tunable("slice_idle", "ms", 8, 0),
+        TunableInfo {
+            max: u32::MAX as i64,
+            ..tunable("slice_idle_us", "us", 8_000, 0)
+        },
+        switch("strict_guarantees", 0),
+        tunable("timeout_sync", "ms", 125, 1), // HZ / 8 ticks: 124 ms at HZ 250
+    ],
+    initial: &[
+        state("last-position", "sectors", 0, FAR),
+        TunableInfo {
+            min: -1, // not known yet
+            ..state("hw-tag", "", -1, 1)
+        },
+        state("hw-samples", "", 0, 32),
+        state("max-in-driver", "", 0, MAX),
+        state("budgets", "", 0, 256),
+        state("peak-rate", "sectors/us * 2^16", 0, MAX),
+        state("max-budget", "sectors", 0, MAX),
+        state("rate-samples", "", 0, MAX),
+        state("rate-sequential", "", 0, MAX),
+        state("rate-sectors", "sectors", 0, FAR),
+        state("rate-largest", "sectors", 0, MAX),
+        state("rate-interval", "us", 0, FAR),
+        state("rate-last-completion", "us", 0, FAR),
+        state("rt-weight-1", "", 0, MAX),
+        state("rt-ahead-1", "", 0, FAR),
+        state("rt-weight-2", "", 0, MAX),
+        state("rt-ahead-2", "", 0, FAR),
+        state("be-weight-1", "", 0, MAX),
+        state("be-ahead-1", "", 0, FAR),
+        state("be-weight-2", "", 0, MAX),
+        state("be-ahead-2", "", 0, FAR),
+        state("be-weight-3", "", 0, MAX),
+        state("be-ahead-3", "", 0, FAR),
+        state("be-weight-4", "", 0, MAX),
+        state("be-ahead-4", "", 0, FAR),
+        state("be-weight-5", "", 0, MAX),
+        state("be-ahead-5", "", 0, FAR),
+        state("be-weight-6", "", 0, MAX),
+        state("be-ahead-6", "", 0, FAR),
+        state("be-weight-7", "", 0, MAX),
+        state("be-ahead-7", "", 0, FAR),
+        state("be-weight-8", "", 0, MAX),
+        state("be-ahead-8", "", 0, FAR),
+    ],
+    uses_ticks: true,
+    oldest: Some(OLDEST),
+    direct: false,
+    refuses_groups: true,
+    cpu_cost: CpuCost {
+        own: Nanos::new(800),
+        serial: Nanos::new(3400),
+    },
+    build: |tunables, kernel, initial| Box::new(Bfq::new(tunables, kernel, initial)),
+};
+
+/// `slice_idle` where strict guarantees ask for one, and what a seek counts as.
+pub(super) const USUAL_SLICE_IDLE: Nanos = Nanos::from_millis(8);
+
+/// Settings in nanoseconds, ticks and sectors.
+#[derive(Debug, Clone)]
+pub(super) struct Tunables {
+    /// In sectors.
+    pub(super) back_seek_max: u64,
+    pub(super) back_seek_penalty: u64,
+    /// Asynchronous, synchronous.
+    pub(super) fifo_expire: [Nanos; 2],
+    pub(super) low_latency: bool,
+    /// In sectors, if it does not follow the rate of the disk.
+    pub(super) max_budget: Option<i64>,
+    pub(super) slice_idle: Nanos,
+    pub(super) strict_guarantees: bool,
+    /// In ticks.
+    pub(super) timeout: i64,
+    /// It was set to something else than it is in a fresh kernel.
+    pub(super) timeout_changed: bool,
+}
+
+impl Tunables {
+    pub(super) fn new(values: &Values, clock: &Clock) -> Tunables {
+        let millis = |name| Nanos::from_millis(values.count(name));
+        let usual_timeout = clock.hz() / 8;
+        let timeout = values
+            .given("timeout_sync")
+            .map_or(usual_timeout, |_| clock.ticks(values.count("timeout_sync")));
+        Tunables {
+            back_seek_max: values.count("back_seek_max") * 2,
+            back_seek_penalty: values.count("back_seek_penalty"),
+            fifo_expire: [millis("fifo_expire_async"), millis("fifo_expire_sync")],
+            low_latency: values.get("low_latency") != 0,
+            max_budget: Some(values.get("max_budget")).filter(|&budget| budget > 0),
+            slice_idle: slice_idle(values),
+            strict_guarantees: values.get("strict_guarantees") != 0,
+            timeout,
+            timeout_changed: timeout != usual_timeout,
+        }
+    }
+}
+
+/// Two files show the same value: the one in microseconds, if given, is the finer. A write of 1 to
+/// `strict_guarantees` lifts it to 8 ms, which one of them may lower again.
+fn slice_idle(values: &Values) -> Nanos {
+    match values.given("slice_idle_us") {
+        Some(_) => Nanos::from_micros(values.count("slice_idle_us")),
+        None => Nanos::from_millis(values.count("slice_idle")),
+    }
+}

@@ -1,0 +1,78 @@
+//! Are all queues treated alike? What a request is charged, and whether guarantees need idling, depend
+//! on that.
+//!
+//! Queues are counted by weight while they have requests here or in the disk, those that are raised are
+//! not.
+
+use super::Bfq;
+use super::queue::QueueId;
+use crate::request::{RequestId, Requests};
+
+/// What an asynchronous request costs more than a synchronous one.
+const ASYNC_CHARGE: i64 = 3;
+
+impl Bfq {
+    /// The queue is counted under its present weight, if it is not counted yet.
+    pub(super) fn count_weight(&mut self, id: QueueId) {
+        let queue = self.queue_mut(id);
+        if queue.counted_weight.is_some() {
+            return;
+        }
+        let weight = queue.entity.weight;
+        queue.counted_weight = Some(weight);
+        match self
+            .weights
+            .binary_search_by_key(&weight, |&(weight, _)| weight)
+        {
+            Ok(place) => self.weights[place].1 += 1,
+            Err(place) => self.weights.insert(place, (weight, 1)),
+        }
+    }
+
+    /// It is not counted any more.
+    pub(super) fn uncount_weight(&mut self, id: QueueId) {
+        let Some(weight) = self.queue_mut(id).counted_weight.take() else {
+            return;
+        };
+        let place = self.weights.iter().position(|&(other, _)| other == weight);
+        let place = place.expect("what is counted was counted before");
+        self.weights[place].1 -= 1;
+        if self.weights[place].1 == 0 {
+            self.weights.remove(place);
+        }
+    }
+
+    /// Queues have different weights or classes, seen from this one. One of the smallest weight sees no
+    /// difference of weights.
+    pub(super) fn is_asymmetric(&self, id: QueueId) -> bool {
+        let smallest = self.weights.first().map(|&(weight, _)| weight);
+        let is_smallest = smallest.is_some() && self.queue(id).counted_weight == smallest;
+        let classes = self.busy.iter().filter(|&&busy| busy > 0).count();
+        self.weights.len() >= 2 && !is_smallest || classes >= 2
+    }
+
+    /// Sectors that a request takes of its queue's budget. Asynchronous ones cost more where all queues
+    /// are alike.
+    pub(super) fn charge(&self, requests: &Requests, id: QueueId, request: RequestId) -> i64 {
+        let length = i64::try_from(requests[request].length.as_u64()).unwrap_or(i64::MAX / 4);
+        let queue = self.queue(id);
+        if queue.sync || queue.is_raised() || self.is_asymmetric(id) {
+            length
+        } else {
+            length * ASYNC_CHARGE
+        }
+    }
+
+    /// What the next request takes, and whether the budget has it.
+    pub(super) fn next_fits(&self, requests: &Requests, id: QueueId) -> bool {
+        let queue = self.queue(id);
+        queue
+            .next
+            .is_some_and(|next| self.charge(requests, id, next) <= queue.budget_left())
+    }
+
+    /// Queues that have requests, or are kept as if they had.
+    pub(super) fn busy_queues(&self) -> u32 {
+        self.busy.iter().sum()
+    }
+}
