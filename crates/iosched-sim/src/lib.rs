@@ -6,7 +6,7 @@
 //! - [`units`]: points and lengths of time and of disk
 //! - [`random`]: streams of chance from the run's seed
 //! - [`request`]: bios and requests
-//! - [`scheduler`]: noop, deadline, cfq; none, mq-deadline, kyber
+//! - [`scheduler`]: noop, deadline, cfq; none, mq-deadline, kyber, bfq
 //! - [`block_layer`]: the rules of Linux's two block layers, which [`simulate`] and [`conform`] drive
 //! - [`disk`]: disk models: what a drive does with commands, and when it is done
 //! - [`workload`]: loads as fio job files describe them

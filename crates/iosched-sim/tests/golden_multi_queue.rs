@@ -1,5 +1,5 @@
-//! Recordings of Linux 6.1's own none, mq-deadline and kyber (and of 6.18's mq-deadline), followed by
-//! ours.
+//! Recordings of Linux 6.1's own none, mq-deadline, kyber and bfq (and of 6.18's mq-deadline and bfq),
+//! followed by ours.
 //!
 //! 6.1: one CPU, HZ 250; `sd1`, `sd4`: SCSI disks of queue depth 1 and 4, 1 ms per command; `hdd1`: a loop
 //! device of depth 1 with look-ahead. 6.18: two CPUs, a loop device of depth 4, and no record of what
@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader};
 use flate2::read::GzDecoder;
 use iosched_sim::conform::Report;
 use iosched_sim::conform::multi_queue::{Recording, follow};
-use iosched_sim::scheduler::{Kernel, SchedulerSpec, build_followed};
+use iosched_sim::scheduler::{Kernel, SchedulerSpec, build_followed, parse_settings};
 use iosched_sim::units::Nanos;
 
 fn read(compressed: &[u8]) -> Recording {
@@ -114,6 +114,118 @@ golden!(
     "mq-deadline",
     174
 );
+
+/// What bfq had learnt before a recording, and where its ticks began (microseconds after the first bio).
+fn follow_bfq(recording: &Recording, scheduler: &str, edge_us: u64, initial: &str) -> Report {
+    let kernel = Kernel {
+        hz: 250,
+        tick_phase: Nanos::from_micros(4000 - edge_us),
+        version: recording.version().unwrap(),
+        ..Kernel::default()
+    };
+    let spec = SchedulerSpec::parse(scheduler).unwrap();
+    let initial = parse_settings(initial).unwrap();
+    let scheduler = build_followed(&spec, &kernel, &initial).unwrap();
+    follow(recording, scheduler, &kernel, recording.device()).0
+}
+
+macro_rules! bfq {
+    ($name:ident, $file:literal, $edge_us:literal, $decisions:literal, $initial:expr) => {
+        #[test]
+        fn $name() {
+            let recording = read(include_bytes!(concat!("golden/bfq-", $file, ".txt.gz")));
+            let report = follow_bfq(&recording, "bfq", $edge_us, &$initial.concat());
+            assert_eq!(report.decisions, $decisions);
+            let first = report.first_disagreements.first();
+            assert_eq!(report.agreed, $decisions, "{first:?}");
+            assert_eq!((report.unexplained, report.ended), (0, 0));
+        }
+    };
+}
+
+bfq!(
+    bfq_from_its_start_with_four_readers_that_become_one,
+    "hdd1-a_rand4",
+    2000,
+    599,
+    [""]
+);
+
+bfq!(
+    bfq_with_deep_writers_that_end_beside_readers,
+    "hdd1-d_mixed_aio",
+    2000,
+    595,
+    [
+        "hw-tag=0,hw-samples=0,max-in-driver=2,budgets=249,peak-rate=9333,",
+        "max-budget=16384,last-position=12510856,rate-samples=2,rate-sequential=0,",
+        "rate-sectors=136,rate-largest=128,rate-interval=9447,rate-last-completion=27585,",
+        "be-weight-1=1200,be-ahead-1=21654965,be-weight-2=1200,be-ahead-2=85856684",
+    ]
+);
+
+bfq!(
+    bfq_with_real_time_and_the_idle_class,
+    "hdd1-e3_rt_be_idle",
+    1960,
+    375,
+    [
+        "hw-tag=0,hw-samples=27,max-in-driver=2,budgets=249,peak-rate=7843,",
+        "max-budget=14839,last-position=10105432,rate-samples=0,rate-sequential=0,",
+        "rate-sectors=16,rate-largest=8,rate-interval=5897,rate-last-completion=16454,",
+        "be-weight-1=80,be-ahead-1=31768717,be-weight-2=80,be-ahead-2=719455732,",
+        "be-weight-3=10,be-ahead-3=2401550906",
+    ]
+);
+
+bfq!(
+    bfq_with_sequential_readers,
+    "hdd1-h_2seq",
+    1760,
+    474,
+    [
+        "hw-tag=0,hw-samples=32,max-in-driver=2,budgets=249,peak-rate=6673,",
+        "max-budget=12625,last-position=1058464,rate-samples=0,rate-sequential=0,",
+        "rate-sectors=1360,rate-largest=128,rate-interval=191606,",
+        "rate-last-completion=210194,rt-weight-1=80,rt-ahead-1=5,be-weight-1=1200,",
+        "be-ahead-1=40647566,be-weight-2=80,be-ahead-2=556763810,be-weight-3=10,",
+        "be-ahead-3=2238858984",
+    ]
+);
+
+bfq!(
+    bfq_with_processes_that_read_one_file_in_turns,
+    "hdd1-i_interleave",
+    1760,
+    616,
+    [
+        "hw-tag=0,hw-samples=32,max-in-driver=2,budgets=249,peak-rate=6673,",
+        "max-budget=12625,last-position=30336,rate-samples=92,rate-sequential=0,",
+        "rate-sectors=11776,rate-largest=128,rate-interval=963265,",
+        "rate-last-completion=984375,rt-weight-1=80,rt-ahead-1=5,be-weight-1=1200,",
+        "be-ahead-1=103226057,be-weight-2=80,be-ahead-2=478617043,be-weight-3=10,",
+        "be-ahead-3=2160712217",
+    ]
+);
+
+bfq!(
+    bfq_of_6_18_without_decisions,
+    "6.18-hdd4-b_seq_rand",
+    2000,
+    168,
+    [""]
+);
+
+#[test]
+fn with_other_tunables_bfq_decides_otherwise() {
+    let recording = read(include_bytes!("golden/bfq-hdd1-a_rand4.txt.gz"));
+    for other in ["bfq:low_latency=0", "bfq:slice_idle=0", "bfq:max_budget=16"] {
+        let report = follow_bfq(&recording, other, 2000, "");
+        assert!(report.agreed < report.decisions, "{other}");
+        let first = &report.first_disagreements[0];
+        assert!(first.why.contains("next:"), "{first:?}");
+    }
+}
 
 #[test]
 fn kyber_changes_its_depths_in_the_recorded_ticks_told_of_them_or_not() {

@@ -206,7 +206,7 @@ pub struct Values {
 }
 
 impl Values {
-    fn new(
+    pub(super) fn new(
         scheduler: &'static str,
         kind: &'static str,
         known: &'static [TunableInfo],

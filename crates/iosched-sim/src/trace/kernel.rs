@@ -112,7 +112,7 @@ pub enum TraceError {
     },
     /// A recording of the multi-queue block layer.
     #[error(
-        "line {line}: this is a recording of the multi-queue block layer, which has none, mq-deadline and kyber"
+        "line {line}: this is a recording of the multi-queue block layer, which has none, mq-deadline, kyber and bfq"
     )]
     MultiQueue {
         /// Number of the line, from 1.

@@ -107,10 +107,25 @@ fn collect(folder: &Path, folders: &mut Vec<Vec<PathBuf>>) -> Result<(), FileErr
             recordings.push(path);
         }
     }
+    drop_messages(&mut recordings);
     if !recordings.is_empty() {
         folders.push(recordings);
     }
     inner.iter().try_for_each(|path| collect(path, folders))
+}
+
+/// `NAME.trace` beside `NAME.txt` is the same once more, with the scheduler's messages.
+fn drop_messages(recordings: &mut Vec<PathBuf>) {
+    let stem = |path: &Path, ending: &str| {
+        let name = path.file_name()?.to_string_lossy().into_owned();
+        let (stem, _) = name.split_once(ending)?;
+        Some(stem.to_owned())
+    };
+    let texts: Vec<_> = recordings
+        .iter()
+        .filter_map(|path| stem(path, ".txt"))
+        .collect();
+    recordings.retain(|path| stem(path, ".trace").is_none_or(|stem| !texts.contains(&stem)));
 }
 
 fn is_recording(path: &Path) -> bool {

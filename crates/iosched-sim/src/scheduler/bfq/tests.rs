@@ -1,1 +1,665 @@
-//! Rules, each by its name.
+//! The rules, one by one, on a scheduler whose disk takes as long as a test says.
+
+use proptest::prelude::*;
+
+use super::moment::MILLI;
+use super::queue::{Place, Queue};
+use super::*;
+use crate::request::{IoPriority, PriorityClass, Request};
+use crate::scheduler::spec::parse_settings;
+use crate::units::{Nanos, Sectors};
+
+const USUAL: IoPriority = IoPriority {
+    class: PriorityClass::BestEffort,
+    level: 4,
+};
+
+/// A scheduler in a kernel of 250 ticks per second, at 1000 s of its clock.
+struct Lab {
+    bfq: Bfq,
+    requests: Requests,
+    now: Time,
+}
+
+impl Lab {
+    fn new(tunables: &str) -> Lab {
+        Lab::on(tunables, true, "6.1")
+    }
+
+    fn on(tunables: &str, rotational: bool, version: &str) -> Lab {
+        let kernel = Kernel {
+            hz: 250,
+            rotational,
+            version: KernelVersion::parse(version).unwrap(),
+            ..Kernel::default()
+        };
+        let values = |kind, known, text| {
+            let settings = parse_settings(text).unwrap();
+            Values::new(INFO.name, kind, known, &settings).unwrap()
+        };
+        let tunables = values("tunable", INFO.tunables, tunables);
+        let initial = values("initial value", INFO.initial, "");
+        Lab {
+            bfq: Bfq::new(&tunables, &kernel, &initial),
+            requests: Requests::default(),
+            now: Time::ZERO + Nanos::from_secs(1000),
+        }
+    }
+
+    fn pass(&mut self, time: Nanos) {
+        let until = self.now + time;
+        while let Some(timer) = self.bfq.next_timer().filter(|&timer| timer <= until) {
+            self.bfq.timer(timer, &self.requests);
+        }
+        self.now = until;
+    }
+
+    fn bio(process: u32, op: Op, start: u64, length: u64, priority: IoPriority) -> Bio {
+        Bio {
+            op,
+            start: Sector::new(start),
+            length: Sectors::new(length),
+            sync: op == Op::Read,
+            noidle: false,
+            prio: false,
+            fua: false,
+            process: ProcessId(process),
+            priority,
+        }
+    }
+
+    fn insert(&mut self, bio: &Bio) -> RequestId {
+        let id = self.requests.add(Request::new(bio, self.now));
+        self.bfq.insert(self.now, &self.requests, id);
+        id
+    }
+
+    /// A read of 8 sectors.
+    fn read(&mut self, process: u32, start: u64) -> RequestId {
+        self.insert(&Lab::bio(process, Op::Read, start, 8, USUAL))
+    }
+
+    fn read_at_level(&mut self, process: u32, start: u64, level: u8) -> RequestId {
+        let priority = IoPriority { level, ..USUAL };
+        self.insert(&Lab::bio(process, Op::Read, start, 8, priority))
+    }
+
+    /// A write that nobody waits for.
+    fn write(&mut self, process: u32, start: u64) -> RequestId {
+        self.insert(&Lab::bio(process, Op::Write, start, 8, USUAL))
+    }
+
+    fn dispatch(&mut self) -> Option<RequestId> {
+        self.bfq.dispatch(self.now, &self.requests, 0)
+    }
+
+    fn complete(&mut self, id: RequestId) {
+        self.bfq.completed(self.now, &self.requests, id);
+        self.requests.remove(id);
+    }
+
+    /// The disk serves one request.
+    fn serve(&mut self, takes: Nanos) -> Option<u64> {
+        let id = self.dispatch()?;
+        let start = self.requests[id].start.as_u64();
+        self.pass(takes);
+        self.complete(id);
+        Some(start)
+    }
+
+    fn queue_id(&self, process: u32) -> QueueId {
+        let process = self.bfq.processes.find(ProcessId(process)).unwrap();
+        self.bfq.processes[process].sync_queue.unwrap()
+    }
+
+    fn queue(&self, process: u32) -> &Queue {
+        self.bfq.queue(self.queue_id(process))
+    }
+
+    fn queue_mut(&mut self, process: u32) -> &mut Queue {
+        let id = self.queue_id(process);
+        self.bfq.queue_mut(id)
+    }
+}
+
+const MS: Nanos = Nanos::from_millis(1);
+
+// ---- shares --------------------------------------------------------------------------------
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_backlogged_queue_is_never_a_budget_off_its_share_by_weight(
+        levels in prop::collection::vec(0..8_u8, 2..6),
+        sizes in prop::collection::vec(1..33_u64, 2..6),
+        max_budget in 256..4096_i64,
+    ) {
+        let mut lab = Lab::new(&format!("low_latency=0,max_budget={max_budget}"));
+        // No request is cut in two, and the first budgets are larger than those that are set.
+        let largest = 8 * sizes.iter().max().unwrap();
+        let mut bound = 0;
+        let share = |level: u8| 8.0 - f64::from(level);
+        let all: f64 = levels.iter().map(|&level| share(level)).sum();
+        let mut places: Vec<u64> = (1..).map(|nth| nth << 30).take(levels.len()).collect();
+        let mut served = vec![0_u64; levels.len()];
+        let submit = |lab: &mut Lab, places: &mut Vec<u64>, nth: usize| {
+            let length = 8 * sizes[nth % sizes.len()];
+            let priority = IoPriority { level: levels[nth], ..USUAL };
+            let process = u32::try_from(nth).unwrap();
+            lab.insert(&Lab::bio(process, Op::Read, places[nth], length, priority));
+            places[nth] += length;
+        };
+        for nth in 0..levels.len() {
+            for _ in 0..4 {
+                submit(&mut lab, &mut places, nth);
+            }
+        }
+        // Less than 600 ms in all, after which equal readers are merged.
+        for _ in 0..4000 {
+            let id = lab.dispatch().expect("all have requests");
+            let nth = lab.requests[id].process.0 as usize;
+            served[nth] += lab.requests[id].length.as_u64();
+            submit(&mut lab, &mut places, nth);
+            lab.pass(Nanos::from_micros(100));
+            lab.complete(id);
+            let budgets = lab.bfq.queues.iter().map(|queue| queue.entity.budget);
+            bound = bound.max(budgets.max().unwrap().unsigned_abs() + largest);
+            let total: u64 = served.iter().sum();
+            for (&served, &level) in served.iter().zip(&levels) {
+                let fluid = total as f64 * share(level) / all;
+                let error = (served as f64 - fluid).abs();
+                prop_assert!(error <= bound as f64, "{error} of {bound}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_next_is_decided_when_a_queue_comes_and_not_when_others_are_served() {
+    let mut lab = Lab::new("low_latency=0");
+    lab.read(1, 0);
+    lab.read(1, 1 << 20);
+    lab.dispatch().unwrap();
+    lab.read(2, 1 << 30);
+    assert_eq!(lab.bfq.next_in_service, Some(lab.queue_id(2)));
+    let before = lab.bfq.trees[1].vtime;
+    lab.dispatch();
+    assert!(lab.bfq.trees[1].vtime > before);
+    assert_eq!(lab.bfq.next_in_service, Some(lab.queue_id(2)));
+}
+
+#[test]
+fn weights_of_queues_in_service_and_with_nothing_to_do_count_too() {
+    let mut lab = Lab::new("low_latency=0");
+    lab.read(1, 0);
+    lab.read_at_level(2, 1 << 30, 0);
+    assert_eq!(lab.bfq.trees[1].weights, 40 + 80);
+    lab.serve(MS);
+    assert_eq!(lab.bfq.trees[1].weights, 40 + 80);
+}
+
+#[test]
+fn the_idle_class_gives_one_request_of_a_slot_where_others_wait() {
+    let mut lab = Lab::new("low_latency=0");
+    let idle = IoPriority {
+        class: PriorityClass::Idle,
+        level: 7,
+    };
+    lab.insert(&Lab::bio(1, Op::Read, 0, 8, idle));
+    lab.insert(&Lab::bio(1, Op::Read, 8, 8, idle));
+    lab.dispatch().unwrap();
+    assert!(lab.bfq.in_service.is_some(), "alone it keeps its slot");
+    lab.read(2, 1 << 30);
+    assert_eq!(lab.bfq.in_service, None, "best effort goes first");
+}
+
+#[test]
+fn an_asynchronous_request_costs_three_times_its_size_where_all_queues_are_alike() {
+    let mut lab = Lab::new("low_latency=0");
+    let write = lab.write(1, 0);
+    let queue = lab.bfq.data[write].queue();
+    assert_eq!(lab.bfq.charge(&lab.requests, queue, write), 24);
+    lab.read_at_level(2, 1 << 30, 6);
+    assert_eq!(
+        lab.bfq.charge(&lab.requests, queue, write),
+        8,
+        "now they differ"
+    );
+}
+
+// ---- requests of a queue -------------------------------------------------------------------
+
+#[test]
+fn of_two_requests_equally_far_the_higher_is_chosen_and_of_two_far_behind_the_lower() {
+    let mut lab = Lab::new("");
+    let ids = [100_000, 400_000, 10, 20].map(|start| lab.read(1, start));
+    let choose = |one: usize, other: usize, last: u64| {
+        let (one, other) = (Some(ids[one]), Some(ids[other]));
+        lab.bfq.choose(&lab.requests, one, other, Sector::new(last))
+    };
+    assert_eq!(choose(0, 1, 100_000), Some(ids[0]));
+    assert_eq!(choose(0, 1, 100_008), Some(ids[0]), "a little back");
+    // 10 sectors back cost as much as 20 forward.
+    assert_eq!(
+        choose(2, 0, 33_343),
+        Some(ids[0]),
+        "farther back than 32768"
+    );
+    assert_eq!(choose(3, 2, 200_000), Some(ids[2]));
+}
+
+#[test]
+fn the_oldest_request_is_looked_at_once_in_a_slot() {
+    let mut lab = Lab::new("fifo_expire_sync=1,low_latency=0");
+    for start in [800, 0, 8, 16] {
+        lab.read(1, start);
+    }
+    lab.pass(MS + MS);
+    let order: Vec<_> = std::iter::from_fn(|| lab.dispatch()).collect();
+    let starts: Vec<_> = order
+        .iter()
+        .map(|&id| lab.requests[id].start.as_u64())
+        .collect();
+    assert_eq!(
+        starts,
+        [0, 800, 16, 8],
+        "800 is old after the first, and then 16 is nearest"
+    );
+}
+
+#[test]
+fn budgets_are_trusted_from_the_eleventh_slot_on() {
+    let mut lab = Lab::new("");
+    lab.bfq.max_budget = 999;
+    for slot in 1..=11 {
+        assert_eq!(lab.bfq.full_budget(), 16_384, "slot {slot}");
+        lab.bfq.count_slot();
+    }
+    assert_eq!((lab.bfq.full_budget(), lab.bfq.min_budget()), (999, 31));
+    for _ in 0..100 {
+        lab.bfq.count_slot();
+    }
+    assert_eq!(lab.bfq.budgets, 249);
+}
+
+#[test]
+fn a_slot_that_ends_exhausted_quadruples_the_budget_and_one_without_requests_shrinks_it() {
+    let mut lab = Lab::new("low_latency=0");
+    lab.read(1, 0);
+    let id = lab.queue_id(1);
+    lab.queue_mut(1).max_budget = 1000;
+    lab.bfq
+        .set_next_budget(&lab.requests, id, expire::Reason::Exhausted);
+    assert_eq!(lab.queue(1).max_budget, 4000);
+    lab.bfq
+        .set_next_budget(&lab.requests, id, expire::Reason::Preempted);
+    assert_eq!(lab.queue(1).max_budget, 4000);
+    lab.bfq
+        .set_next_budget(&lab.requests, id, expire::Reason::TooIdle);
+    assert_eq!(lab.queue(1).max_budget, 4000 - 4 * 512);
+    lab.bfq
+        .set_next_budget(&lab.requests, id, expire::Reason::NoMore);
+    assert_eq!(
+        lab.queue(1).max_budget,
+        512,
+        "at least a 32nd of the largest"
+    );
+}
+
+// ---- raising -------------------------------------------------------------------------------
+
+#[test]
+fn a_new_reader_is_raised_thirty_times_for_ten_and_a_half_seconds() {
+    let mut lab = Lab::new("");
+    lab.read(1, 0);
+    let queue = lab.queue(1);
+    assert_eq!((queue.entity.weight, queue.raise.length), (1200, 2625));
+    assert_eq!(queue.entity.budget, 2 * 512, "in small slots");
+    lab.read_at_level(2, 1 << 30, 3);
+    assert_eq!(lab.queue(2).entity.weight, 50, "not at another level");
+}
+
+#[test]
+fn an_interactive_raise_ends_after_120_000_sectors() {
+    let mut lab = Lab::new("");
+    lab.read(1, 0);
+    lab.queue_mut(1).raise.service = 120_000;
+    lab.dispatch().unwrap();
+    let queue = lab.queue(1);
+    assert_eq!(
+        (queue.raise.factor, queue.entity.weight),
+        (1, 40),
+        "at once"
+    );
+    assert_eq!(lab.bfq.raised_busy, 0);
+}
+
+#[test]
+fn a_process_that_keeps_a_pace_is_raised_as_soft_real_time() {
+    let mut lab = Lab::new("");
+    let mut start = 0;
+    for _ in 0..400 {
+        lab.read(1, start);
+        start += 8;
+        lab.serve(MS);
+        lab.pass(Nanos::from_millis(40)); // more than the time after which it is early enough
+    }
+    assert_eq!(
+        lab.queue(1).raise.factor,
+        3000,
+        "when the interactive raise was over"
+    );
+    for _ in 0..200 {
+        lab.read(1, start);
+        start += 8;
+        lab.serve(MS);
+        lab.pass(Nanos::from_millis(10));
+    }
+    assert_eq!(lab.queue(1).raise.factor, 1, "now it does more");
+}
+
+#[test]
+fn the_eighth_queue_of_a_burst_makes_it_large_and_none_of_them_is_raised() {
+    let mut lab = Lab::new("");
+    for process in 1..=8 {
+        lab.read(process, u64::from(process) << 24);
+        lab.pass(Nanos::from_millis(10));
+    }
+    assert!(lab.bfq.burst.large);
+    assert!((1..=8).all(|process| lab.queue(process).in_large_burst));
+    lab.read(9, 9 << 24);
+    assert_eq!(lab.queue(9).raise.factor, 1);
+    lab.pass(Nanos::from_millis(200));
+    lab.read(10, 10 << 24);
+    assert!(!lab.queue(10).in_large_burst, "180 ms later it is over");
+}
+
+// ---- idling --------------------------------------------------------------------------------
+
+fn armed_for(lab: &Lab) -> Nanos {
+    lab.bfq.idle_timer.expect("it is armed") - lab.now
+}
+
+#[test]
+fn the_disk_is_kept_idle_8_ms_or_20_for_a_raised_queue_or_2_for_one_that_seeks() {
+    let mut lab = Lab::new("");
+    lab.read(1, 0);
+    lab.serve(MS);
+    assert_eq!(armed_for(&lab), Nanos::from_millis(20));
+    let mut lab = Lab::new("low_latency=0");
+    lab.read(1, 0);
+    lab.serve(MS);
+    assert_eq!(armed_for(&lab), Nanos::from_millis(8));
+    lab.read(1, 8);
+    lab.queue_mut(1).seek_history = u32::MAX;
+    lab.serve(MS);
+    assert_eq!(armed_for(&lab), Nanos::from_millis(2));
+    lab.pass(Nanos::from_millis(3));
+    assert_eq!(lab.bfq.in_service, None, "then others may come");
+}
+
+#[test]
+fn strict_guarantees_leave_one_request_in_the_disk() {
+    let mut lab = Lab::new("strict_guarantees=1");
+    lab.read(1, 0);
+    lab.read(1, 8);
+    let first = lab.dispatch().unwrap();
+    assert_eq!(lab.dispatch(), None);
+    lab.complete(first);
+    assert!(lab.dispatch().is_some());
+}
+
+#[test]
+fn whether_the_disk_queues_is_unknown_until_the_33rd_sample() {
+    let mut lab = Lab::new("low_latency=0,slice_idle=0");
+    for start in 0..40 {
+        lab.read(1, start << 20);
+    }
+    for sample in 1..=33 {
+        assert_eq!(lab.bfq.hw_tag.known, None, "sample {sample}");
+        lab.serve(MS);
+    }
+    assert_eq!(lab.bfq.hw_tag.known, Some(false), "one at a time");
+}
+
+#[test]
+fn a_small_request_that_was_waited_for_may_be_followed_by_its_neighbours() {
+    let mut lab = Lab::new("low_latency=0");
+    lab.bfq.hw_tag.known = Some(false);
+    lab.read(1, 0);
+    lab.serve(MS);
+    lab.read(1, 8);
+    assert!(lab.queue(1).waiting, "8 sectors");
+    assert!(lab.dispatch().is_some() && lab.bfq.idle_timer.is_none());
+    let mut lab = Lab::new("low_latency=0");
+    lab.read(1, 0);
+    lab.serve(MS);
+    lab.insert(&Lab::bio(1, Op::Read, 8, 32, USUAL));
+    assert!(!lab.queue(1).waiting, "32 sectors");
+}
+
+#[test]
+fn a_request_in_time_goes_on_with_the_budget_that_was_left() {
+    let mut lab = Lab::new("low_latency=0");
+    lab.read(1, 0);
+    lab.serve(MS);
+    lab.pass(Nanos::from_millis(9));
+    assert!(lab.queue(1).resumes, "too idle");
+    let left = lab.queue(1).budget_left();
+    lab.read(1, 8);
+    assert_eq!(
+        lab.queue(1).entity.budget,
+        left.min(lab.queue(1).max_budget)
+    );
+    lab.serve(MS);
+    lab.pass(Nanos::from_millis(40));
+    lab.read(1, 16);
+    assert_eq!(
+        lab.queue(1).entity.budget,
+        lab.queue(1).max_budget,
+        "too late"
+    );
+}
+
+// ---- injection and wakers ------------------------------------------------------------------
+
+#[test]
+fn the_first_time_alone_in_the_disk_is_the_baseline_and_allows_one_injected_request() {
+    let mut lab = Lab::new("low_latency=0");
+    let mut start = 0;
+    for _ in 0..8 {
+        lab.read(1, start);
+        start += 8;
+        lab.serve(MS);
+        lab.pass(Nanos::from_millis(4));
+    }
+    let injection = &lab.queue(1).injection;
+    assert_eq!(injection.baseline, Some(MILLI));
+    assert_eq!(injection.limit, 1);
+}
+
+#[test]
+fn a_measured_time_half_as_long_again_takes_an_injected_request_away() {
+    let mut lab = Lab::new("low_latency=0");
+    let id = lab.read(1, 0);
+    let queue = lab.queue_id(1);
+    lab.dispatch();
+    lab.queue_mut(1).injection.baseline = Some(2 * MILLI);
+    lab.queue_mut(1).injection.limit = 2;
+    let end = |lab: &mut Lab, taken: i64| {
+        let at = lab.bfq.moment(lab.now);
+        (lab.bfq.measured, lab.bfq.injected) = (Some(id), true);
+        lab.bfq.measured_since = at.ns - taken;
+        lab.bfq.end_measurement(at, queue, id);
+        lab.queue(1).injection.limit
+    };
+    assert_eq!(end(&mut lab, 3 * MILLI), 1);
+    assert_eq!(
+        end(&mut lab, 3 * MILLI - 1),
+        1,
+        "more than the disk ever had is not tried"
+    );
+    lab.bfq.hw_tag.most_in_driver = 1;
+    assert_eq!(end(&mut lab, 3 * MILLI - 1), 2);
+}
+
+#[test]
+fn three_requests_right_after_anothers_completion_tell_who_wakes_a_process() {
+    let mut lab = Lab::new("low_latency=0,slice_idle=1");
+    for round in 0..4 {
+        lab.read(1, 8 * round);
+        if round > 0 {
+            let known = lab.queue(2).waking.waker;
+            assert_eq!(known, None, "round {round}");
+        }
+        lab.serve(MS);
+        lab.read(2, (1 << 30) + 8 * round);
+        let think = &mut lab.queue_mut(2).think;
+        (think.samples, think.total) = (250, 250 * 2 * MILLI);
+        lab.pass(MS + MS);
+        lab.serve(MS);
+        lab.pass(MS + MS);
+    }
+    assert_eq!(lab.queue(2).waking.waker, Some(lab.queue_id(1)));
+    assert_eq!(lab.queue(1).waking.woken, [lab.queue_id(2)]);
+}
+
+#[test]
+fn on_a_disk_that_does_not_turn_6_12_passes_a_large_request_over_while_the_disk_has_any() {
+    for (version, in_driver, injected) in [("6.1", 0, true), ("6.1", 1, false), ("6.12", 1, false)]
+    {
+        let mut lab = Lab::on("low_latency=0", false, version);
+        lab.read(1, 0);
+        lab.dispatch();
+        lab.insert(&Lab::bio(2, Op::Read, 1 << 30, 64, USUAL));
+        lab.queue_mut(1).injection.limit = 2;
+        lab.bfq.in_driver = in_driver;
+        let served = lab.queue_id(1);
+        lab.bfq.in_service = Some(served);
+        let found = lab.bfq.choose_injected(&lab.requests, served);
+        assert_eq!(
+            found.is_some(),
+            injected,
+            "{version}, {in_driver} in the disk"
+        );
+    }
+}
+
+// ---- merging -------------------------------------------------------------------------------
+
+#[test]
+fn readers_that_are_close_share_a_queue_and_part_when_it_seeks() {
+    let mut lab = Lab::new("low_latency=0");
+    lab.read(1, 1000);
+    lab.dispatch().unwrap();
+    lab.read(1, 2000);
+    lab.read(3, 1 << 30);
+    lab.read(2, 1500);
+    assert_eq!(lab.queue_id(2), lab.queue_id(1));
+    assert!(lab.queue(1).coop && lab.queue(1).owner.is_none());
+    assert_eq!(lab.queue(1).owners, 2);
+    let queue = lab.queue_mut(1);
+    queue.split_coop = true;
+    lab.read(2, 90_000_000);
+    assert_ne!(
+        lab.queue_id(2),
+        lab.queue_id(1),
+        "process 2 has its own again"
+    );
+    lab.read(1, 3000);
+    assert!(!lab.queue(1).coop, "the last one keeps it");
+}
+
+#[test]
+fn readers_that_began_together_are_merged_for_good_after_600_ms() {
+    let mut lab = Lab::new("low_latency=0,slice_idle=0");
+    for process in [1, 2] {
+        lab.read(process, u64::from(process) << 28);
+        lab.serve(MS);
+    }
+    lab.pass(Nanos::from_millis(620));
+    lab.queue_mut(2).io_bound = false; // idling for it does not make the disk do more
+    lab.read(2, 5);
+    assert_eq!(lab.queue_id(2), lab.queue_id(1));
+    let process = lab.bfq.processes.find(ProcessId(2)).unwrap();
+    assert!(lab.bfq.processes[process].stably_merged);
+}
+
+// ---- the ends of processes -----------------------------------------------------------------
+
+#[test]
+fn a_process_that_ends_takes_its_queue_out_of_service_and_wants_a_run() {
+    let mut lab = Lab::new("low_latency=0");
+    lab.read(1, 0);
+    lab.serve(MS);
+    lab.read(2, 1 << 30);
+    assert!(lab.queue(1).waiting && lab.bfq.idle_timer.is_some());
+    lab.bfq.process_exited(lab.now, &lab.requests, ProcessId(1));
+    assert_eq!((lab.bfq.in_service, lab.bfq.idle_timer), (None, None));
+    assert_eq!(lab.bfq.take_kick(), Some(0));
+}
+
+#[test]
+fn queues_of_processes_that_ended_are_used_again() {
+    let mut lab = Lab::new("");
+    for process in 0..2000 {
+        lab.read(process, u64::from(process) << 20);
+        lab.serve(MS);
+        lab.bfq
+            .process_exited(lab.now, &lab.requests, ProcessId(process));
+        lab.pass(Nanos::from_millis(300));
+    }
+    assert!(lab.bfq.queues.len() < 50, "{} queues", lab.bfq.queues.len());
+    let idle = |queue: &&Queue| queue.exists && queue.entity.place == Place::Idle;
+    assert_eq!(
+        lab.bfq.queues.iter().filter(idle).count(),
+        lab.bfq.trees[1].idle.len()
+    );
+}
+
+// ---- tunables ------------------------------------------------------------------------------
+
+#[test]
+fn a_changed_timeout_renews_the_largest_budget_and_a_set_budget_stays() {
+    assert_eq!(
+        Lab::new("timeout_sync=124").bfq.max_budget,
+        16_384,
+        "31 ticks as ever"
+    );
+    assert_eq!(
+        Lab::new("timeout_sync=1000").bfq.max_budget,
+        (9333 * 1_000_000) >> 16
+    );
+    assert_eq!(
+        Lab::new("timeout_sync=1000,max_budget=77").bfq.max_budget,
+        77
+    );
+}
+
+#[test]
+fn of_each_word_of_tags_writes_may_use_three_quarters_and_less_while_a_queue_is_raised() {
+    let mut lab = Lab::new("");
+    let depth = |lab: &Lab, op, sync| lab.bfq.limit_depth(ProcessId(9), op, sync, 256, 64);
+    assert_eq!(depth(&lab, Op::Read, true), None);
+    assert_eq!(depth(&lab, Op::Write, true), Some(48));
+    assert_eq!(depth(&lab, Op::Write, false), Some(32));
+    lab.read(1, 0);
+    assert_eq!(depth(&lab, Op::Write, true), Some(24));
+    assert_eq!(depth(&lab, Op::Write, false), Some(12));
+}
+
+#[test]
+fn a_queue_that_holds_its_share_of_requests_gets_one_tag_of_each_word() {
+    let mut lab = Lab::new("low_latency=0");
+    lab.read_at_level(1, 0, 0);
+    for nth in 0..30 {
+        lab.read_at_level(2, (1 << 30) + 100_000 * nth, 7);
+    }
+    // 256 tags times 10 of 90.
+    let depth = |lab: &Lab, process| {
+        lab.bfq
+            .limit_depth(ProcessId(process), Op::Read, true, 256, 64)
+    };
+    assert_eq!((depth(&lab, 1), depth(&lab, 2)), (None, Some(1)));
+}
