@@ -42,7 +42,6 @@ use crate::report::traffic::Traffic;
 use crate::report::{html, input, markdown, text};
 use crate::schedule::Course;
 use crate::simulate::file::decompressed;
-use crate::simulate::initial::Initial;
 use crate::simulate::settings::{Checked, Wanted};
 use crate::simulate::{conform as following, recordings, response as recorded};
 use crate::switch::Arm;
@@ -433,7 +432,7 @@ pub(super) fn conform(bytes: &[u8]) {
         scheduler: scheduler.unwrap_or_else(|| "mq-deadline".into()),
         ..Wanted::default()
     };
-    let _ = following::follow_all(&[recording], &wanted, &Initial::default(), |_| {});
+    let _ = following::follow_all(&[recording], &wanted, None, |_| {});
 }
 
 pub(super) fn tunables(bytes: &[u8]) {

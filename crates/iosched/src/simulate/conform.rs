@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use iosched_sim::conform::Report;
-use iosched_sim::conform::multi_queue::{self, Recording};
+use iosched_sim::conform::multi_queue::{self, Recording, Until};
 use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::scheduler::{self, BlockLayer, Followed};
 use iosched_sim::trace::kernel::TraceError;
@@ -201,18 +201,20 @@ impl Conformance {
 
 /// Follows recordings, and hands each result over as soon as it is there; one that cannot be
 /// followed does not keep the others from it. Of a folder all recordings below it are followed, those
-/// of one folder in the order of their workers' process numbers, or else of their names: they were made
-/// one after the other, so that each begins with the state that the one before left, or with what is told
-/// of it (`initial`). Tunables that are not given are taken from
+/// of one folder in the order of their names (for bfq: of their workers' process numbers, if they say
+/// them): they were made one after the other, so that each begins with the state that the one before left,
+/// or with what is told of it (`initial`; if nothing is, in `start_states.json` above a folder of bfq's). Tunables that are not given are taken from
 /// `tunables.txt` beside a recording, if there is one.
 pub fn follow_all(
     paths: &[PathBuf],
     wanted: &Wanted,
-    initial: &Initial,
+    initial: Option<&Initial>,
     mut result: impl FnMut(Result<Conformance, ConformError>),
 ) -> Result<(), ConformError> {
     let checked = Checked::new(wanted)?; // what is wrong with all of them is said once
-    initial.check(&checked)?;
+    if let Some(initial) = initial {
+        initial.check(&checked)?;
+    }
     for path in paths {
         match recordings::below(path) {
             Err(error) => result(Err(error.into())),
@@ -221,8 +223,19 @@ pub fn follow_all(
             }
             Ok(folders) => {
                 for folder in folders {
+                    let is_bfq = checked.spec.name == scheduler::bfq::INFO.name;
+                    let folder = if is_bfq {
+                        recordings::in_order(folder)
+                    } else {
+                        folder
+                    };
+                    let beside = initial
+                        .is_none()
+                        .then(|| Initial::beside(&folder, &checked));
+                    let beside = beside.transpose()?.unwrap_or_default();
+                    let initial = initial.unwrap_or(&beside);
                     let mut carried = None;
-                    for recording in recordings::in_order(folder) {
+                    for recording in folder {
                         result(follow_one(&recording, wanted, initial, &mut carried));
                     }
                 }
@@ -241,7 +254,7 @@ fn follow_one(
     let mut settings = settings_for(recording, wanted)?;
     let told = initial.of(recording);
     if told.is_whole || carried.is_none() {
-        settings.initial = told.state.clone();
+        settings.initial.clone_from(&told.state);
         *carried = None;
     }
     match settings.block_layer {
@@ -269,14 +282,14 @@ fn settings_for(recording: &Path, wanted: &Wanted) -> Result<Checked, ConformErr
 /// true one, and narrowing in on it finds it.
 pub(super) fn best_phase<T, E>(
     settings: &Checked,
-    mut follow_at: impl FnMut(&Checked) -> Result<(Report, T), E>,
+    mut follow_at: impl FnMut(&Checked, Until) -> Result<(Report, T), E>,
 ) -> Result<(Report, T, Nanos), E> {
     if settings.spec.name == scheduler::bfq::INFO.name {
         return phase_of_bfq(settings, follow_at);
     }
     let mut settings = settings.clone();
     let mut best_phase = settings.kernel.tick_phase;
-    let (mut best, mut state) = follow_at(&settings)?;
+    let (mut best, mut state) = follow_at(&settings, Until::End)?;
     let info = scheduler::info(&settings.spec.name).expect("checked when the settings were");
     let search = info.uses_ticks && !settings.tick_phase_given;
     let tick = settings.kernel.tick_nanos();
@@ -285,7 +298,7 @@ pub(super) fn best_phase<T, E>(
         let from = best_phase.as_nanos() + tick - step * (STEPS / 2);
         for phase in (0..=STEPS).map(|index| (from + index * step) % tick) {
             settings.kernel.tick_phase = Nanos::new(phase);
-            let (tried, left) = follow_at(&settings)?;
+            let (tried, left) = follow_at(&settings, Until::End)?;
             if score(&tried) > score(&best) {
                 (best, state) = (tried, left);
                 best_phase = settings.kernel.tick_phase;
@@ -307,7 +320,7 @@ const BFQ_STEPS: [(u64, u64); 3] = [(100_000, u64::MAX), (20_000, 100_000), (3_0
 /// disagreement its state is another one, so that the phase with the latest first one is taken.
 fn phase_of_bfq<T, E>(
     settings: &Checked,
-    mut follow_at: impl FnMut(&Checked) -> Result<(Report, T), E>,
+    mut follow_at: impl FnMut(&Checked, Until) -> Result<(Report, T), E>,
 ) -> Result<(Report, T, Nanos), E> {
     let mut settings = settings.clone();
     let tick = settings.kernel.tick_nanos();
@@ -315,37 +328,41 @@ fn phase_of_bfq<T, E>(
         settings.kernel.tick_phase = Nanos::new(USUAL_PHASE.as_nanos() % tick);
     }
     let mut best_phase = settings.kernel.tick_phase;
-    let (mut best, mut state) = follow_at(&settings)?;
+    let (mut best, mut state) = follow_at(&settings, Until::End)?;
     if settings.tick_phase_given {
         return Ok((best, state, best_phase));
     }
+    let mut right = until_wrong(&best);
+    let usual_phase = best_phase;
     for (step, reach) in BFQ_STEPS {
         let reach = reach.min(tick / 2);
         let from = best_phase.as_nanos() + tick - reach;
         for index in 0..=2 * reach / step {
-            if best.agreed == best.decisions {
-                return Ok((best, state, best_phase));
+            if right == best.decisions {
+                break;
             }
             settings.kernel.tick_phase = Nanos::new((from + index * step) % tick);
-            let (tried, left) = follow_at(&settings)?;
-            if until_wrong(&tried) > until_wrong(&best) {
-                (best, state) = (tried, left);
+            let (tried, _) = follow_at(&settings, Until::Disagreement)?;
+            if until_wrong(&tried) > right {
+                right = until_wrong(&tried);
                 best_phase = settings.kernel.tick_phase;
             }
         }
     }
+    if best_phase != usual_phase {
+        settings.kernel.tick_phase = best_phase;
+        (best, state) = follow_at(&settings, Until::End)?;
+    }
     Ok((best, state, best_phase))
 }
 
-/// Decisions that are right before the first that is not, and then all.
-fn until_wrong(report: &Report) -> (u64, u64) {
-    let exact = report.agreed == report.decisions;
-    let first = if exact {
+/// Decisions that are right before the first that is not.
+fn until_wrong(report: &Report) -> u64 {
+    if report.first_disagreements.is_empty() {
         report.agreed
     } else {
         report.agreed_at_first
-    };
-    (first, report.agreed)
+    }
 }
 
 /// Phases tried at once.
@@ -361,7 +378,7 @@ fn score(report: &Report) -> (u64, Reverse<u64>) {
 
 /// Follows a recording of the single-queue block layer.
 fn single_queue(path: &Path, settings: &Checked) -> Result<Conformance, ConformError> {
-    let followed = best_phase(settings, |settings| {
+    let followed = best_phase(settings, |settings, _| {
         let depth = settings.queue_depth.unwrap_or(1);
         let mut follower = Follower::new(settings.build(), settings.limits, depth);
         each_line(path, |line| follower.line(line))?;
@@ -404,14 +421,15 @@ fn multi_queue(
     let mut device = recording.device();
     device.queue_depth = settings.queue_depth.unwrap_or(device.queue_depth);
     device.look_ahead = settings.look_ahead.unwrap_or(device.look_ahead);
-    let (report, left, phase) = best_phase(&settings, |settings| {
+    let (report, left, phase) = best_phase(&settings, |settings, until| {
         let before = carried.as_ref();
         let mut before = before.and_then(|before| before.carried_over(&settings.kernel));
         if let Some(before) = before.as_mut().filter(|_| told.is_named) {
             scheduler::tell(before.as_mut(), &told.state).expect("checked before");
         }
         let scheduler = before.unwrap_or_else(|| settings.build());
-        Ok::<_, ConformError>(multi_queue::follow(
+        Ok::<_, ConformError>(multi_queue::follow_until(
+            until,
             &recording,
             scheduler,
             &settings.kernel,
@@ -460,7 +478,7 @@ mod tests {
         let mut result = |followed: Result<Conformance, ConformError>| {
             said = followed.unwrap_err().to_string();
         };
-        follow_all(&[path], &wanted, &Initial::default(), &mut result).unwrap();
+        follow_all(&[path], &wanted, None, &mut result).unwrap();
         assert!(said.contains("4.19"), "{said}");
     }
 

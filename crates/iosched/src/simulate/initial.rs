@@ -3,8 +3,8 @@
 //!
 //! `name=value,…` holds for the first recording of each folder, `RECORDING:name=value,…` for the one of
 //! this name, on top of what is carried over to it; several stand behind one another with semicolons. A
-//! file tells of whole states by recording (`FOLDER/NAME`), as `start_states.json` beside this project's
-//! recordings of bfq: what it names begins with that and nothing else.
+//! file tells of whole states by recording (`FOLDER/NAME`): what it names begins with that and nothing else.
+//! Where nothing is said, `start_states.json` above a folder with recordings of bfq is such a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,9 @@ use serde::Deserialize;
 
 use super::settings::Checked;
 use crate::failure::{Failure, exit};
+
+/// States of all recordings below a folder.
+const START_STATES: &str = "start_states.json";
 
 /// Why a state cannot be taken.
 #[derive(Debug, thiserror::Error)]
@@ -159,6 +162,27 @@ impl Initial {
             }
         }
         Ok(initial)
+    }
+
+    /// What a file above a folder of recordings tells, if there is one and they are bfq's.
+    pub(super) fn beside(
+        recordings: &[PathBuf],
+        settings: &Checked,
+    ) -> Result<Initial, InitialError> {
+        let recording = recordings.first().and_then(|path| path.canonicalize().ok());
+        let above = recording
+            .as_deref()
+            .and_then(|path| path.parent()?.parent());
+        let file = above.map(|above| above.join(START_STATES));
+        let is_bfq = settings.spec.name == scheduler::bfq::INFO.name;
+        match file.filter(|file| is_bfq && file.is_file()) {
+            None => Ok(Initial::default()),
+            Some(file) => {
+                let initial = Initial::read(&file)?;
+                initial.check(settings)?;
+                Ok(initial)
+            }
+        }
     }
 
     fn read(path: &Path) -> Result<Initial, InitialError> {

@@ -22,7 +22,8 @@ use crate::output::Output;
 pub(crate) struct ConformArgs {
     /// Recordings (text of ours, of blkparse or of the kernel's blk tracer; may be compressed), or
     /// folders: of these all recordings below them, those of one folder taken as made one after the
-    /// other in the order of their workers' process numbers (or names), so that each begins with the state that the one before left
+    /// other in the order of their names (bfq: of their workers' process numbers), so that each begins
+    /// with the state that the one before left
     #[arg(
         required_unless_present = "live",
         conflicts_with = "live",
@@ -68,7 +69,8 @@ pub(crate) struct ConformArgs {
 
     /// State that the scheduler had when the first recording of a folder began (cfq: average,
     /// last-position; bfq: see its page), or when RECORDING:NAME=VALUE,… did; several behind one another
-    /// with semicolons. Without any =: a file of states by FOLDER/NAME, as start_states.json
+    /// with semicolons. Without any =: a file of states by FOLDER/NAME [default: for bfq
+    /// `start_states.json` above the folder, if there is one; `--initial ""` for none]
     #[arg(long, value_name = "NAME=VALUE,…", conflicts_with = "live")]
     initial: Option<String>,
 }
@@ -115,7 +117,12 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         queue_depth: args.queue_depth,
         ..Wanted::default()
     };
-    let initial = Initial::parse(args.initial.as_deref().unwrap_or_default()).map_err(boxed)?;
+    let initial = args
+        .initial
+        .as_deref()
+        .map(Initial::parse)
+        .transpose()
+        .map_err(boxed)?;
     let (mut followed, mut failures) = (0, Vec::new());
     let tell = |result: Result<Conformance, ConformError>| match result {
         Ok(conformance) if output.is_json() => {
@@ -134,7 +141,7 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         }
         Err(failure) => failures.push(failure),
     };
-    conform::follow_all(&args.traces, &wanted, &initial, tell).map_err(boxed)?;
+    conform::follow_all(&args.traces, &wanted, initial.as_ref(), tell).map_err(boxed)?;
     let Some(last) = failures.pop() else {
         return Ok(exit::OK);
     };

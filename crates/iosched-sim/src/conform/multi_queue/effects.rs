@@ -30,18 +30,22 @@ const CHOSEN_BEFORE: Nanos = Nanos::from_micros(16);
 const SILENT: Nanos = Nanos::from_micros(20);
 
 impl Recording {
-    /// The kernel printed the scheduler's messages: between an insert and a choice that follows at once
-    /// passed more time than deciding takes.
+    /// The kernel printed the scheduler's messages: between an insert (or, where there is no such, a
+    /// completion) and a choice that follows at once passed more time than deciding takes.
     pub(super) fn has_messages(&self) -> bool {
         if self.is_simulated() {
             return false;
         }
-        let pairs = self.steps.windows(2);
-        let pairs = pairs
-            .filter(|pair| pair[0].action == Action::Inserted && pair[1].action == Action::Decided);
-        let mut gaps: Vec<_> = pairs.map(|pair| pair[1].time - pair[0].time).collect();
-        gaps.sort_unstable();
-        gaps.get(gaps.len() / 2).is_some_and(|&gap| gap > SILENT)
+        let after = |action: Action| {
+            let pairs = self.steps.windows(2);
+            let pairs =
+                pairs.filter(|pair| pair[0].action == action && pair[1].action == Action::Decided);
+            let mut gaps: Vec<_> = pairs.map(|pair| pair[1].time - pair[0].time).collect();
+            gaps.sort_unstable();
+            gaps.get(gaps.len() / 2).copied()
+        };
+        let gap = after(Action::Inserted).or_else(|| after(Action::Completed));
+        gap.is_some_and(|gap| gap > SILENT)
     }
 
     /// The steps in the order and at the times in which they took effect. Their times may run backwards.

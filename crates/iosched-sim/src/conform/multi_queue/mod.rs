@@ -48,8 +48,28 @@ const SAME_RUN: Nanos = Nanos::from_micros(200);
 /// Processes have ended, and timers gone off, so long after the last event.
 const AFTERMATH: Nanos = Nanos::from_secs(1);
 
+/// How far a recording is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// To its end.
+    End,
+    /// To the first disagreement: the decisions before it are what is wanted.
+    Disagreement,
+}
+
 /// Follows a recording with this scheduler, which ends in the state that the recording left.
 pub fn follow(
+    recording: &Recording,
+    scheduler: Box<dyn Followed>,
+    kernel: &Kernel,
+    device: Device,
+) -> (Report, Box<dyn Followed>) {
+    follow_until(Until::End, recording, scheduler, kernel, device)
+}
+
+/// The same, perhaps not to its end.
+pub fn follow_until(
+    until: Until,
     recording: &Recording,
     scheduler: Box<dyn Followed>,
     kernel: &Kernel,
@@ -70,6 +90,7 @@ pub fn follow(
         },
         ended: 0,
         at: 0,
+        until,
         with_decisions: recording.has_decisions(),
         kernel,
         depth: device.depth(),
@@ -107,6 +128,7 @@ struct Follower<'a> {
     ended: usize,
     /// The step that is followed.
     at: usize,
+    until: Until,
     /// The recording has events X.
     with_decisions: bool,
     kernel: &'a Kernel,
@@ -140,6 +162,9 @@ struct Follower<'a> {
 impl Follower<'_> {
     fn follow(mut self) -> (Report, Box<dyn Followed>) {
         for at in 0..self.steps.len() {
+            if self.until == Until::Disagreement && !self.report.first_disagreements.is_empty() {
+                break;
+            }
             let step = self.steps[at];
             self.at = at;
             self.pass_time(step.time, at);

@@ -200,9 +200,10 @@ impl Measured {
             tick_phase_given: false,
             block_layer: BlockLayer::MultiQueue,
         };
-        let (report, _, phase) = best_phase(&settings, |settings| {
+        let (report, _, phase) = best_phase(&settings, |settings, until| {
             let scheduler = settings.build();
-            let followed = multi_queue::follow(&recording, scheduler, &settings.kernel, device);
+            let kernel = &settings.kernel;
+            let followed = multi_queue::follow_until(until, &recording, scheduler, kernel, device);
             Ok::<_, LiveError>(followed)
         })?;
         Ok(Conformance::of(&scheduler.name, &settings, report, phase))
