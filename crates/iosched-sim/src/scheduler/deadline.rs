@@ -57,6 +57,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     initial: &[],
     uses_ticks: true,
     oldest: None,
+    learns: false,
     direct: false,
     refuses_groups: false,
     cpu_cost: CpuCost::BLOCK_LAYER,

@@ -385,6 +385,10 @@ impl BlockLayer {
 
 /// A scheduler that [`build`] knows.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each answers a question of its own"
+)]
 pub struct SchedulerInfo {
     /// Its name in the kernel.
     pub name: &'static str,
@@ -400,6 +404,9 @@ pub struct SchedulerInfo {
     pub uses_ticks: bool,
     /// The first kernel whose rules are known, where older ones had others.
     pub oldest: Option<KernelVersion>,
+    /// What it learnt before a load decides in it. Recordings of a device are followed in the order in
+    /// which they were made, and what comes after a wrong decision tells nothing of the one before it.
+    pub learns: bool,
     /// There is no elevator: who submits a request issues it, if the device has room.
     pub direct: bool,
     /// How it shares between cgroups is not known here: loads in them are refused.

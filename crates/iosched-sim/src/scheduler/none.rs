@@ -21,6 +21,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     initial: &[],
     uses_ticks: false,
     oldest: None,
+    learns: false,
     direct: true,
     refuses_groups: false,
     cpu_cost: CpuCost::BLOCK_LAYER,

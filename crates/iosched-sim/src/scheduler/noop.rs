@@ -18,6 +18,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     initial: &[],
     uses_ticks: false,
     oldest: None,
+    learns: false,
     direct: false,
     refuses_groups: false,
     cpu_cost: CpuCost::BLOCK_LAYER,

@@ -201,10 +201,11 @@ impl Conformance {
 
 /// Follows recordings, and hands each result over as soon as it is there; one that cannot be
 /// followed does not keep the others from it. Of a folder all recordings below it are followed, those
-/// of one folder in the order of their names (for bfq: of their workers' process numbers, if they say
-/// them): they were made one after the other, so that each begins with the state that the one before left,
-/// or with what is told of it (`initial`; if nothing is, in `start_states.json` above a folder of bfq's). Tunables that are not given are taken from
-/// `tunables.txt` beside a recording, if there is one.
+/// of one folder in the order of their names (for a scheduler that learns: of their workers' process
+/// numbers, if they say them): they were made one after the other, so that each begins with the state that
+/// the one before left, or with what is told of it (`initial`; if nothing is, in `start_states.json` above
+/// a folder with such). Tunables that are not given are taken from `tunables.txt` beside a recording, if
+/// there is one.
 pub fn follow_all(
     paths: &[PathBuf],
     wanted: &Wanted,
@@ -223,16 +224,15 @@ pub fn follow_all(
             }
             Ok(folders) => {
                 for folder in folders {
-                    let is_bfq = checked.spec.name == scheduler::bfq::INFO.name;
-                    let folder = if is_bfq {
+                    let folder = if checked.info.learns {
                         recordings::in_order(folder)
                     } else {
                         folder
                     };
-                    let beside = initial
-                        .is_none()
-                        .then(|| Initial::beside(&folder, &checked));
-                    let beside = beside.transpose()?.unwrap_or_default();
+                    let beside = match initial {
+                        Some(_) => Initial::default(),
+                        None => Initial::beside(&folder, &checked)?,
+                    };
                     let initial = initial.unwrap_or(&beside);
                     let mut carried = None;
                     for recording in folder {
@@ -257,7 +257,7 @@ fn follow_one(
         settings.initial.clone_from(&told.state);
         *carried = None;
     }
-    match settings.block_layer {
+    match settings.info.block_layer {
         BlockLayer::SingleQueue => single_queue(recording, &settings),
         BlockLayer::MultiQueue => multi_queue(recording, &settings, &told, carried),
     }
@@ -284,14 +284,13 @@ pub(super) fn best_phase<T, E>(
     settings: &Checked,
     mut follow_at: impl FnMut(&Checked, Until) -> Result<(Report, T), E>,
 ) -> Result<(Report, T, Nanos), E> {
-    if settings.spec.name == scheduler::bfq::INFO.name {
-        return phase_of_bfq(settings, follow_at);
+    if settings.info.learns {
+        return phase_before_errors(settings, follow_at);
     }
     let mut settings = settings.clone();
     let mut best_phase = settings.kernel.tick_phase;
     let (mut best, mut state) = follow_at(&settings, Until::End)?;
-    let info = scheduler::info(&settings.spec.name).expect("checked when the settings were");
-    let search = info.uses_ticks && !settings.tick_phase_given;
+    let search = settings.info.uses_ticks && !settings.tick_phase_given;
     let tick = settings.kernel.tick_nanos();
     let mut step = tick / STEPS;
     while search && score(&best) < (best.decisions, Reverse(0)) && step > FINEST {
@@ -318,7 +317,7 @@ const BFQ_STEPS: [(u64, u64); 3] = [(100_000, u64::MAX), (20_000, 100_000), (3_0
 
 /// The same for bfq, whose soft real-time raises depend on the phase to 3 µs: after the first
 /// disagreement its state is another one, so that the phase with the latest first one is taken.
-fn phase_of_bfq<T, E>(
+fn phase_before_errors<T, E>(
     settings: &Checked,
     mut follow_at: impl FnMut(&Checked, Until) -> Result<(Report, T), E>,
 ) -> Result<(Report, T, Nanos), E> {

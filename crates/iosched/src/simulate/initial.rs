@@ -174,8 +174,7 @@ impl Initial {
             .as_deref()
             .and_then(|path| path.parent()?.parent());
         let file = above.map(|above| above.join(START_STATES));
-        let is_bfq = settings.spec.name == scheduler::bfq::INFO.name;
-        match file.filter(|file| is_bfq && file.is_file()) {
+        match file.filter(|file| settings.info.learns && file.is_file()) {
             None => Ok(Initial::default()),
             Some(file) => {
                 let initial = Initial::read(&file)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::scheduler::{
-    self, BlockLayer, Kernel, KernelVersion, SchedulerError, SchedulerSpec, Settings,
+    self, Kernel, KernelVersion, SchedulerError, SchedulerInfo, SchedulerSpec, Settings,
 };
 use iosched_sim::units::{Bytes, Nanos};
 
@@ -143,8 +143,8 @@ pub struct Checked {
     pub look_ahead: Option<bool>,
     /// Where ticks begin is known: it is not to be searched for.
     pub tick_phase_given: bool,
-    /// The block layer that the scheduler belongs to.
-    pub block_layer: BlockLayer,
+    /// How the scheduler is listed.
+    pub info: &'static SchedulerInfo,
 }
 
 impl Checked {
@@ -211,7 +211,7 @@ impl Checked {
             queue_depth: queue_depth.map(|depth| depth.max(1)),
             look_ahead,
             tick_phase_given: wanted.tick_phase_us.is_some(),
-            block_layer: info.block_layer,
+            info,
         })
     }
 

@@ -96,6 +96,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     ],
     uses_ticks: true,
     oldest: Some(OLDEST),
+    learns: true,
     direct: false,
     refuses_groups: true,
     cpu_cost: CpuCost {

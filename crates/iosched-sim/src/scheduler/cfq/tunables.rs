@@ -66,6 +66,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     ],
     uses_ticks: false, // only their length
     oldest: None,
+    learns: false,
     direct: false,
     refuses_groups: false,
     cpu_cost: CpuCost::BLOCK_LAYER,

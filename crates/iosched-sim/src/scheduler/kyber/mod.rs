@@ -54,6 +54,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     ],
     uses_ticks: true,
     oldest: Some(OLDEST),
+    learns: false,
     direct: false,
     refuses_groups: false,
     cpu_cost: CpuCost {

@@ -79,6 +79,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
     initial: &[],
     uses_ticks: true,
     oldest: Some(Rules::OLDEST),
+    learns: false,
     direct: false,
     refuses_groups: false,
     cpu_cost: CpuCost {

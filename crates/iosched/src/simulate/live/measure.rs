@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::conform::multi_queue::{self, Device, Recording};
-use iosched_sim::scheduler::{BlockLayer, SchedulerSpec};
+use iosched_sim::scheduler::{self, SchedulerSpec};
 use iosched_sim::trace::kernel::{Line, write_event};
 use iosched_sim::units::{Nanos, Time};
 
@@ -182,7 +182,7 @@ impl Measured {
     pub(super) fn follow(
         &self,
         plan: &Plan,
-        scheduler: &SchedulerSpec,
+        of: &SchedulerSpec,
         depth: u32,
     ) -> Result<Conformance, LiveError> {
         let recording = Recording::of_lines(self.lines.clone());
@@ -191,14 +191,14 @@ impl Measured {
             look_ahead: true,
         };
         let settings = Checked {
-            spec: scheduler.clone(),
+            spec: of.clone(),
             kernel: plan.kernel,
             initial: Vec::new(),
             limits: MergeLimits::default(),
             queue_depth: Some(device.queue_depth),
             look_ahead: Some(true),
             tick_phase_given: false,
-            block_layer: BlockLayer::MultiQueue,
+            info: scheduler::info(&of.name)?,
         };
         let (report, _, phase) = best_phase(&settings, |settings, until| {
             let scheduler = settings.build();
@@ -206,6 +206,6 @@ impl Measured {
             let followed = multi_queue::follow_until(until, &recording, scheduler, kernel, device);
             Ok::<_, LiveError>(followed)
         })?;
-        Ok(Conformance::of(&scheduler.name, &settings, report, phase))
+        Ok(Conformance::of(&of.name, &settings, report, phase))
     }
 }
