@@ -421,8 +421,8 @@ pub struct SchedulerInfo {
 ///
 /// Measured on Linux 6.3 with 4 KiB random reads through `io_uring` (ICPE 2024 artifact of Ren and
 /// others, a 10-core machine without turbo): one core does 381 000 reads/s with none, 304 000 with
-/// kyber, 310 000 with mq-deadline; ten cores and mq-deadline no more than 500 000, because its lock is
-/// global.
+/// kyber, 310 000 with mq-deadline, 238 000 with bfq; ten cores and mq-deadline no more than 500 000, and
+/// with bfq 293 000, because their locks are global.
 #[derive(Debug, Clone, Copy)]
 pub struct CpuCost {
     /// On its own processor.

@@ -19,6 +19,9 @@ const ENDS: Nanos = Nanos::from_micros(770);
 /// The shortest and the longest of them that were seen, a little beyond.
 const ENDS_BETWEEN: [Nanos; 2] = [Nanos::from_micros(500), Nanos::from_micros(1700)];
 
+/// Before 20 ms, at which an idle timer may run the queue, and after 8 ms, where it may, too.
+const SEVERAL_BETWEEN: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_micros(19_800)];
+
 /// A run of the queue this long after all else has no other cause.
 const UNLED: Nanos = Nanos::from_micros(300);
 
@@ -38,9 +41,9 @@ impl Recording {
         let ends = self.workers.iter().filter_map(|worker| {
             let last = *last.get(&worker.process)?;
             let end = if worker.depth > 1 {
-                last + ENDS_WITH_SEVERAL
+                self.end_of_worker(last, (ENDS_WITH_SEVERAL, SEVERAL_BETWEEN))
             } else {
-                self.end_of_worker(last + worker.think)
+                self.end_of_worker(last + worker.think, (ENDS, ENDS_BETWEEN))
             };
             Some((end, worker.process))
         });
@@ -49,16 +52,17 @@ impl Recording {
         ends
     }
 
-    /// When a worker ended that was through at this time.
-    fn end_of_worker(&self, through: Time) -> Time {
-        let [first, last] = ENDS_BETWEEN.map(|after| through + after);
+    /// When a worker ended that was through at this time: so long after it, if no run of the queue between
+    /// these tells.
+    fn end_of_worker(&self, through: Time, (usual, between): (Nanos, [Nanos; 2])) -> Time {
+        let [first, last] = between.map(|after| through + after);
         let from = self.steps.partition_point(|step| step.time < first);
         let run = self.steps.get(from).filter(|run| {
             let before = from.checked_sub(1).map(|before| self.steps[before].time);
             let dispatches = matches!(run.action, Action::Decided | Action::Issued);
             dispatches && run.time <= last && before.is_some_and(|before| before + UNLED < run.time)
         });
-        run.map_or(through + ENDS, |run| run.time - RUN_LATER)
+        run.map_or(through + usual, |run| run.time - RUN_LATER)
     }
 
     /// When the last request of each process completed.
