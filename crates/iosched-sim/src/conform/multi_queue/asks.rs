@@ -162,7 +162,8 @@ impl Follower<'_> {
     /// chosen at some moment since the last issue at which ours chooses it, too.
     pub(super) fn seek_choice(&mut self, now: Time, next: usize) {
         let is_chosen_ahead = self.depth.attachment == Attachment::LookAhead;
-        if !is_chosen_ahead || !self.queue.dispatch.is_empty() || !self.scheduler.has_work(0) {
+        let has_hand_free = self.queue.dispatch.len() < self.recording.processors().max(1);
+        if !(is_chosen_ahead && has_hand_free && self.scheduler.has_work(0)) {
             return;
         }
         let mut coming = self.steps[next..].iter();

@@ -10,6 +10,9 @@ use super::super::{Disagreement, describe, describe_ours};
 use super::Follower;
 use super::effects::ENDING_A_SLOT;
 
+/// Issues in which one that another processor has in hand comes at last.
+const SLOW_ISSUE: usize = 3;
+
 impl Follower<'_> {
     pub(super) fn decided(&mut self, at: usize) {
         let step = &self.steps[at];
@@ -126,7 +129,8 @@ impl Follower<'_> {
 
     /// Without X, what ours gave out may be in the hands of another processor, which took it first and
     /// issues it next. Each can have one: so nothing overtakes while what was overtaken before is not
-    /// issued. Then ours gives out what was recorded, right after it.
+    /// issued. Then ours gives out what was recorded, right after it. bfq never finds back from a wrong
+    /// decision, so that there the other processor may be slower.
     fn overtakes(
         &mut self,
         now: Time,
@@ -139,8 +143,9 @@ impl Follower<'_> {
             return None;
         }
         let coming = self.steps[next..].iter();
-        let mut issues = coming.filter(|step| step.action == Action::Issued);
-        let is_next = issues.next().is_some_and(|step| {
+        let reach = if self.replays { 1 } else { SLOW_ISSUE };
+        let issues = coming.filter(|step| step.action == Action::Issued);
+        let is_next = issues.take(reach).any(|step| {
             let request = &self.requests[ours];
             request.start == step.start && step.op == Some(request.op)
         });
