@@ -233,6 +233,7 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
             seed: args.seed,
         },
         schedulers,
+        leaves_refused_out: args.scheduler.is_empty(),
         load: match args.trace.options() {
             Some(trace) => Load::Trace(trace),
             None => Load::named(&args.load),

@@ -120,6 +120,8 @@ pub struct Wanted {
     pub options: ModelOptions,
     /// `name[:tunable=value,…]`, each a run.
     pub schedulers: Vec<String>,
+    /// Of those, one that refuses the load is left out, and is no error.
+    pub leaves_refused_out: bool,
     /// What the processes do.
     pub load: Load,
     /// State that the schedulers begin with: `name=value,…`.
@@ -497,6 +499,15 @@ impl Plan {
             return Err(SimulateError::EventsOfSeveral { count: specs.len() });
         }
         let work = wanted.load.work(model.capacity(), &meter)?;
+        let refuses = |spec: &SchedulerSpec| scheduler::check_groups(spec, work.jobs()).is_err();
+        if wanted.leaves_refused_out {
+            let taken = specs.iter().map(|spec| !refuses(spec));
+            let taken: Vec<_> = taken.collect();
+            let mut each = taken.iter();
+            specs.retain(|_| *each.next().unwrap_or(&true));
+            let mut each = taken.iter();
+            wanted.schedulers.retain(|_| *each.next().unwrap_or(&true));
+        }
         for spec in &specs {
             scheduler::check_groups(scheduler::info(&spec.name)?, work.jobs())?;
         }
