@@ -8,7 +8,7 @@ use crate::units::Time;
 use super::super::recording::Step;
 use super::super::{Disagreement, describe, describe_ours};
 use super::Follower;
-use super::effects::ENDING_A_SLOT;
+use super::effects::{ENDING_A_SLOT, before};
 
 /// Issues in which one that another processor has in hand comes at last.
 const SLOW_ISSUE: usize = 3;
@@ -27,7 +27,7 @@ impl Follower<'_> {
     fn begins(&self, step: &Step) -> Time {
         let ends_slot = || self.scheduler.ends_slot_first(step.time, &self.requests);
         if self.with_effects && !step.begun && ends_slot() {
-            step.time - ENDING_A_SLOT
+            before(step.time, ENDING_A_SLOT)
         } else {
             step.time
         }

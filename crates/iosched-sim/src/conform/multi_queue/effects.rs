@@ -8,7 +8,7 @@
 //! before that of the choice happened after it.
 
 use crate::trace::kernel::Action;
-use crate::units::Nanos;
+use crate::units::{Nanos, Time};
 
 use super::super::recording::{Recording, Step};
 
@@ -28,6 +28,11 @@ const CHOSEN_BEFORE: Nanos = Nanos::from_micros(16);
 
 /// From an insert to a choice right after it, in a kernel that prints nothing between them, at most.
 const SILENT: Nanos = Nanos::from_micros(20);
+
+/// So long before a time, if there is such a time.
+pub(super) fn before(time: Time, by: Nanos) -> Time {
+    Time::from_nanos(time.as_nanos().saturating_sub(by.as_nanos()))
+}
 
 impl Recording {
     /// The kernel printed the scheduler's messages: between an insert (or, where there is no such, a
@@ -55,7 +60,7 @@ impl Recording {
             let mut step = *step;
             match step.action {
                 Action::Inserted => {
-                    step.locked = Some(step.time - LOCKED_BEFORE_INSERT);
+                    step.locked = Some(before(step.time, LOCKED_BEFORE_INSERT));
                     step.time += INSERTED;
                 }
                 Action::Completed => step.time += COMPLETED,
@@ -67,9 +72,9 @@ impl Recording {
                     let behind = effects.iter().rev().take_while(|other| held_off(other));
                     let place = effects.len() - behind.count();
                     match effects.get(place) {
-                        None => step.time = step.time - CHOSEN,
+                        None => step.time = before(step.time, CHOSEN),
                         Some(completion) => {
-                            step.time = completion.time - COMPLETED - CHOSEN_BEFORE;
+                            step.time = before(completion.time, COMPLETED + CHOSEN_BEFORE);
                             step.begun = true;
                         }
                     }

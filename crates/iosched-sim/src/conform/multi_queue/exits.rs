@@ -12,6 +12,7 @@ use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
 
 use super::super::recording::{Recording, Step};
+use super::effects::before;
 
 /// From the last answer, or the pause after it, to the end of a process: measured on Linux 6.1.
 const ENDS: Nanos = Nanos::from_micros(770);
@@ -62,7 +63,7 @@ impl Recording {
             let dispatches = matches!(run.action, Action::Decided | Action::Issued);
             dispatches && run.time <= last && before.is_some_and(|before| before + UNLED < run.time)
         });
-        run.map_or(through + usual, |run| run.time - RUN_LATER)
+        run.map_or(through + usual, |run| before(run.time, RUN_LATER))
     }
 
     /// When the last request of each process completed.

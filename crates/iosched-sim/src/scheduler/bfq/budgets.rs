@@ -38,7 +38,8 @@ impl Bfq {
     pub(super) fn learn_max_budget(&mut self) {
         if self.tunables.max_budget.is_none() {
             let millis = self.clock.millis(self.tunables.timeout);
-            self.max_budget = (self.rate.peak * 1000 * millis) >> super::rate::SHIFT;
+            let whole = self.rate.peak.saturating_mul(1000).saturating_mul(millis);
+            self.max_budget = (whole >> super::rate::SHIFT).min(i32::MAX.into());
         }
     }
 

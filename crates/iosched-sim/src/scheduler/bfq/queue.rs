@@ -4,7 +4,7 @@
 use super::moment::{LONG_AGO, Moment};
 use super::process::ProcessIndex;
 use crate::list::List;
-use crate::request::{IoPriority, PriorityClass, RequestId};
+use crate::request::{IoPriority, PriorityClass, Request, RequestId};
 use crate::sorted::Sorted;
 use crate::units::{Sector, Sectors};
 
@@ -101,6 +101,14 @@ const SEEKY: u32 = 19;
 /// small requests count.
 pub(super) fn is_seek(from: Sector, to: Sector, length: Sectors, rotational: bool) -> bool {
     from != Sector::ZERO && from.distance(to) > SEEK && (rotational || length < LARGE)
+}
+
+/// The longest request that counts: the kernel's lengths have 32 bits in bytes.
+const LONGEST: u64 = 1 << 23;
+
+/// A request's length in sectors.
+pub(super) fn sectors_of(request: &Request) -> i64 {
+    i64::try_from(request.length.as_u64().min(LONGEST)).unwrap_or(0)
 }
 
 /// From this length on a request is large on a disk that does not turn.

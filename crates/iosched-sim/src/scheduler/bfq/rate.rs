@@ -4,7 +4,7 @@
 
 use super::Bfq;
 use super::moment::{LONG_AGO, MILLI, Moment};
-use super::queue::{QueueId, is_seek};
+use super::queue::{QueueId, is_seek, sectors_of};
 use crate::request::{Request, RequestId, Requests};
 use crate::units::{Sector, Sectors};
 
@@ -43,10 +43,6 @@ pub(super) struct Rate {
     pub(super) last_completion: i64,
 }
 
-fn length_of(request: &Request) -> i64 {
-    i64::try_from(request.length.as_u64()).unwrap_or(i64::MAX >> SHIFT)
-}
-
 impl Rate {
     pub(super) fn new(peak: i64) -> Rate {
         Rate {
@@ -63,14 +59,14 @@ impl Rate {
     }
 
     fn begin(&mut self, at: Moment, first: &Request) {
-        let length = length_of(first);
+        let length = sectors_of(first);
         (self.samples, self.sequential) = (1, 0);
         (self.sectors, self.largest) = (length, length);
         (self.first_dispatch, self.last_dispatch) = (at.ns, at.ns);
     }
 
     fn add(&mut self, at: Moment, request: &Request, follows: bool) {
-        let length = length_of(request);
+        let length = sectors_of(request);
         self.samples += 1;
         self.sequential += i64::from(follows);
         self.sectors += length;

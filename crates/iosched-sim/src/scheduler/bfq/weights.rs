@@ -5,7 +5,7 @@
 //! not.
 
 use super::Bfq;
-use super::queue::QueueId;
+use super::queue::{QueueId, sectors_of};
 use crate::request::{RequestId, Requests};
 
 /// What an asynchronous request costs more than a synchronous one.
@@ -54,7 +54,7 @@ impl Bfq {
     /// Sectors that a request takes of its queue's budget. Asynchronous ones cost more where all queues
     /// are alike.
     pub(super) fn charge(&self, requests: &Requests, id: QueueId, request: RequestId) -> i64 {
-        let length = i64::try_from(requests[request].length.as_u64()).unwrap_or(i64::MAX / 4);
+        let length = sectors_of(&requests[request]);
         let queue = self.queue(id);
         if queue.sync || queue.is_raised() || self.is_asymmetric(id) {
             length
