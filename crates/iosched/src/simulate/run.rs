@@ -499,17 +499,16 @@ impl Plan {
             return Err(SimulateError::EventsOfSeveral { count: specs.len() });
         }
         let work = wanted.load.work(model.capacity(), &meter)?;
-        let refuses = |spec: &SchedulerSpec| scheduler::check_groups(spec, work.jobs()).is_err();
+        let may_run = |spec: &SchedulerSpec| -> Result<(), SchedulerError> {
+            scheduler::check_groups(scheduler::info(&spec.name)?, work.jobs())
+        };
         if wanted.leaves_refused_out {
-            let taken = specs.iter().map(|spec| !refuses(spec));
-            let taken: Vec<_> = taken.collect();
-            let mut each = taken.iter();
-            specs.retain(|_| *each.next().unwrap_or(&true));
-            let mut each = taken.iter();
-            wanted.schedulers.retain(|_| *each.next().unwrap_or(&true));
+            let both = specs.into_iter().zip(wanted.schedulers);
+            let taken = both.filter(|(spec, _)| may_run(spec).is_ok());
+            (specs, wanted.schedulers) = taken.unzip();
         }
         for spec in &specs {
-            scheduler::check_groups(scheduler::info(&spec.name)?, work.jobs())?;
+            may_run(spec)?;
         }
         Ok(Plan {
             specs,
