@@ -218,10 +218,7 @@ pub(crate) fn run(args: &EmulateArgs, output: &Output) -> Outcome {
     }
     let done = match &args.command {
         EmulateCommand::Create(create) => make(create, state_dir, output),
-        EmulateCommand::List => {
-            show(&emulate::list_in(state_dir), output);
-            Ok(())
-        }
+        EmulateCommand::List => emulate::list_in(state_dir).map(|disks| show(&disks, output)),
         EmulateCommand::Models(models) => show_models(models, output),
         EmulateCommand::Remove(remove) => take_away(remove, state_dir, output),
         EmulateCommand::Check(check) => compare(check, state_dir, output),
@@ -393,7 +390,7 @@ fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(),
         let (cleared, users) = emulate::remove_remains_in(state_dir)?;
         removed.extend(cleared);
         left.extend(users);
-        for disk in emulate::list_in(state_dir) {
+        for disk in emulate::list_in(state_dir)? {
             if disk.condition != Condition::Remains {
                 let (id, users) = emulate::remove(state_dir, &disk.id, args.force)?;
                 removed.push(id);

@@ -141,7 +141,7 @@ struct RunForecast {
 fn foresee(host: &Host, output: &Output) -> Outcome {
     let (leftovers, not_understood) = journal::read_all(host);
     let undo_to_finish = is_undo_cut_short(host).then(|| next_undo(host));
-    let emulated = emulate::list().into_iter();
+    let emulated = emulate::list().map_err(boxed)?.into_iter();
     let remains = emulated.filter(|disk| disk.condition == Condition::Remains);
     let forecast = Forecast {
         runs: leftovers

@@ -32,7 +32,7 @@ fn assert_judged_rightly(results: &[Comparison], code: Option<i32>, stderr: &str
 
 /// Emulated disks that go with this process.
 fn disks_of(pid: u32) -> Vec<String> {
-    let disks = iosched::emulate::list();
+    let disks = iosched::emulate::list().unwrap();
     let pid = i32::try_from(pid).unwrap();
     let ours = disks.into_iter().filter(|disk| disk.owner_pid == Some(pid));
     ours.map(|disk| disk.id).collect()
@@ -193,6 +193,7 @@ fn nothing_stays_behind_when_it_is_killed_or_interrupted() {
         let is_recording = wait_until(|| !tracing_instances(pid).is_empty());
         assert!(is_recording, "it records");
         let device = iosched::emulate::list()
+            .unwrap()
             .into_iter()
             .find(|disk| disk.owner_pid == i32::try_from(pid).ok())
             .and_then(|disk| disk.device)

@@ -341,13 +341,16 @@ impl Status {
 }
 
 /// All emulated disks of this machine, and what is left of some.
-pub fn list() -> Vec<Status> {
+///
+/// # Errors
+/// Their directory cannot be read.
+pub fn list() -> Result<Vec<Status>, EmulateError> {
     list_in(Path::new(spec::STATE_DIR))
 }
 
 /// The model of the emulated disk that is this device, if it is one.
 pub fn model_of(host: &Host, device: &str) -> Option<Model> {
-    let places = Place::all(&host.path(Path::new(spec::STATE_DIR)));
+    let places = Place::all(&host.path(Path::new(spec::STATE_DIR))).ok()?;
     let is_it = |place: &&Place| {
         let state = place.state().filter(|_| place.is_alive());
         state.is_some_and(|state| loop_device::name(state.loop_number) == device)
@@ -357,13 +360,14 @@ pub fn model_of(host: &Host, device: &str) -> Option<Model> {
 }
 
 /// [`list`] for another directory than the usual one.
-pub fn list_in(state_dir: &Path) -> Vec<Status> {
+///
+/// # Errors
+/// It cannot be read.
+pub fn list_in(state_dir: &Path) -> Result<Vec<Status>, EmulateError> {
     let host = Host::live();
-    let places = Place::all(state_dir);
-    places
-        .iter()
-        .map(|place| Status::of(&host, place))
-        .collect()
+    let places = Place::all(state_dir)?;
+    let each = places.iter().map(|place| Status::of(&host, place));
+    Ok(each.collect())
 }
 
 /// Takes away the disk that is called `name`: a device (`/dev/loop3`, `loop3`) or an id. Returns its
@@ -389,7 +393,7 @@ pub fn remove_remains_in(state_dir: &Path) -> Result<(Vec<String>, Vec<User>), E
     let host = Host::live();
     let mut cleared = Vec::new();
     let mut left = Vec::new();
-    for place in Place::all(state_dir) {
+    for place in Place::all(state_dir)? {
         if !place.is_alive() {
             left.extend(take_down::take_down(&host, &place)?);
             cleared.push(place.id().to_owned());
@@ -419,7 +423,7 @@ pub fn check(state_dir: &Path, name: &str, reads: usize, seed: u64) -> Result<Ch
 }
 
 fn find(state_dir: &Path, name: &str) -> Result<Place, EmulateError> {
-    let places = Place::all(state_dir);
+    let places = Place::all(state_dir)?;
     let device_of = |place: &Place| Some(loop_device::name(place.state()?.loop_number));
     let wanted = name.strip_prefix("/dev/").unwrap_or(name);
     let is_it = |place: &&Place| place.id() == name || device_of(place).as_deref() == Some(wanted);

@@ -129,14 +129,28 @@ impl Place {
     }
 
     /// All places below `state_dir`, sorted by name; a disk that is being made is not among them.
-    pub(super) fn all(state_dir: &Path) -> Vec<Place> {
-        let Ok(entries) = fs::read_dir(state_dir) else {
-            return Vec::new();
+    /// None if the directory is not there; that it cannot be read is an error.
+    pub(super) fn all(state_dir: &Path) -> Result<Vec<Place>, EmulateError> {
+        let failed = |source| EmulateError::File {
+            action: "read",
+            path: state_dir.to_owned(),
+            source,
         };
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let mut ids: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+        let entries = match fs::read_dir(state_dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let mut ids = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            ids.extend(
+                name.into_string()
+                    .ok()
+                    .filter(|name| !name.starts_with('.')),
+            );
+        }
         ids.sort();
-        ids.iter().map(|id| Place::new(state_dir, id)).collect()
+        Ok(ids.iter().map(|id| Place::new(state_dir, id)).collect())
     }
 
     pub(super) fn id(&self) -> &str {
@@ -224,8 +238,9 @@ impl Place {
 
 /// Deletes directories of disks whose maker died before they had a name.
 pub(super) fn delete_unfinished(state_dir: &Path) -> io::Result<()> {
-    let Ok(entries) = fs::read_dir(state_dir) else {
-        return Ok(());
+    let entries = match fs::read_dir(state_dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
     };
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -297,9 +312,10 @@ mod tests {
         let (first, _lock) = Place::claim(&wanted).unwrap();
         let (second, _lock) = Place::claim(&spec(dir.path())).unwrap();
         assert_eq!((first.id(), second.id()), ("null-1", "null-2"));
-        assert_eq!(Place::all(dir.path()), [first.clone(), second]);
+        let all = || Place::all(dir.path()).unwrap();
+        assert_eq!(all(), [first.clone(), second]);
         assert_eq!(first.spec(), Some(wanted));
         first.delete().unwrap();
-        assert_eq!(Place::all(dir.path()).len(), 1);
+        assert_eq!(all().len(), 1);
     }
 }
