@@ -5,6 +5,7 @@
 //! names follow the kernel's elevator operations. [`Followed`] is what following a recording asks
 //! besides. [`schedulers`] lists what there is, [`build`] makes one as it is asked for (`spec`).
 
+mod back_seek;
 pub mod bfq;
 pub mod cfq;
 mod cpu_lists;

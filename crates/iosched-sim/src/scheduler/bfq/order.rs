@@ -8,49 +8,6 @@ use crate::request::{RequestId, Requests};
 use crate::units::Sector;
 
 impl Bfq {
-    /// Which of two requests is better served next, seen from `last`.
-    pub(super) fn choose(
-        &self,
-        requests: &Requests,
-        one: Option<RequestId>,
-        other: Option<RequestId>,
-        last: Sector,
-    ) -> Option<RequestId> {
-        let (Some(first), Some(second)) = (one, other) else {
-            return one.or(other);
-        };
-        if first == second {
-            return other;
-        }
-        let (a, b) = (&requests[first], &requests[second]);
-        if a.sync != b.sync {
-            return if a.sync { one } else { other };
-        }
-        if a.prio != b.prio {
-            return if a.prio { one } else { other };
-        }
-        let first_is_better = match (self.cost(a.start, last), self.cost(b.start, last)) {
-            (Some(near), Some(far)) if near != far => near < far,
-            (Some(_), Some(_)) => a.start >= b.start,
-            (Some(_), None) => true,
-            (None, Some(_)) => false,
-            (None, None) => a.start <= b.start,
-        };
-        if first_is_better { one } else { other }
-    }
-
-    /// Forward distance, or backward with a penalty; nothing if it is too far back.
-    fn cost(&self, position: Sector, last: Sector) -> Option<u64> {
-        let distance = position.distance(last).as_u64();
-        if position >= last {
-            Some(distance)
-        } else if distance <= self.tunables.back_seek_max {
-            Some(distance * self.tunables.back_seek_penalty)
-        } else {
-            None
-        }
-    }
-
     /// The best request after this one has gone: the oldest, if its time has come and the slot has not
     /// asked for that yet; else one beside it.
     fn find_next(&mut self, at: Moment, requests: &Requests, id: RequestId) -> Option<RequestId> {
@@ -59,11 +16,8 @@ impl Bfq {
             return Some(oldest);
         }
         let sorted = &self.queue(queue).sorted;
-        let start = requests[id].start;
-        let (previous, next) = sorted.neighbours(start, id);
-        let next = next.or_else(|| sorted.first().map(|(_, first)| first));
-        let next = next.filter(|&next| next != id);
-        self.choose(requests, next, previous, start)
+        let back_seek = self.tunables.back_seek;
+        back_seek.choose_beside(requests, sorted, id)
     }
 
     fn expired_head(
@@ -92,7 +46,10 @@ impl Bfq {
     fn choose_again(&mut self, at: Moment, requests: &Requests, id: RequestId) -> bool {
         let queue = self.data[id].queue();
         let before = self.queue(queue).next;
-        let next = self.choose(requests, before, Some(id), self.last_position);
+        let next = self
+            .tunables
+            .back_seek
+            .choose(requests, before, Some(id), self.last_position);
         self.queue_mut(queue).next = next;
         if next != before {
             self.file_position(at, requests, queue);

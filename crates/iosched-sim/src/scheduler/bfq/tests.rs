@@ -236,7 +236,8 @@ fn of_two_requests_equally_far_the_higher_is_chosen_and_of_two_far_behind_the_lo
     let ids = [100_000, 400_000, 10, 20].map(|start| lab.read(1, start));
     let choose = |one: usize, other: usize, last: u64| {
         let (one, other) = (Some(ids[one]), Some(ids[other]));
-        lab.bfq.choose(&lab.requests, one, other, Sector::new(last))
+        let back_seek = lab.bfq.tunables.back_seek;
+        back_seek.choose(&lab.requests, one, other, Sector::new(last))
     };
     assert_eq!(choose(0, 1, 100_000), Some(ids[0]));
     assert_eq!(choose(0, 1, 100_008), Some(ids[0]), "a little back");

@@ -2,6 +2,7 @@
 
 use super::moment::Clock;
 use super::{Bfq, OLDEST};
+use crate::scheduler::back_seek::BackSeek;
 use crate::scheduler::{BlockLayer, CpuCost, SchedulerInfo, TunableInfo, Values};
 use crate::units::Nanos;
 
@@ -112,9 +113,7 @@ pub(super) const USUAL_SLICE_IDLE: Nanos = Nanos::from_millis(8);
 /// Settings in nanoseconds, ticks and sectors.
 #[derive(Debug, Clone)]
 pub(super) struct Tunables {
-    /// In sectors.
-    pub(super) back_seek_max: u64,
-    pub(super) back_seek_penalty: u64,
+    pub(super) back_seek: BackSeek,
     /// Asynchronous, synchronous.
     pub(super) fifo_expire: [Nanos; 2],
     pub(super) low_latency: bool,
@@ -136,8 +135,7 @@ impl Tunables {
             .given("timeout_sync")
             .map_or(usual_timeout, |_| clock.ticks(values.count("timeout_sync")));
         Tunables {
-            back_seek_max: values.count("back_seek_max") * 2,
-            back_seek_penalty: values.count("back_seek_penalty"),
+            back_seek: BackSeek::new(values),
             fifo_expire: [millis("fifo_expire_async"), millis("fifo_expire_sync")],
             low_latency: values.get("low_latency") != 0,
             max_budget: Some(values.get("max_budget")).filter(|&budget| budget > 0),

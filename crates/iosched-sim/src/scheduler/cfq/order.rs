@@ -5,68 +5,11 @@ use crate::request::{RequestId, Requests};
 use crate::units::{Sector, Time};
 
 impl Cfq {
-    /// Which of two requests is better served next, seen from `head`.
-    pub(super) fn choose(
-        &self,
-        requests: &Requests,
-        one: Option<RequestId>,
-        other: Option<RequestId>,
-        head: Sector,
-    ) -> Option<RequestId> {
-        let (Some(first), Some(second)) = (one, other) else {
-            return one.or(other);
-        };
-        if first == second {
-            return other;
-        }
-        let (a, b) = (&requests[first], &requests[second]);
-        if a.sync != b.sync {
-            return if a.sync { one } else { other };
-        }
-        if a.prio != b.prio {
-            return if a.prio { one } else { other };
-        }
-        match (self.cost(a.start, head), self.cost(b.start, head)) {
-            (Some(near), Some(far)) if near < far => one,
-            (Some(far), Some(near)) if near < far => other,
-            (Some(_), Some(_)) => {
-                if a.start >= b.start {
-                    one
-                } else {
-                    other
-                }
-            }
-            (Some(_), None) => one,
-            (None, Some(_)) => other,
-            (None, None) => {
-                if a.start <= b.start {
-                    one
-                } else {
-                    other
-                }
-            }
-        }
-    }
-
-    /// Forward distance, or backward with a penalty; nothing if it is too far back.
-    pub(super) fn cost(&self, position: Sector, head: Sector) -> Option<u64> {
-        let distance = position.distance(head).as_u64();
-        if position >= head {
-            Some(distance)
-        } else if distance <= self.tunables.back_seek_max {
-            Some(distance * self.tunables.back_seek_penalty)
-        } else {
-            None
-        }
-    }
-
     /// The best request after this one has gone.
     pub(super) fn find_next(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
         let sorted = &self.queue(self.mark(id).queue).sorted;
-        let (previous, next) = sorted.neighbours(requests[id].start, id);
-        let next = next.or_else(|| sorted.first().map(|(_, first)| first));
-        let next = next.filter(|&next| next != id);
-        self.choose(requests, next, previous, requests[id].start)
+        let back_seek = self.tunables.back_seek;
+        back_seek.choose_beside(requests, sorted, id)
     }
 
     pub(super) fn sort_in(&mut self, now: Time, requests: &Requests, id: RequestId) {
@@ -79,7 +22,10 @@ impl Cfq {
             self.add_to_rr(now, requests, queue);
         }
         let before = self.queue(queue).next;
-        let next = self.choose(requests, before, Some(id), self.last_position);
+        let next = self
+            .tunables
+            .back_seek
+            .choose(requests, before, Some(id), self.last_position);
         self.queue_mut(queue).next = next;
         if before != next {
             self.place_among_cooperators(requests, queue);

@@ -2,6 +2,7 @@
 
 use super::super::{BlockLayer, CpuCost, Kernel, SchedulerInfo, TunableInfo, Values};
 use super::Cfq;
+use crate::scheduler::back_seek::BackSeek;
 use crate::units::Nanos;
 
 const MAX: i64 = u32::MAX as i64;
@@ -76,8 +77,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 /// Settings in nanoseconds and sectors.
 #[derive(Debug, Clone)]
 pub(super) struct Tunables {
-    pub(super) back_seek_max: u64,
-    pub(super) back_seek_penalty: u64,
+    pub(super) back_seek: BackSeek,
     /// Asynchronous, synchronous.
     pub(super) fifo_expire: [Nanos; 2],
     pub(super) group_idle: Nanos,
@@ -107,8 +107,7 @@ impl Tunables {
         };
         let millis = |name| Nanos::from_millis(values.count(name));
         Tunables {
-            back_seek_max: values.count("back_seek_max") * 2,
-            back_seek_penalty: values.count("back_seek_penalty"),
+            back_seek: BackSeek::new(values),
             fifo_expire: [millis("fifo_expire_async"), millis("fifo_expire_sync")],
             group_idle: time("group_idle"),
             group_idle_given: given("group_idle"),
