@@ -103,13 +103,6 @@ impl Known {
         }
     }
 
-    fn with_unit(self, unit: &'static str) -> Known {
-        Known {
-            unit: Some(unit),
-            ..self
-        }
-    }
-
     /// A time that the kernel keeps in ticks, as a fraction of a second, shown in milliseconds.
     fn ticks(divisor: u64) -> Known {
         let mut defaults = vec![(1000 / divisor).to_string()];
@@ -265,17 +258,17 @@ pub(super) fn tunables_of(scheduler: &str) -> Vec<(&'static str, Known)> {
         "mq-deadline" | "deadline" => &DEADLINE,
         "kyber" => &["read_lat_nsec", "write_lat_nsec"],
         "cfq" => &CFQ,
-        "bfq" => return tunables_of_bfq(),
+        "bfq" => &BFQ,
         _ => &[],
     };
     let simulated = scheduler::info(scheduler).map_or(&[][..], |info| info.tunables);
     let known = |name: &&'static str| {
         let tunable = simulated.iter().find(|tunable| tunable.name == *name)?;
-        let known = match *name {
-            "async_depth" => Known::unit("requests"),
-            "fifo_expire_sync" => Known::ticks(8),
-            "fifo_expire_async" => Known::ticks(4),
-            "slice_idle" | "group_idle" => Known::ticks(125),
+        let known = match (scheduler, *name) {
+            (_, "async_depth") => Known::unit("requests"),
+            ("cfq", "fifo_expire_sync") | ("bfq", "timeout_sync") => Known::ticks(8),
+            ("cfq", "fifo_expire_async") => Known::ticks(4),
+            ("cfq", "slice_idle" | "group_idle") => Known::ticks(125),
             _ => Known {
                 unit: Some(tunable.unit).filter(|unit| !unit.is_empty()),
                 defaults: vec![tunable.default.to_string()],
@@ -312,20 +305,18 @@ const CFQ: [&str; 13] = [
     "target_latency",
 ];
 
-fn tunables_of_bfq() -> Vec<(&'static str, Known)> {
-    vec![
-        ("fifo_expire_sync", Known::value(125).with_unit("ms")),
-        ("fifo_expire_async", Known::value(250).with_unit("ms")),
-        ("back_seek_max", Known::value(16_384).with_unit("KiB")),
-        ("back_seek_penalty", Known::value(2)),
-        ("slice_idle", Known::value(8).with_unit("ms")),
-        ("slice_idle_us", Known::value(8000).with_unit("us")),
-        ("max_budget", Known::value(0).with_unit("sectors")),
-        ("timeout_sync", Known::ticks(8)),
-        ("strict_guarantees", Known::value(0)),
-        ("low_latency", Known::value(1)),
-    ]
-}
+const BFQ: [&str; 10] = [
+    "fifo_expire_sync",
+    "fifo_expire_async",
+    "back_seek_max",
+    "back_seek_penalty",
+    "slice_idle",
+    "slice_idle_us",
+    "max_budget",
+    "timeout_sync",
+    "strict_guarantees",
+    "low_latency",
+];
 
 #[cfg(test)]
 mod tests {
