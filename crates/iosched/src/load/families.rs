@@ -8,7 +8,6 @@ use iosched_sim::units::Bytes;
 use super::fixed_work::{self, Files};
 use super::iozone::{self, Test};
 use super::settings::{SettingError, Settings};
-use crate::emulate::spec::parse_size;
 use crate::objective::Objective;
 use crate::plan::Buffer;
 
@@ -116,20 +115,6 @@ fn database(text: &str) -> Result<Vec<Member>, SettingError> {
     Ok(which.map(member).collect())
 }
 
-fn size(
-    given: &mut Settings<'_>,
-    name: &str,
-    default: u64,
-    range: std::ops::RangeInclusive<u64>,
-) -> Result<u64, SettingError> {
-    let Some(text) = given.text(name) else {
-        return Ok(default);
-    };
-    let parsed = parse_size(text).ok().map(Bytes::as_u64);
-    let parsed = parsed.filter(|bytes| range.contains(bytes));
-    parsed.ok_or_else(|| given.refuse(name, text, "a size such as 4k, 16m or 1g is wanted"))
-}
-
 /// The sweep's tests, by their names in its log.
 const FIVE: [(&str, Test); 5] = [
     ("Initial write", Test::InitialWrite),
@@ -143,9 +128,9 @@ fn five_tests(text: &str, buffer: Option<&Buffer>) -> Result<Vec<Member>, Settin
     let known = ["size", "record", "threads", "runs", "driver", "tests"];
     let mut given = Settings::parse("five-tests", text, &known)?;
     given.number("runs", 2..=10_000, 2_u32)?; // see `runs`
-    let bytes = size(&mut given, "size", 1 << 30, 1 << 20..=1 << 44)?;
+    let bytes = given.size("size", 1 << 20..=1 << 44, 1 << 30)?;
     let chosen = choose_record(buffer, bytes);
-    let (record, note) = match size(&mut given, "record", 0, 512..=1 << 30)? {
+    let (record, note) = match given.size("record", 512..=1 << 30, 0)? {
         0 => (chosen.bytes, Some(chosen.note())),
         given => (given, None),
     };
@@ -330,7 +315,7 @@ impl Documents {
             threads: given.number("threads", 1..=4096, 80)?,
             count,
             stored: given.number("stored", count..=100_000_000, count)?,
-            size: size(given, "size", 4096, 512..=1 << 30)?,
+            size: given.size("size", 512..=1 << 30, 4096)?,
         })
     }
 

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use iosched_sim::units::Bytes;
+
+use crate::emulate::spec::parse_size;
 use crate::failure::{Failure, exit};
 
 /// Why a load's settings cannot be understood.
@@ -119,6 +122,26 @@ impl<'a> Settings<'a> {
             );
             self.refuse(name, text, cause)
         })
+    }
+
+    /// A size in this range, bytes, or the default.
+    pub fn size(
+        &mut self,
+        name: &str,
+        range: std::ops::RangeInclusive<u64>,
+        default: u64,
+    ) -> Result<u64, SettingError> {
+        let Some(text) = self.text(name) else {
+            return Ok(default);
+        };
+        let parsed = parse_size(text).ok().map(Bytes::as_u64);
+        let parsed = parsed.filter(|bytes| range.contains(bytes));
+        parsed.ok_or_else(|| self.refuse(name, text, "a size such as 4k, 16m or 1g is wanted"))
+    }
+
+    /// True if the setting is given, and was not taken yet.
+    pub fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
     }
 
     /// A value that was understood otherwise and refused.

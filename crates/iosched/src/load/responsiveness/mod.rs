@@ -13,7 +13,6 @@ use std::process::Command;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-use iosched_sim::units::Bytes;
 use serde::{Deserialize, Serialize};
 
 use self::program::Program;
@@ -22,10 +21,9 @@ use super::fio::{self, FioError};
 use super::fio_job::{JobFile, JobFileError, Place, TrialSettings};
 use super::settings::{self, SettingError};
 use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files, words};
-use crate::emulate::spec::parse_size;
 use crate::host::Host;
 use crate::objective::Objective;
-use crate::process::{self, Scope, Stop};
+use crate::process::{self, ChildError, Scope, Stop};
 
 /// The name of the load, and of its directory on the target.
 pub const NAME: &str = "responsiveness";
@@ -97,24 +95,13 @@ impl Settings {
         let default = Settings::default();
         // Who names streams means these, and not ten readers besides.
         let streams = &KNOWN[..4];
-        let names_streams = streams
-            .iter()
-            .any(|name| text.contains(&format!("{name}=")));
+        let names_streams = streams.iter().any(|name| given.has(name));
         let readers = if names_streams { 0 } else { default.readers };
         let mut count = |name, default| given.number(name, 0..=MOST_STREAMS, default);
         let (readers, random_readers) = (count("readers", readers)?, count("random-readers", 0)?);
         let (writers, random_writers) = (count("writers", 0)?, count("random-writers", 0)?);
         let starts = given.number("starts", 1..=100, default.starts)?;
-        let size = match given.text("size") {
-            None => default.size,
-            Some(text) => {
-                let parsed = parse_size(text).ok().map(Bytes::as_u64);
-                let parsed = parsed.filter(|size| (1 << 20..=1 << 40).contains(size));
-                parsed.ok_or_else(|| {
-                    given.refuse("size", text, "a size such as 64m or 1g is wanted")
-                })?
-            }
-        };
+        let size = given.size("size", 1 << 20..=1 << 40, default.size)?;
         let command = given.text("command").map(str::to_owned);
         if let Some(line) = &command {
             let split = words::split(line);
@@ -244,7 +231,7 @@ impl Responsiveness {
         let begun = Instant::now();
         while self.streams.is_some() && begun.elapsed() < SETTLING {
             if at.stop.is_wanted() {
-                return Err(FioError::Child(process::ChildError::Stopped).into());
+                return Err(FioError::Child(ChildError::Stopped).into());
             }
             if are_over() {
                 return Ok(Vec::new()); // what went wrong is theirs to say
@@ -263,24 +250,14 @@ impl Responsiveness {
     }
 }
 
-/// Streams that run until they are told to end.
-struct Streams<'a> {
-    job_file: &'a str,
-    scope: &'a Scope,
-    stop: &'a Stop,
-}
-
-impl Streams<'_> {
-    /// `Ok` if it was told to.
-    fn run(&self) -> Result<(), FioError> {
-        let ended = fio::run_long(self.job_file, self.scope, self.stop);
-        match ended {
-            Err(FioError::Child(process::ChildError::Stopped)) => Ok(()),
-            Err(error) => Err(error),
-            Ok(_) => Err(FioError::Unreadable {
-                cause: "the streams ended before the program had started".into(),
-            }),
-        }
+/// Runs the streams until they are told to end; an error if they end otherwise.
+fn run_streams(job_file: &str, scope: &Scope, stop: &Stop) -> Result<(), FioError> {
+    match fio::run_long(job_file, scope, stop) {
+        Err(FioError::Child(ChildError::Stopped)) => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(FioError::Unreadable {
+            cause: "the streams ended before the program had started".into(),
+        }),
     }
 }
 
@@ -305,13 +282,7 @@ impl Load for Responsiveness {
     }
 
     fn kept(&self, _file_size: u64) -> Vec<Kept> {
-        let streams = [
-            self.settings.readers,
-            self.settings.random_readers,
-            self.settings.writers,
-            self.settings.random_writers,
-        ];
-        let streams: u64 = streams.into_iter().map(u64::from).sum();
+        let streams = self.streams.as_ref().map_or(0, JobFile::workers);
         Kept::own(ROOM_FOR_PROGRAM.saturating_add(streams.saturating_mul(self.settings.size)))
     }
 
@@ -353,14 +324,9 @@ impl Load for Responsiveness {
         });
         let enough = Stop::new();
         let (took, ended) = std::thread::scope(|threads| {
-            let streams = composed.as_deref().map(|job_file| {
-                let streams = Streams {
-                    job_file,
-                    scope: at.scope,
-                    stop: &enough,
-                };
-                threads.spawn(move || streams.run())
-            });
+            let streams = composed
+                .as_deref()
+                .map(|job_file| threads.spawn(|| run_streams(job_file, at.scope, &enough)));
             let are_over = || streams.as_ref().is_some_and(ScopedJoinHandle::is_finished);
             let took = self.starts(at, &are_over, tick);
             enough.ask();
@@ -395,6 +361,8 @@ mod tests {
             ..Settings::default()
         };
         assert_eq!(few, expected);
+        let of_command = Settings::parse("command=touch writers=1").unwrap();
+        assert_eq!((of_command.readers, of_command.writers), (10, 0));
         let idle = Settings::parse("readers=0").unwrap();
         assert!(Responsiveness::new(&idle).unwrap().streams.is_none());
     }
