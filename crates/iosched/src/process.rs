@@ -280,16 +280,7 @@ impl Daemon {
     /// Ends it: each signal in turn with the time that it may take, then SIGKILL. True if it says
     /// that it ended well.
     pub fn end(&mut self, signals: &[(Signal, Duration)]) -> bool {
-        for &(signal, limit) in signals {
-            if self.has_ended().is_some() {
-                break;
-            }
-            let _ = rustix::process::kill_process(self.child.pid(), signal);
-            let deadline = Instant::now() + limit;
-            while Instant::now() < deadline && self.has_ended().is_none() {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-        }
+        signal_until_ended(&mut self.child.process, signals);
         if !std::mem::replace(&mut self.is_over, true) {
             self.child.end_all();
             let _ = self.child.process.wait();
@@ -302,6 +293,26 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.end(&[]);
     }
+}
+
+/// Sends a child each signal in turn with the time that it may take to end.
+pub(crate) fn signal_until_ended(
+    child: &mut std::process::Child,
+    signals: &[(Signal, Duration)],
+) -> Option<ExitStatus> {
+    let has_ended = |child: &mut std::process::Child| child.try_wait().ok().flatten();
+    for &(signal, limit) in signals {
+        if let Some(status) = has_ended(child) {
+            return Some(status);
+        }
+        // Fails only if it has ended.
+        let _ = rustix::process::kill_process(rustix::process::Pid::from_child(child), signal);
+        let deadline = Instant::now() + limit;
+        while Instant::now() < deadline && has_ended(child).is_none() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    has_ended(child)
 }
 
 /// How a child ended, in words: `exit code 3`, `signal 9`.

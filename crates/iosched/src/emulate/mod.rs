@@ -50,7 +50,7 @@ pub use self::server::serve;
 pub use self::spec::Spec;
 pub use self::usage::User;
 use crate::host::Host;
-use crate::process::ProcessStat;
+use crate::process::{ProcessStat, signal_until_ended};
 
 /// How long a server may take to set its disk up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -183,31 +183,11 @@ fn start(spec: &Spec, place: &Place, lock: File) -> Result<(State, Child), Emula
             after: SETUP_TIMEOUT,
         },
     };
+    // It may well be ready, and not know that we could not hear of it; one that is stuck is not asked.
     let is_stuck = matches!(failure, EmulateError::NotReady { .. });
-    end(
-        &mut server,
-        if is_stuck {
-            &[Signal::KILL]
-        } else {
-            &[Signal::TERM, Signal::KILL]
-        },
-    );
+    let signals = [Signal::TERM, Signal::KILL].map(|signal| (signal, SETUP_TIMEOUT));
+    signal_until_ended(&mut server, &signals[usize::from(is_stuck)..]);
     Err(failure)
-}
-
-/// Ends a server whose disk nobody will use: it may well be ready, and not know that we could not hear of it.
-fn end(server: &mut Child, signals: &[Signal]) {
-    for &signal in signals {
-        // Fails only if it has ended.
-        let _ = rustix::process::kill_process(Pid::from_child(server), signal);
-        let deadline = Instant::now() + SETUP_TIMEOUT;
-        while Instant::now() < deadline {
-            match server.try_wait() {
-                Ok(None) => std::thread::sleep(Duration::from_millis(20)),
-                Ok(Some(_)) | Err(_) => return,
-            }
-        }
-    }
 }
 
 fn ended(place: &Place) -> EmulateError {
