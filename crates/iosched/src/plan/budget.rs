@@ -17,8 +17,8 @@ const WISHED_ROUNDS: u32 = 5;
 /// No trial is made shorter than this for a budget's sake, tenths of a second.
 const SHORTEST_TENTHS: u32 = 10;
 
-/// The part of the budget that is left for trials where loads have to become steady first.
-const SHARE_AFTER_STEADYING: f64 = 0.5;
+/// How much of the budget of time the runs until steady may take: the rest is for the answer.
+pub const STEADY_SHARE: f64 = 0.5;
 
 /// Fills in the run times that nobody has chosen.
 ///
@@ -30,11 +30,7 @@ pub(super) fn choose_run_times(plan: &mut Plan) -> Result<(), PlanError> {
         return Ok(());
     };
     let must_steady = plan.loads.iter().any(|load| load.wait_until_steady);
-    let share = if must_steady {
-        SHARE_AFTER_STEADYING
-    } else {
-        1.0
-    };
+    let share = if must_steady { 1.0 - STEADY_SHARE } else { 1.0 };
     let room = budget.mul_f64(share);
     let wished = rounds(plan, WISHED_ROUNDS);
     let fits = |plan: &Plan| time_of(plan, wished).is_none_or(|time| time <= room);

@@ -31,7 +31,7 @@ mod target;
 mod wanted;
 
 pub use below::Buffer;
-pub use budget::TRIAL_OVERHEAD;
+pub use budget::{STEADY_SHARE, TRIAL_OVERHEAD};
 pub use error::PlanError;
 pub use wanted::{CommandOptions, Steady, Wanted, disks_below, disks_to_switch};
 

@@ -9,6 +9,7 @@ use super::{RunError, Runner, workplace};
 use crate::event::Event;
 use crate::load::fio_job::{JobFile, TrialSettings};
 use crate::load::{LoadError, fio};
+use crate::plan::STEADY_SHARE;
 use crate::record::{Entry, SteadyWindow};
 use crate::split::SplitWatch;
 use crate::switch;
@@ -16,9 +17,6 @@ use crate::trial::Slot;
 
 /// Runs of a load after which it is measured although it is not steady (SNIA: 25 rounds).
 pub const MOST_STEADY_RUNS: usize = 25;
-
-/// How much of the budget of time the runs until steady may take: the rest is for the answer.
-const STEADY_SHARE: f64 = 0.5;
 
 /// The job that fills a device twice.
 const PRECONDITION: &str = "[precondition]\nrw=write\nbs=128k\niodepth=32\nloops=2\n";
@@ -77,12 +75,12 @@ impl Runner<'_> {
         let waiting: Vec<usize> = loads
             .filter(|&load| self.plan.loads[load].wait_until_steady)
             .collect();
-        let budget = self.plan.rules.time_budget_s;
+        let budget = self.plan.rules.time_budget();
         for (done, &load) in waiting.iter().enumerate() {
             let left = budget.map(|budget| {
-                let share =
-                    (budget * STEADY_SHARE - self.course.steadying().as_secs_f64()).max(0.0);
-                Duration::from_secs_f64(share / (waiting.len() - done) as f64)
+                let share = budget.mul_f64(STEADY_SHARE);
+                let left = share.saturating_sub(self.course.steadying());
+                left.div_f64((waiting.len() - done) as f64)
             });
             self.run_until_steady(load, left)?;
         }
