@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use super::settings::Checked;
 use crate::failure::{Failure, exit};
+use crate::foreign;
 
 /// States of all recordings below a folder.
 const START_STATES: &str = "start_states.json";
@@ -185,7 +186,7 @@ impl Initial {
     }
 
     fn read(path: &Path) -> Result<Initial, InitialError> {
-        let text = std::fs::read_to_string(path).map_err(|cause| InitialError::Read {
+        let text = foreign::read_text(path).map_err(|cause| InitialError::Read {
             path: path.to_owned(),
             cause,
         })?;
