@@ -84,8 +84,8 @@ Exit codes:
   6  bad tunable or value             14  the device vanished
   7  the kernel did not take it       15  the device does not support the switch
                                      16  a file of the system is unusable
-tune and report, with --exit-code: 0 a winner, 20 equal, 21 undecided
-                                     130  interrupted (everything was put back)";
+                                     130  interrupted (everything was put back)
+tune and report, with --exit-code: 0 a winner, 20 equal, 21 undecided";
 
 #[cfg(test)]
 mod tests {

@@ -414,8 +414,8 @@ impl Contest {
         })
     }
 
-    /// The arms of which one may be used: the winner; equals; those near the best; where it is undecided which of several is
-    /// best, but the baseline has lost, those of them that are surely better than it.
+    /// The arms of which one may be used: the winner; equals; those near the best; where it is undecided
+    /// which of several is best, but the baseline has lost, those of them that are surely better than it.
     pub fn eligible(&self, baseline: usize) -> Vec<usize> {
         let has_lost = matches!(self.arms[baseline].place, Place::Worse { .. });
         let is_proven = |&arm: &usize| !has_lost || self.is_surely_better(arm, baseline);

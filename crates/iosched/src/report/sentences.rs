@@ -121,12 +121,12 @@ fn forecast(rounds: usize, plan: &Plan) -> String {
 /// A run of so many times its rounds is not what anybody wants to hear of.
 const TOO_MANY: usize = 20;
 
-/// `; 1.04 × the next, mq-deadline (95 % 1.02-1.07)`: where the table does not show how close it was.
+/// `; 1.04 × mq-deadline, the next (95 % 1.02-1.07)`: where the table does not show how close it was.
 fn lead(analysis: &Analysis, contest: &Contest, winner: usize, plan: &Plan) -> String {
     let next = next_best(contest, winner).filter(|&next| next != analysis.baseline);
     let ratio = next.and_then(|next| Some((next, contest.ratio(winner, next)?)));
     ratio.map_or(String::new(), |(next, ratio)| {
-        let of = format!("the next, {},", analysis.arms[next]);
+        let of = format!("{}, the next", analysis.arms[next]);
         format!("; {}", times(ratio, &of, plan))
     })
 }
