@@ -15,7 +15,9 @@ use iosched_sim::conform::Report;
 use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::ProcessId;
-use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, build_followed, parse_settings};
+use iosched_sim::scheduler::{
+    self, Followed, Kernel, SchedulerSpec, build, build_followed, parse_settings,
+};
 use iosched_sim::simulate::{self, Setup};
 use iosched_sim::trace::{Merge, Records, Stage};
 use iosched_sim::units::{Nanos, Sectors, Time};
@@ -27,15 +29,7 @@ fn follow(compressed: &[u8], scheduler: &str, initial: &str) -> Report {
     let spec = SchedulerSpec::parse(scheduler).unwrap();
     let initial = parse_settings(initial).unwrap();
     let scheduler = build_followed(&spec, &Kernel::default(), &initial).unwrap();
-    let limits = MergeLimits {
-        max_sectors: Sectors::new(1024),
-        merging: Merging::Full,
-    };
-    let mut follower = Follower::new(scheduler, limits, 1);
-    for line in BufReader::new(GzDecoder::new(compressed)).lines() {
-        follower.line(&line.unwrap()).unwrap();
-    }
-    follower.finish()
+    follow_with(compressed, scheduler).0
 }
 
 #[track_caller]
@@ -111,6 +105,55 @@ golden!(
     "average=2,last-position=17729920",
     1615
 );
+
+/// Follows a recording with a scheduler, and says what comes out and what state it leaves.
+fn follow_with(compressed: &[u8], scheduler: Box<dyn Followed>) -> (Report, Box<dyn Followed>) {
+    let limits = MergeLimits {
+        max_sectors: Sectors::new(1024),
+        merging: Merging::Full,
+    };
+    let mut follower = Follower::new(scheduler, limits, 1);
+    for line in BufReader::new(GzDecoder::new(compressed)).lines() {
+        follower.line(&line.unwrap()).unwrap();
+    }
+    follower.finish()
+}
+
+/// cfq as attached, told this.
+fn cfq(initial: &str) -> Box<dyn Followed> {
+    let initial = parse_settings(initial).unwrap();
+    let spec = SchedulerSpec::parse("cfq").unwrap();
+    build_followed(&spec, &Kernel::default(), &initial).unwrap()
+}
+
+#[test]
+fn what_cfq_saw_in_one_recording_decides_in_the_next() {
+    // Made one after the other on one boot.
+    let first = include_bytes!("golden/cfq-fix1-a_rand4.txt.gz");
+    let second = include_bytes!("golden/cfq-fix1-b_seq_rand.txt.gz");
+    let third = include_bytes!("golden/cfq-fix1-d_mixed_aio.txt.gz");
+    let mut scheduler = cfq("");
+    for (recording, decisions) in [(&first[..], 2982), (second, 2912), (third, 2976)] {
+        let (report, left) = follow_with(recording, scheduler);
+        assert_agrees(&report, decisions);
+        scheduler = left.carried_over(&Kernel::default()).unwrap();
+    }
+    let cold = follow(third, "cfq", "");
+    assert!(cold.agreed < cold.decisions, "the state must matter");
+}
+
+#[test]
+fn how_long_those_think_that_cfq_does_not_wait_for_is_carried_and_can_be_told() {
+    let first = include_bytes!("golden/cfq-hdd1-f1_think2_aiow.txt.gz");
+    let second = include_bytes!("golden/cfq-hdd1-f2_think12_aiow.txt.gz");
+    let (report, left) = follow_with(first, cfq("average=2,last-position=17729920"));
+    assert_agrees(&report, 1615);
+    // Loads before the first, which were not recorded, left a long mean in that tree.
+    let mut scheduler = left.carried_over(&Kernel::default()).unwrap();
+    let told = parse_settings("noidle-think=8000").unwrap();
+    scheduler::tell(scheduler.as_mut(), &told).unwrap();
+    assert_agrees(&follow_with(second, scheduler).0, 1631);
+}
 
 #[test]
 fn a_scheduler_that_is_not_the_recorded_one_disagrees() {

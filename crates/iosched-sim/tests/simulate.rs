@@ -322,7 +322,7 @@ fn followed(jobs: &[Job], scheduler: &str, queue_depth: usize) -> Report {
     {
         follower.line(line).unwrap();
     }
-    follower.finish()
+    follower.finish().0
 }
 
 #[track_caller]

@@ -237,7 +237,7 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
 }
 
 #[test]
-fn a_folder_is_followed_in_the_order_of_its_names_with_the_tunables_beside() {
+fn a_folder_is_followed_in_the_order_in_which_it_was_made_with_the_tunables_beside() {
     let dir = tempfile::tempdir().unwrap();
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../iosched-sim/tests/golden/");
     let copy = |from: &str, to: &str| {
@@ -257,20 +257,62 @@ fn a_folder_is_followed_in_the_order_of_its_names_with_the_tunables_beside() {
             .collect()
     };
     let other_batches = follow();
-    assert!(other_batches[0]["agreement"].as_f64().unwrap() < 0.95);
+    assert!(other_batches[1]["agreement"].as_f64().unwrap() < 0.95);
     std::fs::remove_file(tunables).unwrap();
     let [first, second] = &follow()[..] else {
         panic!("two recordings")
     };
-    assert!(first["trace"].as_str().unwrap().ends_with("a.txt.gz"));
+    // The workers' process numbers tell, not the names.
+    assert!(first["trace"].as_str().unwrap().ends_with("b.txt.gz"));
     assert_eq!(
         (&first["agreed"], &second["agreed"]),
-        (&2034.into(), &865.into())
+        (&865.into(), &2034.into())
+    );
+    assert_eq!(
+        (&first["start_state"], &second["start_state"]),
+        (&"cold".into(), &"carried".into())
     );
     // The edges of ticks at which held requests went on tell where ticks began.
-    assert_eq!(second["eager"], 0);
-    let phase = second["tick_phase_us"].as_f64().unwrap();
+    assert_eq!(first["eager"], 0);
+    let phase = first["tick_phase_us"].as_f64().unwrap();
     assert!((phase - 2206.0).abs() < 50.0, "{phase}");
+}
+
+#[test]
+fn what_cfq_knew_before_a_recording_is_carried_told_or_found() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["f1_think2_aiow", "f2_think12_aiow"] {
+        let from = recording(&format!("cfq-hdd1-{name}.txt.gz"));
+        std::fs::copy(from, dir.path().join(format!("{name}.txt.gz"))).unwrap();
+    }
+    let folder = dir.path().display().to_string();
+    let follow = |initial: &[&str]| {
+        let output = answer(&[&["conform", "--json", &folder], initial].concat());
+        let lines = text(&output.stdout);
+        let followed: Vec<Value> = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        followed
+    };
+    // Before the first one others ran that were not recorded: something of it has to be found.
+    let found = follow(&[]);
+    assert_eq!(found[0]["start_values"], "last-position=18367808");
+    for one in &found {
+        assert_eq!(one["start_state"], "found");
+        assert_eq!(one["agreed"], one["decisions"]);
+    }
+    // What is told is taken as it is.
+    let told = "f1_think2_aiow:last-position=0;f2_think12_aiow:noidle-think=8000";
+    let told = follow(&["--initial", told]);
+    let right = |one: &Value| one["agreed"] == one["decisions"];
+    assert_eq!((right(&told[0]), right(&told[1])), (false, true));
+    for one in &told {
+        assert_eq!(one["start_state"], "told");
+    }
+    // A scheduler that was not the recorded one does not become it.
+    let other = follow(&["--scheduler", "deadline"]);
+    assert!(other[0]["agreement"].as_f64().unwrap() < 0.9);
 }
 
 /// A recording of Linux in the simulator's tests.

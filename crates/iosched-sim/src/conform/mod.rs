@@ -61,6 +61,8 @@ pub struct Report {
     pub depth_changes: u64,
     /// Those that ours made too, in the same tick and to the same depth.
     pub depth_changes_agreed: u64,
+    /// Where the first request lay that the recorded scheduler gave out (single-queue).
+    pub first_position: Option<Sector>,
     /// The first disagreements.
     pub first_disagreements: Vec<Disagreement>,
 }

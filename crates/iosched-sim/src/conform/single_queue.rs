@@ -133,12 +133,12 @@ impl Follower {
         }
     }
 
-    /// The recording has ended.
-    pub fn finish(mut self) -> Report {
+    /// The recording has ended: what came out, and the scheduler as it is then.
+    pub fn finish(mut self) -> (Report, Box<dyn Followed>) {
         if let Some(pending) = self.pending.take() {
             self.follow(&pending, None);
         }
-        self.report
+        (self.report, self.scheduler)
     }
 
     // ---- one event -----------------------------------------------------------------------
@@ -416,6 +416,7 @@ impl Follower {
             return;
         }
         self.report.decisions += 1;
+        self.report.first_position.get_or_insert(event.start);
         let recorded = self
             .merger
             .covering(&self.requests, op, event.start, event.length);

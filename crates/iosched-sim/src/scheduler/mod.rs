@@ -343,6 +343,12 @@ pub trait Followed: Elevator {
     /// A part of its state is said to be different from what it has seen.
     fn begin_with(&mut self, _state: &Values) {}
 
+    /// What it may have known before a recording of which nothing is told, each by itself, as initial values:
+    /// the recorded one gave out first what lay here.
+    fn plausible_states(&self, _first: Sector) -> Settings {
+        Settings::new()
+    }
+
     /// Its state in words, for those who want to know why.
     fn explain(&self, now: Time) -> String;
 

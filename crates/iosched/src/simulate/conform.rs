@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use iosched_sim::conform::Report;
 use iosched_sim::conform::multi_queue::{self, Recording, Until};
 use iosched_sim::conform::single_queue::Follower;
-use iosched_sim::scheduler::{self, BlockLayer, Followed};
+use iosched_sim::scheduler::{self, BlockLayer, Followed, Settings};
 use iosched_sim::trace::kernel::TraceError;
 use iosched_sim::units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -105,6 +105,21 @@ pub struct Disagreement {
     pub why: String,
 }
 
+/// From which state a recording was followed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartState {
+    /// That of a scheduler that has seen nothing.
+    #[default]
+    Cold,
+    /// The one that the recording before left.
+    Carried,
+    /// Told of (`--initial`), on top of what was carried.
+    Told,
+    /// The values in `start_values`, with which more agrees than without: what was before is not recorded.
+    Found,
+}
+
 /// How well ours agrees with one recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Conformance {
@@ -112,6 +127,12 @@ pub struct Conformance {
     pub trace: String,
     /// Our scheduler.
     pub scheduler: String,
+    /// From which state it was followed.
+    #[serde(default)] // records of before said nothing of it
+    pub start_state: StartState,
+    /// What was told or found of it, as `--initial` takes it.
+    #[serde(default)]
+    pub start_values: String,
     /// Requests that the recorded scheduler gave out.
     pub decisions: u64,
     /// Those that ours gave out too.
@@ -151,7 +172,7 @@ impl Conformance {
         path: &Path,
         settings: &Checked,
         report: Report,
-        tick_phase: Nanos,
+        (tick_phase, start): (Nanos, Start),
     ) -> Result<Conformance, ConformError> {
         if report.decisions == 0 {
             return Err(ConformError::Empty {
@@ -159,7 +180,11 @@ impl Conformance {
             });
         }
         let name = path.display().to_string();
-        Ok(Conformance::of(&name, settings, report, tick_phase))
+        Ok(Conformance {
+            start_state: start.state,
+            start_values: start.in_words(),
+            ..Conformance::of(&name, settings, report, tick_phase)
+        })
     }
 
     /// The same of a recording that may be without decisions; `trace` is what it is called.
@@ -182,6 +207,8 @@ impl Conformance {
         Conformance {
             trace: trace.to_owned(),
             scheduler: settings.spec.name.clone(),
+            start_state: StartState::Cold,
+            start_values: String::new(),
             decisions: report.decisions,
             agreed: report.agreed,
             agreement,
@@ -201,8 +228,7 @@ impl Conformance {
 
 /// Follows recordings, and hands each result over as soon as it is there; one that cannot be
 /// followed does not keep the others from it. Of a folder all recordings below it are followed, those
-/// of one folder in the order of their names (for a scheduler that learns: of their workers' process
-/// numbers, if they say them): they were made one after the other, so that each begins with the state that
+/// of one folder in the order of their workers' process numbers, if all say them, or else of their names: they were made one after the other, so that each begins with the state that
 /// the one before left, or with what is told of it (`initial`; if nothing is, in `start_states.json` above
 /// a folder with such). Tunables that are not given are taken from `tunables.txt` beside a recording, if
 /// there is one.
@@ -223,21 +249,12 @@ pub fn follow_all(
                 result(Err(ConformError::EmptyFolder { path: path.clone() }));
             }
             Ok(folders) => {
-                for folder in folders {
-                    let folder = if checked.info.learns {
-                        recordings::in_order(folder)
-                    } else {
-                        folder
-                    };
+                for folder in folders.into_iter().map(recordings::in_order) {
                     let beside = match initial {
                         Some(_) => Initial::default(),
                         None => Initial::beside(&folder, &checked)?,
                     };
-                    let initial = initial.unwrap_or(&beside);
-                    let mut carried = None;
-                    for recording in folder {
-                        result(follow_one(&recording, wanted, initial, &mut carried));
-                    }
+                    follow_folder(&folder, wanted, initial.unwrap_or(&beside), &mut result);
                 }
             }
         }
@@ -245,21 +262,45 @@ pub fn follow_all(
     Ok(())
 }
 
+/// Follows recordings that were made one after the other.
+fn follow_folder(
+    folder: &[PathBuf],
+    wanted: &Wanted,
+    initial: &Initial,
+    result: &mut impl FnMut(Result<Conformance, ConformError>),
+) {
+    let (mut before, mut left) = (None, None);
+    let mut previous = "";
+    for recording in folder {
+        let name = recordings::load_name(recording);
+        if name != previous {
+            // What is there twice, in two formats, was made once.
+            before = left.take().or(before);
+        }
+        previous = name;
+        let followed = follow_one(recording, wanted, initial, before.as_deref());
+        result(followed.map(|(conformance, state)| {
+            left = Some(state);
+            conformance
+        }));
+    }
+}
+
+/// What came out, and the scheduler's state after it.
+type Outcome = (Conformance, Box<dyn Followed>);
+
 fn follow_one(
     recording: &Path,
     wanted: &Wanted,
     initial: &Initial,
-    carried: &mut Option<Box<dyn Followed>>,
-) -> Result<Conformance, ConformError> {
-    let mut settings = settings_for(recording, wanted)?;
+    before: Option<&dyn Followed>,
+) -> Result<Outcome, ConformError> {
+    let settings = settings_for(recording, wanted)?;
     let told = initial.of(recording);
-    if told.is_whole || carried.is_none() {
-        settings.initial.clone_from(&told.state);
-        *carried = None;
-    }
+    let before = before.filter(|_| !told.is_whole && !recordings::begins_attached(recording));
     match settings.info.block_layer {
-        BlockLayer::SingleQueue => single_queue(recording, &settings),
-        BlockLayer::MultiQueue => multi_queue(recording, &settings, &told, carried),
+        BlockLayer::SingleQueue => single_queue(recording, &settings, &told, before),
+        BlockLayer::MultiQueue => multi_queue(recording, &settings, &told, before),
     }
 }
 
@@ -375,16 +416,95 @@ fn score(report: &Report) -> (u64, Reverse<u64>) {
     (report.agreed, Reverse(report.eager))
 }
 
-/// Follows a recording of the single-queue block layer.
-fn single_queue(path: &Path, settings: &Checked) -> Result<Conformance, ConformError> {
-    let followed = best_phase(settings, |settings, _| {
-        let depth = settings.queue_depth.unwrap_or(1);
-        let mut follower = Follower::new(settings.build(), settings.limits, depth);
-        each_line(path, |line| follower.line(line))?;
-        Ok::<_, ConformError>((follower.finish(), ()))
-    });
-    let (report, (), phase) = followed?;
-    Conformance::new(path, settings, report, phase)
+/// The scheduler with the state that the recording before left, and with these values of it.
+fn scheduler_with(
+    before: Option<&dyn Followed>,
+    settings: &Checked,
+    state: &Settings,
+) -> Box<dyn Followed> {
+    let carried = before.and_then(|before| before.carried_over(&settings.kernel));
+    let mut scheduler = carried.unwrap_or_else(|| settings.build());
+    scheduler::tell(scheduler.as_mut(), state).expect("checked before");
+    scheduler
+}
+
+/// From what a recording is followed.
+struct Start {
+    state: StartState,
+    /// On top of what is carried.
+    values: Settings,
+}
+
+impl Start {
+    fn of(before: Option<&dyn Followed>, told: &Told) -> Start {
+        // What is told of the first one holds for no other.
+        let values = if before.is_none() || told.is_named {
+            told.state.clone()
+        } else {
+            Settings::new()
+        };
+        let state = match before {
+            _ if !values.is_empty() => StartState::Told,
+            Some(_) => StartState::Carried,
+            None => StartState::Cold,
+        };
+        Start { state, values }
+    }
+
+    fn found(values: Settings) -> Start {
+        Start {
+            state: StartState::Found,
+            values,
+        }
+    }
+
+    fn in_words(&self) -> String {
+        let values = self.values.iter();
+        let values: Vec<_> = values
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        values.join(",")
+    }
+}
+
+/// Follows a recording of the single-queue block layer, from the state that the one before left. What was
+/// before a recording may not have been recorded: where ours disagrees and nothing is told, the values of
+/// its state that may have been others are looked for.
+fn single_queue(
+    path: &Path,
+    settings: &Checked,
+    told: &Told,
+    before: Option<&dyn Followed>,
+) -> Result<Outcome, ConformError> {
+    let follow = |state: &Settings| {
+        best_phase(settings, |settings, _| {
+            let depth = settings.queue_depth.unwrap_or(1);
+            let scheduler = scheduler_with(before, settings, state);
+            let mut follower = Follower::new(scheduler, settings.limits, depth);
+            each_line(path, |line| follower.line(line))?;
+            Ok::<_, ConformError>(follower.finish())
+        })
+    };
+    let mut start = Start::of(before, told);
+    let (mut report, mut left, mut phase) = follow(&start.values)?;
+    if start.values.is_empty() && !recordings::begins_attached(path) {
+        let first = report.first_position.unwrap_or_default();
+        for guess in left.plausible_states(first) {
+            if report.agreed == report.decisions {
+                break;
+            }
+            let mut values = start.values.clone();
+            values.retain(|(name, _)| *name != guess.0);
+            values.push(guess);
+            let tried = follow(&values)?;
+            if score(&tried.0) > score(&report) {
+                (report, left, phase) = tried;
+                start = Start::found(values);
+            }
+        }
+    }
+    let conformance = Conformance::new(path, settings, report, (phase, start))?;
+    Ok((conformance, left))
 }
 
 /// Follows a recording of the multi-queue block layer, from the state that the one before left.
@@ -392,8 +512,8 @@ fn multi_queue(
     path: &Path,
     settings: &Checked,
     told: &Told,
-    carried: &mut Option<Box<dyn Followed>>,
-) -> Result<Conformance, ConformError> {
+    before: Option<&dyn Followed>,
+) -> Result<Outcome, ConformError> {
     let mut recording = Recording::default();
     each_line(path, |line| recording.line(line))?;
     if recording.is_single_queue() {
@@ -420,23 +540,18 @@ fn multi_queue(
     let mut device = recording.device();
     device.queue_depth = settings.queue_depth.unwrap_or(device.queue_depth);
     device.look_ahead = settings.look_ahead.unwrap_or(device.look_ahead);
+    let start = Start::of(before, told);
     let (report, left, phase) = best_phase(&settings, |settings, until| {
-        let before = carried.as_ref();
-        let mut before = before.and_then(|before| before.carried_over(&settings.kernel));
-        if let Some(before) = before.as_mut().filter(|_| told.is_named) {
-            scheduler::tell(before.as_mut(), &told.state).expect("checked before");
-        }
-        let scheduler = before.unwrap_or_else(|| settings.build());
         Ok::<_, ConformError>(multi_queue::follow_until(
             until,
             &recording,
-            scheduler,
+            scheduler_with(before, settings, &start.values),
             &settings.kernel,
             device,
         ))
     })?;
-    *carried = Some(left);
-    Conformance::new(path, &settings, report, phase)
+    let conformance = Conformance::new(path, &settings, report, (phase, start))?;
+    Ok((conformance, left))
 }
 
 fn each_line(
@@ -515,12 +630,12 @@ mod tests {
         std::fs::write(&path, recorder.0).unwrap();
         let mut at_our_ticks = settings.clone();
         at_our_ticks.tick_phase_given = true;
-        let at_our_ticks = single_queue(&path, &at_our_ticks).unwrap();
+        let (at_our_ticks, _) = single_queue(&path, &at_our_ticks, &Told::default(), None).unwrap();
         assert!(
             at_our_ticks.agreed < at_our_ticks.decisions,
             "the phase must matter"
         );
-        let found = single_queue(&path, &settings).unwrap();
+        let (found, _) = single_queue(&path, &settings, &Told::default(), None).unwrap();
         assert_eq!(
             found.agreed, found.decisions,
             "at {} µs",

@@ -13,6 +13,7 @@ use iosched_sim::scheduler::{self, SchedulerError, Settings, parse_settings};
 use iosched_sim::units::Nanos;
 use serde::Deserialize;
 
+use super::recordings;
 use super::settings::Checked;
 use crate::failure::{Failure, exit};
 use crate::foreign;
@@ -212,8 +213,7 @@ impl Initial {
 
     /// What is told of this recording. What is told of the first one matters only if it is that.
     pub(super) fn of(&self, recording: &Path) -> Told {
-        let file = recording.file_name().unwrap_or_default().to_string_lossy();
-        let name = file.split('.').next().unwrap_or_default();
+        let name = recordings::load_name(recording);
         let folder = recording.canonicalize().ok();
         let folder = folder
             .as_deref()

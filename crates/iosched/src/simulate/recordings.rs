@@ -4,7 +4,7 @@ use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
 use iosched_sim::request::ProcessId;
-use iosched_sim::trace::kernel::{Line, Reader, Remark};
+use iosched_sim::trace::kernel::{Line, Queue, Reader, Remark};
 
 use super::file::{FileError, Lines};
 
@@ -46,11 +46,28 @@ pub fn named_schedulers(paths: &[PathBuf]) -> Result<Vec<String>, FileError> {
 
 /// The scheduler that a recording's first remarks name; nothing if they do not, or it cannot be read.
 pub fn named_scheduler(recording: &Path) -> Option<String> {
+    queue_of(recording).map(|queue| queue.scheduler)
+}
+
+/// True if its scheduler was attached for it, and knew of nothing before.
+pub(super) fn begins_attached(recording: &Path) -> bool {
+    queue_of(recording).is_some_and(|queue| queue.attached.is_some())
+}
+
+/// The load's name: that of its file up to the first dot.
+pub(super) fn load_name(recording: &Path) -> &str {
+    let file = recording.file_name().and_then(|name| name.to_str());
+    let name = file.and_then(|name| name.split('.').next());
+    name.unwrap_or_default()
+}
+
+/// What a recording's first remarks say of the queue that was recorded.
+fn queue_of(recording: &Path) -> Option<Queue> {
     let mut lines = Lines::open(recording).ok()?;
     let mut reader = Reader::default();
     for _ in 0..HEAD {
         match reader.read(lines.next_line().ok()??).ok()? {
-            Some(Line::Remark(Remark::Queue(queue))) => return Some(queue.scheduler),
+            Some(Line::Remark(Remark::Queue(queue))) => return Some(queue),
             Some(Line::Event(_)) => return None,
             _ => {}
         }

@@ -305,7 +305,7 @@ machine the measured figures are the machine's, too.";
 
 #[cfg(test)]
 mod tests {
-    use iosched::simulate::conform::Conformance;
+    use iosched::simulate::conform::{Conformance, StartState};
     use iosched::simulate::live::{Contests, Measurement, ProcessComparison};
 
     use super::*;
@@ -326,6 +326,8 @@ mod tests {
         let followed = Conformance {
             trace: "kyber".into(),
             scheduler: "kyber".into(),
+            start_state: StartState::Cold,
+            start_values: String::new(),
             decisions: 1_000_000,
             agreed: 999_999,
             agreement: 0.999_999,

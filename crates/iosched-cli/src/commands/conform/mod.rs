@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use iosched::failure::{Failure, exit};
-use iosched::simulate::conform::{self, ConformError, Conformance};
+use iosched::simulate::conform::{self, ConformError, Conformance, StartState};
 use iosched::simulate::initial::Initial;
 use iosched::simulate::recordings;
 use iosched::simulate::settings::Wanted;
@@ -68,7 +68,7 @@ pub(crate) struct ConformArgs {
     tunables: Option<PathBuf>,
 
     /// State that the scheduler had when the first recording of a folder began (cfq: average,
-    /// last-position; bfq: see its page), or when RECORDING:NAME=VALUE,… did; several behind one another
+    /// last-position, noidle-think; bfq: see its page), or when RECORDING:NAME=VALUE,… did; several behind one another
     /// with semicolons. Without any =: a file of states by FOLDER/NAME [default: for bfq
     /// `start_states.json` above the folder, if there is one; `--initial ""` for none]
     #[arg(long, value_name = "NAME=VALUE,…", conflicts_with = "live")]
@@ -223,6 +223,13 @@ pub(super) fn text(conformance: &Conformance) -> String {
         "{trace}: {scheduler} agrees on {agreed} of {decisions} decisions ({:.3} %)\n",
         agreement * 100.0
     );
+    if conformance.start_state == StartState::Found {
+        let values = &conformance.start_values;
+        let _ = writeln!(
+            text,
+            "  as if it began with {values}: found, for what was before is not recorded"
+        );
+    }
     let counts = [
         (conformance.overtaken, OVERTAKEN),
         (conformance.interrupted, INTERRUPTED),

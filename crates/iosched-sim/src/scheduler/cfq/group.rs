@@ -77,6 +77,15 @@ impl Group {
         }
     }
 
+    /// Its last requests, of whatever kind, completed then.
+    pub(super) fn pause_since(&mut self, end: Time) {
+        self.think.ended(end);
+        let trees = self.trees.iter_mut().flatten();
+        for tree in trees.chain([&mut self.idle]) {
+            tree.think.ended(end);
+        }
+    }
+
     pub(super) fn busy(&self, class: PriorityClass) -> u64 {
         match class {
             PriorityClass::Idle => self.idle.len(),

@@ -12,6 +12,7 @@
 //!
 //! Left out: cgroups within cgroups, requests put back by the driver, forced draining at a switch.
 
+mod carry;
 mod completion;
 mod cooperators;
 mod dispatch;
@@ -36,7 +37,7 @@ use queue::{Queue, QueueId, TreeId, Type};
 pub use tunables::INFO;
 use tunables::Tunables;
 
-use super::{Elevator, Followed, Kernel, SchedulerInfo, Values};
+use super::{Elevator, Followed, Kernel, SchedulerInfo, Settings, Values};
 use crate::by_request::ByRequest;
 use crate::list::Links;
 use crate::request::{Bio, PriorityClass, ProcessId, RequestId, Requests};
@@ -111,10 +112,7 @@ fn share_of(length: i64, part: i64, whole: i64) -> i64 {
 
 impl Cfq {
     pub(super) fn new(values: &Values, kernel: &Kernel, initial: &Values) -> Cfq {
-        let start = Time::ZERO;
-        let mut root = Group::root(start);
-        root.busy_average[0] = initial.count("average");
-        Cfq {
+        let mut cfq = Cfq {
             tunables: Tunables::new(values, kernel),
             kernel: *kernel,
             queues: Vec::new(),
@@ -122,7 +120,7 @@ impl Cfq {
             contexts: Contexts::default(),
             marks: ByRequest::default(),
             links: Links::default(),
-            groups: vec![root],
+            groups: vec![Group::root(Time::ZERO)],
             group_order: Sorted::default(),
             least_served: 0,
             active_weight: 0,
@@ -139,13 +137,15 @@ impl Cfq {
             idle_timer: None,
             active: None,
             active_context: None,
-            last_position: Sector::new(initial.count("last-position")),
+            last_position: Sector::ZERO,
             last_delayed_sync: -1_000_000_000,
             serving_class: PriorityClass::BestEffort,
             serving_type: Type::Async,
             workload_expires: -1,
             kick: false,
-        }
+        };
+        cfq.believe(initial);
+        cfq
     }
 
     fn queue(&self, id: QueueId) -> &Queue {
@@ -411,6 +411,18 @@ impl Followed for Cfq {
         }
         self.hand_out(requests, id);
         self.after_hand_out(now, requests, queue);
+    }
+
+    fn carried_over(&self, _kernel: &Kernel) -> Option<Box<dyn Followed>> {
+        Some(Box::new(self.carried()))
+    }
+
+    fn begin_with(&mut self, state: &Values) {
+        self.believe(state);
+    }
+
+    fn plausible_states(&self, first: Sector) -> Settings {
+        self.plausible(first)
     }
 
     fn explain(&self, now: Time) -> String {

@@ -64,6 +64,11 @@ impl Contexts {
         id
     }
 
+    /// All processes have ended, and nothing of theirs is here any more.
+    pub(super) fn forget(&mut self) {
+        *self = Contexts::default();
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Context> {
         self.all.iter()
     }
@@ -88,7 +93,7 @@ impl Cfq {
             self.queue_mut(id).reuse(group, sync, priority);
             return id;
         }
-        let id = QueueId(u32::try_from(self.queues.len()).expect("less than 2^32 queues"));
+        let id = QueueId::at(self.queues.len());
         self.queues.push(Queue::new(group, sync, priority));
         id
     }

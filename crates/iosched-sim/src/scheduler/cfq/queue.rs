@@ -12,6 +12,10 @@ use crate::units::Sector;
 pub(super) struct QueueId(pub(super) u32);
 
 impl QueueId {
+    pub(super) fn at(index: usize) -> QueueId {
+        QueueId(u32::try_from(index).expect("less than 2^32 queues"))
+    }
+
     pub(super) fn index(self) -> usize {
         self.0 as usize
     }

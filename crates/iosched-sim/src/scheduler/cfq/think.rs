@@ -3,6 +3,9 @@
 
 use crate::units::{Nanos, Time};
 
+/// The decaying number of observations that many of them approach.
+const SETTLED: u64 = 249;
+
 /// A decaying mean of the time between a completion and the next request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ThinkTime {
@@ -21,6 +24,18 @@ impl ThinkTime {
             samples: 0,
             mean: 0,
         }
+    }
+
+    /// When the last request was completed.
+    pub(super) fn last_end(&self) -> Time {
+        self.last_end
+    }
+
+    /// The mean is said to be this, of as many observations as count.
+    pub(super) fn believe(&mut self, mean: Nanos) {
+        self.mean = mean.as_nanos();
+        self.samples = SETTLED;
+        self.total = self.mean * self.samples;
     }
 
     /// A request was completed.

@@ -64,6 +64,14 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
             min: 0,
             max: 1 << 53,
         },
+        // Of best-effort queues that are not waited for.
+        TunableInfo {
+            name: "noidle-think",
+            unit: "us",
+            default: 0,
+            min: 0,
+            max: 1 << 40,
+        },
     ],
     uses_ticks: false, // only their length
     oldest: None,
