@@ -7,10 +7,12 @@
 //! - [`random`]: streams of chance from the run's seed
 //! - [`request`]: bios and requests
 //! - [`scheduler`]: noop, deadline, cfq; none, mq-deadline, kyber, bfq
-//! - [`block_layer`]: the rules of Linux's two block layers, which [`simulate`] and [`conform`] drive
+//! - [`block_layer`]: the rules of Linux's two block layers, which [`simulate`],
+//!   [`serve`] and [`conform`] drive
 //! - [`disk`]: disk models: what a drive does with commands, and when it is done
 //! - [`workload`]: loads as fio job files describe them
 //! - [`simulate`]: a load, a scheduler and a disk in virtual time; [`histogram`] counts latencies
+//! - [`serve`]: the same block layers by a real clock, for real programs
 //! - [`trace`]: recordings of block traffic
 //! - [`conform`]: follows a recording of a kernel's scheduler and counts where ours agrees
 
@@ -25,6 +27,7 @@ mod list;
 pub mod random;
 pub mod request;
 pub mod scheduler;
+pub mod serve;
 pub mod simulate;
 mod slab;
 mod sorted;

@@ -12,6 +12,7 @@
 //! - `flush`: flushes, and writes that one is to follow
 //!
 //! Drivers: [`simulate`](crate::simulate) in virtual time, with processes that wait and a disk model;
+//! [`serve`](crate::serve) by a real clock, for programs that somebody else runs;
 //! [`conform`](crate::conform) by a recording, which says when what was done: it goes through the same
 //! rules for merging and for the run of a queue.
 

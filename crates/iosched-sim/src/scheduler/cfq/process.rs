@@ -43,12 +43,12 @@ impl Contexts {
 
     /// The process's context; it begins with its first request here.
     fn find_or_begin(&mut self, now: Time, process: ProcessId, priority: IoPriority) -> ContextId {
-        if let Some(id) = self.find(process) {
+        let known = self.find(process);
+        if let Some(id) = known.filter(|&id| self[id].alive) {
             return id;
         }
-        let id = ContextId(self.all.len());
         let member = self.members.iter().find(|&&(other, _)| other == process);
-        self.all.push(Context {
+        let context = Context {
             process,
             group: member.map_or(ROOT, |&(_, group)| group),
             sync_queue: None,
@@ -56,7 +56,13 @@ impl Contexts {
             think: ThinkTime::new(now),
             priority,
             alive: true,
-        });
+        };
+        if let Some(id) = known {
+            self[id] = context; // another process of the same number
+            return id;
+        }
+        let id = ContextId(self.all.len());
+        self.all.push(context);
         let place = self
             .by_process
             .partition_point(|&(other, _)| other < process);

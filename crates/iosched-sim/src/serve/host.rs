@@ -1,0 +1,227 @@
+//! What stands around a served block layer: the disk, the accesses that wait, and what was planned.
+
+use super::Finished;
+use crate::agenda::{self, Planned};
+use crate::block_layer::{Outputs, Subject, Token};
+use crate::disk::{Command, Completion, DiskModel};
+use crate::request::{ProcessId, Request};
+use crate::simulate::{Happening, Observer};
+use crate::slab::Slab;
+use crate::trace::kernel::Action;
+use crate::units::{Sector, Sectors, Time};
+
+use super::MOST_PROCESSES;
+
+/// What can be planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A process goes on: there may be a request for its bios. Its place.
+    Wake(usize),
+    /// A worker runs the queue.
+    RunQueue,
+}
+
+impl Planned for Event {
+    fn line(&self) -> Option<usize> {
+        match self {
+            Event::Wake(_) => Some(0),
+            Event::RunQueue => None,
+        }
+    }
+}
+
+/// An access on its way.
+struct Waiting<T> {
+    arrived: Time,
+    process: usize,
+    /// Bios of it that are not done.
+    parts: u64,
+    token: T,
+}
+
+/// See the [module's page](self).
+pub(super) struct Host<T> {
+    disk: Box<dyn DiskModel>,
+    agenda: agenda::Agenda<Event, 1>,
+    waiting: Slab<Waiting<T>>,
+    /// Accesses on their way, by process.
+    of_process: Vec<usize>,
+    /// Processes that end once nothing of them is on its way, and those that do now.
+    leaving: Vec<bool>,
+    left: Vec<usize>,
+    /// When each process goes on, if it is to.
+    wakes: Vec<Option<Time>>,
+    /// When the disk began with the command that completes.
+    started: Time,
+    pub(super) finished: Vec<Finished<T>>,
+    observer: Option<Box<dyn Observer + Send>>,
+}
+
+impl<T> Host<T> {
+    pub(super) fn new(
+        disk: Box<dyn DiskModel>,
+        observer: Option<Box<dyn Observer + Send>>,
+    ) -> Host<T> {
+        Host {
+            disk,
+            agenda: agenda::Agenda::default(),
+            waiting: Slab::new(),
+            of_process: vec![0; MOST_PROCESSES],
+            leaving: vec![false; MOST_PROCESSES],
+            left: Vec::new(),
+            wakes: vec![None; MOST_PROCESSES],
+            started: Time::ZERO,
+            finished: Vec::new(),
+            observer,
+        }
+    }
+
+    /// An access of so many bios begins to wait.
+    pub(super) fn wait(&mut self, arrived: Time, process: usize, parts: u64, token: T) -> Token {
+        self.of_process[process] += 1;
+        Token(self.waiting.add(Waiting {
+            arrived,
+            process,
+            parts,
+            token,
+        }))
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Nothing of the process is on its way.
+    pub(super) fn is_idle(&self, process: usize) -> bool {
+        self.of_process[process] == 0
+    }
+
+    /// The process ends once nothing of it is on its way.
+    pub(super) fn is_to_leave(&mut self, process: usize) {
+        self.leaving[process] = true;
+    }
+
+    /// A process that ends now.
+    pub(super) fn next_to_leave(&mut self) -> Option<usize> {
+        self.left.pop()
+    }
+
+    /// When the disk or something that was planned is due; [`Time::MAX`] if nothing is.
+    pub(super) fn next_event(&self) -> Time {
+        let disk = self.disk.next_event().unwrap_or(Time::MAX);
+        disk.min(self.agenda.next_time())
+    }
+
+    pub(super) fn disk_is_due(&self, now: Time) -> bool {
+        self.disk.next_event().is_some_and(|event| event <= now)
+    }
+
+    /// What the disk has done by now.
+    pub(super) fn take_completions(&mut self, now: Time) -> Vec<Completion> {
+        let mut completions = Vec::new();
+        self.disk.advance(now, &mut completions);
+        completions
+    }
+
+    /// What is answered next was done with this command.
+    pub(super) fn begin_completion(&mut self, completion: Completion) {
+        self.started = completion.started;
+    }
+
+    /// What was planned first, if it is due and still wanted.
+    pub(super) fn take_due(&mut self, now: Time) -> Option<Event> {
+        let (_, event) = self.agenda.take_due(now)?;
+        if let Event::Wake(process) = event {
+            if self.wakes[process].is_none_or(|planned| planned > now) {
+                return None; // it went on before
+            }
+            self.wakes[process] = None;
+        }
+        Some(event)
+    }
+
+    pub(super) fn told_of_exit(&mut self, now: Time, process: usize) {
+        if let Some(observer) = &mut self.observer {
+            observer.exited(now, ProcessId::of_index(process), "-");
+        }
+    }
+}
+
+impl<T> Outputs for Host<T> {
+    fn is_traced(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    fn trace(&mut self, time: Time, action: Action, subject: Subject<'_>, process: ProcessId) {
+        let Some(observer) = &mut self.observer else {
+            return;
+        };
+        let is_flush = matches!(subject, Subject::Flush);
+        let request = match subject {
+            Subject::Bio(bio) => Some(Request::new(bio, time)),
+            Subject::Request(request) => Some(*request),
+            Subject::Plug | Subject::Flush => None,
+        };
+        observer.happened(&Happening {
+            time,
+            action,
+            op: request.map(|request| request.op),
+            flush: is_flush,
+            sync: is_flush || request.is_some_and(|request| request.sync),
+            start: request.map_or(Sector::ZERO, |request| request.start),
+            length: request.map_or(Sectors::ZERO, |request| request.length),
+            process,
+            owner: "-",
+            cpu: None,
+        });
+    }
+
+    fn entered(&mut self, _now: Time, _token: Token) {}
+
+    fn took_up(&mut self, _request: &Request) {}
+
+    fn issue(&mut self, now: Time, command: Command) {
+        self.disk.submit(now, command);
+    }
+
+    fn answered(&mut self, now: Time, Token(place): Token, _issued: Time) {
+        let waiting = self.waiting.get_mut(place);
+        waiting.parts -= 1;
+        if waiting.parts > 0 {
+            return;
+        }
+        let Waiting {
+            arrived,
+            process,
+            token,
+            ..
+        } = self.waiting.remove(place);
+        self.of_process[process] -= 1;
+        if self.of_process[process] == 0 && std::mem::take(&mut self.leaving[process]) {
+            self.left.push(process);
+        }
+        self.finished.push(Finished {
+            arrived,
+            started: self.started.max(arrived),
+            completed: now,
+            token,
+        });
+    }
+
+    fn wake(&mut self, at: Time, process: usize) {
+        if self.wakes[process].is_none_or(|planned| at < planned) {
+            self.wakes[process] = Some(at);
+            self.agenda.plan(at, Event::Wake(process));
+        }
+    }
+
+    fn woken_for_tag(&mut self, now: Time, process: usize) {
+        if let Some(observer) = &mut self.observer {
+            observer.woken(now, ProcessId::of_index(process));
+        }
+    }
+
+    fn call_worker(&mut self, at: Time) {
+        self.agenda.plan(at, Event::RunQueue);
+    }
+}

@@ -1,0 +1,270 @@
+//! What holds whatever is asked of a served block layer, under every scheduler: each access is answered once,
+//! whoever looks and how rarely; and our schedulers, following the recording of what was served, decide as
+//! they did there.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fmt::Write;
+use std::sync::{Arc, Mutex};
+
+use iosched_sim::block_layer::MergeLimits;
+use iosched_sim::conform::Report;
+use iosched_sim::conform::multi_queue::{Recording, follow};
+use iosched_sim::conform::single_queue::Follower;
+use iosched_sim::disk::{self, DiskOp, ModelOptions};
+use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
+use iosched_sim::scheduler::{
+    self, BlockLayer, Kernel, SchedulerSpec, build, build_followed, schedulers,
+};
+use iosched_sim::serve::{Access, Asker, Finished, Served, Settings};
+use iosched_sim::simulate::{Happening, Observer};
+use iosched_sim::trace::kernel::{Action, write_line};
+use iosched_sim::units::{Nanos, Sector, Sectors, Time};
+use proptest::prelude::*;
+
+/// Keeps a recording that outlives who writes it.
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Text>>);
+
+#[derive(Default)]
+struct Text {
+    events: String,
+    exits: String,
+    outstanding: usize,
+    most_outstanding: usize,
+}
+
+impl Observer for Recorder {
+    fn happened(&mut self, happening: &Happening) {
+        let mut text = self.0.lock().unwrap();
+        write_line(&mut text.events, Time::ZERO, happening).unwrap();
+        match happening.action {
+            Action::Issued => text.outstanding += 1,
+            Action::Completed => text.outstanding -= 1,
+            _ => {}
+        }
+        text.most_outstanding = text.most_outstanding.max(text.outstanding);
+    }
+
+    fn exited(&mut self, time: Time, process: ProcessId, _name: &str) {
+        let nanos = time.as_nanos();
+        let (micros, rest) = (nanos / 1000, nanos % 1000);
+        let mut text = self.0.lock().unwrap();
+        writeln!(
+            text.exits,
+            "# exit pid={} time_us={micros}.{rest:03}",
+            process.0
+        )
+        .unwrap();
+    }
+}
+
+/// Something that comes from above.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Access(Access),
+    Exit(u32),
+}
+
+const PROCESSES: u32 = 4;
+
+/// Of the processes, from 1.
+fn priority(process: u32) -> IoPriority {
+    let class = match process {
+        3 => PriorityClass::RealTime,
+        4 => PriorityClass::Idle,
+        _ => PriorityClass::BestEffort,
+    };
+    IoPriority { class, level: 4 }
+}
+
+fn access() -> impl Strategy<Value = Access> {
+    let op = prop_oneof![
+        5 => Just(DiskOp::Read),
+        5 => Just(DiskOp::Write),
+        1 => Just(DiskOp::Discard),
+    ];
+    let lengths = prop_oneof![4 => Just(8_u64), 2 => Just(128), 1 => 1..2048_u64];
+    let near = prop_oneof![0..64_u64, 0..60_000_u64];
+    (op, near, lengths, 1..=PROCESSES, any::<bool>()).prop_map(
+        |(op, block, length, process, sync)| Access {
+            op,
+            start: Sector::new(block * 8),
+            length: Sectors::new(length),
+            asker: Asker {
+                process,
+                priority: priority(process),
+                sync,
+                noidle: false,
+                prio: false,
+            },
+        },
+    )
+}
+
+/// What comes, each so many nanoseconds after what came before.
+fn events(most: usize) -> impl Strategy<Value = Vec<(u64, Event)>> {
+    let event = prop_oneof![
+        30 => access().prop_map(Event::Access),
+        1 => (1..=PROCESSES).prop_map(Event::Exit),
+    ];
+    let pause = prop_oneof![Just(0_u64), 1..300_000_u64, 1..20_000_000_u64];
+    prop::collection::vec((pause, event), 1..most)
+}
+
+fn kernel() -> Kernel {
+    Kernel {
+        hz: 250,
+        tick_phase: Nanos::from_micros(1234),
+        ..Kernel::default()
+    }
+}
+
+fn settings(queue_depth: usize, nr_requests: Option<usize>) -> Settings {
+    Settings {
+        queue_depth,
+        nr_requests,
+        limits: MergeLimits {
+            max_sectors: Sectors::new(1024),
+            ..MergeLimits::default()
+        },
+        kernel: kernel(),
+    }
+}
+
+fn served(
+    scheduler: &str,
+    disk: &str,
+    settings: &Settings,
+    recorder: Option<&Recorder>,
+) -> Served<usize> {
+    let spec = SchedulerSpec::parse(scheduler).unwrap();
+    let scheduler = build(&spec, &settings.kernel, &Vec::new()).unwrap();
+    let disk = disk::build(disk, &ModelOptions::default()).unwrap();
+    let observer =
+        recorder.map(|recorder| -> Box<dyn Observer + Send> { Box::new(recorder.clone()) });
+    Served::new(scheduler, disk, settings, observer)
+}
+
+/// Serves what comes; who `looks` lets everything happen when it is due, the other only when something comes.
+fn serve(mut served: Served<usize>, events: &[(u64, Event)], looks: bool) -> Vec<Finished<usize>> {
+    let mut finished = Vec::new();
+    let mut at = Time::ZERO;
+    for (token, &(pause, event)) in events.iter().enumerate() {
+        at += Nanos::new(pause);
+        while looks && let Some(next) = served.next_event().filter(|&next| next <= at) {
+            served.advance(next, &mut finished);
+        }
+        match event {
+            Event::Access(access) => served.submit(at, &access, token, &mut finished),
+            Event::Exit(process) => served.exited(at, process, &mut finished),
+        }
+    }
+    while served.in_flight() > 0 {
+        at = served.next_event().unwrap();
+        served.advance(at, &mut finished);
+    }
+    for process in 1..=PROCESSES {
+        served.exited(at, process, &mut finished); // a recording tells when processes ended
+    }
+    finished.extend(served.finish());
+    finished
+}
+
+/// How often a scheduler is asked in vain is not recorded: what that changes cannot be followed exactly.
+fn asks_in_vain_change_it(scheduler: &str) -> bool {
+    ["cfq", "bfq"].contains(&scheduler)
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    schedulers().iter().map(|info| info.name)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn each_access_is_answered_once_and_as_soon_however_rarely_somebody_looks(
+        mut events in events(120),
+        flushes in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        depth in 1..8_usize,
+        nr_requests in 4..40_usize,
+    ) {
+        for flush in flushes {
+            let place = flush.index(events.len());
+            if let (_, Event::Access(access)) = &mut events[place] {
+                access.op = DiskOp::Flush;
+            }
+        }
+        let settings = settings(depth, Some(nr_requests));
+        for disk in ["formula", "hdd-7200", "ssd-sata"] {
+            for scheduler in names() {
+                let often = serve(served(scheduler, disk, &settings, None), &events, true);
+                let rarely = serve(served(scheduler, disk, &settings, None), &events, false);
+                prop_assert_eq!(&often, &rarely, "{} on {}", scheduler, disk);
+                let mut tokens: Vec<_> = often.iter().map(|done| done.token).collect();
+                tokens.sort_unstable();
+                let asked = events.iter().enumerate();
+                let asked = asked.filter(|(_, (_, event))| matches!(event, Event::Access(_)));
+                let asked: Vec<_> = asked.map(|(token, _)| token).collect();
+                prop_assert_eq!(tokens, asked, "{} on {}", scheduler, disk);
+                for done in &often {
+                    prop_assert!(done.arrived <= done.started && done.started <= done.completed);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_scheduler_that_follows_the_recording_of_what_was_served_decides_as_it_did(
+        mut events in events(120),
+        depth in 1..8_usize,
+    ) {
+        for (_, event) in &mut events {
+            if let Event::Access(access) = event {
+                access.asker.priority = IoPriority::default(); // a place may be another's after an exit
+            }
+        }
+        let settings = settings(depth, None);
+        for scheduler in names().filter(|name| !asks_in_vain_change_it(name)) {
+            let recorder = Recorder::default();
+            serve(served(scheduler, "formula", &settings, Some(&recorder)), &events, true);
+            let text = recorder.0.lock().unwrap();
+            prop_assert!(text.most_outstanding <= depth + 1);
+            let report = followed(scheduler, &settings, &text);
+            let Report { agreed, decisions, .. } = report;
+            prop_assert_eq!(agreed, decisions, "{}: {:?}", scheduler, report.first_disagreements);
+            prop_assert_eq!((report.eager, report.unexplained), (0, 0), "{}", scheduler);
+        }
+    }
+}
+
+/// What comes of it when the scheduler follows what was served.
+fn followed(scheduler: &str, settings: &Settings, text: &Text) -> Report {
+    let info = scheduler::info(scheduler).unwrap();
+    let multi_queue = info.block_layer == BlockLayer::MultiQueue;
+    let layer = if multi_queue { "blk-mq, " } else { "" };
+    let depth = settings.queue_depth;
+    let mut head = format!(
+        "# simulated: {layer}scheduler={scheduler} disk=formula queue_depth={depth} seed=0 attached_us=0 look_ahead=0 tick_phase_us=1234.000\n"
+    );
+    for place in 1..=64 {
+        let _ = writeln!(
+            head,
+            "# worker name=w pid={} ioprio=2/4 buf=0",
+            1000 + place
+        );
+    }
+    let spec = SchedulerSpec::parse(scheduler).unwrap();
+    let scheduler = build_followed(&spec, &kernel(), &Vec::new()).unwrap();
+    let lines = [&head, &text.exits, &text.events];
+    let mut lines = lines.into_iter().flat_map(|text| text.lines());
+    if multi_queue {
+        let mut recording = Recording::default();
+        lines.try_for_each(|line| recording.line(line)).unwrap();
+        follow(&recording, scheduler, &kernel(), recording.device()).0
+    } else {
+        let mut follower = Follower::new(scheduler, settings.limits, depth);
+        lines.try_for_each(|line| follower.line(line)).unwrap();
+        follower.finish().0
+    }
+}
