@@ -5,6 +5,7 @@
 
 pub mod loop_device;
 pub mod memory;
+pub mod mounts;
 pub mod refusal_matrix;
 pub mod shell;
 pub mod world;

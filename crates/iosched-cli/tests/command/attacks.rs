@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use iosched_testing::lacks;
+use iosched_testing::mounts::own_mounts;
 
 use crate::common::bench::{Bench, nobody};
 use crate::common::tuning::{MIB, SHORTEST};
@@ -283,7 +284,7 @@ impl Victims {
         }
         Victims {
             files,
-            mounts: fs::read_to_string("/proc/self/mounts").unwrap(),
+            mounts: own_mounts(),
             queue: bench.mounted.disk.whole_queue(),
         }
     }

@@ -105,8 +105,24 @@ pub(super) fn processes(path: &Path) -> Vec<Pid> {
     own.chain(below).collect()
 }
 
+/// Removes it with all below it. For a moment it may still be busy with those who were in it.
+pub(super) fn remove_within(path: &Path, limit: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + limit;
+    loop {
+        match remove(path) {
+            Err(error)
+                if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline =>
+            {
+                kill(path, STEP);
+                std::thread::sleep(STEP);
+            }
+            done => return done,
+        }
+    }
+}
+
 /// Removes it with all below it, once nobody is in them.
-pub(super) fn remove(path: &Path) -> io::Result<()> {
+fn remove(path: &Path) -> io::Result<()> {
     children(path).iter().try_for_each(|child| remove(child))?;
     match fs::remove_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

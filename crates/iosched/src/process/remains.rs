@@ -69,10 +69,12 @@ impl LoadProcesses {
         if !left.is_empty() {
             return Err(left.iter().map(|&pid| name(host, pid)).collect());
         }
-        if let Some(path) = self.cgroup() {
-            let _ = cgroup::remove(path);
+        match self.cgroup() {
+            Some(path) if cgroup::remove_within(path, KILLED_WITHIN).is_err() => {
+                Err(vec![format!("the cgroup {}", path.display())])
+            }
+            _ => Ok(names),
         }
-        Ok(names)
     }
 
     /// Name and pid of each that is there.

@@ -195,7 +195,7 @@ impl Child {
 /// What does not end is found again when the run ends.
 fn end_cgroup(path: &Path) {
     if cgroup::kill(path, KILLED_WITHIN) {
-        let _ = cgroup::remove(path);
+        let _ = cgroup::remove_within(path, KILLED_WITHIN);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::common::tuning::{MIB, SHORTEST, fio_runs_on, small_disk, start};
 use crate::common::{
     LoopDevice, Mounted, can_emulate, has_fio, has_postgres, iosched, iosched_process, wait_until,
 };
+use iosched_testing::mounts::own_mounts;
 
 /// `iosched tune` of a raw disk, of a directory or with a file system of its own; or `--resume` of the first.
 struct Tune {
@@ -117,7 +118,7 @@ impl Tune {
                 format!("left in the directory: {left:?}")
             })?;
         }
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mounts = own_mounts();
         let is_mounted = mounts.contains(" /run/iosched/");
         must(!is_mounted, || format!("still mounted:\n{mounts}"))?;
         // The directories that these stand in stay.
