@@ -9,7 +9,7 @@ use iosched::disk_file;
 use iosched::disk_file::disksim::{self, BusTimes};
 use iosched::emulate::spec::{STATE_DIR, Spec, order_name, parse_order, parse_size};
 use iosched::emulate::{
-    self, Check, Condition, EmulateError, EmulatedDisk, Missing, Spread, Status, User,
+    self, Attributed, Check, Condition, EmulateError, EmulatedDisk, Missing, Spread, Status, User,
 };
 use iosched::failure::exit;
 use iosched::host::Host;
@@ -31,6 +31,8 @@ Examples:
   iosched emulate create hdd-7200       prints its device, as /dev/loop8
   iosched emulate create ssd-sata --size 32G --queue-depth 8
   mkfs.ext4 /dev/loop8                  it is a disk like any other
+  iosched emulate create hdd-7200 --scheduler cfq
+                                        a scheduler of ours inside: cfq on today's kernel
   iosched emulate list
   iosched emulate check loop8           does it take the times of its model?
   iosched emulate remove loop8
@@ -62,6 +64,8 @@ Examples:
     Remove(RemoveArgs),
     /// Compare the time of single random reads with what the model says
     Check(CheckArgs),
+    /// Put another scheduler inside a disk that has one, while it runs
+    Set(SetArgs),
     /// Be the disk whose directory this is
     #[command(hide = true)]
     Serve { dir: PathBuf },
@@ -95,6 +99,7 @@ struct ModelsArgs {
 Examples:
   disk=$(iosched emulate create hdd-7200)
   iosched emulate create ssd-sata --size 32G --queue-depth 8
+  iosched emulate create hdd-7200 --scheduler cfq:slice_idle=0
   iosched emulate create mine.toml --backing-dir /var/tmp --owner-pid $$")]
 struct CreateArgs {
     /// Disk model: a name (see `iosched emulate models`), or a .toml file of your own
@@ -121,6 +126,11 @@ struct CreateArgs {
     /// too fast for this machine
     #[arg(long, value_name = "N")]
     slow_down: Option<NonZeroU32>,
+
+    /// Put this scheduler of ours inside, over the model: any that `iosched simulate` has, also noop, deadline and
+    /// cfq, which today's kernels have not. The kernel's own stays none
+    #[arg(long, value_name = "SCHEDULER[:NAME=VALUE,…]")]
+    scheduler: Option<String>,
 
     /// Directory for the data; default: /dev/shm if there is memory to spare, else /var/tmp
     #[arg(long, value_name = "DIR")]
@@ -182,6 +192,23 @@ struct CheckArgs {
     seed: u64,
 }
 
+/// Arguments of `iosched emulate set`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iosched emulate set loop8 deadline
+  iosched emulate set hdd-7200-1 cfq:slice_idle=0,low_latency=0
+
+What the old scheduler holds is done first, as in the kernel.")]
+struct SetArgs {
+    /// Disk, by device or id
+    disk: String,
+
+    /// Scheduler with tunables: one of those that `iosched simulate` has
+    #[arg(value_name = "SCHEDULER[:NAME=VALUE,…]")]
+    scheduler: String,
+}
+
 fn parse_bus(text: &str) -> Result<BusTimes, String> {
     let (read, write) = text.split_once(',').unwrap_or((text, text));
     let time = |text: &str| {
@@ -222,6 +249,7 @@ pub(crate) fn run(args: &EmulateArgs, output: &Output) -> Outcome {
         EmulateCommand::Models(models) => show_models(models, output),
         EmulateCommand::Remove(remove) => take_away(remove, state_dir, output),
         EmulateCommand::Check(check) => compare(check, state_dir, output),
+        EmulateCommand::Set(set) => switch(set, state_dir, output),
         EmulateCommand::Serve { dir } => return Ok(emulate::serve(dir)),
     };
     done.map(|()| exit::OK)
@@ -239,6 +267,7 @@ fn make(args: &CreateArgs, state_dir: &Path, output: &Output) -> Result<(), Emul
     spec.order = args.order;
     spec.write_cache = args.write_cache;
     spec.slow_down = args.slow_down;
+    spec.scheduler.clone_from(&args.scheduler);
     spec.backing_dir.clone_from(&args.backing_dir);
     spec.rotational = match (args.rotational, args.no_rotational) {
         (true, _) => Some(true),
@@ -267,9 +296,11 @@ fn describe(status: &Status) -> String {
         (None, _) => "no data".to_owned(),
     };
     let depth = status.queue_depth.unwrap_or(0);
+    let inside = status.scheduler.as_ref();
+    let inside = inside.map_or(String::new(), |scheduler| format!("{scheduler} inside, "));
     let driver_depth = status.driver_depth.map_or(depth, |depth| depth as usize);
     // The kernel takes neither fewer than 4 nor more than the loop driver's own depth.
-    let differs = if driver_depth == depth {
+    let differs = if driver_depth == depth || status.scheduler.is_some() {
         String::new()
     } else {
         format!(" (the kernel hands it {driver_depth} at once)")
@@ -277,7 +308,7 @@ fn describe(status: &Status) -> String {
     let slowed = status.slow_down.filter(|&factor| factor > 1);
     let slowed = slowed.map_or(String::new(), |factor| format!("{factor} times as slow, "));
     format!(
-        "{}: {}, queue depth {depth}{differs}, {slowed}{where_to}; remove it with `iosched emulate remove {}`",
+        "{}: {}, {inside}queue depth {depth}{differs}, {slowed}{where_to}; remove it with `iosched emulate remove {}`",
         status.id,
         size_of(status),
         status.id
@@ -333,10 +364,32 @@ fn running(disk: &Status) -> String {
     let mut words = vec!["running".to_owned()];
     let slowed = disk.slow_down.filter(|&factor| factor > 1);
     words.extend(slowed.map(|factor| format!("{factor} times as slow")));
+    let inside = disk.scheduler.as_ref();
+    words.extend(inside.map(|scheduler| format!("{scheduler} inside")));
+    words.extend(disk.attributed.as_ref().and_then(unattributed));
     if !disk.users.is_empty() {
         words.push(join(&disk.users));
     }
     words.join(", ")
+}
+
+/// What the scheduler inside does not know of who asked.
+fn unattributed(counts: &Attributed) -> Option<String> {
+    let Attributed {
+        known,
+        unknown,
+        why_not,
+    } = counts;
+    match why_not {
+        Some(why) => Some(format!("all accesses count as one process's ({why})")),
+        None if *unknown > 0 => {
+            let all = known + unknown;
+            Some(format!(
+                "of {unknown} of {all} accesses the process is not known"
+            ))
+        }
+        None => None,
+    }
 }
 
 fn show_models(args: &ModelsArgs, output: &Output) -> Result<(), EmulateError> {
@@ -419,6 +472,16 @@ fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(),
              `iosched emulate remove --all` is run again",
             join(&left)
         ));
+    }
+    Ok(())
+}
+
+fn switch(args: &SetArgs, state_dir: &Path, output: &Output) -> Result<(), EmulateError> {
+    let status = emulate::set(state_dir, &args.disk, &args.scheduler)?;
+    if output.is_json() {
+        output.json(&status);
+    } else {
+        output.note(&format!("{}: {} inside", status.id, args.scheduler));
     }
     Ok(())
 }

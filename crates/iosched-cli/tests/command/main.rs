@@ -22,6 +22,7 @@ mod crash;
 mod disk_file;
 mod emulate;
 mod emulate_end;
+mod emulate_inside;
 mod faults;
 mod foreign;
 mod help;

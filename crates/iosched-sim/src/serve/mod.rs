@@ -209,6 +209,16 @@ impl<T> Served<T> {
         finished
     }
 
+    /// Lets another scheduler take the place of the one that is there, over the same disk.
+    ///
+    /// # Panics
+    /// If accesses are on their way: the old one is to be drained first, as the kernel does.
+    pub fn switch(&mut self, scheduler: Box<dyn Elevator>, settings: &Settings) {
+        assert_eq!(self.in_flight(), 0, "accesses are on their way");
+        self.layer = Layer::new(scheduler, settings);
+        self.max_sectors = settings.limits.max_sectors;
+    }
+
     /// The place of a process, which one that has gone may have had before.
     fn asker(&mut self, now: Time, process: u32) -> usize {
         let host = &self.host;

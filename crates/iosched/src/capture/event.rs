@@ -31,6 +31,9 @@ pub(super) const KYBER_EVENTS: [&str; 2] = ["kyber_latency", "kyber_adjust"];
 /// The event of a process that is woken.
 pub(super) const WAKE_EVENT: &str = "sched_waking";
 
+/// The event of a process that ends.
+pub(super) const EXIT_EVENT: &str = "sched_process_exit";
+
 /// Reads the records of one tracing instance.
 #[derive(Debug, Clone, Default)]
 pub struct Decoder {
@@ -68,6 +71,7 @@ enum Fields {
     Wake {
         woken: Field,
     },
+    Exit,
 }
 
 impl Decoder {
@@ -104,6 +108,7 @@ impl Decoder {
             (None, WAKE_EVENT) => Fields::Wake {
                 woken: format.field("pid")?,
             },
+            (None, EXIT_EVENT) => Fields::Exit,
             _ => return Ok(()),
         };
         let pid = format.field("common_pid")?;
@@ -169,6 +174,11 @@ impl Decoder {
                 bucket
                     .and_then(statement)
                     .map(|statement| said(time, statement))
+            }
+            Fields::Exit => {
+                let ended = u32::try_from(kind.pid.number(data)? & 0xffff_ffff).ok()?;
+                let process = ProcessId(ended);
+                Some(Line::Remark(Remark::Exit { process, time }))
             }
             Fields::Wake { woken } => {
                 let woken = u32::try_from(woken.number(data)? & 0xffff_ffff).ok()?;

@@ -57,6 +57,10 @@ pub enum Events {
     Block,
     /// Only requests inserted, issued and completed: a third of the events.
     Requests,
+    /// Who submits which bio, and with which priority requests are issued.
+    Asked,
+    /// Ends of processes, of all that there are.
+    Exits,
     /// Latencies that kyber found, and depths that it set. Nothing where there is no kyber.
     Kyber,
     /// Processes of this name that are woken. Nothing where the kernel does not tell.

@@ -9,7 +9,7 @@ use iosched_sim::units::{Nanos, Time};
 use rustix::fs::OFlags;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::event::{BLOCK_EVENTS, Decoder, INDISPENSABLE, KYBER_EVENTS, WAKE_EVENT};
+use super::event::{BLOCK_EVENTS, Decoder, EXIT_EVENT, INDISPENSABLE, KYBER_EVENTS, WAKE_EVENT};
 use super::format::{HeaderFormat, PageFormat};
 use super::page::Page;
 use super::tracefs::{Instance, Tracefs};
@@ -84,13 +84,19 @@ impl Recorder {
             )?;
             let filter = match wakes_of(events) {
                 Some(name) if event.ends_with(WAKE_EVENT) => format!("comm == \"{name}\""),
+                _ if !is_of_disk(event) => String::new(),
                 _ => filter(device, 0),
             };
-            instance.write(&format!("events/{event}/filter"), &filter)?;
+            if !filter.is_empty() {
+                instance.write(&format!("events/{event}/filter"), &filter)?;
+            }
             instance.write(&format!("events/{event}/enable"), "1")?;
         }
         let numbers = processors(&instance)?;
-        let each = BUFFERS_KIB / numbers.len().max(1);
+        let each = match events {
+            [Events::Asked, ..] => *BUFFER_KIB.start(), // read with each request
+            _ => BUFFERS_KIB / numbers.len().max(1),
+        };
         let each = each.clamp(*BUFFER_KIB.start(), *BUFFER_KIB.end());
         instance.write("buffer_size_kb", &each.to_string())?;
         let processors = numbers
@@ -131,12 +137,17 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records nothing from now on, and takes what is left.
-    pub fn pause(&mut self, into: &mut Vec<Line>) -> Result<(), CaptureError> {
-        self.instance.write("tracing_on", "0")?;
+    /// Takes all that is in the buffers now, however late another processor tells of what was before.
+    pub fn take(&mut self, into: &mut Vec<Line>) -> Result<(), CaptureError> {
         self.read_all()?;
         self.hand_over(Time::from_nanos(u64::MAX), into);
         Ok(())
+    }
+
+    /// Records nothing from now on, and takes what is left.
+    pub fn pause(&mut self, into: &mut Vec<Line>) -> Result<(), CaptureError> {
+        self.instance.write("tracing_on", "0")?;
+        self.take(into)
     }
 
     /// Records again.
@@ -147,8 +158,7 @@ impl Recorder {
     /// From now on follows only the requests that begin in every 2^`halvings`-th stretch of the disk:
     /// the rest costs the kernel a look, and us nothing.
     pub fn sample(&mut self, halvings: u32) -> Result<(), CaptureError> {
-        let of_disk = |event: &&String| !event.ends_with(WAKE_EVENT);
-        for event in self.names.iter().filter(of_disk) {
+        for event in self.names.iter().filter(|event| is_of_disk(event)) {
             let file = format!("events/{event}/filter");
             self.instance.write(&file, &filter(self.device, halvings))?;
         }
@@ -264,6 +274,13 @@ fn wanted(tracefs: &Tracefs, events: &[Events]) -> Vec<String> {
                         .map(|(_, name)| name),
                 );
             }
+            Events::Asked => {
+                names.extend(["block/block_bio_queue", "block/block_rq_issue"].map(str::to_owned));
+            }
+            Events::Exits => {
+                let exit = format!("sched/{EXIT_EVENT}");
+                names.extend(Some(exit).filter(|name| tracefs.has_event(name)));
+            }
             Events::Kyber => {
                 let kyber = KYBER_EVENTS.iter().map(|name| format!("kyber/{name}"));
                 names.extend(kyber.filter(|name| tracefs.has_event(name)));
@@ -275,6 +292,11 @@ fn wanted(tracefs: &Tracefs, events: &[Events]) -> Vec<String> {
         }
     }
     names
+}
+
+/// The event is one of a disk's, and says of which.
+fn is_of_disk(event: &str) -> bool {
+    !event.starts_with("sched/")
 }
 
 /// Whose wakes are wanted.

@@ -11,18 +11,22 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use fuser::{ReplyData, ReplyEmpty, ReplyWrite};
+use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use iosched_sim::disk::{DiskModel, DiskOp};
+use iosched_sim::scheduler::{Elevator, Kernel};
+use iosched_sim::serve::Asker;
 use iosched_sim::units::{Bytes, Nanos, SECTOR_BYTES, Sector, Sectors, Time};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
 
+use super::attribution::{Attributed, Attribution};
 use super::backing::Backing;
 use super::engine::{Engine, Finished, Job};
+use super::inside::Inside;
 use super::ledger::{Ledger, Served};
 use super::log::{log, monotonic};
 
@@ -38,6 +42,10 @@ pub(super) struct Disk {
     next_event: AtomicU64,
     /// What the timer is set to before a long sleep, on the machine's clock in nanoseconds; else 0.
     alarm: AtomicU64,
+    /// The scheduler inside, if there is one, and who is told of another.
+    inside: OnceLock<(Inside, Told)>,
+    /// Whose the accesses are, if there is a scheduler inside that asks.
+    attribution: OnceLock<Attribution>,
     pub(super) backing: Backing,
     size: Bytes,
 }
@@ -47,6 +55,8 @@ struct Core {
     engine: Engine<Answer>,
     /// The machine's monotonic clock when the model's clock was zero.
     epoch: Nanos,
+    /// The scheduler is to be another one as soon as the old one holds nothing.
+    switch: Option<Switch>,
     /// How long a request is under way to us and back: it arrived earlier by this much.
     path: Nanos,
     /// The event that the timer is set for.
@@ -54,6 +64,18 @@ struct Core {
     rising: EarlyRising,
     ledger: Ledger,
 }
+
+/// Another scheduler that comes.
+struct Switch {
+    name: String,
+    scheduler: (Box<dyn Elevator>, Kernel),
+    /// What came meanwhile.
+    held: Vec<(Time, (Job, Asker), Answer)>,
+    answer: Answer,
+}
+
+/// Tells that there is another scheduler inside.
+type Told = Box<dyn Fn(&str) + Send + Sync>;
 
 /// What is left to do for a command once the disk is done with it.
 #[derive(Debug)]
@@ -70,6 +92,7 @@ impl Disk {
             core: Mutex::new(Core {
                 engine: Engine::new(model),
                 epoch: monotonic(),
+                switch: None,
                 path: Nanos::ZERO,
                 armed: None,
                 rising: EarlyRising::default(),
@@ -78,6 +101,8 @@ impl Disk {
             timer: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?,
             next_event: AtomicU64::new(0),
             alarm: AtomicU64::new(0),
+            inside: OnceLock::new(),
+            attribution: OnceLock::new(),
             backing,
             size,
         })
@@ -87,17 +112,83 @@ impl Disk {
         self.size
     }
 
-    /// Puts a fresh model in the place of the one that is there; its clock starts now. What others
-    /// have in the old one (whoever looks at all disks, looks at this one) is answered at once.
-    pub(super) fn replace_model(&self, model: Box<dyn DiskModel>, path: Nanos) {
+    /// Puts a fresh model in the place of the one that is there, or a scheduler over one; its clock starts
+    /// now. What others have in the old one (whoever looks at all disks, looks at this one) is answered at
+    /// once.
+    pub(super) fn replace(&self, engine: Engine<Answer>, path: Nanos) {
         let mut core = self.lock();
-        let old = std::mem::replace(&mut core.engine, Engine::new(model));
+        let old = std::mem::replace(&mut core.engine, engine);
         core.epoch = monotonic();
         core.path = path;
         core.armed = None;
         core.ledger.clear();
         drop(core);
         self.answer(old.finish(), &mut Vec::new());
+    }
+
+    /// There is a scheduler inside, which can be another one; `told` is called with its name when it is.
+    pub(super) fn may_switch(
+        &self,
+        inside: Inside,
+        attribution: Attribution,
+        told: impl Fn(&str) + Send + Sync + 'static,
+    ) {
+        let first = self.inside.set((inside, Box::new(told))).is_ok();
+        let first = self.attribution.set(attribution).is_ok() && first;
+        assert!(first, "a disk is set up once");
+    }
+
+    /// How many accesses were told whose they are.
+    pub(super) fn attributed(&self) -> Attributed {
+        let attribution = self.attribution.get();
+        attribution.map(Attribution::counts).unwrap_or_default()
+    }
+
+    /// Lets another scheduler take the place of the one inside, once that holds nothing; `reply` says so.
+    pub(super) fn switch(&self, name: &str, reply: ReplyWrite, length: u32) {
+        let Some((inside, _)) = self.inside.get() else {
+            return reply.error(Errno::EOPNOTSUPP);
+        };
+        let scheduler = match inside.build(name) {
+            Ok(scheduler) => scheduler,
+            Err(error) => {
+                log(format_args!("{error}"));
+                return reply.error(Errno::EINVAL);
+            }
+        };
+        let mut finished = Vec::new();
+        let mut core = self.lock();
+        if core.switch.is_some() {
+            drop(core);
+            return reply.error(Errno::EBUSY);
+        }
+        core.switch = Some(Switch {
+            name: name.to_owned(),
+            scheduler,
+            held: Vec::new(),
+            answer: Answer::Written(reply, length),
+        });
+        self.step(&mut core, &mut finished);
+        drop(core);
+        self.answer(finished, &mut Vec::new());
+    }
+
+    /// Switches, if that is to be and nothing stands in the way any more.
+    fn switch_if_idle(&self, core: &mut Core, now: Time, finished: &mut Vec<Finished<Answer>>) {
+        if core.engine.in_flight() > 0 {
+            return;
+        }
+        let (Some(switch), Some((inside, told))) = (core.switch.take(), self.inside.get()) else {
+            return;
+        };
+        let (scheduler, kernel) = switch.scheduler;
+        core.engine.switch(scheduler, &inside.settings(kernel));
+        log(format_args!("the scheduler inside is {}", switch.name));
+        told(&switch.name);
+        self.reply(switch.answer, &mut Vec::new());
+        for (at, what, answer) in switch.held {
+            core.engine.submit(at.max(now), what, answer, finished);
+        }
     }
 
     /// The last requests served.
@@ -150,13 +241,23 @@ impl Disk {
 
     /// A command that was received at `received` on the machine's clock.
     pub(super) fn arrive(&self, received: Nanos, job: Job, answer: Answer) {
+        let attribution = self.attribution.get();
+        let told = attribution.map(|attribution| attribution.ask(job));
+        let (asker, exits) = told.unwrap_or((Asker::unknown(job.op), Vec::new()));
+        let what = (job, asker);
         let mut finished = Vec::new();
         let mut core = self.lock();
         let since_epoch = received
             .saturating_sub(core.epoch)
             .saturating_sub(core.path);
         let at = Time::ZERO + since_epoch;
-        core.engine.submit(at, job, answer, &mut finished);
+        for process in exits {
+            core.engine.exited(at, process, &mut finished);
+        }
+        match &mut core.switch {
+            Some(switch) => switch.held.push((at, what, answer)),
+            None => core.engine.submit(at, what, answer, &mut finished),
+        }
         self.step(&mut core, &mut finished);
         drop(core);
         self.answer(finished, &mut Vec::new());
@@ -166,6 +267,9 @@ impl Disk {
     fn step(&self, core: &mut Core, finished: &mut Vec<Finished<Answer>>) {
         let now = Time::ZERO + monotonic().saturating_sub(core.epoch);
         core.engine.advance(now, finished);
+        if core.switch.is_some() {
+            self.switch_if_idle(core, now, finished);
+        }
         for done in finished.iter() {
             core.ledger.record(Served {
                 op: done.job.op,
@@ -203,22 +307,26 @@ impl Disk {
 
     fn answer(&self, finished: Vec<Finished<Answer>>, buffer: &mut Vec<u8>) {
         for done in finished {
-            match done.token {
-                Answer::Data(reply, offset, length) => {
-                    buffer.resize(length.max(buffer.len()), 0);
-                    match self.backing.read(offset, &mut buffer[..length]) {
-                        Ok(()) => reply.data(&buffer[..length]),
-                        Err(error) => {
-                            log(format_args!(
-                                "cannot read {length} bytes at {offset}: {error}"
-                            ));
-                            reply.error(error.into());
-                        }
+            self.reply(done.token, buffer);
+        }
+    }
+
+    fn reply(&self, answer: Answer, buffer: &mut Vec<u8>) {
+        match answer {
+            Answer::Data(reply, offset, length) => {
+                buffer.resize(length.max(buffer.len()), 0);
+                match self.backing.read(offset, &mut buffer[..length]) {
+                    Ok(()) => reply.data(&buffer[..length]),
+                    Err(error) => {
+                        log(format_args!(
+                            "cannot read {length} bytes at {offset}: {error}"
+                        ));
+                        reply.error(error.into());
                     }
                 }
-                Answer::Written(reply, length) => reply.written(length),
-                Answer::Done(reply) => reply.ok(),
             }
+            Answer::Written(reply, length) => reply.written(length),
+            Answer::Done(reply) => reply.ok(),
         }
     }
 

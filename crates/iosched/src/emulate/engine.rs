@@ -1,4 +1,5 @@
-//! The disk model with the requests that wait for it: what arrived, what is done by now.
+//! The disk model with the requests that wait for it: what arrived, what is done by now. Between them stands
+//! a scheduler of ours, if the disk is served with one.
 //!
 //! Knows no clock and no data. It carries a token per command (in the server: the FUSE reply) from
 //! [`Engine::submit`] to [`Engine::advance`], and lets the model do each thing at the time the model
@@ -7,10 +8,124 @@
 use std::collections::BTreeMap;
 
 use iosched_sim::disk::{Command, Completion, DiskModel, DiskOp};
+use iosched_sim::scheduler::Elevator;
+use iosched_sim::serve::{self, Access, Asker, Served, Settings};
 use iosched_sim::units::{Sector, Sectors, Time};
 
+/// What takes the requests: the model itself, or a block layer with a scheduler over it.
+pub(super) enum Engine<T> {
+    Disk(Bare<T>),
+    Scheduled(Box<Scheduled<T>>),
+}
+
+/// A block layer over a model.
+pub(super) struct Scheduled<T> {
+    served: Served<(Job, T)>,
+    done: Vec<serve::Finished<(Job, T)>>,
+}
+
+impl<T> Engine<T> {
+    /// The model, to which everything goes as it comes.
+    pub(super) fn new(model: Box<dyn DiskModel>) -> Engine<T> {
+        Engine::Disk(Bare::new(model))
+    }
+
+    /// The model below a scheduler.
+    pub(super) fn scheduled(
+        scheduler: Box<dyn Elevator>,
+        model: Box<dyn DiskModel>,
+        settings: &Settings,
+    ) -> Engine<T> {
+        Engine::Scheduled(Box::new(Scheduled {
+            served: Served::new(scheduler, model, settings, None),
+            done: Vec::new(),
+        }))
+    }
+
+    /// Takes a request that arrived at `at`; what was due before it is done first and appended to
+    /// `finished`. An arrival in the model's past counts as one at the model's present.
+    pub(super) fn submit(
+        &mut self,
+        at: Time,
+        (job, asker): (Job, Asker),
+        token: T,
+        finished: &mut Vec<Finished<T>>,
+    ) {
+        match self {
+            Engine::Disk(disk) => disk.submit(at, job, token, finished),
+            Engine::Scheduled(inside) => {
+                let access = Access {
+                    op: job.op,
+                    start: job.start,
+                    length: job.length,
+                    asker,
+                };
+                let Scheduled { served, done } = &mut **inside;
+                served.submit(at, &access, (job, token), done);
+                finished.extend(done.drain(..).map(Finished::from));
+            }
+        }
+    }
+
+    /// A process that asked has ended.
+    pub(super) fn exited(&mut self, at: Time, process: u32, finished: &mut Vec<Finished<T>>) {
+        if let Engine::Scheduled(inside) = self {
+            let Scheduled { served, done } = &mut **inside;
+            served.exited(at, process, done);
+            finished.extend(done.drain(..).map(Finished::from));
+        }
+    }
+
+    /// Does what is due up to `now`, event by event, and appends what completed.
+    pub(super) fn advance(&mut self, now: Time, finished: &mut Vec<Finished<T>>) {
+        match self {
+            Engine::Disk(disk) => disk.advance(now, finished),
+            Engine::Scheduled(inside) => {
+                let Scheduled { served, done } = &mut **inside;
+                served.advance(now, done);
+                finished.extend(done.drain(..).map(Finished::from));
+            }
+        }
+    }
+
+    /// When [`Engine::advance`] has something to do.
+    pub(super) fn next_event(&self) -> Option<Time> {
+        match self {
+            Engine::Disk(disk) => disk.next_event(),
+            Engine::Scheduled(inside) => inside.served.next_event(),
+        }
+    }
+
+    /// Requests that are not done.
+    pub(super) fn in_flight(&self) -> usize {
+        match self {
+            Engine::Disk(disk) => disk.in_flight.len(),
+            Engine::Scheduled(inside) => inside.served.in_flight(),
+        }
+    }
+
+    /// Another scheduler takes the place of the one that is there, once nothing is on its way.
+    pub(super) fn switch(&mut self, scheduler: Box<dyn Elevator>, settings: &Settings) {
+        match self {
+            Engine::Disk(_) => unreachable!("only a disk with a scheduler inside has it switched"),
+            Engine::Scheduled(inside) => inside.served.switch(scheduler, settings),
+        }
+    }
+
+    /// Completes what is left, at whatever time the model has for it: for a model that is to go.
+    pub(super) fn finish(self) -> Vec<Finished<T>> {
+        match self {
+            Engine::Disk(disk) => disk.finish(),
+            Engine::Scheduled(inside) => {
+                let left = inside.served.finish();
+                left.into_iter().map(Finished::from).collect()
+            }
+        }
+    }
+}
+
 /// A model and the commands in it, each with a token of the caller.
-pub(super) struct Engine<T> {
+pub(super) struct Bare<T> {
     model: Box<dyn DiskModel>,
     in_flight: BTreeMap<u64, InFlight<T>>,
     next_tag: u64,
@@ -42,9 +157,22 @@ pub(super) struct Finished<T> {
     pub(super) token: T,
 }
 
-impl<T> Engine<T> {
-    pub(super) fn new(model: Box<dyn DiskModel>) -> Engine<T> {
-        Engine {
+impl<T> From<serve::Finished<(Job, T)>> for Finished<T> {
+    fn from(done: serve::Finished<(Job, T)>) -> Finished<T> {
+        let (job, token) = done.token;
+        Finished {
+            job,
+            arrived: done.arrived,
+            started: done.started,
+            completed: done.completed,
+            token,
+        }
+    }
+}
+
+impl<T> Bare<T> {
+    fn new(model: Box<dyn DiskModel>) -> Bare<T> {
+        Bare {
             model,
             in_flight: BTreeMap::new(),
             next_tag: 0,
@@ -55,7 +183,7 @@ impl<T> Engine<T> {
 
     /// Hands the model a command that arrived at `at`; what was due before it is done first and
     /// appended to `finished`. An arrival in the model's past counts as one at the model's present.
-    pub(super) fn submit(&mut self, at: Time, job: Job, token: T, finished: &mut Vec<Finished<T>>) {
+    fn submit(&mut self, at: Time, job: Job, token: T, finished: &mut Vec<Finished<T>>) {
         self.advance(at, finished);
         let arrived = at.max(self.latest);
         self.latest = arrived;
@@ -83,7 +211,7 @@ impl<T> Engine<T> {
     ///
     /// The model is never told a time later than its own events, so that a command which arrived
     /// before `now` but is submitted after this call still arrives when it did.
-    pub(super) fn advance(&mut self, now: Time, finished: &mut Vec<Finished<T>>) {
+    fn advance(&mut self, now: Time, finished: &mut Vec<Finished<T>>) {
         while let Some(event) = self.model.next_event().filter(|&event| event <= now) {
             let event = event.max(self.latest);
             self.latest = event;
@@ -107,13 +235,13 @@ impl<T> Engine<T> {
         }
     }
 
-    /// When [`Engine::advance`] has something to do.
-    pub(super) fn next_event(&self) -> Option<Time> {
+    /// When [`Bare::advance`] has something to do.
+    fn next_event(&self) -> Option<Time> {
         self.model.next_event()
     }
 
     /// Completes what is left, at whatever time the model has for it: for a model that is to go.
-    pub(super) fn finish(mut self) -> Vec<Finished<T>> {
+    fn finish(mut self) -> Vec<Finished<T>> {
         let mut finished = Vec::new();
         self.advance(Time::MAX, &mut finished);
         assert!(self.in_flight.is_empty(), "commands that never complete");
@@ -159,8 +287,8 @@ mod tests {
         }
     }
 
-    fn engine() -> Engine<&'static str> {
-        Engine::new(Box::new(OneByOne {
+    fn engine() -> Bare<&'static str> {
+        Bare::new(Box::new(OneByOne {
             free_at: Time::ZERO,
             queue: Vec::new(),
         }))
@@ -237,7 +365,7 @@ mod tests {
             size: Some(iosched_sim::units::Bytes::from_gib(1)),
             ..Default::default()
         };
-        let mut engine = Engine::new(iosched_sim::disk::build(model, &options).unwrap());
+        let mut engine = Bare::new(iosched_sim::disk::build(model, &options).unwrap());
         let mut finished = Vec::new();
         let mut at = Time::ZERO;
         for (token, &(pause_us, block, is_read)) in arrivals.iter().enumerate() {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use iosched_sim::disk::ModelError;
+use iosched_sim::scheduler::SchedulerError;
 
 use super::usage::User;
 use crate::disk_file::DiskFileError;
@@ -64,6 +65,17 @@ pub enum EmulateError {
     /// The model cannot be built as asked.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// The scheduler that is to stand inside cannot be made.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+    /// A disk was made without a scheduler inside: the kernel's stand above it.
+    #[error("{id} is served without a scheduler inside")]
+    NoScheduler {
+        /// The disk.
+        id: String,
+        /// Its model.
+        model: String,
+    },
     /// There is no such model.
     #[error(transparent)]
     DiskFile(#[from] DiskFileError),
@@ -167,6 +179,11 @@ impl Failure for EmulateError {
         match self {
             EmulateError::Missing(missing) => Some(missing.hint()),
             EmulateError::DiskFile(error) => error.hint(),
+            EmulateError::Scheduler(error) => error.hint(),
+            EmulateError::NoScheduler { model, .. } => Some(format!(
+                "make one with it: `iosched emulate create {model} --scheduler cfq`; the kernel's are set \
+                 with `iosched set`"
+            )),
             EmulateError::Server { hint, .. } => hint.clone(),
             EmulateError::Ended { log, .. } if !log.is_empty() => {
                 Some(format!("its log ends:\n{log}"))
@@ -192,8 +209,9 @@ impl Failure for EmulateError {
         match self {
             EmulateError::Missing(Missing::Root) => exit::NOT_PERMITTED,
             EmulateError::Missing(_) => exit::MISSING,
-            EmulateError::Model(_) => exit::USAGE,
+            EmulateError::Model(_) | EmulateError::NoScheduler { .. } => exit::USAGE,
             EmulateError::DiskFile(error) => error.exit_code(),
+            EmulateError::Scheduler(error) => error.exit_code(),
             EmulateError::Server { exit_code, .. } => *exit_code,
             EmulateError::Unknown { .. } => exit::NO_SUCH_DEVICE,
             EmulateError::InUse { .. } => exit::BUSY,

@@ -25,6 +25,12 @@ use super::log::{log, monotonic};
 /// Name of the file with the last requests served.
 pub(super) const SERVED_FILE: &str = "served.csv";
 
+/// Name of the file whose content is the scheduler inside; what is written to it becomes that.
+pub(super) const SCHEDULER_FILE: &str = "scheduler";
+
+/// Name of the file that tells how many accesses are known whose they are.
+pub(super) const ASKERS_FILE: &str = "askers.json";
+
 /// The largest request that is asked for: one block request is to be one FUSE request.
 pub(super) const MAX_REQUEST: Bytes = Bytes::from_mib(1);
 /// What FUSE grants where it cannot negotiate (before Linux 4.20): 32 pages.
@@ -39,6 +45,8 @@ const MAX_BACKGROUND: u16 = 1024;
 const ROOT: INodeNo = INodeNo(1);
 const DISK: INodeNo = INodeNo(2);
 const SERVED: INodeNo = INodeNo(3);
+const SCHEDULER: INodeNo = INodeNo(4);
+const ASKERS: INodeNo = INodeNo(5);
 
 /// Attributes never change behind the kernel's back.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -49,7 +57,7 @@ struct DiskFilesystem {
     /// Name of the disk's data file in the mount.
     disk_file: String,
     max_request: Arc<Mutex<Bytes>>,
-    /// Texts of `served.csv` as they were when it was opened, by handle.
+    /// Texts of `served.csv` and `askers.json` as they were when they were opened, by handle.
     snapshots: Mutex<BTreeMap<u64, String>>,
 }
 
@@ -110,7 +118,8 @@ impl DiskFilesystem {
         let (kind, perm, size) = match inode {
             ROOT => (FileType::Directory, 0o500, 0),
             DISK => (FileType::RegularFile, 0o600, self.disk.size().as_u64()),
-            SERVED => (FileType::RegularFile, 0o400, 0),
+            SERVED | ASKERS => (FileType::RegularFile, 0o400, 0),
+            SCHEDULER => (FileType::RegularFile, 0o200, 0),
             _ => return None,
         };
         let stored = match inode {
@@ -176,6 +185,8 @@ impl Filesystem for DiskFilesystem {
         let inode = match name.to_str() {
             Some(name) if name == self.disk_file && parent == ROOT => DISK,
             Some(SERVED_FILE) if parent == ROOT => SERVED,
+            Some(SCHEDULER_FILE) if parent == ROOT => SCHEDULER,
+            Some(ASKERS_FILE) if parent == ROOT => ASKERS,
             _ => return reply.error(Errno::ENOENT),
         };
         match self.attributes(inode) {
@@ -208,6 +219,8 @@ impl Filesystem for DiskFilesystem {
             (ROOT, FileType::Directory, ".."),
             (DISK, FileType::RegularFile, &self.disk_file),
             (SERVED, FileType::RegularFile, SERVED_FILE),
+            (SCHEDULER, FileType::RegularFile, SCHEDULER_FILE),
+            (ASKERS, FileType::RegularFile, ASKERS_FILE),
         ];
         let first = usize::try_from(offset).unwrap_or(usize::MAX);
         for (position, (inode, kind, name)) in (1..).zip(entries).skip(first) {
@@ -225,13 +238,19 @@ impl Filesystem for DiskFilesystem {
                 let parallel = FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
                 reply.opened(FileHandle(0), direct | parallel);
             }
-            SERVED => {
-                let text = ledger::to_csv(&self.disk.served());
+            SERVED | ASKERS => {
+                let text = if inode == SERVED {
+                    ledger::to_csv(&self.disk.served())
+                } else {
+                    let counts = serde_json::to_string(&self.disk.attributed());
+                    counts.expect("our own types serialise")
+                };
                 let mut snapshots = self.snapshots();
                 let handle = snapshots.last_key_value().map_or(1, |(&last, _)| last + 1);
                 snapshots.insert(handle, text);
                 reply.opened(FileHandle(handle), direct);
             }
+            SCHEDULER => reply.opened(FileHandle(0), direct),
             _ => reply.error(Errno::EISDIR),
         }
     }
@@ -262,7 +281,10 @@ impl Filesystem for DiskFilesystem {
         reply: ReplyData,
     ) {
         let received = monotonic();
-        if inode == SERVED {
+        if inode == SCHEDULER {
+            return reply.error(Errno::EBADF);
+        }
+        if matches!(inode, SERVED | ASKERS) {
             let snapshots = self.snapshots();
             let text = snapshots
                 .get(&handle.0)
@@ -296,6 +318,11 @@ impl Filesystem for DiskFilesystem {
     ) {
         let received = monotonic();
         let length = data.len() as u64;
+        if inode == SCHEDULER {
+            let name = String::from_utf8_lossy(data);
+            let length = u32::try_from(length).unwrap_or(0);
+            return self.disk.switch(name.trim(), reply, length);
+        }
         if inode != DISK {
             return reply.error(Errno::EBADF);
         }

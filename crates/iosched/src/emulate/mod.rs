@@ -13,12 +13,14 @@
 //! what waits for it), `backing` (the data), `loop_device`, `usage` and `take_down` (the way back),
 //! `check` and `ledger` (is it as the model says?).
 
+mod attribution;
 mod backing;
 mod check;
 mod disk;
 mod engine;
 mod error;
 mod filesystem;
+mod inside;
 mod ledger;
 mod log;
 mod loop_device;
@@ -30,7 +32,7 @@ mod take_down;
 mod usage;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -42,6 +44,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::Serialize;
 
+pub use self::attribution::Attributed;
 pub use self::check::{Check, Spread};
 pub use self::error::{EmulateError, Missing};
 use self::place::{Place, State};
@@ -98,6 +101,9 @@ impl EmulatedDisk {
             return Err(EmulateError::Missing(missing));
         }
         spec.build()?;
+        if let Some(scheduler) = &spec.scheduler {
+            inside::check(scheduler)?;
+        }
         let (place, lock) = Place::claim(spec)?;
         match start(spec, &place, lock) {
             Ok((state, server)) => Ok(EmulatedDisk {
@@ -238,6 +244,10 @@ pub struct Status {
     pub driver_depth: Option<u32>,
     /// How many times as long as its model says all that it does takes.
     pub slow_down: Option<u32>,
+    /// The scheduler of ours that stands inside.
+    pub scheduler: Option<String>,
+    /// How many accesses that scheduler knows the processes of.
+    pub attributed: Option<Attributed>,
     /// What the kernel believes it to be.
     pub rotational: Option<bool>,
     /// The directory that its data are in.
@@ -292,6 +302,11 @@ impl Status {
         let users = running
             .zip(device.as_deref())
             .map(|(state, device)| usage::users(host, device, &[own_pid(), state.server_pid]));
+        let inside = running.filter(|state| state.scheduler.is_some());
+        let attributed = inside.and_then(|_| {
+            let counts = fs::read(place.mount_point().join(filesystem::ASKERS_FILE));
+            serde_json::from_slice(&counts.ok()?).ok()
+        });
         let remains = match condition {
             Condition::Remains => take_down::remains(host, place),
             _ => Vec::new(),
@@ -308,6 +323,8 @@ impl Status {
             size_bytes: state.as_ref().map(|state| state.size_bytes),
             queue_depth: state.as_ref().map(|state| state.queue_depth),
             driver_depth: state.as_ref().map(|state| state.driver_depth),
+            scheduler: state.as_ref().and_then(|state| state.scheduler.clone()),
+            attributed,
             rotational: state.as_ref().map(|state| state.rotational),
             backing_in_memory: state.as_ref().map(|state| state.backing_in_memory),
             path_ns: state.as_ref().map(|state| state.path_ns),
@@ -400,6 +417,30 @@ pub fn check(state_dir: &Path, name: &str, reads: usize, seed: u64) -> Result<Ch
     };
     let device = loop_device::name(state.loop_number);
     check::check(&host, &place, &device, state.path_ns, reads, seed)
+}
+
+/// Puts another scheduler into a running disk that has one: what the old one holds is done first.
+pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, EmulateError> {
+    inside::check(scheduler)?;
+    let place = find(state_dir, name)?;
+    let state = wait_for_state(&place)?;
+    if state.scheduler.is_none() {
+        return Err(EmulateError::NoScheduler {
+            id: place.id().to_owned(),
+            model: place.spec().map_or("MODEL".into(), |spec| spec.model.name),
+        });
+    }
+    let path = place.mount_point().join(filesystem::SCHEDULER_FILE);
+    let written = OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .and_then(|mut file| file.write_all(scheduler.as_bytes()));
+    written.map_err(|source| EmulateError::File {
+        action: "write the scheduler to",
+        path,
+        source,
+    })?;
+    Ok(Status::of(&Host::live(), &place))
 }
 
 fn find(state_dir: &Path, name: &str) -> Result<Place, EmulateError> {

@@ -56,6 +56,9 @@ pub(super) struct State {
     /// Time that a request is under way to the model and back, which is taken off.
     pub(super) path_ns: u64,
     pub(super) server_pid: i32,
+    /// The scheduler of ours that stands inside.
+    #[serde(default)]
+    pub(super) scheduler: Option<String>,
     /// In clock ticks since boot, so that a recycled number is not taken for the server.
     pub(super) server_started: u64,
 }

@@ -20,17 +20,21 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid};
 use serde::{Deserialize, Serialize};
 
+use super::attribution::Attribution;
 use super::backing::{self, Backing};
 use super::check::{self, DirectReader, Pair};
 use super::disk::Disk;
+use super::engine::Engine;
 use super::error::EmulateError;
 use super::filesystem;
+use super::inside::Inside;
 use super::log::{log, monotonic};
 use super::loop_device::LoopDevice;
 use super::place::{Place, State};
 use super::spec::Spec;
 use super::start_ticks;
 use super::take_down::take_down;
+use crate::capture;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
 
@@ -165,12 +169,20 @@ fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
     let udev_waits = device
         .hold_off_udev()
         .map_err(step(&format!("lock {name}")))?;
-    let driver_depth = set_driver_depth(host, &name, queue_depth)?;
+    let wanted = match &spec.scheduler {
+        Some(_) => usize::MAX, // everything is to reach the scheduler inside
+        None => queue_depth,
+    };
+    let driver_depth = set_driver_depth(host, &name, wanted)?;
     set_max_request(host, &name, max_request)?;
     let rotational = set_rotational(host, &name, &spec);
     let path = measure_path(host, &name, &disk, &spec)?;
-    let model = spec.build()?;
-    disk.replace_model(model, path);
+    let inside = Inside {
+        queue_depth,
+        rotational,
+        max_request,
+    };
+    disk.replace(engine(&spec, inside)?, path);
     drop(udev_waits);
 
     let server_pid = i32::try_from(std::process::id()).expect("process numbers are small");
@@ -187,8 +199,13 @@ fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
         backing_fd,
         path_ns: path.as_nanos(),
         server_pid,
+        scheduler: spec.scheduler.clone(),
         server_started: start_ticks(server_pid).unwrap_or(0),
     };
+    if spec.scheduler.is_some() {
+        let attribution = Attribution::of(capture::device_number(host, &name));
+        disk.may_switch(inside, attribution, tell_of_scheduler(place, &state));
+    }
     place
         .write_state(&state)
         .map_err(|source| EmulateError::File {
@@ -201,6 +218,31 @@ fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
         spec.model.name
     ));
     Ok(until)
+}
+
+/// What serves: the model, or the scheduler that is wanted over it.
+fn engine<T>(spec: &Spec, inside: Inside) -> Result<Engine<T>, EmulateError> {
+    let model = spec.build()?;
+    let Some(scheduler) = &spec.scheduler else {
+        return Ok(Engine::new(model));
+    };
+    let (scheduler, kernel) = inside.build(scheduler)?;
+    let settings = inside.settings(kernel);
+    Ok(Engine::scheduled(scheduler, model, &settings))
+}
+
+/// Writes into the state which scheduler stands inside.
+fn tell_of_scheduler(place: &Place, state: &State) -> impl Fn(&str) + Send + Sync + 'static {
+    let (place, state) = (place.clone(), state.clone());
+    move |scheduler| {
+        let state = State {
+            scheduler: Some(scheduler.to_owned()),
+            ..state.clone()
+        };
+        if let Err(error) = place.write_state(&state) {
+            log(format_args!("cannot write the state: {error}"));
+        }
+    }
 }
 
 /// Gives the loop driver as many tags as the model has: set while `none` is active, it stays when a
@@ -232,7 +274,7 @@ fn set_driver_depth(host: &Host, device: &str, queue_depth: usize) -> Result<u32
         let why = format!("wrote {depth}, read back {taken}");
         return Err(failed(requests)(io::Error::other(why)));
     }
-    if depth != wanted {
+    if depth != wanted && queue_depth < usize::MAX {
         log(format_args!(
             "the model has a queue depth of {wanted}, the loop driver takes {depth}"
         ));

@@ -32,6 +32,9 @@ pub struct Spec {
     /// All that the disk does takes this many times as long as the model says.
     #[serde(default)] // a disk that an older server made says nothing of it
     pub slow_down: Option<NonZeroU32>,
+    /// The scheduler of ours that stands inside, over the model, with tunables: `cfq:slice_idle=0`.
+    #[serde(default)] // a disk that an older server made says nothing of it
+    pub scheduler: Option<String>,
     /// What `queue/rotational` is to say, if not what the model is.
     pub rotational: Option<bool>,
     /// Where the model's chance comes from.
@@ -65,6 +68,7 @@ impl Spec {
             order: None,
             write_cache: None,
             slow_down: None,
+            scheduler: None,
             rotational: None,
             seed: 0,
             backing_dir: None,

@@ -14,13 +14,16 @@ use super::error::EmulateError;
 use super::loop_device;
 use super::place::Place;
 use super::usage::{self, User};
+use crate::capture;
 use crate::host::Host;
 
 /// Takes the disk apart, whoever uses it. What still uses its device afterwards is returned: the
 /// device and the directory stay until that has ended, and a later call clears them.
 pub(super) fn take_down(host: &Host, place: &Place) -> Result<Vec<User>, EmulateError> {
     let devices = devices(host, place)?;
-    let file = place.try_spec()?.map(|spec| spec.disk_file);
+    let spec = place.try_spec()?;
+    let has_traced = spec.as_ref().is_some_and(|spec| spec.scheduler.is_some());
+    let file = spec.map(|spec| spec.disk_file);
     for device in &devices {
         // File systems first: while the server lives they can still be written back.
         for at in usage::mount_points(host, device) {
@@ -57,6 +60,9 @@ pub(super) fn take_down(host: &Host, place: &Place) -> Result<Vec<User>, Emulate
                 users
             });
         }
+    }
+    if has_traced {
+        capture::remove_remains(host); // what a killed server recorded
     }
     if left.is_empty() {
         place.delete().map_err(|source| EmulateError::File {

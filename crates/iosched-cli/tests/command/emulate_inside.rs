@@ -1,0 +1,176 @@
+//! Emulated disks with a scheduler of ours inside, on the real kernel: what is written is read again whatever is
+//! switched meanwhile, the kernel's events tell whose each access is, and nothing is left of them.
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::process::Command;
+use std::thread;
+
+use iosched::capture;
+use iosched_testing::lacks;
+
+use crate::common::lab::{Lab, stderr, wait_for};
+
+/// Aligned as direct I/O wants it.
+#[repr(align(4096))]
+struct Block([u8; 4096]);
+
+fn open_directly(device: &str) -> File {
+    let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(direct);
+    options.open(device).unwrap()
+}
+
+/// Writes every so many blocks of 4 KiB, each with its number, and reads them again.
+fn write_and_read(device: &str, numbers: impl Iterator<Item = u64> + Clone) {
+    let file = open_directly(device);
+    for number in numbers.clone() {
+        let mut block = Block([0; 4096]);
+        block.0[..8].copy_from_slice(&number.to_le_bytes());
+        file.write_all_at(&block.0, number * 4096).unwrap();
+    }
+    for number in numbers {
+        let mut block = Block([0; 4096]);
+        file.read_exact_at(&mut block.0, number * 4096).unwrap();
+        assert_eq!(block.0[..8], number.to_le_bytes());
+    }
+}
+
+/// Accesses whose process is known, and others.
+fn attributed(lab: &Lab) -> (u64, u64) {
+    let disk = lab.only_disk();
+    let count = |name: &str| disk["attributed"][name].as_u64().unwrap();
+    (count("known"), count("unknown"))
+}
+
+#[test]
+fn what_is_written_is_read_again_whichever_scheduler_comes_meanwhile() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let device = lab.create(&[
+        "ssd-sata",
+        "--size",
+        "64M",
+        "--scheduler",
+        "cfq:slice_idle=0",
+    ]);
+    assert_eq!(lab.only_disk()["scheduler"], "cfq:slice_idle=0");
+    let writers: Vec<_> = (0..4_u64)
+        .map(|first| {
+            let device = device.clone();
+            let numbers = (0..400).map(move |place| place * 4 + first);
+            thread::spawn(move || write_and_read(&device, numbers))
+        })
+        .collect();
+    for scheduler in [
+        "deadline:fifo_batch=1",
+        "noop",
+        "mq-deadline",
+        "kyber",
+        "bfq",
+        "none",
+        "cfq",
+    ] {
+        let set = lab.emulate(&["set", &device, scheduler]);
+        assert!(set.status.success(), "{}", stderr(&set));
+        assert_eq!(lab.only_disk()["scheduler"], scheduler);
+    }
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    lab.remove(&[&device]);
+    lab.assert_clean();
+}
+
+#[test]
+fn the_process_of_each_access_is_known() {
+    let Some(lab) = Lab::new(&["dd"]) else {
+        return;
+    };
+    if let Some(missing) = capture::missing() {
+        return lacks(&missing.to_string());
+    }
+    let device = lab.create(&["ssd-sata", "--size", "256M", "--scheduler", "cfq"]);
+    write_and_read(&device, 0..1); // whoever looks at a new disk has begun
+    let (known, unknown) = attributed(&lab);
+    write_and_read(&device, 0..200);
+    // Through the page cache, in long requests that the kernel splits and merges.
+    let output = Command::new("dd")
+        .args(["if=/dev/zero", &format!("of={device}"), "bs=4M", "count=32"])
+        .args(["conv=fsync"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let (now_known, now_unknown) = attributed(&lab);
+    // 400 of ours, and 128 MiB of dd's in requests of 1 MiB at the most.
+    assert!(now_known >= known + 400 + 128, "{known} to {now_known}");
+    let id = lab.only_disk()["id"].as_str().unwrap().to_owned();
+    let log = std::fs::read_to_string(lab.state_dir().join(id).join("server.log")).unwrap();
+    assert_eq!(now_unknown, unknown, "of {}: {log}", now_known - known);
+    lab.remove(&[&device]);
+    lab.assert_clean();
+}
+
+#[test]
+fn a_disk_whose_server_was_killed_gives_errors_and_leaves_nothing() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let device = lab.create(&["hdd-7200", "--size", "64M", "--scheduler", "cfq"]);
+    let server = lab.server_pid();
+    let file = open_directly(&device);
+    lab.kill_server();
+    let mut block = Block([0; 4096]);
+    let error = file.read_exact_at(&mut block.0, 0).unwrap_err();
+    assert_eq!(
+        error.raw_os_error(),
+        Some(rustix::io::Errno::IO.raw_os_error())
+    );
+    drop(file);
+    wait_for("the end of whoever else looks at the disk", || {
+        lab.emulate(&["remove", "--all"]).status.success() && lab.remains().is_empty()
+    });
+    let host = iosched::host::Host::live();
+    let ours = format!("iosched-{server}-");
+    let left = capture::remains(&host);
+    assert!(!left.iter().any(|name| name.contains(&ours)), "{left:?}");
+}
+
+#[test]
+fn what_cannot_stand_inside_is_refused_by_name() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let refused = |args: &[&str], code: i32, words: [&str; 2]| {
+        let output = lab.emulate(args);
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        for word in words {
+            assert!(stderr(&output).contains(word), "{}", stderr(&output));
+        }
+    };
+    let create = ["create", "null", "--size", "8M", "--scheduler"];
+    refused(
+        &[&create[..], &["anticipatory"]].concat(),
+        5,
+        [
+            "no scheduler is called `anticipatory`",
+            "noop, deadline, cfq",
+        ],
+    );
+    refused(
+        &[&create[..], &["cfq:slice_idel=0"]].concat(),
+        6,
+        ["slice_idel", "slice_idle"],
+    );
+    lab.assert_clean();
+    let device = lab.create(&["null", "--size", "8M"]);
+    refused(
+        &["set", &device, "cfq"],
+        2,
+        ["without a scheduler inside", "--scheduler cfq"],
+    );
+    lab.remove(&[&device]);
+    let gone = lab.emulate(&["set", &device, "cfq"]);
+    assert_eq!(gone.status.code(), Some(3), "{}", stderr(&gone));
+}
