@@ -1,7 +1,7 @@
 //! Child processes that cannot outlive us, hang for ever, or fill a disk with their output.
 //!
 //! A child gets a session of its own, so that all it starts can be ended with it and none of it reaches our
-//! terminal; dies with us (`PR_SET_PDEATHSIG`); is waited for through a pidfd with a time limit, and is ended
+//! terminal; dies with us (`PR_SET_PDEATHSIG`); is waited for through a descriptor with a time limit, and is ended
 //! when [`Stop`] is asked for. Its output comes through pipes and is kept in memory: a full disk does not stop it, and
 //! what prints more than [`MOST_OUTPUT`] is ended.
 //!
@@ -10,7 +10,7 @@
 //! a run that was killed.
 
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io::{self, PipeReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -18,19 +18,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{PidfdFlags, Signal, pidfd_open};
+use rustix::process::Signal;
 
 pub(crate) mod cgroup;
 mod confine;
 mod descendants;
 mod output;
+mod pidfd;
 mod remains;
 mod scope;
 mod stat;
 mod user;
 
 pub use output::MOST_OUTPUT;
+pub(crate) use pidfd::ProcessFd;
 pub use remains::{LoadProcesses, RUN};
 pub use scope::Scope;
 pub use stat::ProcessStat;
@@ -179,12 +180,7 @@ impl Scope {
         stop: &Stop,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Finished, ChildError> {
-        let stdin = memory_file("stdin").and_then(|mut file| {
-            file.write_all(input.as_bytes())?;
-            file.rewind()?;
-            Ok(file)
-        });
-        let stdin = stdin.map_err(|source| ChildError::Start {
+        let stdin = pipe_with(input).map_err(|source| ChildError::Start {
             program: command.get_program().to_string_lossy().into_owned(),
             source,
         })?;
@@ -351,10 +347,10 @@ fn wait(
     stop: &Stop,
     tick: &mut dyn FnMut(Duration),
 ) -> io::Result<Option<ExitStatus>> {
-    let pidfd = pidfd_open(child.pid(), PidfdFlags::empty())?;
+    let process = ProcessFd::open(child.pid())?;
     let mut next_tick = started + TICK;
     loop {
-        let mut fds = vec![PollFd::new(&pidfd, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&process, PollFlags::IN)];
         fds.extend(outputs.open().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         let left = next_tick.saturating_duration_since(Instant::now());
         match poll(&mut fds, Some(&timespec(left))) {
@@ -397,8 +393,15 @@ fn timespec(duration: Duration) -> Timespec {
     }
 }
 
-fn memory_file(name: &str) -> io::Result<File> {
-    Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
+/// A pipe from which a text is read, however long. Who does not read it to its end ends the writing.
+fn pipe_with(text: &str) -> io::Result<PipeReader> {
+    let (reader, mut writer) = io::pipe()?;
+    let text = text.to_owned();
+    let write = move || {
+        let _ = writer.write_all(text.as_bytes());
+    };
+    std::thread::Builder::new().spawn(write)?;
+    Ok(reader)
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod loads_families;
 mod loads_pgbench;
 mod loads_responsiveness;
 mod loads_rights;
+mod old_kernel;
 mod persist;
 mod power;
 mod report;

@@ -27,6 +27,8 @@ pub enum Missing {
         /// Why.
         why: String,
     },
+    /// The kernel cannot set a loop device up in one step.
+    LoopConfigure,
 }
 
 impl fmt::Display for Missing {
@@ -37,6 +39,10 @@ impl fmt::Display for Missing {
             Missing::LoopControl { why } => {
                 write!(f, "emulated disks need /dev/loop-control: {why}")
             }
+            Missing::LoopConfigure => write!(
+                f,
+                "emulated disks need Linux 5.8 or later (LOOP_CONFIGURE): this kernel has no such request"
+            ),
         }
     }
 }
@@ -52,6 +58,11 @@ impl Missing {
             Missing::LoopControl { .. } => "run `modprobe loop`; in a container, start it with \
                  `--privileged`"
                 .to_owned(),
+            Missing::LoopConfigure => {
+                "measure a real disk instead: `iosched list` shows them, and \
+                 `iosched tune DEVICE` reads one without writing to it"
+                    .to_owned()
+            }
         }
     }
 }

@@ -24,6 +24,9 @@ const LOOP_CTL_REMOVE: Opcode = 0x4C81;
 /// How often a device that was just added may be lost to somebody else before that is an error.
 const ATTEMPTS: u32 = 32;
 
+/// How long udev may look at a device that was just added, and is to go again.
+const LOOKED_AT: Duration = Duration::from_secs(3);
+
 const LO_FLAGS_PARTSCAN: u32 = 8;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
@@ -52,6 +55,32 @@ struct LoopConfig {
     block_size: u32,
     info: LoopInfo,
     reserved: [u64; 8],
+}
+
+impl LoopConfig {
+    /// Direct I/O to a file, partitions looked for.
+    fn direct(fd: u32) -> LoopConfig {
+        LoopConfig {
+            fd,
+            block_size: 0, // the kernel's choice: 512
+            info: LoopInfo {
+                device: 0,
+                inode: 0,
+                real_device: 0,
+                offset: 0,
+                size_limit: 0,
+                number: 0,
+                encrypt_type: 0,
+                encrypt_key_size: 0,
+                flags: LO_FLAGS_DIRECT_IO | LO_FLAGS_PARTSCAN,
+                file_name: [0; 64],
+                crypt_name: [0; 64],
+                encrypt_key: [0; 32],
+                init: [0; 2],
+            },
+            reserved: [0; 8],
+        }
+    }
 }
 
 /// An ioctl whose argument is a number and whose result is a number.
@@ -89,6 +118,9 @@ pub(super) struct LoopDevice {
 
 impl LoopDevice {
     /// Adds a loop device under a free number and puts it over `file` with direct I/O.
+    ///
+    /// # Errors
+    /// [`Unsupported`](io::ErrorKind::Unsupported) where the kernel has no `LOOP_CONFIGURE`. Nothing is left then.
     pub(super) fn attach(host: &Host, file: &File) -> io::Result<LoopDevice> {
         let control = open_control(host)?;
         let mut number = first_unused(host);
@@ -110,7 +142,7 @@ impl LoopDevice {
                     number += 1;
                 }
                 Err(error) => {
-                    let _ = remove(control.as_fd(), number);
+                    let _ = remove_device(host, number, LOOKED_AT);
                     return Err(error);
                 }
             }
@@ -239,6 +271,14 @@ fn remove(control: BorrowedFd<'_>, number: u32) -> Result<(), Errno> {
     unsafe { ioctl(control, Numbered::<LOOP_CTL_REMOVE>(number as usize)) }.map(drop)
 }
 
+/// True if the kernel has `LOOP_CONFIGURE`: it looks at the file first, and says that there is none.
+fn knows_configure(device: &File) -> bool {
+    let config = LoopConfig::direct(u32::MAX);
+    // SAFETY: as in `configure`.
+    let result = unsafe { ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) };
+    result == Err(Errno::BADF)
+}
+
 fn configure(host: &Host, number: u32, file: &File) -> io::Result<LoopDevice> {
     let path = host.dev(&name(number));
     // devtmpfs makes the node before the ioctl returns; a static /dev never does.
@@ -252,33 +292,15 @@ fn configure(host: &Host, number: u32, file: &File) -> io::Result<LoopDevice> {
                 format!("cannot open {}: {error}", path.display()),
             )
         })?;
-    let config = LoopConfig {
-        fd: u32::try_from(file.as_raw_fd()).expect("descriptors are not negative"),
-        block_size: 0, // the kernel's choice: 512
-        info: LoopInfo {
-            device: 0,
-            inode: 0,
-            real_device: 0,
-            offset: 0,
-            size_limit: 0,
-            number: 0,
-            encrypt_type: 0,
-            encrypt_key_size: 0,
-            flags: LO_FLAGS_DIRECT_IO | LO_FLAGS_PARTSCAN,
-            file_name: [0; 64],
-            crypt_name: [0; 64],
-            encrypt_key: [0; 32],
-            init: [0; 2],
-        },
-        reserved: [0; 8],
-    };
+    let descriptor = u32::try_from(file.as_raw_fd()).expect("descriptors are not negative");
+    let config = LoopConfig::direct(descriptor);
     // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, which `LoopConfig` is, field by field.
     let result = unsafe { ioctl(&device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) };
     match result {
         Ok(()) => {}
-        Err(error @ (Errno::INVAL | Errno::NOTTY)) => {
-            let why = format!("{error}: it takes Linux 5.8 or later (LOOP_CONFIGURE)");
-            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        // A file that it does not take is EINVAL, too; a descriptor that is none is told from it only where it is known.
+        Err(Errno::INVAL | Errno::NOTTY) if !knows_configure(&device) => {
+            return Err(io::ErrorKind::Unsupported.into());
         }
         Err(error) => return Err(error.into()),
     }
@@ -319,6 +341,46 @@ mod tests {
     fn structures_have_the_sizes_of_the_kernels_interface() {
         assert_eq!(size_of::<LoopInfo>(), 232);
         assert_eq!(size_of::<LoopConfig>(), 304);
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_configure_it_in_one_step_is_left_no_device() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        if !iosched_testing::loop_device::can_attach() {
+            return;
+        }
+        const TIMES: usize = 20;
+        let host = Host::live();
+        let without_file = || {
+            let devices = host.sysfs().block_devices().unwrap().into_iter();
+            let loops = devices.filter(|name| name.starts_with("loop"));
+            let bare = |name: &String| backing_file(&host, name).is_ok_and(|file| file.is_none());
+            loops.filter(bare).count()
+        };
+        let before = without_file();
+        let file = tempfile::tempfile().unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            // As udev does with a device that comes.
+            threads.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let last = name(first_unused(&host).saturating_sub(1));
+                    let opened = File::open(host.dev(&last));
+                    std::thread::sleep(Duration::from_millis(5));
+                    drop(opened);
+                }
+            });
+            let (errors, asked) = iosched_testing::kernel::on((5, 7), || {
+                (0..TIMES)
+                    .map(|_| LoopDevice::attach(&host, &file).unwrap_err().kind())
+                    .collect::<Vec<_>>()
+            });
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(errors, [io::ErrorKind::Unsupported; TIMES]);
+            assert!(format!("{asked:?}").contains("LOOP_CONFIGURE"));
+        });
+        let others_make_fewer = || without_file() < before + TIMES / 2;
+        assert!(iosched_testing::wait_until(others_make_fewer));
     }
 
     #[test]

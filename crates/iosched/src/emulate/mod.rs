@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 
 use iosched_sim::disk::Model;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal};
 use serde::Serialize;
 
 pub use self::attribution::Attributed;
@@ -53,7 +53,7 @@ pub use self::server::serve;
 pub use self::spec::Spec;
 pub use self::usage::User;
 use crate::host::Host;
-use crate::process::{ProcessStat, signal_until_ended};
+use crate::process::{ProcessFd, ProcessStat, signal_until_ended};
 
 /// How long a server may take to set its disk up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -545,11 +545,11 @@ fn start_ticks(pid: i32) -> Option<u64> {
 fn end_server(place: &Place, state: &State, signal: Signal) -> bool {
     let deadline = Instant::now() + END_TIMEOUT;
     let pid = Pid::from_raw(state.server_pid);
-    let handle = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let handle = pid.and_then(|pid| ProcessFd::open(pid).ok());
     if let Some(handle) = handle
         && start_ticks(state.server_pid) == Some(state.server_started)
     {
-        let _ = pidfd_send_signal(&handle, signal); // it may just have ended by itself
+        let _ = handle.signal(signal); // it may just have ended by itself
         return wait_readable(&handle, deadline);
     }
     while place.is_alive() {

@@ -17,7 +17,8 @@ use std::io::{self, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, rename, renameat_with};
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -103,12 +104,12 @@ impl Place {
         for number in 1.. {
             let place = Place::new(state_dir, &format!("{}-{number}", spec.model.name));
             let from = unfinished.path();
-            match renameat_with(CWD, from, CWD, &place.dir, RenameFlags::NOREPLACE) {
+            match rename_to_free_name(from, &place.dir) {
                 Ok(()) => {
                     let _ = unfinished.keep(); // it has a new name
                     return Ok((place, file));
                 }
-                Err(rustix::io::Errno::EXIST) => {}
+                Err(Errno::EXIST | Errno::NOTEMPTY) => {}
                 Err(error) => return Err(failed("make", &place.dir)(error.into())),
             }
         }
@@ -264,6 +265,15 @@ pub(super) fn delete_unfinished(state_dir: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Gives a directory a name that nothing has. Without `renameat2` (Linux 3.15; `EINVAL` where the file system lacks it)
+/// it takes the place of an empty directory, which is a disk that is just being removed.
+fn rename_to_free_name(from: &Path, to: &Path) -> Result<(), Errno> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::NOSYS | Errno::INVAL) => rename(from, to),
+        other => other,
+    }
 }
 
 fn create_new(path: &Path) -> io::Result<File> {

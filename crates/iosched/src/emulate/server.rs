@@ -8,7 +8,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ use std::sync::Arc;
 use iosched_sim::units::{Bytes, Nanos};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
-use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid};
+use rustix::process::{Pid, setsid};
 use serde::{Deserialize, Serialize};
 
 use super::attribution::Attribution;
@@ -25,7 +24,7 @@ use super::backing::{self, Backing};
 use super::check::{self, DirectReader, Pair};
 use super::disk::Disk;
 use super::engine::Engine;
-use super::error::EmulateError;
+use super::error::{EmulateError, Missing};
 use super::filesystem;
 use super::inside::Inside;
 use super::log::{log, monotonic};
@@ -37,6 +36,7 @@ use super::take_down::take_down;
 use crate::capture;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
+use crate::process::ProcessFd;
 
 /// The least depth that the kernel accepts for a driver's queue.
 const MIN_DRIVER_DEPTH: u32 = 4;
@@ -163,7 +163,10 @@ fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
 
     let file = open_directly(&mount_point.join(&spec.disk_file))
         .map_err(step("open the disk's file for direct I/O"))?;
-    let device = LoopDevice::attach(host, &file).map_err(step("attach a loop device"))?;
+    let device = LoopDevice::attach(host, &file).map_err(|error| match error.kind() {
+        io::ErrorKind::Unsupported => EmulateError::Missing(Missing::LoopConfigure),
+        _ => step("attach a loop device")(error),
+    })?;
     drop(file); // the loop device has it now
     let (name, loop_number) = (device.name(), device.number());
     let udev_waits = device
@@ -401,7 +404,7 @@ fn protect_from_memory_pressure() {
 struct Until {
     signals: UnixStream,
     session: Option<UnixStream>,
-    owner: Option<OwnedFd>,
+    owner: Option<ProcessFd>,
 }
 
 impl Until {
@@ -420,7 +423,7 @@ impl Until {
     /// End with this process. One that has ended already is noticed at once.
     fn watch_owner(&mut self, pid: i32) -> io::Result<()> {
         let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("0 is no process"))?;
-        self.owner = Some(pidfd_open(pid, PidfdFlags::empty())?);
+        self.owner = Some(ProcessFd::open(pid)?);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, waitpid};
 
-use super::remains::signal_if;
+use super::pidfd::signal_if;
 use super::stat::ProcessStat;
 use crate::host::Host;
 

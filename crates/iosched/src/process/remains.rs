@@ -10,10 +10,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use super::cgroup;
+use super::pidfd::signal_if;
 use super::stat::ProcessStat;
 use crate::host::Host;
 
@@ -97,16 +98,6 @@ impl LoadProcesses {
     fn holds(&self, host: &Host, pid: Pid) -> bool {
         let in_cgroup = |path: &Path| cgroup::processes(path).contains(&pid);
         is_marked(host, pid, &self.marker) || self.cgroup().is_some_and(in_cgroup)
-    }
-}
-
-/// Signals a process, held by its descriptor, if it is still the one that was found: its number may be another's
-/// by now.
-pub(super) fn signal_if(pid: Pid, signal: Signal, is_wanted: impl FnOnce() -> bool) {
-    if let Ok(process) = pidfd_open(pid, PidfdFlags::empty())
-        && is_wanted()
-    {
-        let _ = pidfd_send_signal(process, signal);
     }
 }
 

@@ -1,0 +1,319 @@
+//! The main jobs on kernels that lack what came after them: a seccomp filter refuses the newer calls as such a kernel
+//! does (`iosched_testing::kernel`), and `docs/kernels.md` has every call that the command tried.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use iosched_testing::kernel::{Asked, FACILITIES, LINUX_3_10, LINUX_4_19, Version, on};
+use rustix::process::Signal;
+
+use crate::common::bench::Bench;
+use crate::common::checks::names;
+use crate::common::lab::stderr;
+use crate::common::machine::Machine;
+use crate::common::tuning::{MIB, fio_runs_on, signal, small_disk, start};
+use crate::common::{
+    LoopDevice, Mounted, can_emulate, can_use_loop_devices, has_fio, has_postgres, iosched, lossy,
+    processes_with, wait_until,
+};
+
+/// Two rounds of two arms.
+const SHORT: &[&str] = &["--arms", "none,mq-deadline", "--fixed-rounds", "2"];
+
+/// A row of `docs/kernels.md`.
+#[derive(Debug)]
+struct Row {
+    name: String,
+    since: Version,
+    /// Where it is asked for, or what for.
+    who: String,
+    without: String,
+}
+
+/// The rows of the table below a heading.
+fn documented(heading: &str) -> Vec<Row> {
+    let text = include_str!("../../../../docs/kernels.md");
+    let below = text.split(heading).nth(1).expect("the heading");
+    let section = below.split("\n## ").next().expect("its text");
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let (major, minor) = cells[2].split_once('.').expect("a version");
+        Row {
+            name: cells[1].trim_matches('`').to_owned(),
+            since: (major.parse().unwrap(), minor.parse().unwrap()),
+            who: cells[3].to_owned(),
+            without: cells[4].to_owned(),
+        }
+    })
+    .collect()
+}
+
+const CALLS: &str = "## System calls\n";
+const FILES: &str = "## Files\n";
+
+/// Does something on both old kernels, and asks of the command's own calls that each is documented.
+fn on_old_kernels(job: impl Fn() + Send + Sync) {
+    for version in [LINUX_4_19, LINUX_3_10] {
+        let ((), asked) = on(version, &job);
+        assert_documented(&asked);
+    }
+}
+
+#[track_caller]
+fn assert_documented(asked: &Asked) {
+    let rows = documented(CALLS);
+    let known: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+    let ours = asked.get("iosched").into_iter().flatten();
+    let unknown: Vec<&String> = ours.filter(|name| !known.contains(name.as_str())).collect();
+    assert!(unknown.is_empty(), "not in docs/kernels.md: {unknown:?}");
+}
+
+#[track_caller]
+fn succeeds(arguments: &[&str]) -> String {
+    let output = iosched().args(arguments).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        stderr(&output)
+    );
+    lossy(&output.stdout)
+}
+
+/// Measures this target with a load, and reports the record.
+#[track_caller]
+fn measure(target: &str, load: &[&str]) {
+    let records = tempfile::tempdir().unwrap();
+    let out = records.path().join("r");
+    let out = out.to_str().unwrap();
+    succeeds(&[&["tune", target, "--out", out], SHORT, load].concat());
+    let answer = succeeds(&["report", out]);
+    assert!(answer.contains("Answer: "), "{answer}");
+}
+
+#[test]
+fn the_table_of_calls_is_the_filters_and_says_where_each_is_asked_for() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../iosched/src");
+    for row in documented(CALLS) {
+        let facility = FACILITIES.iter().find(|of| of.name == row.name);
+        let since = facility.map(|of| of.since);
+        assert_eq!(since, Some(row.since), "{}", row.name);
+        assert!(!row.without.is_empty(), "{row:?}");
+        let file = row
+            .who
+            .split('`')
+            .nth(1)
+            .filter(|name| name.ends_with(".rs"));
+        if let Some(file) = file {
+            let text = fs::read_to_string(source.join(file)).unwrap();
+            // Names of rustix and of the kernel's headers.
+            let names = [
+                row.name.as_str(),
+                &row.name.replace("renameat2", "renameat_with"),
+                &row.name
+                    .replace("PR_SET_IO_FLUSHER", "configure_io_flusher_behavior"),
+            ];
+            assert!(names.iter().any(|name| text.contains(name)), "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn the_table_of_files_names_what_the_source_reads() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../iosched/src");
+    let files = walk(&source);
+    for row in documented(FILES) {
+        let quoted = format!("\"{}", row.name);
+        let named = format!("{}\"", row.name);
+        let is_read = |text: &String| text.contains(&quoted) || text.contains(&named);
+        assert!(files.iter().any(is_read), "{row:?}");
+        assert!(!row.who.is_empty() && !row.without.is_empty(), "{row:?}");
+    }
+}
+
+/// The text of every file below a directory.
+fn walk(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap().flatten();
+    entries
+        .flat_map(|entry| {
+            if entry.path().is_dir() {
+                walk(&entry.path())
+            } else {
+                fs::read_to_string(entry.path()).into_iter().collect()
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn disks_are_listed_set_and_taken_back() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    on_old_kernels(|| {
+        let disk = LoopDevice::new(8 * MIB);
+        let before = disk.whole_queue();
+        assert!(succeeds(&["list", &disk.name]).contains(&disk.name));
+        succeeds(&["set", &disk.name, "bfq", "low_latency=0"]);
+        assert_eq!(disk.scheduler(), "bfq");
+        succeeds(&["undo"]);
+        assert_eq!(disk.whole_queue(), before);
+    });
+}
+
+#[test]
+fn a_raw_disk_is_measured() {
+    let Some(_) = small_disk() else { return };
+    on_old_kernels(|| {
+        let Some(disk) = small_disk() else { return };
+        let before = disk.whole_queue();
+        measure(&disk.name, &["--runtime", "200ms"]);
+        assert_eq!(disk.whole_queue(), before);
+    });
+}
+
+#[test]
+fn a_directory_is_measured_with_fio_a_command_and_a_file_system_of_our_own() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    on_old_kernels(|| {
+        let mounted = Mounted::new(256 * MIB);
+        let before = mounted.disk.whole_queue();
+        let fio = [
+            "--load",
+            "mixed",
+            "--file-size",
+            "16M",
+            "--runtime",
+            "200ms",
+        ];
+        measure(mounted.path(), &fio);
+        // A process that leaves its session and empties its environment ends with its trial all the same.
+        let stray = format!("sleep {}", 3600 + std::process::id());
+        let load = format!("command: sh: env -i setsid {stray} & sync");
+        measure(mounted.path(), &["--load", &load]);
+        let goes_on = || processes_with(&stray);
+        assert!(wait_until(|| goes_on().is_empty()), "{:?}", goes_on());
+        assert_eq!(mounted.names(), [""; 0]);
+        assert_eq!(mounted.disk.whole_queue(), before);
+
+        let disk = LoopDevice::new(512 * MIB);
+        let load = "documents-create:threads=2,documents=500";
+        measure(
+            &disk.name,
+            &["--mkfs", "ext4", "--destroy-data", "--load", load],
+        );
+    });
+}
+
+#[test]
+fn a_database_is_measured() {
+    if !has_postgres() {
+        return;
+    }
+    // Today's OpenSSL, which PostgreSQL has, asks for getrandom and takes nothing else: it does not start on 3.10.
+    let ((), asked) = on(LINUX_4_19, || {
+        let mounted = Mounted::new(512 * MIB);
+        let load = "pgbench:scale=1,clients=4,transactions=25";
+        measure(mounted.path(), &["--load", load]);
+        assert_eq!(mounted.names(), [""; 0]);
+    });
+    assert_documented(&asked);
+}
+
+/// On an old kernel a file of another user's directory is reached by no link either.
+#[test]
+fn a_load_of_another_user_reaches_no_file_of_roots() {
+    if Bench::new().is_none() {
+        return;
+    }
+    on_old_kernels(|| {
+        let Some(bench) = Bench::new() else { return };
+        let script = format!(
+            "command: sh: cat {}; ln -sfn {} $IOSCHED_SCRATCH/out; true",
+            bench.path("private/secret"),
+            bench.path("private"),
+        );
+        let at = bench.mounted.path().to_owned();
+        let output = bench.tune(&at, &["--load", &script, "--user", "nobody"]);
+        bench.assert_private_is_untouched();
+        assert!(output.status.success(), "{}", stderr(&output));
+    });
+}
+
+#[test]
+fn what_a_killed_run_changed_is_restored() {
+    let Some(_) = small_disk() else { return };
+    on_old_kernels(|| {
+        let Some(disk) = small_disk() else { return };
+        disk.write("read_ahead_kb", "64");
+        let before = disk.whole_queue();
+        let dir = tempfile::tempdir().unwrap();
+        let arguments = [&disk.name, "--arms", "none,bfq", "--runtime", "500ms"];
+        let arguments = [&arguments[..], &["--fixed-rounds", "100"]].concat();
+        let mut tune = start(&arguments, &dir.path().join("r"));
+        let is_changed = || fio_runs_on(&disk.name) && disk.scheduler() == "bfq";
+        assert!(wait_until(is_changed));
+        signal(tune.id(), Signal::KILL);
+        tune.wait().unwrap();
+        assert!(wait_until(|| !fio_runs_on(&disk.name)), "fio goes on");
+        succeeds(&["restore"]);
+        assert_eq!(disk.whole_queue(), before);
+    });
+}
+
+#[test]
+fn a_choice_is_kept_checked_and_taken_back_on_a_copied_machine() {
+    on_old_kernels(|| {
+        // What is given to the kernel's command line is no rule that disks are compared with.
+        for (method, scheduler, verdict) in [("udev", "deadline", 2), ("cmdline", "noop", 0)] {
+            let machine = Machine::copied("legacy-4.4");
+            machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"quiet\"\n");
+            machine.write("run/udev/data/b8:0", "E:ID_SERIAL=WDC_WD10EZEX\n");
+            let before = machine.etc();
+            let list = machine.succeeds("list", &[]);
+            assert!(list.contains("cfq"), "{list}");
+            let choice = ["--yes", "--method", method, "sda", scheduler];
+            machine.succeeds("persist", &choice);
+            assert_ne!(machine.etc(), before);
+            let (code, said, error) = machine.run("check", &[]);
+            assert_eq!(code, verdict, "sda is at cfq: {said}{error}");
+            machine.succeeds("undo", &[]);
+            assert_eq!(machine.etc(), before);
+        }
+    });
+}
+
+#[test]
+fn an_emulated_disk_is_refused_by_name_and_leaves_nothing() {
+    if !can_emulate() {
+        return;
+    }
+    on_old_kernels(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("emulated");
+        let state = state.to_str().unwrap();
+        let create = || -> Output {
+            let arguments = [
+                "emulate",
+                "create",
+                "ssd-sata",
+                "--size",
+                "64M",
+                "--state-dir",
+            ];
+            iosched().args(arguments).arg(state).output().unwrap()
+        };
+        let output = create();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(10), "{said}");
+        assert!(
+            said.contains("LOOP_CONFIGURE") && said.contains("hint: "),
+            "{said}"
+        );
+        assert_eq!(names(Path::new(state)), [""; 0]);
+    });
+}
