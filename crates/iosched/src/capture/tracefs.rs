@@ -154,9 +154,15 @@ fn owner_of(name: &str) -> Option<Owner> {
     parts.next().is_none().then_some(Owner { pid, start_ticks })
 }
 
-/// Removes an instance. While somebody still reads from it, it is busy for a moment.
+/// Removes an instance. While somebody still reads from it, it is busy; what stays has next to no memory.
 fn remove(path: &Path) -> io::Result<()> {
-    let _ = fs::write(path.join("events/enable"), "0");
+    for (file, value) in [
+        ("events/enable", "0"),
+        ("tracing_on", "0"),
+        ("buffer_size_kb", "1"),
+    ] {
+        let _ = fs::write(path.join(file), value);
+    }
     for _ in 0..40 {
         match fs::remove_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -213,6 +219,28 @@ impl Drop for Instance {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_instance_that_somebody_reads_stays_with_next_to_no_memory() {
+        if !iosched_testing::is_root() {
+            return;
+        }
+        let Ok(tracefs) = Tracefs::open() else {
+            iosched_testing::lacks("tracefs");
+            return;
+        };
+        let host = Host::live();
+        let instance = tracefs.make_instance(&host).unwrap();
+        instance.write("buffer_size_kb", "4096").unwrap();
+        let path = instance.path.clone();
+        let reader = fs::File::open(path.join("per_cpu/cpu0/trace_pipe_raw")).unwrap();
+        drop(instance);
+        let left = fs::read_to_string(path.join("buffer_size_kb")).unwrap();
+        let left: u32 = left.trim().parse().unwrap();
+        assert!(left <= 64, "{left} KiB of each processor");
+        drop(reader);
+        remove(&path).unwrap();
+    }
 
     #[test]
     fn an_instance_tells_whose_it_is_and_others_are_left_alone() {
