@@ -245,6 +245,7 @@ fn a_run_whose_rounds_were_spent_goes_on_with_more() {
             "2",
             "--runtime",
             "200ms",
+            "--no-html",
         ])
         .arg("--out")
         .arg(&out)
@@ -267,6 +268,7 @@ fn a_run_whose_rounds_were_spent_goes_on_with_more() {
     };
     assert_eq!(resume(&[]), 12, "nothing is left of its budget");
     assert_eq!(resume(&["--rounds", "3"]), 0);
+    assert!(!out.join("report.html").exists(), "it began with --no-html");
     let text = fs::read_to_string(out.join("record.jsonl")).unwrap();
     assert_eq!(text.matches("\"type\":\"trial\"").count(), 6);
 }

@@ -232,6 +232,12 @@ impl Session<'_> {
         self.measure(recorder, disk)
     }
 
+    /// Whether the page is not wanted: now, or when the run began.
+    fn leaves_out_page(&self, record: &Record) -> bool {
+        let began_without = |word: &String| word == "--no-html";
+        self.args.no_html || record.header.command.iter().any(began_without)
+    }
+
     /// Runs the plan, prints the answer, applies it if asked.
     fn measure(&self, mut recorder: Recorder, disk: Option<&EmulatedDisk>) -> Outcome {
         let output = self.output;
@@ -273,7 +279,7 @@ impl Session<'_> {
             output.text(&report::text::record(record, &analysis, output.width()));
             output.text(&format!("record: {}", recorder.directory().display()));
         }
-        if !self.args.no_html {
+        if !self.leaves_out_page(record) {
             answer::write_page(record, &analysis, recorder.directory(), output);
         }
         if self.args.persist {
