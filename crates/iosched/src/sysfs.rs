@@ -8,6 +8,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -171,6 +172,13 @@ impl Sysfs {
             .truncate(true)
             .open(path)?;
         file.write_all(value.as_bytes())
+    }
+
+    /// True if an attribute can be written at all: the kernel gives those that only tell something no such right.
+    pub fn is_writable(&self, device: &str, attribute: &str) -> bool {
+        const BY_OWNER: u32 = 0o200;
+        let metadata = fs::metadata(self.device_dir(device).join(attribute));
+        metadata.is_ok_and(|metadata| metadata.permissions().mode() & BY_OWNER != 0)
     }
 
     /// The names below a directory of a device (`queue/iosched`), sorted; empty where there is none.

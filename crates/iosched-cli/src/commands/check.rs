@@ -154,7 +154,8 @@ fn tell(report: &Report, policy: &Policy, output: &Output) {
             String::new()
         };
         output.text(&format!(
-            "warning: {}{line} gives elevator= to a kernel that has ignored it since 5.0",
+            "warning: {}{line} gives elevator= a value that no disk here listens to: blk-mq, which is all that \
+             Linux has since 5.0, ignores it",
             place.file.display()
         ));
     }

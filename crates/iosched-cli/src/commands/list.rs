@@ -559,6 +559,7 @@ fn details(host: &Host, inventory: &Inventory, device: &Device) -> Vec<(String, 
                     Some(default) => format!("(default {default})"),
                     None => String::new(),
                 };
+                let value = value.replace('\n', "; "); // statistics of schedulers have lines
                 let words = [value.as_str(), unit, &default];
                 words
                     .into_iter()

@@ -66,7 +66,7 @@ pub(crate) struct PersistArgs {
     remove: Option<String>,
 
     /// How it is kept: auto is a udev rule, and a TuneD profile where TuneD would undo it; cmdline is
-    /// elevator=, for kernels before 5.0 only
+    /// elevator=, for all disks on the single-queue path of kernels before 5.0
     #[arg(long, value_enum, default_value_t = MethodArg::Auto)]
     method: MethodArg,
 
@@ -216,7 +216,7 @@ pub(crate) fn finish_undo(
     Ok(())
 }
 
-/// `elevator=` put in or taken out. It has no tunables, and knows no disks.
+/// `elevator=` put in or taken out. It has no tunables.
 fn command_line(args: &PersistArgs, host: &Host, output: &Output) -> Outcome {
     let scheduler = args.scheduler.as_deref().filter(|_| args.remove.is_none());
     if let Some(tunable) = args.tunables.first() {
@@ -231,7 +231,9 @@ fn command_line(args: &PersistArgs, host: &Host, output: &Output) -> Outcome {
     if let Some(scheduler) = scheduler {
         Arm::new(scheduler, []).map_err(boxed)?;
     }
-    let deployment = Deployment::plan_command_line(host, scheduler).map_err(boxed)?;
+    let device = args.device.as_deref().unwrap_or_default();
+    let wanted = scheduler.map(|scheduler| (device, scheduler));
+    let deployment = Deployment::plan_command_line(host, wanted).map_err(boxed)?;
     deploy(
         host,
         &deployment,
@@ -450,7 +452,7 @@ fn list(host: &Host, output: &Output) -> Outcome {
         .unwrap_or_default();
     let disks =
         iosched::policy::matching::disks(host).map_err(|error| boxed(DeployError::List(error)))?;
-    let wanted = iosched::policy::wanted::wanted(host, &policy, &disks);
+    let wanted = iosched::policy::wanted::wanted(&policy, &disks);
     let devices = |index: usize| -> Vec<&str> {
         wanted
             .iter()

@@ -9,14 +9,20 @@ const POLICY: &str = "[[rule]]\nname = 'ours'\nmatch = { serial = 'S1' }\nschedu
 /// A machine with the disk sda, over which one of `tests/systems` is laid.
 fn with_disk(system: Option<&str>, active: &str) -> Machine {
     let machine = Machine::empty();
-    let offered = ["none", "mq-deadline", "kyber", "bfq", "noop"]
+    let of_block_layer: &[&str] = match active {
+        "noop" => &["noop", "deadline", "cfq"],
+        _ => &["none", "mq-deadline", "kyber", "bfq"],
+    };
+    let offered = of_block_layer
+        .iter()
         .map(|name| {
-            if name == active {
+            if *name == active {
                 format!("[{name}]")
             } else {
-                name.to_owned()
+                (*name).to_owned()
             }
         })
+        .collect::<Vec<_>>()
         .join(" ");
     for (file, text) in [
         ("proc/sys/kernel/osrelease", "6.12.0\n"),

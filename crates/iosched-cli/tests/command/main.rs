@@ -12,6 +12,7 @@
 iosched_testing::world!();
 
 mod attacks;
+mod block_layers;
 mod browser;
 mod calibrate;
 mod capture;

@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 use crate::host::Host;
 
 /// Directories below `tests/machines`.
-pub(super) const MACHINES: [&str; 9] = [
+pub(super) const MACHINES: [&str; 11] = [
     "workstation",
     "virtual-machine",
     "md-raid",
@@ -20,6 +20,8 @@ pub(super) const MACHINES: [&str; 9] = [
     "cciss",
     "zoned",
     "legacy-4.4",
+    "mixed-4.19",
+    "newest-7.0",
 ];
 
 /// One of [`MACHINES`].

@@ -145,6 +145,7 @@ fn rules_say_no_more(policy: &Policy) {
             remark: rule.why.clone().unwrap_or_default(),
             conditions: rule.matching.conditions()?,
             arm: rule.arm.clone(),
+            old_name: None,
         })
     });
     let text = rules::text(&rules.collect::<Vec<_>>());

@@ -1,7 +1,7 @@
-//! `elevator=` on the kernel's command line, for kernels before 5.0: put in, changed or taken out in
+//! `elevator=` on the kernel's command line, for disks on the single-queue path: put in, changed or taken out in
 //! the files that boot loaders read, every other parameter kept. Pure but for the search.
 //!
-//! Since 5.0 the kernel prints a warning and ignores it, so there it is refused.
+//! Disks on blk-mq do not listen to it, and since 5.0 there are no others: there it is refused.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -291,6 +291,15 @@ const FILES: [&str; 5] = [
     "/boot/grub/grub.conf",
     "/etc/default/grub.d/",
 ];
+
+/// The value of `elevator=` that this boot was given last, which is the one that counts.
+pub fn given_at_boot(host: &Host) -> Option<String> {
+    let line = std::fs::read_to_string(host.proc("cmdline")).unwrap_or_default();
+    let values = line
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix(PARAMETER));
+    values.map(str::to_owned).next_back()
+}
 
 /// The value of `elevator=` where a text gives it first; comments do not.
 pub fn elevator_in(text: &str) -> Option<String> {

@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use crate::device::{self, Device};
 use crate::history::Turn;
 use crate::host::Host;
 use crate::journal::{SavedDisk, Undone};
@@ -19,7 +20,7 @@ use crate::policy::matching;
 use crate::policy::wanted::{self, Deviation, Wanted};
 use crate::policy::writers;
 use crate::set::{self, SetError};
-use crate::switch::{Adjusted, Entered, QueueState, SwitchError};
+use crate::switch::{self, Adjusted, Entered, QueueState, SwitchError};
 
 pub use crate::persist::error::DeployError;
 pub use crate::persist::made::{Method, Ways};
@@ -80,7 +81,7 @@ impl Deployment {
             ),
         };
         let disks = matching::disks(host).map_err(DeployError::List)?;
-        let wanted = wanted::wanted(host, &policy, &disks);
+        let wanted = wanted::wanted(&policy, &disks);
         if ways.method == Method::Tuned && !writers::tuned_runs(host) {
             return Err(DeployError::NoTuned);
         }
@@ -112,29 +113,24 @@ impl Deployment {
     /// The changes of the files that are made from a policy, if it is not in force.
     pub fn files_for(host: &Host, policy: &Policy) -> Result<Vec<FileChange>, DeployError> {
         let disks = matching::disks(host).map_err(DeployError::List)?;
-        let wanted = wanted::wanted(host, policy, &disks);
+        let wanted = wanted::wanted(policy, &disks);
         made::files(host, policy, &wanted, Ways::default())
     }
 
-    /// What sets `elevator=` for all disks at every boot, for kernels before 5.0; with no scheduler,
-    /// what takes it out, for all kernels.
+    /// What sets `elevator=` at every boot, for a device on the single-queue path and all others there; with no
+    /// scheduler, what takes it out, on all machines.
     pub fn plan_command_line(
         host: &Host,
-        scheduler: Option<&str>,
+        wanted: Option<(&str, &str)>,
     ) -> Result<Deployment, DeployError> {
-        let kernel = host.kernel_version().unwrap_or_default();
-        if scheduler.is_some() && kernel >= (5, 0) {
-            return Err(DeployError::DeadCommandLine {
-                kernel: format!("{}.{}", kernel.0, kernel.1),
-            });
+        let mut notes = Vec::new();
+        if let Some((device, scheduler)) = wanted {
+            notes.push(check_elevator(host, device, scheduler)?);
         }
+        let scheduler = wanted.map(|(_, scheduler)| scheduler);
         let files = boot::files(host, scheduler)?;
         if scheduler.is_some() && files.is_empty() && cmdline::places_of_elevator(host).is_empty() {
             return Err(DeployError::NoBootLoader);
-        }
-        let mut notes = Vec::new();
-        if scheduler.is_some() {
-            notes.push("elevator= is for all disks of the machine, from the next boot on".into());
         }
         if files
             .iter()
@@ -303,6 +299,53 @@ impl Deployment {
         let name = &self.policy.rules[wanted.rule].name;
         properties.get(rules::MARK) == Some(&rules::mark(name))
     }
+}
+
+/// Asks whether the disks of a device listen to `elevator=` with this value; a note on all that do.
+fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, DeployError> {
+    let device = device::find(host, device)?;
+    let disks = matching::disks(host).map_err(DeployError::List)?;
+    let listens = |disk: &Device| switch::is_single_queue(disk.schedulers.offered());
+    let names = |are: bool| {
+        let of = disks.iter().map(|disk| &disk.device);
+        let names: Vec<&str> = of
+            .filter(|disk| listens(disk) == are)
+            .map(|disk| disk.name.as_str())
+            .collect();
+        names.join(", ")
+    };
+    let listening = names(true);
+    if listening.is_empty() {
+        let (major, minor) = host.kernel_version().unwrap_or_default();
+        return Err(DeployError::DeadCommandLine {
+            kernel: format!("{major}.{minor}"),
+        });
+    }
+    for disk in device::schedulable_disks(host, &device).map_err(DeployError::List)? {
+        let offered = disk.schedulers.offered();
+        if !listens(&disk) {
+            return Err(DeployError::NotForElevator {
+                device: disk.name,
+                listening,
+            });
+        }
+        if !offered.iter().any(|name| name == scheduler) {
+            return Err(DeployError::Switch(SwitchError::NotOffered {
+                offered: offered.to_vec(),
+                device: disk.name,
+                scheduler: scheduler.to_owned(),
+            }));
+        }
+    }
+    let others = names(false);
+    let stay = if others.is_empty() {
+        String::new()
+    } else {
+        format!("; {others}: on blk-mq, as before")
+    };
+    Ok(format!(
+        "elevator= is for all disks on the single-queue path, from the next boot on: {listening}{stay}"
+    ))
 }
 
 /// The checked switches of all disks that are not as wanted.

@@ -58,11 +58,21 @@ pub enum DeployError {
         /// Whether our rule was applied.
         reason: &'static str,
     },
-    /// `elevator=` does nothing any more.
-    #[error("elevator= has no effect on Linux {kernel}: kernels ignore it since 5.0")]
+    /// No disk listens to `elevator=`.
+    #[error(
+        "elevator= has no effect on Linux {kernel}: no disk here is on the single-queue path, which 5.0 removed"
+    )]
     DeadCommandLine {
         /// Its version.
         kernel: String,
+    },
+    /// The disk does not listen to `elevator=`.
+    #[error("elevator= does nothing for {device}, which is on blk-mq")]
+    NotForElevator {
+        /// Kernel name.
+        device: String,
+        /// Those that do.
+        listening: String,
     },
     /// No known file carries the kernel's command line.
     #[error("no file of a boot loader that is known here carries the kernel's command line")]
@@ -104,6 +114,9 @@ impl Failure for DeployError {
             DeployError::DeadCommandLine { .. } => {
                 Some("leave out --method: a udev rule does it, disk by disk".into())
             }
+            DeployError::NotForElevator { listening, .. } => Some(format!(
+                "leave out --method: a udev rule does it; elevator= is for {listening}"
+            )),
             DeployError::NoBootLoader => Some("a udev rule needs none: leave out --method".into()),
             DeployError::NoInitramfs => Some(
                 "leave out --initramfs: the module is loaded when the root is mounted; or name it to \
@@ -129,6 +142,7 @@ impl Failure for DeployError {
             DeployError::NoIdentity { .. } | DeployError::NoRule { .. } => exit::NO_SUCH_DEVICE,
             DeployError::Overridden { .. } => exit::NOT_TAKEN,
             DeployError::DeadCommandLine { .. }
+            | DeployError::NotForElevator { .. }
             | DeployError::NoBootLoader
             | DeployError::NoInitramfs
             | DeployError::NoTuned => exit::MISSING,

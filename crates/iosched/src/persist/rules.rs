@@ -13,6 +13,7 @@
 //! | a path of a multipath disk is switched | left alone (`DM_MULTIPATH_DEVICE_PATH`) |
 //! | a switch resets `nr_requests` and tunables | written after it, each in a line of its own |
 //! | a tunable is missing on another kernel | `TEST` before each write |
+//! | a disk on the single-queue path has schedulers by other names | asked for, where the machine has such disks |
 //! | quotes and patterns in a serial number | a `?` in their place matches them |
 
 use std::fmt::Write;
@@ -37,6 +38,8 @@ pub struct Rule {
     pub conditions: Vec<Condition>,
     /// What is set.
     pub arm: Arm,
+    /// What the scheduler is called on disks of the single-queue path, where the machine has such.
+    pub old_name: Option<String>,
 }
 
 /// One of several keys must have its value: `KERNEL` like `nvme*`, or `ENV{ID_BUS}` like `ata`.
@@ -101,7 +104,7 @@ fn push_rule(text: &mut String, rule: &Rule, label: &str) {
         let _ = writeln!(text, "GOTO=\"{label}\"");
     }
     let _ = writeln!(text, "GOTO=\"{label}_end\"\nLABEL=\"{label}\"");
-    let _ = writeln!(text, "ATTR{{queue/scheduler}}=\"{}\"", rule.arm.scheduler);
+    push_scheduler(text, rule);
     for (places, value) in rule.arm.files_in_order() {
         for file in places {
             let _ = writeln!(text, "TEST==\"{file}\", ATTR{{{file}}}=\"{value}\"");
@@ -110,6 +113,21 @@ fn push_rule(text: &mut String, rule: &Rule, label: &str) {
     let _ = writeln!(text, "ENV{{{MARK}}}=\"{}\"", mark(&rule.name));
     let _ = writeln!(text, "GOTO=\"iosched_end\"");
     let _ = writeln!(text, "LABEL=\"{label}_end\"");
+}
+
+/// Which path a disk is on is asked before anything is written: udev has what it wrote for what stands there.
+fn push_scheduler(text: &mut String, rule: &Rule) {
+    let set = |name: &str| format!("ATTR{{queue/scheduler}}=\"{name}\"");
+    let modern = set(&rule.arm.scheduler);
+    let _ = match &rule.old_name {
+        None => writeln!(text, "{modern}"),
+        Some(old) => writeln!(
+            text,
+            "ATTR{{queue/scheduler}}!=\"*noop*\", {modern}\n\
+             ATTR{{queue/scheduler}}==\"*noop*\", {}",
+            set(old)
+        ),
+    };
 }
 
 /// Every way in which all conditions can hold: lines of keys that must hold together. Asked for what
@@ -183,6 +201,7 @@ mod tests {
             remark: String::new(),
             conditions: vec![Condition::is(identity)],
             arm: Arm::parse(arm).unwrap(),
+            old_name: None,
         }
     }
 
@@ -202,6 +221,7 @@ mod tests {
                 Condition::like("ATTR{device/model}", "Samsung*"),
             ],
             arm: Arm::plain("none"),
+            old_name: None,
         };
         let wwn = Identity::Wwn("0x5000c500a1b2c3d4".into());
         insta::assert_snapshot!(text(&[rule("db", &wwn, "mq-deadline"), by_serial, class]), @r#"

@@ -125,7 +125,7 @@ mod tests {
     fn plan(host: &Host, policy: &str) -> Vec<FileChange> {
         let policy = Policy::parse(policy, Path::new("p")).unwrap();
         let disks = matching::disks(host).unwrap();
-        files(host, &wanted::wanted(host, &policy, &disks), false).unwrap()
+        files(host, &wanted::wanted(&policy, &disks), false).unwrap()
     }
 
     const POLICY: &str = "[[rule]]\nname = 'a'\nmatch = { serial = 'S.1' }\nscheduler = 'bfq'\n";

@@ -12,12 +12,14 @@ use serde::{Deserialize, Serialize};
 use crate::durable;
 use crate::facts;
 use crate::host::Host;
+use crate::persist::cmdline;
 use crate::persist::deploy::{DeployError, Deployment};
 use crate::persist::identity::Identity;
 use crate::policy::file::{Evidence, Policy};
-use crate::policy::matching;
+use crate::policy::matching::{self, KnownDisk};
 use crate::policy::wanted::{self, Deviation, Wanted};
 use crate::policy::writers::{self, Writer};
+use crate::switch;
 
 /// What a check found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -28,7 +30,7 @@ pub struct Report {
     pub disks: Vec<DiskReport>,
     /// Files that `apply` would change: the policy is not in force.
     pub not_in_force: Vec<PathBuf>,
-    /// `elevator=` where nobody listens to it.
+    /// `elevator=` with a value that no disk listens to.
     pub dead_elevator: Vec<Place>,
 }
 
@@ -117,7 +119,7 @@ pub struct Since {
 pub fn check(host: &Host, policy: &Policy) -> Result<Report, DeployError> {
     let disks = matching::disks(host).map_err(DeployError::List)?;
     let mut found = Vec::new();
-    for wanted in wanted::wanted(host, policy, &disks) {
+    for wanted in wanted::wanted(policy, &disks) {
         found.push(check_disk(host, policy, &wanted)?);
     }
     let not_in_force: Vec<PathBuf> = Deployment::files_for(host, policy)?
@@ -129,7 +131,7 @@ pub fn check(host: &Host, policy: &Policy) -> Result<Report, DeployError> {
             disk.overridden.retain(|by| !by.by.is_ours());
         }
     }
-    let dead_elevator = dead_elevator(host);
+    let dead_elevator = dead_elevator(host, &disks);
     let verdict = if found.iter().any(|disk| !disk.deviations.is_empty()) {
         Verdict::Bad
     } else if !not_in_force.is_empty()
@@ -265,20 +267,19 @@ fn stale(host: &Host, wanted: &Wanted, evidence: &Evidence) -> Vec<Stale> {
     .collect()
 }
 
-/// Where `elevator=` is given to a kernel that does not listen to it (5.0 and later), unless a rule of
-/// udev reads it.
-fn dead_elevator(host: &Host) -> Vec<Place> {
-    let is_modern = host
-        .kernel_version()
-        .is_some_and(|version| version >= (5, 0));
-    let line = fs::read_to_string(host.proc("cmdline")).unwrap_or_default();
-    let is_given = line
-        .split_whitespace()
-        .any(|word| word.starts_with("elevator="));
-    if !is_modern || !is_given || writers::reads_elevator(host) {
+/// Where `elevator=` is given a value that no disk listens to, unless a rule of udev reads it.
+fn dead_elevator(host: &Host, disks: &[KnownDisk]) -> Vec<Place> {
+    let Some(value) = cmdline::given_at_boot(host) else {
+        return Vec::new();
+    };
+    let listens = |disk: &KnownDisk| {
+        let offered = disk.device.schedulers.offered();
+        switch::is_single_queue(offered) && offered.contains(&value)
+    };
+    if disks.iter().any(listens) || writers::reads_elevator(host) {
         return Vec::new();
     }
-    let mut places = crate::persist::cmdline::places_of_elevator(host);
+    let mut places = cmdline::places_of_elevator(host);
     if places.is_empty() {
         places.push(Place {
             file: "/proc/cmdline".into(),

@@ -42,7 +42,7 @@ pub fn order(policy: &Policy) -> Vec<usize> {
 }
 
 /// The disks for which the policy has a rule.
-pub fn wanted(host: &Host, policy: &Policy, disks: &[KnownDisk]) -> Vec<Wanted> {
+pub fn wanted(policy: &Policy, disks: &[KnownDisk]) -> Vec<Wanted> {
     let order = order(policy);
     disks
         .iter()
@@ -53,7 +53,7 @@ pub fn wanted(host: &Host, policy: &Policy, disks: &[KnownDisk]) -> Vec<Wanted> 
                 .filter(|&index| policy.rules[index].matching.is_met(disk));
             let rule = matching.next()?;
             Some(Wanted {
-                arm: modern(host, &policy.rules[rule].arm),
+                arm: on_disk(disk, &policy.rules[rule].arm),
                 disk: disk.clone(),
                 rule,
                 also: matching.collect(),
@@ -62,30 +62,42 @@ pub fn wanted(host: &Host, policy: &Policy, disks: &[KnownDisk]) -> Vec<Wanted> 
         .collect()
 }
 
-/// The arm with the name that this kernel has for its scheduler.
-fn modern(host: &Host, arm: &Arm) -> Arm {
-    let is_legacy = host
-        .kernel_version()
-        .is_some_and(|version| version < (5, 0));
-    let scheduler = switch::modern_name(&arm.scheduler)
-        .filter(|_| !is_legacy)
-        .unwrap_or(&arm.scheduler);
+/// The arm with the name that this disk has for its scheduler.
+fn on_disk(disk: &KnownDisk, arm: &Arm) -> Arm {
+    let offered = disk.device.schedulers.offered();
     Arm {
-        scheduler: scheduler.into(),
+        scheduler: switch::name_on(offered, &arm.scheduler).into(),
         tunables: arm.tunables.clone(),
     }
+}
+
+/// True if a disk of the machine is on the single-queue path, and so has schedulers by their old names.
+fn has_single_queue(host: &Host) -> bool {
+    let sysfs = host.sysfs();
+    let devices = sysfs.block_devices().unwrap_or_default();
+    let mut offered = devices
+        .iter()
+        .filter_map(|name| switch::offered(&sysfs, name).ok());
+    offered.any(|offered| switch::is_single_queue(&offered))
 }
 
 /// The rules of udev that make it last. A rule that udev cannot ask becomes one for each disk that it
 /// is for now; a disk without identity is left out (see [`Wanted::is_kept`]).
 pub fn udev_rules(host: &Host, policy: &Policy, wanted: &[Wanted]) -> Vec<rules::Rule> {
     let mut found = Vec::new();
+    let has_single_queue = has_single_queue(host);
     for index in order(policy) {
         let rule = &policy.rules[index];
-        let arm = modern(host, &rule.arm);
         let remark = rule.why.clone().unwrap_or_default();
         if let Some(conditions) = rule.matching.conditions() {
+            let modern = switch::modern_name(&rule.arm.scheduler);
+            let arm = Arm {
+                scheduler: modern.unwrap_or(&rule.arm.scheduler).into(),
+                tunables: rule.arm.tunables.clone(),
+            };
+            let old_name = modern.filter(|_| has_single_queue);
             found.push(rules::Rule {
+                old_name: old_name.map(|_| rule.arm.scheduler.clone()),
                 name: rule.name.clone(),
                 remark,
                 conditions,
@@ -107,7 +119,8 @@ pub fn udev_rules(host: &Host, policy: &Policy, wanted: &[Wanted]) -> Vec<rules:
                 name: rule.name.clone(),
                 remark: remarks.join(": "),
                 conditions: vec![rules::Condition::is(identity)],
-                arm: arm.clone(),
+                arm: disk.arm.clone(),
+                old_name: None,
             });
         }
     }
@@ -197,7 +210,7 @@ tunables = { fifo_batch = 1, nr_requests = 64 }
             Disk::new("sdc"),
         ]);
         let policy = policy();
-        let wanted = wanted(&host, &policy, &disks(&host).unwrap());
+        let wanted = wanted(&policy, &disks(&host).unwrap());
         let rules: Vec<usize> = wanted.iter().map(|wanted| wanted.rule).collect();
         assert_eq!(rules, [1, 0, 0]);
         assert_eq!(wanted[0].also, [0]);
@@ -229,7 +242,7 @@ tunables = { fifo_batch = 1, nr_requests = 64 }
             };
             let disks_here: Vec<_> = names.iter().zip(serials).map(disk).collect();
             let (_dir, host) = machine(&disks_here);
-            let wanted = wanted(&host, &policy, &disks(&host).unwrap());
+            let wanted = wanted(&policy, &disks(&host).unwrap());
             let rules = rules::text(&udev_rules(&host, &policy, &wanted));
             (rules, crate::persist::tuned::text("balanced", &wanted))
         };
@@ -241,11 +254,45 @@ tunables = { fifo_batch = 1, nr_requests = 64 }
         assert_eq!(files(["sdc", "sda", "sdb"]), before);
     }
 
+    /// A disk on the single-queue path of a 4.x kernel.
+    fn single_queue(name: &str) -> Disk {
+        Disk::new(name).file("queue/scheduler", "noop [deadline] cfq")
+    }
+
     #[test]
-    fn old_kernels_keep_old_names() {
-        let (dir, host) = machine(&[Disk::new("sda").property("ID_SERIAL", "S1")]);
-        crate::persist::testing::write(dir.path(), "proc/sys/kernel/osrelease", "4.4.0\n");
-        let wanted = wanted(&host, &policy(), &disks(&host).unwrap());
-        assert_eq!(wanted[0].arm.scheduler, "deadline");
+    fn each_disk_of_a_machine_with_both_block_layers_gets_its_own_name() {
+        let text = "
+[[rule]]
+name = 'all'
+match = { serial = 'S*' }
+scheduler = 'deadline'
+";
+        let policy = Policy::parse(text, Path::new("p")).unwrap();
+        let (dir, host) = machine(&[
+            single_queue("sda").property("ID_SERIAL", "S1"),
+            Disk::new("vda").property("ID_SERIAL", "S2"),
+        ]);
+        crate::persist::testing::write(dir.path(), "proc/sys/kernel/osrelease", "4.19.304\n");
+        let wanted = wanted(&policy, &disks(&host).unwrap());
+        let names: Vec<&str> = wanted.iter().map(|w| w.arm.scheduler.as_str()).collect();
+        assert_eq!(names, ["deadline", "mq-deadline"]);
+        for disk in &wanted {
+            assert_eq!(disk.deviations(&host.sysfs()).unwrap(), []);
+        }
+        // The rule is for disks that may come, on either path.
+        let rules = rules::text(&udev_rules(&host, &policy, &wanted));
+        let of_blk_mq = "ATTR{queue/scheduler}!=\"*noop*\", ATTR{queue/scheduler}=\"mq-deadline\"";
+        let of_single = "ATTR{queue/scheduler}==\"*noop*\", ATTR{queue/scheduler}=\"deadline\"";
+        let places = [of_blk_mq, of_single].map(|line| rules.find(line));
+        assert!(places[0].is_some() && places[0] < places[1], "{rules}");
+    }
+
+    #[test]
+    fn without_single_queue_disks_rules_have_the_names_of_today() {
+        let (_dir, host) = machine(&[Disk::new("sda").property("ID_SERIAL", "S1")]);
+        let wanted = wanted(&policy(), &disks(&host).unwrap());
+        assert_eq!(wanted[0].arm.scheduler, "mq-deadline");
+        let rules = rules::text(&udev_rules(&host, &policy(), &wanted));
+        assert!(!rules.contains("noop"), "{rules}");
     }
 }

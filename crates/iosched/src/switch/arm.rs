@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SETTINGS;
 use super::error::SwitchError;
+use super::value;
 
 /// A scheduler with its tunables: what is compared.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -44,6 +45,13 @@ impl Arm {
             .map(parse_tunable)
             .collect::<Result<Vec<_>, _>>()?;
         check_twice(&tunables)?;
+        for (tunable, value) in &tunables {
+            value::check(scheduler, tunable, value).map_err(|cause| SwitchError::WrongValue {
+                tunable: tunable.clone(),
+                value: value.clone(),
+                cause,
+            })?;
+        }
         Ok(Arm {
             scheduler: scheduler.into(),
             tunables,

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::offered::is_single_queue;
 use crate::failure::{Failure, exit};
 
 /// Why a state could not be set.
@@ -113,6 +114,16 @@ pub enum SwitchError {
         /// Why.
         cause: &'static str,
     },
+    /// The kernel would refuse the value, or take another number for it.
+    #[error("{tunable} cannot be {value}: {cause}")]
+    WrongValue {
+        /// The tunable.
+        tunable: String,
+        /// As given.
+        value: String,
+        /// What it takes.
+        cause: String,
+    },
     /// The kernel refused the value.
     #[error("{device}: the kernel refuses {tunable}={value} ({source})")]
     BadValue {
@@ -154,19 +165,9 @@ impl Failure for SwitchError {
                 "a tunable is written as name=value; an arm as scheduler:name=value,name=value"
                     .into(),
             ),
-            SwitchError::NotOffered { scheduler, .. } => Some(match scheduler.as_str() {
-                "bfq" => {
-                    "its module could not be loaded: is CONFIG_IOSCHED_BFQ in this kernel?".into()
-                }
-                "kyber" => {
-                    "its module could not be loaded: is CONFIG_MQ_IOSCHED_KYBER in this kernel?"
-                        .into()
-                }
-                "cfq" | "deadline" | "noop" => {
-                    "it was removed in Linux 5.0; `iosched simulate` still has it".into()
-                }
-                _ => "choose one of those it offers".into(),
-            }),
+            SwitchError::NotOffered {
+                scheduler, offered, ..
+            } => Some(not_offered(scheduler, offered)),
             SwitchError::NotPermitted { .. } => {
                 Some("run it as root, and outside a container that mounts /sys read-only".into())
             }
@@ -180,7 +181,7 @@ impl Failure for SwitchError {
             SwitchError::Refused { active, .. } | SwitchError::NotSupported { active, .. } => Some(
                 format!("a failed switch may leave another scheduler: {active} is active now"),
             ),
-            SwitchError::BadValue { .. } => {
+            SwitchError::WrongValue { .. } | SwitchError::BadValue { .. } => {
                 Some("`iosched list -v DEVICE` shows units and values".into())
             }
             _ => None,
@@ -198,10 +199,38 @@ impl Failure for SwitchError {
             SwitchError::NotPermitted { .. } => exit::NOT_PERMITTED,
             SwitchError::UnknownTunable { .. }
             | SwitchError::Forbidden { .. }
+            | SwitchError::WrongValue { .. }
             | SwitchError::BadValue { .. } => exit::BAD_TUNABLE,
             SwitchError::Vanished { .. } => exit::VANISHED,
             SwitchError::Io { .. } => exit::FAILURE,
         }
+    }
+}
+
+/// Why a disk that offers these schedulers does not offer this one, and what does its work there.
+fn not_offered(scheduler: &str, offered: &[String]) -> String {
+    if is_single_queue(offered) {
+        let blk_mq = "the disk is on the single-queue path; scsi_mod.use_blk_mq=1 on the kernel's command line puts \
+                      SCSI disks on blk-mq";
+        return match scheduler {
+            "none" => "the disk is on the single-queue path, where noop does that".into(),
+            "mq-deadline" => "the disk is on the single-queue path, where it is deadline".into(),
+            "bfq" => format!("{blk_mq}, which has it; cfq is what bfq descends from"),
+            "kyber" => format!("{blk_mq}, which has it"),
+            _ => "choose one of those it offers".into(),
+        };
+    }
+    match scheduler {
+        "bfq" => "its module could not be loaded: is CONFIG_IOSCHED_BFQ in this kernel?".into(),
+        "kyber" => {
+            "its module could not be loaded: is CONFIG_MQ_IOSCHED_KYBER in this kernel?".into()
+        }
+        "cfq" | "deadline" | "noop" => {
+            "it is for disks on the single-queue path, which Linux 5.0 removed; \
+             `iosched simulate` still has it"
+                .into()
+        }
+        _ => "choose one of those it offers".into(),
     }
 }
 

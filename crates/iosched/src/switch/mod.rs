@@ -13,6 +13,7 @@ mod error;
 mod foresee;
 mod offered;
 mod state;
+mod value;
 
 use std::fmt;
 
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use self::arm::Arm;
 pub use self::error::SwitchError;
 pub use self::foresee::foresee;
-pub use self::offered::{active, modern_name, offered, resolve};
+pub use self::offered::{active, is_single_queue, modern_name, name_on, offered, resolve};
 pub use self::state::{Difference, QueueState};
 
 use self::arm::tunable_rank;
@@ -178,6 +179,14 @@ fn write_tunables(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<Vec<Adjusted
         .collect::<Result<Vec<_>, SwitchError>>()?;
     located.sort_by_key(|(file, _, _)| tunable_rank(file));
     for (file, name, value) in &located {
+        let shown = sysfs.read_if_present(device, file).unwrap_or_default();
+        value::check_like(&shown, value).map_err(|cause| SwitchError::WrongValue {
+            tunable: (*name).clone(),
+            value: (*value).clone(),
+            cause,
+        })?;
+    }
+    for (file, name, value) in &located {
         sysfs.write(device, file, value).map_err(|source| {
             match io_error(device, file, source) {
                 SwitchError::Io { source, .. } => SwitchError::BadValue {
@@ -207,9 +216,21 @@ fn write_tunables(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<Vec<Adjusted
     Ok(adjusted)
 }
 
+/// True of a file below `queue/iosched/` that can be set; schedulers show statistics there, too.
+fn is_tunable(sysfs: &Sysfs, device: &str, name: &str) -> bool {
+    sysfs.is_writable(device, &format!("queue/iosched/{name}"))
+}
+
+/// The tunables of the scheduler that is active on a device.
+fn own_tunables(sysfs: &Sysfs, device: &str) -> Vec<String> {
+    let mut names = sysfs.list(device, "queue/iosched");
+    names.retain(|name| is_tunable(sysfs, device, name));
+    names
+}
+
 /// The file of a tunable: `queue/nr_requests`, `queue/iosched/NAME`, or one of [`SETTINGS`].
 fn locate(sysfs: &Sysfs, device: &str, arm: &Arm, name: &str) -> Result<String, SwitchError> {
-    let own = sysfs.list(device, "queue/iosched");
+    let own = own_tunables(sysfs, device);
     if own.iter().any(|tunable| tunable == name) {
         return Ok(format!("queue/iosched/{name}"));
     }

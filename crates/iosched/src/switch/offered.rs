@@ -18,6 +18,19 @@ pub fn modern_name(old: &str) -> Option<&'static str> {
     }
 }
 
+/// True of what a disk offers that is on the single-queue path of Linux before 5.0. A machine of 4.x may have disks on
+/// it and disks on blk-mq.
+pub fn is_single_queue(offered: &[String]) -> bool {
+    offered.iter().any(|name| modern_name(name).is_some())
+}
+
+/// What a scheduler is called on a disk that offers these: an old name stays on the single-queue path.
+pub fn name_on<'a>(offered: &[String], wanted: &'a str) -> &'a str {
+    modern_name(wanted)
+        .filter(|_| !is_single_queue(offered))
+        .unwrap_or(wanted)
+}
+
 /// The scheduler that this device can really be given when `wanted` is asked: itself, or what
 /// became of an old name, after loading its module if that is what lacks.
 pub fn resolve(sysfs: &Sysfs, device: &str, wanted: &str) -> Result<String, SwitchError> {
@@ -26,10 +39,10 @@ pub fn resolve(sysfs: &Sysfs, device: &str, wanted: &str) -> Result<String, Swit
     if offered.iter().any(|name| name == wanted) {
         return Ok(wanted.into());
     }
-    if let Some(modern) = modern_name(wanted).filter(|modern| offered.iter().any(|o| o == modern)) {
-        return Ok(modern.into());
+    let to_load = name_on(&offered, wanted);
+    if offered.iter().any(|name| name == to_load) {
+        return Ok(to_load.into());
     }
-    let to_load = modern_name(wanted).unwrap_or(wanted);
     // The modules of a copied tree are not this kernel's.
     if sysfs.root() == Path::new("/sys") {
         load_module(to_load);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::arm::write_rank;
 use super::error::{SwitchError, io_error};
 use super::offered::active;
-use super::{Adjusted, SETTINGS, switch};
+use super::{Adjusted, SETTINGS, is_tunable, switch};
 use crate::sysfs::{Sysfs, is_of_attribute};
 
 /// Everything of a queue that a switch of scheduler changes, or that an arm may set.
@@ -18,7 +18,7 @@ pub struct QueueState {
     /// `queue/nr_requests`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nr_requests: Option<String>,
-    /// The files of `queue/iosched/`.
+    /// The files of `queue/iosched/` that can be written: others are statistics, which change by themselves.
     pub tunables: BTreeMap<String, String>,
     /// The readable ones of [`SETTINGS`].
     pub settings: BTreeMap<String, String>,
@@ -55,7 +55,8 @@ impl QueueState {
             Ok::<_, SwitchError>(values)
         };
         let names = sysfs.try_list(device, "queue/iosched");
-        let names = names.map_err(|source| failed("queue/iosched", source))?;
+        let mut names = names.map_err(|source| failed("queue/iosched", source))?;
+        names.retain(|name| is_tunable(sysfs, device, name));
         Ok(QueueState {
             scheduler,
             nr_requests: read("nr_requests")?,

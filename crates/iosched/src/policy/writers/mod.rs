@@ -114,7 +114,7 @@ impl Writer {
 /// All who write a disk's queue, in the order in which they do at boot: of those that write the same
 /// file the last one wins.
 pub fn find(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
-    let mut found = programs::command_line(host);
+    let mut found = programs::command_line(host, disk);
     found.extend(udev::writers(host, disk, "add"));
     found.extend(services::writers(host, disk));
     found.extend(programs::writers(host, disk));

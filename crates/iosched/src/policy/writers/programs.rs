@@ -7,8 +7,9 @@ use super::services::is_enabled;
 use super::{Writer, WriterKind, files_of, text_of};
 use crate::host::Host;
 use crate::persist::pattern::is_like;
-use crate::persist::tuned;
+use crate::persist::{cmdline, tuned};
 use crate::policy::matching::KnownDisk;
+use crate::switch;
 
 const SCHEDULER: &str = "queue/scheduler";
 
@@ -32,28 +33,15 @@ fn sets_scheduler(kind: WriterKind, file: &Path, line: usize, value: &str) -> Wr
     }
 }
 
-/// `elevator=` where the kernel still listens to it.
-pub(super) fn command_line(host: &Host) -> Vec<Writer> {
-    if host
-        .kernel_version()
-        .is_none_or(|version| version >= (5, 0))
-    {
-        return Vec::new();
-    }
-    let line = std::fs::read_to_string(host.proc("cmdline")).unwrap_or_default();
-    let value = line
-        .split_whitespace()
-        .filter_map(|word| word.strip_prefix("elevator="))
-        .next_back();
+/// `elevator=` where the disk listens to it: one on the single-queue path that has a scheduler of this name. Of
+/// another name the kernel says that it is not found, and keeps its default.
+pub(super) fn command_line(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    let offered = disk.device.schedulers.offered();
+    let value = cmdline::given_at_boot(host)
+        .filter(|value| switch::is_single_queue(offered) && offered.contains(value));
+    let place = Path::new("/proc/cmdline");
     value
-        .map(|value| {
-            sets_scheduler(
-                WriterKind::CommandLine,
-                Path::new("/proc/cmdline"),
-                0,
-                value,
-            )
-        })
+        .map(|value| sets_scheduler(WriterKind::CommandLine, place, 0, &value))
         .into_iter()
         .collect()
 }

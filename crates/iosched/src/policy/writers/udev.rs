@@ -499,6 +499,7 @@ mod tests {
             remark: String::new(),
             conditions: vec![Condition::is(&Identity::Serial(serial.into()))],
             arm: crate::switch::Arm::parse(arm).unwrap(),
+            old_name: None,
         };
         let rules = text(&[
             rule("a", "S2", "none"),

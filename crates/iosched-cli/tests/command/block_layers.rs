@@ -1,0 +1,232 @@
+//! Machines whose kernel is older or newer than the one that tests run on, as copied trees: both block layers of 4.19
+//! beside each other, and a scheduler that nobody here knows.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Output;
+
+use iosched_testing::world::own_mounts;
+
+use crate::common::lab::{stderr, stdout};
+use crate::common::machine::Machine;
+use crate::common::{can_use_loop_devices, in_one_line, iosched, run};
+
+const RULES: &str = "etc/udev/rules.d/99-iosched.rules";
+const POLICY: &str = "etc/iosched/policy.toml";
+
+/// SATA disks on the single-queue path, a virtio and an NVMe disk on blk-mq.
+fn mixed() -> Machine {
+    let machine = Machine::copied("mixed-4.19");
+    machine.write("proc/cmdline", "root=/dev/sda1 ro\n");
+    machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"quiet\"\n");
+    machine
+}
+
+#[test]
+fn an_old_name_is_each_disks_own_and_a_policy_of_it_is_in_force_after_it_was_applied() {
+    let machine = mixed();
+    let policy = "[[rule]]\nname = 'all'\nmatch = { serial = '*' }\nscheduler = 'deadline'\n";
+    machine.write(POLICY, policy);
+    machine.succeeds("apply", &["--yes"]);
+    let (code, said, error) = machine.run("check", &[]);
+    assert_eq!(code, 2, "{error}");
+    // sdb and vda have it already, each by its own name.
+    for line in [
+        "sda: NOT as wanted by \"all\": deadline",
+        "scheduler is cfq, not deadline",
+        "sdb: as wanted by \"all\": deadline",
+        "vda: as wanted by \"all\": mq-deadline",
+        "scheduler is none, not mq-deadline",
+    ] {
+        assert!(said.contains(line), "{line}\n{said}");
+    }
+    machine.write("sys/block/sda/queue/scheduler", "noop [deadline] cfq \n");
+    machine.write(
+        "sys/block/nvme0n1/queue/scheduler",
+        "[mq-deadline] kyber bfq none\n",
+    );
+    let (code, said, error) = machine.run("check", &[]);
+    assert_eq!(code, 0, "{said}{error}");
+    let again = machine.succeeds("apply", &["--yes"]);
+    assert!(again.contains("nothing to do"), "{again}");
+}
+
+#[test]
+fn a_scheduler_that_a_disk_lacks_is_refused_with_the_name_that_it_has_there() {
+    let machine = mixed();
+    for (disk, scheduler, words) in [
+        ("sda", "mq-deadline", "where it is deadline"),
+        ("sda", "none", "where noop does that"),
+        ("sda", "bfq", "scsi_mod.use_blk_mq=1"),
+        ("nvme0n1", "noop", ""),
+    ] {
+        let (code, _, error) = machine.run("persist", &["--dry-run", disk, scheduler]);
+        let error = in_one_line(&error);
+        assert_eq!(code, if words.is_empty() { 0 } else { 5 }, "{error}");
+        assert!(error.contains(words), "{disk} {scheduler}: {error}");
+    }
+}
+
+#[test]
+fn elevator_is_for_disks_that_listen_to_it_and_have_what_it_names() {
+    let machine = mixed();
+    let before = machine.etc();
+    for (disk, scheduler, expected, words) in [
+        ("sdz", "noop", 3, "sdz"),
+        (
+            "nvme0n1",
+            "noop",
+            10,
+            "does nothing for nvme0n1, which is on blk-mq",
+        ),
+        ("sda", "mq-deadline", 5, "where it is deadline"),
+        ("sda", "anticipatory", 5, "does not offer it"),
+    ] {
+        let arguments = ["--yes", "--method", "cmdline", disk, scheduler];
+        let (code, _, error) = machine.run("persist", &arguments);
+        assert_eq!(code, expected, "{disk} {scheduler}: {error}");
+        assert!(in_one_line(&error).contains(words), "{error}");
+        assert_eq!(machine.etc(), before);
+    }
+    let arguments = ["--yes", "--method", "cmdline", "sda", "noop"];
+    let (code, _, error) = machine.run("persist", &arguments);
+    assert_eq!(code, 0, "{error}");
+    let error = in_one_line(&error);
+    assert!(
+        error.contains("single-queue path, from the next boot on: sda, sdb;"),
+        "{error}"
+    );
+    assert!(error.contains("nvme0n1, vda: on blk-mq"), "{error}");
+}
+
+#[test]
+fn elevator_wins_at_boot_only_on_disks_that_listen_to_it() {
+    let machine = mixed();
+    let who = |disk: &str| machine.succeeds("check", &["--who", disk]);
+    machine.write(
+        "proc/cmdline",
+        "root=/dev/sda1 elevator=cfq elevator=noop\n",
+    );
+    assert!(
+        who("sda").contains("noop: the kernel's command line"),
+        "{}",
+        who("sda")
+    );
+    for disk in ["nvme0n1", "vda"] {
+        assert!(who(disk).contains("nobody sets it"), "{}", who(disk));
+    }
+    // The kernel does not find it, and says so.
+    machine.write("proc/cmdline", "root=/dev/sda1 elevator=bfq\n");
+    assert!(who("sda").contains("nobody sets it"), "{}", who("sda"));
+    machine.write(
+        POLICY,
+        "[[rule]]\nname = 'a'\nmatch = { serial = 'WDC*' }\nscheduler = 'cfq'\n",
+    );
+    machine.succeeds("apply", &["--yes"]);
+    let (code, said, _) = machine.run("check", &[]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("no disk here listens to"), "{said}");
+}
+
+#[test]
+fn a_value_that_an_old_kernel_would_misread_reaches_no_file() {
+    let machine = mixed();
+    let before = machine.etc();
+    for (disk, words) in [
+        ("sda", ["cfq", "slice_idle=abc"]),
+        ("sdb", ["deadline", "fifo_batch=99999999999"]),
+        ("vda", ["none", "nr_requests=64k"]),
+    ] {
+        let arguments = [&["--yes", disk][..], &words].concat();
+        let (code, _, error) = machine.run("persist", &arguments);
+        assert_eq!(code, 6, "{words:?}: {error}");
+        assert!(error.contains("it takes a whole number"), "{error}");
+    }
+    assert_eq!(machine.etc(), before);
+}
+
+#[test]
+fn a_scheduler_that_nobody_knows_is_kept_checked_and_taken_back_with_its_tunables() {
+    let machine = Machine::copied("newest-7.0");
+    machine.write("etc/hostname", "newest\n");
+    let before = machine.etc();
+    let list = machine.succeeds("list", &["-v", "vda"]);
+    for words in ["[adios]", "lat_target_read", "async_depth"] {
+        assert!(list.contains(words), "{list}");
+    }
+    let arm = ["adios", "lat_target_read=1500000", "async_depth=32"];
+    machine.succeeds("persist", &[&["--yes", "vdb"][..], &arm].concat());
+    let rules = machine.read(RULES);
+    for line in [
+        "ATTR{queue/scheduler}=\"adios\"",
+        "TEST==\"queue/iosched/lat_target_read\", ATTR{queue/iosched/lat_target_read}=\"1500000\"",
+        "TEST==\"queue/async_depth\", ATTR{queue/async_depth}=\"32\"",
+    ] {
+        assert!(rules.contains(line), "{line}\n{rules}");
+    }
+    let (code, said, _) = machine.run("check", &[]);
+    assert_eq!(code, 2, "{said}");
+    assert!(
+        said.contains("scheduler is mq-deadline, not adios"),
+        "{said}"
+    );
+    // As udev leaves it at the next boot.
+    for (file, value) in [
+        ("scheduler", "none mq-deadline kyber bfq [adios]"),
+        ("iosched/lat_target_read", "1500000"),
+        ("async_depth", "32"),
+    ] {
+        machine.write(
+            &format!("sys/block/vdb/queue/{file}"),
+            &format!("{value}\n"),
+        );
+    }
+    let (code, said, error) = machine.run("check", &[]);
+    assert_eq!(code, 0, "{said}{error}");
+    machine.succeeds("undo", &[]);
+    assert_eq!(machine.etc(), before);
+}
+
+/// The machine's `/sys` over ours, for this test alone.
+#[test]
+fn a_scheduler_that_nobody_knows_is_foreseen_by_set_and_tune() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let machine = Machine::copied("newest-7.0");
+    // What counts is no tunable: it changes by itself.
+    let statistics = machine.path("sys/block/vda/queue/iosched/batch_actual_max");
+    fs::set_permissions(statistics, fs::Permissions::from_mode(0o444)).unwrap();
+    own_mounts().unwrap();
+    run(
+        "mount",
+        &["--bind", machine.path("sys").to_str().unwrap(), "/sys"],
+    );
+    let told = |arguments: &[&str]| -> Output { iosched().args(arguments).output().unwrap() };
+    let output = told(&["list"]);
+    assert!(stdout(&output).contains("[adios]"), "{}", stderr(&output));
+    let output = told(&[
+        "set",
+        "vda",
+        "adios",
+        "lat_target_read=1500000",
+        "--dry-run",
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("lat_target_read"),
+        "{}",
+        stdout(&output)
+    );
+    for (arm, expected) in [
+        ("adios:lat_target_read=1500000,async_depth=16", 0),
+        ("adios:lat_target_reed=1", 6),
+        ("adios:lat_target_read=fast", 6),
+        ("adios:batch_actual_max=1", 6),
+    ] {
+        let arms = format!("none,{arm}");
+        let output = told(&["tune", "vda", "--arms", &arms, "--dry-run"]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(expected), "{arm}: {said}");
+    }
+}
