@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
+mod accounts;
 pub(crate) mod cgroup;
 mod confine;
 mod descendants;
@@ -30,6 +31,7 @@ mod scope;
 mod stat;
 mod user;
 
+pub(crate) use accounts::name_of;
 pub use output::MOST_OUTPUT;
 pub(crate) use pidfd::ProcessFd;
 pub use remains::{LoadProcesses, RUN};

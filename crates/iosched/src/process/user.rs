@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::io;
 use std::panic;
 use std::path::PathBuf;
-use std::process::Command;
 use std::thread;
 
 use rustix::process::Gid;
 use rustix::thread::set_thread_groups;
 use serde::{Deserialize, Serialize};
+
+use super::accounts;
 
 /// Whose rights a child has, where they are not ours.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,18 +46,14 @@ fn plain_shell() -> PathBuf {
 impl User {
     /// Finds a user by name (or number), wherever the system keeps its users.
     pub fn find(name: &str) -> Option<User> {
-        let number = |option: &str| said_by("id", &[option, "--", name])?.parse().ok();
-        let groups = said_by("id", &["-G", "--", name]).unwrap_or_default();
-        let entry = said_by("getent", &["passwd", "--", name]).unwrap_or_default();
-        let fields: Vec<&str> = entry.split(':').collect();
+        let (line, groups) = accounts::user(name)?;
+        let fields: Vec<&str> = line.split(':').collect();
         let field = |at: usize| fields.get(at).copied().filter(|text| !text.is_empty());
+        let number = |at: usize| field(at)?.parse().ok();
         Some(User {
-            uid: number("-u")?,
-            gid: number("-g")?,
-            groups: groups
-                .split(' ')
-                .filter_map(|group| group.parse().ok())
-                .collect(),
+            uid: number(2)?,
+            gid: number(3)?,
+            groups,
             name: field(0).unwrap_or(name).to_owned(),
             home: field(5).map_or_else(no_home, PathBuf::from),
             shell: field(6).map_or_else(plain_shell, PathBuf::from),
@@ -85,13 +82,6 @@ impl User {
             ("SHELL", self.shell.clone().into()),
         ]
     }
-}
-
-/// The standard output of a program that ended well.
-fn said_by(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(arguments).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| text.trim().to_owned())
 }
 
 /// Touches files with the rights of `user` and no others; with ours where there is none.

@@ -9,10 +9,9 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
-use std::process::Command;
 
 use super::RunError;
-use crate::process::{User, as_user};
+use crate::process::{self, User, as_user};
 
 /// Others may rename entries.
 const WRITABLE_BY_OTHERS: u32 = 0o002;
@@ -157,14 +156,7 @@ fn danger(directory: &Metadata, runner: u32) -> Option<Danger> {
 
 /// The name that a database of the system has for a number; the number itself where it has none.
 fn name_of(database: &str, number: u32) -> String {
-    let number = number.to_string();
-    let output = Command::new("getent").args([database, &number]).output();
-    let entry = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let name = entry.as_deref().unwrap_or_default().split(':').next();
-    match name {
-        Some(name) if !name.is_empty() => name.to_owned(),
-        _ => number,
-    }
+    process::name_of(database, number).unwrap_or_else(|| number.to_string())
 }
 
 #[cfg(test)]
