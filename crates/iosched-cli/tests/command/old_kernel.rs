@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 
@@ -13,7 +14,7 @@ use crate::common::bench::Bench;
 use crate::common::checks::names;
 use crate::common::lab::stderr;
 use crate::common::machine::Machine;
-use crate::common::tuning::{MIB, fio_runs_on, signal, small_disk, start};
+use crate::common::tuning::{MIB, fio_runs_on, record, signal, small_disk, start};
 use crate::common::{
     LoopDevice, Mounted, can_emulate, can_use_loop_devices, has_fio, has_postgres, iosched, lossy,
     processes_with, wait_until,
@@ -316,4 +317,42 @@ fn an_emulated_disk_is_refused_by_name_and_leaves_nothing() {
         );
         assert_eq!(names(Path::new(state)), [""; 0]);
     });
+}
+
+/// fio 2.16 in all that we see of it: it does not know two of our options, and counts in KiB and microseconds.
+#[test]
+fn an_fio_of_the_2_series_measures() {
+    let Some(disk) = small_disk() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"#!/bin/sh
+[ "$1" != --version ] || { echo fio-2.16; exit; }
+job=$(cat)
+for option in lat_percentiles=1 unlink_each_loop=0; do
+    case $job in *$option*) echo "Bad option <$option>" >&2; bad=1 ;; esac
+done
+[ -z "$bad" ] || exit 1
+file=$(echo "$job" | sed -n 's/^filename=//p' | head -n 1)
+dd if="$file" of=/dev/null bs=64k count=64 iflag=direct status=none
+none='{"io_bytes":0,"bw":0,"iops":0.0,"runtime":0,"total_ios":0,"clat":{"max":0,"mean":0.0},"lat":{"max":0,"mean":0.0}}'
+echo '{"fio version":"fio-2.16","jobs":[{"jobname":"a","error":0,"read":{"io_bytes":4096,"bw":4096,"iops":64.0,
+"runtime":1000,"total_ios":64,"clat":{"max":9,"mean":8.0,"bins":{"8":64}},"lat":{"max":9,"mean":8.5}},
+"write":'"$none"',"trim":'"$none"'}]}'
+"#;
+    let fio = dir.path().join("fio");
+    fs::write(&fio, script).unwrap();
+    fs::set_permissions(&fio, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let out = dir.path().join("r");
+    let output = iosched()
+        .env("PATH", format!("{}:{path}", dir.path().display()))
+        .args(["tune", &disk.name, "--runtime", "200ms", "--out"])
+        .arg(&out)
+        .args(SHORT)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let lines = record(&out);
+    let trial = lines.iter().find(|line| line["type"] == "trial").unwrap();
+    assert_eq!(trial["jobs"][0]["read"]["bytes"], 4 * MIB);
+    assert_eq!(trial["jobs"][0]["read"]["latency_max_ns"], 9000);
 }

@@ -1,11 +1,14 @@
 //! Runs fio on a composed job file and reads what it measured.
 //!
-//! Follows the JSON+ output of fio 3.33 (HOWTO, "Interpreting the output"); older 3.x have the same
-//! fields. Latencies are those that the program sees (`lat_ns`): from before the submission, in which it may
-//! sleep for want of a free request, until it has the answer. They are kept as histogram bins so that
-//! percentiles of several jobs are merged from counts and never averaged.
+//! Follows the JSON+ output of fio 3.33 (HOWTO, "Interpreting the output"). Latencies are those that the program sees
+//! (`lat_ns`): from before the submission, in which it may sleep for want of a free request, until it has the answer.
+//! They are kept as histogram bins so that percentiles of several jobs are merged from counts and never averaged.
+//!
+//! Older versions: 3.x before 3.11 shows the bins below `clat_ns`; 2.x counts bytes in KiB and times in µs, and has bins of
+//! the completion latency alone (`clat`: without the submission). Options of ours that a version does not know are left
+//! out: fio names them before it does anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::process::Command;
 use std::time::Duration;
@@ -13,7 +16,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::failure::{Failure, exit};
-use crate::process::{self, ChildError, Scope, Stop};
+use crate::process::{self, ChildError, Finished, Scope, Stop};
 use crate::trial::{Flow, JobResult};
 
 /// Time that fio may take beyond the load's own duration: start, layout of nothing, result.
@@ -114,6 +117,27 @@ pub fn run_timed(
     running: &Running<'_>,
     tick: &mut dyn FnMut(Duration),
 ) -> Result<Measurement, FioError> {
+    let mut finished = start(job_file, running, tick)?;
+    if !finished.status.success() {
+        let unknown = unknown_options(&finished.stderr);
+        if !unknown.is_empty() {
+            finished = start(&without(job_file, &unknown), running, tick)?;
+        }
+    }
+    if !finished.status.success() {
+        return Err(FioError::Failed {
+            status: process::describe(finished.status),
+            message: last_lines(&finished.stderr, &finished.stdout),
+        });
+    }
+    read_result(&finished.stdout)
+}
+
+fn start(
+    job_file: &str,
+    running: &Running<'_>,
+    tick: &mut dyn FnMut(Duration),
+) -> Result<Finished, FioError> {
     let mut command = Command::new("fio");
     command
         .arg("--output-format=json+")
@@ -126,14 +150,30 @@ pub fn run_timed(
     command.arg("-"); // the job file comes on standard input
     let limit = running.limit.unwrap_or(running.duration * 2 + ALLOWANCE);
     let scope = running.scope;
-    let finished = scope.run_with_input(command, job_file, limit, running.stop, tick)?;
-    if !finished.status.success() {
-        return Err(FioError::Failed {
-            status: process::describe(finished.status),
-            message: last_lines(&finished.stderr, &finished.stdout),
-        });
+    Ok(scope.run_with_input(command, job_file, limit, running.stop, tick)?)
+}
+
+/// Options that we set for what newer versions do, and that mean nothing to those that lack them.
+const NOT_EVERYWHERE: [&str; 3] = ["lat_percentiles", "unlink_each_loop", "verify_state_save"];
+
+/// Those of [`NOT_EVERYWHERE`] that fio says it does not know, as it says it.
+fn unknown_options(stderr: &str) -> BTreeSet<&'static str> {
+    let named = |option: &&str| stderr.contains(&format!("Bad option <{option}="));
+    let mut unknown: BTreeSet<&str> = NOT_EVERYWHERE.into_iter().filter(named).collect();
+    if unknown.contains("lat_percentiles") {
+        unknown.insert("clat_percentiles"); // then these are all that there are
     }
-    read_result(&finished.stdout)
+    unknown
+}
+
+/// A job file without these options.
+fn without(job_file: &str, options: &BTreeSet<&str>) -> String {
+    let is_kept = |line: &&str| {
+        let name = line.split('=').next().unwrap_or_default();
+        !options.contains(name.trim())
+    };
+    let lines = job_file.lines().filter(is_kept);
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// Runs a composed job file for as long as it takes: to write test files, or to fill a device.
@@ -178,11 +218,20 @@ struct FioJob {
 
 #[derive(Debug, Deserialize)]
 struct FioFlow {
+    /// KiB where there is no `lat_ns`.
     io_bytes: u64,
-    bw_bytes: f64,
+    bw_bytes: Option<f64>,
     iops: f64,
     total_ios: u64,
-    lat_ns: FioLatency,
+    /// ms.
+    #[serde(default)]
+    runtime: u64,
+    lat_ns: Option<FioLatency>,
+    clat_ns: Option<FioLatency>,
+    /// µs, of 2.x.
+    lat: Option<FioLatency>,
+    /// µs, of 2.x.
+    clat: Option<FioLatency>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -191,6 +240,41 @@ struct FioLatency {
     max: f64,
     #[serde(default)]
     bins: BTreeMap<String, u64>,
+}
+
+/// What the versions of fio say of a flow, in bytes and nanoseconds.
+struct Latencies<'a> {
+    all: &'a FioLatency,
+    bins: &'a BTreeMap<String, u64>,
+    /// ns in one of its units.
+    unit: u32,
+}
+
+impl FioFlow {
+    fn latencies(&self) -> Option<Latencies<'_>> {
+        let (all, of_completion, unit) = match (&self.lat_ns, &self.lat) {
+            (Some(all), _) => (all, &self.clat_ns, 1),
+            (None, Some(all)) => (all, &self.clat, 1000),
+            (None, None) => return None,
+        };
+        let own = Some(&all.bins).filter(|bins| !bins.is_empty());
+        let of_completion = of_completion.as_ref().map(|latency| &latency.bins);
+        Some(Latencies {
+            all,
+            bins: own.or(of_completion).unwrap_or(&all.bins),
+            unit,
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        let is_2 = self.lat_ns.is_none();
+        self.io_bytes.saturating_mul(if is_2 { 1024 } else { 1 })
+    }
+
+    fn bytes_per_s(&self) -> f64 {
+        let by_time = || self.bytes() as f64 * 1000.0 / self.runtime.max(1) as f64;
+        self.bw_bytes.unwrap_or_else(by_time)
+    }
 }
 
 /// Reads fio's JSON+, before which it may have printed notes.
@@ -209,7 +293,12 @@ pub(crate) fn read_result(stdout: &str) -> Result<Measurement, FioError> {
     if output.jobs.is_empty() {
         return Err(unreadable("it names no job".into()));
     }
-    let longest = output.jobs.iter().map(|job| job.job_runtime).max();
+    // 2.x has no time of the job, only of its flows.
+    let runtime = |job: &FioJob| match job.job_runtime {
+        0 => job.read.runtime.max(job.write.runtime),
+        runtime => runtime,
+    };
+    let longest = output.jobs.iter().map(runtime).max();
     let jobs = output.jobs.into_iter().map(job_result);
     Ok(Measurement {
         jobs: jobs.collect::<Result<_, _>>()?,
@@ -238,11 +327,15 @@ fn flow(flow: &FioFlow) -> Result<Option<Flow>, FioError> {
     if flow.total_ios == 0 {
         return Ok(None);
     }
-    let mut bins = flow
-        .lat_ns
+    let latencies = flow.latencies().ok_or_else(|| FioError::Unreadable {
+        cause: "it has no latencies (lat_ns, or lat of fio 2.x)".into(),
+    })?;
+    let unit = latencies.unit;
+    let in_ns = |bin: &str| Ok(bin.parse::<u64>()?.saturating_mul(unit.into()));
+    let mut bins = latencies
         .bins
         .iter()
-        .map(|(ns, &count)| Ok((ns.parse()?, count)))
+        .map(|(bin, &count)| Ok((in_ns(bin)?, count)))
         .collect::<Result<Vec<(u64, u64)>, std::num::ParseIntError>>()
         .map_err(|_| FioError::Unreadable {
             cause: "a latency bin is not a number".into(),
@@ -253,13 +346,13 @@ fn flow(flow: &FioFlow) -> Result<Option<Flow>, FioError> {
         clippy::cast_sign_loss,
         reason = "fio prints a whole number of nanoseconds here"
     )]
-    let latency_max_ns = flow.lat_ns.max as u64;
+    let latency_max_ns = (latencies.all.max * f64::from(unit)) as u64;
     Ok(Some(Flow {
         ios: flow.total_ios,
-        bytes: flow.io_bytes,
-        bytes_per_s: flow.bw_bytes,
+        bytes: flow.bytes(),
+        bytes_per_s: flow.bytes_per_s(),
         iops: flow.iops,
-        latency_mean_ns: flow.lat_ns.mean,
+        latency_mean_ns: latencies.all.mean * f64::from(unit),
         latency_max_ns,
         latency_bins: bins,
     }))
@@ -286,6 +379,54 @@ mod tests {
             jobs[0].write.is_none(),
             "a direction without I/O is no flow"
         );
+    }
+
+    /// As `stat.c` of fio 2.x prints it.
+    const OF_2: &str = r#"{"fio version":"fio-2.16","jobs":[{"jobname":"a","groupid":0,"error":0,"elapsed":2,
+ "read":{"io_bytes":8,"bw":8,"iops":2.0,"runtime":1000,"total_ios":2,"short_ios":0,"drop_ios":0,
+   "slat":{"min":0,"max":0,"mean":0.0,"stddev":0.0},
+   "clat":{"min":10,"max":2000,"mean":1005.0,"stddev":0.5,"percentile":{"0.00":0},"bins":{"10":1,"1992":1}},
+   "lat":{"min":11,"max":2001,"mean":1006.5,"stddev":0.5},"bw_min":0,"bw_max":0},
+ "write":{"io_bytes":0,"bw":0,"iops":0.0,"runtime":0,"total_ios":0,
+   "clat":{"min":0,"max":0,"mean":0.0},"lat":{"min":0,"max":0,"mean":0.0}}}]}"#;
+
+    #[test]
+    fn the_units_of_fio_2_are_kib_and_microseconds() {
+        let measured = read_result(OF_2).unwrap();
+        assert_eq!(measured.longest, Duration::from_secs(1));
+        let read = measured.jobs[0].read.as_ref().unwrap();
+        assert_eq!((read.ios, read.bytes), (2, 8192));
+        assert_eq!((read.bytes_per_s, read.iops), (8192.0, 2.0));
+        assert_eq!(read.latency_bins, [(10_000, 1), (1_992_000, 1)]);
+        assert_eq!(
+            (read.latency_mean_ns, read.latency_max_ns),
+            (1_006_500.0, 2_001_000)
+        );
+    }
+
+    #[test]
+    fn bins_below_clat_ns_count_where_lat_ns_has_none() {
+        let output = OUTPUT.replacen(
+            r#","bins":{"2000":1,"10":1}}"#,
+            r#"},"clat_ns":{"max":9,"mean":1.0,"bins":{"8":2}}"#,
+            1,
+        );
+        let jobs = read_result(&output).unwrap().jobs;
+        let read = jobs[0].read.as_ref().unwrap();
+        assert_eq!(
+            (read.latency_max_ns, &read.latency_bins[..]),
+            (2000, &[(8, 2)][..])
+        );
+    }
+
+    #[test]
+    fn options_of_ours_that_an_old_fio_does_not_know_are_left_out_and_no_others() {
+        let said = "Bad option <lat_percentiles=1>\nBad option <unlink_each_loop=0>\nBad option <fsync=x>\n\
+                    fio: job global dropped\n";
+        let unknown = unknown_options(said);
+        let job = "[a]\nrw=read\nlat_percentiles=1\nclat_percentiles=0\nunlink_each_loop=0\nunlink=0\nfsync=x\n";
+        assert_eq!(without(job, &unknown), "[a]\nrw=read\nunlink=0\nfsync=x\n");
+        assert!(unknown_options("fio: Bad option <rw=lat_percentiles>").is_empty());
     }
 
     #[test]
