@@ -5,7 +5,7 @@ BIN   := target/release/iosched
 PREFIX ?= /usr/local
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: fuzz example-pgbench example-sweep example-documents example-database run test test-full bench install setup setup-test build clean deb test-vm
+.PHONY: fuzz example-pgbench example-sweep example-documents example-database run test test-full bench install setup setup-test build clean deb static test-vm
 
 run: setup build ## measure this kernel's schedulers on an emulated disk; leaves only the record, in iosched-results/
 	$(SUDO) $(BIN) tune
@@ -51,6 +51,11 @@ install: build ## one static-ish binary into $(PREFIX)/bin
 	install -D -m 0755 $(BIN) $(DESTDIR)$(PREFIX)/bin/iosched
 
 PROFILE ?= release
+
+static: ## target/static/*.tar.gz: one binary without libraries, for x86_64 and aarch64, and checksums
+	scripts/setup static
+	scripts/package-static $(PROFILE)
+	$(SUDO) scripts/test-static target/static/iosched-*-linux-$$(uname -m)/iosched
 
 deb: setup ## target/package/iosched_*.deb, with manual pages and completions
 	$(CARGO) build --locked --profile $(PROFILE) --package iosched-cli

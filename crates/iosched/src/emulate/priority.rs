@@ -6,9 +6,17 @@ use super::log::log;
 
 /// The clock's thread goes before everything else: what it does is short, and late is wrong.
 pub(super) fn run_clock_in_real_time() {
-    let priority = libc::sched_param { sched_priority: 1 };
+    // The kernel's `struct sched_param`. The C library's function is not everywhere: musl's fails always.
+    let priority: libc::c_int = 1;
     // SAFETY: 0 is the calling thread; the pointer is to a structure that lives through the call.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            libc::SCHED_FIFO,
+            &raw const priority,
+        )
+    };
     if result != 0 {
         let error = io::Error::last_os_error();
         log(format_args!(
