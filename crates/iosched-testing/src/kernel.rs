@@ -70,7 +70,6 @@ const fn call(name: &'static str, number: libc::c_long, since: Version) -> Facil
 }
 
 /// The bit of `O_TMPFILE` that is its own.
-#[expect(clippy::cast_sign_loss, reason = "flags are bits")]
 const O_TMPFILE: u32 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32;
 
 /// Everything newer than Linux 3.10 that a program can call, after `arch/x86/entry/syscalls/syscall_64.tbl` of 6.18 and

@@ -106,7 +106,7 @@ fn the_table_of_calls_is_the_filters_and_says_where_each_is_asked_for() {
             .who
             .split('`')
             .nth(1)
-            .filter(|name| name.ends_with(".rs"));
+            .filter(|name| Path::new(name).extension().is_some_and(|kind| kind == "rs"));
         if let Some(file) = file {
             let text = fs::read_to_string(source.join(file)).unwrap();
             // Names of rustix and of the kernel's headers.

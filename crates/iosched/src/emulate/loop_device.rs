@@ -346,10 +346,10 @@ mod tests {
     #[test]
     fn a_kernel_that_cannot_configure_it_in_one_step_is_left_no_device() {
         use std::sync::atomic::{AtomicBool, Ordering};
+        const TIMES: usize = 20;
         if !iosched_testing::loop_device::can_attach() {
             return;
         }
-        const TIMES: usize = 20;
         let host = Host::live();
         let without_file = || {
             let devices = host.sysfs().block_devices().unwrap().into_iter();

@@ -172,8 +172,7 @@ fn without(job_file: &str, options: &BTreeSet<&str>) -> String {
         let name = line.split('=').next().unwrap_or_default();
         !options.contains(name.trim())
     };
-    let lines = job_file.lines().filter(is_kept);
-    lines.map(|line| format!("{line}\n")).collect()
+    job_file.split_inclusive('\n').filter(is_kept).collect()
 }
 
 /// Runs a composed job file for as long as it takes: to write test files, or to fill a device.
