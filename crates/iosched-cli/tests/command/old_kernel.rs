@@ -183,14 +183,8 @@ fn a_directory_is_measured_with_fio_a_command_and_a_file_system_of_our_own() {
     on_old_kernels(|| {
         let mounted = Mounted::new(256 * MIB);
         let before = mounted.disk.whole_queue();
-        let fio = [
-            "--load",
-            "mixed",
-            "--file-size",
-            "16M",
-            "--runtime",
-            "200ms",
-        ];
+        let fio = ["--load", "random-write", "--file-size", "16M"];
+        let fio = [&fio[..], &["--runtime", "200ms"]].concat();
         measure(mounted.path(), &fio);
         // A process that leaves its session and empties its environment ends with its trial all the same.
         let stray = format!("sleep {}", 3600 + std::process::id());

@@ -20,7 +20,7 @@ const SAFE_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 /// What a load that runs as another user gets of our environment, besides `LC_*` and PATH.
 const PASSED_ON: &[&str] = &["LANG", "LANGUAGE", "TZ", "TERM"];
 
-/// Descriptors above the three standard ones that a kernel without `close_range` is asked about.
+/// Descriptors that a kernel without `close_range` is asked about where `/proc` does not say which there are.
 const MOST_DESCRIPTORS: i32 = 1 << 16;
 
 /// Prepares `command`: `joins` is the `cgroup.procs` of the cgroup that it is to be in, `when_we_die` the signal
@@ -38,6 +38,7 @@ pub(super) fn confine(
     let identity =
         user.map(|user| Identity::of(user, command.get_current_dir().map(AsRef::as_ref)));
     let parent = rustix::process::getpid();
+    let last = last_descriptor();
     // SAFETY: between fork and exec only system calls are made, on what was allocated before.
     unsafe {
         command.pre_exec(move || {
@@ -46,7 +47,7 @@ pub(super) fn confine(
                 rustix::io::write(procs, b"0")?;
             }
             rustix::process::setsid()?;
-            close_descriptors_on_exec();
+            close_descriptors_on_exec(last);
             if let Some(identity) = &identity {
                 identity.take()?;
             }
@@ -119,7 +120,7 @@ fn leave_session_keyring() {
 
 /// What our own parent left open must not reach the child. Only marked: [`Command`] has a pipe open to tell
 /// whether exec worked.
-fn close_descriptors_on_exec() {
+fn close_descriptors_on_exec(last: i32) {
     const FIRST: libc::c_uint = 3;
     // SAFETY: takes numbers only.
     let done = unsafe {
@@ -134,10 +135,20 @@ fn close_descriptors_on_exec() {
         return;
     }
     // Before Linux 5.11.
-    for descriptor in FIRST.cast_signed()..MOST_DESCRIPTORS {
+    for descriptor in FIRST.cast_signed()..=last {
         // SAFETY: changes a flag of a descriptor, or fails where there is none.
         unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
+}
+
+/// The highest descriptor that is open. What threads of ours open from now on is closed on exec by itself.
+fn last_descriptor() -> i32 {
+    let entries = std::fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.max().unwrap_or(MOST_DESCRIPTORS)
 }
 
 /// Our environment may hold secrets, and lead programs to our files: another user's load gets what is listed
@@ -229,6 +240,26 @@ mod tests {
                 "USER=bench",
             ]
         );
+    }
+
+    #[test]
+    fn no_descriptor_of_ours_reaches_a_child_on_any_kernel() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        // Without FD_CLOEXEC, as a parent may leave one.
+        // SAFETY: makes a descriptor that nobody else uses; it is open until this process ends.
+        let left =
+            unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&file), libc::F_DUPFD, 900) };
+        assert!(left >= 900);
+        let is_there = || {
+            let mut command = Command::new("test");
+            command.arg("-e").arg(format!("/proc/self/fd/{left}"));
+            confine(&mut command, None, None, Signal::KILL);
+            command.status().unwrap().success()
+        };
+        assert!(!is_there());
+        let (is_there, asked) = iosched_testing::kernel::on((5, 8), is_there);
+        assert!(!is_there);
+        assert!(format!("{asked:?}").contains("close_range"), "{asked:?}");
     }
 
     /// Whether it is ignored by us (a shell's `&`) or handled: before it has become its program, too.
