@@ -21,7 +21,13 @@ use crate::common::{
 };
 
 /// Two rounds of two arms.
-const SHORT: &[&str] = &["--arms", "none,mq-deadline", "--fixed-rounds", "2"];
+const SHORT: &[&str] = &[
+    "--arms",
+    "none,mq-deadline",
+    "--fixed-rounds",
+    "2",
+    "--no-html",
+];
 
 /// A row of `docs/kernels.md`.
 #[derive(Debug)]
@@ -183,7 +189,7 @@ fn a_directory_is_measured_with_fio_a_command_and_a_file_system_of_our_own() {
     on_old_kernels(|| {
         let mounted = Mounted::new(256 * MIB);
         let before = mounted.disk.whole_queue();
-        let fio = ["--load", "random-write", "--file-size", "16M"];
+        let fio = ["--load", "random-read", "--file-size", "16M"];
         let fio = [&fio[..], &["--runtime", "200ms"]].concat();
         measure(mounted.path(), &fio);
         // A process that leaves its session and empties its environment ends with its trial all the same.
