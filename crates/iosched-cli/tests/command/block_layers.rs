@@ -7,9 +7,13 @@ use std::process::Output;
 
 use iosched_testing::world::own_mounts;
 
+use crate::common::fake_queue::show_as_queue_of;
 use crate::common::lab::{stderr, stdout};
 use crate::common::machine::Machine;
-use crate::common::{can_use_loop_devices, in_one_line, iosched, run};
+use crate::common::tuning::{MIB, record};
+use crate::common::{
+    LoopDevice, can_emulate, can_use_loop_devices, has_fio, in_one_line, iosched, run,
+};
 
 const RULES: &str = "etc/udev/rules.d/99-iosched.rules";
 const POLICY: &str = "etc/iosched/policy.toml";
@@ -229,4 +233,77 @@ fn a_scheduler_that_nobody_knows_is_foreseen_by_set_and_tune() {
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(expected), "{arm}: {said}");
     }
+}
+
+/// On a queue that answers as that of a kernel with such a scheduler, over a real disk.
+#[test]
+fn a_scheduler_that_nobody_knows_is_set_measured_and_taken_back() {
+    if !can_emulate() || !has_fio() {
+        return;
+    }
+    let disk = LoopDevice::new(64 * MIB);
+    own_mounts().unwrap();
+    show_as_queue_of(&disk.name);
+    let said = |arguments: &[&str]| -> String {
+        let output = iosched().args(arguments).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            stderr(&output)
+        );
+        stdout(&output)
+    };
+    assert!(said(&["list", &disk.name]).contains("[none] mq-deadline adios"));
+    said(&[
+        "set",
+        &disk.name,
+        "adios",
+        "lat_target=1500000",
+        "async_depth=32",
+    ]);
+    assert_eq!(disk.scheduler(), "adios");
+    assert_eq!(disk.read("iosched/lat_target"), "1500000");
+    assert_eq!(disk.read("async_depth"), "32");
+    let clamped = said(&["set", &disk.name, "adios", "lat_target=9000000000"]);
+    assert!(
+        clamped.contains("lat_target=1000000000 (the kernel's choice"),
+        "{clamped}"
+    );
+    let refused = iosched()
+        .args(["set", &disk.name, "adios", "lat_target=fast"])
+        .output();
+    assert_eq!(refused.unwrap().status.code(), Some(6));
+    said(&["undo"]);
+    assert_eq!(disk.read("iosched/lat_target"), "1500000");
+    said(&["undo"]);
+    assert_eq!(disk.scheduler(), "none");
+
+    disk.write("scheduler", "adios");
+    disk.write("iosched/lat_target", "1700000");
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let arms = "none,mq-deadline,adios:lat_target=1000000";
+    let out_name = out.to_str().unwrap();
+    let rest = [
+        "--fixed-rounds",
+        "2",
+        "--runtime",
+        "50ms",
+        "--no-html",
+        "--out",
+        out_name,
+    ];
+    let answer = said(&[&["tune", &disk.name, "--arms", arms][..], &rest].concat());
+    assert!(answer.contains("adios:lat_target=1000000"), "{answer}");
+    let trials = record(&out)
+        .into_iter()
+        .filter(|line| line["type"] == "trial");
+    assert_eq!(
+        trials.count(),
+        8,
+        "with the baseline, adios as it was found"
+    );
+    assert_eq!(disk.scheduler(), "adios");
+    assert_eq!(disk.read("iosched/lat_target"), "1700000");
+    disk.write("scheduler", "none");
 }
