@@ -54,7 +54,8 @@ impl Failure for FioError {
     fn hint(&self) -> Option<String> {
         match self {
             FioError::Child(ChildError::Missing { .. }) => Some(
-                "install it: apt install fio (Debian, Ubuntu), dnf install fio (Fedora, RHEL)"
+                "install it: apt install fio (Debian, Ubuntu), dnf install fio (Fedora, RHEL), zypper \
+                 install fio (openSUSE), pacman -S fio (Arch), apk add fio (Alpine)"
                     .into(),
             ),
             _ => None,
