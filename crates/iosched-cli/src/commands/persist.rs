@@ -100,7 +100,7 @@ pub(crate) struct HowArgs {
     pub(crate) later: bool,
 
     /// Put the module of the root disk's scheduler (bfq, kyber) into the initramfs, and make that anew:
-    /// for initramfs-tools and dracut
+    /// for initramfs-tools, dracut and mkinitcpio
     #[arg(long)]
     pub(crate) initramfs: bool,
 

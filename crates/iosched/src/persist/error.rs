@@ -81,7 +81,7 @@ pub enum DeployError {
     #[error("TuneD does not run here")]
     NoTuned,
     /// An initramfs was asked for, and nothing that is known here makes one.
-    #[error("neither initramfs-tools nor dracut makes the initramfs here")]
+    #[error("none of initramfs-tools, dracut and mkinitcpio makes the initramfs here")]
     NoInitramfs,
     /// No rule of the policy is for it.
     #[error("no rule of {} is for {what}", file::PATH)]

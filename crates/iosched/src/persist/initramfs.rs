@@ -18,9 +18,11 @@ pub enum Maker {
     InitramfsTools,
     /// Fedora, RHEL, SUSE. `dracut.conf(5)` describes `force_drivers`.
     Dracut,
+    /// Arch. `mkinitcpio.conf(5)` describes `MODULES`, and files beside it since version 38.
+    Mkinitcpio,
 }
 
-const MAKERS: [Maker; 2] = [Maker::InitramfsTools, Maker::Dracut];
+const MAKERS: [Maker; 3] = [Maker::InitramfsTools, Maker::Dracut, Maker::Mkinitcpio];
 
 impl Maker {
     /// The one that makes the images of this machine; none if there is none that is known here.
@@ -29,6 +31,9 @@ impl Maker {
         let has = |path: &str| host.path(Path::new(path)).exists();
         if has("/usr/sbin/mkinitramfs") && has("/usr/share/initramfs-tools/modules.d") {
             Some(Maker::InitramfsTools)
+        } else if has("/etc/mkinitcpio.conf.d") && Maker::Mkinitcpio.program(host).is_some() {
+            // An Arch with dracut installed beside it still makes its images with this one.
+            Some(Maker::Mkinitcpio)
         } else {
             Maker::Dracut
                 .program(host)
@@ -42,6 +47,7 @@ impl Maker {
         Path::new(match self {
             Maker::InitramfsTools => "/usr/share/initramfs-tools/modules.d/iosched",
             Maker::Dracut => "/etc/dracut.conf.d/iosched.conf",
+            Maker::Mkinitcpio => "/etc/mkinitcpio.conf.d/iosched.conf",
         })
     }
 
@@ -50,6 +56,7 @@ impl Maker {
         match self {
             Maker::InitramfsTools => format!("{remark}{}\n", modules.join("\n")),
             Maker::Dracut => format!("{remark}force_drivers+=\" {} \"\n", modules.join(" ")),
+            Maker::Mkinitcpio => format!("{remark}MODULES+=( {} )\n", modules.join(" ")),
         }
     }
 
@@ -57,6 +64,7 @@ impl Maker {
         let places: &[&str] = match self {
             Maker::InitramfsTools => &["/usr/sbin/update-initramfs"],
             Maker::Dracut => &["/usr/bin/dracut", "/usr/sbin/dracut", "/sbin/dracut"],
+            Maker::Mkinitcpio => &["/usr/bin/mkinitcpio"],
         };
         let is_there = |path: &&&str| host.path(Path::new(path)).exists();
         places.iter().find(is_there).copied()
@@ -67,6 +75,7 @@ impl Maker {
         let arguments = match self {
             Maker::InitramfsTools => ["-u", "-k", "all"].as_slice(),
             Maker::Dracut => &["--force", "--regenerate-all"],
+            Maker::Mkinitcpio => &["--allpresets"],
         };
         let words = std::iter::once(self.program(host)?).chain(arguments.iter().copied());
         Some(words.map(str::to_owned).collect())
@@ -145,6 +154,12 @@ mod tests {
                 Maker::Dracut,
                 "force_drivers+=\" bfq \"\n",
                 "/usr/bin/dracut --force --regenerate-all",
+            ),
+            (
+                &["usr/bin/mkinitcpio", "etc/mkinitcpio.conf.d/x"],
+                Maker::Mkinitcpio,
+                "MODULES+=( bfq )\n",
+                "/usr/bin/mkinitcpio --allpresets",
             ),
         ] {
             let (dir, host) = machine(&[]);
