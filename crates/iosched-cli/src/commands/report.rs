@@ -11,7 +11,7 @@ use iosched::report::chart::{Chart, of_events, of_record, of_simulated, png, svg
 use iosched::report::input::{Input, Recording};
 use iosched::report::tidy::{events, trials};
 use iosched::report::traffic::Traffic;
-use iosched::report::{html, known, markdown, text, words};
+use iosched::report::{comparable, html, known, markdown, text, words};
 
 use super::{Outcome, answer_code, boxed, conform, simulate};
 use crate::files;
@@ -223,7 +223,25 @@ fn of_records(args: &ReportArgs, records: &[Named], output: &Output) -> Outcome 
         }
         print(args, named, output);
     }
+    if records.len() > 1 {
+        say_whether_comparable(args, records, output);
+    }
     Ok(code)
+}
+
+/// Numbers of several records stand below one another: what must be known before they are compared.
+fn say_whether_comparable(args: &ReportArgs, records: &[Named], output: &Output) {
+    let all: Vec<&Record> = records.iter().map(|named| &named.record).collect();
+    let differences = comparable::differences(&all);
+    if args.md || args.tsv || output.is_json() {
+        if !differences.is_empty() {
+            output.warn(&format!("note: {}", comparable::sentence(&differences)));
+        }
+        return;
+    }
+    let names: Vec<String> = records.iter().map(|named| named.name.clone()).collect();
+    let text = comparable::text(&differences, &names, output.width());
+    output.text(&format!("\n{text}"));
 }
 
 fn print(args: &ReportArgs, named: &Named, output: &Output) {

@@ -321,3 +321,33 @@ fn a_reader_that_is_not_ours_reads_the_parquet_files() {
         assert_eq!(count.trim(), (rows.lines().count() - 1).to_string());
     }
 }
+
+#[test]
+fn records_of_different_questions_are_not_compared_as_if_they_were_of_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(example().join("record.jsonl")).unwrap();
+    let kernel = text.split("\"kernel\":\"").nth(1).unwrap();
+    let kernel = kernel.split('"').next().unwrap();
+    let copy = |name: &str, text: &str| {
+        let copy = directory.path().join(name);
+        fs::create_dir(&copy).unwrap();
+        fs::write(copy.join("record.jsonl"), text).unwrap();
+        copy
+    };
+    let same = copy("same", &text);
+    let other = copy("other", &text.replacen(kernel, "6.99.0", 1));
+    let said = |other: &Path| done(&["report", path(&example()), path(other)]);
+    assert!(said(&same).contains("The records are of the same loads, kernel, target"));
+    let differ = said(&other);
+    assert!(
+        differ.contains("The records differ in kernel: each answers for itself")
+            && differ.contains("6.99.0"),
+        "{differ}"
+    );
+    let page = |other: &Path| done(&["report", path(&example()), path(other), "--html", "-"]);
+    assert!(page(&other).contains("The records differ in kernel: each answers for itself."));
+    assert!(!page(&same).contains("each answers for itself"));
+    let json = iosched(&["--json", "report", path(&example()), path(&other)]);
+    let stderr = String::from_utf8(json.stderr).unwrap();
+    assert!(stderr.contains("differ in kernel"), "{stderr}");
+}

@@ -7,10 +7,12 @@
 //! - [`html`]: one page with all of it, which opens offline
 //! - [`markdown`]: for a ticket
 //! - [`tidy`]: one row per trial and metric, or per event of a recording, as CSV and Parquet
+//! - [`comparable`]: whether several records answer the same question
 //! - [`known`]: the tables that people know: iozone sweep log, 2/1/0 points, baseline = 100
 
 pub mod chart;
 mod columns;
+pub mod comparable;
 pub mod html;
 pub mod input;
 pub mod known;

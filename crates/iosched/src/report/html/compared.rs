@@ -6,10 +6,11 @@ use super::{FigureSet, HtmlTable, Page, Room, Section, of_record, render};
 use crate::analysis::Analysis;
 use crate::record::Record;
 use crate::report::chart::of_record::compared;
+use crate::report::comparable::{self, Difference};
 use crate::report::sentences;
 use crate::report::table::{Align, Table};
 use crate::report::tidy::trials;
-use crate::report::words::{megabytes, milliseconds};
+use crate::report::words::{enumerate, megabytes, milliseconds};
 
 /// The page of several records side by side, as HTML; with each its name.
 pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
@@ -17,11 +18,14 @@ pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
         return of_record::record(record, analysis);
     }
     let chart = compared(records);
+    let all: Vec<&Record> = records.iter().map(|(_, record, _)| *record).collect();
+    let differ = comparable::differences(&all);
     let mut sections = vec![Section {
         id: "comparison".into(),
         title: "Side by side".into(),
-        tables: vec![figures_table(records), differences(records)],
+        tables: vec![differences(records), figures_table(records)],
         sentences: vec![
+            comparable::sentence(&differ),
             "Within a record, arms ran in the same rounds, and their ratios have intervals. Between \
              records nothing is paired: the columns of numbers say what was seen, not what is proven."
                 .into(),
@@ -57,7 +61,7 @@ pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
             .map(|(name, ..)| name.as_str())
             .collect::<Vec<_>>()
             .join(" · "),
-        headline: agreement(records),
+        headline: agreement(records, &differ),
         sentences: headlines.collect(),
         sections,
         downloads: downloads.collect(),
@@ -65,8 +69,12 @@ pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
     })
 }
 
-/// Do they come to the same answer?
-fn agreement(records: &[(String, &Record, &Analysis)]) -> String {
+/// Do they come to the same answer, and to the same question?
+fn agreement(records: &[(String, &Record, &Analysis)], differ: &[Difference]) -> String {
+    if !differ.is_empty() {
+        let what = enumerate(differ.iter().map(|difference| difference.what.as_str()));
+        return format!("The records differ in {what}: each answers for itself.");
+    }
     let choices: Vec<Option<&str>> = records
         .iter()
         .map(|(_, _, analysis)| analysis.choice.map(|arm| analysis.arms[arm].as_str()))
@@ -111,11 +119,10 @@ fn figures_table(records: &[(String, &Record, &Analysis)]) -> String {
 /// A fact of a record, in words.
 type Fact = fn(&Record) -> String;
 
-/// What is not the same: host, kernel, disk, program, plan.
+/// What is not the same: what makes their questions different, and what else is to be known.
 fn differences(records: &[(String, &Record, &Analysis)]) -> String {
-    let facts: [(&str, Fact); 9] = [
+    let facts: [(&str, Fact); 8] = [
         ("host", |r| r.header.machine.hostname.clone()),
-        ("kernel", |r| r.header.machine.kernel.clone()),
         ("processors", |r| r.header.machine.cpus.to_string()),
         ("disk", |r| sentences::target_name(&r.header.plan)),
         ("model", |r| {
@@ -134,10 +141,9 @@ fn differences(records: &[(String, &Record, &Analysis)]) -> String {
         ("iosched", |r| r.header.program.clone()),
         ("begun", |r| of_record::date(r.header.created_unix_s)),
     ];
-    let mut table = Table::new([("what differs", Align::Left)]);
-    for (name, ..) in records {
-        table.column(name, Align::Left);
-    }
+    let names: Vec<String> = records.iter().map(|(name, ..)| name.clone()).collect();
+    let all: Vec<&Record> = records.iter().map(|(_, record, _)| *record).collect();
+    let mut table = comparable::table(&comparable::differences(&all), &names);
     for (name, fact) in facts {
         let values: Vec<String> = records.iter().map(|(_, record, _)| fact(record)).collect();
         if values.iter().any(|value| *value != values[0]) {
