@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::sysfs::Sysfs;
 
 /// What a record says of the machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineFacts {
     /// `uname -r`.
     pub kernel: String,
@@ -23,6 +23,9 @@ pub struct MachineFacts {
     pub cpus: usize,
     /// Memory.
     pub memory_bytes: u64,
+    /// Processes that ran or waited for a disk over about the minute before: the load average.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_average: Option<f64>,
     /// fio's version.
     pub fio: Option<String>,
     /// The programs that its loads ran, with their versions.
@@ -74,6 +77,7 @@ impl MachineFacts {
             hostname: text(uname.nodename()),
             cpus: std::thread::available_parallelism().map_or(1, Into::into),
             memory_bytes: memory_bytes(host),
+            load_average: load_average(host),
             fio: programs
                 .iter()
                 .find(|name| name.starts_with("fio-"))
@@ -144,6 +148,12 @@ impl DiskFacts {
                 .collect(),
         }
     }
+}
+
+/// The first number of `/proc/loadavg` (`proc_loadavg(5)`).
+fn load_average(host: &Host) -> Option<f64> {
+    let text = fs::read_to_string(host.proc("loadavg")).ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
 }
 
 fn memory_bytes(host: &Host) -> u64 {

@@ -108,6 +108,7 @@ pub(crate) fn trial(slot: Slot, throughput: f64) -> Entry {
         cpu_busy_ns: 50_000_000,
         pressure_some_ns: Some(0),
         pressure_full_ns: Some(0),
+        others_cpu_ns: None,
         split: None,
     };
     let outcome = Outcome {
@@ -127,5 +128,6 @@ pub(crate) fn trial(slot: Slot, throughput: f64) -> Entry {
         measured,
         jobs,
         metrics,
+        beside: Vec::new(),
     }))
 }

@@ -30,7 +30,8 @@ use crate::trial::{Slot, Trial, VoidTrial};
 ///   a number
 /// - 3: what was given up of a raw device that is written, and what a run left on it
 /// - 4: how long preparing took; a round that the budget of time cut short
-pub const SCHEMA: u32 = 4;
+/// - 5: what else was at work (load average, CPU time of others, other runs); how requests followed one another
+pub const SCHEMA: u32 = 5;
 
 /// What [`Header::kind`] says.
 const KIND: &str = "iosched-record";

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use iosched_sim::trace::kernel::Line;
+use iosched_sim::trace::kernel::{Action, Line};
 use iosched_stats::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,8 @@ const MOST_HALVINGS: u32 = 10;
 /// from what fell into it.
 const BINS_PER_DOUBLING: u32 = 8;
 
-/// The times of the requests that were completed while a load ran, all disks of the target together.
+/// The times of the requests that were completed while a load ran, and how one followed another, all disks of the
+/// target together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
     /// Reads, if there were any.
@@ -44,6 +45,78 @@ pub struct Split {
     /// One of so many stretches of the disk was followed, because it did too much for all of them.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub one_in: u64,
+    /// How requests followed one another to the disk; none where only a part of them was followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Order>,
+}
+
+/// How the requests followed one another as the disk got them: what a disk with an arm travels.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// How many were issued.
+    pub requests: u64,
+    /// Those of them that began where the one before ended.
+    pub sequential: u64,
+    /// From the end of each to the beginning of the next, all together, in sectors of 512 bytes.
+    pub distance_sectors: u64,
+    /// The first and the last sector that any of them touched, and the length of the longest; none where that is
+    /// not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Reach>,
+}
+
+/// Where on the disk requests were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    /// The lowest sector.
+    pub from: u64,
+    /// The sector after the highest.
+    pub to: u64,
+    /// Sectors of the longest request.
+    pub longest: u64,
+}
+
+impl Order {
+    /// Takes in a request of so many sectors, and says where it ends; `before` is where the one before ended.
+    pub fn add(&mut self, before: Option<u64>, start: u64, sectors: u64) -> u64 {
+        let end = start.saturating_add(sectors);
+        self.requests += 1;
+        self.sequential += u64::from(before == Some(start));
+        let distance = before.map_or(0, |before| before.abs_diff(start));
+        self.distance_sectors = self.distance_sectors.saturating_add(distance);
+        let reach = self.reach.get_or_insert(Reach {
+            from: start,
+            to: end,
+            longest: sectors,
+        });
+        reach.from = reach.from.min(start);
+        reach.to = reach.to.max(end);
+        reach.longest = reach.longest.max(sectors);
+        end
+    }
+
+    /// True if all requests were for the same sectors, as far as that is known.
+    pub fn is_one_place(&self) -> bool {
+        let reach = self.reach.as_ref();
+        reach.is_some_and(|reach| reach.to.saturating_sub(reach.from) <= reach.longest)
+    }
+
+    /// The orders of several trials together, without the ways between them; none of none.
+    pub fn merged<'a>(orders: impl Iterator<Item = &'a Order>) -> Option<Order> {
+        orders.copied().reduce(|a, b| Order {
+            requests: a.requests.saturating_add(b.requests),
+            sequential: a.sequential.saturating_add(b.sequential),
+            distance_sectors: a.distance_sectors.saturating_add(b.distance_sectors),
+            reach: match (a.reach, b.reach) {
+                (Some(a), Some(b)) => Some(Reach {
+                    from: a.from.min(b.from),
+                    to: a.to.max(b.to),
+                    longest: a.longest.max(b.longest),
+                }),
+                _ => None,
+            },
+        })
+    }
 }
 
 fn one() -> u64 {
@@ -196,6 +269,9 @@ struct Disk {
     recorder: Recorder,
     waits: Waits,
     lost: u64,
+    /// How its requests have followed one another, and where the last one ended.
+    order: Order,
+    last_end: Option<u64>,
 }
 
 impl SplitWatch {
@@ -212,6 +288,8 @@ impl SplitWatch {
                 recorder,
                 waits: Waits::default(),
                 lost: 0,
+                order: Order::default(),
+                last_end: None,
             })
         };
         Ok(SplitWatch {
@@ -248,6 +326,8 @@ impl SplitWatch {
         for disk in &mut self.disks {
             disk.recorder.sample(halvings)?;
             disk.waits.clear();
+            disk.order = Order::default();
+            disk.last_end = None;
         }
         self.read = Gathered::default();
         self.write = Gathered::default();
@@ -303,18 +383,28 @@ impl SplitWatch {
             let disk = &self.disks[index];
             lost_events += disk.recorder.lost()?.saturating_sub(disk.lost);
         }
+        let halvings = self.halvings.get(&self.load).copied().unwrap_or(0);
+        // Of a part of the requests it is not known what lay between them.
+        let orders = self.disks.iter().map(|disk| &disk.order);
+        let order = Order::merged(orders).filter(|order| halvings == 0 && order.requests > 0);
         Ok(Split {
             read: std::mem::take(&mut self.read).parts(),
             write: std::mem::take(&mut self.write).parts(),
             lost_events,
-            one_in: 1 << self.halvings.get(&self.load).copied().unwrap_or(0),
+            one_in: 1 << halvings,
+            order,
         })
     }
 
     fn take(&mut self, index: usize) {
         for line in self.lines.drain(..) {
             let Line::Event(event) = line else { continue };
-            let Some(took) = self.disks[index].waits.take(&event) else {
+            let disk = &mut self.disks[index];
+            if event.action == Action::Issued && event.length.as_u64() > 0 {
+                let (start, sectors) = (event.start.as_u64(), event.length.as_u64());
+                disk.last_end = Some(disk.order.add(disk.last_end, start, sectors));
+            }
+            let Some(took) = disk.waits.take(&event) else {
                 continue;
             };
             if took.is_read {
@@ -338,6 +428,20 @@ mod tests {
             let off = bin(nanos).abs_diff(nanos) as f64 / nanos.max(1) as f64;
             prop_assert!(off <= 0.0625, "{nanos} is in {}", bin(nanos));
         }
+    }
+
+    #[test]
+    fn the_way_between_requests_is_from_the_end_of_one_to_the_beginning_of_the_next() {
+        let mut order = Order::default();
+        let mut end = None;
+        for start in [1000, 1008, 16, 1016] {
+            end = Some(order.add(end, start, 8));
+        }
+        assert_eq!((order.requests, order.sequential), (4, 1));
+        assert_eq!(order.distance_sectors, 1000 + 992);
+        let reach = order.reach.unwrap();
+        assert_eq!((reach.from, reach.to, reach.longest), (16, 1024, 8));
+        assert!(!order.is_one_place());
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub struct Trial {
     pub jobs: Vec<JobResult>,
     /// The numbers that arms are compared by, worked out of the above.
     pub metrics: Metrics,
+    /// Commands of other runs that were alive when the load ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
 }
 
 /// How long each part of a trial took, ns.

@@ -1,5 +1,6 @@
 //! From the record to the answer: pure, from the record alone, the same whenever it is asked.
 
+mod caveat;
 mod choice;
 mod control;
 mod summary;
@@ -10,10 +11,12 @@ use iosched_stats::race::{Contest, Standing, Verdict};
 use iosched_stats::remarks::{self, Remark};
 use serde::Serialize;
 
+pub use self::caveat::Caveat;
 pub use self::choice::SideEffect;
 pub use self::control::Control;
 pub use self::summary::{ArmSummary, SplitSummary, Worker};
 
+use self::caveat::caveats;
 use self::choice::{choose, side_effects};
 use self::control::Turns;
 use self::summary::summarise;
@@ -75,6 +78,8 @@ pub struct Analysis {
     /// Settings of the queue that are not the same under all arms, because a switch of scheduler
     /// changes them too.
     pub confounds: Vec<Confound>,
+    /// What lets the numbers say less than they seem to.
+    pub caveats: Vec<Caveat>,
     /// Time in which no load ran and nothing was prepared, as a share of the whole.
     pub harness_share: f64,
 }
@@ -165,6 +170,7 @@ impl Analysis {
             overall,
             stop: record.stop_reason(),
             confounds: confounds(plan, record),
+            caveats: caveats(plan, record),
             harness_share: harness_share(record),
         }
     }

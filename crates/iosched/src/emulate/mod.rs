@@ -347,13 +347,23 @@ pub fn list() -> Result<Vec<Status>, EmulateError> {
 
 /// The model of the emulated disk that is this device, if it is one.
 pub fn model_of(host: &Host, device: &str) -> Option<Model> {
+    place_of(host, device)?.spec().map(|spec| spec.model)
+}
+
+/// The process that serves the emulated disk that is this device, if it is one.
+pub fn server_of(host: &Host, device: &str) -> Option<i32> {
+    place_of(host, device)?
+        .state()
+        .map(|state| state.server_pid)
+}
+
+fn place_of(host: &Host, device: &str) -> Option<Place> {
     let places = Place::all(&host.path(Path::new(spec::STATE_DIR))).ok()?;
-    let is_it = |place: &&Place| {
+    let is_it = |place: &Place| {
         let state = place.state().filter(|_| place.is_alive());
         state.is_some_and(|state| loop_device::name(state.loop_number) == device)
     };
-    let place = places.iter().find(is_it)?;
-    place.spec().map(|spec| spec.model)
+    places.into_iter().find(is_it)
 }
 
 /// [`list`] for another directory than the usual one.

@@ -317,6 +317,17 @@ pub fn leftovers(host: &Host) -> Vec<Leftover> {
     read_all(host).0
 }
 
+/// The commands of other runs that are alive and do more than wait to put something back.
+pub fn others(host: &Host) -> Vec<String> {
+    let us = Owner::this_process(host);
+    let others = leftovers(host).into_iter();
+    others
+        .filter(|other| other.is_alive && other.entry.owner != us)
+        .filter(|other| !other.is_waiting_to_revert(host))
+        .map(|other| other.entry.command)
+        .collect()
+}
+
 /// The journal files on this machine, and those that cannot be understood: cut short, damaged, or of a newer
 /// version.
 pub fn read_all(host: &Host) -> (Vec<Leftover>, Vec<NotUnderstood>) {

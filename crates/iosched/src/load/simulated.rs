@@ -23,7 +23,7 @@ use super::{Kept, Load, LoadError, Outcome, Turn, Workplace};
 use crate::failure::{Failure, exit};
 use crate::measure::Measured;
 use crate::objective::Objective;
-use crate::split::{Parts, Split};
+use crate::split::{Order, Parts, Split};
 use crate::switch::Arm;
 use crate::trial::{Flow, JobResult};
 
@@ -338,11 +338,18 @@ fn measured(simulated: &Simulated) -> Measured {
         cpu_busy_ns: 0,
         pressure_some_ns: None,
         pressure_full_ns: None,
+        others_cpu_ns: None,
         split: Some(Split {
             read: parts(simulated, |process| &process.read),
             write: parts(simulated, |process| &process.write),
             lost_events: 0,
             one_in: 1,
+            order: Some(Order {
+                requests: simulated.disk.commands,
+                sequential: simulated.disk.contiguous,
+                distance_sectors: simulated.disk.seek_sectors,
+                reach: None,
+            }),
         }),
     }
 }

@@ -9,9 +9,10 @@ use iosched_stats::race::{ArmStanding, Better, Contest, Place, Verdict};
 use iosched_stats::remarks::Remark;
 
 use super::words::{
-    bound, count, enumerate, enumerate_plain, number, percent, percent_up, span, stop_reason,
+    bound, count, enumerate, enumerate_plain, number, percent, percent_up, significant, span,
+    stop_reason,
 };
-use crate::analysis::{Analysis, Confound, Control, LoadAnalysis};
+use crate::analysis::{Analysis, Caveat, Confound, Control, LoadAnalysis};
 use crate::plan::{Plan, Target};
 use crate::record::{Entry, Record, StopReason};
 
@@ -269,6 +270,12 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
     }
     lines.extend(preparation(record));
     lines.extend(alarms(analysis));
+    lines.extend(
+        analysis
+            .caveats
+            .iter()
+            .map(|caveat| caveat_sentence(analysis, caveat)),
+    );
     lines.extend(
         analysis
             .confounds
@@ -554,6 +561,62 @@ fn preparation(record: &Record) -> Vec<String> {
         }
     }
     lines
+}
+
+/// What lets the numbers say less than they seem to.
+fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {
+    let name = |load: usize| &analysis.loads[load].name;
+    match caveat {
+        Caveat::FewAccesses {
+            load,
+            arm,
+            accesses,
+            runtime_s,
+        } => {
+            let longer = runtime_s.map_or(String::new(), |runtime| {
+                let runtime = runtime.max(1.0);
+                format!("; with --runtime {runtime}s or more it would have enough")
+            });
+            format!(
+                "Remark on {}: a trial of {} has only {}, too few for percentiles{longer}.",
+                name(*load),
+                analysis.arms[*arm],
+                accesses_counted(*accesses),
+            )
+        }
+        Caveat::OneBlock { load } => format!(
+            "Remark on {}: all its accesses are for one block: no scheduler has anything to put in \
+             order, and the disk can answer from its buffer.",
+            name(*load)
+        ),
+        Caveat::LoadAverage { one_minute, cpus } => format!(
+            "The load average was {} on {} when the run began: other programs were at work, or had \
+             just been.",
+            significant(*one_minute),
+            count(*cpus, "processor")
+        ),
+        Caveat::OtherPrograms {
+            trials,
+            of,
+            processors,
+        } => format!(
+            "Other programs used up to {} processors during {trials} of {of} trials: what they took \
+             from the load is in the numbers. Nothing else should run while a disk is measured.",
+            significant(*processors)
+        ),
+        Caveat::OtherRuns { trials, commands } => format!(
+            "Another iosched was at work during {}: {}.",
+            count(*trials, "trial"),
+            commands.join("; ")
+        ),
+    }
+}
+
+fn accesses_counted(accesses: u64) -> String {
+    match accesses {
+        1 => "1 access".into(),
+        _ => format!("{accesses} accesses"),
+    }
 }
 
 /// `nr_requests came with the arms: 32 with none; 256 with mq-deadline and bfq.`

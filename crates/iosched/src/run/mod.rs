@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rand::Rng;
 
 use crate::analysis::Analysis;
+use crate::emulate;
 use crate::event::{Event, Observer};
 use crate::host::Host;
 use crate::journal::{Journal, Ours, Owner, Undone};
@@ -121,6 +122,7 @@ pub fn run(
         observer,
         place: site.place(),
         baseline,
+        servers: servers(host, &plan),
         split: None,
         mark: Instant::now(),
     };
@@ -154,6 +156,13 @@ fn journal(host: &Host, plan: &Plan, ours: Ours) -> Result<Option<Journal>, RunE
         return Ok(None);
     }
     Ok(Some(Journal::open(host, &plan.disks, ours)?))
+}
+
+fn servers(host: &Host, plan: &Plan) -> Vec<i32> {
+    let disks = plan.disks.iter();
+    disks
+        .filter_map(|disk| emulate::server_of(host, disk))
+        .collect()
 }
 
 /// How the processes of the loads are found again, where loads are processes.
@@ -207,6 +216,8 @@ struct Runner<'a> {
     place: Place,
     /// The state of each disk before the run.
     baseline: Vec<QueueState>,
+    /// The processes that serve the disks, where they are emulated.
+    servers: Vec<i32>,
     /// Records where requests spend their time, where that is wanted and possible.
     split: Option<SplitWatch>,
     /// When the last trial was saved and told: what passes from there is ours.

@@ -7,9 +7,10 @@ use super::{RunError, Runner, unix_time, workplace};
 use crate::capture::CaptureError;
 use crate::event::Event;
 use crate::host::Host;
+use crate::journal;
 use crate::load::fio_job::{Place, TrialSettings};
 use crate::load::{LoadError, Outcome, Turn};
-use crate::measure::{Counters, Measured};
+use crate::measure::{Counters, Measured, UserTime};
 use crate::plan::Plan;
 use crate::split::Split;
 use crate::switch::{self, QueueState, SwitchError};
@@ -77,6 +78,7 @@ impl Runner<'_> {
             measured: run.measured,
             jobs: run.outcome.jobs,
             metrics,
+            beside: journal::others(self.host),
         }))
     }
 
@@ -112,6 +114,7 @@ impl Runner<'_> {
     pub(super) fn run_load(&mut self, slot: Slot) -> Result<Run, RunError> {
         let at = workplace(self.options, &self.scope, self.stop, &self.place);
         let told = Told::new(self.plan, slot, &self.place);
+        let used_before = UserTime::read(self.host, &self.servers);
         let before = self.counters()?;
         let started_unix_s = unix_time();
         let started = Instant::now();
@@ -133,12 +136,17 @@ impl Runner<'_> {
         });
         let elapsed = started.elapsed();
         let after = self.counters();
+        let used = UserTime::read(self.host, &self.servers);
+        let others = used
+            .zip(used_before)
+            .map(|(now, then)| now.others_since(&then));
         let split = self.end_split(recorded);
         let mut outcome = outcome?;
         let measured = match outcome.measured.take() {
             Some(measured) => measured,
             None => Measured {
                 split,
+                others_cpu_ns: others,
                 ..after?.since(&before, nanos(elapsed))
             },
         };

@@ -40,6 +40,16 @@ impl JobFile {
         files.collect()
     }
 
+    /// True if each worker has room for a single block and no more, where its file has `file_size` unless its job says
+    /// otherwise; false where that is not known.
+    pub fn is_one_block(&self, file_size: Option<u64>) -> bool {
+        self.jobs.iter().all(|job| {
+            let block = job.bytes_of("bs", "blocksize").unwrap_or(DEFAULT_BLOCK);
+            let room = job.bytes("filesize").or(job.bytes("size")).or(file_size);
+            job.files_each() == 1 && room.is_some_and(|room| room <= block)
+        })
+    }
+
     /// An option that takes all that is free in a directory, as it stands in the file.
     pub fn fills(&self) -> Option<String> {
         let mut given = self.jobs.iter().flat_map(|job| &job.assignments);
@@ -63,6 +73,9 @@ impl Assignment {
         }
     }
 }
+
+/// fio's `bs` where nobody sets it.
+const DEFAULT_BLOCK: u64 = 4096;
 
 /// Workers of a file whose files are told apart; of more the sum is taken.
 const MOST_WORKERS: u64 = 10_000;
@@ -122,7 +135,11 @@ impl Job {
     }
 
     fn bytes(&self, key: &str) -> Option<u64> {
-        match parse_size(self.last(key, key)?)? {
+        self.bytes_of(key, key)
+    }
+
+    fn bytes_of(&self, key: &str, alias: &str) -> Option<u64> {
+        match parse_size(self.last(key, alias)?)? {
             Size::Bytes(bytes) => Some(bytes),
             Size::Percent => Some(u64::MAX),
         }
@@ -226,6 +243,19 @@ mod tests {
         ] {
             assert_eq!(needed(text), bytes, "{text}");
         }
+    }
+
+    #[test]
+    fn a_load_that_has_room_for_one_block_is_known() {
+        let is_one =
+            |text: &str, file_size| JobFile::parse("j", text).unwrap().is_one_block(file_size);
+        assert!(is_one("[a]\nrw=read\nbs=64k\nsize=64k\n", Some(MIB)));
+        assert!(is_one("[a]\nrw=read\nfilesize=4096\n", None));
+        assert!(is_one("[a]\nrw=read\nbs=1m\n", Some(MIB)));
+        assert!(!is_one("[a]\nrw=read\nbs=4k\nsize=64k\n", None));
+        assert!(!is_one("[a]\nrw=read\n", None));
+        assert!(!is_one("[a]\nsize=4k\n[b]\nsize=1m\n", None));
+        assert!(!is_one("[a]\nsize=4k\nnrfiles=4\n", None));
     }
 
     #[test]

@@ -1,0 +1,300 @@
+//! What lets the numbers say less than they seem to: of the load, of the disk, of the machine. Nothing is left out
+//! because of it; whoever reads the answer has to know.
+
+use serde::Serialize;
+
+use crate::load::Spec;
+use crate::load::fio_job::JobFile;
+use crate::plan::{Plan, PlannedLoad, Target};
+use crate::record::Record;
+use crate::trial::{JobResult, Trial};
+
+/// Something that a reader has to know before trusting a number.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Caveat {
+    /// The trials of a load have too few accesses.
+    FewAccesses {
+        /// Index of the load.
+        load: usize,
+        /// Index of the arm whose trial has the fewest.
+        arm: usize,
+        /// How many it has.
+        accesses: u64,
+        /// A run time with which it would have enough, s; none where that is not the user's to choose.
+        runtime_s: Option<f64>,
+    },
+    /// All accesses of a load go to one block.
+    OneBlock {
+        /// Index of the load.
+        load: usize,
+    },
+    /// Programs were at work when the run began.
+    LoadAverage {
+        /// Mean of processes that ran or waited for a disk, over about a minute.
+        one_minute: f64,
+        /// Processors of the machine.
+        cpus: usize,
+    },
+    /// Other programs used the processors during trials.
+    OtherPrograms {
+        /// Trials of which this is true.
+        trials: usize,
+        /// Of so many that tell.
+        of: usize,
+        /// The most processors that they used, over a trial.
+        processors: f64,
+    },
+    /// Other runs of ours were at work during trials.
+    OtherRuns {
+        /// Trials of which this is true.
+        trials: usize,
+        /// Their commands, each once.
+        commands: Vec<String>,
+    },
+}
+
+/// With fewer accesses than this a trial's 99th percentile is its slowest access.
+const ENOUGH_ACCESSES: u64 = 100;
+
+/// Processors that others use during a trial, from which on it is said. What a desktop does by itself is less.
+const BUSY: f64 = 0.25;
+
+/// All that there is to know of this kind.
+pub(super) fn caveats(plan: &Plan, record: &Record) -> Vec<Caveat> {
+    let loads = 0..plan.loads.len();
+    let few = loads
+        .clone()
+        .filter_map(|load| few_accesses(plan, record, load));
+    let is_one_block = |&load: &usize| is_one_block(plan, record, load);
+    let one_block = loads
+        .filter(is_one_block)
+        .map(|load| Caveat::OneBlock { load });
+    let mut caveats: Vec<Caveat> = few.chain(one_block).collect();
+    caveats.extend(load_average(record));
+    caveats.extend(other_programs(plan, record));
+    caveats.extend(other_runs(record));
+    caveats
+}
+
+/// The trial of a load with the fewest accesses, if these are too few.
+fn few_accesses(plan: &Plan, record: &Record, load: usize) -> Option<Caveat> {
+    if plan.loads[load].is_control {
+        return None;
+    }
+    let of_load = record.trials().filter(|trial| trial.slot.load == load);
+    let counted = of_load.filter_map(|trial| Some((accesses(trial)?, trial.slot.arm)));
+    let (accesses, arm) = counted.min()?;
+    let runtime_s = plan.loads[load].runtime_s.map(|runtime| {
+        let times = ENOUGH_ACCESSES as f64 / accesses.max(1) as f64;
+        (runtime * times).ceil()
+    });
+    (accesses < ENOUGH_ACCESSES).then_some(Caveat::FewAccesses {
+        load,
+        arm,
+        accesses,
+        runtime_s,
+    })
+}
+
+/// Accesses that the workers of a trial counted; none where they count none.
+fn accesses(trial: &Trial) -> Option<u64> {
+    let flows: Vec<_> = trial.jobs.iter().flat_map(JobResult::flows).collect();
+    let ios = flows.iter().map(|flow| flow.ios);
+    (!flows.is_empty()).then(|| ios.fold(0, u64::saturating_add))
+}
+
+/// Whether the requests of each trial all covered the same sectors, or the job file has room for one block only.
+fn is_one_block(plan: &Plan, record: &Record, load: usize) -> bool {
+    let trials = record.trials().filter(|trial| trial.slot.load == load);
+    let mut orders = trials
+        .filter_map(|trial| trial.measured.split.as_ref()?.order.as_ref())
+        .filter(|order| order.requests > 1)
+        .peekable();
+    let is_seen = orders.peek().is_some() && orders.all(|order| order.is_one_place());
+    is_seen || has_room_for_one_block(plan, &plan.loads[load])
+}
+
+fn has_room_for_one_block(plan: &Plan, load: &PlannedLoad) -> bool {
+    let (Spec::JobFile(text) | Spec::Simulated { job_file: text, .. }) = &load.spec else {
+        return false;
+    };
+    let file_size = match plan.target {
+        Target::Directory { file_size, .. } | Target::FileSystem { file_size, .. } => {
+            Some(file_size)
+        }
+        Target::Device { .. } | Target::File { .. } | Target::Simulated(_) => None,
+    };
+    JobFile::parse(&load.name, text).is_ok_and(|file| file.is_one_block(file_size))
+}
+
+/// A machine on which more runs than one process for every four processors, and at least one.
+fn load_average(record: &Record) -> Option<Caveat> {
+    let machine = &record.header.machine;
+    let one_minute = machine.load_average?;
+    let is_busy = one_minute >= (machine.cpus as f64 / 4.0).max(1.0);
+    is_busy.then_some(Caveat::LoadAverage {
+        one_minute,
+        cpus: machine.cpus,
+    })
+}
+
+fn other_programs(plan: &Plan, record: &Record) -> Option<Caveat> {
+    let known: Vec<f64> = record
+        .trials()
+        .filter(|trial| runs_only_children(&plan.loads[trial.slot.load].spec))
+        .filter_map(|trial| {
+            let ours = trial.phases.load_ns.max(1) as f64;
+            Some(trial.measured.others_cpu_ns? as f64 / ours)
+        })
+        .collect();
+    let busy: Vec<f64> = known.iter().copied().filter(|&used| used >= BUSY).collect();
+    let processors = busy.iter().copied().max_by(f64::total_cmp)?;
+    Some(Caveat::OtherPrograms {
+        trials: busy.len(),
+        of: known.len(),
+        processors,
+    })
+}
+
+/// True if all that a load runs are children that it waits for: what a server does for it would be taken for the
+/// work of others.
+fn runs_only_children(spec: &Spec) -> bool {
+    match spec {
+        Spec::JobFile(_) | Spec::FixedWork(_) | Spec::Iozone(_) => true,
+        Spec::Command(_) | Spec::Simulated { .. } | Spec::Pgbench(_) | Spec::Responsiveness(_) => {
+            false
+        }
+    }
+}
+
+fn other_runs(record: &Record) -> Option<Caveat> {
+    let disturbed = || record.trials().filter(|trial| !trial.beside.is_empty());
+    let mut commands: Vec<String> = Vec::new();
+    for command in disturbed().flat_map(|trial| &trial.beside) {
+        if !commands.contains(command) {
+            commands.push(command.clone());
+        }
+    }
+    (!commands.is_empty()).then(|| Caveat::OtherRuns {
+        trials: disturbed().count(),
+        commands,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::record::Entry;
+    use crate::split::{Order, Split};
+    use crate::trial::Slot;
+
+    /// What is said of a record of two trials that were changed like this.
+    fn said_of(edit: impl Fn(&mut Trial)) -> Vec<Caveat> {
+        let plan = fixture::plan(2);
+        let mut record = fixture::record(&plan);
+        for arm in 0..2 {
+            let slot = Slot {
+                load: 0,
+                round: 0,
+                arm,
+            };
+            let mut entry = fixture::trial(slot, 1e6);
+            let Entry::Trial(trial) = &mut entry else {
+                unreachable!("a trial was made")
+            };
+            edit(trial);
+            record.entries.push(entry);
+        }
+        caveats(&record.header.plan, &record)
+    }
+
+    #[test]
+    fn a_plain_record_has_none() {
+        assert_eq!(said_of(|_| {}), []);
+    }
+
+    #[test]
+    fn a_trial_of_less_than_a_hundred_accesses_is_told_with_a_run_time_that_has_more() {
+        let few = said_of(|trial| {
+            let read = trial.jobs[0].read.as_mut().unwrap();
+            read.ios = [400, 40][trial.slot.arm];
+        });
+        let expected = Caveat::FewAccesses {
+            load: 0,
+            arm: 1,
+            accesses: 40,
+            runtime_s: Some(25.0),
+        };
+        assert_eq!(few, [expected]);
+    }
+
+    #[test]
+    fn a_load_that_asks_for_one_place_only_is_told() {
+        let at = |places: &'static [u64]| {
+            said_of(move |trial| {
+                let mut order = Order::default();
+                let mut end = None;
+                for &start in places {
+                    end = Some(order.add(end, start, 8));
+                }
+                trial.measured.split = Some(Split {
+                    order: Some(order),
+                    ..Split::default()
+                });
+            })
+        };
+        assert_eq!(at(&[800, 800, 800]), [Caveat::OneBlock { load: 0 }]);
+        assert_eq!(at(&[800, 808, 800]), []);
+        assert_eq!(at(&[800]), [], "one request alone says nothing");
+    }
+
+    #[test]
+    fn a_job_file_with_room_for_one_block_is_told_whatever_was_recorded() {
+        let mut plan = fixture::plan(2);
+        let text = "[random-read]\nrw=randread\nbs=4k\nsize=4k\n";
+        plan.loads[0].spec = Spec::JobFile(text.into());
+        assert_eq!(
+            caveats(&plan, &fixture::record(&plan)),
+            [Caveat::OneBlock { load: 0 }]
+        );
+    }
+
+    #[test]
+    fn a_machine_that_was_busy_at_the_start_is_told() {
+        let plan = fixture::plan(2);
+        let said = |cpus, one_minute| {
+            let mut record = fixture::record(&plan);
+            record.header.machine.cpus = cpus;
+            record.header.machine.load_average = one_minute;
+            caveats(&plan, &record).len()
+        };
+        assert_eq!(
+            [said(2, None), said(2, Some(0.9)), said(16, Some(3.9))],
+            [0; 3]
+        );
+        assert_eq!([said(2, Some(1.0)), said(16, Some(4.0))], [1; 2]);
+    }
+
+    #[test]
+    fn programs_and_runs_beside_trials_are_counted() {
+        let said = said_of(|trial| {
+            // Half a processor for ten seconds, beside the second arm only.
+            trial.measured.others_cpu_ns = Some([0, 5_000_000_000][trial.slot.arm]);
+            trial.beside = vec![String::from("iosched tune sdb"); trial.slot.arm];
+        });
+        let expected = [
+            Caveat::OtherPrograms {
+                trials: 1,
+                of: 2,
+                processors: 0.5,
+            },
+            Caveat::OtherRuns {
+                trials: 1,
+                commands: vec!["iosched tune sdb".into()],
+            },
+        ];
+        assert_eq!(said, expected);
+    }
+}
