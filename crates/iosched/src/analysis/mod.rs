@@ -14,14 +14,14 @@ use serde::Serialize;
 pub use self::caveat::Caveat;
 pub use self::choice::SideEffect;
 pub use self::control::Control;
-pub use self::summary::{ArmSummary, SplitSummary, Worker};
+pub use self::summary::{ArmSummary, OrderSummary, SplitSummary, Worker};
 
 use self::caveat::caveats;
 use self::choice::{choose, side_effects};
 use self::control::Turns;
 use self::summary::summarise;
 use crate::objective::Objective;
-use crate::plan::Plan;
+use crate::plan::{Plan, Target};
 use crate::record::{Record, StopReason};
 use crate::schedule;
 
@@ -78,6 +78,8 @@ pub struct Analysis {
     /// Settings of the queue that are not the same under all arms, because a switch of scheduler
     /// changes them too.
     pub confounds: Vec<Confound>,
+    /// Whether the disks have an arm that travels, by what the kernel or the model says; none if that is not known.
+    pub rotational: Option<bool>,
     /// What lets the numbers say less than they seem to.
     pub caveats: Vec<Caveat>,
     /// Time in which no load ran and nothing was prepared, as a share of the whole.
@@ -170,6 +172,7 @@ impl Analysis {
             overall,
             stop: record.stop_reason(),
             confounds: confounds(plan, record),
+            rotational: rotational(record),
             caveats: caveats(plan, record),
             harness_share: harness_share(record),
         }
@@ -218,6 +221,21 @@ fn confounds(plan: &Plan, record: &Record) -> Vec<Confound> {
         .filter(|(_, values)| values.iter().any(|(_, value)| *value != values[0].1))
         .map(|(setting, values)| Confound { setting, values })
         .collect()
+}
+
+/// What the kernel says of the disks, if it says the same of all; of a simulated one its model does.
+fn rotational(record: &Record) -> Option<bool> {
+    if let Target::Simulated(disk) = &record.header.plan.target {
+        return Some(disk.model.rotational());
+    }
+    let disks = record.header.machine.disks.iter();
+    let mut said = disks.map(|disk| {
+        disk.queue
+            .get("rotational")
+            .map(|value| value.trim() == "1")
+    });
+    let first = said.next()??;
+    said.all(|other| other == Some(first)).then_some(first)
 }
 
 fn harness_share(record: &Record) -> f64 {

@@ -10,7 +10,7 @@ use super::choice::log_ratios;
 use crate::measure::Measured;
 use crate::plan::Plan;
 use crate::record::Record;
-use crate::split::{Parts, Split};
+use crate::split::{Order, Parts, Split};
 use crate::trial::{Flow, JobResult, Trial, latency_histogram};
 
 /// An arm's own numbers under one load, over all its trials.
@@ -51,6 +51,12 @@ pub struct ArmSummary {
     /// The same for writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_split: Option<SplitSummary>,
+    /// How requests followed one another to the disk, where all of them were followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderSummary>,
+    /// Part of the requests that were merged into others, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub merged_share: Option<f64>,
     /// Mean queue length (iostat's `aqu-sz`).
     pub average_queue_length: Option<f64>,
     /// CPU time of the whole machine per I/O, mean, ns.
@@ -90,6 +96,40 @@ pub struct SplitSummary {
     pub service_mean_ns: f64,
     /// Its 99th percentile.
     pub service_p99_ns: u64,
+}
+
+/// How the requests of an arm followed one another to the disk, over all its trials.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct OrderSummary {
+    /// Part of them that began where the one before ended, 0 to 1.
+    pub sequential_share: f64,
+    /// From the end of one to the beginning of the next, mean.
+    pub way_mean_bytes: f64,
+}
+
+impl OrderSummary {
+    fn of(trials: &[&Trial]) -> Option<OrderSummary> {
+        let splits = trials.iter().filter_map(|t| t.measured.split.as_ref());
+        let order = Order::merged(splits.filter_map(|split| split.order.as_ref()))?;
+        let requests = order.requests as f64;
+        (order.requests > 0).then(|| OrderSummary {
+            sequential_share: order.sequential as f64 / requests,
+            way_mean_bytes: order.distance_sectors as f64 * SECTOR_BYTES / requests,
+        })
+    }
+}
+
+/// The kernel counts places on disks in these.
+const SECTOR_BYTES: f64 = 512.0;
+
+/// Part of the requests that the kernel merged into others.
+fn merged_share(trials: &[&Trial]) -> Option<f64> {
+    let sum = |count: fn(&Measured) -> u64| -> f64 {
+        trials.iter().map(|t| count(&t.measured) as f64).sum()
+    };
+    let merged = sum(|measured| measured.reads_merged) + sum(|measured| measured.writes_merged);
+    let all = merged + sum(|measured| measured.reads) + sum(|measured| measured.writes);
+    (all > 0.0).then(|| merged / all)
 }
 
 impl SplitSummary {
@@ -206,6 +246,8 @@ pub(super) fn summarise(plan: &Plan, record: &Record, load: usize, arm: usize) -
         write_await_ns: mean(&trials, |t| t.measured.write_await_ns),
         read_split: SplitSummary::of(&trials, Direction::READ),
         write_split: SplitSummary::of(&trials, Direction::WRITE),
+        order: OrderSummary::of(&trials),
+        merged_share: merged_share(&trials),
         average_queue_length: mean(&trials, |t| Some(t.measured.average_queue_length)),
         cpu_ns_per_io: mean(&trials, |t| t.metrics.cpu_ns_per_io),
         fairness: mean(&trials, |t| t.metrics.fairness),

@@ -2,6 +2,7 @@
 
 use super::columns::{arm_table, details_table};
 use super::table::{Align, Table};
+use super::why::why;
 use super::{sentences, words};
 use crate::analysis::Analysis;
 use crate::record::Record;
@@ -23,6 +24,8 @@ pub fn record(record: &Record, analysis: &Analysis) -> String {
         lines.push(table(&arm_table(plan, analysis, load)));
         lines.extend(details_table(analysis, load).as_ref().map(table));
         lines.push(escaped(sentences::of_load(analysis, load, plan).trim_end()));
+        let why = why(analysis, load);
+        lines.extend((!why.is_empty()).then(|| escaped(&why)));
         let remarks = load.remarks.iter();
         let remarks = remarks.map(|remark| sentences::remark_sentence(analysis, load, remark));
         lines.extend(remarks.map(|remark| escaped(&remark)));

@@ -23,4 +23,5 @@ pub mod text;
 pub mod tidy;
 pub mod traffic;
 mod units;
+mod why;
 pub mod words;

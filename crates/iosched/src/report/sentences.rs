@@ -145,7 +145,7 @@ fn interval(ratio: Interval, plan: &Plan) -> String {
 }
 
 /// The best of those that the winner itself surely beats, by estimate.
-fn next_best(contest: &Contest, winner: usize) -> Option<usize> {
+pub(super) fn next_best(contest: &Contest, winner: usize) -> Option<usize> {
     let estimate = |arm: usize| contest.ratio(arm, winner).map(|ratio| ratio.estimate);
     let others = (0..contest.arms.len()).filter(|&arm| contest.is_surely_better(winner, arm));
     let key = |arm: &usize| estimate(*arm).unwrap_or(0.0);

@@ -8,6 +8,7 @@ use super::columns::{arm_table, details_table};
 use super::sentences::{
     choice, far_medians, load_head, notes, of_load, remark_sentence, target_name, verdict,
 };
+use super::why::why;
 use super::words::{count, enumerate_plain, number, span, stop_reason};
 use crate::analysis::Analysis;
 use crate::plan::{Plan, PlannedLoad, Target};
@@ -33,6 +34,7 @@ pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
         }
         text += "\n";
         text += &fold(&of_load(analysis, load, plan), width);
+        text += &fold(&why(analysis, load), width);
         if load.control.is_none() {
             text += &fold(&far_medians(analysis, load), width);
         }

@@ -11,6 +11,7 @@ use crate::report::chart::of_record;
 use crate::report::columns::{arm_table, details_table};
 use crate::report::table::{Align, Table};
 use crate::report::tidy::trials;
+use crate::report::why::why;
 use crate::report::words::{clipped, percent, span};
 use crate::report::{known, sentences};
 
@@ -43,6 +44,7 @@ fn page(record: &Record, analysis: &Analysis) -> Page {
         headline: headline.replacen("Answer: ", "", 1),
         sentences: said_first(analysis, plan)
             .into_iter()
+            .chain(whys(analysis).filter(|_| analysis.loads.len() <= MOST_NAMED))
             .chain(lines)
             .collect(),
         sections: sections(record, analysis),
@@ -101,6 +103,12 @@ fn said_first(analysis: &Analysis, plan: &Plan) -> Vec<String> {
     verdicts
 }
 
+/// What the winner of each load does there, where there is one and the record shows it.
+fn whys(analysis: &Analysis) -> impl Iterator<Item = String> {
+    let whys = analysis.loads.iter().map(|load| why(analysis, load));
+    whys.filter(|why| !why.is_empty())
+}
+
 /// The verdict of each load, and over all of them.
 pub(super) fn verdicts(analysis: &Analysis, plan: &Plan) -> Vec<String> {
     let loads = analysis
@@ -150,6 +158,7 @@ fn sections(record: &Record, analysis: &Analysis) -> Vec<Section> {
                 title: "What is said of each load".into(),
                 sentences: verdicts(analysis, &record.header.plan)
                     .into_iter()
+                    .chain(whys(analysis))
                     .chain(remarks(record, analysis))
                     .collect(),
                 ..Fold::default()
