@@ -136,7 +136,11 @@ fn a_number_that_it_prints_decides_either_way() {
     let script = "sh: if [ $IOSCHED_ARM = none ]; then echo n = 10; else echo n = 20; fi";
     let ended = bench.tune(script, &["--metric", "n = ([0-9]+)", "--better", "lower"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert!(ended.stdout.contains("none is best"), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("none is the winner"),
+        "{}",
+        ended.stdout
+    );
     assert!(bench.record().contains("\"number\":20.0"));
     fs::remove_dir_all(bench.records.path().join("r")).unwrap();
     let json = script

@@ -99,7 +99,7 @@ fn two_arms_that_are_the_same_are_equal() {
         "--simulate hdd-7200 --arms noop,noop --runtime 1s",
     );
     let stdout = text(&output.stdout);
-    assert!(stdout.contains("no difference"), "{stdout}");
+    assert!(stdout.contains("are equal in"), "{stdout}");
     assert!(
         stdout.contains("among equals the baseline stays"),
         "{stdout}"

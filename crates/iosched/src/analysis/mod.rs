@@ -3,6 +3,7 @@
 mod caveat;
 mod choice;
 mod control;
+mod rank;
 mod summary;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use serde::Serialize;
 pub use self::caveat::Caveat;
 pub use self::choice::SideEffect;
 pub use self::control::Control;
+pub use self::rank::{Rank, undecided_yet};
 pub use self::summary::{ArmSummary, OrderSummary, SplitSummary, Worker};
 
 use self::caveat::caveats;

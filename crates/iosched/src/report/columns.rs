@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::sentences::{ratio_cell, standing_word};
+use super::sentences::ratio_cell;
 use super::table::{Align, Table};
 use super::words::{clipped, megabytes, microseconds, milliseconds, percent, significant};
-use crate::analysis::{Analysis, ArmSummary, LoadAnalysis, SplitSummary};
+use crate::analysis::{Analysis, ArmSummary, LoadAnalysis, Rank, SplitSummary};
 use crate::objective::Objective;
 use crate::plan::Plan;
 
@@ -16,18 +16,22 @@ pub(super) fn arm_table(plan: &Plan, analysis: &Analysis, load: &LoadAnalysis) -
     let mut table = Table::new([
         ("arm", Align::Left),
         (&format!("ratio to {baseline} ({confidence})"), Align::Left),
+        ("verdict", Align::Left),
     ]);
-    table.column("", Align::Left);
     let shown = columns(load);
     for column in &shown {
         table.column(column.head, Align::Right);
     }
+    // The arm, its ratio, the verdict, and the number that decides.
+    table.keep(4);
     for (arm, label) in analysis.arms.iter().enumerate() {
         let standing = &load.contest.arms[arm];
         let mut row = vec![
             label.clone(),
             ratio_cell(arm, analysis.baseline, standing),
-            standing_word(arm, analysis, &load.contest, plan.rules.margin),
+            Rank::of(&load.contest, arm, analysis.baseline)
+                .word()
+                .into(),
         ];
         row.extend(shown.iter().map(|column| column.cell(&load.arms[arm])));
         table.push(row);
@@ -190,8 +194,8 @@ impl Column {
     }
 }
 
-/// The numbers that are shown, the most telling first; columns from the right are left out on a
-/// narrow terminal.
+/// The numbers that are shown: what decides, then the most telling first. On a narrow terminal columns from the right
+/// are left out, but never what decides.
 fn columns(load: &LoadAnalysis) -> Vec<Column> {
     let mut columns = vec![
         Column {
@@ -235,30 +239,34 @@ fn columns(load: &LoadAnalysis) -> Vec<Column> {
             show: milliseconds,
         },
     ];
-    if let Some(column) = decisive_column(load.objective) {
-        columns.insert(0, column);
-    }
+    let decisive = decisive_column(load.objective);
+    columns.retain(|column| column.head != decisive.head);
+    columns.insert(0, decisive);
     columns
 }
 
-/// The column of what decides, where it is not among the others.
-fn decisive_column(objective: Objective) -> Option<Column> {
+/// The column of what decides.
+fn decisive_column(objective: Objective) -> Column {
     let (head, value, show): (_, Value, Show) = match objective {
-        Objective::ReadMean | Objective::ReadP99 => {
-            ("read p99 ms", |arm| arm.read_latency_p99_ns, milliseconds)
-        }
+        Objective::Throughput => ("MB/s", |arm| arm.throughput_bytes_per_s, megabytes),
+        Objective::Iops => ("IOPS", |arm| arm.iops, significant),
+        Objective::Mean => ("mean ms", |arm| arm.latency_mean_ns, milliseconds),
+        Objective::P50 => ("p50 ms", |arm| arm.latency_p50_ns, milliseconds),
+        Objective::P99 => ("p99 ms", |arm| arm.latency_p99_ns, milliseconds),
+        Objective::P999 => ("p99.9 ms", |arm| arm.latency_p999_ns, milliseconds),
+        Objective::ReadMean => ("read mean ms", |arm| arm.objective, milliseconds),
+        Objective::ReadP99 => ("read p99 ms", |arm| arm.read_latency_p99_ns, milliseconds),
+        Objective::Cpu => ("CPU µs/IO", |arm| arm.cpu_ns_per_io, microseconds),
         Objective::Fairness => (
             "fairness",
             |arm| arm.fairness,
             |index| format!("{index:.3}"),
         ),
-        Objective::P999 => ("p99.9 ms", |arm| arm.latency_p999_ns, milliseconds),
         Objective::Tps => ("tps", |arm| arm.objective, significant),
         Objective::Time => ("time s", |arm| arm.objective, significant),
         Objective::NumberHigher | Objective::NumberLower => {
             ("number", |arm| arm.objective, significant)
         }
-        _ => return None,
     };
-    Some(Column { head, value, show })
+    Column { head, value, show }
 }

@@ -12,7 +12,7 @@ use super::words::{
     bound, count, enumerate, enumerate_plain, number, percent, percent_up, significant, span,
     stop_reason,
 };
-use crate::analysis::{Analysis, Caveat, Confound, Control, LoadAnalysis};
+use crate::analysis::{Analysis, Caveat, Confound, Control, LoadAnalysis, undecided_yet};
 use crate::plan::{Plan, Target};
 use crate::record::{Entry, Record, StopReason};
 
@@ -33,7 +33,10 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
                         times(ratio, &analysis.arms[*arm], plan)
                     )
                 });
-            format!("{} is best {place}{ratio}, {rounds}\n", analysis.arms[*arm])
+            format!(
+                "{} is the winner {place}{ratio}, {rounds}\n",
+                analysis.arms[*arm]
+            )
         }
         Verdict::Winner { arm } => {
             let arm_name = &analysis.arms[*arm];
@@ -43,21 +46,23 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
             let lead = lead(analysis, contest, *arm, plan);
             match (ratio, contest.arms[baseline].place) {
                 (Some(ratio), Place::Disqualified { .. }) => format!(
-                    "{arm_name} is best {place} of those that meet the requirements: {ratio}{lead}, {rounds}\n"
+                    "{arm_name} is the winner {place} of those that meet the requirements: {ratio}{lead}, {rounds}\n"
                 ),
-                (Some(ratio), _) => format!("{arm_name}: {ratio} {place}{lead}, {rounds}\n"),
-                (None, _) => format!("{arm_name} is best {place}{lead}, {rounds}\n"),
+                (Some(ratio), _) => {
+                    format!("{arm_name} is the winner {place}: {ratio}{lead}, {rounds}\n")
+                }
+                (None, _) => format!("{arm_name} is the winner {place}{lead}, {rounds}\n"),
             }
         }
         Verdict::Equal { arms, .. } => {
             let others = contest.arms.len() - arms.len();
             let rest = if others > 0 {
-                "; the others are worse"
+                "; the others are eliminated"
             } else {
                 ""
             };
             format!(
-                "{}: no difference larger than {margin} {place}{rest}, {rounds}\n",
+                "{} are equal {place}: no difference larger than {margin}{rest}, {rounds}\n",
                 names(arms)
             )
         }
@@ -67,10 +72,19 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
             within,
         } => {
             let bound = percent_up(within - 1.0);
+            let open: Vec<usize> = among
+                .iter()
+                .copied()
+                .filter(|arm| !arms.contains(arm))
+                .collect();
+            let open = match open.as_slice() {
+                [] => String::new(),
+                open => format!("; undecided: {}", names(open)),
+            };
             format!(
-                "{}: at most {bound} worse than the best {place}; not told apart: {}, {rounds}\n",
+                "{} {} near the best {place}: at most {bound} worse{open}, {rounds}\n",
                 names(arms),
-                names(among)
+                is_or_are(arms),
             )
         }
         Verdict::Undecided {
@@ -89,17 +103,16 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
                 .filter(|&needed| needed > contest.rounds)
                 .map_or(String::new(), |rounds| forecast(rounds, plan));
             format!(
-                "{}: not told apart {place}: {bound}, {rounds}{needed}\n",
-                names(arms)
+                "{} {} undecided {place}: {bound}, {rounds}{needed}\n",
+                names(arms),
+                is_or_are(arms),
             )
         }
         Verdict::Open if analysis.trials == 0 => format!("no trial counts {place}\n"),
         Verdict::Open => {
-            let mut arms: Vec<usize> = contest.remaining().collect();
-            if arms.len() == 1 && arms[0] != analysis.baseline {
-                arms.insert(0, analysis.baseline); // beaten, but not by the one that is left
-            }
-            format!("{}: not told apart yet {place}, {rounds}\n", names(&arms))
+            let arms = undecided_yet(contest, analysis.baseline);
+            let are = is_or_are(&arms);
+            format!("{} {are} undecided yet {place}, {rounds}\n", names(&arms))
         }
         Verdict::Alone { arm } => {
             format!(
@@ -109,6 +122,10 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
         }
         Verdict::Nobody => format!("no arm could be measured {place}\n"),
     }
+}
+
+fn is_or_are(arms: &[usize]) -> &'static str {
+    if arms.len() == 1 { "is" } else { "are" }
 }
 
 /// How many rounds would tell, where so many can be run.
@@ -206,7 +223,7 @@ fn why(analysis: &Analysis, choice: usize, plan: &Plan) -> String {
             "none of the others that remain is better by more than the margin"
         }
         Verdict::Undecided { .. } => {
-            "it is not told apart from the others that remain, but the baseline has lost"
+            "it is undecided among those that remain, and the baseline is eliminated"
         }
         _ => return String::new(),
     };
@@ -362,42 +379,9 @@ pub(super) fn load_head(plan: &Plan, analysis: &Analysis, index: usize) -> Strin
     )
 }
 
-/// What the ratio means, in a word.
-pub(super) fn standing_word(
-    arm: usize,
-    analysis: &Analysis,
-    contest: &Contest,
-    margin: f64,
-) -> String {
-    if matches!(contest.arms[arm].place, Place::Withdrawn) {
-        return "failed".into();
-    }
-    if arm == analysis.baseline {
-        return "baseline".into();
-    }
-    let Some(ratio) = contest.arms[arm].to_baseline.as_ref() else {
-        return String::new();
-    };
-    let is_above = ratio.lower > 1.0;
-    let is_below = ratio.upper < 1.0;
-    // Two of which one has left by comparison differ, however little.
-    let has_lost = |arm: usize| matches!(contest.arms[arm].place, Place::Worse { .. });
-    let is_told_apart = (is_above || is_below) && (has_lost(arm) || has_lost(analysis.baseline));
-    let is_within = ratio.lower > 1.0 / margin && ratio.upper < margin && !is_told_apart;
-    match (contest.better, is_within, contest.arms[arm].place) {
-        (_, true, _) => "no difference".into(),
-        (Better::Higher, ..) if is_above => "better".into(),
-        (Better::Lower, ..) if is_below => "better".into(),
-        _ if is_above || is_below => "worse".into(),
-        // Not against the baseline, but what drove it out is known.
-        (.., Place::Worse { than, .. }) => format!("loses to {}", analysis.arms[than]),
-        _ => "not told apart".into(),
-    }
-}
-
 pub(super) fn ratio_cell(arm: usize, baseline: usize, standing: &ArmStanding) -> String {
     if arm == baseline {
-        return "1".into();
+        return "1 (baseline)".into();
     }
     standing.to_baseline.as_ref().map_or("-".into(), |ratio| {
         if ratio.is_bounded() && (ratio.lower > 0.01 || ratio.upper < 100.0) {

@@ -14,6 +14,8 @@ pub enum Align {
 pub struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
+    /// So many columns are never left out.
+    kept: usize,
 }
 
 impl Table {
@@ -22,7 +24,13 @@ impl Table {
         Table {
             columns: columns.map(|(head, align)| (head.to_owned(), align)).into(),
             rows: Vec::new(),
+            kept: 2,
         }
+    }
+
+    /// The first so many columns stay however narrow it is: what does not fit beside the others goes below them.
+    pub fn keep(&mut self, columns: usize) {
+        self.kept = columns;
     }
 
     /// Appends a row.
@@ -47,15 +55,20 @@ impl Table {
     }
 
     /// The table as text. Columns from the right are left out until it fits into `width`; the
-    /// first two always stay. Empty columns are left out, too.
+    /// first two always stay, or those that are to be kept. Empty columns are left out, too.
     pub fn render(&self, width: usize) -> String {
-        self.render_first(self.fitting(width))
+        let mut shown = self.filled_columns();
+        shown.truncate(self.fitting(width));
+        if shown.len() > 2 && self.width_of(&shown) > width {
+            return self.render_below(&shown, width);
+        }
+        self.render_columns(&shown)
     }
 
     /// How many columns [`Table::render`] shows.
     pub fn fitting(&self, width: usize) -> usize {
         let mut shown = self.filled_columns();
-        while shown.len() > 2 && self.width_of(&shown) > width {
+        while shown.len() > self.kept && self.width_of(&shown) > width {
             shown.pop();
         }
         shown.len()
@@ -101,13 +114,18 @@ impl Table {
     /// The table as text, whole: columns that do not fit into `width` follow below, beside the first
     /// one again.
     pub fn render_whole(&self, width: usize) -> String {
+        self.render_below(&(0..self.columns.len()).collect::<Vec<_>>(), width)
+    }
+
+    /// These columns; those that do not fit follow below, beside the first one again.
+    fn render_below(&self, columns: &[usize], width: usize) -> String {
         let mut parts: Vec<Vec<usize>> = Vec::new();
-        for column in 1..self.columns.len() {
+        for &column in &columns[1..] {
             match parts.last_mut() {
                 Some(part) if self.width_of(&[part.as_slice(), &[column]].concat()) <= width => {
                     part.push(column);
                 }
-                _ => parts.push(vec![0, column]),
+                _ => parts.push(vec![columns[0], column]),
             }
         }
         let part = |shown: &Vec<usize>| self.render_columns(shown);
@@ -231,6 +249,14 @@ mod tests {
             "arm           MB/s\nnone           1.5\nmq-deadline  12.25\n\n\
              arm          p99\nnone          20\nmq-deadline    3\n"
         );
+    }
+
+    #[test]
+    fn a_column_that_is_kept_goes_below_where_it_does_not_fit() {
+        let mut table = table();
+        table.keep(3);
+        assert_eq!(table.render(25), table.render(80));
+        assert_eq!(table.render(20), table.render_whole(20));
     }
 
     #[test]

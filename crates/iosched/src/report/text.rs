@@ -197,7 +197,7 @@ pub fn estimate(plan: &Plan, rounds: u32, standing: &Standing) -> String {
     let contest = standing.decisive();
     let gone = |arm: usize| match contest.arms[arm].place {
         Place::Remaining => "",
-        _ => " (out)",
+        _ => " (eliminated)",
     };
     let others = (0..plan.arms.len()).filter(|&arm| arm != plan.baseline);
     let ratios: Vec<String> = others
@@ -272,6 +272,33 @@ next, in round 3: random-read with mq-deadline
 at most 5 trials in all, 50 s, usually much less
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_decides_is_shown_however_narrow_the_terminal() {
+        let mut plan = fixture::plan(2);
+        plan.loads[0].objective = crate::objective::Objective::P99;
+        let mut record = fixture::record(&plan);
+        for arm in 0..2 {
+            let slot = crate::trial::Slot {
+                load: 0,
+                round: 0,
+                arm,
+            };
+            record.entries.push(fixture::trial(slot, 4e6));
+        }
+        for width in [40, 60, 80, 200] {
+            let text = super::record(&record, &Analysis::of(&record), width);
+            assert!(
+                text.contains("verdict") && text.contains("p99 ms"),
+                "{width}: {text}"
+            );
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(width), "{width}: {text}");
+        }
+        let text = super::record(&record, &Analysis::of(&record), 80);
+        let heads = text.lines().find(|line| line.starts_with("arm")).unwrap();
+        assert!(heads.find("p99 ms") < heads.find("MB/s"), "{heads}");
     }
 
     #[test]

@@ -43,18 +43,12 @@ struct Cell {
 impl HtmlTable {
     /// A table of the terminal; the row of this name stands out.
     pub(super) fn of(caption: &str, table: &Table, chosen: Option<&str>) -> HtmlTable {
-        let heads = table.heads().into_iter().enumerate();
+        let heads = table.heads().into_iter();
         HtmlTable {
             caption: caption.to_owned(),
             heads: heads
-                .map(|(index, (text, align))| Head {
-                    // On a terminal the column behind the ratio explains itself.
-                    text: if text.is_empty() && index > 0 {
-                        "meaning"
-                    } else {
-                        text
-                    }
-                    .to_owned(),
+                .map(|(text, align)| Head {
+                    text: text.to_owned(),
                     is_number: align == Align::Right || text.starts_with("ratio"),
                 })
                 .collect(),
