@@ -7,8 +7,10 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iosched::event::{Event, Observer};
 use iosched::plan::Plan;
+use iosched::report::named::{self, Names};
 use iosched::report::{text, words};
 use iosched::visible::{visible, visible_json};
+use serde_json::Value;
 
 use crate::commands::restore::describe;
 
@@ -158,12 +160,28 @@ impl Observer for Progress {
 /// For programs: one JSON object per event on standard output.
 pub(crate) struct JsonLines {
     broken: bool,
+    names: Names,
 }
 
 impl JsonLines {
     /// Writes nothing yet.
-    pub(crate) fn new() -> JsonLines {
-        JsonLines { broken: false }
+    pub(crate) fn new(plan: &Plan) -> JsonLines {
+        JsonLines {
+            broken: false,
+            names: Names::of(plan),
+        }
+    }
+
+    /// An event as programs read it: with names where there are indices in memory.
+    fn named(&self, event: &Event<'_>) -> serde_json::Result<Value> {
+        let mut value = serde_json::to_value(event)?;
+        match event {
+            Event::Started { plan, .. } => value["plan"] = self.names.plan(plan),
+            Event::Estimate { standing, .. } => value["standing"] = self.names.standing(standing),
+            Event::Finished { analysis, .. } => value["analysis"] = named::analysis(analysis),
+            _ => {}
+        }
+        Ok(value)
     }
 }
 
@@ -173,9 +191,10 @@ impl Observer for JsonLines {
             return;
         }
         let mut stdout = std::io::stdout().lock();
-        let written = serde_json::to_string(event)
+        let written = self
+            .named(event)
             .map_err(std::io::Error::from)
-            .and_then(|json| writeln!(stdout, "{}", visible_json(&json)))
+            .and_then(|json| writeln!(stdout, "{}", visible_json(&json.to_string())))
             .and_then(|()| stdout.flush());
         // Who closed the pipe does not want to know more; the record is kept all the same.
         self.broken = written.is_err();

@@ -30,7 +30,8 @@ use crate::trial::{Slot, Trial, VoidTrial};
 ///   a number
 /// - 3: what was given up of a raw device that is written, and what a run left on it
 /// - 4: how long preparing took; a round that the budget of time cut short
-/// - 5: what else was at work (load average, CPU time of others, other runs); how requests followed one another
+/// - 5: what else was at work (load average, CPU time of others, other runs); how requests followed one another; the
+///   names of load and arm beside their indices, which count
 pub const SCHEMA: u32 = 5;
 
 /// What [`Header::kind`] says.
@@ -661,7 +662,7 @@ impl Recorder {
 
     /// Appends an entry, on disk before it returns.
     pub fn append(&mut self, entry: Entry) -> Result<(), RecordError> {
-        self.write_line(&entry)?;
+        self.write_line(&NamedEntry::new(&entry, &self.record.header.plan))?;
         self.record.push(entry);
         Ok(())
     }
@@ -704,7 +705,7 @@ impl Recorder {
         &self.directory
     }
 
-    fn write_line<T: Serialize>(&mut self, value: &T) -> Result<(), RecordError> {
+    fn write_line<T: Serialize>(&self, value: &T) -> Result<(), RecordError> {
         let path = self.directory.join(FILE);
         let line = line_of(&path, value)?;
         let before = self.file.metadata();
@@ -713,10 +714,39 @@ impl Recorder {
             let source = foreign::too_large("it", foreign::LARGEST_FILE);
             return Err(write_error(&path, source));
         }
-        self.file
+        (&self.file)
             .write_all(&line)
             .and_then(|()| self.file.sync_data())
             .map_err(|source| write_error(&path, source))
+    }
+}
+
+/// An entry as it is written: with the names of its load and arm, for whoever reads the file without its first line.
+/// The indices are what counts.
+#[derive(Serialize)]
+struct NamedEntry<'a> {
+    #[serde(flatten)]
+    entry: &'a Entry,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    load_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arm_name: Option<String>,
+}
+
+impl NamedEntry<'_> {
+    fn new<'a>(entry: &'a Entry, plan: &'a Plan) -> NamedEntry<'a> {
+        let (load, arm) = match entry {
+            Entry::Trial(trial) => (Some(trial.slot.load), Some(trial.slot.arm)),
+            Entry::Void(void) => (Some(void.slot.load), Some(void.slot.arm)),
+            Entry::ArmLeft { load, arm, .. } => (Some(*load), Some(*arm)),
+            Entry::Steady { load, .. } => (Some(*load), None),
+            _ => (None, None),
+        };
+        NamedEntry {
+            entry,
+            load_name: load.map(|load| plan.loads[load].name.as_str()),
+            arm_name: arm.map(|arm| plan.arm_label(arm)),
+        }
     }
 }
 
@@ -822,6 +852,39 @@ mod tests {
         let record = Record::parse(Path::new("r"), text.as_bytes()).unwrap();
         assert_eq!(record.header.plan, plan);
         assert_eq!(record.entries, [entry]);
+    }
+
+    #[test]
+    fn a_line_names_the_load_and_the_arm_that_it_is_about() {
+        let dir = tempfile::tempdir().unwrap();
+        let header = fixture::record(&fixture::plan(2)).header;
+        let mut recorder = Recorder::create(dir.path(), header).unwrap();
+        let slot = Slot {
+            load: 0,
+            round: 0,
+            arm: 1,
+        };
+        let left = Entry::ArmLeft {
+            load: 0,
+            arm: 0,
+            reason: "it failed".into(),
+        };
+        let entries = [fixture::trial(slot, 1e6), left];
+        for entry in entries.clone() {
+            recorder.append(entry).unwrap();
+        }
+        let text = fs::read_to_string(dir.path().join(FILE)).unwrap();
+        let names: Vec<[String; 2]> = text
+            .lines()
+            .skip(1)
+            .map(|line| {
+                let value: serde_json::Value = serde_json::from_str(line).unwrap();
+                ["load_name", "arm_name"].map(|name| value[name].as_str().unwrap().to_owned())
+            })
+            .collect();
+        let expected = [["random-read", "mq-deadline"], ["random-read", "none"]];
+        assert_eq!(names, expected);
+        assert_eq!(Record::load(dir.path()).unwrap().entries, entries);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use iosched::report::chart::{Chart, of_events, of_record, of_simulated, png, svg
 use iosched::report::input::{Input, Recording};
 use iosched::report::tidy::{events, trials};
 use iosched::report::traffic::Traffic;
-use iosched::report::{comparable, html, known, markdown, text, words};
+use iosched::report::{comparable, html, known, markdown, named, text, words};
 
 use super::{Outcome, answer_code, boxed, conform, simulate};
 use crate::files;
@@ -253,7 +253,7 @@ fn print(args: &ReportArgs, named: &Named, output: &Output) {
     } else if args.tsv {
         output.text(&known::sweep_log(record));
     } else if output.is_json() {
-        output.json(analysis);
+        output.json(&named::analysis(analysis));
     } else {
         output.text(&text::record(record, analysis, output.width()));
         if args.points {

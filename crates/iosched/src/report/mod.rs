@@ -8,6 +8,7 @@
 //! - [`markdown`]: for a ticket
 //! - [`tidy`]: one row per trial and metric, or per event of a recording, as CSV and Parquet
 //! - [`comparable`]: whether several records answer the same question
+//! - [`named`]: JSON for programs, with names instead of indices
 //! - [`known`]: the tables that people know: iozone sweep log, 2/1/0 points, baseline = 100
 
 pub mod chart;
@@ -17,6 +18,7 @@ pub mod html;
 pub mod input;
 pub mod known;
 pub mod markdown;
+pub mod named;
 mod sentences;
 pub mod table;
 pub mod text;

@@ -20,12 +20,12 @@ use iosched::load::Spec;
 use iosched::plan::{Plan, PlannedLoad, Target};
 use iosched::process::{Stop, User};
 use iosched::record::{self, Entry, Header, Record, Recorder, StopReason};
-use iosched::report;
+use iosched::report::{self, named::Names};
 use iosched::run::{self, RunOptions};
 use iosched::schedule::Course;
 use iosched::set::{self, Settled};
-use iosched::trial::Slot;
 use serde::Serialize;
+use serde_json::Value;
 
 pub(crate) use self::args::TuneArgs;
 use self::args::{consent, wanted};
@@ -93,7 +93,7 @@ impl Session<'_> {
             run::check_way(&plan.target, self.user.as_ref()).map_err(boxed)?;
             self.note_leftovers(&plan.disks);
             if output.is_json() {
-                output.json(&plan);
+                output.json(&Names::of(&plan).plan(&plan));
             } else {
                 output.text(&report::text::plan(&plan));
             }
@@ -252,7 +252,7 @@ impl Session<'_> {
             health: &health,
         };
         let mut progress = Progress::new(&recorder.record().header.plan);
-        let mut lines = JsonLines::new();
+        let mut lines = JsonLines::new(&recorder.record().header.plan);
         let observer: &mut dyn Observer = match (output.is_json(), output.is_quiet()) {
             (true, _) => &mut lines,
             (_, true) => &mut Silent,
@@ -314,26 +314,27 @@ fn path_of<'a>(args: &'a TuneArgs, plan: &Plan) -> Option<&'a Path> {
 
 /// What a run that goes on would do, for programs.
 #[derive(Serialize)]
-struct Rest<'a> {
+struct Rest {
     /// With the budget that it would have now.
-    plan: &'a Plan,
+    plan: Value,
     rounds_done: u32,
     trials_done: usize,
     /// Trials that the round still needs, in their order.
-    next: Vec<Slot>,
+    next: Value,
     trials_at_most: u32,
     time_at_most_s: f64,
 }
 
-impl Rest<'_> {
-    fn of(record: &Record) -> Rest<'_> {
+impl Rest {
+    fn of(record: &Record) -> Rest {
         let plan = &record.header.plan;
         let course = Course::of(plan, record);
+        let names = Names::of(plan);
         Rest {
-            plan,
+            plan: names.plan(plan),
             rounds_done: course.rounds(),
             trials_done: record.trials().count(),
-            next: course.left_in_round(),
+            next: names.slots(&course.left_in_round()),
             trials_at_most: course.trials_at_most(),
             time_at_most_s: course.at_most().as_secs_f64(),
         }
