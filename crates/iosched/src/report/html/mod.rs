@@ -31,6 +31,8 @@ struct Page {
     subtitle: String,
     /// The answer in one line.
     headline: String,
+    /// How sure it is.
+    tone: Tone,
     /// And what belongs to it.
     sentences: Vec<String>,
     sections: Vec<Section>,
@@ -38,6 +40,29 @@ struct Page {
     folded: Vec<Fold>,
     downloads: Vec<Download>,
     data_notes: Vec<String>,
+}
+
+/// How sure the answer of a page is: what is not proven must not look as if it were.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Tone {
+    /// It is no answer to which scheduler is to be used.
+    #[default]
+    Plain,
+    /// It is proven.
+    Proven,
+    /// Nothing is.
+    Undecided,
+}
+
+impl Tone {
+    /// The class of the style sheet.
+    fn class(self) -> &'static str {
+        match self {
+            Tone::Plain => "plain",
+            Tone::Proven => "proven",
+            Tone::Undecided => "undecided",
+        }
+    }
 }
 
 /// A part of the page with tables, sentences and charts.

@@ -1,7 +1,7 @@
 //! The page of one record.
 
 use super::data::download;
-use super::{FigureSet, Fold, HtmlTable, Page, Room, Section, render};
+use super::{FigureSet, Fold, HtmlTable, Page, Room, Section, Tone, render};
 use crate::analysis::Analysis;
 use crate::facts::DiskFacts;
 use crate::load::Spec;
@@ -13,7 +13,7 @@ use crate::report::table::{Align, Table};
 use crate::report::tidy::trials;
 use crate::report::why::why;
 use crate::report::words::{clipped, percent, span};
-use crate::report::{known, sentences};
+use crate::report::{known, named, sentences};
 
 /// The page of one record, as HTML.
 pub fn record(record: &Record, analysis: &Analysis) -> String {
@@ -42,6 +42,7 @@ fn page(record: &Record, analysis: &Analysis) -> Page {
         title: format!("{} on {}", loads(analysis), sentences::target_name(plan)),
         subtitle: subtitle(record),
         headline: headline.replacen("Answer: ", "", 1),
+        tone: tone(analysis),
         sentences: said_first(analysis, plan)
             .into_iter()
             .chain(whys(analysis).filter(|_| analysis.loads.len() <= MOST_NAMED))
@@ -62,10 +63,19 @@ fn page(record: &Record, analysis: &Analysis) -> Page {
             "The trials are too many for the page; iosched report DIR --csv writes them.".into(),
         );
     }
-    let json = serde_json::to_string_pretty(analysis).expect("our own types serialise");
+    let json =
+        serde_json::to_string_pretty(&named::analysis(analysis)).expect("our own types serialise");
     let analysis = download("analysis.json", "application/json", &json);
     page.downloads = trials.into_iter().chain(analysis).collect();
     page
+}
+
+/// An arm is only chosen where its own interval proves it, or where the baseline is proven as good.
+fn tone(analysis: &Analysis) -> Tone {
+    match analysis.choice {
+        Some(_) => Tone::Proven,
+        None => Tone::Undecided,
+    }
 }
 
 pub(super) fn capitalise(text: &mut String) {
@@ -524,5 +534,33 @@ fn void_trials(record: &Record, analysis: &Analysis) -> Fold {
             .into_iter()
             .collect(),
         ..Fold::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::schedule::{Next, next};
+
+    #[test]
+    fn only_a_proven_answer_looks_proven() {
+        let tone = |factor: f64, rounds: u32| {
+            let mut plan = fixture::plan(2);
+            plan.rules.max_rounds = rounds;
+            let mut measured = fixture::record(&plan);
+            while let Next::Trial(slot) = next(&plan, &measured) {
+                let noise = ((slot.round as usize * 7 + slot.arm * 3) % 5) as f64 * 0.004;
+                let factor = [1.0, factor][slot.arm];
+                let entry = fixture::trial(slot, 1e6 * factor * (1.0 + noise));
+                measured.entries.push(entry);
+            }
+            let page = record(&measured, &Analysis::of(&measured));
+            let class = page.split("id=\"answer\" class=\"answer ").nth(1).unwrap();
+            class.split('"').next().unwrap().to_owned()
+        };
+        assert_eq!(tone(1.5, 30), "proven");
+        assert_eq!(tone(1.0, 30), "proven");
+        assert_eq!(tone(1.02, 3), "undecided");
     }
 }
