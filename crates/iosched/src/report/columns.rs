@@ -29,14 +29,21 @@ pub(super) fn arm_table(plan: &Plan, analysis: &Analysis, load: &LoadAnalysis) -
         let mut row = vec![
             label.clone(),
             ratio_cell(arm, analysis.baseline, standing),
-            Rank::of(&load.contest, arm, analysis.baseline)
-                .word()
-                .into(),
+            rank_cell(analysis, load, arm),
         ];
         row.extend(shown.iter().map(|column| column.cell(&load.arms[arm])));
         table.push(row);
     }
     table
+}
+
+/// Nothing for a control, which is there to show no difference and is spoken of below its table.
+fn rank_cell(analysis: &Analysis, load: &LoadAnalysis, arm: usize) -> String {
+    if load.control.is_some() {
+        return String::new();
+    }
+    let rank = Rank::of(&load.contest, arm, analysis.baseline);
+    rank.word().into()
 }
 
 /// What there is to know of a load besides: who of its workers got what, where they are of several
