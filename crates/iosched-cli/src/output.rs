@@ -6,7 +6,9 @@
 use std::cell::RefCell;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use iosched::failure::Failure;
+use iosched::command_line::Remedy;
+use iosched::facts;
+use iosched::failure::{Failure, exit};
 use iosched::visible::{visible, visible_json};
 use serde::Serialize;
 
@@ -124,6 +126,7 @@ impl Output {
             let value = serde_json::json!({
                 "error": failure.to_string(),
                 "hint": failure.hint(),
+                "remedy": remedy(failure),
                 "exit_code": failure.exit_code(),
             });
             Self::remark(&visible_json(&value.to_string()));
@@ -148,8 +151,23 @@ impl Output {
                 visible(&hint)
             ));
         }
+        if let Some(command) = remedy(failure) {
+            lines.push(format!(
+                "{} {}",
+                paint("try:", "1;36", color),
+                visible(&command)
+            ));
+        }
         Self::remark(&lines.join("\n"));
     }
+}
+
+/// The whole command line that does what was meant, where it is known.
+fn remedy(failure: &dyn Failure) -> Option<String> {
+    let is_root = rustix::process::geteuid().is_root();
+    let needs_root = failure.exit_code() == exit::NOT_PERMITTED && !is_root;
+    let remedy = failure.remedy().or(needs_root.then_some(Remedy::AsRoot))?;
+    Some(remedy.command_line(&facts::command_line()))
 }
 
 /// Standard output, until its reader closes it: what is written then goes nowhere.

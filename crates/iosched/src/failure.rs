@@ -1,6 +1,8 @@
 //! What every error of this library can say of itself besides its message: the way out, and the
 //! exit code that a script sees.
 
+use crate::command_line::Remedy;
+
 /// Exit codes of the command `iosched`. Documented in the manual and in `iosched help exit-codes`;
 /// numbers never change their meaning.
 pub mod exit {
@@ -53,6 +55,11 @@ pub mod exit {
 pub trait Failure: std::error::Error {
     /// What the user can do about it; several lines are allowed.
     fn hint(&self) -> Option<String> {
+        None
+    }
+
+    /// What the command line lacks, where that is known.
+    fn remedy(&self) -> Option<Remedy> {
         None
     }
 

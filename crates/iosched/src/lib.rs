@@ -3,7 +3,8 @@
 //! Modules in the order data passes:
 //!
 //! - [`host`], [`sysfs`]: where the machine is read (its root can be a copied tree)
-//! - [`failure`]: what every error of this library can say of itself (hint, exit code)
+//! - [`failure`]: what every error of this library can say of itself (hint, exit code); [`command_line`]: the command that
+//!   would do
 //! - [`device`]: what is there, what it stands on, who uses it, what is written on it
 //! - [`disk_file`]: disk models as TOML files
 //! - [`emulate`]: disk models as block devices
@@ -29,6 +30,7 @@ pub mod analysis;
 mod beneath;
 pub mod calibrate;
 pub mod capture;
+pub mod command_line;
 pub mod device;
 pub mod disk_file;
 pub mod diskstats;

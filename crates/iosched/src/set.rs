@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use crate::command_line::Remedy;
 use crate::device::{self, Device, DeviceError, Kind, Role};
 use crate::failure::{Failure, exit};
 use crate::history::{self, HistoryError, Turn};
@@ -102,6 +103,13 @@ impl Failure for SetError {
             SetError::Zoned { .. } => {
                 Some("leave it at mq-deadline, or use Linux 6.10 or later".into())
             }
+        }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            SetError::Device(error) => error.remedy(),
+            _ => None,
         }
     }
 

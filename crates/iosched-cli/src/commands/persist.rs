@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use iosched::analysis::Analysis;
+use iosched::command_line::Remedy;
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::persist::choice::{self, Edited, Grounds};
@@ -124,6 +125,10 @@ struct NotAsked;
 impl Failure for NotAsked {
     fn hint(&self) -> Option<String> {
         Some("add --yes to write it, or --dry-run to see it".into())
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        Some(Remedy::With("--yes".into()))
     }
 
     fn exit_code(&self) -> u8 {

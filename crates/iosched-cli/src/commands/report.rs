@@ -94,6 +94,8 @@ pub(crate) struct ReportArgs {
 /// A record with its name.
 struct Named {
     name: String,
+    /// Its directory, as it was named.
+    path: PathBuf,
     record: Record,
     analysis: Analysis,
 }
@@ -150,6 +152,7 @@ pub(crate) fn run(args: &ReportArgs, output: &Output) -> Outcome {
         match Input::read(path).map_err(boxed)? {
             Input::Record(record) => records.push(Named {
                 name,
+                path: path.clone(),
                 analysis: Analysis::of(&record),
                 record: *record,
             }),
@@ -256,6 +259,9 @@ fn print(args: &ReportArgs, named: &Named, output: &Output) {
         output.json(&named::analysis(analysis));
     } else {
         output.text(&text::record(record, analysis, output.width()));
+        if let Some(command) = text::going_on(record, &named.path) {
+            output.text(&format!("to go on: {command}"));
+        }
         if args.points {
             output.text(&known::points(record, output.width()));
         }

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use super::DeviceNumber;
 use super::near::near_names;
+use crate::command_line::Remedy;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
 
@@ -154,6 +155,21 @@ impl Failure for DeviceError {
             DeviceError::Unreadable { source, .. } => (source.kind()
                 == io::ErrorKind::PermissionDenied)
                 .then(|| "run it as root".to_owned()),
+        }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        let (given, near) = match self {
+            DeviceError::NoSuch { target, near } => (target.clone(), near),
+            DeviceError::NotBlock { path, near, .. } => (path.display().to_string(), near),
+            _ => return None,
+        };
+        match near.as_slice() {
+            [meant] => Some(Remedy::Instead {
+                given,
+                meant: meant.clone(),
+            }),
+            _ => None,
         }
     }
 

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::identity::{Identity, Recognition};
 use super::refusals::{Refusal, refusals};
 use super::{Blocks, Device, Signature, blocks, content, find};
+use crate::command_line::Remedy;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
 
@@ -230,6 +231,10 @@ impl Failure for MayNotWrite {
             ),
             MayNotWrite::Unreadable { .. } => return None,
         })
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        self.way_out().map(Remedy::With)
     }
 
     fn exit_code(&self) -> u8 {

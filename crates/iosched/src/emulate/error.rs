@@ -9,6 +9,7 @@ use iosched_sim::disk::ModelError;
 use iosched_sim::scheduler::SchedulerError;
 
 use super::usage::User;
+use crate::command_line::Remedy;
 use crate::disk_file::DiskFileError;
 use crate::failure::{Failure, exit};
 
@@ -212,6 +213,13 @@ impl Failure for EmulateError {
                     .to_owned(),
             ),
             EmulateError::Stuck { .. } => Some("`--force` kills it".to_owned()),
+            _ => None,
+        }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            EmulateError::Stuck { .. } => Some(Remedy::With("--force".into())),
             _ => None,
         }
     }

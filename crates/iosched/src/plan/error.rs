@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::command_line::Remedy;
 use crate::device::{DeviceError, MayNotWrite};
 use crate::failure::{Failure, exit};
 use crate::load::SpecError;
@@ -239,6 +240,20 @@ impl Failure for PlanError {
                 "give a size such as size=1g, or leave it out: --file-size says how large files are"
                     .into(),
             ),
+            _ => None,
+        }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            PlanError::Device(error) => error.remedy(),
+            PlanError::Switch(error) => error.remedy(),
+            PlanError::MayNotWrite(error) => error.remedy(),
+            PlanError::OnlyForPgbench => Some(Remedy::With("--load=pgbench".into())),
+            PlanError::BudgetTooShort { needed, .. } => {
+                let needed = needed.as_secs_f64().ceil();
+                Some(Remedy::With(format!("--budget={needed}s")))
+            }
             _ => None,
         }
     }

@@ -2,6 +2,7 @@
 //! words stand on the terminal, on the page and in a ticket.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use iosched_stats::Interval;
@@ -13,6 +14,7 @@ use super::words::{
     stop_reason,
 };
 use crate::analysis::{Analysis, Caveat, Confound, Control, LoadAnalysis, undecided_yet};
+use crate::command_line;
 use crate::plan::{Plan, Target};
 use crate::record::{Entry, Record, StopReason};
 
@@ -291,7 +293,7 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
         analysis
             .caveats
             .iter()
-            .map(|caveat| caveat_sentence(analysis, caveat)),
+            .map(|caveat| caveat_sentence(record, analysis, caveat)),
     );
     lines.extend(
         analysis
@@ -302,15 +304,9 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
     if plan.emulated.is_some() {
         lines.push("CPU time includes that of the emulated disk's server.".into());
     }
-    // A fixed design that had its rounds has had its one look: more would make it something else.
-    let is_open = |stop: &StopReason| match stop {
-        StopReason::Decided => false,
-        StopReason::TimeSpent => true,
-        StopReason::RoundsSpent | StopReason::Hopeless => plan.rules.fixed_rounds.is_none(),
-    };
-    if let Some(stop) = analysis.stop.filter(is_open) {
+    if let Some(stop) = analysis.stop.filter(|&stop| may_go_on(plan, stop)) {
         lines.push(format!(
-            "It stopped because {}; it goes on with --resume and a larger --budget or --rounds.",
+            "It stopped because {}; --resume goes on with it.",
             stop_reason(stop)
         ));
     }
@@ -318,6 +314,35 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
         lines.push("The run was interrupted: this is what is known so far.".into());
     }
     lines
+}
+
+/// A fixed design that had its rounds has had its one look: more would make it something else.
+fn may_go_on(plan: &Plan, stop: StopReason) -> bool {
+    match stop {
+        StopReason::Decided => false,
+        StopReason::TimeSpent => true,
+        StopReason::RoundsSpent | StopReason::Hopeless => plan.rules.fixed_rounds.is_none(),
+    }
+}
+
+/// The command that goes on with a run that has not decided: with twice the budget that is spent.
+pub fn going_on(record: &Record, directory: &Path) -> Option<String> {
+    let plan = &record.header.plan;
+    let more = match record.stop_reason() {
+        Some(stop) if !may_go_on(plan, stop) => return None,
+        Some(StopReason::TimeSpent) => {
+            let budget = plan.rules.time_budget_s.unwrap_or_default();
+            Some(format!("--budget={}s", (2.0 * budget).ceil()))
+        }
+        Some(_) => Some(format!("--rounds={}", 2 * plan.rules.max_rounds)),
+        None => None,
+    };
+    let allowed = plan.destroys().map(|_| "--destroy-data".to_owned());
+    let directory = directory.display().to_string();
+    let words = ["iosched", "tune", "--resume", &directory];
+    let words = words.into_iter().map(str::to_owned);
+    let words: Vec<String> = words.chain(more).chain(allowed).collect();
+    Some(command_line::joined(&words))
 }
 
 /// Controls that show a difference: what they say holds for the whole answer.
@@ -548,7 +573,7 @@ fn preparation(record: &Record) -> Vec<String> {
 }
 
 /// What lets the numbers say less than they seem to.
-fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {
+fn caveat_sentence(record: &Record, analysis: &Analysis, caveat: &Caveat) -> String {
     let name = |load: usize| &analysis.loads[load].name;
     match caveat {
         Caveat::FewAccesses {
@@ -558,11 +583,14 @@ fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {
             runtime_s,
         } => {
             let longer = runtime_s.map_or(String::new(), |runtime| {
-                let runtime = runtime.max(1.0);
-                format!("; with --runtime {runtime}s or more it would have enough")
+                let command = command_line::ours(&record.header.command);
+                let command = command_line::without(&command, "--out", true);
+                let command = command_line::with(&command, &format!("--runtime={runtime}s"));
+                let command = command_line::joined(&command);
+                format!("; enough would have: {command}")
             });
             format!(
-                "Remark on {}: a trial of {} has only {}, too few for percentiles{longer}.",
+                "Remark on {}: a trial of {} has only {}, too few for percentiles{longer}",
                 name(*load),
                 analysis.arms[*arm],
                 accesses_counted(*accesses),
@@ -660,6 +688,27 @@ mod tests {
         let (beside, of_all) = said_of_a_control(1.5);
         assert!(beside.contains("shows a difference: something else"));
         assert!(of_all.contains("shows a difference: something else"));
+    }
+
+    #[test]
+    fn an_open_run_is_gone_on_with_by_a_whole_command_line() {
+        let plan = fixture::plan(2);
+        let mut record = fixture::record(&plan);
+        let directory = Path::new("results/of sda");
+        let ended = |record: &mut Record, stop| {
+            record.entries = vec![Entry::Finished {
+                is_cut: false,
+                at_unix_s: 0.0,
+                stop,
+            }];
+        };
+        let expected = Some("iosched tune --resume 'results/of sda'".to_owned());
+        assert_eq!(going_on(&record, directory), expected);
+        ended(&mut record, StopReason::RoundsSpent);
+        let expected = Some("iosched tune --resume 'results/of sda' --rounds=60".to_owned());
+        assert_eq!(going_on(&record, directory), expected);
+        ended(&mut record, StopReason::Decided);
+        assert_eq!(going_on(&record, directory), None);
     }
 
     #[test]

@@ -15,6 +15,8 @@ use crate::plan::{Plan, PlannedLoad, Target};
 use crate::record::Record;
 use crate::schedule::{Course, Next};
 
+pub use super::sentences::going_on;
+
 /// The answer: per load a table and a sentence, then over all loads.
 pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
     let plan = &record.header.plan;

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::command_line::Remedy;
 use crate::device::MayNotWrite;
 use crate::failure::{Failure, exit};
 use crate::file_system::FileSystemError;
@@ -191,6 +192,21 @@ impl Failure for RunError {
             )),
             RunError::NotPutBack { .. } => Some("`iosched restore` puts it back".into()),
             RunError::Io { .. } => None,
+        }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            RunError::MayNotWrite(error) => error.remedy(),
+            RunError::NoTimeLeft { budget } => {
+                let twice = (2.0 * budget.as_secs_f64()).ceil();
+                Some(Remedy::With(format!("--budget={twice}s")))
+            }
+            RunError::Untrusted {
+                suggests: Some(user),
+                ..
+            } => Some(Remedy::With(format!("--user={user}"))),
+            _ => None,
         }
     }
 

@@ -3,7 +3,6 @@
 
 mod answer;
 mod args;
-mod not_again;
 mod place;
 
 use std::path::{Path, PathBuf};
@@ -29,7 +28,6 @@ use serde_json::Value;
 
 pub(crate) use self::args::TuneArgs;
 use self::args::{consent, wanted};
-use self::not_again::NotAgain;
 use self::place::{EMULATED_MODEL, Place, check_can_emulate, end_disk, make_disk};
 use super::{Outcome, answer_code, boxed, persist, stop_on_signals, take_turn, undo};
 use crate::output::Output;
@@ -195,8 +193,7 @@ impl Session<'_> {
 
     /// What the user gives up, where the run writes to a raw device.
     fn permission(&self, record: &Record) -> Result<Option<GivenUp>, Box<dyn Failure>> {
-        run::may_go_on(&self.host, record, &consent(self.args))
-            .map_err(|error| boxed(NotAgain::new(error, std::env::args_os())))
+        run::may_go_on(&self.host, record, &consent(self.args)).map_err(boxed)
     }
 
     /// Says what an interrupted run left on these disks; true if it left anything.
@@ -278,6 +275,9 @@ impl Session<'_> {
         if !output.is_json() {
             output.text(&report::text::record(record, &analysis, output.width()));
             output.text(&format!("record: {}", recorder.directory().display()));
+            if let Some(command) = report::text::going_on(record, recorder.directory()) {
+                output.text(&format!("to go on: {command}"));
+            }
         }
         if !self.leaves_out_page(record) {
             answer::write_page(record, &analysis, recorder.directory(), output);

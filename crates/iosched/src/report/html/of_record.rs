@@ -3,6 +3,7 @@
 use super::data::download;
 use super::{FigureSet, Fold, HtmlTable, Page, Room, Section, Tone, render};
 use crate::analysis::Analysis;
+use crate::command_line;
 use crate::facts::DiskFacts;
 use crate::load::Spec;
 use crate::plan::{Plan, PlannedLoad};
@@ -287,9 +288,9 @@ fn folded(record: &Record, analysis: &Analysis) -> Vec<Fold> {
 /// The very command, so that somebody else can do it again.
 fn repeat(record: &Record) -> Fold {
     let header = &record.header;
-    let mut words: Vec<String> = header.command.iter().map(|word| quoted(word)).collect();
+    let mut words = command_line::ours(&header.command);
     if !header.command.iter().any(|word| word.starts_with("--seed")) {
-        words.push(format!("--seed {}", header.plan.seed));
+        words.push(format!("--seed={}", header.plan.seed));
     }
     Fold {
         title: "How to repeat it".into(),
@@ -298,18 +299,8 @@ fn repeat(record: &Record) -> Fold {
              machine do is never the same."
                 .into(),
         ],
-        code: words.join(" "),
+        code: command_line::joined(&words),
         ..Fold::default()
-    }
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

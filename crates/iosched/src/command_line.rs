@@ -1,0 +1,138 @@
+//! Command lines of ours, made so that they can be pasted into a shell.
+
+/// What has to be different in a command line that failed, so that it does what was meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remedy {
+    /// An option besides, in the place of what was given of it: `--budget=95s`, `--yes`.
+    With(String),
+    /// Another word in the place of one that was given.
+    Instead {
+        /// As given.
+        given: String,
+        /// What is meant.
+        meant: String,
+    },
+    /// The same with the rights of root.
+    AsRoot,
+}
+
+impl Remedy {
+    /// The whole command line, from the words that were given.
+    pub fn command_line(&self, given: &[String]) -> String {
+        let words = ours(given);
+        let words = match self {
+            Remedy::With(option) => with(&words, option),
+            Remedy::Instead { given, meant } => words
+                .into_iter()
+                .map(|word| if word == *given { meant.clone() } else { word })
+                .collect(),
+            Remedy::AsRoot => std::iter::once("sudo".to_owned()).chain(words).collect(),
+        };
+        joined(&words)
+    }
+}
+
+/// A command line as a shell takes it.
+pub fn joined(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    words.join(" ")
+}
+
+/// The words of a command with this option (`--name=value`, or `--name`) in the place of what was given of it.
+pub fn with(words: &[String], option: &str) -> Vec<String> {
+    let mut words = without(
+        words,
+        option.split('=').next().unwrap_or(option),
+        option.contains('='),
+    );
+    words.push(option.to_owned());
+    words
+}
+
+/// The words without an option, and without the value that stands apart from it if it has one.
+pub fn without(words: &[String], name: &str, has_value: bool) -> Vec<String> {
+    let assigned = format!("{name}=");
+    let mut left = Vec::new();
+    let mut words = words.iter().peekable();
+    while let Some(word) = words.next() {
+        if *word == name {
+            let is_value = |next: &&String| has_value && !next.starts_with('-');
+            words.next_if(is_value);
+        } else if !word.starts_with(&assigned) {
+            left.push(word.clone());
+        }
+    }
+    left
+}
+
+/// The words of a command of ours, called as it is in any shell.
+pub fn ours(given: &[String]) -> Vec<String> {
+    let others = given.iter().skip(1).cloned();
+    std::iter::once("iosched".to_owned())
+        .chain(others)
+        .collect()
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[&str]) -> Vec<String> {
+        line.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    fn again(remedy: &Remedy, line: &[&str]) -> String {
+        remedy.command_line(&words(line))
+    }
+
+    #[test]
+    fn an_option_is_there_once_and_the_rest_as_it_was_given() {
+        let with = |option: &str| Remedy::With(option.to_owned());
+        for given in [
+            vec!["/usr/bin/iosched", "tune", "sda", "--budget", "10s"],
+            vec!["./iosched", "tune", "--budget=10s", "sda"],
+        ] {
+            assert_eq!(
+                again(&with("--budget=95s"), &given),
+                "iosched tune sda --budget=95s"
+            );
+        }
+        let given = ["iosched", "tune", "--destroy-data", "--resume", "it's here"];
+        let expected = r"iosched tune --resume 'it'\''s here' --destroy-data=sdb";
+        assert_eq!(again(&with("--destroy-data=sdb"), &given), expected);
+        let flag = ["iosched", "persist", "sda", "none"];
+        assert_eq!(
+            again(&with("--yes"), &flag),
+            "iosched persist sda none --yes"
+        );
+    }
+
+    #[test]
+    fn a_name_that_was_misspelt_is_the_only_word_that_changes() {
+        let remedy = Remedy::Instead {
+            given: "sad".into(),
+            meant: "sda".into(),
+        };
+        let given = ["iosched", "set", "sad", "bfq"];
+        assert_eq!(again(&remedy, &given), "iosched set sda bfq");
+    }
+
+    #[test]
+    fn who_is_not_root_is_told_the_command_with_sudo() {
+        let given = ["/opt/iosched", "set", "sda", "mq-deadline"];
+        assert_eq!(
+            again(&Remedy::AsRoot, &given),
+            "sudo iosched set sda mq-deadline"
+        );
+    }
+}
