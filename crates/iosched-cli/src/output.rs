@@ -9,6 +9,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use iosched::command_line::Remedy;
 use iosched::facts;
 use iosched::failure::{Failure, exit};
+use iosched::report::text::Widths;
 use iosched::visible::{visible, visible_json};
 use serde::Serialize;
 
@@ -18,6 +19,8 @@ pub(crate) struct Output {
     json: bool,
     quiet: bool,
     width: usize,
+    /// Tables may take so many: in a pipe or a file all that they need.
+    table_width: usize,
     /// What went wrong when a result was written.
     lost: RefCell<Option<String>>,
 }
@@ -29,12 +32,16 @@ impl Output {
             .ok()
             .and_then(|columns| columns.parse().ok())
             .or_else(terminal_width)
-            .filter(|&columns: &usize| columns >= 40)
-            .unwrap_or(80);
+            .filter(|&columns: &usize| columns >= 40);
         Output {
             json,
             quiet,
-            width,
+            width: width.unwrap_or(80),
+            table_width: match width {
+                Some(width) => width,
+                None if io::stdout().is_terminal() => 80,
+                None => usize::MAX,
+            },
             lost: RefCell::default(),
         }
     }
@@ -52,6 +59,19 @@ impl Output {
     /// Columns that a line may take.
     pub(crate) fn width(&self) -> usize {
         self.width
+    }
+
+    /// Columns that a line of a table may take: nothing is left out of it in a pipe.
+    pub(crate) fn table_width(&self) -> usize {
+        self.table_width
+    }
+
+    /// Both.
+    pub(crate) fn widths(&self) -> Widths {
+        Widths {
+            text: self.width,
+            table: self.table_width,
+        }
     }
 
     /// A result in text.

@@ -202,7 +202,7 @@ fn tell_disk(disk: &DiskReport, output: &Output) {
     }
     for stale in &disk.stale {
         output.text(&format!(
-            "  warning: measured with {} {}, now {}: measure again",
+            "  warning: measured with {} {}, now {}: measure again: iosched tune {device}",
             stale.what, stale.measured, stale.now
         ));
     }

@@ -75,7 +75,13 @@ pub(crate) fn run(args: &ListArgs, output: &Output) -> Outcome {
         output.json(&listing(args, &host, &inventory, &shown));
         return Ok(exit::OK);
     }
-    output.text(&table(args, &host, &inventory, &shown, output.width()));
+    output.text(&table(
+        args,
+        &host,
+        &inventory,
+        &shown,
+        output.table_width(),
+    ));
     if shown.hidden > 0 {
         let s = if shown.hidden == 1 { "" } else { "s" };
         output.note(&format!(
@@ -372,16 +378,24 @@ fn table(
     let schedulers = column(&|row| chosen(row.device).len(), 9, 36);
     let queue = column(&|row| queues(row.device).len(), 6, 10);
 
+    // What the list is asked for is the scheduler: sizes go first where there is no room for all.
+    let has_room_for_sizes = names + 2 + SIZE_WIDTH + 2 + schedulers <= width;
+    let begin = |name: &str, size: &str| match has_room_for_sizes {
+        true => format!("{name:names$}  {size:>SIZE_WIDTH$}"),
+        false => format!("{name:names$}"),
+    };
     let mut lines = vec![cut(
         &format!(
-            "{:names$}  {:>6}  {:schedulers$}  ROT  {:queue$}  WHAT",
-            "DEVICE", "SIZE", "SCHEDULER", "QUEUES"
+            "{}  {:schedulers$}  ROT  {:queue$}  WHAT",
+            begin("DEVICE", "SIZE"),
+            "SCHEDULER",
+            "QUEUES"
         ),
         width,
     )];
     for row in &rows {
         let device = row.device;
-        let start = format!("{:names$}  {:>6}", row.name, size(device.size_bytes));
+        let start = begin(&row.name, &size(device.size_bytes));
         if row.again {
             lines.push(cut(&format!("{start}  (shown above)"), width));
             continue;
@@ -588,6 +602,9 @@ fn size(bytes: u64) -> String {
     }
     unreachable!("the last unit takes all")
 }
+
+/// The longest size.
+const SIZE_WIDTH: usize = 6;
 
 /// Cuts a line to a width, with a mark that something is missing.
 fn cut(line: &str, width: usize) -> String {

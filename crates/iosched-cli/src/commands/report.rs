@@ -243,7 +243,7 @@ fn say_whether_comparable(args: &ReportArgs, records: &[Named], output: &Output)
         return;
     }
     let names: Vec<String> = records.iter().map(|named| named.name.clone()).collect();
-    let text = comparable::text(&differences, &names, output.width());
+    let text = comparable::text(&differences, &names, output.widths());
     output.text(&format!("\n{text}"));
 }
 
@@ -258,15 +258,15 @@ fn print(args: &ReportArgs, named: &Named, output: &Output) {
     } else if output.is_json() {
         output.json(&named::analysis(analysis));
     } else {
-        output.text(&text::record(record, analysis, output.width()));
+        output.text(&text::record(record, analysis, output.widths()));
         if let Some(command) = text::going_on(record, &named.path) {
             output.text(&format!("to go on: {command}"));
         }
         if args.points {
-            output.text(&known::points(record, output.width()));
+            output.text(&known::points(record, output.table_width()));
         }
         if args.normalised {
-            output.text(&known::normalised(record, analysis, output.width()));
+            output.text(&known::normalised(record, analysis, output.table_width()));
         }
     }
 }
@@ -325,7 +325,9 @@ fn of_file(args: &ReportArgs, path: &Path, input: &Input, output: &Output) -> Ou
 fn print_file(input: &Input, output: &Output) {
     match input {
         Input::Simulated(simulated) if output.is_json() => output.json(simulated),
-        Input::Simulated(simulated) => output.text(&simulate::table(simulated, output.width())),
+        Input::Simulated(simulated) => {
+            output.text(&simulate::table(simulated, output.table_width()))
+        }
         Input::Conformances(all) => {
             for one in all {
                 if output.is_json() {

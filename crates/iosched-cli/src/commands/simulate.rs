@@ -190,7 +190,7 @@ pub(crate) fn run(args: &SimulateArgs, output: &Output) -> Outcome {
     } else if args.csv {
         output.text(&run::csv(&simulated));
     } else {
-        output.text(&table(&simulated, output.width()));
+        output.text(&table(&simulated, output.table_width()));
     }
     Ok(exit::OK)
 }

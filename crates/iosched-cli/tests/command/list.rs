@@ -313,3 +313,32 @@ fn each_tunable_that_a_machine_here_has_is_explained() {
     }
     assert!(seen > 0);
 }
+
+#[test]
+fn nothing_is_cut_in_a_pipe_and_the_scheduler_stays_on_a_narrow_terminal() {
+    for machine in std::fs::read_dir(machines()).unwrap() {
+        let root = machine.unwrap().path();
+        if !root.is_dir() {
+            continue;
+        }
+        let shown = |columns: Option<&str>| {
+            let mut command = Command::cargo_bin("iosched").unwrap();
+            command
+                .env_remove("COLUMNS")
+                .arg("list")
+                .arg("--root")
+                .arg(&root);
+            if let Some(columns) = columns {
+                command.env("COLUMNS", columns);
+            }
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        };
+        let whole = shown(None);
+        assert!(!whole.contains('…'), "{whole}");
+        let active = |text: &str| text.lines().filter(|line| line.contains(']')).count();
+        let narrow = shown(Some("60"));
+        assert_eq!(active(&narrow), active(&whole), "{narrow}");
+        let widest = narrow.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(60), "{narrow}");
+    }
+}

@@ -351,3 +351,22 @@ fn records_of_different_questions_are_not_compared_as_if_they_were_of_one() {
     let stderr = String::from_utf8(json.stderr).unwrap();
     assert!(stderr.contains("differ in kernel"), "{stderr}");
 }
+
+#[test]
+fn a_table_in_a_pipe_has_all_its_columns() {
+    let shown = |columns: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
+        command.env_remove("COLUMNS").arg("report").arg(example());
+        if let Some(columns) = columns {
+            command.env("COLUMNS", columns);
+        }
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let last = "await r ms";
+    assert!(shown(None).contains(last) && !shown(Some("80")).contains(last));
+    let sentences = shown(None);
+    let mut sentences = sentences
+        .lines()
+        .filter(|line| line.contains(" is the winner "));
+    assert!(sentences.all(|line| line.chars().count() <= 80));
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::sentences::target_name;
 use super::table::{Align, Table};
-use super::text::fold;
+use super::text::{Widths, fold};
 use super::words::{clipped, enumerate, span};
 use crate::load::Spec;
 use crate::plan::{Plan, PlannedLoad, Target};
@@ -96,12 +96,12 @@ pub fn table(differences: &[Difference], names: &[String]) -> Table {
 }
 
 /// The sentence and the table, for a terminal.
-pub fn text(differences: &[Difference], names: &[String], width: usize) -> String {
-    let sentence = fold(&sentence(differences), width);
+pub fn text(differences: &[Difference], names: &[String], widths: Widths) -> String {
+    let sentence = fold(&sentence(differences), widths.text);
     if differences.is_empty() {
         return sentence;
     }
-    sentence + &table(differences, names).render_whole(width)
+    sentence + &table(differences, names).render_whole(widths.table)
 }
 
 fn same(value: String) -> (String, String) {

@@ -17,17 +17,36 @@ use crate::schedule::{Course, Next};
 
 pub use super::sentences::going_on;
 
+/// Columns that lines may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Widths {
+    /// Sentences.
+    pub text: usize,
+    /// Tables: where a program reads them, all that there is.
+    pub table: usize,
+}
+
+impl From<usize> for Widths {
+    fn from(width: usize) -> Widths {
+        Widths {
+            text: width,
+            table: width,
+        }
+    }
+}
+
 /// The answer: per load a table and a sentence, then over all loads.
-pub fn record(record: &Record, analysis: &Analysis, width: usize) -> String {
+pub fn record(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -> String {
+    let Widths { text: width, table } = widths.into();
     let plan = &record.header.plan;
     let mut text = String::new();
     for (index, load) in analysis.loads.iter().enumerate() {
         text += "\n";
         text += &fold(&load_head(plan, analysis, index), width);
-        text += &arm_table(plan, analysis, load).render(width);
+        text += &arm_table(plan, analysis, load).render(table);
         if let Some(details) = details_table(analysis, load) {
             text += "\n";
-            text += &details.render_whole(width);
+            text += &details.render_whole(table);
         }
         for (arm, summary) in load.arms.iter().enumerate() {
             if let Some(reason) = &summary.left {

@@ -263,7 +263,7 @@ impl Session<'_> {
                 output.text(&report::text::record(
                     record,
                     &Analysis::of(record),
-                    output.width(),
+                    output.widths(),
                 ));
             }
             if error.exit_code() != exit::INTERRUPTED {
@@ -273,7 +273,7 @@ impl Session<'_> {
         }
         let analysis = Analysis::of(record);
         if !output.is_json() {
-            output.text(&report::text::record(record, &analysis, output.width()));
+            output.text(&report::text::record(record, &analysis, output.widths()));
             output.text(&format!("record: {}", recorder.directory().display()));
             if let Some(command) = report::text::going_on(record, recorder.directory()) {
                 output.text(&format!("to go on: {command}"));
