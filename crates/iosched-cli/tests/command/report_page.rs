@@ -102,6 +102,14 @@ fn look_at(browser: &mut Browser, page: &Path, name: &str) {
             width.as_u64() <= Some(u64::from(look.width)),
             "{name} {kind}: {width} px wide"
         );
+        // What a table has is within sight, not behind its edge.
+        let hidden = browser.value(
+            "Array.from(document.querySelectorAll('.sorts td')).filter((cell) => cell.getClientRects().length \
+             && cell.getBoundingClientRect().right > document.documentElement.clientWidth).length",
+        );
+        if look.is_phone {
+            assert_eq!(hidden, json!(0), "{name} {kind}: numbers out of sight");
+        }
         let paper = browser.value("getComputedStyle(document.body).backgroundColor");
         let wanted = if look.is_dark {
             "rgb(20, 24, 29)"

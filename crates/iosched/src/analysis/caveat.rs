@@ -132,6 +132,9 @@ fn has_room_for_one_block(plan: &Plan, load: &PlannedLoad) -> bool {
 fn load_average(record: &Record) -> Option<Caveat> {
     let machine = &record.header.machine;
     let one_minute = machine.load_average?;
+    if matches!(record.header.plan.target, Target::Simulated(_)) {
+        return None; // virtual time
+    }
     let is_busy = one_minute >= (machine.cpus as f64 / 4.0).max(1.0);
     is_busy.then_some(Caveat::LoadAverage {
         one_minute,

@@ -140,8 +140,8 @@ fn sections(record: &Record, analysis: &Analysis) -> Vec<Section> {
     let mut sections: Vec<Section> = groups
         .into_iter()
         .map(|group| Section {
-            id: group.id.into(),
-            title: group.title.into(),
+            id: group.id,
+            title: group.title,
             sets: FigureSet::of(&group.charts, room),
             ..Section::default()
         })

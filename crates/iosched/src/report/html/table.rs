@@ -41,6 +41,11 @@ struct Cell {
 }
 
 impl HtmlTable {
+    /// The head of a column, which a phone shows above each cell.
+    fn head(&self, column: usize) -> &str {
+        self.heads.get(column).map_or("", |head| &head.text)
+    }
+
     /// A table of the terminal; the row of this name stands out.
     pub(super) fn of(caption: &str, table: &Table, chosen: Option<&str>) -> HtmlTable {
         let heads = table.heads().into_iter();

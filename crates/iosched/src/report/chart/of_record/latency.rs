@@ -131,7 +131,9 @@ fn distribution(
             );
             Point::new(ns as f64 / MILLISECONDS.size, share * 100.0, words)
         });
-        series(of, *arm, Form::Steps, points.collect())
+        // The bins are so narrow that a line through them is what was counted; steps from one of the points that are
+        // drawn to the next would not be.
+        series(of, *arm, Form::Line, points.collect())
     });
     Chart {
         id: format!("{}{suffix}", id("distribution", of, load)),

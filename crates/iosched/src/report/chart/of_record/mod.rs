@@ -15,32 +15,75 @@ use crate::trial::Trial;
 
 pub use ratio::compared;
 
-/// Charts that answer one question.
+/// Charts that answer one question, or are of one load.
 #[derive(Debug)]
 pub struct Group {
     /// Anchor on the page.
-    pub id: &'static str,
-    /// The question.
-    pub title: &'static str,
+    pub id: String,
+    /// The question, or the load.
+    pub title: String,
     /// In the order of the page.
     pub charts: Vec<Chart>,
 }
 
+/// Loads from which on a load's charts are no longer together: of many, those of one kind are compared.
+pub const MANY_LOADS: usize = 5;
+
 /// Every chart that the record has data for, group by group.
 pub fn groups(record: &Record, analysis: &Analysis) -> Vec<Group> {
     let of = Source { record, analysis };
+    let groups = match analysis.loads.len() {
+        2..MANY_LOADS => by_load(&of),
+        _ => by_question(&of),
+    };
+    let groups = groups.into_iter().map(|(id, title, mut charts)| {
+        charts.retain(Chart::has_points);
+        Group { id, title, charts }
+    });
+    groups.filter(|group| !group.charts.is_empty()).collect()
+}
+
+/// What compares loads first and last, between them each load by itself.
+fn by_load(of: &Source) -> Vec<(String, String, Vec<Chart>)> {
+    let mut cost = bars::throughput(of);
+    cost.push(bars::cpu(of));
+    let each = (0..of.analysis.loads.len()).map(|load| {
+        let mut charts = vec![course::chart(of, load)];
+        charts.extend(latency::charts(of, load));
+        charts
+            .extend([tradeoff::chart, waiting::chart, bars::fairness].map(|chart| chart(of, load)));
+        (format!("load-{}", load + 1), of.name(load), charts)
+    });
+    let first = (
+        "comparison".into(),
+        "The comparison".into(),
+        ratio::charts(of),
+    );
+    let last = (
+        "cost".into(),
+        "Throughput and cost of all loads".into(),
+        cost,
+    );
+    std::iter::once(first)
+        .chain(each)
+        .chain(std::iter::once(last))
+        .collect()
+}
+
+fn by_question(of: &Source) -> Vec<(String, String, Vec<Chart>)> {
+    let analysis = of.analysis;
     let each = |chart: fn(&Source, usize) -> Chart| -> Vec<Chart> {
         (0..analysis.loads.len())
-            .map(|load| chart(&of, load))
+            .map(|load| chart(of, load))
             .collect()
     };
-    let mut cost = bars::throughput(&of);
+    let mut cost = bars::throughput(of);
     cost.extend(each(waiting::chart));
-    cost.push(bars::cpu(&of));
+    cost.push(bars::cpu(of));
     cost.extend(each(bars::fairness));
-    let latencies = (0..analysis.loads.len()).flat_map(|load| latency::charts(&of, load));
+    let latencies = (0..analysis.loads.len()).flat_map(|load| latency::charts(of, load));
     let groups = [
-        ("comparison", "The comparison", ratio::charts(&of)),
+        ("comparison", "The comparison", ratio::charts(of)),
         ("course", "Trial after trial", each(course::chart)),
         (
             "latency",
@@ -49,11 +92,10 @@ pub fn groups(record: &Record, analysis: &Analysis) -> Vec<Group> {
         ),
         ("cost", "Throughput, waiting, cost, shares", cost),
     ];
-    let groups = groups.into_iter().map(|(id, title, mut charts)| {
-        charts.retain(Chart::has_points);
-        Group { id, title, charts }
-    });
-    groups.filter(|group| !group.charts.is_empty()).collect()
+    let groups = groups.into_iter();
+    groups
+        .map(|(id, title, charts)| (id.to_owned(), title.to_owned(), charts))
+        .collect()
 }
 
 /// Every chart that the record has data for.
@@ -149,5 +191,81 @@ impl Rows {
             let names: Vec<String> = loads.iter().map(|load| of.name(*load)).collect();
             Axis::names(names.iter().map(String::as_str))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::report::chart::Form;
+    use crate::trial::Slot;
+
+    /// The groups of a record of so many loads.
+    fn groups_of(loads: usize) -> Vec<Group> {
+        let mut plan = fixture::plan(2);
+        for load in 1..loads {
+            let mut other = plan.loads[0].clone();
+            other.name = format!("load {load}");
+            plan.loads.push(other);
+        }
+        let mut record = fixture::record(&plan);
+        for round in 0..2 {
+            for load in 0..loads {
+                for arm in 0..2 {
+                    let slot = Slot { load, round, arm };
+                    record.entries.push(fixture::trial(slot, 1e6));
+                }
+            }
+        }
+        groups(&record, &Analysis::of(&record))
+    }
+
+    #[test]
+    fn charts_of_a_load_stand_together_as_long_as_the_loads_are_few() {
+        let titles = |loads: usize| -> Vec<String> {
+            groups_of(loads)
+                .into_iter()
+                .map(|group| group.title)
+                .collect()
+        };
+        let few = [
+            "The comparison",
+            "random-read",
+            "load 1",
+            "Throughput and cost of all loads",
+        ];
+        assert_eq!(titles(2), few);
+        assert!(titles(1).contains(&"Latency".to_owned()));
+        assert!(titles(MANY_LOADS).contains(&"Latency".to_owned()));
+        let names = |loads| {
+            let charts = groups_of(loads).into_iter().flat_map(|group| group.charts);
+            let mut names: Vec<String> = charts.map(|chart| chart.id).collect();
+            names.sort();
+            names
+        };
+        let of_each = ["trials-", "latency-", "distribution-", "tradeoff-"];
+        for loads in [MANY_LOADS - 1, MANY_LOADS] {
+            let names = names(loads);
+            for kind in of_each {
+                let found = names.iter().filter(|name| name.starts_with(kind)).count();
+                assert_eq!(found, loads, "{kind}: {names:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_distribution_has_no_steps_that_were_not_counted() {
+        let charts = groups_of(1).into_iter().flat_map(|group| group.charts);
+        let distribution = charts
+            .into_iter()
+            .find(|chart| chart.id == "distribution")
+            .unwrap();
+        assert!(
+            distribution
+                .series
+                .iter()
+                .all(|series| series.form == Form::Line)
+        );
     }
 }
