@@ -227,9 +227,10 @@ fn rounded(share: f64) -> f64 {
     (share * 100.0).round() / 100.0
 }
 
-/// `41.2 GB`, `640 MB`, `12.0 kB`.
+/// `1.39 TB`, `41.2 GB`, `640 MB`, `12.0 kB`.
 fn distance(bytes: f64) -> String {
     match bytes {
+        bytes if bytes >= 1e12 => format!("{} TB", significant(bytes / 1e12)),
         bytes if bytes >= 1e9 => format!("{} GB", significant(bytes / 1e9)),
         bytes if bytes >= 1e6 => format!("{} MB", significant(bytes / 1e6)),
         bytes => format!("{} kB", significant(bytes / 1e3)),
