@@ -380,9 +380,12 @@ fn table(
 
     // What the list is asked for is the scheduler: sizes go first where there is no room for all.
     let has_room_for_sizes = names + 2 + SIZE_WIDTH + 2 + schedulers <= width;
-    let begin = |name: &str, size: &str| match has_room_for_sizes {
-        true => format!("{name:names$}  {size:>SIZE_WIDTH$}"),
-        false => format!("{name:names$}"),
+    let begin = |name: &str, size: &str| {
+        if has_room_for_sizes {
+            format!("{name:names$}  {size:>SIZE_WIDTH$}")
+        } else {
+            format!("{name:names$}")
+        }
     };
     let mut lines = vec![cut(
         &format!(

@@ -326,7 +326,7 @@ fn print_file(input: &Input, output: &Output) {
     match input {
         Input::Simulated(simulated) if output.is_json() => output.json(simulated),
         Input::Simulated(simulated) => {
-            output.text(&simulate::table(simulated, output.table_width()))
+            output.text(&simulate::table(simulated, output.table_width()));
         }
         Input::Conformances(all) => {
             for one in all {

@@ -7,6 +7,7 @@ use crate::load::Spec;
 use crate::load::fio_job::JobFile;
 use crate::plan::{Plan, PlannedLoad, Target};
 use crate::record::Record;
+use crate::split::Order;
 use crate::trial::{JobResult, Trial};
 
 /// Something that a reader has to know before trusting a number.
@@ -111,7 +112,7 @@ fn is_one_block(plan: &Plan, record: &Record, load: usize) -> bool {
         .filter_map(|trial| trial.measured.split.as_ref()?.order.as_ref())
         .filter(|order| order.requests > 1)
         .peekable();
-    let is_seen = orders.peek().is_some() && orders.all(|order| order.is_one_place());
+    let is_seen = orders.peek().is_some() && orders.all(Order::is_one_place);
     is_seen || has_room_for_one_block(plan, &plan.loads[load])
 }
 
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
     use crate::fixture;
     use crate::record::Entry;
-    use crate::split::{Order, Split};
+    use crate::split::Split;
     use crate::trial::Slot;
 
     /// What is said of a record of two trials that were changed like this.

@@ -214,6 +214,8 @@ mod tests {
     use crate::switch::QueueState;
     use crate::trial::Slot;
 
+    type Edit = fn(&mut Record);
+
     fn measured(edit: impl Fn(&mut Record)) -> Record {
         let plan = fixture::plan(2);
         let mut record = fixture::record(&plan);
@@ -241,15 +243,15 @@ mod tests {
 
     #[test]
     fn what_makes_two_records_answers_to_different_questions_is_named() {
-        let cases: [(&str, fn(&mut Record)); 6] = [
+        let cases: [(&str, Edit); 6] = [
             ("kernel", |record| {
-                record.header.machine.kernel = "6.12".into()
+                record.header.machine.kernel = "6.12".into();
             }),
             ("target", |record| {
-                record.header.plan.emulated = Some("ssd-sata".into())
+                record.header.plan.emulated = Some("ssd-sata".into());
             }),
             ("loads", |record| {
-                record.header.plan.loads[0].name = "other".into()
+                record.header.plan.loads[0].name = "other".into();
             }),
             ("load random-read", |record| {
                 let text = "[random-read]\nrw=randread\nbs=64k\n";

@@ -111,7 +111,9 @@ impl Names {
             match (key.as_str(), value) {
                 ("arm", value) => self.name_arm(value),
                 ("arms" | "among", Value::Array(arms)) => {
-                    arms.iter_mut().for_each(|arm| self.name_arm(arm));
+                    for arm in arms {
+                        self.name_arm(arm);
+                    }
                 }
                 _ => {}
             }
@@ -153,7 +155,7 @@ pub fn analysis(analysis: &Analysis) -> Value {
             of_load["arms"][arm]["arm"] = json!(name);
         }
         each(&mut of_load["remarks"], |remark| {
-            names.name_load_and_arm(remark)
+            names.name_load_and_arm(remark);
         });
     }
     if let Some(overall) = &analysis.overall {

@@ -74,20 +74,14 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
             within,
         } => {
             let bound = percent_up(within - 1.0);
-            let open: Vec<usize> = among
-                .iter()
-                .copied()
-                .filter(|arm| !arms.contains(arm))
-                .collect();
+            let open = among.iter().copied();
+            let open: Vec<usize> = open.filter(|arm| !arms.contains(arm)).collect();
             let open = match open.as_slice() {
                 [] => String::new(),
                 open => format!("; undecided: {}", names(open)),
             };
-            format!(
-                "{} {} near the best {place}: at most {bound} worse{open}, {rounds}\n",
-                names(arms),
-                is_or_are(arms),
-            )
+            let (arms, are) = (names(arms), is_or_are(arms));
+            format!("{arms} {are} near the best {place}: at most {bound} worse{open}, {rounds}\n")
         }
         Verdict::Undecided {
             arms,
@@ -95,11 +89,7 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
             rounds_needed,
             ..
         } => {
-            let bound = if *within < 2.0 {
-                format!("the difference is at most {}", percent_up(within - 1.0))
-            } else {
-                "it may still be more than twofold".into()
-            };
+            let bound = still_possible(*within);
             // What a requirement or another load keeps open is not told by rounds of this contest.
             let needed = rounds_needed
                 .filter(|&needed| needed > contest.rounds)
@@ -123,6 +113,15 @@ pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan:
             )
         }
         Verdict::Nobody => format!("no arm could be measured {place}\n"),
+    }
+}
+
+/// The largest difference that is not excluded.
+fn still_possible(within: f64) -> String {
+    if within < 2.0 {
+        format!("the difference is at most {}", percent_up(within - 1.0))
+    } else {
+        "it may still be more than twofold".into()
     }
 }
 

@@ -25,9 +25,10 @@ pub(super) fn why(analysis: &Analysis, load: &LoadAnalysis) -> String {
     let Verdict::Winner { arm } = load.contest.verdict else {
         return String::new();
     };
-    let other = match arm == analysis.baseline {
-        true => next_best(&load.contest, arm),
-        false => Some(analysis.baseline),
+    let other = if arm == analysis.baseline {
+        next_best(&load.contest, arm)
+    } else {
+        Some(analysis.baseline)
     };
     let Some(other) = other.filter(|_| load.control.is_none()) else {
         return String::new();
@@ -291,9 +292,10 @@ mod tests {
     fn a_winner_that_reorders_is_told_by_its_ways_and_its_queue() {
         let said = said_of(&[1.0, 1.6], |trial| {
             let is_winner = trial.slot.arm == 1;
-            trial.measured.split = Some(match is_winner {
-                true => split(9, 1, 2_000_000),
-                false => split(0, 4, 80_000_000),
+            trial.measured.split = Some(if is_winner {
+                split(9, 1, 2_000_000)
+            } else {
+                split(0, 4, 80_000_000)
             });
             trial.measured.average_queue_length = if is_winner { 20.0 } else { 4.0 };
         });
