@@ -4,6 +4,7 @@
 //! they may be recorded.
 
 pub mod latency;
+pub mod processes;
 mod rates;
 
 use std::collections::BTreeMap;

@@ -24,6 +24,7 @@ use iosched::process::Stop;
 use iosched::set::Change;
 use iosched::switch::Arm;
 use iosched::watch::latency::{LatencySample, LatencyWatch};
+use iosched::watch::processes::ProcessWatch;
 use iosched::watch::{Sample, Watcher};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -52,8 +53,11 @@ await in ms from queueing to completion, the mean number of requests queued or
 in service, and the share of time in which the device had something to do.
 On the screen `s` switches the scheduler of the chosen device, after asking, and
 marks the moment on its history; `l` shows its latencies: how await is split
-into queue and service time, and a heat map. Reading counters needs no rights;
-switching, and recording the events that tell the split, do.")]
+into queue and service time, and a heat map; `p` shows who does the I/O; `r`
+takes reads and writes apart, `o` changes the order of devices, `+` and `-` the
+interval, the space bar holds everything. Reading counters needs no rights;
+switching, recording the events that tell the split, and looking at other
+users' processes do.")]
 pub(crate) struct WatchArgs {
     /// Devices to watch [default: every disk that has a size]
     #[arg(value_name = "DEVICE")]
@@ -86,6 +90,8 @@ pub(crate) struct WatchArgs {
 enum WatchError {
     #[error("cannot read /proc/diskstats: {0}")]
     Counters(#[source] io::Error),
+    #[error("cannot read /proc: {0}")]
+    Processes(#[source] io::Error),
     #[error("cannot use this terminal: {0}")]
     Terminal(#[source] io::Error),
 }
@@ -93,7 +99,7 @@ enum WatchError {
 impl Failure for WatchError {
     fn hint(&self) -> Option<String> {
         match self {
-            WatchError::Counters(_) => None,
+            WatchError::Counters(_) | WatchError::Processes(_) => None,
             WatchError::Terminal(_) => Some("print lines with --plain".to_owned()),
         }
     }
@@ -248,6 +254,7 @@ fn follow(
 ) -> Result<(), WatchError> {
     let mut state = State::new(host_name(), interval);
     let mut latency: Option<LatencyWatch> = None;
+    let mut processes: Option<ProcessWatch> = None;
     let mut next = Instant::now() + interval;
     while !stop.is_wanted() {
         terminal
@@ -261,8 +268,17 @@ fn follow(
             && let Event::Key(key) = event::read().map_err(WatchError::Terminal)?
             && key.kind == KeyEventKind::Press
         {
-            match state.press(key) {
+            let before = state.interval;
+            let action = state.press(key);
+            if state.interval != before {
+                next = Instant::now() + state.interval;
+            }
+            match action {
                 Action::None => {}
+                Action::LookAtProcesses => {
+                    processes = Some(ProcessWatch::start(host).map_err(WatchError::Processes)?);
+                }
+                Action::LeaveProcesses => processes = None,
                 Action::Quit => return Ok(()),
                 Action::StopRecording => latency = None,
                 Action::Record { device } => {
@@ -286,6 +302,7 @@ fn follow(
             };
             match sample {
                 Ok(sample) => sample
+                    .filter(|_| !state.is_paused)
                     .into_iter()
                     .for_each(|sample| state.add_latency(sample)),
                 Err(error) => {
@@ -296,9 +313,14 @@ fn follow(
             }
         }
         if is_due {
-            next = Instant::now() + interval;
+            next = Instant::now() + state.interval;
             let sample = watcher.look().map_err(WatchError::Counters)?;
-            state.add(sample);
+            let seen = processes.as_mut().map(ProcessWatch::look).transpose();
+            let seen = seen.map_err(WatchError::Processes)?;
+            if !state.is_paused {
+                state.add(sample);
+                state.processes = seen.or(state.processes.take());
+            }
         }
     }
     Ok(())

@@ -1,11 +1,16 @@
 //! Draws the state: devices, the history of the chosen one, and what is asked.
 
+use std::time::Duration;
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Clear, Paragraph, RenderDirection, Sparkline};
 
+use iosched::report::words::span;
+use iosched::visible::visible;
+use iosched::watch::processes::Processes;
 use iosched::watch::{DeviceSample, Rates};
 
 use super::heat;
@@ -15,7 +20,7 @@ use super::state::{History, Mode, Point, State};
 /// Columns that the labels of the history take.
 const LABEL: u16 = 16;
 
-const KEYS: &str = " up/down device  s scheduler  l latency  ? help  q quit";
+const KEYS: &str = " up/down device  s scheduler  l latency  p processes  ? help  q quit";
 
 /// The same where there is less room.
 const NARROW_KEYS: &str = " s scheduler  l latency  ? help  q quit";
@@ -24,8 +29,13 @@ const HELP: &[&str] = &[
     "up, down   choose a device",
     "s          switch its scheduler (asks first)",
     "l          its latencies: await split, heat map",
+    "p          who does the I/O, on all disks",
+    "r          reads and writes apart, or together",
+    "o          order of devices: name, %util, rate, await",
+    "+, -       look less often, more often",
+    "space      hold, and go on",
     "?          this help",
-    "q, Esc     quit (Esc leaves the latencies first)",
+    "q, Esc     quit (Esc leaves latencies, processes first)",
     "",
     "r_await, w_await: ms from queueing to completion",
     "aqu-sz: mean requests queued or in service",
@@ -47,10 +57,12 @@ pub(super) fn draw(state: &State, frame: &mut Frame) {
     .areas(frame.area());
     frame.render_widget(title_line(state, title.width), title);
     draw_table(state, frame, table);
-    if let Some(heat) = state.heat() {
+    if let Some(processes) = &state.processes {
+        draw_processes(processes, frame, history);
+    } else if let Some(heat) = state.heat() {
         heat::draw(heat, frame, history);
     } else if let Some(device) = state.device() {
-        draw_history(device, frame, history);
+        draw_history(device, state.is_apart, frame, history);
     }
     let is_wide = usize::from(keys.width) >= KEYS.len();
     let known = if is_wide { KEYS } else { NARROW_KEYS };
@@ -65,7 +77,12 @@ pub(super) fn draw(state: &State, frame: &mut Frame) {
 }
 
 fn title_line(state: &State, width: u16) -> Line<'static> {
-    let every = state.interval.as_secs_f64();
+    let every = if state.is_paused {
+        "on hold (space goes on)".to_owned()
+    } else {
+        format!("every {} s", state.interval.as_secs_f64())
+    };
+    let is_paused = state.is_paused;
     let pressure = state.pressure.map_or_else(String::new, |(some, full)| {
         format!(
             "  waiting for I/O: some {:.0} %, all {:.0} %",
@@ -75,9 +92,16 @@ fn title_line(state: &State, width: u16) -> Line<'static> {
     });
     let fits = |text: &String| text.chars().count() <= usize::from(width);
     let text = [
-        format!("iosched watch: {}, every {every} s{pressure}", state.title),
-        format!("iosched watch{pressure}"),
-        pressure.trim_start().to_owned(),
+        format!("iosched watch: {}, {every}{pressure}", state.title),
+        format!(
+            "iosched watch{}{pressure}",
+            if is_paused { ", on hold" } else { "" }
+        ),
+        if is_paused {
+            "on hold".to_owned()
+        } else {
+            pressure.trim_start().to_owned()
+        },
     ]
     .into_iter()
     .find(fits)
@@ -109,24 +133,97 @@ fn draw_table(state: &State, frame: &mut Frame, area: Rect) {
     frame.render_widget(Text::from(rows), area);
 }
 
-fn draw_history(device: &History, frame: &mut Frame, area: Rect) {
+/// A number of a look, if there is one.
+type Value = fn(&Rates) -> Option<f64>;
+
+/// What is drawn of reads and writes together.
+const TOGETHER: [(&str, Value); 3] = [
+    ("MB/s", |rates| Some(rates.bytes_per_s() / 1e6)),
+    ("IOPS", |rates| Some(rates.ios_per_s())),
+    ("await, ms", |rates| rates.await_ns().map(|ns| ns / 1e6)),
+];
+
+/// And of each by itself, as `iostat` calls it.
+const APART: [(&str, Value); 6] = [
+    ("rMB/s", |rates| Some(rates.read.bytes_per_s / 1e6)),
+    ("wMB/s", |rates| Some(rates.write.bytes_per_s / 1e6)),
+    ("r/s", |rates| Some(rates.read.ios_per_s)),
+    ("w/s", |rates| Some(rates.write.ios_per_s)),
+    ("r_await", |rates| rates.read.await_ns.map(|ns| ns / 1e6)),
+    ("w_await", |rates| rates.write.await_ns.map(|ns| ns / 1e6)),
+];
+
+fn draw_history(device: &History, is_apart: bool, frame: &mut Frame, area: Rect) {
     let name = format!(" {} ", device.last.device);
     let block = Block::bordered().title(name);
     let inside = block.inner(area);
     frame.render_widget(block, area);
-    let [marks, throughput, ios, time] = Layout::vertical([
+    let series: &[(&str, Value)] = if is_apart { &APART } else { &TOGETHER };
+    // Where there is hardly room for the series themselves the axis of time goes first.
+    let has_axis = usize::from(inside.height) > series.len() + 1;
+    let [marks, rows, axis] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Fill(1),
-        Constraint::Fill(1),
-        Constraint::Fill(1),
+        Constraint::Min(0),
+        Constraint::Length(u16::from(has_axis)),
     ])
     .areas(inside);
     draw_marks(device, frame, beside_label(marks));
-    let await_ms = |rates: &Rates| rates.await_ns().map(|ns| ns / 1e6);
-    let megabytes = |rates: &Rates| Some(rates.bytes_per_s() / 1e6);
-    draw_series(device, "MB/s", megabytes, frame, throughput);
-    draw_series(device, "IOPS", |rates| Some(rates.ios_per_s()), frame, ios);
-    draw_series(device, "await, ms", await_ms, frame, time);
+    let areas = Layout::vertical(series.iter().map(|_| Constraint::Fill(1))).split(rows);
+    for ((name, value), area) in series.iter().zip(areas.iter()) {
+        draw_series(device, name, value, frame, *area);
+    }
+    if has_axis {
+        draw_time(device, frame, beside_label(axis));
+    }
+}
+
+/// How long ago the left end of the history is.
+fn draw_time(device: &History, frame: &mut Frame, area: Rect) {
+    let width = usize::from(area.width);
+    let shown: Vec<f64> = (device.points.iter().rev().take(width))
+        .map(|point| point.elapsed_s)
+        .collect();
+    let ago = Duration::from_secs_f64(shown.iter().sum::<f64>().round());
+    let begins = format!("|{} ago", span(ago));
+    let blank = width - shown.len();
+    let room = shown.len().saturating_sub(begins.len());
+    let text = match room {
+        room if room >= 4 => format!("{:blank$}{begins}{:>room$}", "", "now|"),
+        _ => format!("{:>width$}", "now|"),
+    };
+    frame.render_widget(Line::from(text).dim(), area);
+}
+
+/// Who does the I/O, who does most first.
+fn draw_processes(processes: &Processes, frame: &mut Frame, area: Rect) {
+    let block = Block::bordered().title(" processes, all disks ");
+    let inside = block.inner(area);
+    frame.render_widget(block, area);
+    let mut rows = vec![
+        Line::from(format!(
+            "{:>8} {:>8} {:>8}  COMMAND",
+            "PID", "rMB/s", "wMB/s"
+        ))
+        .dim(),
+    ];
+    rows.extend(processes.busy.iter().map(|io| {
+        let row = format!(
+            "{:>8} {:>8} {:>8}  {}",
+            io.pid,
+            short(io.read_bytes_per_s / 1e6),
+            short(io.write_bytes_per_s / 1e6),
+            visible(&io.command)
+        );
+        Line::from(row)
+    }));
+    if processes.busy.is_empty() {
+        rows.push(Line::from("no process has done any I/O since the last look").dim());
+    }
+    if processes.hidden > 0 {
+        let hidden = format!("{} more may only be looked at by root", processes.hidden);
+        rows.push(Line::from(hidden).dim());
+    }
+    frame.render_widget(Text::from(rows), inside);
 }
 
 /// The part of a row where time runs.
@@ -151,13 +248,21 @@ fn draw_series(
         .collect();
     let largest = values.iter().flatten().copied().fold(0.0, f64::max);
     let now = values.first().copied().flatten();
-    let label = vec![
+    let mut label = vec![
         Line::from(format!(
             "{name:<9}{:>6}",
             now.map_or_else(|| "-".into(), short)
         )),
         Line::from(format!("{:<9}{:>6}", "  largest", short(largest))).dim(),
     ];
+    // Bars begin at zero, and end at the largest value.
+    if let Some(last) = usize::from(area.height)
+        .checked_sub(1)
+        .filter(|&last| last > 1)
+    {
+        label.resize(last, Line::default());
+        label.push(Line::from(format!("{:>15}", "0")).dim());
+    }
     frame.render_widget(Text::from(label), area);
     let bars = values
         .iter()
@@ -262,11 +367,11 @@ fn draw_box(frame: &mut Frame, title: &str, text: &Text) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+    use iosched::watch::processes::ProcessIo;
 
     use super::super::state::tests::sample;
     use super::*;
@@ -289,6 +394,33 @@ mod tests {
     #[test]
     fn a_terminal_of_80_by_24_shows_all() {
         insta::assert_snapshot!(drawn(&state(), 80, 24));
+    }
+
+    #[test]
+    fn reads_and_writes_can_be_drawn_apart() {
+        let mut state = state();
+        state.is_apart = true;
+        insta::assert_snapshot!(drawn(&state, 80, 24));
+    }
+
+    #[test]
+    fn processes_take_the_place_of_the_history() {
+        let mut state = state();
+        let process = |pid, command: &str, read: f64, written: f64| ProcessIo {
+            pid,
+            command: command.into(),
+            read_bytes_per_s: read,
+            write_bytes_per_s: written,
+        };
+        state.processes = Some(Processes {
+            busy: vec![
+                process(4711, "rsync", 5e7, 0.0),
+                process(12, "a\u{1b}[1m", 0.0, 3e3),
+            ],
+            hidden: 3,
+        });
+        state.is_paused = true;
+        insta::assert_snapshot!(drawn(&state, 80, 14));
     }
 
     #[test]
