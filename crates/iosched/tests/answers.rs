@@ -140,7 +140,7 @@ fn is_proven(text: &str) -> bool {
     };
     let is_row = |line: &&str| line.split_whitespace().next() == Some(arm);
     let row = text.lines().find(is_row).expect("each arm has a row");
-    if row.contains(" baseline ") {
+    if row.contains(" (baseline) ") {
         return true;
     }
     let cell = row.split(['(', ')']).nth(1).unwrap_or_default();
@@ -154,5 +154,5 @@ fn is_proven(text: &str) -> bool {
             bound > 1.0
         }
     };
-    row.contains(" better ") && bounds.len() == 2 && bounds.iter().all(|&bound| is_better(bound))
+    !row.contains(" eliminated ") && bounds.len() == 2 && bounds.iter().all(|&bound| is_better(bound))
 }
