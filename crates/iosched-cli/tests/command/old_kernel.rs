@@ -356,3 +356,41 @@ echo '{"fio version":"fio-2.16","jobs":[{"jobname":"a","error":0,"read":{"io_byt
     assert_eq!(trial["jobs"][0]["read"]["bytes"], 4 * MIB);
     assert_eq!(trial["jobs"][0]["read"]["latency_max_ns"], 9000);
 }
+
+/// What comes out of it is other tests' affair: here it is what is asked of the kernel.
+#[test]
+fn the_other_commands_ask_for_nothing_else_that_is_new() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    on_old_kernels(|| {
+        let disk = LoopDevice::new(8 * MIB);
+        let dir = tempfile::tempdir().unwrap();
+        let man = dir.path().join("man");
+        for arguments in [
+            &["watch", "--once", "-i", "50ms", &disk.name][..],
+            &[
+                "watch", "--split", "--count", "2", "-i", "50ms", "--json", &disk.name,
+            ],
+            &["simulate", "--load", "random-read", "--until", "0.1"],
+            &["calibrate", "--runs", "1"],
+            &["manual", man.to_str().unwrap()],
+            &["completions", "bash"],
+            &["log"],
+            &["check"],
+            &["restore", "--dry-run"],
+            &["emulate", "models"],
+            &["emulate", "list"],
+            &["set", &disk.name, "bfq", "--for", "1s"],
+        ] {
+            let output = iosched().args(arguments).output().unwrap();
+            let said = stderr(&output);
+            assert!(!said.contains("not implemented"), "{arguments:?}: {said}");
+            assert!(
+                matches!(output.status.code(), Some(0 | 1)),
+                "{arguments:?}: {said}"
+            );
+        }
+        assert!(wait_until(|| disk.scheduler() == "none"), "it goes back");
+    });
+}
