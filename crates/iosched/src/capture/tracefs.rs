@@ -154,7 +154,8 @@ fn owner_of(name: &str) -> Option<Owner> {
     parts.next().is_none().then_some(Owner { pid, start_ticks })
 }
 
-/// Removes an instance. While somebody still reads from it, it is busy; what stays has next to no memory.
+/// Removes an instance. While somebody still reads from it, it is busy, which is not waited for longer than a moment: what
+/// stays has next to no memory, and the next recorder or `restore` removes it.
 fn remove(path: &Path) -> io::Result<()> {
     for (file, value) in [
         ("events/enable", "0"),
@@ -163,7 +164,7 @@ fn remove(path: &Path) -> io::Result<()> {
     ] {
         let _ = fs::write(path.join(file), value);
     }
-    for _ in 0..40 {
+    for _ in 0..8 {
         match fs::remove_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 std::thread::sleep(Duration::from_millis(25));
