@@ -154,5 +154,7 @@ fn is_proven(text: &str) -> bool {
             bound > 1.0
         }
     };
-    !row.contains(" eliminated ") && bounds.len() == 2 && bounds.iter().all(|&bound| is_better(bound))
+    !row.contains(" eliminated ")
+        && bounds.len() == 2
+        && bounds.iter().all(|&bound| is_better(bound))
 }

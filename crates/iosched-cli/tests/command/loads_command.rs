@@ -148,7 +148,9 @@ fn a_number_that_it_prints_decides_either_way() {
         .replace("echo n = 20", "echo '{\"n\":20}'");
     let ended = bench.tune(&json, &["--metric", "/n"]);
     assert!(
-        ended.stdout.contains("mq-deadline is the winner in sh: 2.00 × none"),
+        ended
+            .stdout
+            .contains("mq-deadline is the winner in sh: 2.00 × none"),
         "{}",
         ended.stdout
     );

@@ -270,6 +270,7 @@ fn grandchild_and_restore(more: &[&str]) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    let started = start_ticks(child.id());
     let length = || fs::metadata(&report).unwrap().len();
     assert!(wait_until(|| length() > 0), "the load never wrote");
     child.kill().unwrap();
@@ -289,12 +290,24 @@ fn grandchild_and_restore(more: &[&str]) {
     );
     assert!(stdout.contains("as before"), "{stdout}");
     assert_eq!(bench.mounted.disk.whole_queue(), before);
-    assert_eq!(cgroups_of(child.id()), Vec::<PathBuf>::new());
+    assert_eq!(cgroups_of(child.id(), started), Vec::<PathBuf>::new());
 }
 
-/// The cgroups that a run made.
-fn cgroups_of(pid: u32) -> Vec<PathBuf> {
-    let name = format!("iosched-{pid}-");
+/// When a process began, in clock ticks since the machine did (proc(5), the 22nd field of its `stat`).
+fn start_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, after_name) = stat.rsplit_once(')').unwrap();
+    after_name
+        .split_whitespace()
+        .nth(19)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+/// The cgroups that a run made. One of before may have had the same number, and been killed.
+fn cgroups_of(pid: u32, started: u64) -> Vec<PathBuf> {
+    let name = format!("iosched-{pid}-{started}");
     let mut found = Vec::new();
     let mut open = vec![PathBuf::from("/sys/fs/cgroup")];
     while let Some(directory) = open.pop() {

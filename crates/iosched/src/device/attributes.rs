@@ -368,6 +368,7 @@ mod tests {
                 "workstation sda queue/nr_requests",
                 "workstation sda queue/iosched/fifo_batch",
                 "legacy-4.4 sda queue/iosched/slice_idle",
+                "newest-7.0 vda queue/async_depth",
             ]
         );
     }

@@ -182,7 +182,8 @@ impl Disk {
             return;
         };
         let (scheduler, kernel) = switch.scheduler;
-        core.engine.switch(scheduler, &inside.settings(kernel));
+        let settings = inside.settings(scheduler.info(), kernel);
+        core.engine.switch(scheduler, &settings);
         log(format_args!("the scheduler inside is {}", switch.name));
         told(&switch.name);
         self.reply(switch.answer, &mut Vec::new());

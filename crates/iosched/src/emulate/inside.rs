@@ -1,9 +1,14 @@
 //! The scheduler inside a served disk: from its name to a block layer over the model.
 
 use iosched_sim::block_layer::MergeLimits;
-use iosched_sim::scheduler::{self, Elevator, Kernel, SchedulerError, SchedulerSpec};
+use iosched_sim::scheduler::{
+    self, BlockLayer, Elevator, Kernel, SchedulerError, SchedulerInfo, SchedulerSpec,
+};
 use iosched_sim::serve::Settings;
 use iosched_sim::units::Bytes;
+
+/// As many as the kernel gives its own schedulers above an emulated disk.
+const SCHEDULER_TAGS: usize = 256;
 
 /// What all schedulers that stand inside one disk have in common.
 #[derive(Debug, Clone, Copy)]
@@ -28,12 +33,13 @@ impl Inside {
         Ok((scheduler::build(&spec, &kernel, &Vec::new())?, kernel))
     }
 
-    /// What its block layer is like.
-    pub(super) fn settings(self, kernel: Kernel) -> Settings {
+    /// What the block layer of this scheduler is like.
+    pub(super) fn settings(self, info: &SchedulerInfo, kernel: Kernel) -> Settings {
         let usual = MergeLimits::default();
+        let has_tags = info.block_layer == BlockLayer::MultiQueue && !info.direct;
         Settings {
             queue_depth: self.queue_depth,
-            nr_requests: None,
+            nr_requests: has_tags.then_some(SCHEDULER_TAGS),
             limits: MergeLimits {
                 max_sectors: usual.max_sectors.max(self.max_request.to_sectors()),
                 ..usual

@@ -230,7 +230,7 @@ fn engine<T>(spec: &Spec, inside: Inside) -> Result<Engine<T>, EmulateError> {
         return Ok(Engine::new(model));
     };
     let (scheduler, kernel) = inside.build(scheduler)?;
-    let settings = inside.settings(kernel);
+    let settings = inside.settings(scheduler.info(), kernel);
     Ok(Engine::scheduled(scheduler, model, &settings))
 }
 
