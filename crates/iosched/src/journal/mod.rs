@@ -767,6 +767,31 @@ mod tests {
     }
 
     #[test]
+    fn runs_beside_us_are_those_of_others_that_are_alive() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let fields = (5..22).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+        let is_alive = |pid: u32, start: u64| {
+            fs::create_dir_all(host.proc(&pid.to_string())).unwrap();
+            let stat = format!("{pid} (iosched) S 1 {fields} {start} 9\n");
+            fs::write(host.proc(&format!("{pid}/stat")), stat).unwrap();
+        };
+        is_alive(std::process::id(), 1);
+        let own = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+        assert_eq!(others(&host), Vec::<String>::new(), "we are not beside us");
+        let other = |pid, start_ticks| {
+            let journal = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+            journal.hand_over(Owner { pid, start_ticks }).unwrap();
+        };
+        is_alive(4711, 5);
+        other(4711, 5);
+        other(4712, 5); // has ended
+        assert_eq!(others(&host), [own.entry.command.clone()]);
+        fs::write(host.proc("4711/cmdline"), b"iosched\0revert-after\0").unwrap();
+        assert_eq!(others(&host), Vec::<String>::new(), "it only waits");
+    }
+
+    #[test]
     fn another_disk_of_the_same_name_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
