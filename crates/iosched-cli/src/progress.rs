@@ -177,6 +177,10 @@ impl JsonLines {
         let mut value = serde_json::to_value(event)?;
         match event {
             Event::Started { plan, .. } => value["plan"] = self.names.plan(plan),
+            Event::TrialEnded { arm, load, .. } | Event::TrialVoid { arm, load, .. } => {
+                value["trial"]["arm"] = (*arm).into();
+                value["trial"]["load"] = (*load).into();
+            }
             Event::Estimate { standing, .. } => value["standing"] = self.names.standing(standing),
             Event::Finished { analysis, .. } => value["analysis"] = named::analysis(analysis),
             _ => {}

@@ -215,3 +215,50 @@ fn without_rights_to_make_a_disk_it_simulates_and_says_so_first() {
     assert!(first.contains("need root"), "{first}");
     assert!(stdout.contains("simulated hdd-7200"), "{stdout}");
 }
+
+#[test]
+fn events_name_arms_and_loads_wherever_they_are_meant() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("r");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_iosched"))
+        .args([
+            "--json",
+            "tune",
+            "--simulate",
+            "hdd-7200",
+            "--arms",
+            "noop,deadline",
+        ])
+        .args([
+            "--fixed-rounds",
+            "2",
+            "--runtime",
+            "1s",
+            "--no-html",
+            "--out",
+        ])
+        .arg(&out)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let events: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let event = |name: &str| events.iter().find(|event| event["event"] == name).unwrap();
+    assert_eq!(event("started")["plan"]["baseline"], "noop");
+    let trial = &event("trial-ended")["trial"];
+    assert!(
+        trial["arm"].is_string() && trial["load"] == "random-read",
+        "{trial}"
+    );
+    let contest = &event("estimate")["standing"]["loads"][0];
+    assert_eq!(contest["arms"][1]["arm"], "deadline");
+    assert_eq!(event("finished")["analysis"]["baseline"], "noop");
+    let record = std::fs::read_to_string(out.join("record.jsonl")).unwrap();
+    let mut lines = record.lines();
+    let line = lines
+        .find(|line| line.contains("\"type\":\"trial\""))
+        .unwrap();
+    assert!(line.contains("\"load_name\":\"random-read\""), "{line}");
+}

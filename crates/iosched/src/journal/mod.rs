@@ -786,7 +786,7 @@ mod tests {
         is_alive(4711, 5);
         other(4711, 5);
         other(4712, 5); // has ended
-        assert_eq!(others(&host), [own.entry.command.clone()]);
+        assert_eq!(others(&host), std::slice::from_ref(&own.entry.command));
         fs::write(host.proc("4711/cmdline"), b"iosched\0revert-after\0").unwrap();
         assert_eq!(others(&host), Vec::<String>::new(), "it only waits");
     }

@@ -210,7 +210,8 @@ fn compared(one: f64, other: f64) -> Option<&'static str> {
 }
 
 fn time(ns: f64) -> String {
-    if ns == 0.0 {
+    // Less than half of the last digit that is shown.
+    if ns < 500.0 {
         return "0".into();
     }
     milliseconds(ns)
