@@ -290,3 +290,95 @@ impl Followed for Deadline {
         Box::new(self.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::request::{Op, PriorityClass};
+    use crate::scheduler::testing::Queue;
+    use crate::units::Nanos;
+
+    fn queue(tunables: &str) -> Queue {
+        Queue::new(&format!("deadline{tunables}"))
+    }
+
+    fn read(queue: &mut Queue, start: u64) {
+        queue.insert(Op::Read, start, PriorityClass::BestEffort);
+    }
+
+    fn reads(queue: &mut Queue, starts: &[u64]) {
+        for &start in starts {
+            read(queue, start);
+        }
+    }
+
+    fn writes(queue: &mut Queue, starts: &[u64]) {
+        for &start in starts {
+            queue.insert(Op::Write, start, PriorityClass::BestEffort);
+        }
+    }
+
+    /// Where the requests start, in the order in which they are given out.
+    fn order(queue: &mut Queue) -> Vec<u64> {
+        std::iter::from_fn(|| queue.dispatch()).collect()
+    }
+
+    #[test]
+    fn a_batch_begins_with_the_oldest_and_goes_forward_from_it() {
+        let mut queue = queue("");
+        reads(&mut queue, &[50, 70, 30, 60]);
+        assert_eq!(order(&mut queue), [50, 60, 70, 30]);
+    }
+
+    #[test]
+    fn fifo_batch_an_expired_request_is_next_when_the_batch_is_over_and_not_before() {
+        let mut queue = queue(":fifo_batch=2,read_expire=100");
+        reads(&mut queue, &[10, 20, 30, 40]);
+        read(&mut queue, 5);
+        assert_eq!(queue.dispatch(), Some(10));
+        queue.pass(Nanos::from_millis(200));
+        assert_eq!(queue.dispatch(), Some(20), "within the batch");
+        // All have expired: each batch begins with the oldest.
+        assert_eq!(order(&mut queue), [30, 40, 5]);
+    }
+
+    #[test]
+    fn what_has_not_expired_does_not_end_the_way_forward() {
+        let mut queue = queue(":fifo_batch=1,read_expire=100");
+        reads(&mut queue, &[50, 70, 30, 60]);
+        assert_eq!(queue.dispatch(), Some(50));
+        assert_eq!(queue.dispatch(), Some(60), "a new batch goes on in place");
+        queue.pass(Nanos::from_millis(200));
+        assert_eq!(queue.dispatch(), Some(70), "the oldest that is left");
+    }
+
+    #[test]
+    fn writes_starved_reads_are_chosen_so_often_before_writes() {
+        for (starved, expected) in [(1, [1, 100, 2, 101]), (2, [1, 2, 100, 3])] {
+            let mut queue = queue(&format!(":fifo_batch=1,writes_starved={starved}"));
+            reads(&mut queue, &[1, 2, 3]);
+            writes(&mut queue, &[100, 101]);
+            assert_eq!(order(&mut queue)[..4], expected, "{starved}");
+        }
+    }
+
+    #[test]
+    fn writes_alone_wait_for_nobody() {
+        let mut queue = queue("");
+        writes(&mut queue, &[9, 8]);
+        assert_eq!(order(&mut queue), [9, 8]);
+    }
+
+    #[test]
+    fn front_merges_a_bio_that_ends_where_a_request_begins_joins_it_if_that_is_wanted() {
+        use crate::scheduler::testing::bio;
+        use crate::units::Sector;
+        for (tunables, joins) in [("", true), (":front_merges=0", false)] {
+            let mut queue = queue(tunables);
+            read(&mut queue, 50);
+            let found = queue
+                .scheduler
+                .front_merge(&queue.requests, &bio(Sector::new(49)));
+            assert_eq!(found.is_some(), joins, "{tunables}");
+        }
+    }
+}

@@ -27,6 +27,8 @@ mod queue;
 mod round_robin;
 mod select;
 mod slice;
+#[cfg(test)]
+mod tests;
 mod think;
 mod tree;
 mod tunables;
