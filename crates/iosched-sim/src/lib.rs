@@ -16,6 +16,8 @@
 //! - [`trace`]: recordings of block traffic
 //! - [`conform`]: follows a recording of a kernel's scheduler and counts where ours agrees
 
+#![forbid(unsafe_code)]
+
 mod agenda;
 pub mod block_layer;
 mod by_request;

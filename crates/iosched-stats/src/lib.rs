@@ -11,6 +11,8 @@
 //! - [`fairness`], [`points`]: Jain's index; the tables that people know
 //! - [`distribution`], [`chance`]: Student's t and the normal distribution; random numbers from a seed
 
+#![forbid(unsafe_code)]
+
 pub mod calibrate;
 pub mod chance;
 pub mod distribution;
