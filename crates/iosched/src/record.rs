@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, statat, unlinkat};
 use serde::{Deserialize, Serialize};
 
+use crate::command_line::quoted;
 use crate::device::{Content, GivenUp};
 use crate::durable;
 use crate::facts::MachineFacts;
@@ -265,7 +266,7 @@ impl Failure for RecordError {
             }
             RecordError::Full { path } => format!(
                 "make room, then go on with: iosched tune --resume {}",
-                path.parent().unwrap_or(path).display()
+                quoted(&path.parent().unwrap_or(path).display().to_string())
             ),
             RecordError::Corrupt { .. } => {
                 "it was damaged or edited: take a whole copy of it, or measure again with \

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use iosched::failure::exit;
+use iosched::failure::{Failure, exit};
 use iosched::history::{self, Entry, Status};
 use iosched::host::Host;
 
@@ -27,6 +27,24 @@ pub(crate) struct LogArgs {
     root: Option<PathBuf>,
 }
 
+/// Why nothing is shown.
+#[derive(Debug, thiserror::Error)]
+enum LogError {
+    /// There is no such change.
+    #[error("there is no change {id}: the last one is {last}")]
+    NoSuch { id: u64, last: u64 },
+}
+
+impl Failure for LogError {
+    fn hint(&self) -> Option<String> {
+        Some("`iosched log` shows all".to_owned())
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::USAGE
+    }
+}
+
 /// Runs `iosched log`.
 pub(crate) fn run(args: &LogArgs, output: &Output) -> Outcome {
     let host = args.root.as_ref().map_or_else(Host::live, Host::at);
@@ -37,6 +55,12 @@ pub(crate) fn run(args: &LogArgs, output: &Output) -> Outcome {
             "warning: {} is damaged or of a newer version: left out",
             path.display()
         ));
+    }
+    let last = entries.iter().map(|entry| entry.id).max();
+    if let (Some(id), Some(last)) = (args.id, last)
+        && !entries.iter().any(|entry| entry.id == id)
+    {
+        return Err(boxed(LogError::NoSuch { id, last }));
     }
     entries.reverse();
     entries.retain(|entry| args.id.is_none_or(|id| entry.id == id));
@@ -71,12 +95,15 @@ fn show(entry: &Entry, in_full: bool, output: &Output) {
         output.text(&format!("  why: {why}"));
     }
     for disk in &entry.disks {
-        let after = disk.after.as_ref().map_or("?", |state| &state.scheduler);
         let before = &disk.before;
-        output.text(&format!(
-            "  {}: {} -> {after}",
-            before.device, before.state.scheduler
-        ));
+        let (device, scheduler) = (&before.device, &before.state.scheduler);
+        let is_undo = matches!(entry.status, Status::Undoing | Status::Undo);
+        let line = match disk.after.as_ref().filter(|_| !is_undo) {
+            Some(after) => format!("  {device}: {scheduler} -> {}", after.scheduler),
+            None if is_undo => format!("  {device}: back to {scheduler}"),
+            None => format!("  {device}: {scheduler} -> ?"),
+        };
+        output.text(&line);
     }
     for file in &entry.files {
         if in_full {

@@ -2,12 +2,13 @@
 //! switched meanwhile, the kernel's events tell whose each access is, and nothing is left of them.
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use iosched::capture;
 use iosched_testing::lacks;
 
+use crate::common::iosched_process;
 use crate::common::lab::{Lab, stderr, wait_for};
 
 /// Aligned as direct I/O wants it.
@@ -108,7 +109,10 @@ fn the_process_of_each_access_is_known() {
     let id = lab.only_disk()["id"].as_str().unwrap().to_owned();
     let log = std::fs::read_to_string(lab.state_dir().join(id).join("server.log")).unwrap();
     assert_eq!(now_unknown, unknown, "of {}: {log}", now_known - known);
+    let ours = format!("iosched-{}-", lab.server_pid());
     lab.remove(&[&device]);
+    let left = capture::remains(&iosched::host::Host::live());
+    assert!(!left.iter().any(|name| name.contains(&ours)), "{left:?}");
     lab.assert_clean();
 }
 
@@ -121,6 +125,9 @@ fn a_disk_whose_server_was_killed_gives_errors_and_leaves_nothing() {
     let server = lab.server_pid();
     let file = open_directly(&device);
     lab.kill_server();
+    let set = lab.emulate(&["set", &device, "noop"]);
+    assert_eq!(set.status.code(), Some(1), "{}", stderr(&set));
+    assert!(stderr(&set).contains("is gone"), "{}", stderr(&set));
     let mut block = Block([0; 4096]);
     let error = file.read_exact_at(&mut block.0, 0).unwrap_err();
     assert_eq!(
@@ -135,6 +142,36 @@ fn a_disk_whose_server_was_killed_gives_errors_and_leaves_nothing() {
     let ours = format!("iosched-{server}-");
     let left = capture::remains(&host);
     assert!(!left.iter().any(|name| name.contains(&ours)), "{left:?}");
+}
+
+#[test]
+fn a_disk_whose_maker_is_gone_before_it_is_there_goes_too() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let mut maker = iosched_process();
+    maker.args([
+        "emulate",
+        "create",
+        "hdd-7200",
+        "--size",
+        "64M",
+        "--scheduler",
+        "cfq",
+    ]);
+    maker.arg("--state-dir").arg(lab.state_dir());
+    let mut maker = maker
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let log = lab.state_dir().join("hdd-7200-1/server.log");
+    wait_for("the server", || log.exists());
+    maker.kill().unwrap();
+    if maker.wait().unwrap().success() {
+        lab.remove(&["--all"]); // it was there sooner
+    }
+    wait_for("the end of the disk", || lab.remains().is_empty());
 }
 
 #[test]

@@ -128,9 +128,9 @@ impl Cause {
     /// The way out, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Cause::Unknown { .. } => {
-                Some("`--trace-format` names the format; docs/traces.md lists those that are read")
-            }
+            Cause::Unknown { .. } => Some(
+                "docs/traces.md lists the formats; `--trace-format` of `iosched simulate` takes their names",
+            ),
             Cause::BigEndian => {
                 Some("turn it into text with `blkparse -i FILE > FILE.txt` where it was recorded")
             }

@@ -103,6 +103,12 @@ impl Attribution {
         (asker, std::mem::take(&mut core.exits))
     }
 
+    /// Asks nobody any more: the tracing instance goes.
+    pub(super) fn end(&self) {
+        let mut core = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        core.recorder = None;
+    }
+
     pub(super) fn counts(&self) -> Attributed {
         let core = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         core.counts.clone()

@@ -138,6 +138,13 @@ impl Disk {
         assert!(first, "a disk is set up once");
     }
 
+    /// What watches the disk's accesses goes.
+    pub(super) fn end(&self) {
+        if let Some(attribution) = self.attribution.get() {
+            attribution.end();
+        }
+    }
+
     /// How many accesses were told whose they are.
     pub(super) fn attributed(&self) -> Attributed {
         let attribution = self.attribution.get();

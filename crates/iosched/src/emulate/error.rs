@@ -88,6 +88,12 @@ pub enum EmulateError {
         /// Its model.
         model: String,
     },
+    /// The server of a disk is gone.
+    #[error("the server of {id} is gone")]
+    Gone {
+        /// The disk.
+        id: String,
+    },
     /// There is no such model.
     #[error(transparent)]
     DiskFile(#[from] DiskFileError),
@@ -212,6 +218,9 @@ impl Failure for EmulateError {
                  it with `--privileged`"
                     .to_owned(),
             ),
+            EmulateError::Gone { .. } => {
+                Some("`iosched emulate remove --all` clears what it left".to_owned())
+            }
             EmulateError::Stuck { .. } => Some("`--force` kills it".to_owned()),
             _ => None,
         }

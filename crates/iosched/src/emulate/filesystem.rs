@@ -25,7 +25,7 @@ use super::log::{log, monotonic};
 /// Name of the file with the last requests served.
 pub(super) const SERVED_FILE: &str = "served.csv";
 
-/// Name of the file whose content is the scheduler inside; what is written to it becomes that.
+/// Name of the file to which another scheduler for the inside is written.
 pub(super) const SCHEDULER_FILE: &str = "scheduler";
 
 /// Name of the file that tells how many accesses are known whose they are.

@@ -433,6 +433,11 @@ pub fn check(state_dir: &Path, name: &str, reads: usize, seed: u64) -> Result<Ch
 pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, EmulateError> {
     inside::check(scheduler)?;
     let place = find(state_dir, name)?;
+    if !place.is_alive() {
+        return Err(EmulateError::Gone {
+            id: place.id().to_owned(),
+        });
+    }
     let state = wait_for_state(&place)?;
     if state.scheduler.is_none() {
         return Err(EmulateError::NoScheduler {
@@ -441,16 +446,35 @@ pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, Emul
         });
     }
     let path = place.mount_point().join(filesystem::SCHEDULER_FILE);
-    let written = OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .and_then(|mut file| file.write_all(scheduler.as_bytes()));
+    let written = write_scheduler(&path, scheduler);
+    if written.is_err() && !place.is_alive() {
+        return Err(EmulateError::Gone {
+            id: place.id().to_owned(),
+        });
+    }
     written.map_err(|source| EmulateError::File {
         action: "write the scheduler to",
         path,
         source,
     })?;
     Ok(Status::of(&Host::live(), &place))
+}
+
+/// Tells the server; while another scheduler is just coming, it is told again.
+fn write_scheduler(path: &Path, scheduler: &str) -> std::io::Result<()> {
+    let deadline = Instant::now() + SETUP_TIMEOUT;
+    loop {
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        match file.write_all(scheduler.as_bytes()) {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::ResourceBusy
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done => return done,
+        }
+    }
 }
 
 fn find(state_dir: &Path, name: &str) -> Result<Place, EmulateError> {

@@ -74,17 +74,20 @@ pub fn serve(dir: &Path) -> u8 {
     }));
     let outcome = set_up(&host, &place);
     let code = match outcome {
-        Ok(until) => {
-            tell(&FirstWord::Ready);
-            let why = until.wait();
+        Ok((until, disk)) => {
+            let why = match tell(&FirstWord::Ready) {
+                Ok(()) => until.wait(),
+                Err(_) => "whoever made it is gone",
+            };
             log(format_args!("ending: {why}"));
+            disk.end();
             exit::OK
         }
         Err(failure) => {
             let source = std::error::Error::source(&failure);
             let cause = source.map_or(String::new(), |cause| format!(": {cause}"));
             log(format_args!("{failure}{cause}"));
-            tell(&FirstWord::Failed {
+            let _ = tell(&FirstWord::Failed {
                 message: format!("{failure}{cause}"),
                 hint: failure.hint(),
                 exit_code: failure.exit_code(),
@@ -107,18 +110,19 @@ pub fn serve(dir: &Path) -> u8 {
 }
 
 /// Says the first word, then lets go of the terminal's end of the pipe.
-fn tell(word: &FirstWord) {
+fn tell(word: &FirstWord) -> io::Result<()> {
     let mut line = serde_json::to_vec(word).expect("our own types serialise");
     line.push(b'\n');
     let mut stdout = io::stdout();
-    let _ = stdout.write_all(&line).and_then(|()| stdout.flush());
+    let told = stdout.write_all(&line).and_then(|()| stdout.flush());
     if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(null);
     }
+    told
 }
 
 /// Makes the disk, from its model up to the queue of its loop device.
-fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
+fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError> {
     // Signals first: from here on we take down what we set up.
     let mut until = Until::new().map_err(step("listen to signals"))?;
     let mut text = String::new();
@@ -220,7 +224,7 @@ fn set_up(host: &Host, place: &Place) -> Result<Until, EmulateError> {
         "ready: {} as {name}, {state:?}",
         spec.model.name
     ));
-    Ok(until)
+    Ok((until, disk))
 }
 
 /// What serves: the model, or the scheduler that is wanted over it.

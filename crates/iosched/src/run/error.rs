@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::command_line::Remedy;
+use crate::command_line::{Remedy, quoted};
 use crate::device::MayNotWrite;
 use crate::failure::{Failure, exit};
 use crate::file_system::FileSystemError;
@@ -27,7 +27,8 @@ pub struct Resume {
 
 impl fmt::Display for Resume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "iosched tune --resume {}", self.directory.display())?;
+        let directory = quoted(&self.directory.display().to_string());
+        write!(f, "iosched tune --resume {directory}")?;
         if self.destroys_data {
             f.write_str(" --destroy-data")?;
         }

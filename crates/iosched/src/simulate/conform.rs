@@ -279,8 +279,11 @@ fn follow_folder(
         }
         previous = name;
         let followed = follow_one(recording, wanted, initial, before.as_deref());
+        if followed.is_err() || !recordings::is_of(recording, &wanted.scheduler) {
+            before = None; // what it left is not known, or was left to another scheduler
+        }
         result(followed.map(|(conformance, state)| {
-            left = Some(state);
+            left = Some(state).filter(|_| recordings::is_of(recording, &wanted.scheduler));
             conformance
         }));
     }
@@ -487,7 +490,8 @@ fn single_queue(
     };
     let mut start = Start::of(before, told);
     let (mut report, mut left, mut phase) = follow(&start.values)?;
-    if start.values.is_empty() && !recordings::begins_attached(path) {
+    let is_same = recordings::is_of(path, &settings.spec.name);
+    if start.values.is_empty() && is_same && !recordings::begins_attached(path) {
         let first = report.first_position.unwrap_or_default();
         for guess in left.plausible_states(first) {
             if report.agreed == report.decisions {

@@ -54,6 +54,13 @@ pub(super) fn begins_attached(recording: &Path) -> bool {
     queue_of(recording).is_some_and(|queue| queue.attached.is_some())
 }
 
+/// True unless it says that it was recorded under another scheduler than the one that is written so, with or
+/// without tunables.
+pub(super) fn is_of(recording: &Path, scheduler: &str) -> bool {
+    let name = |text: &str| text.split(':').next().map(str::to_owned);
+    named_scheduler(recording).is_none_or(|recorded| name(&recorded) == name(scheduler))
+}
+
 /// The load's name: that of its file up to the first dot.
 pub(super) fn load_name(recording: &Path) -> &str {
     let file = recording.file_name().and_then(|name| name.to_str());

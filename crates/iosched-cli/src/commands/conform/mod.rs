@@ -22,8 +22,8 @@ use crate::output::Output;
 pub(crate) struct ConformArgs {
     /// Recordings (text of ours, of blkparse or of the kernel's blk tracer; may be compressed), or
     /// folders: of these all recordings below them, those of one folder taken as made one after the
-    /// other in the order of their names (bfq: of their workers' process numbers), so that each begins
-    /// with the state that the one before left
+    /// other in the order of their workers' process numbers, or if not all say them of their names, so
+    /// that each begins with the state that the one before left
     #[arg(
         required_unless_present = "live",
         conflicts_with = "live",
@@ -227,7 +227,7 @@ pub(super) fn text(conformance: &Conformance) -> String {
         let values = &conformance.start_values;
         let _ = writeln!(
             text,
-            "  as if it began with {values}: found, for what was before is not recorded"
+            "  as if it began with {values}: found, with what went before less agrees"
         );
     }
     let counts = [

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use iosched::analysis::Analysis;
+use iosched::command_line::quoted;
 use iosched::device::GivenUp;
 use iosched::emulate::{Condition, EmulatedDisk};
 use iosched::event::{Observer, Silent};
@@ -431,7 +432,8 @@ impl Failure for TuneError {
                 "`getent passwd` lists the users of this machine".into()
             }
             TuneError::Complete { directory, .. } => {
-                format!("see it with: iosched report {}", directory.display())
+                let directory = quoted(&directory.display().to_string());
+                format!("see it with: iosched report {directory}")
             }
             TuneError::OtherMachine { .. } => {
                 "its trials cannot be continued here: start a new run".into()
