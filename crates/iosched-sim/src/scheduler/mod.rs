@@ -301,6 +301,10 @@ pub trait Elevator: Send {
     }
 }
 
+/// Where the end of what went before a recording lies on its clock ([`Followed::carried_over`]): recordings
+/// begin at 1000 s.
+const BEFORE: Time = Time::from_nanos(Nanos::from_secs(900).as_nanos());
+
 /// What following a recording of a kernel's scheduler asks for besides ([`conform`](crate::conform)).
 pub trait Followed: Elevator {
     /// Gives out this request whatever the rules say: what a recording did in our place.

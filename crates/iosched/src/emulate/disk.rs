@@ -6,6 +6,9 @@
 //!
 //! Data are written when a write arrives and read just before a read is answered: how long that takes is
 //! hidden in the time that the disk takes anyway.
+//!
+//! With a scheduler of ours inside, whose each access is comes from `attribution`; another scheduler takes its
+//! place once that holds nothing, and what comes meanwhile waits.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -42,10 +45,8 @@ pub(super) struct Disk {
     next_event: AtomicU64,
     /// What the timer is set to before a long sleep, on the machine's clock in nanoseconds; else 0.
     alarm: AtomicU64,
-    /// The scheduler inside, if there is one, and who is told of another.
-    inside: OnceLock<(Inside, Told)>,
-    /// Whose the accesses are, if there is a scheduler inside that asks.
-    attribution: OnceLock<Attribution>,
+    /// What belongs to the scheduler inside, if there is one.
+    within: OnceLock<Within>,
     pub(super) backing: Backing,
     size: Bytes,
 }
@@ -65,6 +66,18 @@ struct Core {
     ledger: Ledger,
 }
 
+/// Tells that there is another scheduler inside.
+type Told = Box<dyn Fn(&str) + Send>;
+
+/// What belongs to a scheduler inside, whichever it is.
+struct Within {
+    inside: Inside,
+    /// Whose the accesses are.
+    attribution: Attribution,
+    /// Is told of another scheduler, of one after the other.
+    told: Mutex<Told>,
+}
+
 /// Another scheduler that comes.
 struct Switch {
     name: String,
@@ -73,9 +86,6 @@ struct Switch {
     held: Vec<(Time, (Job, Asker), Answer)>,
     answer: Answer,
 }
-
-/// Tells that there is another scheduler inside.
-type Told = Box<dyn Fn(&str) + Send + Sync>;
 
 /// What is left to do for a command once the disk is done with it.
 #[derive(Debug)]
@@ -101,8 +111,7 @@ impl Disk {
             timer: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?,
             next_event: AtomicU64::new(0),
             alarm: AtomicU64::new(0),
-            inside: OnceLock::new(),
-            attribution: OnceLock::new(),
+            within: OnceLock::new(),
             backing,
             size,
         })
@@ -131,39 +140,43 @@ impl Disk {
         &self,
         inside: Inside,
         attribution: Attribution,
-        told: impl Fn(&str) + Send + Sync + 'static,
+        told: impl Fn(&str) + Send + 'static,
     ) {
-        let first = self.inside.set((inside, Box::new(told))).is_ok();
-        let first = self.attribution.set(attribution).is_ok() && first;
-        assert!(first, "a disk is set up once");
+        let within = Within {
+            inside,
+            attribution,
+            told: Mutex::new(Box::new(told)),
+        };
+        assert!(self.within.set(within).is_ok(), "a disk is set up once");
     }
 
     /// What watches the disk's accesses goes.
     pub(super) fn end(&self) {
-        if let Some(attribution) = self.attribution.get() {
-            attribution.end();
+        if let Some(within) = self.within.get() {
+            within.attribution.end();
         }
     }
 
     /// How many accesses were told whose they are.
     pub(super) fn attributed(&self) -> Attributed {
-        let attribution = self.attribution.get();
-        attribution.map(Attribution::counts).unwrap_or_default()
+        let within = self.within.get();
+        within
+            .map(|within| within.attribution.counts())
+            .unwrap_or_default()
     }
 
     /// Lets another scheduler take the place of the one inside, once that holds nothing; `reply` says so.
     pub(super) fn switch(&self, name: &str, reply: ReplyWrite, length: u32) {
-        let Some((inside, _)) = self.inside.get() else {
+        let Some(within) = self.within.get() else {
             return reply.error(Errno::EOPNOTSUPP);
         };
-        let scheduler = match inside.build(name) {
+        let scheduler = match within.inside.build(name) {
             Ok(scheduler) => scheduler,
             Err(error) => {
                 log(format_args!("{error}"));
                 return reply.error(Errno::EINVAL);
             }
         };
-        let mut finished = Vec::new();
         let mut core = self.lock();
         if core.switch.is_some() {
             drop(core);
@@ -175,28 +188,25 @@ impl Disk {
             held: Vec::new(),
             answer: Answer::Written(reply, length),
         });
-        self.step(&mut core, &mut finished);
-        drop(core);
-        self.answer(finished, &mut Vec::new());
+        self.go_on(core, Vec::new(), &mut Vec::new());
     }
 
-    /// Switches, if that is to be and nothing stands in the way any more.
-    fn switch_if_idle(&self, core: &mut Core, now: Time, finished: &mut Vec<Finished<Answer>>) {
-        if core.engine.in_flight() > 0 {
-            return;
-        }
-        let (Some(switch), Some((inside, told))) = (core.switch.take(), self.inside.get()) else {
-            return;
-        };
+    /// Switches, if that is to be and nothing stands in the way any more; says to which, and who waits for it.
+    fn switch_if_idle(
+        &self,
+        core: &mut Core,
+        now: Time,
+        finished: &mut Vec<Finished<Answer>>,
+    ) -> Option<(String, Answer)> {
+        let within = self.within.get()?;
+        let switch = core.switch.take_if(|_| core.engine.in_flight() == 0)?;
         let (scheduler, kernel) = switch.scheduler;
-        let settings = inside.settings(scheduler.info(), kernel);
+        let settings = within.inside.settings(scheduler.info(), kernel);
         core.engine.switch(scheduler, &settings);
-        log(format_args!("the scheduler inside is {}", switch.name));
-        told(&switch.name);
-        self.reply(switch.answer, &mut Vec::new());
         for (at, what, answer) in switch.held {
             core.engine.submit(at.max(now), what, answer, finished);
         }
+        Some((switch.name, switch.answer))
     }
 
     /// The last requests served.
@@ -220,15 +230,12 @@ impl Disk {
             if !self.pass_time_awake() {
                 continue; // the event is gone, the timer is set to the next
             }
-            let mut finished = Vec::new();
             let mut core = self.lock();
             if alarm > 0 {
                 core.rising.learn(woke.saturating_sub(Nanos::new(alarm)));
             }
             core.armed = None;
-            self.step(&mut core, &mut finished);
-            drop(core);
-            self.answer(finished, &mut buffer);
+            self.go_on(core, Vec::new(), &mut buffer);
         }
     }
 
@@ -249,8 +256,8 @@ impl Disk {
 
     /// A command that was received at `received` on the machine's clock.
     pub(super) fn arrive(&self, received: Nanos, job: Job, answer: Answer) {
-        let attribution = self.attribution.get();
-        let told = attribution.map(|attribution| attribution.ask(job));
+        let within = self.within.get();
+        let told = within.map(|within| within.attribution.ask(job));
         let (asker, exits) = told.unwrap_or((Asker::unknown(job.op), Vec::new()));
         let what = (job, asker);
         let mut finished = Vec::new();
@@ -266,18 +273,38 @@ impl Disk {
             Some(switch) => switch.held.push((at, what, answer)),
             None => core.engine.submit(at, what, answer, &mut finished),
         }
-        self.step(&mut core, &mut finished);
-        drop(core);
-        self.answer(finished, &mut Vec::new());
+        self.go_on(core, finished, &mut Vec::new());
     }
 
-    /// Lets the model do what is due, and sets the timer to what comes next.
-    fn step(&self, core: &mut Core, finished: &mut Vec<Finished<Answer>>) {
+    /// Does what is due; then, with the lock let go, tells of it and answers.
+    fn go_on(
+        &self,
+        mut core: MutexGuard<'_, Core>,
+        mut finished: Vec<Finished<Answer>>,
+        buffer: &mut Vec<u8>,
+    ) {
+        let switched = self.step(&mut core, &mut finished);
+        let within = self.within.get().filter(|_| switched.is_some());
+        let told = within.map(|within| within.told.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(core); // in the order of the switches, which the lock gives
+        if let (Some((name, answer)), Some(told)) = (switched, told) {
+            log(format_args!("the scheduler inside is {name}"));
+            told(&name);
+            drop(told);
+            self.reply(answer, buffer);
+        }
+        self.answer(finished, buffer);
+    }
+
+    /// Lets the model do what is due, and sets the timer to what comes next; says which scheduler came.
+    fn step(
+        &self,
+        core: &mut Core,
+        finished: &mut Vec<Finished<Answer>>,
+    ) -> Option<(String, Answer)> {
         let now = Time::ZERO + monotonic().saturating_sub(core.epoch);
         core.engine.advance(now, finished);
-        if core.switch.is_some() {
-            self.switch_if_idle(core, now, finished);
-        }
+        let switched = self.switch_if_idle(core, now, finished);
         for done in finished.iter() {
             core.ledger.record(Served {
                 op: done.job.op,
@@ -311,6 +338,7 @@ impl Disk {
             timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &setting)
                 .expect("our own timer takes any time");
         }
+        switched
     }
 
     fn answer(&self, finished: Vec<Finished<Answer>>, buffer: &mut Vec<u8>) {

@@ -239,7 +239,7 @@ fn engine<T>(spec: &Spec, inside: Inside) -> Result<Engine<T>, EmulateError> {
 }
 
 /// Writes into the state which scheduler stands inside.
-fn tell_of_scheduler(place: &Place, state: &State) -> impl Fn(&str) + Send + Sync + 'static {
+fn tell_of_scheduler(place: &Place, state: &State) -> impl Fn(&str) + Send + 'static {
     let (place, state) = (place.clone(), state.clone());
     move |scheduler| {
         let state = State {

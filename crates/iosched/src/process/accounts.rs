@@ -22,7 +22,7 @@ pub(super) fn user(name: &str) -> Option<(String, Vec<u32>)> {
             let line = line.or_else(|| in_file(Path::new(ETC), "passwd", name));
             // A user whom only `id` knows.
             let line = line.unwrap_or_else(|| format!("{name}:x:{uid}:{gid}:::"));
-            Some((line, numbers(&groups, ' ')))
+            Some((line, numbers(&groups)))
         }
         Said::NotInstalled => user_in_files(Path::new(ETC), name),
     }
@@ -54,7 +54,7 @@ fn user_in_files(etc: &Path, name: &str) -> Option<(String, Vec<u32>)> {
         };
         let is_member = members.split(',').any(|member| member == login);
         groups.extend(
-            numbers(number, ' ')
+            numbers(number)
                 .into_iter()
                 .filter(|&number| is_member && number != gid),
         );
@@ -72,8 +72,8 @@ fn in_file(etc: &Path, file: &str, wanted: &str) -> Option<String> {
     by(0).or_else(|| by(2))
 }
 
-fn numbers(text: &str, separator: char) -> Vec<u32> {
-    let words = text.split(separator);
+fn numbers(text: &str) -> Vec<u32> {
+    let words = text.split(' ');
     words.filter_map(|word| word.parse().ok()).collect()
 }
 

@@ -278,15 +278,32 @@ fn follow_folder(
             before = left.take().or(before);
         }
         previous = name;
-        let followed = follow_one(recording, wanted, initial, before.as_deref());
-        if followed.is_err() || !recordings::is_of(recording, &wanted.scheduler) {
+        let queue = recordings::queue_of(recording);
+        let is_same = recordings::is_of(queue.as_ref(), &wanted.scheduler);
+        // A scheduler that was attached for the recording knew of nothing before.
+        let is_fresh = queue.is_some_and(|queue| queue.attached.is_some());
+        let history = History {
+            before: before.as_deref().filter(|_| !is_fresh),
+            may_be_other: is_same && !is_fresh,
+        };
+        let followed = follow_one(recording, wanted, initial, history);
+        if followed.is_err() || !is_same {
             before = None; // what it left is not known, or was left to another scheduler
         }
         result(followed.map(|(conformance, state)| {
-            left = Some(state).filter(|_| recordings::is_of(recording, &wanted.scheduler));
+            left = Some(state).filter(|_| is_same);
             conformance
         }));
     }
+}
+
+/// What went before a recording.
+#[derive(Clone, Copy)]
+struct History<'a> {
+    /// The scheduler as the recording before left it.
+    before: Option<&'a dyn Followed>,
+    /// Something that was not recorded may have made its state another one.
+    may_be_other: bool,
 }
 
 /// What came out, and the scheduler's state after it.
@@ -296,14 +313,17 @@ fn follow_one(
     recording: &Path,
     wanted: &Wanted,
     initial: &Initial,
-    before: Option<&dyn Followed>,
+    history: History<'_>,
 ) -> Result<Outcome, ConformError> {
     let settings = settings_for(recording, wanted)?;
     let told = initial.of(recording);
-    let before = before.filter(|_| !told.is_whole && !recordings::begins_attached(recording));
+    let history = History {
+        before: history.before.filter(|_| !told.is_whole),
+        ..history
+    };
     match settings.info.block_layer {
-        BlockLayer::SingleQueue => single_queue(recording, &settings, &told, before),
-        BlockLayer::MultiQueue => multi_queue(recording, &settings, &told, before),
+        BlockLayer::SingleQueue => single_queue(recording, &settings, &told, history),
+        BlockLayer::MultiQueue => multi_queue(recording, &settings, &told, history.before),
     }
 }
 
@@ -477,7 +497,10 @@ fn single_queue(
     path: &Path,
     settings: &Checked,
     told: &Told,
-    before: Option<&dyn Followed>,
+    History {
+        before,
+        may_be_other,
+    }: History<'_>,
 ) -> Result<Outcome, ConformError> {
     let follow = |state: &Settings| {
         best_phase(settings, |settings, _| {
@@ -490,8 +513,7 @@ fn single_queue(
     };
     let mut start = Start::of(before, told);
     let (mut report, mut left, mut phase) = follow(&start.values)?;
-    let is_same = recordings::is_of(path, &settings.spec.name);
-    if start.values.is_empty() && is_same && !recordings::begins_attached(path) {
+    if start.values.is_empty() && may_be_other {
         let first = report.first_position.unwrap_or_default();
         for guess in left.plausible_states(first) {
             if report.agreed == report.decisions {
@@ -582,6 +604,12 @@ mod tests {
     use super::*;
     use crate::fixture::Recording;
 
+    /// Of a scheduler that was attached for the recording.
+    const NOTHING: History<'static> = History {
+        before: None,
+        may_be_other: false,
+    };
+
     #[test]
     fn a_recording_of_a_kernel_that_is_older_than_the_scheduler_is_refused() {
         let dir = tempfile::tempdir().unwrap();
@@ -634,12 +662,13 @@ mod tests {
         std::fs::write(&path, recorder.0).unwrap();
         let mut at_our_ticks = settings.clone();
         at_our_ticks.tick_phase_given = true;
-        let (at_our_ticks, _) = single_queue(&path, &at_our_ticks, &Told::default(), None).unwrap();
+        let (at_our_ticks, _) =
+            single_queue(&path, &at_our_ticks, &Told::default(), NOTHING).unwrap();
         assert!(
             at_our_ticks.agreed < at_our_ticks.decisions,
             "the phase must matter"
         );
-        let (found, _) = single_queue(&path, &settings, &Told::default(), None).unwrap();
+        let (found, _) = single_queue(&path, &settings, &Told::default(), NOTHING).unwrap();
         assert_eq!(
             found.agreed, found.decisions,
             "at {} µs",

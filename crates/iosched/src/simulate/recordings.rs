@@ -49,16 +49,13 @@ pub fn named_scheduler(recording: &Path) -> Option<String> {
     queue_of(recording).map(|queue| queue.scheduler)
 }
 
-/// True if its scheduler was attached for it, and knew of nothing before.
-pub(super) fn begins_attached(recording: &Path) -> bool {
-    queue_of(recording).is_some_and(|queue| queue.attached.is_some())
-}
-
-/// True unless it says that it was recorded under another scheduler than the one that is written so, with or
+/// True unless this says that it was recorded under another scheduler than the one that is written so, with or
 /// without tunables.
-pub(super) fn is_of(recording: &Path, scheduler: &str) -> bool {
-    let name = |text: &str| text.split(':').next().map(str::to_owned);
-    named_scheduler(recording).is_none_or(|recorded| name(&recorded) == name(scheduler))
+pub(super) fn is_of(queue: Option<&Queue>, scheduler: &str) -> bool {
+    fn name(text: &str) -> Option<&str> {
+        text.split(':').next()
+    }
+    queue.is_none_or(|queue| name(&queue.scheduler) == name(scheduler))
 }
 
 /// The load's name: that of its file up to the first dot.
@@ -69,7 +66,7 @@ pub(super) fn load_name(recording: &Path) -> &str {
 }
 
 /// What a recording's first remarks say of the queue that was recorded.
-fn queue_of(recording: &Path) -> Option<Queue> {
+pub(super) fn queue_of(recording: &Path) -> Option<Queue> {
     let mut lines = Lines::open(recording).ok()?;
     let mut reader = Reader::default();
     for _ in 0..HEAD {

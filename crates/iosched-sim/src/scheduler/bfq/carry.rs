@@ -9,11 +9,8 @@ use super::moment::{LONG_AGO, MILLI, Moment};
 use super::queue::{Place, Queue, QueueId};
 use super::schedule::ServiceTree;
 use crate::request::{IoPriority, Requests};
-use crate::scheduler::{Kernel, Values};
-use crate::units::{Nanos, Sector, Time};
-
-/// Where the end of what went before lies on the next clock: recordings begin at 1000 s.
-const BEFORE: Time = Time::from_nanos(Nanos::from_secs(900).as_nanos());
+use crate::scheduler::{BEFORE, Kernel, Values};
+use crate::units::Sector;
 
 /// What is told of happened so long before a recording, in nanoseconds.
 const PAUSE: i64 = 100_000 * MILLI;

@@ -6,12 +6,9 @@ use super::{Cfq, signed};
 use crate::by_request::ByRequest;
 use crate::list::{Links, List};
 use crate::request::{PriorityClass, Requests};
-use crate::scheduler::{Elevator, Settings, Values};
+use crate::scheduler::{BEFORE, Elevator, Settings, Values};
 use crate::sorted::Sorted;
 use crate::units::{Nanos, Sector, Time};
-
-/// Where the end of what went before lies on the next clock: recordings begin at 1000 s.
-const BEFORE: Time = Time::from_nanos(Nanos::from_secs(900).as_nanos());
 
 /// As many queues as may be taken to have been busy on average where that is not known.
 const MOST_BUSY: i64 = 5;
