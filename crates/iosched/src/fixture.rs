@@ -39,6 +39,7 @@ pub(crate) fn plan(arms: usize) -> Plan {
         },
         given_up: None,
         emulated: None,
+        own_disk: None,
         disks: vec!["sda".into()],
         arms: names[..arms].iter().map(|&name| Arm::plain(name)).collect(),
         baseline: 0,

@@ -33,7 +33,8 @@ use crate::trial::{Slot, Trial, VoidTrial};
 /// - 4: how long preparing took; a round that the budget of time cut short
 /// - 5: what else was at work (load average, CPU time of others, other runs); how requests followed one another; the
 ///   names of load and arm beside their indices, which count
-pub const SCHEMA: u32 = 5;
+/// - 6: an arm may be a scheduler of ours inside the disk; what the emulated disk of the run is
+pub const SCHEMA: u32 = 6;
 
 /// What [`Header::kind`] says.
 const KIND: &str = "iosched-record";

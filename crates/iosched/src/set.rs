@@ -185,10 +185,16 @@ impl Change {
             }
             check_zones(host, &name, &scheduler)?;
             let state = QueueState::read(&sysfs, &name)?;
+            if let Some(served) = &state.served {
+                notes.push(format!(
+                    "{served} stands inside {name}, below what is set here; `iosched emulate set {name}` switches that"
+                ));
+            }
             disks.push((
                 name,
                 state,
                 Arm {
+                    layer: None,
                     scheduler,
                     tunables: wanted.tunables.clone(),
                 },

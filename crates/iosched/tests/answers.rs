@@ -86,6 +86,7 @@ fn tune(
         simulate: Some(disk),
         is_our_own: false,
         own_model: None,
+        own_scheduler: None,
         loads: vec![load.into()],
         command: CommandOptions::default(),
         connection: None,

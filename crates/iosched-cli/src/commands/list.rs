@@ -12,9 +12,11 @@ use iosched::device::{
     Attribute, Device, Inventory, Kind, NoChoice, Role, Schedulers, TUNABLE_SCHEDULERS, Target,
     Transport, Tunable, User, attributes, tunables,
 };
+use iosched::emulate;
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::journal::{self, Leftover};
+use iosched::load::simulated;
 use iosched::report;
 use serde::Serialize;
 use thiserror::Error;
@@ -33,7 +35,8 @@ Examples:
   iosched list --help-tunables          what they mean, and what they may be
   iosched list --json | jq .            for scripts
 
-The scheduler in [brackets] is the active one, as the kernel writes it.")]
+The scheduler in [brackets] is the active one, as the kernel writes it. What is
+served stands inside an emulated disk, and is none of the kernel's.")]
 pub(crate) struct ListArgs {
     /// Devices to show, with what they stand on and what stands on them [default: all]: a kernel
     /// name, a node or a link to one, a directory or file
@@ -263,9 +266,38 @@ struct Listed<'a> {
     scheduled_by: Vec<&'a str>,
     /// Mounts and swap on the device itself; those above it are with the devices above it.
     users: &'a [User],
+    /// The schedulers of ours inside, where it is an emulated disk that is served with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    served: Option<ServedInside>,
     /// Every queue and scheduler setting, with `--verbose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     attributes: Option<Vec<Attribute>>,
+}
+
+/// What stands inside an emulated disk, below the kernel's scheduler.
+#[derive(Serialize)]
+struct ServedInside {
+    /// With its tunables.
+    active: String,
+    offered: Vec<&'static str>,
+}
+
+impl ServedInside {
+    fn of(host: &Host, device: &Device) -> Option<ServedInside> {
+        Some(ServedInside {
+            active: emulate::served_by(host, &device.name)?.scheduler,
+            offered: simulated::schedulers(),
+        })
+    }
+
+    /// `served: [cfq] noop deadline …`: the active one first, for lines that are cut.
+    fn words(&self) -> String {
+        let active = self.active.split(':').next().unwrap_or_default();
+        let others = self.offered.iter().filter(|name| **name != active);
+        others.fold(format!("served: [{}]", self.active), |words, name| {
+            format!("{words} {name}")
+        })
+    }
 }
 
 fn listing<'a>(
@@ -286,6 +318,7 @@ fn listing<'a>(
             role: inventory.role(device),
             scheduled_by: scheduled_by(inventory, device),
             users: inventory.usage.direct(&device.name),
+            served: ServedInside::of(host, device),
             attributes: args.verbose.then(|| attributes(host, device)),
         })
         .collect();
@@ -403,7 +436,7 @@ fn table(
             lines.push(cut(&format!("{start}  (shown above)"), width));
             continue;
         }
-        let what = what(inventory, device);
+        let what = what(host, inventory, device);
         let line = if device.schedulers.choice().is_some() {
             let rotational = match device.rotational {
                 Some(true) => "yes",
@@ -452,8 +485,9 @@ fn queues(device: &Device) -> String {
 }
 
 /// What a device is, why it has no scheduler if it has none, and who uses it: the most important first.
-fn what(inventory: &Inventory, device: &Device) -> String {
+fn what(host: &Host, inventory: &Inventory, device: &Device) -> String {
     let mut parts = Vec::new();
+    parts.extend(ServedInside::of(host, device).map(|served| served.words()));
     let role = inventory.role(device);
     if role == Role::PathOfMultipath {
         let above: Vec<&str> = device
@@ -565,6 +599,8 @@ fn details(host: &Host, inventory: &Inventory, device: &Device) -> Vec<(String, 
             &(!scheduled_by.is_empty()).then(|| scheduled_by.join(", ")),
         );
     }
+    let served = ServedInside::of(host, device);
+    named("schedulers inside", &served.map(|served| served.words()));
     for using in uses(inventory, device) {
         named("used as", &Some(using));
     }

@@ -335,7 +335,8 @@ pub(crate) fn keep_answer(
     output: &Output,
 ) -> Result<(), Box<dyn Failure>> {
     let plan = &record.header.plan;
-    if plan.emulated.is_some() || matches!(plan.target, Target::Simulated(_)) {
+    let is_simulated = matches!(plan.target, Target::Simulated(_));
+    if plan.emulated.is_some() || plan.is_served() || is_simulated {
         output.warn("nothing to keep: the disk was made for this run");
         return Ok(());
     }

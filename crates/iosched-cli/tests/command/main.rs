@@ -52,6 +52,7 @@ mod tune_matrix;
 mod tune_may_write;
 mod tune_mkfs;
 mod tune_refused;
+mod tune_served;
 mod tune_simulated;
 mod tune_split;
 mod units;

@@ -357,6 +357,39 @@ pub fn server_of(host: &Host, device: &str) -> Option<i32> {
         .map(|state| state.server_pid)
 }
 
+/// A disk with a scheduler of ours inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedDisk {
+    /// The scheduler, with its tunables.
+    pub scheduler: String,
+    /// Commands that the disk takes at a time.
+    pub queue_depth: usize,
+}
+
+/// What stands inside the emulated disk that is this device, if it is one that has a scheduler of ours.
+pub fn served_by(host: &Host, device: &str) -> Option<ServedDisk> {
+    if !device.starts_with("loop") {
+        return None;
+    }
+    let state = place_of(host, device)?.state()?;
+    Some(ServedDisk {
+        scheduler: state.scheduler?,
+        queue_depth: state.queue_depth,
+    })
+}
+
+/// Puts another scheduler inside this device; returns what is read back then.
+pub fn set_inside(host: &Host, device: &str, scheduler: &str) -> Result<String, EmulateError> {
+    let state_dir = host.path(Path::new(spec::STATE_DIR));
+    let status = set(&state_dir, device, scheduler)?;
+    Ok(status.scheduler.unwrap_or_default())
+}
+
+/// Whether a text names a scheduler of ours, with tunables that it has.
+pub fn check_scheduler(text: &str) -> Result<(), EmulateError> {
+    Ok(inside::check(text)?)
+}
+
 fn place_of(host: &Host, device: &str) -> Option<Place> {
     let places = Place::all(&host.path(Path::new(spec::STATE_DIR))).ok()?;
     let is_it = |place: &Place| {

@@ -554,7 +554,7 @@ impl SavedDisk {
         match self.state.restore(&host.sysfs(), &device) {
             Ok(adjusted) if adjusted.is_empty() => Undone::Restored {
                 device,
-                scheduler: self.state.scheduler.clone(),
+                scheduler: self.state.deciding(),
             },
             Ok(adjusted) => Undone::RestoredExcept { device, adjusted },
             Err(SwitchError::Vanished { .. }) => Undone::Gone { device },

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::command_line::Remedy;
 use crate::device::{DeviceError, MayNotWrite};
+use crate::emulate::EmulateError;
 use crate::failure::{Failure, exit};
 use crate::load::SpecError;
 use crate::load::builtin::BUILT_IN;
@@ -26,6 +27,39 @@ pub enum PlanError {
     /// An arm or a disk that cannot be simulated.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
+    /// An arm that cannot be served.
+    #[error(transparent)]
+    Inside(#[from] EmulateError),
+    /// The arm stands inside an emulated disk, and there is no such thing.
+    #[error("{device} has no scheduler of ours inside: {arm} cannot be set there")]
+    NotServed {
+        /// Kernel name, or what is simulated.
+        device: String,
+        /// The arm.
+        arm: String,
+    },
+    /// An arm would mean one thing on one disk and another on the other.
+    #[error(
+        "{target} stands on several disks, and not all are served with a scheduler inside: {other} is not"
+    )]
+    OneIsServed {
+        /// Kernel name of a disk that is not.
+        other: String,
+        /// The target.
+        target: String,
+    },
+    /// A scheduler above the one inside.
+    #[error(
+        "{device} has two schedulers, {above} of the kernel's above {inside} inside: no arm stands alone"
+    )]
+    TwoSchedulers {
+        /// Kernel name.
+        device: String,
+        /// The kernel's.
+        above: String,
+        /// Ours.
+        inside: String,
+    },
     /// It needs a device, and only a model is there.
     #[error("{what} cannot be simulated: it needs a device")]
     NotSimulated {
@@ -192,6 +226,17 @@ impl Failure for PlanError {
             PlanError::Switch(error) => error.hint(),
             PlanError::Load(error) => error.hint(),
             PlanError::Simulation(error) => error.hint(),
+            PlanError::Inside(error) => error.hint(),
+            PlanError::NotServed { arm, .. } => Some(format!(
+                "make a disk that has one: `iosched tune --emulate hdd-7200 --arms {arm},…` for the run alone, or \
+                 `iosched emulate create hdd-7200 --scheduler …`"
+            )),
+            PlanError::OneIsServed { .. } => {
+                Some("measure on one disk: the schedulers of the others are the kernel's".into())
+            }
+            PlanError::TwoSchedulers { device, .. } => Some(format!(
+                "take the kernel's away first: `iosched set {device} none` (`iosched restore`, if an interrupted run left it)"
+            )),
             PlanError::UnknownLoad { .. } => Some(format!(
                 "built-in loads: {}; pgbench, responsiveness, five-tests, command: and others: `iosched tune --help`",
                 BUILT_IN
@@ -264,6 +309,8 @@ impl Failure for PlanError {
             PlanError::Switch(error) => error.exit_code(),
             PlanError::Load(error) => error.exit_code(),
             PlanError::Simulation(error) => error.exit_code(),
+            PlanError::Inside(error) => error.exit_code(),
+            PlanError::NotServed { .. } => exit::NOT_OFFERED,
             PlanError::NeedsDirectory { .. } | PlanError::NoDevice { .. } => exit::NO_SUCH_DEVICE,
             PlanError::MayNotWrite(error) => error.exit_code(),
             PlanError::WritesToFile { .. } => exit::UNSAFE,

@@ -26,6 +26,8 @@ mod below;
 mod budget;
 mod error;
 mod loads;
+mod own_disk;
+mod served;
 mod simulated;
 mod target;
 mod wanted;
@@ -33,6 +35,8 @@ mod wanted;
 pub use below::Buffer;
 pub use budget::{STEADY_SHARE, TRIAL_OVERHEAD};
 pub use error::PlanError;
+pub use own_disk::OwnDisk;
+pub use served::scheduler_for_own_disk;
 pub use wanted::{CommandOptions, Steady, Wanted, disks_below, disks_to_switch};
 
 /// Rounds after which a run gives up, where the user does not say.
@@ -112,9 +116,12 @@ pub struct Plan {
     /// been given up something else since: [`Record::given_up`](crate::record::Record::given_up).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<GivenUp>,
-    /// The disk model, if the target is an emulated disk that the run made for itself.
+    /// The disk model and what is changed of it, if the target is an emulated disk that the run made for itself.
     #[serde(default)]
     pub emulated: Option<String>,
+    /// What that disk is, where the user said more than that it be one: so it is made again to go on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_disk: Option<OwnDisk>,
     /// Kernel names of the disks whose scheduler is switched.
     pub disks: Vec<String>,
     /// What is compared.
@@ -252,6 +259,11 @@ impl Plan {
         self.writes_to().filter(|_| self.emulated.is_none())
     }
 
+    /// True if schedulers of ours inside the disk are compared.
+    pub fn is_served(&self) -> bool {
+        self.arms.iter().any(Arm::is_served)
+    }
+
     /// What was chosen for the user, and why, each once.
     pub fn notes(&self) -> Vec<&str> {
         let mut notes: Vec<&str> = self
@@ -277,13 +289,14 @@ impl Plan {
         }
     }
 
-    /// What a run would find as soon as it sets each arm, as far as it can be known without setting one.
+    /// What a run would find as soon as it sets each arm, as far as it can be known without setting one. Served arms were
+    /// tried when the plan was made.
     ///
     /// # Errors
     /// The first arm that cannot be set.
     pub fn foresee(&self, host: &Host) -> Result<(), PlanError> {
         for disk in &self.disks {
-            for arm in &self.arms {
+            for arm in self.arms.iter().filter(|arm| !arm.is_served()) {
                 switch::foresee(&host.sysfs(), disk, arm)?;
             }
         }

@@ -18,6 +18,7 @@ pub(super) fn plan(wanted: &Wanted, disk: &SimulatedDisk) -> Result<Plan, PlanEr
         target: Target::Simulated(Box::new(disk.clone())),
         given_up: None,
         emulated: None,
+        own_disk: None,
         disks: Vec::new(),
         arms,
         baseline,
@@ -59,6 +60,12 @@ fn choose_arms(wanted: &Wanted, disk: &SimulatedDisk) -> Result<(Vec<Arm>, usize
         }
     };
     for arm in &arms {
+        if arm.layer.is_some() {
+            return Err(PlanError::NotServed {
+                device: format!("the simulated {}", disk.model.name),
+                arm: arm.to_string(),
+            });
+        }
         simulated::check_arm(arm, disk)?;
     }
     if arms.len() < 2 {

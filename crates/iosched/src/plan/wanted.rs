@@ -5,14 +5,14 @@ use std::time::Duration;
 use iosched_sim::disk::Model;
 
 use super::below::Below;
-use super::{Plan, PlanError, Rules, budget, check_rules, loads, simulated, target};
+use super::{Plan, PlanError, Rules, budget, check_rules, loads, served, simulated, target};
 use crate::device::{self, Consent, Device, Role, Target as Found};
 use crate::file_system;
 use crate::host::Host;
 use crate::load::families;
 use crate::load::simulated::SimulatedDisk;
 use crate::objective::Objective;
-use crate::switch::{self, Arm, QueueState, SwitchError};
+use crate::switch::{self, Arm, Layer, SwitchError};
 
 /// What the user asked for, as far as it needs the machine to be understood.
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub struct Wanted {
     pub is_our_own: bool,
     /// Its model, where that is known before it is made.
     pub own_model: Option<Model>,
+    /// The scheduler of ours that stands inside it, where it is made with one.
+    pub own_scheduler: Option<String>,
     /// `NAME`, `NAME:WEIGHT`, or a path to a job file, with an optional weight too.
     pub loads: Vec<String>,
     /// What the user said of the load that is a command.
@@ -111,14 +113,22 @@ impl Plan {
         let loads = loads::read(wanted, &Below::of(wanted, host, &disks))?;
         let first = &disks[0];
         let sysfs = host.sysfs();
-        let active = QueueState::read(&sysfs, first)?.scheduler;
-        let (arms, baseline) = choose_arms(wanted, host, &disks, &active)?;
+        let active = switch::active(&sysfs, first)?;
+        let inside = served::inside(wanted, host, &disks)?;
+        let (arms, baseline) = choose_arms(wanted, host, &disks, &active, inside.as_deref())?;
+        let active = match &inside {
+            // A disk of our own has it because an arm is called so.
+            Some(_) if wanted.is_our_own => None,
+            Some(inside) => Some(Arm::parse(inside)?.of(Layer::Served)),
+            None => Some(Arm::plain(&active)),
+        };
         let (target, given_up) = target::check(wanted, host, &found, &loads)?;
         let mut plan = Plan {
             target,
             given_up,
             emulated: None,
-            active: arms.iter().position(|arm| *arm == Arm::plain(&active)),
+            own_disk: None,
+            active: active.and_then(|active| arms.iter().position(|arm| *arm == active)),
             disks,
             arms,
             baseline,
@@ -180,38 +190,32 @@ pub fn disks_below(host: &Host, device: &Device) -> Result<Vec<String>, PlanErro
 }
 
 /// The arms as the device can really be given them, and which of them the others are compared
-/// with: the named one, or the active one, which is added where the user left it out.
+/// with: the named one, or the active one, which is added where the user left it out. On a disk of our own that has a
+/// scheduler inside because of the arms, the first one.
 fn choose_arms(
     wanted: &Wanted,
     host: &Host,
     disks: &[String],
     active: &str,
+    inside: Option<&str>,
 ) -> Result<(Vec<Arm>, usize), PlanError> {
     let sysfs = host.sysfs();
-    let mut arms = if wanted.arms.is_empty() {
-        switch::offered(&sysfs, &disks[0])?
-            .into_iter()
-            .map(Arm::plain)
-            .collect()
-    } else {
-        wanted
-            .arms
-            .iter()
-            .map(|text| Arm::parse(text))
-            .collect::<Result<Vec<_>, _>>()?
+    let read = |text: &String| match inside {
+        Some(_) => served::arm(text, host, disks),
+        None => kernel_arm(text, host, disks),
     };
-    for arm in &mut arms {
-        for disk in disks {
-            arm.scheduler = switch::resolve(&sysfs, disk, &arm.scheduler)?;
+    let mut arms: Vec<Arm> = match inside {
+        Some(_) if wanted.arms.is_empty() => served::all(),
+        None if wanted.arms.is_empty() => {
+            let offered = switch::offered(&sysfs, &disks[0])?.into_iter();
+            offered.map(Arm::plain).collect()
         }
-    }
-    let baseline = match &wanted.baseline {
-        Some(text) => {
-            let mut arm = Arm::parse(text)?;
-            arm.scheduler = switch::resolve(&sysfs, &disks[0], &arm.scheduler)?;
-            arm
-        }
-        None => Arm::plain(active),
+        _ => wanted.arms.iter().map(read).collect::<Result<_, _>>()?,
+    };
+    let baseline = match (&wanted.baseline, inside) {
+        (Some(text), _) => read(text)?,
+        (None, Some(inside)) => Arm::parse(inside)?.of(Layer::Served),
+        (None, None) => Arm::plain(active),
     };
     let at = arms
         .iter()
@@ -227,4 +231,20 @@ fn choose_arms(
         });
     }
     Ok((arms, at))
+}
+
+/// An arm as these disks can really be given it, none of which has a scheduler of ours inside.
+fn kernel_arm(text: &str, host: &Host, disks: &[String]) -> Result<Arm, PlanError> {
+    let mut arm = Arm::parse(text)?;
+    if arm.is_served() {
+        return Err(PlanError::NotServed {
+            device: disks[0].clone(),
+            arm: arm.to_string(),
+        });
+    }
+    arm.layer = None; // nothing to confuse it with
+    for disk in disks {
+        arm.scheduler = switch::resolve(&host.sysfs(), disk, &arm.scheduler)?;
+    }
+    Ok(arm)
 }

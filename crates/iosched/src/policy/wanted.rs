@@ -66,6 +66,7 @@ pub fn wanted(policy: &Policy, disks: &[KnownDisk]) -> Vec<Wanted> {
 fn on_disk(disk: &KnownDisk, arm: &Arm) -> Arm {
     let offered = disk.device.schedulers.offered();
     Arm {
+        layer: None,
         scheduler: switch::name_on(offered, &arm.scheduler).into(),
         tunables: arm.tunables.clone(),
     }
@@ -92,6 +93,7 @@ pub fn udev_rules(host: &Host, policy: &Policy, wanted: &[Wanted]) -> Vec<rules:
         if let Some(conditions) = rule.matching.conditions() {
             let modern = switch::modern_name(&rule.arm.scheduler);
             let arm = Arm {
+                layer: None,
                 scheduler: modern.unwrap_or(&rule.arm.scheduler).into(),
                 tunables: rule.arm.tunables.clone(),
             };

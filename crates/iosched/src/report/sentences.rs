@@ -173,10 +173,12 @@ pub(super) fn next_best(contest: &Contest, winner: usize) -> Option<usize> {
     }
 }
 
-/// What to do, and what it costs. Of a simulated disk it says so itself: the sentence is quoted alone.
+/// What to do, and what it costs. Of a simulated disk, and of a scheduler that is served, it says so itself: the sentence is
+/// quoted alone.
 pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
     let whose = match &plan.target {
         Target::Simulated(disk) => format!(", on a simulated {}", disk.model.name),
+        _ if plan.is_served() => ", on an emulated disk with schedulers served inside".to_owned(),
         _ => String::new(),
     };
     let stays = match plan.active {
@@ -300,8 +302,15 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
             .iter()
             .map(|confound| confound_sentence(analysis, confound)),
     );
-    if plan.emulated.is_some() {
+    if plan.emulated.is_some() || plan.is_served() {
         lines.push("CPU time includes that of the emulated disk's server.".into());
+    }
+    if plan.is_served() {
+        lines.push(
+            "Arms called served/… are schedulers of iosched's inside the disk, not this kernel's; time in their \
+             queues counts as the disk's."
+                .into(),
+        );
     }
     if let Some(stop) = analysis.stop.filter(|&stop| may_go_on(plan, stop)) {
         lines.push(format!(
@@ -509,6 +518,9 @@ pub(super) fn in_load(load: &LoadAnalysis) -> String {
 pub(super) fn target_name(plan: &Plan) -> String {
     let disks = plan.disks.join(", ");
     match (&plan.target, &plan.emulated) {
+        (_, Some(model)) if plan.is_served() => {
+            format!("{disks} (emulated {model}, schedulers served inside)")
+        }
         (_, Some(model)) => format!("{disks} (emulated {model})"),
         (Target::Simulated(disk), None) => format!("simulated {}", disk.model.name),
         (
@@ -519,6 +531,9 @@ pub(super) fn target_name(plan: &Plan) -> String {
             },
             None,
         ) => format!("{device} ({} of our own)", file_system.name()),
+        (Target::Device { device, .. }, None) if plan.is_served() => {
+            format!("{device} (schedulers served inside)")
+        }
         (Target::Device { device, .. }, None) if *device == disks => disks,
         (Target::Device { device, .. }, None) => format!("{device} ({disks})"),
         (Target::Directory { path, .. } | Target::File { path, .. }, None) => {

@@ -8,9 +8,32 @@ use super::SETTINGS;
 use super::error::SwitchError;
 use super::value;
 
+/// Whose scheduler an arm names, on a disk that is served with a scheduler of ours inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layer {
+    /// Ours, inside the disk; the kernel's queue above has `none`.
+    Served,
+    /// The kernel's, on the loop device above; inside stands `none`.
+    Kernel,
+}
+
+impl Layer {
+    /// What stands before the arm's name: `served/cfq`.
+    fn prefix(self) -> &'static str {
+        match self {
+            Layer::Served => "served/",
+            Layer::Kernel => "kernel/",
+        }
+    }
+}
+
 /// A scheduler with its tunables: what is compared.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Arm {
+    /// Whose scheduler it is, on a disk that has one of ours inside; elsewhere all are the kernel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<Layer>,
     /// The scheduler's name as the kernel spells it.
     pub scheduler: String,
     /// What is set besides, in the user's order: files of `queue/iosched/`, `nr_requests`, or one
@@ -22,16 +45,46 @@ impl Arm {
     /// A scheduler as the kernel sets it up.
     pub fn plain(scheduler: impl Into<String>) -> Arm {
         Arm {
+            layer: None,
             scheduler: scheduler.into(),
             tunables: Vec::new(),
         }
     }
 
-    /// Reads `scheduler` or `scheduler:tunable=value,tunable=value`.
+    /// The same scheduler, of ours or of the kernel's.
+    #[must_use]
+    pub fn of(mut self, layer: Layer) -> Arm {
+        self.layer = Some(layer);
+        self
+    }
+
+    /// Reads `scheduler` or `scheduler:tunable=value,tunable=value`, with `served/` or `kernel/` before it.
     pub fn parse(text: &str) -> Result<Arm, SwitchError> {
+        let layers = [Layer::Served, Layer::Kernel];
+        let found = layers
+            .into_iter()
+            .find_map(|layer| Some((layer, text.strip_prefix(layer.prefix())?)));
+        let (layer, text) = found.map_or((None, text), |(layer, rest)| (Some(layer), rest));
         let (scheduler, rest) = text.split_once(':').unwrap_or((text, ""));
         let words = rest.split(',').filter(|word| !word.is_empty());
-        Arm::new(scheduler, words)
+        Ok(Arm {
+            layer,
+            ..Arm::new(scheduler, words)?
+        })
+    }
+
+    /// True of a scheduler of ours that stands inside the disk.
+    pub fn is_served(&self) -> bool {
+        self.layer == Some(Layer::Served)
+    }
+
+    /// Scheduler and tunables alone, as an emulated disk takes them.
+    pub fn without_layer(&self) -> String {
+        let arm = Arm {
+            layer: None,
+            ..self.clone()
+        };
+        arm.to_string()
     }
 
     /// A scheduler and words of the form `tunable=value`.
@@ -53,6 +106,7 @@ impl Arm {
             })?;
         }
         Ok(Arm {
+            layer: None,
             scheduler: scheduler.into(),
             tunables,
         })
@@ -83,7 +137,8 @@ impl Arm {
 
 impl fmt::Display for Arm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.scheduler)?;
+        let prefix = self.layer.map_or("", Layer::prefix);
+        write!(f, "{prefix}{}", self.scheduler)?;
         for (index, (tunable, value)) in self.tunables.iter().enumerate() {
             let separator = if index == 0 { ':' } else { ',' };
             write!(f, "{separator}{tunable}={value}")?;
@@ -120,7 +175,7 @@ fn parse_tunable(word: &str) -> Result<(String, String), SwitchError> {
     if value.is_empty()
         || !value
             .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.'))
     {
         return Err(bad("a tunable's value is a number or a word"));
     }
@@ -180,6 +235,9 @@ mod tests {
             "none",
             "mq-deadline:fifo_batch=1",
             "bfq:low_latency=0,slice_idle=0",
+            "served/cfq:slice_idle=0",
+            "served/mq-deadline:kernel=6.1",
+            "kernel/none",
         ] {
             assert_eq!(Arm::parse(text).unwrap().to_string(), text);
         }
@@ -193,6 +251,8 @@ mod tests {
             "bfq iosched",
             "../x",
             "a/b",
+            "served/kernel/bfq",
+            "served/",
             "bfq\n",
             "a-name-too-long-for-it",
         ] {

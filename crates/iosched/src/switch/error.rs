@@ -3,6 +3,7 @@
 use std::io;
 
 use super::offered::is_single_queue;
+use crate::emulate::EmulateError;
 use crate::failure::{Failure, exit};
 
 /// Why a state could not be set.
@@ -136,6 +137,14 @@ pub enum SwitchError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The scheduler of ours inside cannot be switched.
+    #[error("cannot switch what stands inside {device}: {source}")]
+    Inside {
+        /// Kernel name.
+        device: String,
+        /// Why.
+        source: Box<EmulateError>,
+    },
     /// The device is gone.
     #[error("{device} has vanished")]
     Vanished {
@@ -181,6 +190,7 @@ impl Failure for SwitchError {
             SwitchError::Refused { active, .. } | SwitchError::NotSupported { active, .. } => Some(
                 format!("a failed switch may leave another scheduler: {active} is active now"),
             ),
+            SwitchError::Inside { source, .. } => source.hint(),
             SwitchError::WrongValue { .. } | SwitchError::BadValue { .. } => {
                 Some("`iosched list -v DEVICE` shows units and values".into())
             }
@@ -201,6 +211,7 @@ impl Failure for SwitchError {
             | SwitchError::Forbidden { .. }
             | SwitchError::WrongValue { .. }
             | SwitchError::BadValue { .. } => exit::BAD_TUNABLE,
+            SwitchError::Inside { source, .. } => source.exit_code(),
             SwitchError::Vanished { .. } => exit::VANISHED,
             SwitchError::Io { .. } => exit::FAILURE,
         }

@@ -6,12 +6,14 @@
 //! proves nothing: everything is read back.
 //!
 //! Follows `block/elevator.c`, `block/blk-sysfs.c` and `Documentation/ABI/stable/sysfs-block`
-//! (Linux 4.19 to 6.12). Never written: `write_cache` (loses data) and `rotational` (a lie).
+//! (Linux 4.19 to 6.12). What stands inside an emulated disk that is served with a scheduler of ours is part of its
+//! state (`served`). Never written: `write_cache` (loses data) and `rotational` (a lie).
 
 mod arm;
 mod error;
 mod foresee;
 mod offered;
+mod served;
 mod state;
 mod value;
 
@@ -19,7 +21,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::arm::Arm;
+pub use self::arm::{Arm, Layer};
 pub use self::error::SwitchError;
 pub use self::foresee::foresee;
 pub use self::offered::{active, is_single_queue, modern_name, name_on, offered, resolve};
@@ -117,13 +119,22 @@ pub struct Entered {
 
 /// Sets an arm for an experiment: the scheduler with the kernel's own defaults, all other settings
 /// as they were in `baseline`, then the arm's tunables. The baseline's own scheduler without
-/// tunables is the state as it was found, its tuned values included.
+/// tunables is the state as it was found, its tuned values included. On a disk that has a scheduler of ours
+/// inside, the arm says which of the two schedulers it is ([`Layer`]).
 pub fn enter(
     sysfs: &Sysfs,
     device: &str,
     arm: &Arm,
     baseline: &QueueState,
 ) -> Result<Entered, SwitchError> {
+    match arm.layer {
+        Some(Layer::Served) => return served::enter(sysfs, device, arm, baseline),
+        Some(Layer::Kernel) => {
+            served::clear_inside(sysfs, device, baseline)?;
+            return set(sysfs, device, arm, Some(baseline));
+        }
+        None => {}
+    }
     if arm.tunables.is_empty() && arm.scheduler == baseline.scheduler {
         let adjusted = baseline.restore(sysfs, device)?;
         return Ok(Entered {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::arm::write_rank;
 use super::error::{SwitchError, io_error};
 use super::offered::active;
-use super::{Adjusted, SETTINGS, is_tunable, switch};
+use super::{Adjusted, SETTINGS, is_tunable, served, switch};
 use crate::sysfs::{Sysfs, is_of_attribute};
 
 /// Everything of a queue that a switch of scheduler changes, or that an arm may set.
@@ -15,6 +15,9 @@ use crate::sysfs::{Sysfs, is_of_attribute};
 pub struct QueueState {
     /// The active scheduler.
     pub scheduler: String,
+    /// The scheduler of ours that stands inside, with its tunables, where the disk is served with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<String>,
     /// `queue/nr_requests`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nr_requests: Option<String>,
@@ -24,10 +27,13 @@ pub struct QueueState {
     pub settings: BTreeMap<String, String>,
 }
 
+/// What [`Difference::file`] says of the scheduler of ours inside, which has no file there.
+const SERVED: &str = "scheduler inside";
+
 /// One file that differs between two states.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Below `/sys/block/<device>/`.
+    /// Below `/sys/block/<device>/`; or `scheduler inside`, of a disk that is served with one.
     pub file: String,
     /// In the state that was expected.
     pub expected: String,
@@ -36,6 +42,14 @@ pub struct Difference {
 }
 
 impl QueueState {
+    /// The scheduler that decides: the one inside, where the disk is served with one and the kernel's queue has `none`.
+    pub fn deciding(&self) -> String {
+        match &self.served {
+            Some(served) if self.scheduler == "none" => format!("served/{served}"),
+            _ => self.scheduler.clone(),
+        }
+    }
+
     /// Reads the whole state of a device.
     pub fn read(sysfs: &Sysfs, device: &str) -> Result<QueueState, SwitchError> {
         let scheduler = active(sysfs, device)?;
@@ -59,6 +73,7 @@ impl QueueState {
         names.retain(|name| is_tunable(sysfs, device, name));
         Ok(QueueState {
             scheduler,
+            served: served::found(sysfs, device),
             nr_requests: read("nr_requests")?,
             tunables: read_all(names, "iosched/")?,
             settings: read_all(SETTINGS.iter().map(ToString::to_string).collect(), "")?,
@@ -71,10 +86,22 @@ impl QueueState {
         if active(sysfs, device)? != self.scheduler {
             switch(sysfs, device, &self.scheduler)?;
         }
+        if let Some(served) = &self.served
+            && served::found(sysfs, device).as_ref() != Some(served)
+        {
+            served::put_inside(device, served)?;
+        }
         let mut failed = None;
         for (file, value) in self.files_in_order() {
             let is_there = sysfs.read_if_present(device, &file).as_ref() == Some(value);
-            if !is_there && let Err(source) = sysfs.write(device, &file, value) {
+            let written = if self.served.is_some() && file == "queue/nr_requests" {
+                served::set_depth(sysfs, device, value)
+            } else if is_there {
+                Ok(())
+            } else {
+                sysfs.write(device, &file, value)
+            };
+            if let Err(source) = written {
                 // What the kernel does not take is seen in the comparison below.
                 if !is_of_attribute(&source) && failed.is_none() {
                     failed = Some(io_error(device, &file, source));
@@ -128,6 +155,7 @@ impl QueueState {
     ) -> Vec<Difference> {
         let of_queue = |state: &QueueState| QueueState {
             scheduler: String::new(),
+            served: None,
             tunables: BTreeMap::new(),
             ..state.clone()
         };
@@ -149,6 +177,7 @@ impl QueueState {
                 });
             }
         };
+        compare(SERVED.into(), self.served.as_ref(), found.served.as_ref());
         compare(
             "queue/scheduler".into(),
             Some(&self.scheduler),
@@ -188,6 +217,7 @@ mod tests {
     fn states_are_written_scheduler_depth_tunables_settings_throttling() {
         let state = QueueState {
             scheduler: "bfq".into(),
+            served: None,
             nr_requests: Some("64".into()),
             tunables: [
                 ("slice_idle", "8"),
@@ -225,5 +255,19 @@ mod tests {
         assert_eq!(differences[0].file, "queue/scheduler");
         let differences = state("none", "128").differences(&state("none", "64"));
         assert_eq!(differences[0].file, "queue/nr_requests");
+    }
+
+    #[test]
+    fn another_scheduler_inside_is_another_state() {
+        let state = |served: &str| QueueState {
+            scheduler: "none".into(),
+            served: Some(served.into()),
+            ..QueueState::default()
+        };
+        let differences = state("cfq").differences(&state("deadline"));
+        assert_eq!(differences.len(), 1);
+        assert_eq!(differences[0].file, "scheduler inside");
+        assert_eq!(state("cfq").deciding(), "served/cfq");
+        assert_eq!(state("cfq").differences(&state("cfq")), []);
     }
 }

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use iosched::analysis::Analysis;
+use iosched::emulate;
+use iosched::emulate::spec::STATE_DIR;
 use iosched::failure::Failure;
 use iosched::host::Host;
 use iosched::plan::{Plan, Target};
@@ -55,6 +57,9 @@ pub(super) fn apply(
         output.note(&format!("{} stays: it was active", plan.arm_label(arm)));
         return Ok(());
     }
+    if plan.is_served() {
+        return apply_inside(plan, arm, output);
+    }
     let record = std::path::absolute(record).unwrap_or_else(|_| record.to_owned());
     let why = format!("the answer of a tune: {}", record.display());
     let turn = take_turn(host, stop, output)?;
@@ -65,6 +70,25 @@ pub(super) fn apply(
         output.note(&format!(
             "{disk}: {} is active until the next reboot",
             plan.arm_label(arm)
+        ));
+    }
+    Ok(())
+}
+
+/// Puts the winner inside every disk, where it is one that is served: that lasts as long as the disk.
+fn apply_inside(plan: &Plan, arm: usize, output: &Output) -> Result<(), Box<dyn Failure>> {
+    let label = plan.arm_label(arm);
+    if !plan.arms[arm].is_served() {
+        output.warn(&format!(
+            "not applied: {label} is the kernel's above a disk that has a scheduler inside; make one without"
+        ));
+        return Ok(());
+    }
+    let state_dir = Path::new(STATE_DIR);
+    for disk in &plan.disks {
+        emulate::set(state_dir, disk, &plan.arms[arm].without_layer()).map_err(boxed)?;
+        output.note(&format!(
+            "{disk}: {label} stands inside as long as the disk is there"
         ));
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! What `iosched tune` can be asked, and what that means for the plan.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,12 +38,18 @@ Examples:
   iosched tune sda --arms none,bfq,mq-deadline:fifo_batch=1
   iosched tune sda --objective p99 --require 'throughput>=0.95' --budget 30m
   iosched tune --simulate hdd-7200 --arms noop,deadline,cfq --load mixed
+  iosched tune --emulate hdd-7200 --size 32G --arms noop,deadline,cfq --load pgbench
+                                        PostgreSQL over schedulers that no kernel has today
   iosched tune --resume iosched-results/20261121-101500-data
 
 Each round runs every arm once, in random order; arms are compared by their
 ratio to the baseline (the scheduler that was active) within a round. The run
 stops when the answer is known, or when its budget is spent. Nothing on a raw
-device is ever written without --destroy-data.")]
+device is ever written without --destroy-data.
+
+On an emulated disk with a scheduler inside (`emulate create --scheduler`), an
+arm is one that is served there, with the kernel's queue above at none: cfq, or
+served/cfq, as it is shown. kernel/mq-deadline is the kernel's, above.")]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch of the command line"
@@ -59,6 +66,27 @@ pub(crate) struct TuneArgs {
         conflicts_with_all = ["target", "user", "apply", "persist", "precondition", "destroy_data", "ramp", "resume"]
     )]
     pub(super) simulate: Option<String>,
+
+    /// Make an emulated disk of this model (a name of `iosched emulate models`, or a .toml file) for the run, remove it
+    /// afterwards; arms that this kernel does not have (cfq, deadline, noop) are served inside it, and then all plain names
+    #[arg(
+        long,
+        value_name = "MODEL",
+        conflicts_with_all = ["target", "simulate", "resume", "persist", "apply", "destroy_data"]
+    )]
+    pub(super) emulate: Option<String>,
+
+    /// Size of that disk, for example 32G [default: the model's]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "emulate")]
+    pub(super) size: Option<Bytes>,
+
+    /// How many commands that disk takes at once [default: the model's]
+    #[arg(long, value_name = "N", requires = "emulate")]
+    pub(super) queue_depth: Option<usize>,
+
+    /// Let all that disk does take N times as long: for one that is too fast for this machine
+    #[arg(long, value_name = "N", requires = "emulate")]
+    pub(super) slow_down: Option<NonZeroU32>,
 
     #[arg(long = "load", value_name = "LOAD[:WEIGHT]", help = load_help())]
     pub(super) loads: Vec<String>,
@@ -84,7 +112,8 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "CONNECTION")]
     pub(super) pg: Option<String>,
 
-    /// What to compare: scheduler or scheduler:tunable=value,...; repeatable or with commas [default: all offered]
+    /// What to compare: scheduler or scheduler:tunable=value,...; repeatable or with commas; on a disk with a scheduler
+    /// inside also kernel/NAME, the kernel's above it [default: all offered]
     #[arg(long, value_name = "ARMS")]
     pub(super) arms: Vec<String>,
 
@@ -189,7 +218,8 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     pub(super) no_html: bool,
 
-    /// Go on with an interrupted run, or with one whose budget was spent (give a larger one)
+    /// Go on with an interrupted run, or with one whose budget was spent (give a larger one); an emulated disk of the
+    /// run's own is made again as it was, empty
     #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "loads", "arms", "out", "seed", "mkfs"])]
     pub(super) resume: Option<PathBuf>,
 
@@ -305,7 +335,8 @@ pub(super) fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
             _ => None,
         },
         is_our_own: is_emulated,
-        own_model: place.own_model(),
+        own_model: place.own_disk().map(|own| own.model.clone()),
+        own_scheduler: place.own_disk().and_then(|own| own.scheduler.clone()),
         loads,
         command: CommandOptions {
             setup: args.setup.clone(),
@@ -317,7 +348,11 @@ pub(super) fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
         arms: split_arms(&args.arms),
         baseline: args.baseline.clone().or_else(|| {
             // A disk that is yet to be made begins with none.
-            matches!(place, Place::LikeEmulated(_)).then(|| "none".to_owned())
+            let begins_with_none = matches!(
+                place,
+                Place::LikeEmulated { own, .. } if own.scheduler.is_none()
+            );
+            begins_with_none.then(|| "none".to_owned())
         }),
         objective: args.objective,
         runtime: args

@@ -17,7 +17,7 @@ use iosched::facts::{self, MachineFacts};
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::load::Spec;
-use iosched::plan::{Plan, PlannedLoad, Target};
+use iosched::plan::{OwnDisk, Plan, PlannedLoad, Target};
 use iosched::process::{Stop, User};
 use iosched::record::{self, Entry, Header, Record, Recorder, StopReason};
 use iosched::report::{self, named::Names};
@@ -29,7 +29,7 @@ use serde_json::Value;
 
 pub(crate) use self::args::TuneArgs;
 use self::args::{consent, wanted};
-use self::place::{EMULATED_MODEL, Place, check_can_emulate, end_disk, make_disk};
+use self::place::{Place, check_can_emulate, end_disk, make, named_disk, say_emulated};
 use super::{Outcome, answer_code, boxed, persist, stop_on_signals, take_turn, undo};
 use crate::output::Output;
 use crate::progress::{JsonLines, Progress};
@@ -79,10 +79,11 @@ impl Session<'_> {
             run::check_links(path, self.user.as_ref()).map_err(boxed)?;
         }
         place.say_simulated(output);
-        plan.emulated = place.is_emulated().then(|| EMULATED_MODEL.to_owned());
+        plan.emulated = place.own_disk().map(OwnDisk::described);
+        plan.own_disk = place.own_disk().filter(|_| args.emulate.is_some()).cloned();
         let programs = plan.programs().map_err(boxed)?;
         if args.persist {
-            if place.is_emulated() || plan.disks.is_empty() {
+            if place.is_emulated() || plan.disks.is_empty() || plan.is_served() {
                 return Err(boxed(TuneError::NothingToKeep));
             }
             persist::check_can_keep(&plan, host)?;
@@ -111,25 +112,36 @@ impl Session<'_> {
 
     /// Goes on with a record, or says what that would be.
     fn resume(&self, directory: &Path) -> Outcome {
-        let Session { host, output, .. } = self;
         if self.args.dry_run {
             return self.say_rest(directory);
         }
         let mut recorder = Recorder::resume(directory).map_err(boxed)?;
         self.check_may_go_on(recorder.record(), directory)?;
-        let model = recorder.record().header.plan.emulated.clone();
-        let disk = match &model {
-            Some(model) => Some(make_disk(host, model, output)?),
-            None => None,
-        };
+        let disk = self.make_again(recorder.record())?;
         if let Some(disk) = &disk {
             recorder.move_to_disk(disk.device());
         }
         let outcome = self.go_on(recorder, disk.as_ref());
         if let Some(disk) = disk {
-            end_disk(disk, output);
+            end_disk(disk, self.output);
         }
         outcome
+    }
+
+    /// The emulated disk that a record's run made for itself, as it was and empty again.
+    fn make_again(&self, record: &Record) -> Result<Option<EmulatedDisk>, Box<dyn Failure>> {
+        let plan = &record.header.plan;
+        let own = match (&plan.own_disk, &plan.emulated) {
+            (Some(own), _) => own.clone(),
+            (None, Some(model)) => {
+                check_can_emulate(&self.host)?;
+                named_disk(model)?
+            }
+            (None, None) => return Ok(None),
+        };
+        let disk = make(&own)?;
+        say_emulated("Going on with", &disk, &own, self.output);
+        Ok(Some(disk))
     }
 
     /// Prints what is left of a record's run: nothing is written, no disk is made.

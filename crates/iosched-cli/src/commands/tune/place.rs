@@ -2,16 +2,17 @@
 //! simulator where there is no such thing.
 
 use iosched::disk_file;
-use iosched::emulate::spec::Spec;
 use iosched::emulate::{self, EmulatedDisk};
 use iosched::failure::Failure;
 use iosched::host::Host;
 use iosched::load::fio;
 use iosched::load::simulated::SimulatedDisk;
-use iosched_sim::disk::Model;
+use iosched::plan::{self, OwnDisk};
+use iosched_sim::units::Bytes;
 
 use super::{TuneArgs, TuneError, boxed};
 use crate::output::Output;
+use crate::values::split_arms;
 
 /// The disk that is made where no target is named.
 pub(super) const EMULATED_MODEL: &str = "hdd-7200";
@@ -21,9 +22,9 @@ pub(super) enum Place {
     /// What the user named.
     Target(String),
     /// An emulated disk of our own.
-    Emulated(EmulatedDisk),
+    Emulated { disk: EmulatedDisk, own: OwnDisk },
     /// A dry run makes no disk: any loop device shows what the kernel offers.
-    LikeEmulated(String),
+    LikeEmulated { device: String, own: OwnDisk },
     /// No device at all.
     Simulated {
         disk: Box<SimulatedDisk>,
@@ -44,16 +45,31 @@ impl Place {
         if let Some(target) = &args.target {
             return Ok(Place::Target(target.clone()));
         }
+        if let Some(model) = &args.emulate {
+            let own = own_disk(model, args, host)?;
+            if args.dry_run {
+                let device = any_loop_device(host);
+                return Ok(Place::LikeEmulated { device, own });
+            }
+            let disk = make(&own)?;
+            say_emulated("Measuring", &disk, &own, output);
+            return Ok(Place::Emulated { disk, own });
+        }
         let lacks = lacks_for_emulation(host);
         if !lacks.is_empty() && args.user.is_none() && !args.precondition {
             let what: Vec<String> = lacks.iter().map(|(what, _)| what.clone()).collect();
             let because = format!("No emulated disk here ({}): simulating", what.join("; "));
             return Place::simulated(EMULATED_MODEL, because);
         }
+        let own = named_disk(EMULATED_MODEL)?;
         if args.dry_run {
-            return Ok(Place::LikeEmulated(any_loop_device(host)));
+            let device = any_loop_device(host);
+            return Ok(Place::LikeEmulated { device, own });
         }
-        make_disk(host, EMULATED_MODEL, output).map(Place::Emulated)
+        check_can_emulate(host)?;
+        let disk = make(&own)?;
+        say_emulated("No target given: measuring", &disk, &own, output);
+        Ok(Place::Emulated { disk, own })
     }
 
     fn simulated(model: &str, because: String) -> Result<Place, Box<dyn Failure>> {
@@ -63,18 +79,20 @@ impl Place {
         Ok(Place::Simulated { disk, because })
     }
 
-    /// The model of an emulated disk of our own, made or yet to be made.
-    pub(super) fn own_model(&self) -> Option<Model> {
-        let known = self.is_emulated().then(|| disk_file::find(EMULATED_MODEL));
-        known.and_then(Result::ok)
+    /// The emulated disk of our own, made or yet to be made.
+    pub(super) fn own_disk(&self) -> Option<&OwnDisk> {
+        match self {
+            Place::Emulated { own, .. } | Place::LikeEmulated { own, .. } => Some(own),
+            Place::Target(_) | Place::Simulated { .. } => None,
+        }
     }
 
     /// The target as the plan understands it.
     pub(super) fn target(&self) -> String {
         match self {
             Place::Target(target) => target.clone(),
-            Place::Emulated(disk) => disk.device().to_owned(),
-            Place::LikeEmulated(device) => device.clone(),
+            Place::Emulated { disk, .. } => disk.device().to_owned(),
+            Place::LikeEmulated { device, .. } => device.clone(),
             Place::Simulated { disk, .. } => disk.model.name.clone(),
         }
     }
@@ -83,18 +101,18 @@ impl Place {
     pub(super) fn name(&self) -> &str {
         match self {
             Place::Target(target) => target,
-            Place::Emulated(_) | Place::LikeEmulated(_) => EMULATED_MODEL,
+            Place::Emulated { own, .. } | Place::LikeEmulated { own, .. } => &own.model.name,
             Place::Simulated { disk, .. } => &disk.model.name,
         }
     }
 
     pub(super) fn is_emulated(&self) -> bool {
-        matches!(self, Place::Emulated(_) | Place::LikeEmulated(_))
+        self.own_disk().is_some()
     }
 
     pub(super) fn emulated(&self) -> Option<&EmulatedDisk> {
         match self {
-            Place::Emulated(disk) => Some(disk),
+            Place::Emulated { disk, .. } => Some(disk),
             _ => None,
         }
     }
@@ -112,7 +130,7 @@ impl Place {
     }
 
     pub(super) fn leave(self, output: &Output) {
-        if let Place::Emulated(disk) = self {
+        if let Place::Emulated { disk, .. } = self {
             end_disk(disk, output);
         }
     }
@@ -149,24 +167,46 @@ pub(super) fn check_can_emulate(host: &Host) -> Result<(), Box<dyn Failure>> {
     Err(boxed(TuneError::Missing { missing, hints }))
 }
 
+/// The disk that is asked for, with a scheduler inside if the arms need one.
+fn own_disk(model: &str, args: &TuneArgs, host: &Host) -> Result<OwnDisk, Box<dyn Failure>> {
+    let arms = split_arms(&args.arms);
+    let baseline = args.baseline.as_deref();
+    let device = any_loop_device(host);
+    let scheduler = plan::scheduler_for_own_disk(&arms, baseline, host, &device);
+    Ok(OwnDisk {
+        size_bytes: args.size.map(Bytes::as_u64),
+        queue_depth: args.queue_depth,
+        slow_down: args.slow_down,
+        scheduler: scheduler.map_err(boxed)?,
+        ..named_disk(model)?
+    })
+}
+
+/// A disk as its model describes it.
+pub(super) fn named_disk(model: &str) -> Result<OwnDisk, Box<dyn Failure>> {
+    Ok(OwnDisk::new(disk_file::find(model).map_err(boxed)?))
+}
+
 /// Makes the emulated disk, which goes when we do, whatever happens to us.
-pub(super) fn make_disk(
-    host: &Host,
-    model: &str,
-    output: &Output,
-) -> Result<EmulatedDisk, Box<dyn Failure>> {
-    check_can_emulate(host)?;
+pub(super) fn make(own: &OwnDisk) -> Result<EmulatedDisk, Box<dyn Failure>> {
     let server = std::env::current_exe().unwrap_or_else(|_| "iosched".into());
-    let mut spec = Spec::new(disk_file::find(model).map_err(boxed)?, server);
-    spec.owner_pid = i32::try_from(std::process::id()).ok();
-    let disk = EmulatedDisk::create(&spec).map_err(boxed)?;
-    if !output.is_json() {
-        output.note(&format!(
-            "No target given: measuring an emulated {model} as /dev/{}, which is removed afterwards.",
-            disk.device()
-        ));
+    EmulatedDisk::create(&own.spec(server)).map_err(boxed)
+}
+
+/// Says what is measured.
+pub(super) fn say_emulated(begins: &str, disk: &EmulatedDisk, own: &OwnDisk, output: &Output) {
+    if output.is_json() {
+        return;
     }
-    Ok(disk)
+    let served = own.scheduler.as_ref().map_or(
+        "",
+        |_| ", with arms served inside it (schedulers of iosched's, not this kernel's)",
+    );
+    output.note(&format!(
+        "{begins} an emulated {} as /dev/{}{served}, which is removed afterwards.",
+        own.described(),
+        disk.device()
+    ));
 }
 
 /// Removes it; a note if that is not possible.

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::{DRAWN, DRAWN_OF_RUNS, Situation, at_calls, at_moments};
 use crate::common::checks::{difference, must, names, restore};
+use crate::common::served::ServedDisk;
 use crate::common::traced::{End, Traced};
 use crate::common::tuning::{MIB, SHORTEST, fio_runs_on, small_disk, start};
 use crate::common::{
@@ -25,6 +26,8 @@ struct Tune {
 enum On {
     Raw(LoopDevice),
     Resumed(LoopDevice),
+    /// With schedulers of ours inside.
+    Served(ServedDisk),
     FileSystem(LoopDevice),
     Directory(Mounted),
     /// With a PostgreSQL server of its own.
@@ -39,7 +42,7 @@ impl On {
         match self {
             On::Raw(disk) | On::Resumed(disk) | On::FileSystem(disk) => Some(disk),
             On::Directory(mounted) | On::Server(mounted) => Some(&mounted.disk),
-            On::Emulated => None,
+            On::Served(_) | On::Emulated => None,
         }
     }
 }
@@ -61,6 +64,9 @@ impl Tune {
 
     /// All of the queue, but for what the kernel finds out by itself when mkfs asks the disk for it.
     fn queue(&self) -> BTreeMap<String, String> {
+        if let On::Served(disk) = &self.on {
+            return disk.state();
+        }
         let mut queue = self
             .on
             .disk()
@@ -95,6 +101,16 @@ impl Tune {
 }
 
 impl Tune {
+    /// What the command has left running.
+    fn processes(&self) -> Vec<String> {
+        let mut processes = processes_here();
+        if let On::Served(disk) = &self.on {
+            let server = format!("{} ", disk.status()["server_pid"]);
+            processes.retain(|process| !process.starts_with(&server));
+        }
+        processes
+    }
+
     /// Nothing is left for `restore`.
     fn is_put_back(&self) -> Result<(), String> {
         let is = self.queue();
@@ -117,6 +133,9 @@ impl Tune {
             must(left.is_empty(), || {
                 format!("left in the directory: {left:?}")
             })?;
+        }
+        if matches!(self.on, On::Served(_)) {
+            return Ok(()); // the disk that is measured is there, and mounted
         }
         let mounts = own_mounts();
         let is_mounted = mounts.contains(" /run/iosched/");
@@ -151,6 +170,13 @@ impl Situation for Tune {
                 return command;
             }
             On::Raw(disk) => command.arg(&disk.name),
+            On::Served(disk) => {
+                let arms = "deadline,cfq:slice_idle=0,kernel/mq-deadline";
+                let rest = ["--fixed-rounds", "2", "--runtime", "50ms", "--no-html"];
+                command.args([&disk.name, "--arms", arms]).args(rest);
+                command.arg("--out").arg(self.out());
+                return command;
+            }
             On::FileSystem(disk) => command.args([
                 &disk.name,
                 "--mkfs",
@@ -173,9 +199,9 @@ impl Situation for Tune {
     fn holds(&mut self, run: &Traced) -> Result<(), String> {
         let is_ended = matches!(run.end, End::Exited(_)) && !is_cut_off(run);
         if is_ended || !matches!(self.on, On::Emulated) {
-            let is_free = wait_until(|| processes_here().is_empty());
+            let is_free = wait_until(|| self.processes().is_empty());
             must(is_free, || {
-                format!("processes go on: {:?}", processes_here())
+                format!("processes go on: {:?}", self.processes())
             })?;
         }
         if is_ended {
@@ -237,6 +263,10 @@ fn directory() -> Option<Tune> {
 
 fn server() -> Option<Tune> {
     has_postgres().then(|| Tune::new(On::Server(Mounted::new(512 * MIB))))
+}
+
+fn served() -> Option<Tune> {
+    ServedDisk::new("null", "cfq").map(|disk| Tune::new(On::Served(disk)))
 }
 
 fn emulated() -> Option<Tune> {
@@ -303,6 +333,20 @@ fn a_run_with_a_file_system_of_its_own_ends_as_it_began_whatever_fails() {
 fn a_run_in_a_directory_ends_as_it_began_whatever_fails() {
     if let Some(mut tune) = directory() {
         at_calls("tune of a directory", DRAWN_OF_RUNS, &mut tune);
+    }
+}
+
+#[test]
+fn a_run_over_schedulers_inside_ends_as_it_began_whatever_fails() {
+    if let Some(mut tune) = served() {
+        at_calls("tune of a served disk", DRAWN_OF_RUNS, &mut tune);
+    }
+}
+
+#[test]
+fn a_run_over_schedulers_inside_that_is_killed_leaves_nothing() {
+    if let Some(mut tune) = served() {
+        at_moments("tune of a served disk", &mut tune);
     }
 }
 

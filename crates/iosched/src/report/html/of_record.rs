@@ -469,6 +469,8 @@ fn states(record: &Record, analysis: &Analysis) -> Fold {
         table.column(&analysis.arms[*arm], Align::Left);
     }
     let settings = |state: &crate::switch::QueueState| -> Vec<(String, String)> {
+        let served = state.served.iter();
+        let served = served.map(|served| ("served inside".to_owned(), served.clone()));
         let depth = state
             .nr_requests
             .iter()
@@ -479,7 +481,10 @@ fn states(record: &Record, analysis: &Analysis) -> Fold {
             .settings
             .iter()
             .map(|(name, value)| (name.clone(), value.clone()));
-        depth.chain(others).chain(tunables).collect()
+        let above =
+            (state.served.is_some()).then(|| ("scheduler above".into(), state.scheduler.clone()));
+        let both = served.chain(above).chain(depth);
+        both.chain(others).chain(tunables).collect()
     };
     let mut names: Vec<String> = Vec::new();
     for (name, _) in states.iter().flat_map(|(_, state)| settings(state)) {

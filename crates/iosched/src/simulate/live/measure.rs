@@ -109,6 +109,7 @@ impl<'a> Bench<'a> {
         let sysfs = self.host.sysfs();
         let tunables = scheduler.tunables.iter();
         let arm = Arm {
+            layer: None,
             scheduler: scheduler.name.clone(),
             tunables: tunables
                 .map(|(name, value)| (name.clone(), value.to_string()))

@@ -1,0 +1,446 @@
+//! `iosched tune` over schedulers of ours that stand inside an emulated disk: they are switched, read back, told apart from
+//! the kernel's, and put back, whatever happens; and `--emulate`, which makes the disk for the run alone.
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use iosched_testing::world::DEBUGFS;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::common::lab::{stderr, stdout};
+use crate::common::served::ServedDisk;
+use crate::common::tuning::{MIB, fio_runs_on, record, signal, start};
+use crate::common::{
+    LoopDevice, answer, can_emulate, can_use_loop_devices, has_fio, in_one_line, iosched,
+    wait_until,
+};
+
+/// Two very short rounds, without a page.
+const SHORT: &[&str] = &["--fixed-rounds", "2", "--runtime", "50ms", "--no-html"];
+
+fn tune(args: &[&str], out: &Path) -> Output {
+    let mut command = iosched();
+    command.arg("tune").args(args).args(SHORT).arg("--out");
+    command.arg(out).output().unwrap()
+}
+
+/// The states of each arm's first trial, by the arm's name.
+fn states(out: &Path) -> BTreeMap<String, Value> {
+    let trials = record(out)
+        .into_iter()
+        .filter(|line| line["type"] == "trial");
+    let mut states = BTreeMap::new();
+    for trial in trials {
+        let arm = trial["arm_name"].as_str().unwrap().to_owned();
+        states
+            .entry(arm)
+            .or_insert_with(|| trial["states"][0].clone());
+    }
+    states
+}
+
+/// Requests that the loop driver takes at a time, whatever its queue shows.
+fn driver_depth(device: &str) -> String {
+    let path = format!("{DEBUGFS}/block/{device}/hctx0/tags");
+    let text = fs::read_to_string(path).unwrap();
+    text.lines()
+        .find(|line| line.starts_with("depth="))
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn arms_inside_are_switched_read_back_and_put_back() {
+    let Some(disk) = ServedDisk::new("ssd-sata", "cfq:slice_idle=0") else {
+        return;
+    };
+    let before = disk.state();
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let output = tune(&[&disk.name, "--arms", "deadline:fifo_batch=4,noop"], &out);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = in_one_line(&stdout(&output));
+    assert!(said.contains("ratio to served/cfq:slice_idle=0"), "{said}");
+    assert!(
+        said.contains("on an emulated disk with schedulers served inside"),
+        "{said}"
+    );
+    assert!(said.contains("not this kernel's"), "{said}");
+    assert_eq!(disk.state(), before);
+    let states = states(&out);
+    for arm in ["cfq:slice_idle=0", "deadline:fifo_batch=4", "noop"] {
+        let state = &states[&format!("served/{arm}")];
+        assert_eq!(state["served"], arm);
+        assert_eq!(state["scheduler"], "none");
+    }
+    let plan = &record(&out)[0]["plan"];
+    assert_eq!(plan["arms"][1]["layer"], "served");
+    assert_eq!(plan["active"], 0, "what was found inside");
+    let report = answer(&["report", "--json", out.to_str().unwrap()]);
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["arms"][2], "served/noop");
+}
+
+#[test]
+fn the_kernels_own_above_is_another_arm_and_leaves_the_driver_its_requests() {
+    let Some(disk) = ServedDisk::new("hdd-7200", "noop") else {
+        return;
+    };
+    let before = disk.state();
+    let depth = driver_depth(&disk.name);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let arms = "mq-deadline,kernel/mq-deadline,kernel/none";
+    let output = tune(&[&disk.name, "--arms", arms], &out);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let states = states(&out);
+    let (ours, above) = (&states["served/mq-deadline"], &states["kernel/mq-deadline"]);
+    assert_eq!(
+        (&ours["scheduler"], &ours["served"]),
+        (&"none".into(), &"mq-deadline".into())
+    );
+    assert_eq!(
+        (&above["scheduler"], &above["served"]),
+        (&"mq-deadline".into(), &"none".into())
+    );
+    // As many as the model takes, but no fewer than the kernel accepts.
+    assert_eq!(states["kernel/none"]["nr_requests"], "4");
+    assert_eq!(states["served/noop"]["nr_requests"], "128");
+    assert_eq!(disk.state(), before);
+    assert_eq!(driver_depth(&disk.name), depth, "not only what is shown");
+}
+
+#[test]
+fn a_winner_can_be_left_inside() {
+    let Some(disk) = ServedDisk::new("hdd-7200", "noop") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let output = tune(
+        &[&disk.name, "--arms", "cfq", "--apply"],
+        &dir.path().join("r"),
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    let is_left = stderr(&output).contains("served/cfq stands inside");
+    assert_eq!(disk.inside(), if is_left { "cfq" } else { "noop" });
+}
+
+#[test]
+fn what_another_puts_inside_during_a_trial_makes_it_void() {
+    let Some(disk) = ServedDisk::new("ssd-sata", "noop") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let (begun, gate) = (dir.path().join("begun"), dir.path().join("changed"));
+    let load = format!(
+        "command: sh -c 'touch {}; until [ -e {} ]; do sleep 0.05; done'",
+        begun.display(),
+        gate.display()
+    );
+    let target = [&disk.name, "--mkfs", "ext4", "--destroy-data"];
+    let child = start(
+        &[&target[..], &["--load", &load, "--arms", "cfq"]].concat(),
+        &out,
+    );
+    assert!(wait_until(|| begun.exists()), "no trial began");
+    let set = answer(&["emulate", "set", &disk.name, "kyber"]);
+    assert!(set.status.success(), "{}", stderr(&set));
+    fs::write(&gate, "").unwrap();
+    let is_void = || record(&out).iter().any(|line| line["type"] == "void");
+    assert!(wait_until(is_void), "the trial counted");
+    let void = record(&out)
+        .into_iter()
+        .find(|line| line["type"] == "void")
+        .unwrap();
+    assert!(void.to_string().contains("scheduler inside"), "{void}");
+    signal(child.id(), Signal::INT);
+    child.wait_with_output().unwrap();
+    assert_eq!(disk.inside(), "noop");
+}
+
+#[test]
+fn arms_that_cannot_be_are_refused_by_name() {
+    let Some(disk) = ServedDisk::new("null", "cfq") else {
+        return;
+    };
+    let before = disk.state();
+    let refused = |target: &str, more: &[&str], code: i32, words: &[&str]| {
+        let output = answer(&[&["tune", target, "--dry-run"], more].concat());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {said}");
+        for word in words {
+            assert!(said.contains(word), "{word} is not in: {said}");
+        }
+    };
+    let at = disk.name.as_str();
+    refused(
+        at,
+        &["--arms", "anticipatory"],
+        5,
+        &["no scheduler is called `anticipatory`", "cfq"],
+    );
+    refused(
+        at,
+        &["--arms", "cfq:slice_idel=0"],
+        6,
+        &["slice_idel", "slice_idle"],
+    );
+    refused(
+        at,
+        &["--arms", "noop,deadline:nr_requests=8"],
+        6,
+        &["no tunable `nr_requests`"],
+    );
+    refused(
+        at,
+        &["--arms", "kernel/anticipatory"],
+        5,
+        &["this kernel does not offer it"],
+    );
+    refused(at, &["--arms", "noop", "--persist"], 2, &["--persist"]);
+    let dry = answer(&["tune", at, "--arms", "bfq,kernel/bfq", "--dry-run"]);
+    for arm in [
+        "arm served/cfq (baseline)",
+        "arm served/bfq",
+        "arm kernel/bfq",
+    ] {
+        assert!(stdout(&dry).contains(arm), "{}", stdout(&dry));
+    }
+    fs::write(format!("/sys/block/{at}/queue/scheduler"), "mq-deadline").unwrap();
+    refused(
+        at,
+        &["--arms", "noop"],
+        2,
+        &["two schedulers", &format!("iosched set {at} none")],
+    );
+    fs::write(format!("/sys/block/{at}/queue/scheduler"), "none").unwrap();
+    assert_eq!(disk.state(), before);
+    let other = LoopDevice::new(8 * MIB);
+    let hint = "tune --emulate hdd-7200 --arms served/cfq";
+    refused(
+        &other.name,
+        &["--arms", "served/cfq"],
+        5,
+        &["no scheduler of ours inside", hint],
+    );
+}
+
+#[test]
+fn list_shows_what_is_served_and_what_can_be() {
+    let Some(disk) = ServedDisk::new("null", "cfq:slice_idle=0") else {
+        return;
+    };
+    let listed = answer(&["list", "--json", &disk.name]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let served = &listed["devices"][0]["served"];
+    assert_eq!(served["active"], "cfq:slice_idle=0");
+    let offered = served["offered"].as_array().unwrap();
+    assert!(offered.contains(&"deadline".into()) && offered.contains(&"noop".into()));
+    let shown = stdout(&answer(&["list", "--verbose", &disk.name]));
+    assert!(
+        shown.contains("served: [cfq:slice_idle=0] noop deadline"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_disk_made_for_the_run_is_gone_afterwards() {
+    if !can_emulate() || !has_fio() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("raw");
+    let args = [
+        "--emulate",
+        "ssd-sata",
+        "--size",
+        "64M",
+        "--arms",
+        "cfq,mq-deadline",
+    ];
+    let output = tune(&args, &out);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = in_one_line(&stdout(&output));
+    assert!(
+        said.contains("(emulated ssd-sata, 64 MiB, schedulers served inside)"),
+        "{said}"
+    );
+    assert!(
+        said.contains("ratio to served/cfq"),
+        "the first arm: {said}"
+    );
+    assert_eq!(disks(), "");
+    // One arm has to be served, so that all plain names are.
+    let states = states(&out);
+    assert_eq!(states["served/mq-deadline"]["served"], "mq-deadline");
+
+    let out = dir.path().join("files");
+    let load = "documents-create:threads=2,documents=200";
+    let args = [
+        "--emulate",
+        "null",
+        "--size",
+        "512M",
+        "--arms",
+        "noop,deadline",
+        "--load",
+        load,
+    ];
+    let output = tune(&args, &out);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(record(&out)[0]["plan"]["target"]["file_system"], "ext4");
+    assert_eq!(disks(), "");
+
+    let out = dir.path().join("kernel");
+    let args = [
+        "--emulate",
+        "null",
+        "--size",
+        "64M",
+        "--arms",
+        "none,mq-deadline",
+    ];
+    let output = tune(&args, &out);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let plan = &record(&out)[0]["plan"];
+    assert!(
+        plan["own_disk"]["scheduler"].is_null(),
+        "the kernel has them: {plan}"
+    );
+    assert!(plan["arms"][0]["layer"].is_null());
+    assert_eq!(disks(), "");
+}
+
+/// What there is of emulated disks in this test's world.
+fn disks() -> String {
+    let list = answer(&["emulate", "list", "--json"]);
+    let mut left = stdout(&list).trim().replace("[]", "");
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let ours = mounts
+        .lines()
+        .filter(|line| line.contains(" /run/iosched/"));
+    ours.for_each(|line| left.push_str(line));
+    left
+}
+
+#[test]
+fn ctrl_c_and_sigkill_leave_nothing_of_it_and_the_record_goes_on_with_another() {
+    if !can_emulate() || !has_fio() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let disk = ["--emulate", "ssd-sata", "--size", "128M", "--mkfs", "ext4"];
+    let load = [
+        "--arms",
+        "cfq,noop",
+        "--runtime",
+        "500ms",
+        "--file-size",
+        "8M",
+        "--no-html",
+    ];
+    let fixed = ["--fixed-rounds", "2"];
+    for end in [Signal::INT, Signal::KILL] {
+        let _ = fs::remove_dir_all(&out);
+        let child = start(&[&disk[..], &load, &fixed].concat(), &out);
+        let has_trial = || {
+            let text = fs::read_to_string(out.join("record.jsonl")).unwrap_or_default();
+            text.contains("\"type\":\"trial\"")
+        };
+        assert!(wait_until(has_trial), "no trial ran");
+        signal(child.id(), end);
+        let output = child.wait_with_output().unwrap();
+        if end == Signal::INT {
+            assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+            assert_eq!(disks(), "");
+        }
+        assert!(wait_until(|| disks().is_empty()), "{}", disks());
+        let restored = answer(&["restore"]);
+        assert!(restored.status.success(), "{}", stderr(&restored));
+        assert_eq!(fs::read_dir("/var/lib/iosched/journal").unwrap().count(), 0);
+        assert!(wait_until(|| !fio_runs_on("iosched")));
+    }
+    let again = answer(&["tune", "--resume", out.to_str().unwrap()]);
+    assert!(again.status.success(), "{}", stderr(&again));
+    let said = stderr(&again);
+    assert!(
+        said.contains("Going on with an emulated ssd-sata, 128 MiB"),
+        "{said}"
+    );
+    let trials = record(&out)
+        .into_iter()
+        .filter(|line| line["type"] == "trial");
+    assert_eq!(trials.count(), 4);
+    assert_eq!(disks(), "");
+}
+
+#[test]
+fn what_emulate_cannot_be_beside_is_one_error_each() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let refused = |args: &[&str], words: &[&str]| {
+        let output = answer(&[&["tune"], args].concat());
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+        let said = stderr(&output);
+        assert_eq!(said.matches("error:").count(), 1, "{said}");
+        for word in words {
+            assert!(said.contains(word), "{word} is not in: {said}");
+        }
+    };
+    let model = ["--emulate", "hdd-7200"];
+    refused(&[&model[..], &["/srv"]].concat(), &["--emulate", "TARGET"]);
+    refused(
+        &[&model[..], &["--simulate", "hdd-7200"]].concat(),
+        &["--simulate"],
+    );
+    refused(&[&model[..], &["--persist"]].concat(), &["--persist"]);
+    refused(&[&model[..], &["--resume", "x"]].concat(), &["--resume"]);
+    refused(&["--emulate", "floppy"], &["floppy", "hdd-7200"]);
+    refused(&["--size", "1G"], &["--emulate"]);
+    let dry = answer(&[
+        "tune",
+        "--emulate",
+        "hdd-7200",
+        "--arms",
+        "cfq:quantm=1",
+        "--dry-run",
+    ]);
+    assert_eq!(dry.status.code(), Some(6), "{}", stderr(&dry));
+    let dry = answer(&[
+        "tune",
+        "--emulate",
+        "hdd-7200",
+        "--arms",
+        "deadline,noop",
+        "--dry-run",
+    ]);
+    assert!(
+        stdout(&dry).contains("arm served/deadline (baseline)"),
+        "{}",
+        stdout(&dry)
+    );
+    assert!(
+        stdout(&dry).contains("emulated hdd-7200"),
+        "{}",
+        stdout(&dry)
+    );
+}
+
+#[test]
+fn help_teaches_it_and_shells_complete_it() {
+    let help = stdout(&answer(&["tune", "--help"]));
+    assert!(help.contains("iosched tune --emulate hdd-7200"), "{help}");
+    assert!(help.contains("kernel/mq-deadline"), "{help}");
+    let script = stdout(&answer(&["completions", "bash"]));
+    assert!(script.contains("--emulate"));
+}
