@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use iosched::disk_file;
 use iosched::disk_file::disksim::{self, BusTimes};
-use iosched::emulate::spec::{STATE_DIR, Spec, order_name, parse_order, parse_size};
+use iosched::emulate::spec::{
+    STATE_DIR, Spec, Tags, order_name, parse_order, parse_size, parse_tags,
+};
 use iosched::emulate::{
     self, Attributed, Check, Condition, EmulateError, EmulatedDisk, Missing, Spread, Status, User,
 };
@@ -131,6 +133,17 @@ struct CreateArgs {
     /// cfq, which today's kernels have not. The kernel's own stays none
     #[arg(long, value_name = "SCHEDULER[:NAME=VALUE,…]")]
     scheduler: Option<String>,
+
+    /// Where requests wait for the disk while none stands inside: above, in the loop driver, as under the kernel's own none;
+    /// or inside
+    #[arg(
+        long,
+        value_name = "above|inside",
+        default_value = "above",
+        value_parser = parse_tags,
+        requires = "scheduler"
+    )]
+    tags: Tags,
 
     /// Directory for the data; default: /dev/shm if there is memory to spare, else /var/tmp
     #[arg(long, value_name = "DIR")]
@@ -268,6 +281,7 @@ fn make(args: &CreateArgs, state_dir: &Path, output: &Output) -> Result<(), Emul
     spec.write_cache = args.write_cache;
     spec.slow_down = args.slow_down;
     spec.scheduler.clone_from(&args.scheduler);
+    spec.tags = args.tags;
     spec.backing_dir.clone_from(&args.backing_dir);
     spec.rotational = match (args.rotational, args.no_rotational) {
         (true, _) => Some(true),

@@ -9,7 +9,7 @@ use iosched::capture;
 use iosched_testing::lacks;
 
 use crate::common::iosched_process;
-use crate::common::lab::{Lab, stderr, wait_for};
+use crate::common::lab::{Lab, attribute, stderr, wait_for};
 
 /// Aligned as direct I/O wants it.
 #[repr(align(4096))]
@@ -172,6 +172,40 @@ fn a_disk_whose_maker_is_gone_before_it_is_there_goes_too() {
         lab.remove(&["--all"]); // it was there sooner
     }
     wait_for("the end of the disk", || lab.remains().is_empty());
+}
+
+#[test]
+fn under_none_processes_wait_above_for_as_many_tags_as_the_disk_has() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let requests = |device: &str| attribute(device, "queue/nr_requests");
+    let set = |device: &str, scheduler: &str| {
+        let set = lab.emulate(&["set", device, scheduler]);
+        assert!(set.status.success(), "{}", stderr(&set));
+    };
+    let create = [
+        "hdd-7200",
+        "--size",
+        "64M",
+        "--queue-depth",
+        "8",
+        "--scheduler",
+    ];
+    let device = lab.create(&[&create[..], &["none"]].concat());
+    assert_eq!(requests(&device), "8");
+    set(&device, "noop"); // which has requests of its own
+    assert_eq!(requests(&device), "128");
+    write_and_read(&device, 0..4);
+    set(&device, "none");
+    assert_eq!(requests(&device), "8");
+    lab.remove(&[&device]);
+    let device = lab.create(&[&create[..], &["none", "--tags", "inside"]].concat());
+    assert_eq!(requests(&device), "128");
+    set(&device, "none");
+    assert_eq!(requests(&device), "128");
+    lab.remove(&[&device]);
+    lab.assert_clean();
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn the_kernels_own_above_is_another_arm_and_leaves_the_driver_its_requests() {
     let depth = driver_depth(&disk.name);
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("r");
-    let arms = "mq-deadline,kernel/mq-deadline,kernel/none";
+    let arms = "mq-deadline,none,kernel/mq-deadline,kernel/none";
     let output = tune(&[&disk.name, "--arms", arms], &out);
     assert!(output.status.success(), "{}", stderr(&output));
     let states = states(&out);
@@ -107,6 +107,11 @@ fn the_kernels_own_above_is_another_arm_and_leaves_the_driver_its_requests() {
     );
     // As many as the model takes, but no fewer than the kernel accepts.
     assert_eq!(states["kernel/none"]["nr_requests"], "4");
+    assert_eq!(
+        states["served/none"], states["kernel/none"],
+        "the same experiment"
+    );
+    assert_eq!(states["served/mq-deadline"]["nr_requests"], "128");
     assert_eq!(states["served/noop"]["nr_requests"], "128");
     assert_eq!(disk.state(), before);
     assert_eq!(driver_depth(&disk.name), depth, "not only what is shown");

@@ -7,6 +7,8 @@ use iosched_sim::scheduler::{
 use iosched_sim::serve::Settings;
 use iosched_sim::units::Bytes;
 
+use super::spec::Tags;
+
 /// As many as the kernel gives its own schedulers above an emulated disk.
 const SCHEDULER_TAGS: usize = 256;
 
@@ -49,6 +51,21 @@ impl Inside {
     }
 }
 
+/// Requests that the loop driver above is to take at a time, as far as it has so many: all that come are to reach the
+/// scheduler, unless the disk's own tags are above because it has no requests of its own.
+pub(super) fn driver_depth(
+    scheduler: &str,
+    tags: Tags,
+    queue_depth: usize,
+) -> Result<usize, SchedulerError> {
+    let spec = SchedulerSpec::parse(scheduler)?;
+    let is_direct = scheduler::info(&spec.name)?.direct;
+    Ok(match tags {
+        Tags::Above if is_direct => queue_depth,
+        Tags::Above | Tags::Inside => usize::MAX,
+    })
+}
+
 /// Whether there is such a scheduler, with such tunables.
 pub(super) fn check(text: &str) -> Result<(), SchedulerError> {
     let inside = Inside {
@@ -57,4 +74,20 @@ pub(super) fn check(text: &str) -> Result<(), SchedulerError> {
         max_request: Bytes::ZERO,
     };
     inside.build(text).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_scheduler_without_requests_of_its_own_leaves_the_tags_above() {
+        let depth = |scheduler, tags| driver_depth(scheduler, tags, 4).unwrap();
+        assert_eq!(depth("none", Tags::Above), 4);
+        assert_eq!(depth("none", Tags::Inside), usize::MAX);
+        for scheduler in ["noop", "cfq:slice_idle=0", "mq-deadline"] {
+            assert_eq!(depth(scheduler, Tags::Above), usize::MAX, "{scheduler}");
+        }
+        assert!(driver_depth("anticipatory", Tags::Above, 4).is_err());
+    }
 }

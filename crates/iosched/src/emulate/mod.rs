@@ -54,6 +54,7 @@ pub use self::spec::Spec;
 pub use self::usage::User;
 use crate::host::Host;
 use crate::process::{ProcessFd, ProcessStat, signal_until_ended};
+use crate::sysfs::Sysfs;
 
 /// How long a server may take to set its disk up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
@@ -362,8 +363,8 @@ pub fn server_of(host: &Host, device: &str) -> Option<i32> {
 pub struct ServedDisk {
     /// The scheduler, with its tunables.
     pub scheduler: String,
-    /// Commands that the disk takes at a time.
-    pub queue_depth: usize,
+    /// Requests that the loop driver has to take at a time so that it takes no more than the disk.
+    pub driver_depth: u32,
 }
 
 /// What stands inside the emulated disk that is this device, if it is one that has a scheduler of ours.
@@ -372,9 +373,11 @@ pub fn served_by(host: &Host, device: &str) -> Option<ServedDisk> {
         return None;
     }
     let state = place_of(host, device)?.state()?;
+    let depth = u32::try_from(state.queue_depth).unwrap_or(u32::MAX);
+    let least = server::MIN_DRIVER_DEPTH;
     Some(ServedDisk {
         scheduler: state.scheduler?,
-        queue_depth: state.queue_depth,
+        driver_depth: depth.clamp(least, state.most_requests.max(least)),
     })
 }
 
@@ -490,7 +493,47 @@ pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, Emul
         path,
         source,
     })?;
-    Ok(Status::of(&Host::live(), &place))
+    let host = Host::live();
+    let tags = place.spec().map(|spec| spec.tags).unwrap_or_default();
+    let depth = inside::driver_depth(scheduler, tags, state.queue_depth)?;
+    set_requests_above(&host, &state, depth)?;
+    Ok(Status::of(&host, &place))
+}
+
+/// Gives the loop driver above a scheduler inside so many requests, or as many as it has, unless a scheduler of the kernel's
+/// is active there: then they are that one's.
+fn set_requests_above(host: &Host, state: &State, depth: usize) -> Result<(), EmulateError> {
+    let sysfs = host.sysfs();
+    let device = loop_device::name(state.loop_number);
+    let is_none = sysfs
+        .read_if_present(&device, "queue/scheduler")
+        .is_some_and(|schedulers| schedulers.contains("[none]"));
+    if !is_none {
+        return Ok(());
+    }
+    let depth = u32::try_from(depth).unwrap_or(u32::MAX);
+    let depth = depth.clamp(
+        server::MIN_DRIVER_DEPTH,
+        state.most_requests.max(server::MIN_DRIVER_DEPTH),
+    );
+    let set = set_requests(&sysfs, &device, &depth.to_string());
+    set.map_err(|source| EmulateError::Step {
+        step: format!("set queue/nr_requests of {device}"),
+        source,
+    })
+}
+
+/// Writes `nr_requests` so that the driver of a queue with `none` takes it. After a switch of the kernel's scheduler the file
+/// shows the driver's own number while the tags are still as few as before, and a write of what it shows does nothing.
+pub fn set_requests(sysfs: &Sysfs, device: &str, requests: &str) -> std::io::Result<()> {
+    let file = "queue/nr_requests";
+    let is_shown = sysfs.read_if_present(device, file).as_deref() == Some(requests);
+    if is_shown && let Ok(number) = requests.parse::<u32>() {
+        let is_more = number > server::MIN_DRIVER_DEPTH;
+        let other = if is_more { number - 1 } else { number + 1 };
+        sysfs.write(device, file, &other.to_string())?;
+    }
+    sysfs.write(device, file, requests)
 }
 
 /// Tells the server; while another scheduler is just coming, it is told again.

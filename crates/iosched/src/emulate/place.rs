@@ -48,6 +48,9 @@ pub(super) struct State {
     pub(super) size_bytes: u64,
     pub(super) queue_depth: usize,
     pub(super) driver_depth: u32,
+    /// The most that the loop driver has.
+    #[serde(default = "usual_requests")]
+    pub(super) most_requests: u32,
     pub(super) max_request_bytes: u64,
     pub(super) rotational: bool,
     pub(super) backing_dir: PathBuf,
@@ -62,6 +65,11 @@ pub(super) struct State {
     pub(super) scheduler: Option<String>,
     /// In clock ticks since boot, so that a recycled number is not taken for the server.
     pub(super) server_started: u64,
+}
+
+/// `hw_queue_depth` of the loop driver, unless somebody has set it.
+fn usual_requests() -> u32 {
+    128
 }
 
 impl State {

@@ -26,7 +26,7 @@ use super::disk::Disk;
 use super::engine::Engine;
 use super::error::{EmulateError, Missing};
 use super::filesystem;
-use super::inside::Inside;
+use super::inside::{self, Inside};
 use super::log::{log, monotonic};
 use super::loop_device::LoopDevice;
 use super::place::{Place, State};
@@ -39,7 +39,7 @@ use crate::host::Host;
 use crate::process::ProcessFd;
 
 /// The least depth that the kernel accepts for a driver's queue.
-const MIN_DRIVER_DEPTH: u32 = 4;
+pub(super) const MIN_DRIVER_DEPTH: u32 = 4;
 
 /// More than this is not the way to the model, but a machine that is busy with other things.
 const LONGEST_PATH: Nanos = Nanos::from_micros(250);
@@ -177,10 +177,10 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
         .hold_off_udev()
         .map_err(step(&format!("lock {name}")))?;
     let wanted = match &spec.scheduler {
-        Some(_) => usize::MAX, // everything is to reach the scheduler inside
+        Some(scheduler) => inside::driver_depth(scheduler, spec.tags, queue_depth)?,
         None => queue_depth,
     };
-    let driver_depth = set_driver_depth(host, &name, wanted)?;
+    let (driver_depth, most_requests) = set_driver_depth(host, &name, wanted)?;
     set_max_request(host, &name, max_request)?;
     let rotational = set_rotational(host, &name, &spec);
     let path = measure_path(host, &name, &disk, &spec)?;
@@ -199,6 +199,7 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
         size_bytes: disk.size().as_u64(),
         queue_depth,
         driver_depth,
+        most_requests,
         max_request_bytes: max_request.as_u64(),
         rotational,
         backing_in_memory: backing::is_tmpfs(&backing_dir),
@@ -253,8 +254,12 @@ fn tell_of_scheduler(place: &Place, state: &State) -> impl Fn(&str) + Send + 'st
 }
 
 /// Gives the loop driver as many tags as the model has: set while `none` is active, it stays when a
-/// scheduler comes (which gets a deeper queue of its own). Returns what the kernel made of it.
-fn set_driver_depth(host: &Host, device: &str, queue_depth: usize) -> Result<u32, EmulateError> {
+/// scheduler comes (which gets a deeper queue of its own). Returns what the kernel made of it, and the most there is.
+fn set_driver_depth(
+    host: &Host,
+    device: &str,
+    queue_depth: usize,
+) -> Result<(u32, u32), EmulateError> {
     let sysfs = host.sysfs();
     let failed = |file: &str| {
         let file = file.to_owned();
@@ -286,7 +291,7 @@ fn set_driver_depth(host: &Host, device: &str, queue_depth: usize) -> Result<u32
             "the model has a queue depth of {wanted}, the loop driver takes {depth}"
         ));
     }
-    Ok(depth)
+    Ok((depth, most))
 }
 
 /// One block request is to be one FUSE request.

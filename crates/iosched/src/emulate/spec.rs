@@ -10,6 +10,18 @@ use serde::{Deserialize, Serialize};
 /// Where running emulated disks have their directories unless told otherwise.
 pub const STATE_DIR: &str = "/run/iosched/emulated";
 
+/// Where the disk's tags are, for which requests wait, while a scheduler without requests of its own (none) stands
+/// inside. Every other one has requests of its own, and they wait inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tags {
+    /// In the loop driver: processes sleep for them, as under the kernel's none on such a disk.
+    #[default]
+    Above,
+    /// In the block layer that is served: processes go on, as far as the loop driver has requests.
+    Inside,
+}
+
 /// An emulated disk to be made.
 ///
 /// The server is a process of its own: `server` is an executable that answers to
@@ -35,6 +47,9 @@ pub struct Spec {
     /// The scheduler of ours that stands inside, over the model, with tunables: `cfq:slice_idle=0`.
     #[serde(default)] // a disk that an older server made says nothing of it
     pub scheduler: Option<String>,
+    /// Where requests wait for the disk while that is none.
+    #[serde(default)]
+    pub tags: Tags,
     /// What `queue/rotational` is to say, if not what the model is.
     pub rotational: Option<bool>,
     /// Where the model's chance comes from.
@@ -69,6 +84,7 @@ impl Spec {
             write_cache: None,
             slow_down: None,
             scheduler: None,
+            tags: Tags::default(),
             rotational: None,
             seed: 0,
             backing_dir: None,
@@ -121,6 +137,15 @@ pub fn order_name(order: DriveQueue) -> &'static str {
     match order {
         DriveQueue::Fifo => "fifo",
         DriveQueue::ShortestAccessFirst => "shortest-access-first",
+    }
+}
+
+/// Reads where the tags are to be.
+pub fn parse_tags(text: &str) -> Result<Tags, String> {
+    match text {
+        "above" => Ok(Tags::Above),
+        "inside" => Ok(Tags::Inside),
+        _ => Err(format!("`{text}` is neither `above` nor `inside`")),
     }
 }
 

@@ -130,7 +130,7 @@ pub fn enter(
     match arm.layer {
         Some(Layer::Served) => return served::enter(sysfs, device, arm, baseline),
         Some(Layer::Kernel) => {
-            served::clear_inside(sysfs, device, baseline)?;
+            served::clear_inside(sysfs, device)?;
             return set(sysfs, device, arm, Some(baseline));
         }
         None => {}

@@ -1,11 +1,10 @@
 //! The scheduler of ours inside an emulated disk, as part of the state of its queue.
 //!
 //! Such a disk has two places for a scheduler: inside, and the kernel's queue of the loop device above. An arm uses one
-//! of them and leaves the other without a say. A served arm has `none` above, with all the requests of the loop driver,
-//! so that everything reaches the scheduler inside. A kernel's arm has `none` inside, and the loop driver has as many
+//! of them and leaves the other without a say. A served arm has `none` above, with as many requests in the loop driver as
+//! that scheduler wants (all, but for `none`: [`emulate::set_inside`]). A kernel's arm has `none` inside, and the loop driver has as many
 //! requests as the model takes at a time, so that what waits, waits above.
 
-use std::io;
 use std::path::Path;
 
 use super::arm::Arm;
@@ -16,9 +15,6 @@ use super::{Entered, switch};
 use crate::emulate::{self, EmulateError};
 use crate::host::Host;
 use crate::sysfs::Sysfs;
-
-/// The fewest requests that the kernel gives a queue (`BLKDEV_MIN_RQ`).
-const LEAST_REQUESTS: usize = 4;
 
 /// The scheduler of ours that stands inside a device, with its tunables; `None` if there is none.
 pub(super) fn found(sysfs: &Sysfs, device: &str) -> Option<String> {
@@ -51,7 +47,8 @@ pub(super) fn put_inside(device: &str, scheduler: &str) -> Result<(), SwitchErro
     }
 }
 
-/// Sets a served arm: the kernel's queue as it was found, and a fresh scheduler inside.
+/// Sets a served arm: a fresh scheduler inside, and the kernel's queue as it was found but for the requests that this one
+/// wants.
 pub(super) fn enter(
     sysfs: &Sysfs,
     device: &str,
@@ -59,9 +56,11 @@ pub(super) fn enter(
     baseline: &QueueState,
 ) -> Result<Entered, SwitchError> {
     let scheduler = arm.without_layer();
+    leave_above(sysfs, device)?;
     put_inside(device, &scheduler)?;
     let wanted = QueueState {
         served: Some(scheduler),
+        nr_requests: sysfs.read_if_present(device, "queue/nr_requests"),
         ..baseline.clone()
     };
     let adjusted = wanted.restore(sysfs, device)?;
@@ -73,41 +72,23 @@ pub(super) fn enter(
 
 /// Makes way for a scheduler of the kernel's above: none inside, and no more requests in the loop driver than the model
 /// takes at a time.
-pub(super) fn clear_inside(
-    sysfs: &Sysfs,
-    device: &str,
-    baseline: &QueueState,
-) -> Result<(), SwitchError> {
+pub(super) fn clear_inside(sysfs: &Sysfs, device: &str) -> Result<(), SwitchError> {
     put_inside(device, "none")?;
-    // A switch to itself resets nothing: leave and come back.
-    if active(sysfs, device)? != "none" {
-        switch(sysfs, device, "none")?;
-    }
+    leave_above(sysfs, device)?;
     let model = host(sysfs).and_then(|host| emulate::served_by(&host, device));
     let Some(model) = model else {
         return Err(SwitchError::Vanished {
             device: device.into(),
         });
     };
-    let most = baseline.nr_requests.as_ref().and_then(|n| n.parse().ok());
-    let most: usize = most.unwrap_or(usize::MAX).max(LEAST_REQUESTS);
-    let depth = model.queue_depth.clamp(LEAST_REQUESTS, most);
-    set_depth(sysfs, device, &depth.to_string())
+    emulate::set_requests(sysfs, device, &model.driver_depth.to_string())
         .map_err(|source| io_error(device, "queue/nr_requests", source))
 }
 
-/// Writes `nr_requests` so that the driver of a queue with `none` takes it. After a switch of scheduler the file shows the
-/// driver's own number while the tags are still as few as before, and a write of what it shows does nothing.
-pub(super) fn set_depth(sysfs: &Sysfs, device: &str, depth: &str) -> io::Result<()> {
-    let file = "queue/nr_requests";
-    let is_shown = sysfs.read_if_present(device, file).as_deref() == Some(depth);
-    if is_shown && let Ok(number) = depth.parse::<usize>() {
-        let other = if number > LEAST_REQUESTS {
-            number - 1
-        } else {
-            number + 1
-        };
-        sysfs.write(device, file, &other.to_string())?;
+/// Takes the kernel's scheduler above away: a switch to itself would reset nothing.
+fn leave_above(sysfs: &Sysfs, device: &str) -> Result<(), SwitchError> {
+    if active(sysfs, device)? == "none" {
+        return Ok(());
     }
-    sysfs.write(device, file, depth)
+    switch(sysfs, device, "none")
 }

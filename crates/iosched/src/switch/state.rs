@@ -8,6 +8,7 @@ use super::arm::write_rank;
 use super::error::{SwitchError, io_error};
 use super::offered::active;
 use super::{Adjusted, SETTINGS, is_tunable, served, switch};
+use crate::emulate;
 use crate::sysfs::{Sysfs, is_of_attribute};
 
 /// Everything of a queue that a switch of scheduler changes, or that an arm may set.
@@ -95,7 +96,7 @@ impl QueueState {
         for (file, value) in self.files_in_order() {
             let is_there = sysfs.read_if_present(device, &file).as_ref() == Some(value);
             let written = if self.served.is_some() && file == "queue/nr_requests" {
-                served::set_depth(sysfs, device, value)
+                emulate::set_requests(sysfs, device, value)
             } else if is_there {
                 Ok(())
             } else {
