@@ -133,6 +133,37 @@ fn a_winner_can_be_left_inside() {
 }
 
 #[test]
+fn what_a_killed_run_left_inside_is_put_back_before_the_next_one_takes_its_baseline() {
+    let Some(disk) = ServedDisk::new("null", "cfq") else {
+        return;
+    };
+    let before = disk.state();
+    let dir = tempfile::tempdir().unwrap();
+    loop {
+        let out = tempfile::tempdir_in(dir.path()).unwrap();
+        let arms = ["--arms", "deadline,kernel/bfq", "--runtime", "1s"];
+        let mut child = start(&[&[disk.name.as_str()], &arms[..]].concat(), out.path());
+        assert!(wait_until(|| disk.inside() != "cfq"), "it never switched");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if disk.inside() != "cfq" {
+            break;
+        }
+        assert!(answer(&["restore"]).status.success());
+    }
+    let out = dir.path().join("next");
+    let output = tune(&[&disk.name, "--arms", "noop"], &out);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(
+        said.contains("put back what an interrupted run left"),
+        "{said}"
+    );
+    assert_eq!(record(&out)[0]["plan"]["arms"][0]["scheduler"], "cfq");
+    assert_eq!(disk.state(), before);
+}
+
+#[test]
 fn what_another_puts_inside_during_a_trial_makes_it_void() {
     let Some(disk) = ServedDisk::new("ssd-sata", "noop") else {
         return;

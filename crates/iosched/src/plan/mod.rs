@@ -36,7 +36,7 @@ pub use below::Buffer;
 pub use budget::{STEADY_SHARE, TRIAL_OVERHEAD};
 pub use error::PlanError;
 pub use own_disk::OwnDisk;
-pub use served::scheduler_for_own_disk;
+pub use served::{scheduler_for_own_disk, served_disks};
 pub use wanted::{CommandOptions, Steady, Wanted, disks_below, disks_to_switch};
 
 /// Rounds after which a run gives up, where the user does not say.

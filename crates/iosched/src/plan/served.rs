@@ -6,7 +6,8 @@
 
 use iosched_sim::scheduler;
 
-use super::{PlanError, Wanted};
+use super::{PlanError, Wanted, disks_to_switch};
+use crate::device::Target as Found;
 use crate::emulate;
 use crate::host::Host;
 use crate::switch::{self, Arm, Layer, QueueState, SwitchError};
@@ -62,6 +63,15 @@ pub(super) fn arm(text: &str, host: &Host, disks: &[String]) -> Result<Arm, Plan
     }
     emulate::check_scheduler(&arm.without_layer())?;
     Ok(arm.of(Layer::Served))
+}
+
+/// The disks below a target that have a scheduler of ours inside; none where it cannot be told, which the plan then says.
+pub fn served_disks(host: &Host, target: &str) -> Vec<String> {
+    let found = Found::find(host, target).ok();
+    let disks = found.and_then(|found| disks_to_switch(host, &found).ok());
+    let mut disks = disks.unwrap_or_default();
+    disks.retain(|disk| emulate::served_by(host, disk).is_some());
+    disks
 }
 
 /// Every scheduler that can be served.

@@ -17,7 +17,7 @@ use iosched::facts::{self, MachineFacts};
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::load::Spec;
-use iosched::plan::{OwnDisk, Plan, PlannedLoad, Target};
+use iosched::plan::{self, OwnDisk, Plan, PlannedLoad, Target};
 use iosched::process::{Stop, User};
 use iosched::record::{self, Entry, Header, Record, Recorder, StopReason};
 use iosched::report::{self, named::Names};
@@ -73,6 +73,12 @@ impl Session<'_> {
         let Session {
             args, host, output, ..
         } = self;
+        if let Place::Target(target) = place
+            && !args.dry_run
+        {
+            // What stands inside is the baseline: not what an interrupted run left there.
+            put_back(host, &plan::served_disks(host, target), output)?;
+        }
         let wanted = wanted(args, place);
         let mut plan = Plan::new(&wanted, host).map_err(boxed)?;
         if let Some(path) = path_of(args, &plan) {
@@ -376,10 +382,7 @@ fn find_user(name: &str) -> Result<User, Box<dyn Failure>> {
 /// What an earlier run left of these disks is put back before the baseline is read.
 fn settle(host: &Host, plan: &Plan, stop: &Stop, output: &Output) -> Result<(), Box<dyn Failure>> {
     undo::finish_or_note(host, stop, output);
-    let settled = set::settle(host, &plan.disks).map_err(boxed)?;
-    for note in settled.iter().flat_map(Settled::notes) {
-        output.warn(&format!("note: {note}"));
-    }
+    put_back(host, &plan.disks, output)?;
     if output.is_json() {
         return Ok(());
     }
@@ -407,6 +410,15 @@ fn settle(host: &Host, plan: &Plan, stop: &Stop, output: &Output) -> Result<(), 
             file_system.name()
         )),
         Target::Device { .. } | Target::File { .. } | Target::Simulated(_) => {}
+    }
+    Ok(())
+}
+
+/// Puts back what earlier runs left of these disks.
+fn put_back(host: &Host, disks: &[String], output: &Output) -> Result<(), Box<dyn Failure>> {
+    let settled = set::settle(host, disks).map_err(boxed)?;
+    for note in settled.iter().flat_map(Settled::notes) {
+        output.warn(&format!("note: {note}"));
     }
     Ok(())
 }
