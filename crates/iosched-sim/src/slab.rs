@@ -40,6 +40,10 @@ impl<T> Slab<T> {
         self.values.len() - self.free.len()
     }
 
+    pub(crate) fn get(&self, place: usize) -> &T {
+        self.values[place].as_ref().expect("the place is in use")
+    }
+
     pub(crate) fn get_mut(&mut self, place: usize) -> &mut T {
         self.values[place].as_mut().expect("the place is in use")
     }

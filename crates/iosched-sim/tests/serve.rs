@@ -10,7 +10,7 @@ use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::conform::Report;
 use iosched_sim::conform::multi_queue::{Recording, follow};
 use iosched_sim::conform::single_queue::Follower;
-use iosched_sim::disk::{self, DiskOp, ModelOptions};
+use iosched_sim::disk::{self, Command, Completion, DiskOp, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{
     self, BlockLayer, Kernel, SchedulerSpec, build, build_followed, schedulers,
@@ -170,6 +170,104 @@ fn serve(mut served: Served<usize>, events: &[(u64, Event)], looks: bool) -> Vec
     finished
 }
 
+/// What a disk of the caller's does with the commands that it has: which of them is done next, how long after
+/// the last one, and whether it fails.
+type Deed = (prop::sample::Index, u64, bool);
+
+/// An access that came, the commands that it was in, and how it was answered.
+#[derive(Debug, Default, Clone, Copy)]
+struct Fate {
+    failed: bool,
+    answer: Option<Option<i32>>,
+}
+
+/// A disk outside, and what became of the accesses.
+struct Outside<'a> {
+    served: Served<usize>,
+    accesses: Vec<Option<Access>>,
+    fates: Vec<Fate>,
+    in_disk: Vec<(Command, Vec<usize>)>,
+    deeds: std::iter::Cycle<std::slice::Iter<'a, Deed>>,
+    depth: usize,
+    at: Time,
+}
+
+impl Outside<'_> {
+    /// The disk takes what is issued; each command is for accesses of its kind, which lie side by side in it.
+    fn take(&mut self) {
+        while let Some(command) = self.served.take_issued() {
+            let tokens: Vec<usize> = self
+                .served
+                .accesses(command.tag)
+                .into_iter()
+                .copied()
+                .collect();
+            if command.op == DiskOp::Flush {
+                assert_eq!(tokens, []);
+            } else {
+                let mut parts: Vec<_> = tokens
+                    .iter()
+                    .map(|&token| {
+                        let access = self.accesses[token].unwrap();
+                        assert_eq!(access.op, command.op);
+                        let end = (access.start + access.length).min(command.end());
+                        (access.start.max(command.start), end)
+                    })
+                    .collect();
+                parts.sort_unstable();
+                let end = parts.iter().fold(command.start, |end, part| {
+                    assert_eq!(part.0, end, "{command:?} of {parts:?}");
+                    part.1
+                });
+                assert_eq!(end, command.end());
+            }
+            self.in_disk.push((command, tokens));
+            assert!(self.in_disk.len() <= self.depth);
+        }
+    }
+
+    /// The disk is done with one command.
+    fn complete_one(&mut self) {
+        let &(which, pause, fails) = self.deeds.next().unwrap();
+        let (command, tokens) = self.in_disk.remove(which.index(self.in_disk.len()));
+        let started = self.at;
+        self.at += Nanos::new(pause);
+        for token in tokens {
+            self.fates[token].failed |= fails;
+        }
+        let done = Completion {
+            tag: command.tag,
+            started,
+            time: self.at,
+        };
+        let mut finished = Vec::new();
+        self.served
+            .completed(done, fails.then_some(5), &mut finished);
+        if command.op == DiskOp::Flush && fails {
+            for done in &finished {
+                let access = self.accesses[done.token].unwrap();
+                self.fates[done.token].failed |= access.op == DiskOp::Flush;
+            }
+        }
+        self.note(&finished);
+        self.take();
+    }
+
+    fn note(&mut self, finished: &[Finished<usize>]) {
+        for done in finished {
+            let answer = &mut self.fates[done.token].answer;
+            assert_eq!(answer.replace(done.error), None, "answered once");
+        }
+    }
+
+    fn advance(&mut self) {
+        let mut finished = Vec::new();
+        self.served.advance(self.at, &mut finished);
+        self.note(&finished);
+        self.take();
+    }
+}
+
 /// How often a scheduler is asked in vain is not recorded: what that changes cannot be followed exactly.
 fn asks_in_vain_change_it(scheduler: &str) -> bool {
     ["cfq", "bfq"].contains(&scheduler)
@@ -210,6 +308,68 @@ proptest! {
                 for done in &often {
                     prop_assert!(done.arrived <= done.started && done.started <= done.completed);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn over_a_disk_outside_each_access_is_answered_with_what_became_of_its_commands(
+        mut events in events(120),
+        flushes in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        deeds in prop::collection::vec(
+            (any::<prop::sample::Index>(), 1..9_000_000_u64, prop::bool::weighted(0.1)),
+            1..60,
+        ),
+        depth in 1..33_usize,
+    ) {
+        for flush in flushes {
+            let place = flush.index(events.len());
+            if let (_, Event::Access(access)) = &mut events[place] {
+                access.op = DiskOp::Flush;
+            }
+        }
+        let settings = settings(depth, None);
+        for name in names() {
+            let spec = SchedulerSpec::parse(name).unwrap();
+            let scheduler = build(&spec, &settings.kernel, &Vec::new()).unwrap();
+            let mut outside = Outside {
+                served: Served::outside(scheduler, &settings, None),
+                accesses: Vec::new(),
+                fates: vec![Fate::default(); events.len()],
+                in_disk: Vec::new(),
+                deeds: deeds.iter().cycle(),
+                depth,
+                at: Time::ZERO,
+            };
+            for (token, &(pause, event)) in events.iter().enumerate() {
+                outside.at += Nanos::new(pause);
+                let at = outside.at;
+                let mut finished = Vec::new();
+                outside.accesses.push(match event {
+                    Event::Access(access) => Some(access),
+                    Event::Exit(_) => None,
+                });
+                match event {
+                    Event::Access(access) => outside.served.submit(at, &access, token, &mut finished),
+                    Event::Exit(process) => outside.served.exited(at, process, &mut finished),
+                }
+                outside.note(&finished);
+                outside.take();
+                if outside.in_disk.len() > token % depth {
+                    outside.complete_one();
+                }
+            }
+            while outside.served.in_flight() > 0 {
+                if outside.in_disk.is_empty() {
+                    outside.at = outside.served.next_event().unwrap().max(outside.at);
+                    outside.advance();
+                } else {
+                    outside.complete_one();
+                }
+            }
+            for (access, fate) in outside.accesses.iter().zip(&outside.fates) {
+                let expected = access.map(|_| fate.failed.then_some(5));
+                prop_assert_eq!(fate.answer, expected, "{:?} under {}", access, name);
             }
         }
     }

@@ -64,6 +64,17 @@ impl Carried {
         self.parts.get_mut(last).next = Some(gone.first);
     }
 
+    /// What a request carries, in order.
+    pub(super) fn each(&self, id: RequestId, mut carried: impl FnMut(Token)) {
+        let list = self.lists.get(id).copied().flatten();
+        let mut next = list.map(|list| list.first);
+        while let Some(part) = next {
+            let part = self.parts.get(part);
+            next = part.next;
+            carried(part.token);
+        }
+    }
+
     /// A request is done: hands over what it carried.
     #[inline]
     pub(super) fn end(&mut self, id: RequestId, mut answered: impl FnMut(Token)) {

@@ -107,6 +107,9 @@ pub(crate) trait RequestQueue {
     /// There are so many asynchronous requests that writeback is to hold back.
     fn is_congested(&self) -> bool;
 
+    /// The bios of the command with this tag, which the device has; none if that is a flush.
+    fn carried(&self, tag: u64, each: impl FnMut(Token));
+
     /// The CPU on which the request of the command with this tag was submitted.
     fn cpu_of(&self, tag: u64) -> usize;
 }

@@ -190,6 +190,12 @@ impl RequestQueue for SingleQueue {
         self.pool.is_congested()
     }
 
+    fn carried(&self, tag: u64, each: impl FnMut(Token)) {
+        if tag != FLUSH {
+            self.carried.each(RequestId::of_tag(tag), each);
+        }
+    }
+
     fn cpu_of(&self, _tag: u64) -> usize {
         0
     }

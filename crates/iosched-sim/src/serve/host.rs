@@ -1,9 +1,10 @@
 //! What stands around a served block layer: the disk, the accesses that wait, and what was planned.
 
 use super::Finished;
+use super::device::Device;
 use crate::agenda::{self, Planned};
 use crate::block_layer::{Outputs, Subject, Token};
-use crate::disk::{Command, Completion, DiskModel};
+use crate::disk::{Command, Completion};
 use crate::request::{ProcessId, Request};
 use crate::simulate::{Happening, Observer};
 use crate::slab::Slab;
@@ -36,12 +37,14 @@ struct Waiting<T> {
     process: usize,
     /// Bios of it that are not done.
     parts: u64,
+    /// What went wrong with one of them.
+    error: Option<i32>,
     token: T,
 }
 
 /// See the [module's page](self).
 pub(super) struct Host<T> {
-    disk: Box<dyn DiskModel>,
+    disk: Device,
     agenda: agenda::Agenda<Event, 1>,
     waiting: Slab<Waiting<T>>,
     /// Accesses on their way, by process.
@@ -53,15 +56,14 @@ pub(super) struct Host<T> {
     wakes: Vec<Option<Time>>,
     /// When the disk began with the command that completes.
     started: Time,
+    /// What went wrong with it.
+    error: Option<i32>,
     pub(super) finished: Vec<Finished<T>>,
     observer: Option<Box<dyn Observer + Send>>,
 }
 
 impl<T> Host<T> {
-    pub(super) fn new(
-        disk: Box<dyn DiskModel>,
-        observer: Option<Box<dyn Observer + Send>>,
-    ) -> Host<T> {
+    pub(super) fn new(disk: Device, observer: Option<Box<dyn Observer + Send>>) -> Host<T> {
         Host {
             disk,
             agenda: agenda::Agenda::default(),
@@ -71,6 +73,7 @@ impl<T> Host<T> {
             left: Vec::new(),
             wakes: vec![None; MOST_PROCESSES],
             started: Time::ZERO,
+            error: None,
             finished: Vec::new(),
             observer,
         }
@@ -83,8 +86,19 @@ impl<T> Host<T> {
             arrived,
             process,
             parts,
+            error: None,
             token,
         }))
+    }
+
+    /// The caller's token of an access that waits.
+    pub(super) fn waiting(&self, Token(place): Token) -> &T {
+        &self.waiting.get(place).token
+    }
+
+    /// The next command for a disk outside.
+    pub(super) fn take_issued(&mut self) -> Option<Command> {
+        self.disk.take_issued()
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -123,9 +137,10 @@ impl<T> Host<T> {
         completions
     }
 
-    /// What is answered next was done with this command.
-    pub(super) fn begin_completion(&mut self, completion: Completion) {
+    /// What is answered next was done with this command, or failed with it.
+    pub(super) fn begin_completion(&mut self, completion: Completion, error: Option<i32>) {
         self.started = completion.started;
+        self.error = error;
     }
 
     /// What was planned first, if it is due and still wanted.
@@ -181,18 +196,20 @@ impl<T> Outputs for Host<T> {
     fn took_up(&mut self, _request: &Request) {}
 
     fn issue(&mut self, now: Time, command: Command) {
-        self.disk.submit(now, command);
+        self.disk.issue(now, command);
     }
 
     fn answered(&mut self, now: Time, Token(place): Token, _issued: Time) {
         let waiting = self.waiting.get_mut(place);
         waiting.parts -= 1;
+        waiting.error = waiting.error.or(self.error);
         if waiting.parts > 0 {
             return;
         }
         let Waiting {
             arrived,
             process,
+            error,
             token,
             ..
         } = self.waiting.remove(place);
@@ -204,6 +221,7 @@ impl<T> Outputs for Host<T> {
             arrived,
             started: self.started.max(arrived),
             completed: now,
+            error,
             token,
         });
     }

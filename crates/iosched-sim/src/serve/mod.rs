@@ -1,25 +1,31 @@
-//! A block layer with one of our schedulers over a disk model, on a clock of the caller's: real programs
-//! can be served by it.
+//! A block layer with one of our schedulers over a disk, on a clock of the caller's: real programs can be
+//! served by it.
 //!
 //! The caller submits accesses at the times at which they came, calls [`Served::advance`] when something is
 //! due ([`Served::next_event`]), and is told what is done. It may be late: everything happens at its own
-//! time all the same. Processes are named by the caller's numbers (in the server of an emulated disk: those
+//! time all the same.
+//!
+//! The disk is a model, or one that the caller has ([`Served::outside`]): then the caller takes commands after
+//! each call ([`Served::take_issued`]), and says when each is done and what went wrong ([`Served::completed`]).
+//! Processes are named by the caller's numbers (in the server of an emulated disk: those
 //! of the machine), and are `askers` here; what nobody asked for belongs to process 0.
 //!
 //! One access at a time comes in, and is held back by no plug: what its process held back was merged above.
 
 mod askers;
+mod device;
 mod host;
 
 use crate::block_layer::multi_queue::{self, Depth, MultiQueue};
 use crate::block_layer::single_queue::{self, SingleQueue};
-use crate::block_layer::{Attachment, MergeLimits, RequestQueue, Retaken};
-use crate::disk::{DiskModel, DiskOp};
+use crate::block_layer::{Attachment, MergeLimits, RequestQueue, Retaken, Token};
+use crate::disk::{Command, Completion, DiskModel, DiskOp};
 use crate::request::{Bio, IoPriority, Op, ProcessId};
 use crate::scheduler::{BlockLayer, Elevator, Kernel};
 use crate::simulate::{HostTimes, Observer};
 use crate::units::{Sector, Sectors, Time};
 use askers::Askers;
+use device::Device;
 use host::{Event, Host};
 
 /// Processes that are told apart at a time, process 0 among them.
@@ -92,6 +98,8 @@ pub struct Finished<T> {
     pub started: Time,
     /// When it was done.
     pub completed: Time,
+    /// What went wrong on a disk outside, by the caller's number.
+    pub error: Option<i32>,
     /// The caller's.
     pub token: T,
 }
@@ -127,6 +135,24 @@ impl<T> Served<T> {
     pub fn new(
         scheduler: Box<dyn Elevator>,
         disk: Box<dyn DiskModel>,
+        settings: &Settings,
+        observer: Option<Box<dyn Observer + Send>>,
+    ) -> Served<T> {
+        Served::on(scheduler, Device::Model(disk), settings, observer)
+    }
+
+    /// The same over a disk that the caller has: it is handed the commands, and says when they are done.
+    pub fn outside(
+        scheduler: Box<dyn Elevator>,
+        settings: &Settings,
+        observer: Option<Box<dyn Observer + Send>>,
+    ) -> Served<T> {
+        Served::on(scheduler, Device::outside(), settings, observer)
+    }
+
+    fn on(
+        scheduler: Box<dyn Elevator>,
+        disk: Device,
         settings: &Settings,
         observer: Option<Box<dyn Observer + Send>>,
     ) -> Served<T> {
@@ -180,10 +206,43 @@ impl<T> Served<T> {
         while let Some(event) = self.next_event().filter(|&event| event <= now) {
             self.latest = event.max(self.latest);
             self.step(self.latest);
-            while let Some(place) = self.host.next_to_leave() {
-                self.exit(self.latest, place);
-            }
+            self.let_leave();
         }
+        self.take_finished(finished);
+    }
+
+    /// The next command for a disk outside, in the order in which it gets them; `None` if there is none. To
+    /// be asked after each call that may have issued some.
+    pub fn take_issued(&mut self) -> Option<Command> {
+        self.host.take_issued()
+    }
+
+    /// The accesses that a command in the disk is for, each once, in the order in which they joined it: what they
+    /// share with the command's range is all of it, and nothing twice. None for a flush.
+    pub fn accesses(&self, tag: u64) -> Vec<&T> {
+        let mut tokens: Vec<Token> = Vec::new();
+        with!(&self.layer, queue => queue.carried(tag, |token| if !tokens.contains(&token) {
+            tokens.push(token);
+        }));
+        let accesses = tokens.into_iter().map(|token| self.host.waiting(token));
+        accesses.collect()
+    }
+
+    /// A disk outside is done with a command, or could not do it: `error` is the caller's number of why. What
+    /// was due before happens first.
+    pub fn completed(
+        &mut self,
+        done: Completion,
+        error: Option<i32>,
+        finished: &mut Vec<Finished<T>>,
+    ) {
+        self.advance(done.time, finished);
+        let now = done.time.max(self.latest);
+        self.latest = now;
+        let Served { layer, host, .. } = self;
+        host.begin_completion(done, error);
+        with!(layer, queue => queue.completed(host, now, done.tag));
+        self.let_leave();
         self.take_finished(finished);
     }
 
@@ -200,6 +259,9 @@ impl<T> Served<T> {
     }
 
     /// Completes what is left, whatever time it takes: the disk and its queue are to go.
+    ///
+    /// # Panics
+    /// If accesses wait for a disk outside.
     pub fn finish(mut self) -> Vec<Finished<T>> {
         let mut finished = Vec::new();
         while self.in_flight() > 0 {
@@ -239,9 +301,9 @@ impl<T> Served<T> {
     fn step(&mut self, now: Time) {
         let Served { layer, host, .. } = self;
         if host.disk_is_due(now) {
-            for tag in host.take_completions(now) {
-                host.begin_completion(tag);
-                with!(layer, queue => queue.completed(host, now, tag.tag));
+            for done in host.take_completions(now) {
+                host.begin_completion(done, None);
+                with!(layer, queue => queue.completed(host, now, done.tag));
             }
             return;
         }
@@ -253,6 +315,13 @@ impl<T> Served<T> {
             Some(Event::Wake(process)) => with!(layer, queue => queue.resume(host, now, process)),
             Some(Event::RunQueue) => with!(layer, queue => queue.run_queue(host, now)),
             None => {}
+        }
+    }
+
+    /// Processes that ended, and of which nothing is on its way any more.
+    fn let_leave(&mut self) {
+        while let Some(place) = self.host.next_to_leave() {
+            self.exit(self.latest, place);
         }
     }
 

@@ -277,6 +277,12 @@ impl RequestQueue for MultiQueue {
         false
     }
 
+    fn carried(&self, tag: u64, each: impl FnMut(Token)) {
+        if tag != FLUSH {
+            self.carried.each(RequestId::of_tag(tag), each);
+        }
+    }
+
     fn cpu_of(&self, tag: u64) -> usize {
         usize::from(self.requests[RequestId::of_tag(tag)].cpu)
     }
