@@ -247,9 +247,27 @@ pub fn answer(occasion: Occasion, state: State, kind: Kind) -> Answer {
     table[state as usize][kind as usize]
 }
 
+/// An answer as it stands in a table; why there is no such case stands in `notes`.
+fn word(answer: Answer, notes: &mut Vec<&'static str>) -> String {
+    match answer {
+        Answer::Refused => "refused".to_owned(),
+        Answer::UntilNamed => "until named".to_owned(),
+        Answer::Allowed => "allowed".to_owned(),
+        Answer::AnotherDisk => "another disk".to_owned(),
+        Answer::Impossible(why) => {
+            let at = notes.iter().position(|note| *note == why);
+            let at = at.unwrap_or_else(|| {
+                notes.push(why);
+                notes.len() - 1
+            });
+            format!("– ({})", at + 1)
+        }
+    }
+}
+
 /// The tables as the document has them.
 pub fn markdown() -> String {
-    let mut notes: Vec<&str> = Vec::new();
+    let mut notes: Vec<&'static str> = Vec::new();
     let mut text = String::new();
     for occasion in Occasion::ALL {
         let _ = write!(text, "{}:\n\n| |", occasion.title());
@@ -260,26 +278,180 @@ pub fn markdown() -> String {
         for state in State::ALL {
             let _ = write!(text, "| {} |", state.title());
             for kind in Kind::ALL {
-                let word = match answer(occasion, state, kind) {
-                    Answer::Refused => "refused".to_owned(),
-                    Answer::UntilNamed => "until named".to_owned(),
-                    Answer::Allowed => "allowed".to_owned(),
-                    Answer::AnotherDisk => "another disk".to_owned(),
-                    Answer::Impossible(why) => {
-                        let at = notes.iter().position(|note| *note == why);
-                        let at = at.unwrap_or_else(|| {
-                            notes.push(why);
-                            notes.len() - 1
-                        });
-                        format!("– ({})", at + 1)
-                    }
-                };
+                let word = word(answer(occasion, state, kind), &mut notes);
                 let _ = write!(text, " {word} |");
             }
             text.push('\n');
         }
         text.push('\n');
     }
+    for (at, note) in notes.iter().enumerate() {
+        let _ = writeln!(text, "{}. not possible: {note}", at + 1);
+    }
+    text
+}
+
+/// What a served disk is to stand over ([`served`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// A device that holds nothing.
+    Device,
+    /// One that carries a signature.
+    DeviceSignature,
+    /// One that carries none, and is not empty.
+    DeviceData,
+    /// One with a file system that is mounted.
+    DeviceMounted,
+    /// One that a process can write to.
+    DeviceOpen,
+    /// One that somebody has open exclusively.
+    DeviceHeld,
+    /// One that is served already.
+    DeviceServed,
+    /// One that takes no writes.
+    DeviceReadOnly,
+    /// A file that is made (`--size`).
+    FileNew,
+    /// A file of zeros.
+    File,
+    /// A file that carries a signature.
+    FileSignature,
+    /// A file that carries none, and has a byte that is not zero.
+    FileData,
+    /// A file that a loop device stands on.
+    FileLoop,
+    /// A file that a process can write to.
+    FileOpen,
+    /// A file that is served already.
+    FileServed,
+    /// The file of an emulated disk in its own mount.
+    FileOfEmulated,
+    /// A link to a file.
+    Link,
+}
+
+/// What the user says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// Nothing.
+    Nothing,
+    /// `--destroy-data`.
+    Destroy,
+    /// `--destroy-data=TARGET`.
+    DestroyNamed,
+    /// `--read-only`.
+    ReadOnly,
+}
+
+impl Target {
+    /// In the order of the table.
+    pub const ALL: [Target; 17] = [
+        Target::Device,
+        Target::DeviceSignature,
+        Target::DeviceData,
+        Target::DeviceMounted,
+        Target::DeviceOpen,
+        Target::DeviceHeld,
+        Target::DeviceServed,
+        Target::DeviceReadOnly,
+        Target::FileNew,
+        Target::File,
+        Target::FileSignature,
+        Target::FileData,
+        Target::FileLoop,
+        Target::FileOpen,
+        Target::FileServed,
+        Target::FileOfEmulated,
+        Target::Link,
+    ];
+
+    fn title(self) -> &'static str {
+        match self {
+            Target::Device => "device that holds nothing",
+            Target::DeviceSignature => "device, signature",
+            Target::DeviceData => "device, no signature, not zero",
+            Target::DeviceMounted => "device, mounted",
+            Target::DeviceOpen => "device, open for writing",
+            Target::DeviceHeld => "device, held",
+            Target::DeviceServed => "device, served already",
+            Target::DeviceReadOnly => "device, read-only",
+            Target::FileNew => "new file (`--size`)",
+            Target::File => "file of zeros",
+            Target::FileSignature => "file, signature",
+            Target::FileData => "file, no signature, not zero",
+            Target::FileLoop => "file below a loop device",
+            Target::FileOpen => "file, open for writing",
+            Target::FileServed => "file, served already",
+            Target::FileOfEmulated => "file of an emulated disk",
+            Target::Link => "link to a file",
+        }
+    }
+}
+
+impl Said {
+    /// In the order of the table.
+    pub const ALL: [Said; 4] = [
+        Said::Nothing,
+        Said::Destroy,
+        Said::DestroyNamed,
+        Said::ReadOnly,
+    ];
+
+    fn title(self) -> &'static str {
+        match self {
+            Said::Nothing => "nothing said",
+            Said::Destroy => "`--destroy-data`",
+            Said::DestroyNamed => "named",
+            Said::ReadOnly => "`--read-only`",
+        }
+    }
+}
+
+/// A new file.
+const W: Answer = Impossible("a new file is made to be written, and holds nothing to be given up");
+
+/// May a served disk stand over it? A row for each target, a column for what is said.
+const SERVED: [[Answer; Said::ALL.len()]; Target::ALL.len()] = [
+    [R, A, A, A], // device that holds nothing
+    [R, N, A, A], // device, signature
+    [R, N, A, A], // device, data
+    [R, R, R, R], // device, mounted
+    [R, R, R, R], // device, open for writing
+    [R, R, R, R], // device, held
+    [R, R, R, R], // device, served already
+    [R, R, R, A], // device, read-only
+    [A, A, W, W], // new file
+    [A, A, A, A], // file of zeros
+    [N, N, A, A], // file, signature
+    [N, N, A, A], // file, data
+    [R, R, R, R], // file below a loop device
+    [R, R, R, R], // file, open for writing
+    [R, R, R, R], // file, served already
+    [R, R, R, R], // file of an emulated disk
+    [R, R, R, R], // link to a file
+];
+
+/// May a served disk (`emulate create --over`) stand over it?
+pub fn served(target: Target, said: Said) -> Answer {
+    SERVED[target as usize][said as usize]
+}
+
+/// The table of [`served`] as the document has it.
+pub fn served_markdown() -> String {
+    let mut text = String::from("| |");
+    for said in Said::ALL {
+        let _ = write!(text, " {} |", said.title());
+    }
+    let _ = writeln!(text, "\n|---|{}", "---|".repeat(Said::ALL.len()));
+    let mut notes = Vec::new();
+    for target in Target::ALL {
+        let _ = write!(text, "| {} |", target.title());
+        for said in Said::ALL {
+            let _ = write!(text, " {} |", word(served(target, said), &mut notes));
+        }
+        text.push('\n');
+    }
+    text.push('\n');
     for (at, note) in notes.iter().enumerate() {
         let _ = writeln!(text, "{}. not possible: {note}", at + 1);
     }
@@ -295,19 +467,26 @@ mod tests {
     #[test]
     fn the_document_has_these_tables() {
         const BEGIN: &str = "<!-- iosched-testing/src/refusal_matrix.rs: begin -->\n\n";
+        const BEGIN_SERVED: &str =
+            "<!-- iosched-testing/src/refusal_matrix.rs, served: begin -->\n\n";
+        assert_stands_in_document(BEGIN, &markdown());
+        assert_stands_in_document(BEGIN_SERVED, &served_markdown());
+    }
+
+    fn assert_stands_in_document(begin: &str, markdown: &str) {
         const END: &str = "\n<!-- end -->\n";
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/safety.md");
         let document = std::fs::read_to_string(&path).expect("the document");
-        let (before, rest) = document.split_once(BEGIN).expect("where they begin");
+        let (before, rest) = document.split_once(begin).expect("where they begin");
         let (tables, after) = rest.split_once(END).expect("where they end");
-        if tables == markdown() {
+        if tables == markdown {
             return;
         }
         assert!(
             std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always"),
             "docs/safety.md has other tables: INSTA_UPDATE=always cargo test -p iosched-testing"
         );
-        let document = [before, BEGIN, &markdown(), END, after].concat();
+        let document = [before, begin, markdown, END, after].concat();
         std::fs::write(&path, document).expect("the document");
     }
 
@@ -340,6 +519,12 @@ mod tests {
         }
         for (at, kind) in Kind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, at);
+        }
+        for (at, target) in Target::ALL.into_iter().enumerate() {
+            assert_eq!(target as usize, at);
+        }
+        for (at, said) in Said::ALL.into_iter().enumerate() {
+            assert_eq!(said as usize, at);
         }
     }
 }

@@ -5,8 +5,10 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use iosched::device::Consent;
 use iosched::disk_file;
 use iosched::disk_file::disksim::{self, BusTimes};
+use iosched::emulate::over::{MOST_COMMANDS, Over, Wish};
 use iosched::emulate::spec::{
     STATE_DIR, Spec, Tags, order_name, parse_order, parse_size, parse_tags,
 };
@@ -16,7 +18,7 @@ use iosched::emulate::{
 use iosched::failure::exit;
 use iosched::host::Host;
 use iosched::report::table::{Align, Table};
-use iosched_sim::disk::{DriveQueue, models};
+use iosched_sim::disk::{DriveQueue, Model, models};
 use iosched_sim::units::{Bytes, Nanos};
 use serde_json::json;
 
@@ -35,6 +37,8 @@ Examples:
   mkfs.ext4 /dev/loop8                  it is a disk like any other
   iosched emulate create hdd-7200 --scheduler cfq
                                         a scheduler of ours inside: cfq on today's kernel
+  iosched emulate create --over sdb --scheduler cfq --destroy-data
+                                        the same over a real disk, with its own times
   iosched emulate list
   iosched emulate check loop8           does it take the times of its model?
   iosched emulate remove loop8
@@ -102,13 +106,49 @@ Examples:
   disk=$(iosched emulate create hdd-7200)
   iosched emulate create ssd-sata --size 32G --queue-depth 8
   iosched emulate create hdd-7200 --scheduler cfq:slice_idle=0
-  iosched emulate create mine.toml --backing-dir /var/tmp --owner-pid $$")]
+  iosched emulate create mine.toml --backing-dir /var/tmp --owner-pid $$
+  iosched emulate create --over /srv/disk.img --size 8G --scheduler deadline
+  iosched emulate create --over sdb --depth 4 --scheduler cfq --destroy-data
+  iosched emulate create --over sdb --read-only --scheduler cfq
+
+Over a disk or file, its bytes are those of the new device. What holds something
+is written only if --destroy-data names it.")]
 struct CreateArgs {
     /// Disk model: a name (see `iosched emulate models`), or a .toml file of your own
-    #[arg(value_name = "MODEL|FILE")]
-    model: String,
+    #[arg(value_name = "MODEL|FILE", required_unless_present = "over")]
+    model: Option<String>,
 
-    /// Size, for example 512M, 32G, 4T; default: the model's. Only what is written takes space
+    /// Stand over this disk or file instead of a model: commands go there with direct I/O, and take the
+    /// time that they take there
+    #[arg(
+        long,
+        value_name = "DEVICE|FILE",
+        requires = "scheduler",
+        conflicts_with_all = ["model", "queue_depth", "order", "write_cache", "slow_down", "backing_dir", "seed"]
+    )]
+    over: Option<String>,
+
+    /// Commands under way below at a time, 1 to 32; default: what the disk takes, 32 at most
+    #[arg(long, value_name = "N", requires = "over", value_parser = parse_depth)]
+    depth: Option<usize>,
+
+    /// Only read what is below: the device takes no writes
+    #[arg(long, requires = "over", conflicts_with_all = ["destroy_data", "size"])]
+    read_only: bool,
+
+    /// Allow what is below to be written; name it again if it holds something. A file of zeros needs neither
+    #[arg(
+        long,
+        value_name = "DEVICE|FILE",
+        requires = "over",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ""
+    )]
+    destroy_data: Option<String>,
+
+    /// Size, for example 512M, 32G, 4T; default: the model's. Only what is written takes space. With --over: make
+    /// a new file of this size
     #[arg(long, value_parser = parse_size)]
     size: Option<Bytes>,
 
@@ -245,6 +285,17 @@ fn parse_switch(text: &str) -> Result<bool, String> {
     }
 }
 
+fn parse_depth(text: &str) -> Result<usize, String> {
+    let depth = text.parse().ok();
+    depth
+        .filter(|depth| (1..=MOST_COMMANDS).contains(depth))
+        .ok_or_else(|| {
+            format!(
+                "`{text}` is no depth: from 1 to {MOST_COMMANDS} commands are under way at a time"
+            )
+        })
+}
+
 /// Runs `iosched emulate`.
 pub(crate) fn run(args: &EmulateArgs, output: &Output) -> Outcome {
     let state_dir = &args.state_dir;
@@ -274,21 +325,20 @@ fn make(args: &CreateArgs, state_dir: &Path, output: &Output) -> Result<(), Emul
         server: PathBuf::from("iosched"),
         source,
     })?;
-    let mut spec = Spec::new(disk_file::find(&args.model)?, server);
-    spec.size = args.size;
-    spec.queue_depth = args.queue_depth;
-    spec.order = args.order;
-    spec.write_cache = args.write_cache;
-    spec.slow_down = args.slow_down;
-    spec.scheduler.clone_from(&args.scheduler);
-    spec.tags = args.tags;
-    spec.backing_dir.clone_from(&args.backing_dir);
+    let mut spec = match (&args.over, &args.scheduler, &args.model) {
+        (Some(target), Some(scheduler), _) => {
+            emulate::check_scheduler(scheduler)?;
+            let over = Over::choose(&Host::live(), &wish(args, target, &consent(args)))?;
+            Spec::over(over, scheduler.clone(), server)
+        }
+        (_, _, Some(model)) => with_model(args, disk_file::find(model)?, server),
+        _ => unreachable!("clap asks for a model, or a target and a scheduler"),
+    };
     spec.rotational = match (args.rotational, args.no_rotational) {
         (true, _) => Some(true),
         (_, true) => Some(false),
         _ => None,
     };
-    spec.seed = args.seed;
     spec.owner_pid = args.owner_pid;
     state_dir.clone_into(&mut spec.state_dir);
     let disk = EmulatedDisk::create(&spec)?;
@@ -302,9 +352,43 @@ fn make(args: &CreateArgs, state_dir: &Path, output: &Output) -> Result<(), Emul
     Ok(())
 }
 
+fn with_model(args: &CreateArgs, model: Model, server: PathBuf) -> Spec {
+    let mut spec = Spec::new(model, server);
+    spec.size = args.size;
+    spec.queue_depth = args.queue_depth;
+    spec.order = args.order;
+    spec.write_cache = args.write_cache;
+    spec.slow_down = args.slow_down;
+    spec.scheduler.clone_from(&args.scheduler);
+    spec.tags = args.tags;
+    spec.backing_dir.clone_from(&args.backing_dir);
+    spec.seed = args.seed;
+    spec
+}
+
+fn wish<'a>(args: &CreateArgs, target: &'a str, consent: &'a Consent) -> Wish<'a> {
+    Wish {
+        target,
+        size: args.size,
+        depth: args.depth,
+        read_only: args.read_only,
+        consent,
+    }
+}
+
+/// What the user said about the data below.
+fn consent(args: &CreateArgs) -> Consent {
+    match args.destroy_data.as_deref() {
+        None => Consent::No,
+        Some("") => Consent::ToWrite,
+        Some(target) => Consent::Named(target.to_owned()),
+    }
+}
+
 /// One line about a new disk, for people.
 fn describe(status: &Status) -> String {
     let where_to = match (&status.backing_dir, status.backing_in_memory) {
+        _ if status.over.is_some() => over(status).unwrap_or_default(),
         (Some(dir), Some(true)) => format!("data in memory ({})", dir.display()),
         (Some(dir), _) => format!("data in {}", dir.display()),
         (None, _) => "no data".to_owned(),
@@ -327,6 +411,13 @@ fn describe(status: &Status) -> String {
         size_of(status),
         status.id
     )
+}
+
+/// What it stands over.
+fn over(status: &Status) -> Option<String> {
+    let read_only = if status.read_only { ", read-only" } else { "" };
+    let over = status.over.as_ref()?;
+    Some(format!("over {}{read_only}", over.display()))
 }
 
 fn size_of(status: &Status) -> String {
@@ -376,6 +467,7 @@ fn show(disks: &[Status], output: &Output) {
 /// A running disk, by what sets it apart and who uses it.
 fn running(disk: &Status) -> String {
     let mut words = vec!["running".to_owned()];
+    words.extend(over(disk));
     let slowed = disk.slow_down.filter(|&factor| factor > 1);
     words.extend(slowed.map(|factor| format!("{factor} times as slow")));
     let inside = disk.scheduler.as_ref();
@@ -549,5 +641,14 @@ mod tests {
         assert_eq!(parse_switch("on"), Ok(true));
         assert_eq!(parse_switch("off"), Ok(false));
         assert!(parse_switch("yes").is_err());
+    }
+
+    #[test]
+    fn a_depth_is_from_1_to_32() {
+        assert_eq!(parse_depth("1"), Ok(1));
+        assert_eq!(parse_depth("32"), Ok(32));
+        for bad in ["0", "33", "-1", "four", ""] {
+            assert!(parse_depth(bad).is_err(), "{bad}");
+        }
     }
 }

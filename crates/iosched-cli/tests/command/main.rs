@@ -24,6 +24,7 @@ mod disk_file;
 mod emulate;
 mod emulate_end;
 mod emulate_inside;
+mod emulate_over;
 mod faults;
 mod foreign;
 mod help;

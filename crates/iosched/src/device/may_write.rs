@@ -16,6 +16,8 @@
 //! and any other is somebody else's. A run that was killed left no such note: then blocks that are not zero are
 //! taken for its own, and signatures are not.
 //!
+//! A disk that is only read, and is nobody else's meanwhile, is asked about by [`may_read_alone`].
+//!
 //! What it answers in each case is in `iosched_testing::refusal_matrix`, from which `docs/safety.md` has its tables.
 
 use std::fmt;
@@ -114,6 +116,14 @@ pub enum MayNotWrite {
     /// It holds something, or is in use.
     #[error("refusing to write to {device}:{}", list(reasons))]
     Refused {
+        /// Kernel name.
+        device: String,
+        /// Every reason.
+        reasons: Vec<Reason>,
+    },
+    /// It is only to be read, and somebody may change it meanwhile.
+    #[error("refusing to serve {device}, even to be read:{}", list(reasons))]
+    NotAlone {
         /// Kernel name.
         device: String,
         /// Every reason.
@@ -226,6 +236,7 @@ impl Failure for MayNotWrite {
                     "take {device} out of use first, or name a directory on it as the target"
                 ),
             },
+            MayNotWrite::NotAlone { device, .. } => format!("take {device} out of use first"),
             MayNotWrite::AnotherDisk { device, .. } => format!(
                 "nothing was written; see what it is: iosched list -v {device}; a new run can measure it"
             ),
@@ -310,6 +321,26 @@ pub fn may_write(host: &Host, device: &Device, write: &Write<'_>) -> Result<Give
         return Ok(now);
     }
     Err(MayNotWrite::Refused {
+        device: device.name.clone(),
+        reasons,
+    })
+}
+
+/// The rule when a device may be read by one alone: nobody uses it, or can write to it. What it holds is no
+/// reason, and neither is that it takes no writes.
+///
+/// # Errors
+/// Somebody does.
+pub fn may_read_alone(host: &Host, device: &Device, is_claimed: bool) -> Result<(), MayNotWrite> {
+    let refusals = refusals(host, device, is_claimed).into_iter();
+    let uses = refusals.filter(|refusal| {
+        !refusal.can_be_overruled() && !matches!(refusal, Refusal::ReadOnly { .. })
+    });
+    let reasons: Vec<Reason> = uses.map(Reason::Always).collect();
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    Err(MayNotWrite::NotAlone {
         device: device.name.clone(),
         reasons,
     })

@@ -9,7 +9,8 @@
 //! - [`content()`](content::content): what is written on a device (file systems, members of arrays, tables)
 //! - [`openers()`](openers::openers): the processes that have it open
 //! - [`refusals()`](refusals::refusals): every reason not to write to it
-//! - [`may_write()`](may_write::may_write): whether it may be written all the same
+//! - [`may_write()`](may_write::may_write): whether it may be written all the same;
+//!   [`may_write_file()`](may_write_file::may_write_file): whether a file may be, as a disk
 //! - [`attributes()`](attributes::attributes): every tunable and queue file, with unit and default
 //! - [`Inventory`]: all devices at once, in one pass, for `iosched list`
 //!
@@ -23,7 +24,9 @@ mod find;
 mod identity;
 mod inventory;
 mod kind;
+mod loop_file;
 mod may_write;
+mod may_write_file;
 pub(crate) mod mounts;
 mod near;
 mod node;
@@ -51,7 +54,10 @@ pub use self::find::{FileSystem, Target, find, find_file_system};
 pub use self::identity::{BackingFile, Identity, Recognition};
 pub use self::inventory::Inventory;
 pub use self::kind::Kind;
-pub use self::may_write::{Consent, Content, GivenUp, MayNotWrite, Occasion, Write, may_write};
+pub use self::may_write::{
+    Consent, Content, GivenUp, MayNotWrite, Occasion, Write, may_read_alone, may_write,
+};
+pub use self::may_write_file::{FileIdentity, may_read_file_alone, may_write_file};
 pub use self::mounts::Mount;
 pub use self::number::DeviceNumber;
 pub use self::openers::{Opener, Openers, openers};

@@ -35,7 +35,7 @@ pub(crate) struct MountTable {
 }
 
 impl MountTable {
-    pub(super) fn read(host: &Host) -> io::Result<MountTable> {
+    pub(crate) fn read(host: &Host) -> io::Result<MountTable> {
         let mut table = MountTable::of(&std::fs::read(host.proc("self/mountinfo"))?);
         let sysfs = host.sysfs();
         if table.mounts.iter().any(|mount| mount.fs_type == "btrfs") {

@@ -1,4 +1,4 @@
-//! The processes that have a device open: a virtual machine, a raw database, an mkfs that still runs.
+//! The processes that have a device or a file open: a virtual machine, a raw database, an mkfs that still runs.
 //!
 //! A descriptor counts by the number of the device that it leads to, so that a node of another name or in
 //! another mount namespace hides nobody; a shared writable mapping counts as well, since its descriptor may
@@ -18,13 +18,13 @@ use crate::host::Host;
 /// A process that has a device open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opener {
-    /// The device.
+    /// The device, or the path of the file.
     pub device: String,
     /// The process' command.
     pub command: String,
     /// The process.
     pub pid: i32,
-    /// True if it can write to the device.
+    /// True if it can write to it.
     pub writes: bool,
 }
 
@@ -39,13 +39,48 @@ pub struct Openers {
 
 /// Looks for processes that have one of the devices open, other than those in `except`.
 pub fn openers(host: &Host, devices: &[Device], except: &[i32]) -> Openers {
+    let name = |device: usize| devices[device].name.clone();
+    look_for(host, &Sought::Devices(devices), name, except)
+}
+
+/// Looks for processes that have this file open, other than those in `except`.
+pub(super) fn openers_of_file(
+    host: &Host,
+    path: &Path,
+    file: &fs::Metadata,
+    except: &[i32],
+) -> Openers {
+    let sought = Sought::File {
+        device: file.dev(),
+        inode: file.ino(),
+    };
+    let name = |_: usize| path.display().to_string();
+    look_for(host, &sought, name, except)
+}
+
+/// What is looked for.
+enum Sought<'a> {
+    Devices(&'a [Device]),
+    /// A file, by the numbers of its file system and its own.
+    File {
+        device: u64,
+        inode: u64,
+    },
+}
+
+fn look_for(
+    host: &Host,
+    sought: &Sought<'_>,
+    name: impl Fn(usize) -> String,
+    except: &[i32],
+) -> Openers {
     let mut openers = Openers::default();
     let Ok(processes) = fs::read_dir(host.proc("")) else {
         return openers;
     };
     let mut look = Look {
         is_live: host.is_live(),
-        devices,
+        sought,
         mounts: HashMap::new(),
     };
     for process in processes.flatten() {
@@ -59,7 +94,7 @@ pub fn openers(host: &Host, devices: &[Device], except: &[i32]) -> Openers {
             Ok(uses) => openers
                 .found
                 .extend(uses.into_iter().map(|(device, writes)| Opener {
-                    device: devices[device].name.clone(),
+                    device: name(device),
                     command: command_of(&process.path()),
                     pid,
                     writes,
@@ -79,13 +114,13 @@ pub fn openers(host: &Host, devices: &[Device], except: &[i32]) -> Openers {
 struct Look<'a> {
     /// False for a copied tree: its links lead nowhere, or to devices of this machine.
     is_live: bool,
-    devices: &'a [Device],
+    sought: &'a Sought<'a>,
     /// Types of file systems by the mount's number, for each mount namespace.
     mounts: HashMap<PathBuf, HashMap<u64, String>>,
 }
 
 impl Look<'_> {
-    /// The devices (by index) that a process has open, each with whether it can write to it.
+    /// What a process has open (devices by index, the file as 0), each with whether it can write to it.
     fn uses(&mut self, process: &Path) -> io::Result<HashMap<usize, bool>> {
         let mut uses = HashMap::new();
         let mut found = |device: Option<usize>, writes: bool| {
@@ -111,7 +146,7 @@ impl Look<'_> {
         Ok(uses)
     }
 
-    /// The device that a link of `/proc` leads to. Links to file systems of other machines and to FUSE are
+    /// What is sought that a link of `/proc` leads to. Links to file systems of other machines and to FUSE are
     /// not followed: their servers may hang.
     fn leads_to(&mut self, process: &Path, link: &Path, mount: Option<u64>) -> Option<usize> {
         let target = fs::read_link(link).ok()?;
@@ -119,17 +154,24 @@ impl Look<'_> {
             return None; // a socket, a pipe
         }
         if !self.is_live {
-            let is_it = |device: &Device| device.node() == target;
-            return self.devices.iter().position(is_it);
+            let Sought::Devices(devices) = self.sought else {
+                return None;
+            };
+            return devices.iter().position(|device| device.node() == target);
         }
         if mount.is_some_and(|mount| self.may_hang(process, mount)) {
             return None;
         }
-        let number = fs::metadata(link).ok().filter(is_block)?.rdev();
-        let number = DeviceNumber::of_raw(number);
-        self.devices
-            .iter()
-            .position(|device| device.number == number)
+        let metadata = fs::metadata(link).ok()?;
+        match self.sought {
+            Sought::Devices(devices) => {
+                let number = DeviceNumber::of_raw(Some(metadata).filter(is_block)?.rdev());
+                devices.iter().position(|device| device.number == number)
+            }
+            Sought::File { device, inode } => {
+                ((metadata.dev(), metadata.ino()) == (*device, *inode)).then_some(0)
+            }
+        }
     }
 
     fn may_hang(&mut self, process: &Path, mount: u64) -> bool {

@@ -114,7 +114,7 @@ impl Usage {
                 }
             }
         }
-        for path in read_swaps(host) {
+        for path in swap_files(host) {
             // A node, or a file that lies on a file system.
             if let Ok(device) = name_of_node(host, &path) {
                 let user = User::Swap {
@@ -181,8 +181,8 @@ pub(super) fn names_above(source: &impl Source, device: &Device, usage: &Usage) 
     names
 }
 
-/// The paths that the kernel swaps to.
-fn read_swaps(host: &Host) -> Vec<PathBuf> {
+/// The paths that the kernel swaps to: nodes and files.
+pub(super) fn swap_files(host: &Host) -> Vec<PathBuf> {
     let text = std::fs::read(host.proc("swaps")).unwrap_or_default();
     text.split(|&byte| byte == b'\n')
         .skip(1) // the heading

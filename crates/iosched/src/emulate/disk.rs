@@ -5,7 +5,8 @@
 //! request on, and a model without delays is answered at once in the thread that the request arrived on.
 //!
 //! Data are written when a write arrives and read just before a read is answered: how long that takes is
-//! hidden in the time that the disk takes anyway.
+//! hidden in the time that the disk takes anyway. A disk that stands over a real one ([`Below`]) keeps the data of
+//! an access until its command is carried out there, by threads that then say when it was done.
 //!
 //! With a scheduler of ours inside, whose each access is comes from `attribution`; another scheduler takes its
 //! place once that holds nothing, and what comes meanwhile waits.
@@ -14,10 +15,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
-use iosched_sim::disk::{DiskModel, DiskOp};
+use iosched_sim::disk::{Completion, DiskModel, DiskOp};
 use iosched_sim::scheduler::{Elevator, Kernel};
 use iosched_sim::serve::Asker;
 use iosched_sim::units::{Bytes, Nanos, SECTOR_BYTES, Sector, Sectors, Time};
@@ -28,6 +29,7 @@ use rustix::time::{
 
 use super::attribution::{Attributed, Attribution};
 use super::backing::Backing;
+use super::below::{self, Aligned, Below, Order};
 use super::engine::{Engine, Finished, Job};
 use super::inside::Inside;
 use super::ledger::{Ledger, Served};
@@ -47,8 +49,16 @@ pub(super) struct Disk {
     alarm: AtomicU64,
     /// What belongs to the scheduler inside, if there is one.
     within: OnceLock<Within>,
-    pub(super) backing: Backing,
+    store: Store,
     size: Bytes,
+}
+
+/// Where the data are.
+enum Store {
+    /// In a file of ours, beside the model.
+    Backing(Backing),
+    /// On what the commands go to.
+    Below(Below),
 }
 
 /// What the lock protects: the model and everything that depends on its time.
@@ -90,17 +100,50 @@ struct Switch {
 /// What is left to do for a command once the disk is done with it.
 #[derive(Debug)]
 pub(super) enum Answer {
+    /// Data that are in a file of ours.
     Data(ReplyData, u64, usize),
+    /// Data that are read from below meanwhile.
+    Read(ReplyData, below::Data),
     Written(ReplyWrite, u32),
+    /// Data that are written below meanwhile.
+    Write(ReplyWrite, u32, below::Data),
     Done(ReplyEmpty),
+}
+
+impl Answer {
+    /// What is read or written below.
+    fn data(&self) -> Option<&below::Data> {
+        match self {
+            Answer::Read(_, data) | Answer::Write(_, _, data) => Some(data),
+            Answer::Data(..) | Answer::Written(..) | Answer::Done(_) => None,
+        }
+    }
+
+    fn fail(self, error: Errno) {
+        match self {
+            Answer::Data(reply, ..) | Answer::Read(reply, _) => reply.error(error),
+            Answer::Written(reply, _) | Answer::Write(reply, ..) => reply.error(error),
+            Answer::Done(reply) => reply.error(error),
+        }
+    }
 }
 
 impl Disk {
     pub(super) fn new(model: Box<dyn DiskModel>, backing: Backing) -> io::Result<Disk> {
         let size = model.capacity().to_bytes();
+        Disk::with(Engine::new(model), Store::Backing(backing), size)
+    }
+
+    /// A disk that stands over another, or over a file, with a scheduler inside.
+    pub(super) fn over(engine: Engine<Answer>, below: Below) -> io::Result<Disk> {
+        let size = below.size();
+        Disk::with(engine, Store::Below(below), size)
+    }
+
+    fn with(engine: Engine<Answer>, store: Store, size: Bytes) -> io::Result<Disk> {
         Ok(Disk {
             core: Mutex::new(Core {
-                engine: Engine::new(model),
+                engine,
                 epoch: monotonic(),
                 switch: None,
                 path: Nanos::ZERO,
@@ -112,7 +155,7 @@ impl Disk {
             next_event: AtomicU64::new(0),
             alarm: AtomicU64::new(0),
             within: OnceLock::new(),
-            backing,
+            store,
             size,
         })
     }
@@ -120,6 +163,100 @@ impl Disk {
     pub(super) fn size(&self) -> Bytes {
         self.size
     }
+
+    /// What it stands over, if it has no model.
+    fn below(&self) -> Option<&Below> {
+        match &self.store {
+            Store::Backing(_) => None,
+            Store::Below(below) => Some(below),
+        }
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.below().is_some_and(Below::is_read_only)
+    }
+
+    /// Space that the data take in a file of ours.
+    pub(super) fn stored(&self) -> Bytes {
+        match &self.store {
+            Store::Backing(backing) => backing.stored().unwrap_or(Bytes::ZERO),
+            Store::Below(_) => self.size,
+        }
+    }
+
+    // ---- what comes from FUSE ---------------------------------------------------------------
+
+    /// Reads, inside of the disk.
+    pub(super) fn read(&self, received: Nanos, offset: u64, length: u64, reply: ReplyData) {
+        let job = self.job(DiskOp::Read, offset, length);
+        let bytes = usize::try_from(length).expect("a request fits into memory");
+        let answer = match &self.store {
+            Store::Backing(_) => Answer::Data(reply, offset, bytes),
+            Store::Below(below) if !below.takes(offset, length) => {
+                return reply.error(Errno::EINVAL);
+            }
+            Store::Below(_) => Answer::Read(reply, Arc::new(Mutex::new(Aligned::zeroed(bytes)))),
+        };
+        self.arrive(received, job, answer);
+    }
+
+    /// Writes, inside of the disk.
+    pub(super) fn write(&self, received: Nanos, offset: u64, data: &[u8], reply: ReplyWrite) {
+        let length = data.len() as u64;
+        let written = u32::try_from(length).expect("a request is shorter than 4 GiB");
+        let answer = match &self.store {
+            Store::Backing(backing) => {
+                if let Err(error) = backing.write(offset, data) {
+                    log(format_args!(
+                        "cannot store {length} bytes at {offset}: {error}"
+                    ));
+                    return reply.error(error.into());
+                }
+                Answer::Written(reply, written)
+            }
+            Store::Below(below) if below.is_read_only() => return reply.error(Errno::EROFS),
+            Store::Below(below) if !below.takes(offset, length) => {
+                return reply.error(Errno::EINVAL);
+            }
+            Store::Below(_) => {
+                Answer::Write(reply, written, Arc::new(Mutex::new(Aligned::of(data))))
+            }
+        };
+        let job = self.job(DiskOp::Write, offset, length);
+        self.arrive(received, job, answer);
+    }
+
+    pub(super) fn flush(&self, received: Nanos, reply: ReplyEmpty) {
+        let job = Job {
+            op: DiskOp::Flush,
+            start: Sector::ZERO,
+            length: Sectors::ZERO,
+        };
+        self.arrive(received, job, Answer::Done(reply));
+    }
+
+    /// Makes a range inside of the disk read as zeros.
+    pub(super) fn discard(&self, received: Nanos, offset: u64, length: u64, reply: ReplyEmpty) {
+        match &self.store {
+            Store::Backing(backing) => {
+                if let Err(error) = backing.punch(offset, length) {
+                    log(format_args!(
+                        "cannot discard {length} bytes at {offset}: {error}"
+                    ));
+                    return reply.error(error.into());
+                }
+            }
+            Store::Below(below) if !below.can_discard() => return reply.error(Errno::EOPNOTSUPP),
+            Store::Below(below) if !below.takes(offset, length) => {
+                return reply.error(Errno::EINVAL);
+            }
+            Store::Below(_) => {}
+        }
+        let job = self.job(DiskOp::Discard, offset, length);
+        self.arrive(received, job, Answer::Done(reply));
+    }
+
+    // ---- what goes on inside ----------------------------------------------------------------
 
     /// Puts a fresh model in the place of the one that is there, or a scheduler over one; its clock starts
     /// now. What others have in the old one (whoever looks at all disks, looks at this one) is answered at
@@ -150,8 +287,11 @@ impl Disk {
         assert!(self.within.set(within).is_ok(), "a disk is set up once");
     }
 
-    /// What watches the disk's accesses goes.
+    /// What watches the disk's accesses goes; what was written below is on the medium.
     pub(super) fn end(&self) {
+        if let Some(Err(error)) = self.below().map(Below::flush) {
+            log(format_args!("cannot flush what is below: {error}"));
+        }
         if let Some(within) = self.within.get() {
             within.attribution.end();
         }
@@ -239,6 +379,27 @@ impl Disk {
         }
     }
 
+    /// Carries out commands below, one after the other; never returns.
+    pub(super) fn carry_out(&self) {
+        let below = self.below().expect("a disk that stands over another");
+        loop {
+            let order = below.next_order();
+            let started = monotonic();
+            let error = below.carry_out(&order).err();
+            let mut core = self.lock();
+            let time = |at: Nanos| Time::ZERO + at.saturating_sub(core.epoch);
+            let completion = Completion {
+                tag: order.tag,
+                started: time(started),
+                time: time(monotonic()),
+            };
+            let error = error.map(rustix::io::Errno::raw_os_error);
+            let mut finished = Vec::new();
+            core.engine.completed(completion, error, &mut finished);
+            self.go_on(core, finished, &mut Vec::new());
+        }
+    }
+
     /// Waits awake for an event that is near; false if the next one is far.
     fn pass_time_awake(&self) -> bool {
         loop {
@@ -254,8 +415,8 @@ impl Disk {
         }
     }
 
-    /// A command that was received at `received` on the machine's clock.
-    pub(super) fn arrive(&self, received: Nanos, job: Job, answer: Answer) {
+    /// An access that was received at `received` on the machine's clock.
+    fn arrive(&self, received: Nanos, job: Job, answer: Answer) {
         let within = self.within.get();
         let told = within.map(|within| within.attribution.ask(job));
         let (asker, exits) = told.unwrap_or((Asker::unknown(job.op), Vec::new()));
@@ -305,6 +466,7 @@ impl Disk {
         let now = Time::ZERO + monotonic().saturating_sub(core.epoch);
         core.engine.advance(now, finished);
         let switched = self.switch_if_idle(core, now, finished);
+        self.issue_below(core);
         for done in finished.iter() {
             core.ledger.record(Served {
                 op: done.job.op,
@@ -341,17 +503,40 @@ impl Disk {
         switched
     }
 
+    /// What the block layer has issued goes to what is below.
+    fn issue_below(&self, core: &mut Core) {
+        let Some(below) = self.below() else {
+            return;
+        };
+        while let Some((command, accesses)) = core.engine.take_issued() {
+            let data = accesses.into_iter().filter_map(Answer::data).cloned();
+            below.order(Order {
+                tag: command.tag,
+                op: command.op,
+                offset: command.start.as_u64() * SECTOR_BYTES,
+                length: command.length.to_bytes().as_u64(),
+                data: data.collect(),
+            });
+        }
+    }
+
     fn answer(&self, finished: Vec<Finished<Answer>>, buffer: &mut Vec<u8>) {
         for done in finished {
-            self.reply(done.token, buffer);
+            match done.error {
+                Some(error) => done.token.fail(Errno::from_i32(error)),
+                None => self.reply(done.token, buffer),
+            }
         }
     }
 
     fn reply(&self, answer: Answer, buffer: &mut Vec<u8>) {
         match answer {
             Answer::Data(reply, offset, length) => {
+                let Store::Backing(backing) = &self.store else {
+                    unreachable!("data of ours are in a file of ours");
+                };
                 buffer.resize(length.max(buffer.len()), 0);
-                match self.backing.read(offset, &mut buffer[..length]) {
+                match backing.read(offset, &mut buffer[..length]) {
                     Ok(()) => reply.data(&buffer[..length]),
                     Err(error) => {
                         log(format_args!(
@@ -361,7 +546,10 @@ impl Disk {
                     }
                 }
             }
-            Answer::Written(reply, length) => reply.written(length),
+            Answer::Read(reply, data) => reply.data(below::lock(&data).bytes()),
+            Answer::Written(reply, length) | Answer::Write(reply, length, _) => {
+                reply.written(length);
+            }
             Answer::Done(reply) => reply.ok(),
         }
     }
@@ -372,7 +560,7 @@ impl Disk {
     }
 
     /// The sectors that a range of bytes touches.
-    pub(super) fn job(&self, op: DiskOp, offset: u64, length: u64) -> Job {
+    fn job(&self, op: DiskOp, offset: u64, length: u64) -> Job {
         let end = (offset + length).min(self.size.as_u64());
         let first = offset / SECTOR_BYTES;
         Job {

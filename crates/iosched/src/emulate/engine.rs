@@ -1,5 +1,5 @@
 //! The disk model with the requests that wait for it: what arrived, what is done by now. Between them stands
-//! a scheduler of ours, if the disk is served with one.
+//! a scheduler of ours, if the disk is served with one; it may stand over a real disk instead of a model.
 //!
 //! Knows no clock and no data. It carries a token per command (in the server: the FUSE reply) from
 //! [`Engine::submit`] to [`Engine::advance`], and lets the model do each thing at the time the model
@@ -18,7 +18,7 @@ pub(super) enum Engine<T> {
     Scheduled(Box<Scheduled<T>>),
 }
 
-/// A block layer over a model.
+/// A block layer over a model, or over a disk whose commands the caller takes.
 pub(super) struct Scheduled<T> {
     served: Served<(Job, T)>,
     done: Vec<serve::Finished<(Job, T)>>,
@@ -40,6 +40,50 @@ impl<T> Engine<T> {
             served: Served::new(scheduler, model, settings, None),
             done: Vec::new(),
         }))
+    }
+
+    /// A scheduler over a disk that the caller has.
+    pub(super) fn outside(scheduler: Box<dyn Elevator>, settings: &Settings) -> Engine<T> {
+        Engine::Scheduled(Box::new(Scheduled {
+            served: Served::outside(scheduler, settings, None),
+            done: Vec::new(),
+        }))
+    }
+
+    /// The next command for the disk that the caller has, and the tokens of what it is for, as that lies on the disk.
+    pub(super) fn take_issued(&mut self) -> Option<(Command, Vec<&T>)> {
+        let Engine::Scheduled(inside) = self else {
+            return None;
+        };
+        let command = inside.served.take_issued()?;
+        let mut accesses = inside.served.accesses(command.tag);
+        accesses.sort_by_key(|(job, _)| job.start);
+        if matches!(command.op, DiskOp::Read | DiskOp::Write) {
+            let sectors: u64 = accesses.iter().map(|(job, _)| job.length.as_u64()).sum();
+            let whole = command.length.as_u64();
+            assert_eq!(sectors, whole, "accesses with data are never split");
+        }
+        Some((
+            command,
+            accesses.into_iter().map(|(_, token)| token).collect(),
+        ))
+    }
+
+    /// The disk that the caller has is done with a command, or failed with this error.
+    pub(super) fn completed(
+        &mut self,
+        completion: Completion,
+        error: Option<i32>,
+        finished: &mut Vec<Finished<T>>,
+    ) {
+        match self {
+            Engine::Disk(_) => unreachable!("a model completes its commands itself"),
+            Engine::Scheduled(inside) => {
+                let Scheduled { served, done } = &mut **inside;
+                served.completed(completion, error, done);
+                finished.extend(done.drain(..).map(Finished::from));
+            }
+        }
     }
 
     /// Takes a request that arrived at `at`; what was due before it is done first and appended to
@@ -147,13 +191,15 @@ pub(super) struct Job {
     pub(super) length: Sectors,
 }
 
-/// A command that the model has completed.
+/// A command that is done.
 #[derive(Debug)]
 pub(super) struct Finished<T> {
     pub(super) job: Job,
     pub(super) arrived: Time,
     pub(super) started: Time,
     pub(super) completed: Time,
+    /// What went wrong, if the disk is no model.
+    pub(super) error: Option<i32>,
     pub(super) token: T,
 }
 
@@ -165,6 +211,7 @@ impl<T> From<serve::Finished<(Job, T)>> for Finished<T> {
             arrived: done.arrived,
             started: done.started,
             completed: done.completed,
+            error: done.error,
             token,
         }
     }
@@ -229,6 +276,7 @@ impl<T> Bare<T> {
                     arrived: command.arrived,
                     started: done.started,
                     completed: done.time,
+                    error: None,
                     token: command.token,
                 });
             }

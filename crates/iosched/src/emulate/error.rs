@@ -8,8 +8,10 @@ use std::time::Duration;
 use iosched_sim::disk::ModelError;
 use iosched_sim::scheduler::SchedulerError;
 
+use super::over::{NotOver, OverError};
 use super::usage::User;
 use crate::command_line::Remedy;
+use crate::device::{DeviceError, MayNotWrite};
 use crate::disk_file::DiskFileError;
 use crate::failure::{Failure, exit};
 
@@ -97,6 +99,15 @@ pub enum EmulateError {
     /// There is no such model.
     #[error(transparent)]
     DiskFile(#[from] DiskFileError),
+    /// A disk cannot stand over what was named.
+    #[error(transparent)]
+    Over(#[from] OverError),
+    /// There is no such device for it to stand over.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// What it is to stand over may not be written, or not be read alone.
+    #[error(transparent)]
+    MayNotWrite(#[from] MayNotWrite),
     /// A file or directory of ours cannot be used.
     #[error("cannot {action} {}", path.display())]
     File {
@@ -183,6 +194,32 @@ pub enum EmulateError {
     },
 }
 
+impl From<NotOver> for EmulateError {
+    fn from(error: NotOver) -> EmulateError {
+        match error {
+            NotOver::Over(error) => EmulateError::Over(error),
+            NotOver::Device(error) => EmulateError::Device(error),
+            NotOver::MayNot(error) => EmulateError::MayNotWrite(error),
+        }
+    }
+}
+
+/// What can be done where the target may not be written: it can be read, and no directory takes its place.
+fn instead_of_writing(error: &MayNotWrite) -> Option<String> {
+    match error {
+        MayNotWrite::NotAllowed { device, .. } => Some(format!(
+            "allow it with --destroy-data if nothing on {device} is needed; --read-only serves it without a change"
+        )),
+        MayNotWrite::Refused { device, .. } => Some(match error.way_out() {
+            Some(option) => format!(
+                "if all of that may be destroyed, name it again: {option}; --read-only serves it without a change"
+            ),
+            None => format!("take {device} out of use first"),
+        }),
+        other => other.hint(),
+    }
+}
+
 fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
@@ -197,6 +234,9 @@ impl Failure for EmulateError {
         match self {
             EmulateError::Missing(missing) => Some(missing.hint()),
             EmulateError::DiskFile(error) => error.hint(),
+            EmulateError::Over(error) => error.hint(),
+            EmulateError::Device(error) => error.hint(),
+            EmulateError::MayNotWrite(error) => instead_of_writing(error),
             EmulateError::Scheduler(error) => error.hint(),
             EmulateError::NoScheduler { model, .. } => Some(format!(
                 "make one with it: `iosched emulate create {model} --scheduler cfq`; the kernel's are set \
@@ -229,6 +269,9 @@ impl Failure for EmulateError {
     fn remedy(&self) -> Option<Remedy> {
         match self {
             EmulateError::Stuck { .. } => Some(Remedy::With("--force".into())),
+            EmulateError::Over(error) => error.remedy(),
+            EmulateError::Device(error) => error.remedy(),
+            EmulateError::MayNotWrite(error) => error.remedy(),
             _ => None,
         }
     }
@@ -240,6 +283,9 @@ impl Failure for EmulateError {
             EmulateError::Model(_) | EmulateError::NoScheduler { .. } => exit::USAGE,
             EmulateError::DiskFile(error) => error.exit_code(),
             EmulateError::Scheduler(error) => error.exit_code(),
+            EmulateError::Over(error) => error.exit_code(),
+            EmulateError::Device(error) => error.exit_code(),
+            EmulateError::MayNotWrite(error) => error.exit_code(),
             EmulateError::Server { exit_code, .. } => *exit_code,
             EmulateError::Unknown { .. } => exit::NO_SUCH_DEVICE,
             EmulateError::InUse { .. } => exit::BUSY,

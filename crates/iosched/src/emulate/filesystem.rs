@@ -13,14 +13,12 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, Session, SessionACL,
     WriteFlags,
 };
-use iosched_sim::disk::DiskOp;
-use iosched_sim::units::{Bytes, Sector, Sectors};
+use iosched_sim::units::Bytes;
 use rustix::mount::{MountFlags, mount};
 
-use super::disk::{Answer, Disk};
-use super::engine::Job;
+use super::disk::Disk;
 use super::ledger;
-use super::log::{log, monotonic};
+use super::log::monotonic;
 
 /// Name of the file with the last requests served.
 pub(super) const SERVED_FILE: &str = "served.csv";
@@ -117,13 +115,20 @@ impl DiskFilesystem {
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
         let (kind, perm, size) = match inode {
             ROOT => (FileType::Directory, 0o500, 0),
-            DISK => (FileType::RegularFile, 0o600, self.disk.size().as_u64()),
+            DISK => {
+                let perm = if self.disk.is_read_only() {
+                    0o400
+                } else {
+                    0o600
+                };
+                (FileType::RegularFile, perm, self.disk.size().as_u64())
+            }
             SERVED | ASKERS => (FileType::RegularFile, 0o400, 0),
             SCHEDULER => (FileType::RegularFile, 0o200, 0),
             _ => return None,
         };
         let stored = match inode {
-            DISK => self.disk.backing.stored().unwrap_or(Bytes::ZERO),
+            DISK => self.disk.stored(),
             _ => Bytes::ZERO,
         };
         Some(FileAttr {
@@ -299,9 +304,7 @@ impl Filesystem for DiskFilesystem {
             return reply.data(&[]);
         }
         let length = u64::from(size).min(self.disk.size().as_u64() - offset);
-        let job = self.disk.job(DiskOp::Read, offset, length);
-        let answer = Answer::Data(reply, offset, usize::try_from(length).unwrap_or(0));
-        self.disk.arrive(received, job, answer);
+        self.disk.read(received, offset, length, reply);
     }
 
     fn write(
@@ -329,15 +332,7 @@ impl Filesystem for DiskFilesystem {
         if !self.disk.is_inside(offset, length) {
             return reply.error(Errno::ENOSPC);
         }
-        if let Err(error) = self.disk.backing.write(offset, data) {
-            log(format_args!(
-                "cannot store {length} bytes at {offset}: {error}"
-            ));
-            return reply.error(error.into());
-        }
-        let job = self.disk.job(DiskOp::Write, offset, length);
-        let answer = Answer::Written(reply, u32::try_from(length).unwrap_or(0));
-        self.disk.arrive(received, job, answer);
+        self.disk.write(received, offset, data, reply);
     }
 
     fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
@@ -345,12 +340,7 @@ impl Filesystem for DiskFilesystem {
         if inode != DISK {
             return reply.ok();
         }
-        let job = Job {
-            op: DiskOp::Flush,
-            start: Sector::ZERO,
-            length: Sectors::ZERO,
-        };
-        self.disk.arrive(received, job, Answer::Done(reply));
+        self.disk.flush(received, reply);
     }
 
     fn fallocate(
@@ -376,14 +366,7 @@ impl Filesystem for DiskFilesystem {
         if !self.disk.is_inside(offset, length) {
             return reply.error(Errno::EINVAL);
         }
-        if let Err(error) = self.disk.backing.punch(offset, length) {
-            log(format_args!(
-                "cannot discard {length} bytes at {offset}: {error}"
-            ));
-            return reply.error(error.into());
-        }
-        let job = self.disk.job(DiskOp::Discard, offset, length);
-        self.disk.arrive(received, job, Answer::Done(reply));
+        self.disk.discard(received, offset, length, reply);
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {

@@ -1,4 +1,4 @@
-//! The scheduler inside a served disk: from its name to a block layer over the model.
+//! The scheduler inside a served disk: from its name to a block layer over the model, or over what is below.
 
 use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::scheduler::{

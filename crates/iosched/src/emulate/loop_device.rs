@@ -27,6 +27,7 @@ const ATTEMPTS: u32 = 32;
 /// How long udev may look at a device that was just added, and is to go again.
 const LOOKED_AT: Duration = Duration::from_secs(3);
 
+const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_PARTSCAN: u32 = 8;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
@@ -57,12 +58,34 @@ struct LoopConfig {
     reserved: [u64; 8],
 }
 
+/// What a loop device is to be like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    /// Bytes of a logical block.
+    pub(super) block: u32,
+    /// It takes no writes.
+    pub(super) read_only: bool,
+}
+
+impl Shape {
+    /// As most disks are.
+    pub(super) const USUAL: Shape = Shape {
+        block: 512,
+        read_only: false,
+    };
+}
+
 impl LoopConfig {
     /// Direct I/O to a file, partitions looked for.
-    fn direct(fd: u32) -> LoopConfig {
+    fn direct(fd: u32, shape: Shape) -> LoopConfig {
+        let read_only = if shape.read_only {
+            LO_FLAGS_READ_ONLY
+        } else {
+            0
+        };
         LoopConfig {
             fd,
-            block_size: 0, // the kernel's choice: 512
+            block_size: shape.block,
             info: LoopInfo {
                 device: 0,
                 inode: 0,
@@ -72,7 +95,7 @@ impl LoopConfig {
                 number: 0,
                 encrypt_type: 0,
                 encrypt_key_size: 0,
-                flags: LO_FLAGS_DIRECT_IO | LO_FLAGS_PARTSCAN,
+                flags: LO_FLAGS_DIRECT_IO | LO_FLAGS_PARTSCAN | read_only,
                 file_name: [0; 64],
                 crypt_name: [0; 64],
                 encrypt_key: [0; 32],
@@ -121,7 +144,7 @@ impl LoopDevice {
     ///
     /// # Errors
     /// [`Unsupported`](io::ErrorKind::Unsupported) where the kernel has no `LOOP_CONFIGURE`. Nothing is left then.
-    pub(super) fn attach(host: &Host, file: &File) -> io::Result<LoopDevice> {
+    pub(super) fn attach(host: &Host, file: &File, shape: Shape) -> io::Result<LoopDevice> {
         let control = open_control(host)?;
         let mut number = first_unused(host);
         let mut lost = 0;
@@ -134,7 +157,7 @@ impl LoopDevice {
                 }
                 Err(error) => return Err(error.into()),
             }
-            match configure(host, number, file) {
+            match configure(host, number, file, shape) {
                 Ok(device) => return Ok(device),
                 // Somebody attached it to a file, or removed it, between the two calls.
                 Err(error) if lost < ATTEMPTS && (is_busy(&error) || is_gone(&error)) => {
@@ -273,13 +296,13 @@ fn remove(control: BorrowedFd<'_>, number: u32) -> Result<(), Errno> {
 
 /// True if the kernel has `LOOP_CONFIGURE`: it looks at the file first, and says that there is none.
 fn knows_configure(device: &File) -> bool {
-    let config = LoopConfig::direct(u32::MAX);
+    let config = LoopConfig::direct(u32::MAX, Shape::USUAL);
     // SAFETY: as in `configure`.
     let result = unsafe { ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) };
     result == Err(Errno::BADF)
 }
 
-fn configure(host: &Host, number: u32, file: &File) -> io::Result<LoopDevice> {
+fn configure(host: &Host, number: u32, file: &File, shape: Shape) -> io::Result<LoopDevice> {
     let path = host.dev(&name(number));
     // devtmpfs makes the node before the ioctl returns; a static /dev never does.
     let device = OpenOptions::new()
@@ -293,7 +316,7 @@ fn configure(host: &Host, number: u32, file: &File) -> io::Result<LoopDevice> {
             )
         })?;
     let descriptor = u32::try_from(file.as_raw_fd()).expect("descriptors are not negative");
-    let config = LoopConfig::direct(descriptor);
+    let config = LoopConfig::direct(descriptor, shape);
     // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, which `LoopConfig` is, field by field.
     let result = unsafe { ioctl(&device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) };
     match result {
@@ -372,7 +395,11 @@ mod tests {
             });
             let (errors, asked) = iosched_testing::kernel::on((5, 7), || {
                 (0..TIMES)
-                    .map(|_| LoopDevice::attach(&host, &file).unwrap_err().kind())
+                    .map(|_| {
+                        LoopDevice::attach(&host, &file, Shape::USUAL)
+                            .unwrap_err()
+                            .kind()
+                    })
                     .collect::<Vec<_>>()
             });
             is_over.store(true, Ordering::Relaxed);

@@ -11,10 +11,12 @@
 //! Modules in the order data passes: [`spec`] (what is wanted), `place` (the disk's directory and
 //! its lock), `server` (the process), `filesystem` (FUSE and the clock), `engine` (the model with
 //! what waits for it), `backing` (the data), `loop_device`, `usage` and `take_down` (the way back),
-//! `check` and `ledger` (is it as the model says?).
+//! `check` and `ledger` (is it as the model says?). Instead of a model there may be a real disk or a file:
+//! [`over`] (which, and whether it may be), `below` (what does the commands there).
 
 mod attribution;
 mod backing;
+mod below;
 mod check;
 mod disk;
 mod engine;
@@ -24,6 +26,7 @@ mod inside;
 mod ledger;
 mod log;
 mod loop_device;
+pub mod over;
 mod place;
 mod priority;
 mod server;
@@ -101,7 +104,9 @@ impl EmulatedDisk {
         if let Some(missing) = missing(&host).into_iter().next() {
             return Err(EmulateError::Missing(missing));
         }
-        spec.build()?;
+        if let Some(model) = spec.model() {
+            spec.build(model)?;
+        }
         if let Some(scheduler) = &spec.scheduler {
             inside::check(scheduler)?;
         }
@@ -239,7 +244,11 @@ pub struct Status {
     pub device: Option<String>,
     /// Its size.
     pub size_bytes: Option<u64>,
-    /// The model's queue depth.
+    /// The device or file that it stands over, if it has no model.
+    pub over: Option<PathBuf>,
+    /// It takes no writes.
+    pub read_only: bool,
+    /// The model's queue depth, or the most commands that are under way below.
     pub queue_depth: Option<usize>,
     /// Requests that the loop driver gives to the model at once.
     pub driver_depth: Option<u32>,
@@ -295,7 +304,8 @@ impl Status {
             (false, _) => Condition::Remains,
         };
         let running = state.as_ref().filter(|_| condition == Condition::Running);
-        let stored = running.and_then(|state| {
+        let over = spec.as_ref().and_then(|spec| spec.stands_over()).cloned();
+        let stored = running.filter(|_| over.is_none()).and_then(|state| {
             use std::os::unix::fs::MetadataExt;
             let metadata = fs::metadata(server::backing_path(state)).ok()?;
             Some(metadata.blocks() * 512)
@@ -312,10 +322,14 @@ impl Status {
             Condition::Remains => take_down::remains(host, place),
             _ => Vec::new(),
         };
+        let own_data = state.as_ref().filter(|_| over.is_none());
         Status {
             id: place.id().to_owned(),
             condition,
-            model: spec.as_ref().map(|spec| spec.model.name.clone()),
+            model: spec
+                .as_ref()
+                .and_then(|spec| Some(spec.model()?.name.clone())),
+            read_only: over.as_ref().is_some_and(|over| over.read_only),
             slow_down: spec
                 .as_ref()
                 .map(|spec| spec.slow_down.map_or(1, NonZeroU32::get)),
@@ -327,10 +341,11 @@ impl Status {
             scheduler: state.as_ref().and_then(|state| state.scheduler.clone()),
             attributed,
             rotational: state.as_ref().map(|state| state.rotational),
-            backing_in_memory: state.as_ref().map(|state| state.backing_in_memory),
+            backing_in_memory: own_data.map(|state| state.backing_in_memory),
             path_ns: state.as_ref().map(|state| state.path_ns),
             server_pid: running.map(|state| state.server_pid),
-            backing_dir: state.map(|state| state.backing_dir),
+            backing_dir: own_data.map(|state| state.backing_dir.clone()),
+            over: over.map(|over| over.path),
             stored_bytes: stored,
             users: users.unwrap_or_default(),
             remains,
@@ -348,7 +363,7 @@ pub fn list() -> Result<Vec<Status>, EmulateError> {
 
 /// The model of the emulated disk that is this device, if it is one.
 pub fn model_of(host: &Host, device: &str) -> Option<Model> {
-    place_of(host, device)?.spec().map(|spec| spec.model)
+    place_of(host, device)?.spec()?.model().cloned()
 }
 
 /// The process that serves the emulated disk that is this device, if it is one.
@@ -462,6 +477,12 @@ pub fn check(state_dir: &Path, name: &str, reads: usize, seed: u64) -> Result<Ch
         });
     };
     let device = loop_device::name(state.loop_number);
+    if let Some(over) = place.spec().as_ref().and_then(|spec| spec.stands_over()) {
+        return Err(EmulateError::Check {
+            device,
+            why: format!("it stands over {} and has no model", over.path.display()),
+        });
+    }
     check::check(&host, &place, &device, state.path_ns, reads, seed)
 }
 
@@ -478,7 +499,7 @@ pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, Emul
     if state.scheduler.is_none() {
         return Err(EmulateError::NoScheduler {
             id: place.id().to_owned(),
-            model: place.spec().map_or("MODEL".into(), |spec| spec.model.name),
+            model: place.spec().map_or("MODEL".into(), |spec| spec.id()),
         });
     }
     let path = place.mount_point().join(filesystem::SCHEDULER_FILE);

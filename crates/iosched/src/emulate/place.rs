@@ -110,7 +110,7 @@ impl Place {
         };
         let file = write().map_err(failed("prepare", unfinished.path()))?;
         for number in 1.. {
-            let place = Place::new(state_dir, &format!("{}-{number}", spec.model.name));
+            let place = Place::new(state_dir, &format!("{}-{number}", spec.id()));
             let from = unfinished.path();
             match rename_to_free_name(from, &place.dir) {
                 Ok(()) => {

@@ -13,6 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use iosched_sim::disk::Model;
 use iosched_sim::units::{Bytes, Nanos};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attribution::Attribution;
 use super::backing::{self, Backing};
+use super::below::{Below, Made};
 use super::check::{self, DirectReader, Pair};
 use super::disk::Disk;
 use super::engine::Engine;
@@ -28,15 +30,20 @@ use super::error::{EmulateError, Missing};
 use super::filesystem;
 use super::inside::{self, Inside};
 use super::log::{log, monotonic};
-use super::loop_device::LoopDevice;
+use super::loop_device::{LoopDevice, Shape};
+use super::over::Over;
 use super::place::{Place, State};
-use super::spec::Spec;
+use super::priority;
+use super::spec::{Base, Spec};
 use super::start_ticks;
 use super::take_down::take_down;
 use crate::capture;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
 use crate::process::ProcessFd;
+
+/// A thread that does nothing but I/O needs no more; all its memory is locked.
+const SMALL_STACK: usize = 256 << 10;
 
 /// The least depth that the kernel accepts for a driver's queue.
 pub(super) const MIN_DRIVER_DEPTH: u32 = 4;
@@ -138,21 +145,15 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
     detach_from_terminal();
     protect_from_memory_pressure();
 
-    let model = spec.build()?;
-    let size = model.capacity().to_bytes();
-    let queue_depth = model.queue_depth();
-    let backing_dir = spec
-        .backing_dir
-        .clone()
-        .unwrap_or_else(|| backing::default_dir(host, size));
-    let backing = Backing::create(&backing_dir, size).map_err(|source| EmulateError::File {
-        action: "make a data file in",
-        path: backing_dir.clone(),
-        source,
-    })?;
-    let backing_fd = backing.raw_fd();
-    let disk = Disk::new(model, backing).map_err(step("make a timer"))?;
-    let disk = Arc::new(disk);
+    let Founded {
+        disk,
+        queue_depth,
+        shape,
+        takes_discards,
+        backing_dir,
+        backing_fd,
+        made,
+    } = found(host, &spec)?;
 
     let mount_point = place.mount_point();
     let ended = until.session_end().map_err(step("make a pipe"))?;
@@ -165,9 +166,9 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
     )
     .map_err(step(&format!("mount FUSE on {}", mount_point.display())))?;
 
-    let file = open_directly(&mount_point.join(&spec.disk_file))
+    let file = open_directly(&mount_point.join(&spec.disk_file), shape.read_only)
         .map_err(step("open the disk's file for direct I/O"))?;
-    let device = LoopDevice::attach(host, &file).map_err(|error| match error.kind() {
+    let device = LoopDevice::attach(host, &file, shape).map_err(|error| match error.kind() {
         io::ErrorKind::Unsupported => EmulateError::Missing(Missing::LoopConfigure),
         _ => step("attach a loop device")(error),
     })?;
@@ -183,13 +184,22 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
     let (driver_depth, most_requests) = set_driver_depth(host, &name, wanted)?;
     set_max_request(host, &name, max_request)?;
     let rotational = set_rotational(host, &name, &spec);
-    let path = measure_path(host, &name, &disk, &spec)?;
-    let inside = Inside {
-        queue_depth,
-        rotational,
-        max_request,
+    if !takes_discards {
+        offer_no_discard(host, &name)?;
+    }
+    let (inside, path) = match &spec.base {
+        Base::Model(model) => {
+            let path = measure_path(host, &name, &disk, &spec)?;
+            let inside = Inside {
+                queue_depth,
+                rotational,
+                max_request,
+            };
+            disk.replace(engine(&spec, model, inside)?, path);
+            (inside, path)
+        }
+        Base::Over(over) => (inside_over(over), Nanos::ZERO),
     };
-    disk.replace(engine(&spec, inside)?, path);
     drop(udev_waits);
 
     let server_pid = i32::try_from(std::process::id()).expect("process numbers are small");
@@ -221,16 +231,103 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
             path: place.dir().to_owned(),
             source,
         })?;
-    log(format_args!(
-        "ready: {} as {name}, {state:?}",
-        spec.model.name
-    ));
+    log(format_args!("ready: {} as {name}, {state:?}", spec.id()));
+    made.keep();
     Ok((until, disk))
 }
 
+/// The disk before it has a device.
+struct Founded<'a> {
+    disk: Arc<Disk>,
+    queue_depth: usize,
+    shape: Shape,
+    takes_discards: bool,
+    backing_dir: PathBuf,
+    backing_fd: i32,
+    made: Made<'a>,
+}
+
+fn found<'a>(host: &Host, spec: &'a Spec) -> Result<Founded<'a>, EmulateError> {
+    match &spec.base {
+        Base::Model(model) => found_model(host, spec, model),
+        Base::Over(over) => found_over(host, spec, over),
+    }
+}
+
+/// The bare model, which the way to it is measured with, and the data beside it.
+fn found_model<'a>(host: &Host, spec: &Spec, model: &Model) -> Result<Founded<'a>, EmulateError> {
+    let model = spec.build(model)?;
+    let size = model.capacity().to_bytes();
+    let queue_depth = model.queue_depth();
+    let backing_dir = spec
+        .backing_dir
+        .clone()
+        .unwrap_or_else(|| backing::default_dir(host, size));
+    let backing = Backing::create(&backing_dir, size).map_err(|source| EmulateError::File {
+        action: "make a data file in",
+        path: backing_dir.clone(),
+        source,
+    })?;
+    let backing_fd = backing.raw_fd();
+    let disk = Disk::new(model, backing).map_err(step("make a timer"))?;
+    Ok(Founded {
+        disk: Arc::new(disk),
+        queue_depth,
+        shape: Shape::USUAL,
+        takes_discards: true,
+        backing_dir,
+        backing_fd,
+        made: Made::nothing(),
+    })
+}
+
+/// The scheduler over what is below, and the threads that carry its commands out.
+fn found_over<'a>(host: &Host, spec: &Spec, over: &'a Over) -> Result<Founded<'a>, EmulateError> {
+    let (below, made) = Below::open(host, over)?;
+    let shape = Shape {
+        block: u32::try_from(below.block()).expect("a loop device's block is small"),
+        read_only: over.read_only,
+    };
+    let (takes_discards, backing_fd) = (below.can_discard(), below.raw_fd());
+    let inside = inside_over(over);
+    let scheduler = spec.scheduler.as_deref().unwrap_or("none");
+    let (scheduler, kernel) = inside.build(scheduler)?;
+    let settings = inside.settings(scheduler.info(), kernel);
+    let disk = Disk::over(Engine::outside(scheduler, &settings), below);
+    let disk = Arc::new(disk.map_err(step("make a timer"))?);
+    for _ in 0..over.depth {
+        let disk = disk.clone();
+        let threads = std::thread::Builder::new();
+        let threads = threads.name("below".to_owned()).stack_size(SMALL_STACK);
+        let started = threads.spawn(move || {
+            priority::prefer_this_thread();
+            disk.carry_out();
+        });
+        started.map_err(step("start a thread"))?;
+    }
+    Ok(Founded {
+        disk,
+        queue_depth: over.depth,
+        shape,
+        takes_discards,
+        backing_dir: over.path.clone(),
+        backing_fd,
+        made,
+    })
+}
+
+/// What a scheduler over a real disk is told. One request of FUSE is never split.
+fn inside_over(over: &Over) -> Inside {
+    Inside {
+        queue_depth: over.depth,
+        rotational: over.rotational.unwrap_or(false),
+        max_request: filesystem::MAX_REQUEST,
+    }
+}
+
 /// What serves: the model, or the scheduler that is wanted over it.
-fn engine<T>(spec: &Spec, inside: Inside) -> Result<Engine<T>, EmulateError> {
-    let model = spec.build()?;
+fn engine<T>(spec: &Spec, model: &Model, inside: Inside) -> Result<Engine<T>, EmulateError> {
+    let model = spec.build(model)?;
     let Some(scheduler) = &spec.scheduler else {
         return Ok(Engine::new(model));
     };
@@ -311,7 +408,11 @@ fn set_max_request(host: &Host, device: &str, max: Bytes) -> Result<(), EmulateE
 
 /// Tells the kernel what the model is, as a real drive does; returns what the kernel says then.
 fn set_rotational(host: &Host, device: &str, spec: &Spec) -> bool {
-    let wanted = spec.rotational.unwrap_or(spec.model.rotational());
+    let known = match &spec.base {
+        Base::Model(model) => Some(model.rotational()),
+        Base::Over(over) => over.rotational,
+    };
+    let wanted = spec.rotational.or(known).unwrap_or(false);
     let file = "queue/rotational";
     if let Err(error) = host
         .sysfs()
@@ -376,11 +477,18 @@ fn measure_path_once(
     Ok(extra)
 }
 
-fn open_directly(path: &Path) -> io::Result<File> {
+/// The loop driver offers discards of every file; what cannot be done below is not to be offered.
+fn offer_no_discard(host: &Host, device: &str) -> Result<(), EmulateError> {
+    let file = "queue/discard_max_bytes";
+    let written = host.sysfs().write(device, file, "0");
+    written.map_err(step(&format!("set {file} of {device} to 0")))
+}
+
+fn open_directly(path: &Path, read_only: bool) -> io::Result<File> {
     let direct = i32::try_from(OFlags::DIRECT.bits()).expect("flags are small");
     OpenOptions::new()
         .read(true)
-        .write(true)
+        .write(!read_only)
         .custom_flags(direct)
         .open(path)
 }

@@ -7,6 +7,8 @@ use iosched_sim::disk::{DiskModel, DriveQueue, Model, ModelError, ModelOptions};
 use iosched_sim::units::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::over::Over;
+
 /// Where running emulated disks have their directories unless told otherwise.
 pub const STATE_DIR: &str = "/run/iosched/emulated";
 
@@ -28,9 +30,9 @@ pub enum Tags {
 /// `emulate serve` as `iosched` does, usually the one that is running.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
-    /// The disk model.
-    #[serde(with = "crate::disk_file::as_text")]
-    pub model: Model,
+    /// What takes the commands.
+    #[serde(flatten)]
+    pub base: Base,
     /// Another size than the model's.
     #[serde(with = "bytes")]
     pub size: Option<Bytes>,
@@ -68,6 +70,16 @@ pub struct Spec {
     pub disk_file: String,
 }
 
+/// What takes the commands of a disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Base {
+    /// A disk model; the data are in a file of ours.
+    Model(#[serde(with = "crate::disk_file::as_text")] Model),
+    /// A real disk or a file of the user's.
+    Over(Over),
+}
+
 /// A name that no other disk of this machine has.
 fn new_disk_file() -> String {
     format!("disk-{:016x}", rand::random::<u64>())
@@ -76,8 +88,20 @@ fn new_disk_file() -> String {
 impl Spec {
     /// A disk as the model describes it, served by `server`.
     pub fn new(model: Model, server: impl Into<PathBuf>) -> Spec {
+        Spec::on(Base::Model(model), server)
+    }
+
+    /// A disk that stands over another or a file, with a scheduler inside.
+    pub fn over(over: Over, scheduler: String, server: impl Into<PathBuf>) -> Spec {
         Spec {
-            model,
+            scheduler: Some(scheduler),
+            ..Spec::on(Base::Over(over), server)
+        }
+    }
+
+    fn on(base: Base, server: impl Into<PathBuf>) -> Spec {
+        Spec {
+            base,
             size: None,
             queue_depth: None,
             order: None,
@@ -95,11 +119,35 @@ impl Spec {
         }
     }
 
+    /// Its model, if it has one.
+    pub fn model(&self) -> Option<&Model> {
+        match &self.base {
+            Base::Model(model) => Some(model),
+            Base::Over(_) => None,
+        }
+    }
+
+    /// What it stands over, if it has no model.
+    pub(super) fn stands_over(&self) -> Option<&Over> {
+        match &self.base {
+            Base::Model(_) => None,
+            Base::Over(over) => Some(over),
+        }
+    }
+
+    /// What it is called among emulated disks, before its number.
+    pub(super) fn id(&self) -> String {
+        match &self.base {
+            Base::Model(model) => model.name.clone(),
+            Base::Over(over) => over.id(),
+        }
+    }
+
     /// The machine that is wanted. Block devices are made of blocks of 4096 bytes: what a model has
     /// beyond the last whole one is left out.
-    pub(super) fn build(&self) -> Result<Box<dyn DiskModel>, ModelError> {
-        let whole = Bytes::new(self.model.capacity().as_u64() / 4096 * 4096);
-        self.model.build(&ModelOptions {
+    pub(super) fn build(&self, model: &Model) -> Result<Box<dyn DiskModel>, ModelError> {
+        let whole = Bytes::new(model.capacity().as_u64() / 4096 * 4096);
+        model.build(&ModelOptions {
             size: Some(self.size.unwrap_or(whole)),
             queue_depth: self.queue_depth,
             order: self.order,
@@ -232,6 +280,22 @@ mod tests {
         ] {
             assert!(parse_size(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_spec_over_a_file_reaches_the_server_as_it_was() {
+        let over = Over {
+            path: "/srv/disk".into(),
+            kind: super::super::over::OverKind::NewFile {
+                size_bytes: 8 << 20,
+            },
+            depth: 3,
+            read_only: false,
+            rotational: Some(true),
+        };
+        let spec = Spec::over(over, "cfq".to_owned(), "/usr/bin/iosched");
+        let text = serde_json::to_string(&spec).unwrap();
+        assert_eq!(serde_json::from_str::<Spec>(&text).unwrap(), spec);
     }
 
     #[test]

@@ -136,7 +136,7 @@ fn probe(file: &File) -> io::Result<Vec<Signature>> {
 }
 
 /// FNV-1a with 64 bits: tells contents apart that differ by accident, and is the same in every version.
-pub(super) fn digest(bytes: &[u8]) -> String {
+pub(in crate::device) fn digest(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });

@@ -135,7 +135,9 @@ fn classify(outcome: Result<(), RunError>) -> Answer {
             }
             MayNotWrite::Refused { .. } if error.way_out().is_some() => Answer::UntilNamed,
             MayNotWrite::Refused { .. } => Answer::Refused,
-            MayNotWrite::NotAllowed { .. } | MayNotWrite::Unreadable { .. } => panic!("{error}"),
+            MayNotWrite::NotAllowed { .. }
+            | MayNotWrite::NotAlone { .. }
+            | MayNotWrite::Unreadable { .. } => panic!("{error}"),
         },
         Err(error) => panic!("{error}"),
     }
