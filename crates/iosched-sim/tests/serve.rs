@@ -178,7 +178,7 @@ type Deed = (prop::sample::Index, u64, bool);
 #[derive(Debug, Default, Clone, Copy)]
 struct Fate {
     failed: bool,
-    answer: Option<Option<i32>>,
+    answer: Option<Result<(), i32>>,
 }
 
 /// A disk outside, and what became of the accesses.
@@ -256,7 +256,8 @@ impl Outside<'_> {
     fn note(&mut self, finished: &[Finished<usize>]) {
         for done in finished {
             let answer = &mut self.fates[done.token].answer;
-            assert_eq!(answer.replace(done.error), None, "answered once");
+            let said = done.error.map_or(Ok(()), Err);
+            assert_eq!(answer.replace(said), None, "answered once");
         }
     }
 
@@ -368,7 +369,7 @@ proptest! {
                 }
             }
             for (access, fate) in outside.accesses.iter().zip(&outside.fates) {
-                let expected = access.map(|_| fate.failed.then_some(5));
+                let expected = access.map(|_| if fate.failed { Err(5) } else { Ok(()) });
                 prop_assert_eq!(fate.answer, expected, "{:?} under {}", access, name);
             }
         }

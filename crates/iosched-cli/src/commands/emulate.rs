@@ -325,10 +325,12 @@ fn make(args: &CreateArgs, state_dir: &Path, output: &Output) -> Result<(), Emul
         server: PathBuf::from("iosched"),
         source,
     })?;
+    let mut below = Vec::new();
     let mut spec = match (&args.over, &args.scheduler, &args.model) {
         (Some(target), Some(scheduler), _) => {
             emulate::check_scheduler(scheduler)?;
             let over = Over::choose(&Host::live(), &wish(args, target, &consent(args)))?;
+            below = over.schedulers_below(&Host::live());
             Spec::over(over, scheduler.clone(), server)
         }
         (_, _, Some(model)) => with_model(args, disk_file::find(model)?, server),
@@ -348,6 +350,11 @@ fn make(args: &CreateArgs, state_dir: &Path, output: &Output) -> Result<(), Emul
     } else {
         output.text(&format!("/dev/{}", disk.device()));
         output.note(&describe(&status));
+        for (disk, scheduler) in below {
+            output.note(&format!(
+                "{scheduler} on {disk} decides after it; `iosched set {disk} none` lets all pass"
+            ));
+        }
     }
     Ok(())
 }

@@ -593,12 +593,22 @@ fn what_is_only_to_be_read_takes_no_writes_and_stays_as_it_is() {
     lab.assert_clean();
 }
 
+/// The kernel keeps the flag when the file is detached: the next disk of that number would be read-only.
+struct WritableAgain(PathBuf);
+
+impl Drop for WritableAgain {
+    fn drop(&mut self) {
+        run("blockdev", &["--setrw", text(&self.0)]);
+    }
+}
+
 /// A target, made; what keeps it so goes with it.
 struct Case {
     /// As it is named.
     target: String,
     options: Vec<&'static str>,
-    _keeps: Vec<Box<dyn std::any::Any>>,
+    /// Dropped with it, the first first.
+    keeps: Vec<Box<dyn std::any::Any>>,
 }
 
 impl Case {
@@ -606,7 +616,7 @@ impl Case {
         Case {
             target: target.to_owned(),
             options: Vec::new(),
-            _keeps: keeps,
+            keeps,
         }
     }
 
@@ -619,7 +629,7 @@ impl Case {
     }
 
     fn with(mut self, keeps: impl std::any::Any) -> Case {
-        self._keeps.insert(0, Box::new(keeps));
+        self.keeps.insert(0, Box::new(keeps));
         self
     }
 
@@ -667,7 +677,8 @@ impl Case {
             Target::DeviceReadOnly => {
                 let disk = disk();
                 run("blockdev", &["--setro", text(&disk.path())]);
-                Case::device(disk)
+                let writable_again = WritableAgain(disk.path());
+                Case::device(disk).with(writable_again)
             }
             Target::FileNew => Case {
                 options: vec!["--size", "16M"],
@@ -748,7 +759,7 @@ fn what_a_disk_may_stand_over_is_what_the_document_says() {
             match (expected, output.status.code()) {
                 (Answer::Allowed, Some(0)) => lab.remove(&["--all"]),
                 (Answer::UntilNamed, Some(11)) => {
-                    assert!(words.contains("--destroy-data="), "{case_is}")
+                    assert!(words.contains("--destroy-data="), "{case_is}");
                 }
                 (Answer::Refused, Some(9 | 11)) => {
                     assert_eq!(words.matches("error: ").count(), 1, "{case_is}");

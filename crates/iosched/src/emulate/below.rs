@@ -343,7 +343,7 @@ fn open_device(host: &Host, over: &Over, name: &str) -> Result<File, EmulateErro
     let metadata = file.metadata().map_err(failed("look at", &over.path))?;
     let number = DeviceNumber::of_raw(std::os::unix::fs::MetadataExt::rdev(&metadata));
     let given_up = match &over.kind {
-        OverKind::Device { given_up, .. } => given_up.as_ref(),
+        OverKind::Device { given_up, .. } => given_up.as_deref(),
         _ => None,
     };
     if number != device.number {
@@ -518,6 +518,11 @@ mod tests {
         }
     }
 
+    /// Another one for each of 251.
+    fn byte(number: usize) -> u8 {
+        u8::try_from(number % 251).unwrap()
+    }
+
     fn data(bytes: &[u8]) -> Data {
         Arc::new(Mutex::new(Aligned::of(bytes)))
     }
@@ -525,7 +530,7 @@ mod tests {
     #[test]
     fn memory_begins_where_direct_io_wants_it_and_holds_what_it_was_given() {
         for length in [512, 4096, 65_536] {
-            let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let bytes: Vec<u8> = (0..length).map(byte).collect();
             let aligned = Aligned::of(&bytes);
             assert_eq!(aligned.bytes().as_ptr().align_offset(ALIGNMENT), 0);
             assert_eq!(aligned.bytes(), bytes);
@@ -560,17 +565,14 @@ mod tests {
         let (below, _made) = Below::open(&Host::live(), &over).unwrap();
         let block = usize::try_from(below.block()).unwrap();
         let pieces: Vec<Data> = (0..MOST_PIECES + 3)
-            .map(|piece| data(&vec![(piece % 251) as u8; block]))
+            .map(|piece| data(&vec![byte(piece); block]))
             .collect();
         let pieces: Vec<&Data> = pieces.iter().collect();
         below.carry_out(&order(DiskOp::Write, 0, &pieces)).unwrap();
         let whole = data(&vec![0; block * pieces.len()]);
         below.carry_out(&order(DiskOp::Read, 0, &[&whole])).unwrap();
         for (piece, read) in lock(&whole).bytes().chunks(block).enumerate() {
-            assert!(
-                read.iter().all(|&byte| byte == (piece % 251) as u8),
-                "{piece}"
-            );
+            assert!(read.iter().all(|&at| at == byte(piece)), "{piece}");
         }
     }
 

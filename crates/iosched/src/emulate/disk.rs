@@ -287,11 +287,15 @@ impl Disk {
         assert!(self.within.set(within).is_ok(), "a disk is set up once");
     }
 
-    /// What watches the disk's accesses goes; what was written below is on the medium.
-    pub(super) fn end(&self) {
+    /// What was written below is on the medium, also what no program has flushed.
+    pub(super) fn flush_below(&self) {
         if let Some(Err(error)) = self.below().map(Below::flush) {
             log(format_args!("cannot flush what is below: {error}"));
         }
+    }
+
+    /// What watches the disk's accesses goes.
+    pub(super) fn end(&self) {
         if let Some(within) = self.within.get() {
             within.attribution.end();
         }

@@ -17,7 +17,8 @@ use crate::command_line::Remedy;
 use crate::device::mounts::MountTable;
 use crate::device::{
     Consent, Device, DeviceError, DeviceNumber, FileIdentity, GivenUp, MayNotWrite, Occasion,
-    Write, find, may_read_alone, may_read_file_alone, may_write, may_write_file,
+    Write, find, find_file_system, may_read_alone, may_read_file_alone, may_write, may_write_file,
+    schedulable_disks,
 };
 use crate::failure::{Failure, exit};
 use crate::host::Host;
@@ -64,7 +65,7 @@ pub enum OverKind {
         /// Its kernel name.
         name: String,
         /// What the user gave up; nothing if it is only read.
-        given_up: Option<GivenUp>,
+        given_up: Option<Box<GivenUp>>,
     },
     /// A file that is there.
     File {
@@ -265,16 +266,48 @@ impl Over {
         match found(host, wish)? {
             Found::Device(device) => over_device(host, &device, wish),
             Found::File(path, file) => over_file(host, path, &file, wish),
-            Found::NewFile(path, size) => Ok(Over {
-                rotational: rotational(host, path.parent().unwrap_or(Path::new("/"))),
-                depth: wish.depth.unwrap_or(MOST_COMMANDS),
-                path,
-                kind: OverKind::NewFile {
+            Found::NewFile(path, size) => {
+                let disk = disk_of_file(host, path.parent().unwrap_or(Path::new("/")));
+                let kind = OverKind::NewFile {
                     size_bytes: size.as_u64(),
-                },
-                read_only: false,
-            }),
+                };
+                Ok(Over::on(disk.as_ref(), path, kind, wish))
+            }
         }
+    }
+
+    /// With what is known of the disk at the bottom.
+    fn on(disk: Option<&Device>, path: PathBuf, kind: OverKind, wish: &Wish<'_>) -> Over {
+        Over {
+            path,
+            kind,
+            depth: wish.depth.unwrap_or_else(|| depth_of(disk)),
+            read_only: wish.read_only,
+            rotational: disk.and_then(|disk| disk.rotational),
+        }
+    }
+
+    /// The kernel's schedulers that are active on the disks below, `none` left out: they decide after ours. Each
+    /// with its disk.
+    pub fn schedulers_below(&self, host: &Host) -> Vec<(String, String)> {
+        let devices = match &self.kind {
+            OverKind::Device { name, .. } => Device::read(host, name).into_iter().collect(),
+            OverKind::File { .. } | OverKind::NewFile { .. } => {
+                let dir = self.path.parent().unwrap_or(Path::new("/"));
+                find_file_system(host, dir).map_or(Vec::new(), |found| found.devices)
+            }
+        };
+        let disks = devices
+            .iter()
+            .flat_map(|device| schedulable_disks(host, device).unwrap_or_default());
+        let active = disks.filter_map(|disk| {
+            let active = disk
+                .schedulers
+                .active()
+                .filter(|&active| active != "none")?;
+            Some((disk.name.clone(), active.to_owned()))
+        });
+        active.collect()
     }
 
     /// What it is called among emulated disks, before its number.
@@ -422,18 +455,13 @@ fn over_device(host: &Host, device: &Device, wish: &Wish<'_>) -> Result<Over, No
             consent: wish.consent,
             occasion: Occasion::Start,
         };
-        Some(may_write(host, device, &write)?)
+        Some(Box::new(may_write(host, device, &write)?))
     };
-    Ok(Over {
-        path: device.node(),
-        depth: wish.depth.unwrap_or_else(|| depth_of(&disk)),
-        rotational: disk.rotational,
-        kind: OverKind::Device {
-            name: device.name.clone(),
-            given_up,
-        },
-        read_only: wish.read_only,
-    })
+    let kind = OverKind::Device {
+        name: device.name.clone(),
+        given_up,
+    };
+    Ok(Over::on(Some(&disk), device.node(), kind, wish))
 }
 
 fn over_file(
@@ -456,15 +484,11 @@ fn over_file(
     } else {
         may_write_file(host, &path, &file, wish.consent)?;
     }
-    Ok(Over {
-        rotational: rotational(host, &path),
-        depth: wish.depth.unwrap_or(MOST_COMMANDS),
-        kind: OverKind::File {
-            identity: FileIdentity::of(&metadata),
-        },
-        path,
-        read_only: wish.read_only,
-    })
+    let kind = OverKind::File {
+        identity: FileIdentity::of(&metadata),
+    };
+    let disk = disk_of_file(host, &path);
+    Ok(Over::on(disk.as_ref(), path, kind, wish))
 }
 
 /// Opens a file by a path on which no link is followed.
@@ -490,17 +514,15 @@ fn whole_disk(host: &Host, device: &Device) -> Device {
     disk.unwrap_or_else(|| device.clone())
 }
 
-/// What the disk takes at a time, as the kernel tells it.
-fn depth_of(disk: &Device) -> usize {
-    let depth = disk.queue_depth.or(disk.nr_requests);
-    let depth = depth.map_or(MOST_COMMANDS, |depth| {
-        usize::try_from(depth).unwrap_or(MOST_COMMANDS)
-    });
-    depth.clamp(1, MOST_COMMANDS)
+/// What the disk takes at a time, as the kernel tells it; the most where there is none.
+fn depth_of(disk: Option<&Device>) -> usize {
+    let depth = disk.and_then(|disk| disk.queue_depth.or(disk.nr_requests));
+    let depth = depth.and_then(|depth| usize::try_from(depth).ok());
+    depth.map_or(MOST_COMMANDS, |depth| depth.clamp(1, MOST_COMMANDS))
 }
 
-/// Whether the disk that a path is on turns.
-fn rotational(host: &Host, path: &Path) -> Option<bool> {
-    let file_system = crate::device::find_file_system(host, path).ok()?;
-    whole_disk(host, file_system.devices.first()?).rotational
+/// The disk that a path is on.
+fn disk_of_file(host: &Host, path: &Path) -> Option<Device> {
+    let file_system = find_file_system(host, path).ok()?;
+    Some(whole_disk(host, file_system.devices.first()?))
 }

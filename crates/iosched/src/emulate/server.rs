@@ -80,7 +80,7 @@ pub fn serve(dir: &Path) -> u8 {
         std::process::abort();
     }));
     let outcome = set_up(&host, &place);
-    let code = match outcome {
+    let (code, disk) = match outcome {
         Ok((until, disk)) => {
             let why = match tell(&FirstWord::Ready) {
                 Ok(()) => until.wait(),
@@ -88,7 +88,7 @@ pub fn serve(dir: &Path) -> u8 {
             };
             log(format_args!("ending: {why}"));
             disk.end();
-            exit::OK
+            (exit::OK, Some(disk))
         }
         Err(failure) => {
             let source = std::error::Error::source(&failure);
@@ -99,10 +99,14 @@ pub fn serve(dir: &Path) -> u8 {
                 hint: failure.hint(),
                 exit_code: failure.exit_code(),
             });
-            failure.exit_code()
+            (failure.exit_code(), None)
         }
     };
-    match take_down(&host, &place) {
+    let taken_down = take_down(&host, &place);
+    if let Some(disk) = disk {
+        disk.flush_below();
+    }
+    match taken_down {
         Ok(left) => {
             for user in left {
                 log(format_args!("left behind: {user}"));
@@ -198,7 +202,7 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
             disk.replace(engine(&spec, model, inside)?, path);
             (inside, path)
         }
-        Base::Over(over) => (inside_over(over), Nanos::ZERO),
+        Base::Over(over) => (inside_over(&spec, over), Nanos::ZERO),
     };
     drop(udev_waits);
 
@@ -289,7 +293,7 @@ fn found_over<'a>(host: &Host, spec: &Spec, over: &'a Over) -> Result<Founded<'a
         read_only: over.read_only,
     };
     let (takes_discards, backing_fd) = (below.can_discard(), below.raw_fd());
-    let inside = inside_over(over);
+    let inside = inside_over(spec, over);
     let scheduler = spec.scheduler.as_deref().unwrap_or("none");
     let (scheduler, kernel) = inside.build(scheduler)?;
     let settings = inside.settings(scheduler.info(), kernel);
@@ -317,10 +321,10 @@ fn found_over<'a>(host: &Host, spec: &Spec, over: &'a Over) -> Result<Founded<'a
 }
 
 /// What a scheduler over a real disk is told. One request of FUSE is never split.
-fn inside_over(over: &Over) -> Inside {
+fn inside_over(spec: &Spec, over: &Over) -> Inside {
     Inside {
         queue_depth: over.depth,
-        rotational: over.rotational.unwrap_or(false),
+        rotational: spec.rotational.or(over.rotational).unwrap_or(false),
         max_request: filesystem::MAX_REQUEST,
     }
 }

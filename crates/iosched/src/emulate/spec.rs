@@ -71,6 +71,7 @@ pub struct Spec {
 }
 
 /// What takes the commands of a disk.
+#[expect(clippy::large_enum_variant, reason = "a disk has one")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Base {
