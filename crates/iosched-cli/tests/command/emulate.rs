@@ -257,11 +257,7 @@ fn no_read_is_faster_than_the_model_but_for_the_way_to_it() {
     // `restore` in a test beside this one looks at all disks: then it was refused.
     let was_alone = wait_until(|| {
         output.status.success() || {
-            assert!(
-                stdout(&output).contains("others use it"),
-                "{}",
-                stdout(&output)
-            );
+            assert!(stdout(&output).contains("others use it"), "{output:?}");
             output = lab.emulate(&["check", &id, "--reads", "60", "--json"]);
             false
         }

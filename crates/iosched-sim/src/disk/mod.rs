@@ -8,10 +8,12 @@
 //! A [`Model`] describes one: its parameters, where they come from and what it leaves out.
 //! [`models`] lists those that come with the program, [`build`] makes one by name.
 
+pub mod array;
 mod door;
 pub mod hdd;
 mod model;
 mod presets;
+mod presets_of_arrays;
 #[cfg(test)]
 mod properties;
 pub mod simple;

@@ -3,6 +3,7 @@
 
 use std::num::NonZeroU32;
 
+use super::array::{Array, ArrayParameters};
 use super::hdd::{Hdd, HddParameters};
 use super::simple::{SimpleDisk, SimpleParameters};
 use super::slowed::SlowedDown;
@@ -38,6 +39,8 @@ pub enum Parameters {
     Ssd(SsdParameters),
     /// A rule for the service time, no drive.
     Simple(SimpleParameters),
+    /// Several drives as one.
+    Array(ArrayParameters),
 }
 
 /// What kind of thing a model stands for.
@@ -49,6 +52,8 @@ pub enum ModelKind {
     SolidState,
     /// A rule for the service time, no drive.
     Abstract,
+    /// Several drives as one.
+    Array,
 }
 
 /// The order in which a drive serves the commands in its queue.
@@ -163,6 +168,7 @@ impl Model {
             Parameters::Hdd(_) => ModelKind::HardDisk,
             Parameters::Ssd(_) => ModelKind::SolidState,
             Parameters::Simple(_) => ModelKind::Abstract,
+            Parameters::Array(_) => ModelKind::Array,
         }
     }
 
@@ -172,6 +178,7 @@ impl Model {
             Parameters::Hdd(_) => true,
             Parameters::Ssd(_) => false,
             Parameters::Simple(simple) => simple.rotational,
+            Parameters::Array(array) => array.rotational,
         }
     }
 
@@ -181,6 +188,7 @@ impl Model {
             Parameters::Hdd(hdd) => hdd.capacity,
             Parameters::Ssd(ssd) => ssd.capacity,
             Parameters::Simple(simple) => simple.capacity,
+            Parameters::Array(array) => array.capacity,
         };
         sectors.to_bytes()
     }
@@ -191,6 +199,7 @@ impl Model {
             Parameters::Hdd(hdd) => hdd.queue_depth,
             Parameters::Ssd(ssd) => ssd.queue_depth,
             Parameters::Simple(simple) => simple.queue_depth,
+            Parameters::Array(array) => array.queue_depth,
         }
     }
 
@@ -198,7 +207,7 @@ impl Model {
     pub fn order(&self) -> Option<DriveQueue> {
         match &self.parameters {
             Parameters::Hdd(hdd) => Some(hdd.order),
-            Parameters::Ssd(_) | Parameters::Simple(_) => None,
+            Parameters::Ssd(_) | Parameters::Simple(_) | Parameters::Array(_) => None,
         }
     }
 
@@ -211,6 +220,7 @@ impl Model {
             }
             Parameters::Ssd(ssd) => Some(ssd.buffer),
             Parameters::Simple(_) => None,
+            Parameters::Array(array) => array.cache.as_ref().map(|cache| cache.size),
         }
     }
 
@@ -219,7 +229,7 @@ impl Model {
         match &self.parameters {
             Parameters::Hdd(hdd) => hdd.write_cache,
             Parameters::Ssd(ssd) => ssd.write_cache,
-            Parameters::Simple(_) => false,
+            Parameters::Simple(_) | Parameters::Array(_) => false,
         }
     }
 
@@ -257,6 +267,11 @@ impl Model {
                 simple.rule,
                 options.queue_depth.unwrap_or(simple.queue_depth),
             )),
+            Parameters::Array(mut array) => {
+                array.capacity = capacity.unwrap_or(array.capacity);
+                array.queue_depth = options.queue_depth.unwrap_or(array.queue_depth);
+                Box::new(Array::new(array, options.seed))
+            }
         }
     }
 
@@ -271,6 +286,11 @@ impl Model {
             ModelKind::SolidState | ModelKind::Abstract => Bounds {
                 min_size: Bytes::from_mib(1),
                 max_size: Bytes::from_gib(64 << 10),
+                max_depth: 1024,
+            },
+            ModelKind::Array => Bounds {
+                min_size: Bytes::from_mib(1),
+                max_size: self.capacity(),
                 max_depth: 1024,
             },
         }
@@ -306,7 +326,8 @@ impl Model {
             let what = "order of its own to choose";
             return Err(ModelError::NotApplicable { model, what });
         }
-        if options.write_cache == Some(true) && self.kind() == ModelKind::Abstract {
+        let cached = [ModelKind::HardDisk, ModelKind::SolidState];
+        if options.write_cache == Some(true) && !cached.contains(&self.kind()) {
             let what = "write cache";
             return Err(ModelError::NotApplicable { model, what });
         }

@@ -35,8 +35,15 @@ const HDD_7200_SOURCES: &[&str] = &[
 ];
 
 /// The models that come with the program.
-#[expect(clippy::too_many_lines, reason = "a table")]
 pub fn models() -> Vec<Model> {
+    let mut models = drives();
+    models.extend(super::presets_of_arrays::arrays());
+    models
+}
+
+/// Those of one drive.
+#[expect(clippy::too_many_lines, reason = "a table")]
+pub(super) fn drives() -> Vec<Model> {
     vec![
         preset(
             "hdd-7200",

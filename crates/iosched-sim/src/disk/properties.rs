@@ -59,7 +59,9 @@ fn any_model() -> impl Strategy<Value = (Model, ModelOptions)> {
                 size: Some(Bytes::new(TEST_SECTORS * 512)),
                 queue_depth: Some(depth),
                 order: model.order().map(|_| order),
-                write_cache: (model.kind() != ModelKind::Abstract).then_some(cached),
+                write_cache: [ModelKind::HardDisk, ModelKind::SolidState]
+                    .contains(&model.kind())
+                    .then_some(cached),
                 slow_down: slow_down.and_then(NonZeroU32::new),
                 seed,
             };

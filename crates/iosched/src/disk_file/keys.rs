@@ -8,6 +8,7 @@ use iosched_sim::disk::{Model, Parameters};
 use iosched_sim::units::{Bytes, Nanos, Sectors};
 use serde::{Deserialize, Serialize};
 
+use super::array::ArrayKeys;
 use super::hdd::HddKeys;
 
 /// A value that cannot be.
@@ -56,6 +57,7 @@ pub(super) struct File {
     hdd: Option<HddKeys>,
     ssd: Option<SsdKeys>,
     simple: Option<SimpleKeys>,
+    array: Option<ArrayKeys>,
 }
 
 /// What a drive of any kind has.
@@ -79,11 +81,13 @@ impl File {
             hdd: None,
             ssd: None,
             simple: None,
+            array: None,
         };
         match &model.parameters {
             Parameters::Hdd(hdd) => file.hdd = Some(HddKeys::of(hdd)),
             Parameters::Ssd(ssd) => file.ssd = Some(SsdKeys::of(ssd)),
             Parameters::Simple(simple) => file.simple = Some(SimpleKeys::of(simple)),
+            Parameters::Array(array) => file.array = Some(ArrayKeys::of(array)),
         }
         file
     }
@@ -102,35 +106,41 @@ impl File {
         }
         let measured = self.hdd.as_ref().and_then(HddKeys::measured_capacity);
         let capacity_bytes = self.capacity_bytes.or(measured.map(Bytes::as_u64));
-        let capacity_bytes =
-            capacity_bytes.ok_or_else(|| Wrong::new("capacity_bytes", "is missing"))?;
-        count("capacity_bytes", capacity_bytes, 1 << 20, 1 << 56)?;
-        if !capacity_bytes.is_multiple_of(512) {
-            let what = "is no whole number of 512-byte sectors";
-            return Err(Wrong::new("capacity_bytes", what));
-        }
-        let common = Common {
-            capacity: Bytes::new(capacity_bytes).to_sectors(),
-            queue_depth: count("queue_depth", self.queue_depth, 1, 1024)?,
-            write_cache: self.write_cache,
+        let capacity = capacity_bytes.map(capacity).transpose()?;
+        let queue_depth = count("queue_depth", self.queue_depth, 1, 1024)?;
+        let common = || {
+            Ok(Common {
+                capacity: capacity.ok_or_else(|| Wrong::new("capacity_bytes", "is missing"))?,
+                queue_depth,
+                write_cache: self.write_cache,
+            })
         };
-        let parameters = match (self.hdd, self.ssd, self.simple) {
-            (Some(hdd), None, None) => Parameters::Hdd(
-                hdd.parameters(&common)
-                    .map_err(|wrong| wrong.within("hdd"))?,
-            ),
-            (None, Some(ssd), None) => Parameters::Ssd(
-                ssd.parameters(&common)
-                    .map_err(|wrong| wrong.within("ssd"))?,
-            ),
-            (None, None, Some(simple)) => {
-                let parameters = simple.parameters(&common);
+        let parameters = match (self.hdd, self.ssd, self.simple, self.array) {
+            (Some(hdd), None, None, None) => {
+                let parameters = hdd.parameters(&common()?);
+                Parameters::Hdd(parameters.map_err(|wrong| wrong.within("hdd"))?)
+            }
+            (None, Some(ssd), None, None) => {
+                let parameters = ssd.parameters(&common()?);
+                Parameters::Ssd(parameters.map_err(|wrong| wrong.within("ssd"))?)
+            }
+            (None, None, Some(simple), None) => {
+                let parameters = simple.parameters(&common()?);
                 Parameters::Simple(parameters.map_err(|wrong| wrong.within("simple"))?)
+            }
+            (None, None, None, Some(_)) if self.write_cache => {
+                let what =
+                    "is the drives' own, volatile one, which is off in an array: see [array.cache]";
+                return Err(Wrong::new("write_cache", what));
+            }
+            (None, None, None, Some(array)) => {
+                let parameters = array.parameters(capacity, queue_depth);
+                Parameters::Array(parameters.map_err(|wrong| wrong.within("array"))?)
             }
             _ => {
                 return Err(Wrong::new(
                     "name",
-                    "is followed by one of [hdd], [ssd] and [simple]",
+                    "is followed by one of [hdd], [ssd], [simple] and [array]",
                 ));
             }
         };
@@ -142,6 +152,16 @@ impl File {
             parameters,
         })
     }
+}
+
+/// A size in bytes, in sectors.
+fn capacity(bytes: u64) -> Result<Sectors, Wrong> {
+    count("capacity_bytes", bytes, 1 << 20, 1 << 56)?;
+    if !bytes.is_multiple_of(512) {
+        let what = "is no whole number of 512-byte sectors";
+        return Err(Wrong::new("capacity_bytes", what));
+    }
+    Ok(Bytes::new(bytes).to_sectors())
 }
 
 /// A model without mechanics.

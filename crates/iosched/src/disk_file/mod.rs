@@ -5,6 +5,7 @@
 //! of the keys' names; `docs/disk-models.md` lists all keys. What cannot be is refused with its line
 //! and column.
 
+mod array;
 pub mod disksim;
 mod hdd;
 mod keys;
@@ -142,8 +143,14 @@ pub fn parse(text: &str, path: &Path) -> Result<Model, DiskFileError> {
 pub fn to_toml(model: &Model) -> String {
     let text = toml::to_string(&keys::File::of(model)).expect("tables come after values");
     let mut folded = String::with_capacity(text.len());
+    let mut tables = false;
     for line in text.lines() {
+        tables |= line.starts_with('[');
         match line.split_once(" = [") {
+            Some(("source" | "leaves_out", _)) if tables => {
+                folded.push_str(line); // a member's
+                folded.push('\n');
+            }
             Some(("source", _)) => fold_texts(&mut folded, "source", &model.sources),
             Some(("leaves_out", _)) => fold_texts(&mut folded, "leaves_out", &model.leaves_out),
             Some((key, pairs)) if pairs.starts_with('[') => fold_pairs(&mut folded, key, pairs),
@@ -242,6 +249,89 @@ mod tests {
         }
     }
 
+    /// An array of three that the program does not know by name.
+    fn own_array() -> Model {
+        let mut model = Model::named("raid5-7200").unwrap();
+        if let iosched_sim::disk::Parameters::Array(array) = &mut model.parameters {
+            for member in &mut array.members {
+                member.name = "mine".to_owned();
+            }
+            array.members.truncate(3);
+            array.capacity = array.room();
+        }
+        model
+    }
+
+    #[test]
+    fn members_that_no_name_tells_stand_in_the_arrays_file() {
+        let model = own_array();
+        let text = to_toml(&model);
+        let read = parse(&text, Path::new("x.toml")).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert_eq!(read, model);
+    }
+
+    #[test]
+    fn an_array_that_cannot_be_is_refused_with_the_reason() {
+        let text = to_toml(&Model::named("raid10-15k").unwrap());
+        let with = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from} is not in\n{text}");
+            error(&text.replacen(from, to, 1))
+        };
+        let one = "[[array.member]]\ncount = 8\nmodel = \"hdd-15k\"\n";
+        for (from, to, expected) in [
+            (one, "", "array.member is missing: an array has members"),
+            ("count = 8", "count = 7", "an even number"),
+            ("count = 8", "count = 2", "takes 4 or more"),
+            (
+                "chunk_bytes = 65536",
+                "chunk_bytes = 0",
+                "array.chunk_bytes is 0",
+            ),
+            (
+                "chunk_bytes = 65536",
+                "chunk_bytes = 5000",
+                "no whole number of 4096-byte blocks",
+            ),
+            (
+                "size_bytes = 536870912",
+                "size_bytes = 1000000000000",
+                "more than the",
+            ),
+            (
+                "low_permille = 200",
+                "low_permille = 900",
+                "array.cache.low_permille is 900",
+            ),
+            (
+                "model = \"hdd-15k\"",
+                "model = \"hdd-16k\"",
+                "array.member.0.model is `hdd-16k`",
+            ),
+            (
+                "model = \"hdd-15k\"",
+                "model = \"raid10-15k\"",
+                "is an array itself",
+            ),
+            ("capacity_bytes = ", "capacity_bytes = 9", "hold "),
+            (
+                "write_cache = false",
+                "write_cache = true",
+                "write_cache is the drives' own",
+            ),
+        ] {
+            let said = with(from, to);
+            assert!(said.contains(expected), "{to}: {said}");
+        }
+        let unequal = format!("{one}[[array.member]]\ncount = 2\nmodel = \"hdd-7200\"\n");
+        let said = with(one, &unequal);
+        assert!(
+            said.contains("`unequal_members = true` says that this is meant"),
+            "{said}"
+        );
+        let meant = text.replacen("[array.cache]", "unequal_members = true\n[array.cache]", 1);
+        assert!(parse(&meant.replacen(one, &unequal, 1), Path::new("x")).is_ok());
+    }
+
     fn error(text: &str) -> String {
         parse(text, Path::new("my.toml")).unwrap_err().to_string()
     }
@@ -308,7 +398,7 @@ mod tests {
             "[simple]\nrotational = true\nservice_ms = 1.0\n\n[hdd]",
         ));
         assert!(
-            message.contains("one of [hdd], [ssd] and [simple]"),
+            message.contains("one of [hdd], [ssd], [simple] and [array]"),
             "{message}"
         );
     }

@@ -1,0 +1,539 @@
+//! Several drives as one: stripes, mirrors and parity, behind a controller with or without a cache.
+//!
+//! Each member is a model of its own, of any kind. A command of the host becomes commands of members
+//! ([`layout`]); what a write needs read for its parity is read first. A cache with a battery
+//! acknowledges writes that it has room for and puts them on the members later ([`write_back`]), one
+//! without writes through; both read ahead for those that read in sequence ([`streams`]). What is
+//! known of controllers is structure rather than figures, see `docs/disk-models.md`.
+
+mod layout;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod write_back;
+
+use std::collections::{BTreeMap, VecDeque};
+
+pub use self::layout::Level;
+use self::layout::{Layout, Span, WritePlan};
+use self::streams::{Fetch, Found, Streams};
+use self::write_back::WriteBack;
+use super::door::{Door, Tray};
+use super::{
+    Command, Completion, DiskModel, DiskOp, Model, ModelKind, ModelOptions, assert_on_disk,
+};
+use crate::slab::Slab;
+use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
+
+/// What makes one array differ from another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArrayParameters {
+    /// How its members share the data.
+    pub level: Level,
+    /// The drives, in order. Their own write caches are off.
+    pub members: Vec<Model>,
+    /// What stands on one member before the next has its turn.
+    pub chunk: Sectors,
+    /// Size: at most what the members hold ([`ArrayParameters::room`]).
+    pub capacity: Sectors,
+    /// Commands taken at a time.
+    pub queue_depth: usize,
+    /// What a kernel would find in `queue/rotational`: what the controller says, true or not.
+    pub rotational: bool,
+    /// Of each command in the controller, and on the way there and back.
+    pub command: Nanos,
+    /// Its memory, if it has one.
+    pub cache: Option<ControllerCache>,
+}
+
+/// A controller's memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ControllerCache {
+    /// Room for writes.
+    pub size: Bytes,
+    /// It outlives a power failure: writes may be acknowledged that are only in it. Without, it only reads
+    /// ahead.
+    pub battery: bool,
+    /// For an answer out of it, besides [`ArrayParameters::command`].
+    pub hit: Nanos,
+    /// From so many thousandths of the size on it is emptied, until so many are left.
+    pub high_permille: u64,
+    /// See [`ControllerCache::high_permille`].
+    pub low_permille: u64,
+    /// Writes under way to the members at a time.
+    pub destage_depth: usize,
+    /// What is in it for so long is put on the members although there is room.
+    pub destage_age: Nanos,
+    /// So much is read ahead for a reader in sequence; zero: nothing is.
+    pub read_ahead: Bytes,
+}
+
+impl ArrayParameters {
+    /// What the members hold together, as whole rows: the smallest of them decides.
+    pub fn room(&self) -> Sectors {
+        let each = self.members.iter().map(Model::capacity);
+        let least = each.min().unwrap_or(Bytes::new(0)).to_sectors().as_u64();
+        let chunk = self.chunk.as_u64();
+        let data = self.level.data_members(self.members.len()) as u64;
+        Sectors::new(least / chunk * chunk * data)
+    }
+
+    /// How large each member is made where the array has this size: they hold it, and are what they can be.
+    fn member_size(&self, capacity: Sectors) -> Bytes {
+        const LEAST: u64 = 16 << 20; // of a hard disk
+        let data = self.level.data_members(self.members.len()) as u64;
+        let row = self.chunk.as_u64() * data;
+        let needed = capacity.as_u64().div_ceil(row) * self.chunk.as_u64() * 512;
+        Bytes::new(needed.next_multiple_of(4096).max(LEAST))
+    }
+}
+
+/// The answer to a command of the host.
+#[derive(Debug, Clone, Copy)]
+struct Host {
+    tag: u64,
+    started: Time,
+}
+
+/// Who waits for commands of members.
+#[derive(Debug)]
+enum Asked {
+    Host(Host),
+    /// A write out of the cache.
+    Destage(Sector, Sectors),
+    /// What is read ahead for a stream.
+    Ahead(usize),
+}
+
+/// Commands of members that belong together.
+#[derive(Debug)]
+struct Job {
+    asked: Asked,
+    /// How many have not completed.
+    pending: usize,
+    /// What is written when they have.
+    then_written: Vec<Span>,
+}
+
+/// What the controller does at a time of its own.
+#[derive(Debug)]
+enum Due {
+    /// It has understood a command.
+    Understood(Command, Time),
+    /// It answers out of its cache.
+    Answered(Host),
+    /// What is in its cache is old.
+    Old,
+}
+
+/// How far the cache is to be emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Destaging {
+    No,
+    ToLow,
+    Wholly,
+}
+
+/// A drive and what it is at.
+struct Member {
+    disk: Box<dyn DiskModel>,
+    next_event: Time,
+    outstanding: usize,
+    /// Where its last command ended.
+    position: Sector,
+}
+
+/// See the [module's page](self).
+pub struct Array {
+    parameters: ArrayParameters,
+    layout: Layout,
+    members: Vec<Member>,
+    door: Door,
+    tray: Tray,
+    /// By time, then by number.
+    due: BTreeMap<(Time, u64), Due>,
+    numbered: u64,
+    jobs: Slab<Job>,
+    /// By the tag of a member's command: the job that it belongs to.
+    commands: Slab<usize>,
+    writes: Option<WriteBack>,
+    /// Writes that wait for room, in order.
+    no_room: VecDeque<(Sector, Sectors, Host)>,
+    destaging: Destaging,
+    /// [`Due::Old`] is planned.
+    ages: bool,
+    streams: Streams,
+    now: Time,
+    completions: Vec<Completion>,
+}
+
+impl Array {
+    /// An array; `seed` is where the members' chance comes from.
+    ///
+    /// # Panics
+    /// If the level does not take so many members, or a chunk has no sectors.
+    pub fn new(parameters: ArrayParameters, seed: u64) -> Array {
+        let count = parameters.members.len();
+        let layout = Layout::new(parameters.level, count, parameters.chunk);
+        let size = parameters.member_size(parameters.capacity);
+        let each = parameters.members.iter().zip(seed..);
+        let members = each.map(|(model, seed)| Member::new(model, size, seed));
+        let cache = parameters.cache.as_ref();
+        let read_ahead = cache.map_or(Bytes::new(0), |cache| cache.read_ahead);
+        Array {
+            members: members.collect(),
+            door: Door::new(parameters.queue_depth),
+            tray: Tray::default(),
+            due: BTreeMap::new(),
+            numbered: 0,
+            jobs: Slab::new(),
+            commands: Slab::new(),
+            writes: cache
+                .filter(|cache| cache.battery)
+                .map(|_| WriteBack::new(layout.row())),
+            no_room: VecDeque::new(),
+            destaging: Destaging::No,
+            ages: false,
+            streams: Streams::new(read_ahead.to_sectors(), parameters.capacity),
+            now: Time::ZERO,
+            completions: Vec::new(),
+            layout,
+            parameters,
+        }
+    }
+
+    // ---- time ----------------------------------------------------------------------------
+
+    fn plan(&mut self, time: Time, due: Due) {
+        self.numbered += 1;
+        self.due.insert((time, self.numbered), due);
+    }
+
+    /// When the controller or a member has something to do; [`Time::MAX`] if none has.
+    fn next_inside(&self) -> Time {
+        let first = self.due.keys().next();
+        let own = first.map_or(Time::MAX, |&(time, _)| time);
+        let members = self.members.iter().map(|member| member.next_event);
+        members.min().map_or(own, |theirs| theirs.min(own))
+    }
+
+    fn catch_up(&mut self, now: Time) {
+        loop {
+            let next = self.next_inside();
+            if next > now {
+                break;
+            }
+            self.now = self.now.max(next);
+            self.do_what_is_due();
+        }
+        self.now = self.now.max(now);
+    }
+
+    fn do_what_is_due(&mut self) {
+        while let Some(entry) = self
+            .due
+            .first_entry()
+            .filter(|first| first.key().0 <= self.now)
+        {
+            match entry.remove() {
+                Due::Understood(command, started) => self.understood(&command, started),
+                Due::Answered(host) => self.answer(host),
+                Due::Old => self.old(),
+            }
+        }
+        for index in 0..self.members.len() {
+            if self.members[index].next_event <= self.now {
+                self.advance_member(index);
+            }
+        }
+    }
+
+    fn advance_member(&mut self, index: usize) {
+        let mut completions = std::mem::take(&mut self.completions);
+        let member = &mut self.members[index];
+        member.disk.advance(self.now, &mut completions);
+        member.next_event = member.disk.next_event().unwrap_or(Time::MAX);
+        member.outstanding -= completions.len();
+        for completion in completions.drain(..) {
+            let place = usize::try_from(completion.tag).expect("a place");
+            let job = self.commands.remove(place);
+            self.command_completed(job);
+        }
+        self.completions = completions;
+    }
+
+    // ---- the host's commands -------------------------------------------------------------
+
+    fn take_next(&mut self) {
+        while let Some(command) = self.door.enter() {
+            let time = self.now + self.parameters.command;
+            self.plan(time, Due::Understood(command, self.now));
+        }
+    }
+
+    fn understood(&mut self, command: &Command, started: Time) {
+        let host = Host {
+            tag: command.tag,
+            started,
+        };
+        match command.op {
+            DiskOp::Read => self.read(command, host),
+            DiskOp::Write if self.writes.is_some() => {
+                self.no_room
+                    .push_back((command.start, command.length, host));
+                self.admit();
+            }
+            DiskOp::Write => {
+                let plan = self.layout.write(command.start, command.length);
+                self.begin(Asked::Host(host), plan);
+            }
+            // What was acknowledged is on the members, or outlives a power failure.
+            DiskOp::Flush | DiskOp::Discard => self.answer(host),
+        }
+    }
+
+    fn read(&mut self, command: &Command, host: Host) {
+        let in_cache = |writes: &WriteBack| writes.holds(command.start, command.end());
+        if self.writes.as_ref().is_some_and(in_cache) {
+            return self.answer_from_cache(host);
+        }
+        let (found, fetch) = self.streams.read(command.start, command.length);
+        match found {
+            Found::Here => self.answer_from_cache(host),
+            Found::Coming(stream) => {
+                let waiter = (host.tag, host.started);
+                self.streams.wait(stream, waiter);
+            }
+            Found::Nothing => {
+                let spans = self.layout.reads(command.start, command.length);
+                self.begin_reading(Asked::Host(host), spans);
+            }
+        }
+        if let Some(fetch) = fetch {
+            self.read_ahead(fetch);
+        }
+    }
+
+    fn read_ahead(&mut self, fetch: Fetch) {
+        let spans = self.layout.reads(fetch.start, fetch.length);
+        self.begin_reading(Asked::Ahead(fetch.stream), spans);
+    }
+
+    fn answer_from_cache(&mut self, host: Host) {
+        let hit = self
+            .parameters
+            .cache
+            .as_ref()
+            .map_or(Nanos::ZERO, |cache| cache.hit);
+        self.plan(self.now + hit, Due::Answered(host));
+    }
+
+    fn answer(&mut self, host: Host) {
+        self.door.leave();
+        self.tray.put(Completion {
+            tag: host.tag,
+            started: host.started,
+            time: self.now,
+        });
+        self.take_next();
+    }
+
+    // ---- the cache -----------------------------------------------------------------------
+
+    /// Acknowledges the writes that there is room for, in order.
+    fn admit(&mut self) {
+        let Some(cache) = self.parameters.cache.clone() else {
+            return;
+        };
+        while let Some(&(start, length, host)) = self.no_room.front() {
+            let writes = self.writes.as_mut().expect("there is a battery");
+            let used = writes.used();
+            let fits = (used + length).to_bytes() <= cache.size;
+            if !fits && used > Sectors::ZERO {
+                break;
+            }
+            self.no_room.pop_front();
+            writes.write(start, start + length);
+            self.answer_from_cache(host);
+        }
+        self.destage(&cache);
+    }
+
+    /// What is in the cache has been there for long.
+    fn old(&mut self) {
+        self.ages = false;
+        self.destaging = Destaging::Wholly;
+        if let Some(cache) = self.parameters.cache.clone() {
+            self.destage(&cache);
+        }
+    }
+
+    /// Empties the cache as far as it is to be.
+    fn destage(&mut self, cache: &ControllerCache) {
+        let Some(writes) = &self.writes else { return };
+        let (dirty, used) = (writes.dirty(), writes.used().to_bytes().as_u64());
+        let is_full = used * 1000 >= cache.size.as_u64() * cache.high_permille;
+        let is_low = dirty.to_bytes().as_u64() * 1000 <= cache.size.as_u64() * cache.low_permille;
+        self.destaging = match self.destaging {
+            Destaging::No if is_full || !self.no_room.is_empty() => Destaging::ToLow,
+            Destaging::ToLow if is_low && self.no_room.is_empty() => Destaging::No,
+            Destaging::Wholly if dirty == Sectors::ZERO => Destaging::No,
+            as_before => as_before,
+        };
+        if dirty > Sectors::ZERO && !self.ages && self.destaging != Destaging::Wholly {
+            self.ages = true;
+            self.plan(self.now + cache.destage_age, Due::Old);
+        }
+        if self.destaging != Destaging::No {
+            self.send_writes(cache.destage_depth);
+        }
+    }
+
+    fn send_writes(&mut self, depth: usize) {
+        while let Some(writes) = self
+            .writes
+            .as_mut()
+            .filter(|writes| writes.leaving() < depth)
+        {
+            let Some((start, length)) = writes.next() else {
+                break;
+            };
+            let plan = self.layout.write(start, length);
+            self.begin(Asked::Destage(start, length), plan);
+        }
+    }
+
+    fn destaged(&mut self, start: Sector, length: Sectors) {
+        let writes = self.writes.as_mut().expect("it was in the cache");
+        writes.left(start, length);
+        self.admit();
+    }
+
+    // ---- the members' commands -----------------------------------------------------------
+
+    fn begin(&mut self, asked: Asked, plan: WritePlan) {
+        let WritePlan {
+            first_read,
+            then_written,
+        } = plan;
+        let (op, spans, then_written) = if first_read.is_empty() {
+            (DiskOp::Write, then_written, Vec::new())
+        } else {
+            (DiskOp::Read, first_read, then_written)
+        };
+        let pending = 0;
+        let job = self.jobs.add(Job {
+            asked,
+            pending,
+            then_written,
+        });
+        self.give(job, op, spans);
+    }
+
+    /// Reads each span from the copy that has the least to do, of those alike from the nearest.
+    fn begin_reading(&mut self, asked: Asked, mut spans: Vec<Span>) {
+        let copies = self.layout.copies();
+        for span in &mut spans {
+            let all = span.member..span.member + copies;
+            let to_do = |&copy: &usize| {
+                let member = &self.members[copy];
+                (member.outstanding, member.position.distance(span.start))
+            };
+            span.member = all.min_by_key(to_do).expect("there is a copy");
+        }
+        let plan = WritePlan {
+            first_read: spans,
+            then_written: Vec::new(),
+        };
+        self.begin(asked, plan);
+    }
+
+    fn give(&mut self, job: usize, op: DiskOp, spans: Vec<Span>) {
+        self.jobs.get_mut(job).pending = spans.len();
+        for span in spans {
+            let tag = self.commands.add(job) as u64;
+            self.members[span.member].give(self.now, tag, op, span);
+        }
+    }
+
+    fn command_completed(&mut self, job: usize) {
+        let state = self.jobs.get_mut(job);
+        state.pending -= 1;
+        if state.pending > 0 {
+            return;
+        }
+        let then_written = std::mem::take(&mut state.then_written);
+        if !then_written.is_empty() {
+            return self.give(job, DiskOp::Write, then_written);
+        }
+        match self.jobs.remove(job).asked {
+            Asked::Host(host) => self.answer(host),
+            Asked::Destage(start, length) => self.destaged(start, length),
+            Asked::Ahead(stream) => {
+                for (tag, started) in self.streams.fetched(stream) {
+                    self.answer_from_cache(Host { tag, started });
+                }
+            }
+        }
+    }
+}
+
+impl Member {
+    fn new(model: &Model, size: Bytes, seed: u64) -> Member {
+        let options = ModelOptions {
+            size: Some(size.min(model.capacity())),
+            write_cache: (model.kind() != ModelKind::Abstract).then_some(false),
+            seed,
+            ..ModelOptions::default()
+        };
+        let disk = model.build(&options);
+        Member {
+            disk: disk.expect("a size that it can have"),
+            next_event: Time::MAX,
+            outstanding: 0,
+            position: Sector::ZERO,
+        }
+    }
+
+    fn give(&mut self, now: Time, tag: u64, op: DiskOp, span: Span) {
+        let Span { start, length, .. } = span;
+        self.outstanding += 1;
+        self.position = start + length;
+        let command = Command {
+            tag,
+            op,
+            start,
+            length,
+            fua: false, // its write cache is off
+        };
+        self.disk.submit(now, command);
+        self.next_event = self.disk.next_event().unwrap_or(Time::MAX);
+    }
+}
+
+impl DiskModel for Array {
+    fn capacity(&self) -> Sectors {
+        self.parameters.capacity
+    }
+
+    fn queue_depth(&self) -> usize {
+        self.parameters.queue_depth
+    }
+
+    fn submit(&mut self, now: Time, command: Command) {
+        assert_on_disk(&command, self.parameters.capacity);
+        self.catch_up(now);
+        self.door.arrive(command);
+        self.take_next();
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let next = self.next_inside().min(self.tray.next_time());
+        (next < Time::MAX).then_some(next)
+    }
+
+    fn advance(&mut self, now: Time, completed: &mut Vec<Completion>) {
+        self.catch_up(now);
+        self.tray.fetch(completed);
+    }
+}
