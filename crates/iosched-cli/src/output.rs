@@ -227,7 +227,13 @@ fn may_color(stream: &impl IsTerminal) -> bool {
 fn stands_out(line: &str) -> &'static str {
     match line.strip_prefix("Answer: ") {
         Some(answer) if answer.starts_with("use ") => "1;32",
-        Some(answer) if answer.starts_with("no arm ") => "1;33",
+        Some(answer)
+            if ["no arm ", "undecided"]
+                .iter()
+                .any(|word| answer.starts_with(word)) =>
+        {
+            "1;33"
+        }
         Some(_) => "1",
         None => "",
     }

@@ -341,7 +341,7 @@ pub(crate) fn keep_answer(
         return Ok(());
     }
     let Some(arm) = analysis.choice else {
-        output.warn("not kept: nothing is proven better, so nothing is changed");
+        output.warn("not kept: the run did not decide, so nothing is changed");
         return Ok(());
     };
     let grounds = Grounds::of(record, arm, directory);

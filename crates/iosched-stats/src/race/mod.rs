@@ -414,8 +414,7 @@ impl Contest {
         })
     }
 
-    /// The arms of which one may be used: the winner; equals; those near the best; where it is undecided
-    /// which of several is best, but the baseline has lost, those of them that are surely better than it.
+    /// The arms of which one may be used: the winner; equals; those near the best. While it is undecided, none.
     pub fn eligible(&self, baseline: usize) -> Vec<usize> {
         let has_lost = matches!(self.arms[baseline].place, Place::Worse { .. });
         let is_proven = |&arm: &usize| !has_lost || self.is_surely_better(arm, baseline);
@@ -423,7 +422,6 @@ impl Contest {
             Verdict::Winner { arm } => vec![*arm],
             Verdict::Equal { arms, .. } => arms.iter().copied().filter(is_proven).collect(),
             Verdict::NearBest { arms, .. } => arms.clone(),
-            Verdict::Undecided { .. } if has_lost => self.remaining().filter(is_proven).collect(),
             _ => Vec::new(),
         }
     }

@@ -284,12 +284,12 @@ mod tests {
         );
     }
 
-    /// Of two that are not told apart and beat the baseline, the second takes less CPU time, and its
+    /// Two beat the baseline; the second is so many times as fast as the first, takes less CPU time, and its
     /// latencies at the 99th percentile are this many times the first's.
-    fn two_beat_the_baseline(times: f64) -> Analysis {
+    fn two_beat_the_baseline(faster: f64, times: f64, max_rounds: u32) -> Analysis {
         let plan = Plan {
             rules: Rules {
-                max_rounds: 8,
+                max_rounds,
                 ..Rules::default()
             },
             ..plan(3)
@@ -297,7 +297,7 @@ mod tests {
         let mut record = record(&plan);
         while let Next::Trial(slot) = next(&plan, &record) {
             let noise = [0.0, 0.06, 0.02, 0.05, 0.01][(slot.round as usize + slot.arm * 2) % 5];
-            let factor = [1.0, 2.0, 2.02][slot.arm];
+            let factor = [1.0, 2.0, 2.0 * faster][slot.arm];
             let mut entry = trial(slot, 1e6 * factor * (1.0 + noise));
             let Entry::Trial(measured) = &mut entry else {
                 unreachable!("a trial was made")
@@ -312,16 +312,21 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_that_has_lost_is_not_kept_because_the_others_are_not_told_apart() {
-        let analysis = two_beat_the_baseline(1.0);
+    fn of_two_that_are_not_told_apart_none_is_chosen_because_it_is_cheap() {
+        let analysis = two_beat_the_baseline(1.01, 1.0, 8);
         let verdict = &analysis.decisive().verdict;
         assert!(matches!(verdict, Verdict::Undecided { .. }), "{verdict:?}");
-        assert_eq!(analysis.choice, Some(2));
+        assert_eq!(analysis.choice, None);
     }
 
     #[test]
-    fn an_arm_that_is_surely_worse_in_something_else_is_not_chosen_because_it_is_cheap() {
-        assert_eq!(two_beat_the_baseline(25.0).choice, Some(1));
+    fn of_equals_the_cheapest_is_chosen_unless_it_is_surely_worse_in_something_else() {
+        for (p99, expected) in [(1.0, 2), (25.0, 1)] {
+            let analysis = two_beat_the_baseline(1.0, p99, 200);
+            let verdict = &analysis.decisive().verdict;
+            assert!(matches!(verdict, Verdict::Equal { .. }), "{verdict:?}");
+            assert_eq!(analysis.choice, Some(expected));
+        }
     }
 
     /// A run of two arms: the second is twice as fast, and its 99th percentile is this many times the

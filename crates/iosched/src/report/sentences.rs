@@ -131,10 +131,14 @@ fn is_or_are(arms: &[usize]) -> &'static str {
 
 /// How many rounds would tell, where so many can be run.
 fn forecast(rounds: usize, plan: &Plan) -> String {
-    if rounds > TOO_MANY * plan.rounds_at_most() as usize {
+    if is_too_many(rounds, plan) {
         return "; not within any budget, if it is what it looks like".into();
     }
     format!("; about {rounds} rounds would tell, if it is what it looks like")
+}
+
+fn is_too_many(rounds: usize, plan: &Plan) -> bool {
+    rounds > TOO_MANY * plan.rounds_at_most() as usize
 }
 
 /// A run of so many times its rounds is not what anybody wants to hear of.
@@ -164,8 +168,13 @@ fn interval(ratio: Interval, plan: &Plan) -> String {
 
 /// The best of those that the winner itself surely beats, by estimate.
 pub(super) fn next_best(contest: &Contest, winner: usize) -> Option<usize> {
-    let estimate = |arm: usize| contest.ratio(arm, winner).map(|ratio| ratio.estimate);
     let others = (0..contest.arms.len()).filter(|&arm| contest.is_surely_better(winner, arm));
+    best(contest, winner, others)
+}
+
+/// The one of `others` that comes nearest to `arm`, or passes it, by estimate.
+fn best(contest: &Contest, arm: usize, others: impl Iterator<Item = usize>) -> Option<usize> {
+    let estimate = |other: usize| contest.ratio(other, arm).map(|ratio| ratio.estimate);
     let key = |arm: &usize| estimate(*arm).unwrap_or(0.0);
     match contest.better {
         Better::Higher => others.max_by(|a, b| key(a).total_cmp(&key(b))),
@@ -189,7 +198,13 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
         return format!("Answer: nothing was measured{whose}; {stays}.\n");
     }
     let Some(choice) = analysis.choice else {
-        return format!("Answer: no arm is proven better{whose}; {stays}.\n");
+        return match undecided(analysis, plan) {
+            Some(Undecided { standing, advice }) => {
+                let what = advice.unwrap_or(stays);
+                format!("Answer: undecided{whose}: {standing}; {what}.\n")
+            }
+            None => format!("Answer: no arm is proven better{whose}; {stays}.\n"),
+        };
     };
     let what = if Some(choice) == plan.active {
         stays
@@ -201,6 +216,62 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
         )
     };
     format!("Answer: {what}.\n") + &side_effects(analysis, plan)
+}
+
+/// What an answer says that names no arm.
+struct Undecided {
+    /// Who leads, by how much as far as is known, and what is proven beside it.
+    standing: String,
+    /// What to do, where it is not simply to leave all as it is.
+    advice: Option<String>,
+}
+
+/// How it stands where several arms may be the best; none where there is nothing to decide between.
+fn undecided(analysis: &Analysis, plan: &Plan) -> Option<Undecided> {
+    let contest = analysis.decisive();
+    let (arms, needed) = match &contest.verdict {
+        Verdict::Undecided {
+            arms,
+            rounds_needed,
+            ..
+        } => (arms.clone(), *rounds_needed),
+        Verdict::Open => (undecided_yet(contest, analysis.baseline), None),
+        _ => return None,
+    };
+    let name = |arm: usize| analysis.arms[arm].as_str();
+    let leader = contest.leader.filter(|leader| arms.contains(leader))?;
+    let rivals = arms.iter().copied().filter(|&arm| arm != leader);
+    let rival = best(contest, leader, rivals)?;
+    let lead = match contest.ratio(leader, rival) {
+        Some(ratio) if ratio.is_bounded() => times(ratio, name(rival), plan),
+        _ => format!(
+            "after too few rounds to say by how much over {}",
+            name(rival)
+        ),
+    };
+    let mut standing = format!("{} leads, {lead}", name(leader));
+    let more = needed.is_none_or(|rounds| !is_too_many(rounds, plan));
+    let baseline = analysis.baseline;
+    let mut others = arms.iter();
+    if others.any(|&arm| !contest.is_surely_better(arm, baseline)) {
+        let stays = match plan.active {
+            Some(active) => format!("keep {} (it was active)", name(active)),
+            None => "leave the disk as it is".to_owned(),
+        };
+        let advice = more.then(|| format!("{stays}, or give it more budget"));
+        return Some(Undecided { standing, advice });
+    }
+    let names = enumerate(arms.iter().map(|&arm| name(arm)));
+    let _ = write!(
+        standing,
+        "; {names} are proven better than {}",
+        name(baseline)
+    );
+    let budget = if more { ", or give it more budget" } else { "" };
+    Some(Undecided {
+        standing,
+        advice: Some(format!("use any of these{budget}")),
+    })
 }
 
 /// Why an arm is to be used that is not simply the winner.
@@ -222,11 +293,12 @@ fn why(analysis: &Analysis, choice: usize, plan: &Plan) -> String {
                 percent(plan.rules.margin - 1.0)
             );
         }
+        Verdict::NearBest { ref arms, .. } if arms.len() > 1 && analysis.has_cpu_time() => {
+            "none of the others that remain is better by more than the margin, and of those near the \
+             best with the fewest drawbacks it takes the least CPU time per I/O"
+        }
         Verdict::NearBest { .. } => {
             "none of the others that remain is better by more than the margin"
-        }
-        Verdict::Undecided { .. } => {
-            "it is undecided among those that remain, and the baseline is eliminated"
         }
         _ => return String::new(),
     };
@@ -723,6 +795,46 @@ mod tests {
         assert_eq!(going_on(&record, directory), expected);
         ended(&mut record, StopReason::Decided);
         assert_eq!(going_on(&record, directory), None);
+    }
+
+    /// The answer of a run of so many rounds whose arms are so many times as fast as the first, with noise.
+    fn answer_of(factors: &[f64], max_rounds: u32) -> String {
+        let mut plan = fixture::plan(factors.len());
+        plan.rules.max_rounds = max_rounds;
+        let mut record = fixture::record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = [0.0, 0.06, 0.02, 0.05, 0.01][(slot.round as usize + slot.arm * 2) % 5];
+            let throughput = 1e6 * factors[slot.arm] * (1.0 + noise);
+            let mut entry = fixture::trial(slot, throughput);
+            if let Entry::Trial(trial) = &mut entry {
+                trial.metrics.cpu_ns_per_io = Some([9e4, 4e4, 5e4][slot.arm]);
+            }
+            record.entries.push(entry);
+        }
+        choice(&Analysis::of(&record), &plan)
+    }
+
+    #[test]
+    fn an_undecided_run_says_who_leads_and_names_nobody_to_be_used() {
+        let baseline_remains = answer_of(&[1.0, 1.01], 5);
+        assert!(
+            baseline_remains.starts_with("Answer: undecided: "),
+            "{baseline_remains}"
+        );
+        assert!(baseline_remains.contains(" leads, "), "{baseline_remains}");
+        let ends = "; keep none (it was active), or give it more budget.\n";
+        assert!(baseline_remains.ends_with(ends), "{baseline_remains}");
+        let baseline_lost = answer_of(&[1.0, 2.0, 2.04], 8);
+        assert!(
+            baseline_lost.starts_with("Answer: undecided: kyber leads, "),
+            "{baseline_lost}"
+        );
+        assert!(
+            baseline_lost.contains(" × mq-deadline (95 % "),
+            "{baseline_lost}"
+        );
+        let ends = "; mq-deadline and kyber are proven better than none; use any of these, or give it more budget.\n";
+        assert!(baseline_lost.ends_with(ends), "{baseline_lost}");
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub(super) fn apply(
         return Ok(());
     }
     let Some(arm) = analysis.choice else {
-        output.warn("not applied: nothing is proven better, so nothing is changed");
+        output.warn("not applied: the run did not decide, so nothing is changed");
         return Ok(());
     };
     if Some(arm) == plan.active {
