@@ -4,7 +4,8 @@
 //! would reset the scheduler in the middle of a trial), each time a writer closes it: udev leaves a
 //! locked disk alone (systemd, "Locking Block Device Access").
 
-use std::fs::{File, OpenOptions};
+use std::fmt;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -29,7 +30,7 @@ pub struct Lock {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Somebody else holds it.
-    #[error("{device} is in use by another run{}", by(holder.as_ref()))]
+    #[error("{}", in_use(device, holder.as_ref(), "it has locked it"))]
     Held {
         /// Kernel name.
         device: String,
@@ -47,20 +48,29 @@ pub enum LockError {
     },
 }
 
-/// The process that holds a lock.
+/// A process that holds a lock, or has a device open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// Its pid.
     pub pid: u32,
-    /// Its command, without arguments.
+    /// Its command.
     pub command: String,
 }
 
-/// What is added to a sentence about a lock: by whom it is held, if that is known.
-pub(crate) fn by(holder: Option<&Holder>) -> String {
-    holder.map_or(String::new(), |Holder { pid, command }| {
-        format!(": pid {pid} ({command})")
-    })
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (pid {})", self.command, self.pid)
+    }
+}
+
+/// Who holds something, as sentences name it: `fio (pid 41)`.
+pub(crate) fn named(holder: Option<&Holder>) -> String {
+    holder.map_or("another program".into(), Holder::to_string)
+}
+
+/// That somebody has a disk, and in what way: one sentence, whoever found it out.
+pub(crate) fn in_use(device: &str, holder: Option<&Holder>, how: &str) -> String {
+    format!("{device} is in use by {}: {how}", named(holder))
 }
 
 impl Failure for LockError {
@@ -134,9 +144,18 @@ pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// True if somebody else has locked a file; it is not kept from being locked for longer than a moment.
+pub(crate) fn is_locked(file: &File) -> bool {
+    flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+}
+
 /// Who holds a `flock` on this file, by `/proc/locks`.
 pub(crate) fn holder(host: &Host, file: &File) -> Option<Holder> {
-    let metadata = file.metadata().ok()?;
+    holder_of(host, &file.metadata().ok()?)
+}
+
+/// The same for a file that is not open.
+pub(crate) fn holder_of(host: &Host, metadata: &Metadata) -> Option<Holder> {
     let dev = metadata.dev();
     let ours = format!(
         "{:02x}:{:02x}:{}",

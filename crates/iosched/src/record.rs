@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, statat, unlinkat};
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,9 @@ const UNFINISHED: &str = ".record.jsonl.new-";
 /// The file beside it that is locked by whoever writes the record. Others may read a record, and whoever may read
 /// a file may lock it: this one is for its owner alone.
 const LOCK: &str = ".lock";
+
+/// So long a lock may be held by who only looks whether it is held.
+const LOOKED_AT: Duration = Duration::from_millis(200);
 
 /// The first line of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -194,7 +198,7 @@ pub enum RecordError {
         path: PathBuf,
     },
     /// Another command writes it.
-    #[error("the record {} is being written by another run{}", path.display(), lock::by(holder.as_ref()))]
+    #[error("the record {} is being written by {}", path.display(), lock::named(holder.as_ref()))]
     InUse {
         /// Its directory.
         path: PathBuf,
@@ -256,7 +260,7 @@ impl Failure for RecordError {
                 });
                 format!(
                     "wait for it{kill}; then: iosched tune --resume {}",
-                    path.display()
+                    quoted(&path.display().to_string())
                 )
             }
             RecordError::NotARecord { .. } => {
@@ -780,13 +784,34 @@ fn begin_file(directory: &Path, first: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
+/// True if a run writes the record in a directory now. For those who may not open its lock the kernel's table of
+/// locks says it, where its numbers are those of the file system (not on btrfs).
+pub fn is_being_written(directory: &Path) -> bool {
+    let path = directory.join(LOCK);
+    let Ok(metadata) = fs::symlink_metadata(&path) else {
+        return false;
+    };
+    if lock::holder_of(&Host::live(), &metadata).is_some() {
+        return true;
+    }
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(NOFOLLOW)
+        .open(&path);
+    opened.is_ok_and(|file| lock::is_locked(&file))
+}
+
 /// Takes the right to write the record in a directory, which lasts as long as the file is open.
 fn lock_record(directory: &Path) -> Result<File, RecordError> {
     let path = directory.join(LOCK);
     let failed = |source| write_error(&path, source);
     let file = lock::open_private(&path).map_err(failed)?;
-    if lock::try_lock(&file).map_err(failed)? {
-        return Ok(file);
+    let begun = Instant::now();
+    while begun.elapsed() < LOOKED_AT {
+        if lock::try_lock(&file).map_err(failed)? {
+            return Ok(file);
+        }
+        std::thread::sleep(LOOKED_AT / 10);
     }
     Err(RecordError::InUse {
         path: directory.into(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use iosched::analysis::Analysis;
 use iosched::failure::{Failure, exit};
-use iosched::record::Record;
+use iosched::record::{self, Record};
 use iosched::report::chart::{Chart, of_events, of_record, of_simulated, png, svg};
 use iosched::report::input::{Input, Recording};
 use iosched::report::tidy::{events, trials};
@@ -153,7 +153,10 @@ pub(crate) fn run(args: &ReportArgs, output: &Output) -> Outcome {
             Input::Record(record) => records.push(Named {
                 name,
                 path: path.clone(),
-                analysis: Analysis::of(&record),
+                analysis: Analysis {
+                    is_running: record::is_being_written(path),
+                    ..Analysis::of(&record)
+                },
                 record: *record,
             }),
             other if args.paths.len() == 1 => return of_file(args, path, &other, output),
@@ -196,10 +199,7 @@ fn of_records(args: &ReportArgs, records: &[Named], output: &Output) -> Outcome 
         files::write(path, &bytes).map_err(boxed)?;
         output.note(&format!("data: {}", path.display()));
     }
-    let parts: Vec<(String, &Record, &Analysis)> = records
-        .iter()
-        .map(|named| (named.name.clone(), &named.record, &named.analysis))
-        .collect();
+    let parts = parts(records);
     let charts = || match &parts[..] {
         [(_, record, analysis)] => of_record::charts(record, analysis),
         several => vec![of_record::compared(several)],
@@ -232,6 +232,13 @@ fn of_records(args: &ReportArgs, records: &[Named], output: &Output) -> Outcome 
     Ok(code)
 }
 
+fn parts(records: &[Named]) -> Vec<comparable::Named<'_>> {
+    let parts = records.iter();
+    parts
+        .map(|named| (named.name.clone(), &named.record, &named.analysis))
+        .collect()
+}
+
 /// Numbers of several records stand below one another: what must be known before they are compared.
 fn say_whether_comparable(args: &ReportArgs, records: &[Named], output: &Output) {
     let all: Vec<&Record> = records.iter().map(|named| &named.record).collect();
@@ -242,8 +249,12 @@ fn say_whether_comparable(args: &ReportArgs, records: &[Named], output: &Output)
         }
         return;
     }
-    let names: Vec<String> = records.iter().map(|named| named.name.clone()).collect();
-    let text = comparable::text(&differences, &names, output.widths());
+    let text = if differences.is_empty() {
+        comparable::compared(&parts(records), output.widths())
+    } else {
+        let names: Vec<String> = records.iter().map(|named| named.name.clone()).collect();
+        comparable::text(&differences, &names, output.widths())
+    };
     output.text(&format!("\n{text}"));
 }
 
@@ -259,7 +270,8 @@ fn print(args: &ReportArgs, named: &Named, output: &Output) {
         output.json(&named::analysis(analysis));
     } else {
         output.text(&text::record(record, analysis, output.widths()));
-        if let Some(command) = text::going_on(record, &named.path) {
+        let going_on = text::going_on(record, &named.path).filter(|_| !analysis.is_running);
+        if let Some(command) = going_on {
             output.text(&format!("to go on: {command}"));
         }
         if args.points {

@@ -157,14 +157,27 @@ fn a_record_is_gone_on_with_by_one_command_at_a_time() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(9), "{stderr}");
     let pid = first.id();
-    assert!(
-        stderr.contains("is being written by another run"),
-        "{stderr}"
-    );
-    assert!(stderr.contains(&format!("pid {pid} (iosched)")), "{stderr}");
+    let writer = format!("is being written by iosched (pid {pid})");
+    assert!(stderr.contains(&writer), "{stderr}");
     assert!(stderr.contains("hint: "), "{stderr}");
+    let report = || {
+        let output = iosched().arg("report").arg(&out).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (goes_on, interrupted) = ("The run goes on", "The run was interrupted");
+    let said = report();
+    assert!(
+        said.contains(goes_on) && !said.contains(interrupted),
+        "{said}"
+    );
+    assert!(!said.contains("--resume"), "{said}");
     signal(pid, Signal::INT);
     assert_eq!(first.wait().unwrap().code(), Some(130));
+    let said = report();
+    assert!(
+        said.contains(interrupted) && !said.contains(goes_on),
+        "{said}"
+    );
     for line in record(&out) {
         assert!(line.is_object(), "{line}");
     }

@@ -326,3 +326,21 @@ fn a_budget_that_is_spent_by_preparing_is_an_error_of_its_own() {
     assert!(ended.stderr.contains("--budget"), "{}", ended.stderr);
     assert!(!bench.records.path().join("r").exists(), "it holds nothing");
 }
+
+#[test]
+fn a_record_keeps_the_words_of_a_load_that_failed() {
+    let Some(bench) = Bench::new() else { return };
+    let ended = bench.tune("sh: echo no such font >&2; exit 3", &[]);
+    assert_eq!(ended.code, 13, "{}", ended.stderr);
+    let report = || {
+        let record = bench.records.path().join("r");
+        let output = iosched().arg("report").arg(record).output().unwrap();
+        in_one_line(&String::from_utf8(output.stdout).unwrap())
+    };
+    let said = report();
+    assert!(
+        said.contains("1 trial did not count, the last of sh with "),
+        "{said}"
+    );
+    assert!(said.contains("exit code 3: no such font"), "{said}");
+}

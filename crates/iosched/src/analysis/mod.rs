@@ -74,6 +74,10 @@ pub struct Analysis {
     pub choice: Option<usize>,
     /// Why the run ended; none while it has not.
     pub stop: Option<StopReason>,
+    /// True if the run goes on: known to who read the record from its directory
+    /// ([`is_being_written`](crate::record::is_being_written)).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_running: bool,
     /// How the choice compares with the baseline in what does not decide, where that is surely
     /// different, or looks worse: the price of the choice, or what comes with it for free.
     pub side_effects: Vec<SideEffect>,
@@ -173,6 +177,7 @@ impl Analysis {
             loads,
             overall,
             stop: record.stop_reason(),
+            is_running: false,
             confounds: confounds(plan, record),
             rotational: rotational(record),
             caveats: caveats(plan, record),

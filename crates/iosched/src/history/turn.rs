@@ -35,7 +35,7 @@ impl Turn {
 
 /// What a command waits for.
 #[derive(Debug, thiserror::Error)]
-#[error("waiting for another command, which holds {}{}", path.display(), lock::by(holder.as_ref()))]
+#[error("waiting for {}, which holds {}", lock::named(holder.as_ref()), path.display())]
 pub struct Waiting {
     /// The lock.
     pub path: PathBuf,

@@ -252,6 +252,12 @@ fn columns(load: &LoadAnalysis) -> Vec<Column> {
     columns
 }
 
+/// What decides a load: its head with the unit, and the number of an arm.
+pub(super) fn deciding_number(load: &LoadAnalysis, arm: usize) -> (&'static str, String) {
+    let column = decisive_column(load.objective);
+    (column.head, column.cell(&load.arms[arm]))
+}
+
 /// The column of what decides.
 fn decisive_column(objective: Objective) -> Column {
     let (head, value, show): (_, Value, Show) = match objective {

@@ -3,10 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use super::sentences::target_name;
+use super::columns::deciding_number;
+use super::sentences::{ratio_cell, target_name};
 use super::table::{Align, Table};
 use super::text::{Widths, fold};
 use super::words::{clipped, enumerate, span};
+use crate::analysis::{Analysis, Rank};
 use crate::load::Spec;
 use crate::plan::{Plan, PlannedLoad, Target};
 use crate::record::Record;
@@ -95,13 +97,98 @@ pub fn table(differences: &[Difference], names: &[String]) -> Table {
     table
 }
 
-/// The sentence and the table, for a terminal.
+/// What differs, for a terminal.
 pub fn text(differences: &[Difference], names: &[String], widths: Widths) -> String {
     let sentence = fold(&sentence(differences), widths.text);
-    if differences.is_empty() {
-        return sentence;
-    }
     sentence + &table(differences, names).render_whole(widths.table)
+}
+
+/// A record with its name and what it came to.
+pub type Named<'a> = (String, &'a Record, &'a Analysis);
+
+/// Records that may be compared, for a terminal: whether they agree, and every arm in each of them.
+pub fn compared(records: &[Named<'_>], widths: Widths) -> String {
+    let mut text = fold(&sentence(&[]), widths.text);
+    text += &fold(&agreement(records), widths.text);
+    text += &side_by_side(records).render_whole(widths.table);
+    text + &fold(NOT_PAIRED, widths.text)
+}
+
+/// What may be read out of numbers of several records.
+pub(super) const NOT_PAIRED: &str = "Within a record, arms ran in the same rounds, and their ratios have intervals. Between records nothing is \
+     paired: the columns of numbers say what was seen, not what is proven.";
+
+/// Whether records that may be compared come to the same answer.
+pub(super) fn agreement(records: &[Named<'_>]) -> String {
+    let choice = |(_, _, analysis): &Named<'_>| {
+        let choice = analysis.choice;
+        choice.map(|arm| analysis.arms[arm].clone())
+    };
+    let choices: Vec<Option<String>> = records.iter().map(choice).collect();
+    match &choices[0] {
+        Some(arm) if choices.iter().all(|choice| choice.as_ref() == Some(arm)) => {
+            format!("All records say {arm}.")
+        }
+        None if choices.iter().all(Option::is_none) => "No record has an answer.".into(),
+        _ => "The records differ in their answers.".into(),
+    }
+}
+
+/// A row for each arm of each load; for each record the number that decides, and the ratio to its baseline with
+/// the verdict.
+fn side_by_side(records: &[Named<'_>]) -> Table {
+    let (_, _, first) = &records[0];
+    let is_alone = first.loads.len() == 1;
+    let unit = deciding_number(&first.loads[0], 0).0;
+    let mut table = Table::new([(if is_alone { "arm" } else { "load: arm" }, Align::Left)]);
+    for (name, _, analysis) in records {
+        let number = if is_alone {
+            format!("{name}: {unit}")
+        } else {
+            name.clone()
+        };
+        let baseline = &analysis.arms[analysis.baseline];
+        table.column(&number, Align::Right);
+        table.column(&format!("ratio to {baseline}, verdict"), Align::Left);
+    }
+    for (index, load) in first.loads.iter().enumerate() {
+        let unit = deciding_number(load, 0).0;
+        for arm in all_arms(records) {
+            let head = if is_alone {
+                arm.clone()
+            } else {
+                format!("{} ({unit}): {arm}", clipped(&load.name))
+            };
+            let cells = records.iter().flat_map(|(_, _, analysis)| {
+                cells_of(analysis, index, &arm).unwrap_or_else(|| ["-".into(), "-".into()])
+            });
+            table.push(std::iter::once(head).chain(cells).collect());
+        }
+    }
+    table
+}
+
+/// The arms of all records, each once, in their order.
+fn all_arms(records: &[Named<'_>]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for arm in records.iter().flat_map(|(_, _, analysis)| &analysis.arms) {
+        if !all.contains(arm) {
+            all.push(arm.clone());
+        }
+    }
+    all
+}
+
+fn cells_of(analysis: &Analysis, load: usize, arm: &str) -> Option<[String; 2]> {
+    let arm = analysis.arms.iter().position(|label| label == arm)?;
+    let load = analysis.loads.get(load)?;
+    let ratio = ratio_cell(arm, analysis.baseline, &load.contest.arms[arm]);
+    let rank = Rank::of(&load.contest, arm, analysis.baseline);
+    let verdict = match load.control {
+        None => format!("{ratio}, {}", rank.word()),
+        Some(_) => ratio,
+    };
+    Some([deciding_number(load, arm).1, verdict])
 }
 
 fn same(value: String) -> (String, String) {
@@ -271,6 +358,36 @@ mod tests {
                 "{what}: {found:?}"
             );
         }
+    }
+
+    #[test]
+    fn comparable_records_stand_side_by_side_with_what_decides_and_what_it_means() {
+        let slow = measured(|_| {});
+        let fast = measured(|record| {
+            for entry in &mut record.entries {
+                let Entry::Trial(trial) = entry else { continue };
+                trial.metrics.throughput_bytes_per_s *= 3.0;
+            }
+        });
+        let (of_slow, of_fast) = (Analysis::of(&slow), Analysis::of(&fast));
+        let records = [("a".into(), &slow, &of_slow), ("b".into(), &fast, &of_fast)];
+        let text = compared(&records, Widths::from(90));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines.contains(&"No record has an answer."), "{text}");
+        let cells = |arm: &str| -> Vec<&str> {
+            let row = lines.iter().find(|line| line.starts_with(arm)).unwrap();
+            row.split("  ")
+                .filter(|cell| !cell.is_empty())
+                .map(str::trim)
+                .collect()
+        };
+        let head = cells("arm ");
+        let expected = ["arm", "a: MB/s", "ratio to none, verdict", "b: MB/s"];
+        assert_eq!(head[..4], expected, "{text}");
+        let row = cells("none ");
+        assert_eq!([row[1], row[3]], ["1.00", "3.00"], "{text}");
+        assert_eq!(row[2], "1 (baseline), undecided", "{text}");
+        assert!(text.contains("Between"), "{text}");
     }
 
     #[test]

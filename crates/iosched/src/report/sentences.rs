@@ -195,13 +195,18 @@ pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
         None => "leave the disk as it is".to_owned(),
     };
     if analysis.trials == 0 {
-        return format!("Answer: nothing was measured{whose}; {stays}.\n");
+        let yet = if analysis.is_running { " yet" } else { "" };
+        return format!("Answer: nothing was measured{yet}{whose}; {stays}.\n");
     }
     let Some(choice) = analysis.choice else {
         return match undecided(analysis, plan) {
             Some(Undecided { standing, advice }) => {
                 let what = advice.unwrap_or(stays);
-                format!("Answer: undecided{whose}: {standing}; {what}.\n")
+                let so_far = match analysis.stop {
+                    Some(_) => "",
+                    None => " so far",
+                };
+                format!("Answer: undecided{so_far}{whose}: {standing}; {what}.\n")
             }
             None => format!("Answer: no arm is proven better{whose}; {stays}.\n"),
         };
@@ -250,7 +255,8 @@ fn undecided(analysis: &Analysis, plan: &Plan) -> Option<Undecided> {
         ),
     };
     let mut standing = format!("{} leads, {lead}", name(leader));
-    let more = needed.is_none_or(|rounds| !is_too_many(rounds, plan));
+    let is_over = analysis.stop.is_some();
+    let more = is_over && needed.is_none_or(|rounds| !is_too_many(rounds, plan));
     let baseline = analysis.baseline;
     let mut others = arms.iter();
     if others.any(|&arm| !contest.is_surely_better(arm, baseline)) {
@@ -353,21 +359,19 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
     let mut lines = Vec::new();
     if analysis.void_trials > 0 {
         let trials = count(analysis.void_trials, "trial");
-        let were = if analysis.void_trials == 1 {
-            "was"
-        } else {
-            "were"
-        };
-        lines.push(format!("{trials} did not count and {were} repeated."));
+        let last = record.void_trials().last().map_or(String::new(), |void| {
+            let (load, arm) = (void.slot.load, void.slot.arm);
+            let (load, arm) = (&analysis.loads[load].name, &analysis.arms[arm]);
+            format!(", the last of {load} with {arm}: {}", void.reason)
+        });
+        lines.push(format!("{trials} did not count{last}."));
     }
     lines.extend(preparation(record));
     lines.extend(alarms(analysis));
-    lines.extend(
-        analysis
-            .caveats
-            .iter()
-            .map(|caveat| caveat_sentence(record, analysis, caveat)),
-    );
+    for caveat in &analysis.caveats {
+        lines.push(caveat_sentence(analysis, caveat));
+        lines.extend(longer_trials(record, caveat));
+    }
     lines.extend(
         analysis
             .confounds
@@ -390,7 +394,9 @@ pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
             stop_reason(stop)
         ));
     }
-    if analysis.stop.is_none() {
+    if analysis.is_running {
+        lines.push("The run goes on: this is what is known so far.".into());
+    } else if analysis.stop.is_none() {
         lines.push("The run was interrupted: this is what is known so far.".into());
     }
     lines
@@ -658,30 +664,39 @@ fn preparation(record: &Record) -> Vec<String> {
     lines
 }
 
+/// The command whose trials have accesses enough, in a line of its own, where such a time is known.
+fn longer_trials(record: &Record, caveat: &Caveat) -> Option<String> {
+    let Caveat::FewAccesses {
+        runtime_s: Some(runtime),
+        ..
+    } = caveat
+    else {
+        return None;
+    };
+    let command = command_line::ours(&record.header.command);
+    let command = command_line::without(&command, "--out", true);
+    let command = command_line::with(&command, &format!("--runtime={runtime}s"));
+    Some(format!("{COMMAND}{}", command_line::joined(&command)))
+}
+
+/// How a line begins that is a command to be copied: it is never broken.
+pub(super) const COMMAND: &str = "try: ";
+
 /// What lets the numbers say less than they seem to.
-fn caveat_sentence(record: &Record, analysis: &Analysis, caveat: &Caveat) -> String {
+fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {
     let name = |load: usize| &analysis.loads[load].name;
     match caveat {
         Caveat::FewAccesses {
             load,
             arm,
             accesses,
-            runtime_s,
-        } => {
-            let longer = runtime_s.map_or(String::new(), |runtime| {
-                let command = command_line::ours(&record.header.command);
-                let command = command_line::without(&command, "--out", true);
-                let command = command_line::with(&command, &format!("--runtime={runtime}s"));
-                let command = command_line::joined(&command);
-                format!("; enough would have: {command}")
-            });
-            format!(
-                "Remark on {}: a trial of {} has only {}, too few for percentiles{longer}",
-                name(*load),
-                analysis.arms[*arm],
-                accesses_counted(*accesses),
-            )
-        }
+            runtime_s: _,
+        } => format!(
+            "Remark on {}: a trial of {} has only {}, too few for percentiles.",
+            name(*load),
+            analysis.arms[*arm],
+            accesses_counted(*accesses),
+        ),
         Caveat::OneBlock { load } => format!(
             "Remark on {}: all its accesses are for one block: no scheduler has anything to put in \
              order, and the disk can answer from its buffer.",
@@ -802,7 +817,11 @@ mod tests {
         let mut plan = fixture::plan(factors.len());
         plan.rules.max_rounds = max_rounds;
         let mut record = fixture::record(&plan);
-        while let Next::Trial(slot) = next(&plan, &record) {
+        let stop = loop {
+            let slot = match next(&plan, &record) {
+                Next::Trial(slot) => slot,
+                Next::Done(stop) => break stop,
+            };
             let noise = [0.0, 0.06, 0.02, 0.05, 0.01][(slot.round as usize + slot.arm * 2) % 5];
             let throughput = 1e6 * factors[slot.arm] * (1.0 + noise);
             let mut entry = fixture::trial(slot, throughput);
@@ -810,7 +829,12 @@ mod tests {
                 trial.metrics.cpu_ns_per_io = Some([9e4, 4e4, 5e4][slot.arm]);
             }
             record.entries.push(entry);
-        }
+        };
+        record.entries.push(Entry::Finished {
+            is_cut: false,
+            at_unix_s: 0.0,
+            stop,
+        });
         choice(&Analysis::of(&record), &plan)
     }
 

@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use iosched_stats::race::{Place, Standing};
+use iosched_stats::race::{Contest, Place, Standing};
 
 use super::columns::{arm_table, details_table};
 use super::sentences::{
-    choice, far_medians, load_head, notes, of_load, remark_sentence, target_name, verdict,
+    COMMAND, choice, far_medians, load_head, notes, of_load, remark_sentence, target_name, verdict,
 };
 use super::why::why;
 use super::words::{count, enumerate_plain, number, span, stop_reason};
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, Rank};
 use crate::plan::{Plan, PlannedLoad, Target};
 use crate::record::Record;
 use crate::schedule::{Course, Next};
@@ -44,6 +44,9 @@ pub fn record(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -
         text += "\n";
         text += &fold(&load_head(plan, analysis, index), width);
         text += &arm_table(plan, analysis, load).render(table);
+        if Some(index) == first_that_eliminates(analysis) {
+            text += &fold(ELIMINATED, width);
+        }
         if let Some(details) = details_table(analysis, load) {
             text += "\n";
             text += &details.render_whole(table);
@@ -71,9 +74,31 @@ pub fn record(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -
         text += &fold(line, width);
     }
     for line in notes(record, analysis) {
-        text += &fold(&line, width);
+        if line.starts_with(COMMAND) {
+            text += &(line + "\n");
+        } else {
+            text += &fold(&line, width);
+        }
     }
     text
+}
+
+/// What the word means, below the first table that has it.
+const ELIMINATED: &str =
+    "(eliminated: surely worse than another one, or it misses a requirement; it is run no further)";
+
+fn first_that_eliminates(analysis: &Analysis) -> Option<usize> {
+    let loads = analysis.loads.iter().filter(|load| load.control.is_none());
+    let eliminates = |contest: &Contest| {
+        let arms = 0..analysis.arms.len();
+        let mut ranks = arms.map(|arm| Rank::of(contest, arm, analysis.baseline));
+        ranks.any(|rank| rank == Rank::Eliminated)
+    };
+    let first = loads.into_iter().find(|load| eliminates(&load.contest))?;
+    analysis
+        .loads
+        .iter()
+        .position(|load| std::ptr::eq(load, first))
 }
 
 /// Breaks the lines that are too long between words; what follows is indented. Lines of tables are
@@ -239,6 +264,7 @@ pub fn estimate(plan: &Plan, rounds: u32, standing: &Standing) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::Caveat;
     use crate::schedule;
     use crate::{fixture, record::Entry};
 
@@ -361,6 +387,40 @@ at most 5 trials in all, 50 s, usually much less
         let robust = analysis.loads[0].arms[1].robust.as_mut();
         robust.expect("it ran beside the baseline").median = 1.2;
         assert!(told(&analysis));
+    }
+
+    #[test]
+    fn a_command_to_be_copied_is_never_broken_at_the_end_of_a_line() {
+        let plan = fixture::plan(2);
+        let mut record = fixture::record(&plan);
+        let words = [
+            "iosched",
+            "tune",
+            "/srv/a directory",
+            "--load",
+            "readers-vs-writer",
+        ];
+        record.header.command = words.map(str::to_owned).to_vec();
+        let analysis = Analysis {
+            caveats: vec![Caveat::FewAccesses {
+                load: 0,
+                arm: 0,
+                accesses: 5,
+                runtime_s: Some(60.0),
+            }],
+            ..Analysis::of(&record)
+        };
+        let text = super::record(&record, &analysis, 40);
+        let command = "try: iosched tune '/srv/a directory' --load readers-vs-writer --runtime=60s";
+        assert!(text.lines().any(|line| line == command), "{text}");
+    }
+
+    #[test]
+    fn a_word_of_the_scale_is_explained_once_where_it_is_first_met() {
+        let with = whole_report(&[1.0, 1.5, 0.98], 30);
+        assert_eq!(with.matches("(eliminated: ").count(), 1, "{with}");
+        let without = whole_report(&[1.0, 1.001], 30);
+        assert!(!without.contains("eliminated"), "{without}");
     }
 
     #[test]

@@ -292,7 +292,14 @@ impl Runner<'_> {
             expected_s: self.course.trial_time(slot.load).as_secs_f64(),
             at_most_s: self.course.foreseen().map(|left| left.as_secs_f64()),
         });
-        match self.trial(slot, sequence)? {
+        let trial = match self.trial(slot, sequence) {
+            Err(RunError::Load(error)) if !error.is_stopped() => {
+                self.save_failure(slot, sequence, &error)?;
+                return Err(error.into());
+            }
+            trial => trial?,
+        };
+        match trial {
             Ok(trial) => {
                 self.save(Entry::Trial(Box::new(trial.clone())))?;
                 self.observer.event(&Event::TrialEnded {
@@ -320,6 +327,23 @@ impl Runner<'_> {
             )?,
         }
         Ok(())
+    }
+
+    /// The record keeps the words of a load that ends the run.
+    fn save_failure(
+        &mut self,
+        slot: Slot,
+        sequence: u32,
+        error: &LoadError,
+    ) -> Result<(), RunError> {
+        self.save(Entry::Void(VoidTrial {
+            slot,
+            sequence,
+            reason: VoidReason::LoadFailed {
+                message: error.to_string(),
+            },
+            elapsed_s: self.mark.elapsed().as_secs_f64(),
+        }))
     }
 
     fn void(&mut self, void: &VoidTrial, label: &str, load: &str) -> Result<(), RunError> {

@@ -24,12 +24,7 @@ pub fn records(records: &[(String, &Record, &Analysis)]) -> String {
         id: "comparison".into(),
         title: "Side by side".into(),
         tables: vec![differences(records), figures_table(records)],
-        sentences: vec![
-            comparable::sentence(&differ),
-            "Within a record, arms ran in the same rounds, and their ratios have intervals. Between \
-             records nothing is paired: the columns of numbers say what was seen, not what is proven."
-                .into(),
-        ],
+        sentences: vec![comparable::sentence(&differ), comparable::NOT_PAIRED.into()],
         sets: FigureSet::of(chart.has_points().then_some(chart).as_slice(), Room::AMPLE),
         ..Section::default()
     }];
@@ -75,16 +70,7 @@ fn agreement(records: &[(String, &Record, &Analysis)], differ: &[Difference]) ->
         let what = enumerate(differ.iter().map(|difference| difference.what.as_str()));
         return format!("The records differ in {what}: each answers for itself.");
     }
-    let choices: Vec<Option<&str>> = records
-        .iter()
-        .map(|(_, _, analysis)| analysis.choice.map(|arm| analysis.arms[arm].as_str()))
-        .collect();
-    match choices[0] {
-        Some(arm) if choices.iter().all(|choice| *choice == Some(arm)) => {
-            format!("All records say {arm}.")
-        }
-        _ => "The records differ in their answers.".into(),
-    }
+    comparable::agreement(records)
 }
 
 /// Every arm of every load: throughput, p99 and ratio in each record.
