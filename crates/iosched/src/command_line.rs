@@ -12,6 +12,8 @@ pub enum Remedy {
         /// What is meant.
         meant: String,
     },
+    /// Without these options, each with whether it has a value.
+    Without(Vec<(&'static str, bool)>),
     /// The same with the rights of root.
     AsRoot,
 }
@@ -26,6 +28,9 @@ impl Remedy {
                 .into_iter()
                 .map(|word| if word == *given { meant.clone() } else { word })
                 .collect(),
+            Remedy::Without(options) => options.iter().fold(words, |words, &(name, has_value)| {
+                without(&words, name, has_value)
+            }),
             Remedy::AsRoot => std::iter::once("sudo".to_owned()).chain(words).collect(),
         };
         joined(&words)
@@ -115,6 +120,22 @@ mod tests {
             again(&with("--yes"), &flag),
             "iosched persist sda none --yes"
         );
+    }
+
+    #[test]
+    fn options_that_are_not_possible_are_left_out_with_their_values() {
+        let remedy = Remedy::Without(vec![("--runtime", true), ("--no-split", false)]);
+        let given = [
+            "iosched",
+            "tune",
+            "--no-split",
+            "--resume",
+            "r",
+            "--runtime",
+            "2s",
+            "--apply",
+        ];
+        assert_eq!(again(&remedy, &given), "iosched tune --resume r --apply");
     }
 
     #[test]

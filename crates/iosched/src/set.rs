@@ -11,7 +11,7 @@ use crate::failure::{Failure, exit};
 use crate::history::{self, HistoryError, Turn};
 use crate::host::Host;
 use crate::journal::{self, Journal, JournalError, Leftover, Ours, SavedDisk, Undone};
-use crate::lock::{self, LockError};
+use crate::lock::{self, Holder, LockError};
 use crate::plan::{PlanError, disks_below};
 use crate::switch::{self, Arm, Entered, QueueState, SwitchError};
 
@@ -51,14 +51,15 @@ pub enum SetError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// Another command has yet to put it back.
-    #[error("{device} is to be put back by another command: pid {pid} ({command})")]
+    #[error(
+        "{}",
+        lock::in_use(device, Some(holder), "it will put back what it changed")
+    )]
     Pending {
         /// Kernel name.
         device: String,
-        /// Who.
-        pid: u32,
-        /// Its command.
-        command: String,
+        /// Who, with its whole command line.
+        holder: Holder,
     },
     /// A path below a multipath device.
     #[error("{device} is one path of a multipath disk, and stays at none")]
@@ -93,8 +94,9 @@ impl Failure for SetError {
             SetError::Stack(error) => error.hint(),
             SetError::Lock(error) => error.hint(),
             SetError::Journal(error) => error.hint(),
-            SetError::Pending { pid, .. } => Some(format!(
-                "wait for it, or end it now and have it put back: kill {pid}"
+            SetError::Pending { holder, .. } => Some(format!(
+                "wait for it, or end it now and have it put back: kill {}",
+                holder.pid
             )),
             SetError::PathOfMultipath { holders, .. } => Some(format!(
                 "set it on the multipath device: {}",
@@ -152,10 +154,7 @@ impl Change {
     /// Finds the disks below a device and what each will really get.
     pub fn plan(host: &Host, target: &str, wanted: &Arm) -> Result<Change, SetError> {
         let device = device::find(host, target)?;
-        let names = disks_below(host, &device)?;
-        if names.is_empty() {
-            return Err(nothing_below(host, &device));
-        }
+        let names = disks_of(host, &device)?;
         let mut notes = Vec::new();
         if names != [device.name.clone()] {
             notes.push(format!(
@@ -174,15 +173,8 @@ impl Change {
         let mut disks = Vec::new();
         for name in names {
             let scheduler = switch::resolve(&sysfs, &name, &wanted.scheduler)?;
-            if scheduler != wanted.scheduler {
-                let note = format!(
-                    "{} is an old name: {scheduler} has taken its place",
-                    wanted.scheduler
-                );
-                if !notes.contains(&note) {
-                    notes.push(note);
-                }
-            }
+            let note = switch::renamed(&wanted.scheduler, &scheduler);
+            notes.extend(note.filter(|note| !notes.contains(note)));
             check_zones(host, &name, &scheduler)?;
             let state = QueueState::read(&sysfs, &name)?;
             if let Some(served) = &state.served {
@@ -225,6 +217,18 @@ impl Change {
             Err(error) => Err(put_back(journal, error)),
         }
     }
+}
+
+/// The disks whose scheduler is meant where a device is named, at least one.
+///
+/// # Errors
+/// There is none to choose.
+pub fn disks_of(host: &Host, device: &Device) -> Result<Vec<String>, SetError> {
+    let names = disks_below(host, device)?;
+    if names.is_empty() {
+        return Err(nothing_below(host, device));
+    }
+    Ok(names)
 }
 
 /// Puts back what was changed before an error.
@@ -271,21 +275,30 @@ impl Settled {
 
 /// Puts back what dead runs left of these disks; a live one that will put them back is an error.
 pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Settled>, SetError> {
-    let left = left_on(host, disks);
-    for leftover in &left {
-        if leftover.is_alive {
-            return Err(SetError::Pending {
-                device: disks.join(", "),
-                pid: leftover.entry.owner.pid,
-                command: leftover.entry.command.clone(),
-            });
-        }
-    }
-    let settled = left.into_iter().map(|leftover| Settled {
+    let left = left_by_dead(host, disks)?.into_iter();
+    let settled = left.map(|leftover| Settled {
         undone: leftover.undo(host),
         leftover,
     });
     Ok(settled.collect())
+}
+
+/// What dead runs left of these disks.
+///
+/// # Errors
+/// A live one will put them back.
+pub fn left_by_dead(host: &Host, disks: &[String]) -> Result<Vec<Leftover>, SetError> {
+    let left = left_on(host, disks);
+    let Some(living) = left.iter().find(|leftover| leftover.is_alive) else {
+        return Ok(left);
+    };
+    Err(SetError::Pending {
+        device: disks.join(", "),
+        holder: Holder {
+            pid: living.entry.owner.pid,
+            command: living.entry.command.clone(),
+        },
+    })
 }
 
 /// What runs, dead or alive, have yet to put back on these disks.

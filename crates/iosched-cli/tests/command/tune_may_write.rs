@@ -228,17 +228,17 @@ fn a_disk_that_somebody_else_can_write_to_is_refused_whatever_is_said() {
     let open = |disk: &LoopDevice| fs::File::options().read(true).write(true).open(disk.path());
     let _machine = open(&blank).unwrap();
     let before = fs::read(blank.file()).unwrap();
-    let ours = format!(
-        "(pid {}) has {} open for writing",
-        std::process::id(),
-        blank.name
-    );
+    let ours = format!("(pid {}): open for writing", std::process::id());
     for consent in ["--destroy-data".to_owned(), named(&blank)] {
         for mkfs in [&[][..], &["--mkfs", "ext4"]] {
             let arguments = [&write[..], &[consent.as_str()], mkfs].concat();
             let (code, _, stderr) = tune(&blank.name, &dir.path().join("2"), &arguments);
             assert_eq!(code, 11, "{stderr}");
-            assert!(stderr.contains(&ours), "{stderr}");
+            let in_use = format!("{} is in use by ", blank.name);
+            assert!(
+                stderr.contains(&in_use) && stderr.contains(&ours),
+                "{stderr}"
+            );
             assert!(stderr.contains("out of use"), "{stderr}");
         }
     }

@@ -2,7 +2,9 @@
 use std::fs;
 
 use crate::common::tuning::{MIB, fio_runs_on, signal, small_disk, start, tune};
-use crate::common::{LoopDevice, can_use_loop_devices, iosched, run, wait_until};
+use crate::common::{
+    LoopDevice, can_emulate, can_use_loop_devices, has_fio, iosched, run, wait_until,
+};
 
 #[test]
 fn a_load_can_have_the_rights_of_another_user() {
@@ -111,6 +113,69 @@ fn a_dry_run_finds_what_a_run_would_find_in_its_first_seconds() {
 }
 
 #[test]
+fn a_dry_run_beside_a_change_that_will_be_put_back_is_refused_like_a_run() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    iosched()
+        .args(["set", &disk.name, "mq-deadline", "--for", "1h"])
+        .assert()
+        .success();
+    let said = [&[][..], &["--dry-run"]].map(|more| tune(&disk.name, &dir.path().join("r"), more));
+    iosched().arg("restore").assert().success();
+    let [(code, _, run), (_, _, dry)] = &said;
+    assert_eq!(said.each_ref().map(|it| it.0), [9, 9], "{run}{dry}");
+    assert_eq!(*code, 9);
+    assert!(
+        run.contains(&format!("{} is in use by ", disk.name)),
+        "{run}"
+    );
+    assert!(run.contains("mq-deadline --for 1h (pid "), "{run}");
+    assert!(
+        run.contains("hint: wait for it") && run == dry,
+        "{run}{dry}"
+    );
+}
+
+#[test]
+fn a_dry_run_without_a_target_names_no_disk_that_is_there() {
+    if !can_emulate() || !has_fio() {
+        return;
+    }
+    let others = LoopDevice::new(8 * MIB);
+    for load in ["random-read", "five-tests:size=16m"] {
+        let output = iosched()
+            .args(["tune", "--dry-run", "--load", load])
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(said.contains("on loopN (emulated hdd-7200)"), "{said}");
+        assert!(!said.contains(&others.name), "{said}");
+    }
+}
+
+#[test]
+fn an_old_name_among_the_arms_is_said_to_be_one() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let said = |arms: &str| {
+        let output = iosched()
+            .args(["tune", &disk.name, "--dry-run", "--arms", arms])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let note = "note: deadline is an old name: mq-deadline has taken its place\n";
+    assert!(said("none,deadline").contains(note));
+    assert!(!said("none,mq-deadline").contains("old name"));
+}
+
+#[test]
 fn a_dry_run_refuses_a_directory_that_is_mounted_read_only() {
     let Some(disk) = small_disk() else {
         return;
@@ -153,9 +218,11 @@ fn two_runs_on_one_disk_are_not_possible() {
     assert!(wait_until(|| fio_runs_on(&disk.name)), "fio never ran");
     let (code, _, stderr) = tune(&disk.name, &dir.path().join("2"), &[]);
     assert_eq!(code, 9, "{stderr}");
+    let in_use = format!("{} is in use by ", disk.name);
+    let other = format!(" (pid {}): ", child.id());
     assert!(
-        stderr.contains(&child.id().to_string()),
-        "the other is named: {stderr}"
+        stderr.contains(&in_use) && stderr.contains(&other),
+        "{stderr}"
     );
     signal(child.id(), rustix::process::Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(130));

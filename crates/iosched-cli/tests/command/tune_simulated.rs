@@ -152,6 +152,46 @@ fn a_run_that_ended_early_goes_on() {
 }
 
 #[test]
+fn what_a_run_has_from_its_beginning_cannot_be_changed_when_it_is_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = dir.path().join("r");
+    let resume = |more: &[&str]| {
+        let mut command = iosched();
+        command.args(["tune", "--resume"]).arg(&record).args(more);
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), stderr)
+    };
+    for (option, value) in [
+        ("--runtime", Some("2s")),
+        ("--margin", Some("2%")),
+        ("--confidence", Some("95%")),
+        ("--objective", Some("p99")),
+        ("--require", Some("throughput>=0.9")),
+        ("--baseline", Some("none")),
+        ("--arms", Some("none,bfq")),
+        ("--load", Some("mixed")),
+        ("--fixed-rounds", Some("3")),
+        ("--file-size", Some("1G")),
+        ("--steady", Some("auto")),
+        ("--ramp", Some("1s")),
+        ("--seed", Some("1")),
+        ("--no-split", None),
+    ] {
+        let given: Vec<&str> = std::iter::once(option).chain(value).collect();
+        let (code, stderr) = resume(&[&given[..], &["--budget", "1h"]].concat());
+        assert_eq!(code, Some(2), "{option}: {stderr}");
+        let begins = format!("error: {option} cannot be changed: the run in ");
+        assert!(stderr.starts_with(&begins), "{stderr}");
+        let record = record.display();
+        let last = format!("try: iosched tune --resume {record} --budget 1h\n");
+        assert!(stderr.ends_with(&last), "{stderr}");
+    }
+    let (code, stderr) = resume(&["--rounds", "60", "--budget", "1m", "--apply"]);
+    assert_eq!(code, Some(12), "there is no record: {stderr}");
+}
+
+#[test]
 fn a_dry_run_of_a_resumed_run_says_what_is_left_and_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let record = dir.path().join("record");

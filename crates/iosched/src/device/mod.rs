@@ -61,6 +61,7 @@ pub use self::may_write_file::{FileIdentity, may_read_file_alone, may_write_file
 pub use self::mounts::Mount;
 pub use self::number::DeviceNumber;
 pub use self::openers::{Opener, Openers, openers};
+pub(crate) use self::refusals::OPENED_EXCLUSIVELY;
 pub use self::refusals::{Refusal, refusals};
 pub use self::schedulers::{Choice, NoChoice, Schedulers};
 pub use self::stack::{Layer, Role, schedulable_disks, stack};

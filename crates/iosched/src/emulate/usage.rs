@@ -8,8 +8,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::device::{self, Device};
+use crate::device::{self, Device, OPENED_EXCLUSIVELY};
 use crate::host::Host;
+use crate::lock::{self, Holder};
 
 /// One use of a device or of a partition of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -60,8 +61,16 @@ impl fmt::Display for User {
                 device,
                 command,
                 pid,
-            } => write!(f, "{command} (pid {pid}) has {device} open"),
-            User::Exclusive { device } => write!(f, "{device} is open exclusively"),
+            } => {
+                let holder = Holder {
+                    pid: pid.unsigned_abs(),
+                    command: command.clone(),
+                };
+                f.write_str(&lock::in_use(device, Some(&holder), "open"))
+            }
+            User::Exclusive { device } => {
+                f.write_str(&lock::in_use(device, None, OPENED_EXCLUSIVELY))
+            }
         }
     }
 }
@@ -224,7 +233,7 @@ mod tests {
             [
                 "loop8p1 is used as swap",
                 "dm-0 stands on loop8",
-                "fio (pid 41) has loop8 open"
+                "loop8 is in use by fio (pid 41): open"
             ]
         );
     }

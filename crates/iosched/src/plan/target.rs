@@ -94,7 +94,10 @@ fn check_file_system(
         });
     };
     let given_up = give_up(wanted, host, device, "--mkfs")?;
-    check_has_room(&device.node(), device.size_bytes, wanted.file_size, loads)?;
+    // Before it is made another device stands for it.
+    let own_model = wanted.own_model.as_ref().filter(|_| wanted.is_our_own);
+    let free = own_model.map_or(device.size_bytes, |model| model.capacity().as_u64());
+    check_has_room(&device.node(), free, wanted.file_size, loads)?;
     let target = Target::FileSystem {
         device: device.name.clone(),
         file_system: kind,

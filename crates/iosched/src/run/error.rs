@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::command_line::{Remedy, quoted};
-use crate::device::MayNotWrite;
+use crate::device::{MayNotWrite, OPENED_EXCLUSIVELY};
 use crate::failure::{Failure, exit};
 use crate::file_system::FileSystemError;
 use crate::journal::JournalError;
 use crate::load::LoadError;
-use crate::lock::LockError;
+use crate::lock::{self, LockError};
 use crate::process::ChildError;
 use crate::record::RecordError;
 use crate::switch::SwitchError;
@@ -105,7 +105,7 @@ pub enum RunError {
     #[error(transparent)]
     MayNotWrite(#[from] MayNotWrite),
     /// The target is open for itself by another program.
-    #[error("{device} is in use: somebody holds it open for itself")]
+    #[error("{}", lock::in_use(device, None, OPENED_EXCLUSIVELY))]
     InUse {
         /// Kernel name.
         device: String,

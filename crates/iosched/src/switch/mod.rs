@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use self::arm::{Arm, Layer};
 pub use self::error::SwitchError;
 pub use self::foresee::foresee;
-pub use self::offered::{active, is_single_queue, modern_name, name_on, offered, resolve};
+pub use self::offered::{active, is_single_queue, modern_name, name_on, offered, renamed, resolve};
 pub use self::state::{Difference, QueueState};
 
 use self::arm::tunable_rank;

@@ -31,6 +31,11 @@ pub fn name_on<'a>(offered: &[String], wanted: &'a str) -> &'a str {
         .unwrap_or(wanted)
 }
 
+/// What is to be said where a scheduler was asked for by its old name, and another has taken its place.
+pub fn renamed(asked: &str, given: &str) -> Option<String> {
+    (asked != given).then(|| format!("{asked} is an old name: {given} has taken its place"))
+}
+
 /// The scheduler that this device can really be given when `wanted` is asked: itself, or what
 /// became of an old name, after loading its module if that is what lacks.
 pub fn resolve(sysfs: &Sysfs, device: &str, wanted: &str) -> Result<String, SwitchError> {

@@ -23,6 +23,9 @@ const EMULATED_RUNTIME: Duration = Duration::from_secs(3);
 /// Time after which a run on an emulated disk of our own begins no further round.
 const EMULATED_BUDGET: Duration = Duration::from_secs(180);
 
+/// Size of each worker's test file in a directory.
+const FILE_SIZE: u64 = 1 << 30;
+
 /// Arguments of `iosched tune`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -129,13 +132,13 @@ pub(crate) struct TuneArgs {
     #[arg(long = "require", value_name = "REQUIREMENT", value_parser = parse_requirement)]
     pub(super) requirements: Vec<Requirement>,
 
-    /// Difference that you do not care about, in per cent: 2%, or 2
-    #[arg(long, default_value = "2%")]
-    pub(super) margin: Margin,
+    /// Difference that you do not care about, in per cent: 2%, or 2 [default: 2%]
+    #[arg(long)]
+    pub(super) margin: Option<Margin>,
 
-    /// Probability with which all intervals hold together: 95% or 0.95
-    #[arg(long, default_value = "95%", value_parser = parse_confidence)]
-    pub(super) confidence: f64,
+    /// Probability with which all intervals hold together: 95% or 0.95 [default: 95%]
+    #[arg(long, value_parser = parse_confidence)]
+    pub(super) confidence: Option<f64>,
 
     /// Rounds at the most [default: 30]
     #[arg(long)]
@@ -167,14 +170,14 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     pub(super) seed: Option<u64>,
 
-    /// Size of each worker's test file, where the target is a directory
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
-    pub(super) file_size: Bytes,
+    /// Size of each worker's test file, where the target is a directory [default: 1G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(super) file_size: Option<Bytes>,
 
     /// Run a load before it is measured until it is steady (SNIA: five runs within 20 %, slope
-    /// within 10 %): auto is for loads that write to a disk that is not emulated
-    #[arg(long, value_name = "auto|on|off", default_value = "auto", value_parser = parse_steady)]
-    pub(super) steady: Steady,
+    /// within 10 %): auto is for loads that write to a disk that is not emulated [default: auto]
+    #[arg(long, value_name = "auto|on|off", value_parser = parse_steady)]
+    pub(super) steady: Option<Steady>,
 
     /// Fill the whole raw device twice first, as flash needs it (with --destroy-data)
     #[arg(long)]
@@ -220,7 +223,7 @@ pub(crate) struct TuneArgs {
 
     /// Go on with an interrupted run, or with one whose budget was spent (give a larger one); an emulated disk of the
     /// run's own is made again as it was, empty
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "loads", "arms", "out", "seed", "mkfs"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["target", "out"])]
     pub(super) resume: Option<PathBuf>,
 
     /// Print the plan and its time, and do nothing
@@ -237,6 +240,40 @@ pub(crate) struct TuneArgs {
         default_missing_value = ""
     )]
     pub(super) destroy_data: Option<String>,
+}
+
+impl TuneArgs {
+    /// The options that were given and that a run has from its beginning, each with whether it has a value: with
+    /// `--resume` the record has them.
+    pub(super) fn of_the_plan(&self) -> Vec<(&'static str, bool)> {
+        let options = [
+            ("--load", true, !self.loads.is_empty()),
+            ("--setup", true, self.setup.is_some()),
+            ("--prepare", true, self.prepare.is_some()),
+            ("--metric", true, self.metric.is_some()),
+            ("--better", true, self.better.is_some()),
+            ("--pg", true, self.pg.is_some()),
+            ("--arms", true, !self.arms.is_empty()),
+            ("--baseline", true, self.baseline.is_some()),
+            ("--objective", true, self.objective.is_some()),
+            ("--require", true, !self.requirements.is_empty()),
+            ("--margin", true, self.margin.is_some()),
+            ("--confidence", true, self.confidence.is_some()),
+            ("--fixed-rounds", true, self.fixed_rounds.is_some()),
+            ("--runtime", true, self.runtime.is_some()),
+            ("--ramp", true, self.ramp.is_some()),
+            ("--seed", true, self.seed.is_some()),
+            ("--file-size", true, self.file_size.is_some()),
+            ("--steady", true, self.steady.is_some()),
+            ("--precondition", false, self.precondition),
+            ("--mkfs", true, self.mkfs.is_some()),
+            ("--no-split", false, self.no_split),
+        ];
+        let given = options.into_iter().filter(|(.., is_given)| *is_given);
+        given
+            .map(|(name, has_value, _)| (name, has_value))
+            .collect()
+    }
 }
 
 fn load_help() -> String {
@@ -323,6 +360,7 @@ fn parse_requirement(text: &str) -> Result<Requirement, String> {
 /// What the plan is made of.
 pub(super) fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
     let is_emulated = place.is_emulated();
+    let default = Rules::default();
     let loads = if args.loads.is_empty() {
         vec!["random-read".into()]
     } else {
@@ -361,8 +399,8 @@ pub(super) fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
             .or(is_emulated.then_some(EMULATED_RUNTIME)),
         ramp: args.ramp.map_or(Duration::ZERO, |span| span.0),
         rules: Rules {
-            margin: args.margin.0,
-            confidence: args.confidence,
+            margin: args.margin.map_or(default.margin, |margin| margin.0),
+            confidence: args.confidence.unwrap_or(default.confidence),
             fixed_rounds: args.fixed_rounds,
             max_rounds: args.rounds.unwrap_or(DEFAULT_MAX_ROUNDS),
             time_budget_s: args
@@ -373,8 +411,8 @@ pub(super) fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
             requirements: args.requirements.clone(),
         },
         seed: args.seed.unwrap_or_else(run::random_seed),
-        file_size: args.file_size.as_u64(),
-        steady: args.steady,
+        file_size: args.file_size.map_or(FILE_SIZE, Bytes::as_u64),
+        steady: args.steady.unwrap_or(Steady::Auto),
         precondition: args.precondition,
         split: !args.no_split,
         mkfs: args.mkfs,

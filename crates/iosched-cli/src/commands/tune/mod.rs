@@ -5,11 +5,12 @@ mod answer;
 mod args;
 mod place;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use iosched::analysis::Analysis;
-use iosched::command_line::quoted;
+use iosched::command_line::{Remedy, quoted};
 use iosched::device::GivenUp;
 use iosched::emulate::{Condition, EmulatedDisk};
 use iosched::event::{Observer, Silent};
@@ -17,13 +18,14 @@ use iosched::facts::{self, MachineFacts};
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::load::Spec;
-use iosched::plan::{self, OwnDisk, Plan, PlannedLoad, Target};
+use iosched::plan::{self, OwnDisk, Plan, PlannedLoad, Target, Wanted};
 use iosched::process::{Stop, User};
 use iosched::record::{self, Entry, Header, Record, Recorder, StopReason};
 use iosched::report::{self, named::Names};
 use iosched::run::{self, RunOptions};
 use iosched::schedule::Course;
 use iosched::set::{self, Settled};
+use iosched::switch::{modern_name, renamed};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -85,6 +87,7 @@ impl Session<'_> {
             run::check_links(path, self.user.as_ref()).map_err(boxed)?;
         }
         place.say_simulated(output);
+        say_renamed(&wanted, &plan, output);
         plan.emulated = place.own_disk().map(OwnDisk::described);
         plan.own_disk = place.own_disk().filter(|_| args.emulate.is_some()).cloned();
         let programs = plan.programs().map_err(boxed)?;
@@ -97,7 +100,10 @@ impl Session<'_> {
         if args.dry_run {
             plan.foresee(host).map_err(boxed)?;
             run::check_way(&plan.target, self.user.as_ref()).map_err(boxed)?;
-            self.note_leftovers(&plan.disks);
+            if !matches!(place, Place::LikeEmulated { .. }) {
+                self.note_leftovers(&plan.disks)?;
+            }
+            place.leave_out_of(&mut plan, output);
             if output.is_json() {
                 output.json(&Names::of(&plan).plan(&plan));
             } else {
@@ -118,6 +124,11 @@ impl Session<'_> {
 
     /// Goes on with a record, or says what that would be.
     fn resume(&self, directory: &Path) -> Outcome {
+        let options = self.args.of_the_plan();
+        if !options.is_empty() {
+            let directory = directory.to_owned();
+            return Err(boxed(TuneError::FixedByRecord { options, directory }));
+        }
         if self.args.dry_run {
             return self.say_rest(directory);
         }
@@ -204,7 +215,7 @@ impl Session<'_> {
     /// real one asks; here it is only named.
     fn foresee_permission(&self, record: &Record) -> Result<(), Box<dyn Failure>> {
         let disks = &record.header.plan.disks;
-        if self.note_leftovers(disks) {
+        if self.note_leftovers(disks)? {
             return Ok(());
         }
         self.permission(record).map(drop)
@@ -215,9 +226,10 @@ impl Session<'_> {
         run::may_go_on(&self.host, record, &consent(self.args)).map_err(boxed)
     }
 
-    /// Says what an interrupted run left on these disks; true if it left anything.
-    fn note_leftovers(&self, disks: &[String]) -> bool {
-        let leftovers = set::left_on(&self.host, disks);
+    /// Says what an interrupted run left on these disks; true if it left anything. What a living command will put
+    /// back is an error, as in a real run.
+    fn note_leftovers(&self, disks: &[String]) -> Result<bool, Box<dyn Failure>> {
+        let leftovers = set::left_by_dead(&self.host, disks).map_err(boxed)?;
         for leftover in &leftovers {
             self.output.warn(&format!(
                 "note: what an interrupted run left will be put back first, so the baseline may be \
@@ -225,7 +237,7 @@ impl Session<'_> {
                 leftover.entry.command
             ));
         }
-        !leftovers.is_empty()
+        Ok(!leftovers.is_empty())
     }
 
     /// What a record says of its being gone on with.
@@ -321,6 +333,18 @@ impl Session<'_> {
         } else {
             exit::OK
         })
+    }
+}
+
+/// Says which schedulers have taken the place of those that were asked for by their old names.
+fn say_renamed(wanted: &Wanted, plan: &Plan, output: &Output) {
+    let asked = wanted.arms.iter().chain(&wanted.baseline);
+    let asked: BTreeSet<&str> = asked.filter_map(|arm| arm.split(':').next()).collect();
+    let is_in_plan = |name: &str| plan.arms.iter().any(|arm| arm.scheduler == name);
+    for old in asked.into_iter().filter(|name| !is_in_plan(name)) {
+        if let Some(note) = modern_name(old).and_then(|given| renamed(old, given)) {
+            output.warn(&format!("note: {note}"));
+        }
     }
 }
 
@@ -435,6 +459,12 @@ enum TuneError {
     NothingToKeep,
     #[error("there is no user {name:?}")]
     NoSuchUser { name: String },
+    #[error("{} cannot be changed: the run in {} has what it began with", option_names(options), directory.display())]
+    FixedByRecord {
+        /// Each with whether it has a value.
+        options: Vec<(&'static str, bool)>,
+        directory: PathBuf,
+    },
     #[error("the record in {} is complete: it ended because {why}", directory.display())]
     Complete {
         directory: PathBuf,
@@ -445,6 +475,10 @@ enum TuneError {
         directory: PathBuf,
         difference: String,
     },
+}
+
+fn option_names(options: &[(&'static str, bool)]) -> String {
+    report::words::enumerate(options.iter().map(|&(name, _)| name))
 }
 
 impl Failure for TuneError {
@@ -459,16 +493,30 @@ impl Failure for TuneError {
                 let directory = quoted(&directory.display().to_string());
                 format!("see it with: iosched report {directory}")
             }
+            TuneError::FixedByRecord { .. } => {
+                "--resume takes the plan from the record; --rounds and --budget may be larger; for anything \
+                 else start a new run"
+                    .into()
+            }
             TuneError::OtherMachine { .. } => {
                 "its trials cannot be continued here: start a new run".into()
             }
         })
     }
 
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            TuneError::FixedByRecord { options, .. } => Some(Remedy::Without(options.clone())),
+            _ => None,
+        }
+    }
+
     fn exit_code(&self) -> u8 {
         match self {
             TuneError::Missing { .. } => exit::MISSING,
-            TuneError::NothingToKeep | TuneError::NoSuchUser { .. } => exit::USAGE,
+            TuneError::NothingToKeep
+            | TuneError::NoSuchUser { .. }
+            | TuneError::FixedByRecord { .. } => exit::USAGE,
             TuneError::Complete { .. } | TuneError::OtherMachine { .. } => exit::BAD_RECORD,
         }
     }

@@ -7,7 +7,7 @@ use iosched::failure::Failure;
 use iosched::host::Host;
 use iosched::load::fio;
 use iosched::load::simulated::SimulatedDisk;
-use iosched::plan::{self, OwnDisk};
+use iosched::plan::{self, OwnDisk, Plan};
 use iosched_sim::units::Bytes;
 
 use super::{TuneArgs, TuneError, boxed};
@@ -17,13 +17,16 @@ use crate::values::split_arms;
 /// The disk that is made where no target is named.
 pub(super) const EMULATED_MODEL: &str = "hdd-7200";
 
+/// What stands for the kernel's name of a disk that is not there.
+const YET_TO_BE_MADE: &str = "loopN";
+
 /// Where a new run measures.
 pub(super) enum Place {
     /// What the user named.
     Target(String),
     /// An emulated disk of our own.
     Emulated { disk: EmulatedDisk, own: OwnDisk },
-    /// A dry run makes no disk: any loop device shows what the kernel offers.
+    /// A dry run makes no disk: this loop device shows what the kernel offers, and is named nowhere.
     LikeEmulated { device: String, own: OwnDisk },
     /// No device at all.
     Simulated {
@@ -129,6 +132,17 @@ impl Place {
         }
     }
 
+    /// In the plan of a dry run, the disk that would be made has the place of the one that was asked instead.
+    pub(super) fn leave_out_of(&self, plan: &mut Plan, output: &Output) {
+        if let Place::LikeEmulated { own, .. } = self {
+            plan.move_to_disk(YET_TO_BE_MADE);
+            output.note(&format!(
+                "A run would make an emulated {}, and remove it afterwards.",
+                own.described()
+            ));
+        }
+    }
+
     pub(super) fn leave(self, output: &Output) {
         if let Place::Emulated { disk, .. } = self {
             end_disk(disk, output);
@@ -149,11 +163,13 @@ fn lacks_for_emulation(host: &Host) -> Vec<(String, String)> {
     lacks
 }
 
+/// A loop device that can be asked what the kernel offers: one that is not in use, where there is one.
 fn any_loop_device(host: &Host) -> String {
-    let devices = host.sysfs().block_devices().unwrap_or_default();
-    devices
-        .into_iter()
-        .find(|device| device.starts_with("loop"))
+    let sysfs = host.sysfs();
+    let devices = sysfs.block_devices().unwrap_or_default().into_iter();
+    let loops = devices.filter(|device| device.starts_with("loop"));
+    loops
+        .min_by_key(|device| sysfs.read_if_present(device, "loop/backing_file").is_some())
         .unwrap_or_else(|| "loop0".into())
 }
 

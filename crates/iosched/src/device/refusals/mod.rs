@@ -30,6 +30,10 @@ use super::openers::openers;
 use super::users::{Usage, User};
 use super::{Blocks, Device, DeviceNumber, Signature, content};
 use crate::host::Host;
+use crate::lock::{self, Holder};
+
+/// How those have a device whom only our own exclusive open finds.
+pub(crate) const OPENED_EXCLUSIVELY: &str = "opened exclusively";
 
 /// A reason not to write to a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -129,9 +133,15 @@ impl fmt::Display for Refusal {
                 device,
                 command,
                 pid,
-            } => write!(f, "{command} (pid {pid}) has {device} open for writing"),
+            } => {
+                let holder = Holder {
+                    pid: pid.unsigned_abs(),
+                    command: command.clone(),
+                };
+                f.write_str(&lock::in_use(device, Some(&holder), "open for writing"))
+            }
             Refusal::Busy { device } => {
-                write!(f, "{device} is opened exclusively by another program")
+                f.write_str(&lock::in_use(device, None, OPENED_EXCLUSIVELY))
             }
             Refusal::ReadOnly { device } => write!(f, "{device} is read-only"),
             Refusal::NotLookedAt { path, error } => {

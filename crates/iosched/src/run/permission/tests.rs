@@ -150,7 +150,9 @@ fn because(asked: Asked, state: State, sort: Sort) -> &'static str {
         State::MountedHere | State::MountedElsewhere | State::Held
     );
     match (state, asked) {
-        _ if asked == Asked::Mkfs && cannot_be_claimed => "in use",
+        _ if asked == Asked::Mkfs && cannot_be_claimed => {
+            "is in use by another program: opened exclusively"
+        }
         (State::MountedHere, _) => "is mounted on",
         (State::MountedElsewhere | State::Held, _) if sort.holder().is_some() => "is part of",
         (State::Held, _) if sort == Sort::Swap => "is swap",
