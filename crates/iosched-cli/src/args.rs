@@ -78,7 +78,7 @@ Exit codes:
   0  done                              8  not permitted (run it as root)
   1  failed otherwise                  9  device busy, or in another run
   2  bad arguments or job file        10  a program or kernel feature is missing
-  3  no such device                   11  refused: it could destroy data
+  3  no such device, directory, file  11  refused: it could destroy data
   4  no scheduler to choose           12  record or results directory unusable
   5  scheduler not offered            13  the load failed under every arm
   6  bad tunable or value             14  the device vanished

@@ -5,13 +5,15 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use iosched::command_line::quoted;
 use iosched::device;
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::persist::deploy::DeployError;
 use iosched::policy::check::{self, DiskReport, Memory, Report, Verdict};
-use iosched::policy::file::{self, Policy};
+use iosched::policy::file::{self, Policy, PolicyError};
 use iosched::policy::{matching, writers};
+use iosched::set;
 
 use super::log::date;
 use super::{Outcome, boxed};
@@ -64,13 +66,36 @@ struct FileError {
 
 impl Failure for FileError {
     fn exit_code(&self) -> u8 {
-        if self.action == "read" {
-            exit::NO_SUCH_DEVICE
-        } else {
-            exit::BAD_FILE
-        }
+        exit::BAD_FILE
     }
 }
+
+/// The policy cannot be read or understood: for whoever monitors the machine as bad as a disk that is not as wanted.
+#[derive(Debug, thiserror::Error)]
+enum NoPolicy {
+    #[error(transparent)]
+    File(FileError),
+    #[error(transparent)]
+    Policy(PolicyError),
+}
+
+impl Failure for NoPolicy {
+    fn hint(&self) -> Option<String> {
+        match self {
+            NoPolicy::File(_) => {
+                Some("`iosched check` without a file checks against the machine's policy".into())
+            }
+            NoPolicy::Policy(error) => error.hint(),
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        NOT_AS_WANTED
+    }
+}
+
+/// The exit code where a disk is not as the policy says, or there is no knowing.
+const NOT_AS_WANTED: u8 = 2;
 
 /// Runs `iosched check`.
 pub(crate) fn run(args: &CheckArgs, output: &Output) -> Outcome {
@@ -97,12 +122,12 @@ pub(crate) fn run(args: &CheckArgs, output: &Output) -> Outcome {
     } else if args.prometheus {
         output.text(&metrics(&report));
     } else if args.textfile.is_none() {
-        tell(&report, &policy, output);
+        tell(&report, &policy, args.policy.as_deref(), output);
     }
     Ok(match report.verdict {
         Verdict::Good => 0,
         Verdict::Warning => 1,
-        Verdict::Bad => 2,
+        Verdict::Bad => NOT_AS_WANTED,
     })
 }
 
@@ -119,22 +144,26 @@ fn remember(host: &Host, report: &mut Report) {
 
 fn policy(args: &CheckArgs, host: &Host) -> Result<Policy, Box<dyn Failure>> {
     let Some(path) = &args.policy else {
-        let found = file::read(host).map_err(boxed)?;
+        let found = file::read(host).map_err(|error| boxed(NoPolicy::Policy(error)))?;
         return Ok(found.map(|(policy, _)| policy).unwrap_or_default());
     };
     let text = std::fs::read_to_string(path).map_err(|source| {
-        boxed(FileError {
+        boxed(NoPolicy::File(FileError {
             action: "read",
             path: path.clone(),
             source,
-        })
+        }))
     })?;
-    Policy::parse(&text, path).map_err(boxed)
+    Policy::parse(&text, path).map_err(|error| boxed(NoPolicy::Policy(error)))
 }
 
-fn tell(report: &Report, policy: &Policy, output: &Output) {
+/// Says what was found; against `candidate`, if that is not the machine's policy.
+fn tell(report: &Report, policy: &Policy, candidate: Option<&Path>, output: &Output) {
     if policy.rules.is_empty() {
-        output.text("there is no rule to check against: `iosched persist` makes one");
+        output.text(&match candidate {
+            Some(path) => format!("{} has no rule to check against", path.display()),
+            None => "there is no rule to check against: `iosched persist` makes one".to_owned(),
+        });
     } else if report.disks.is_empty() {
         output.text("no disk that is there matches a rule of the policy");
     }
@@ -142,9 +171,22 @@ fn tell(report: &Report, policy: &Policy, output: &Output) {
         tell_disk(disk, output);
     }
     for path in &report.not_in_force {
+        let path = path.display();
+        output.text(&match candidate {
+            Some(file) => format!(
+                "warning: {path} is not what {} would make of it",
+                file.display()
+            ),
+            None => {
+                format!("warning: {path} is not what the policy makes of it: run `iosched apply`")
+            }
+        });
+    }
+    if let Some(file) = candidate.filter(|_| !report.not_in_force.is_empty()) {
+        let file = quoted(&file.display().to_string());
         output.text(&format!(
-            "warning: {} is not what the policy makes of it: run `iosched apply`",
-            path.display()
+            "to bring it into force: cp {file} {} && iosched apply",
+            file::PATH
         ));
     }
     for place in &report.dead_elevator {
@@ -267,14 +309,11 @@ fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
 /// Everybody who sets a device's queue.
 fn who(host: &Host, target: &str, output: &Output) -> Outcome {
     let device = device::find(host, target).map_err(boxed)?;
-    let disks = matching::disks(host).map_err(|error| boxed(DeployError::List(error)))?;
-    let below = device::schedulable_disks(host, &device)
-        .map_err(|error| boxed(DeployError::List(error)))?;
+    let disks = set::disks_of(host, &device).map_err(boxed)?;
     let mut found = Vec::new();
-    for disk in disks
-        .iter()
-        .filter(|disk| below.iter().any(|below| below.name == disk.device.name))
-    {
+    for name in &disks {
+        let disk = matching::known(host, name).map_err(|error| boxed(DeployError::List(error)))?;
+        let disk = &disk;
         let name = &disk.device.name;
         let at_boot = writers::find(host, disk);
         if !output.is_json() {

@@ -3,6 +3,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::common::machine::Machine;
+use crate::common::tuning::MIB;
+use crate::common::{LoopDevice, can_use_loop_devices, iosched};
 
 const POLICY: &str = "[[rule]]\nname = 'ours'\nmatch = { serial = 'S1' }\nscheduler = 'bfq'\n";
 
@@ -264,4 +266,58 @@ fn without_a_policy_everybody_who_sets_a_disk_can_still_be_named() {
          scheduler = none: udev rule, /usr/lib/udev/rules.d/60-ioschedulers.rules:1 (at events, too)\n  \
          scheduler = kyber: boot script, /etc/rc.local:2  <- wins at boot\n"
     );
+}
+
+#[test]
+fn a_policy_that_is_not_the_machines_is_called_by_its_file() {
+    let machine = with_disk(None, "bfq");
+    let candidate = machine.path("srv/new policy.toml");
+    machine.write("srv/new policy.toml", POLICY);
+    let path = candidate.to_str().unwrap();
+    let (code, said, _) = machine.run("check", &[path]);
+    assert_eq!(code, 1, "{said}");
+    assert!(
+        said.contains(&format!("is not what {path} would make of it\n")),
+        "{said}"
+    );
+    assert!(!said.contains("run `iosched apply`"), "{said}");
+    let way =
+        format!("to bring it into force: cp '{path}' /etc/iosched/policy.toml && iosched apply\n");
+    assert!(said.contains(&way), "{said}");
+    machine.write("srv/empty.toml", "");
+    let empty = machine.path("srv/empty.toml");
+    let (_, said, _) = machine.run("check", &[empty.to_str().unwrap()]);
+    assert!(
+        said.contains("empty.toml has no rule to check against"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_has_the_exit_code_that_the_help_says() {
+    let machine = with_disk(None, "bfq");
+    let (code, _, said) = machine.run("check", &["/no/such/policy.toml"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("cannot read /no/such/policy.toml"), "{said}");
+    machine.write("etc/iosched/policy.toml", "[[rule]\n");
+    assert_eq!(machine.run("check", &[]).0, 2);
+    fs::remove_file(machine.path("etc/iosched/policy.toml")).unwrap();
+    let (code, _, said) = machine.run("apply", &["--dry-run"]);
+    assert_eq!(code, 3, "{said}");
+}
+
+#[test]
+fn who_sets_a_loop_device_is_not_answered_for_the_disk_below_its_file() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let output = iosched()
+        .args(["check", "--who", &disk.name])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let heads: Vec<&str> = said.lines().filter(|line| !line.starts_with(' ')).collect();
+    assert_eq!(heads, [format!("{}: {} now", disk.name, disk.scheduler())]);
 }

@@ -91,6 +91,25 @@ pub struct KnownDisk {
     pub roles: BTreeSet<&'static str>,
 }
 
+/// A disk by its kernel name, a loop device too.
+pub fn known(host: &Host, name: &str) -> std::io::Result<KnownDisk> {
+    if let Some(disk) = disks(host)?
+        .into_iter()
+        .find(|disk| disk.device.name == name)
+    {
+        return Ok(disk);
+    }
+    let device = Device::read(host, name)?;
+    let properties = Properties::read(host, &device)?;
+    Ok(KnownDisk {
+        identities: identities(&device, &properties),
+        shared: Vec::new(),
+        roles: BTreeSet::new(),
+        properties,
+        device,
+    })
+}
+
 /// The disks of a machine that a policy can be for: all whose scheduler matters, loop devices left
 /// out (they are another disk each time).
 pub fn disks(host: &Host) -> std::io::Result<Vec<KnownDisk>> {
