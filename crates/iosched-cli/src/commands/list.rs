@@ -347,6 +347,9 @@ struct Row<'a> {
     again: bool,
 }
 
+/// What goes below a line is never folded to less than this.
+const LEAST_ROOM: usize = 24;
+
 /// The longest name of a setting: `queue/write_zeroes_unmap_max_hw_bytes`.
 const DETAIL_WIDTH: usize = 37;
 
@@ -436,7 +439,6 @@ fn table(
             lines.push(cut(&format!("{start}  (shown above)"), width));
             continue;
         }
-        let what = what(host, inventory, device);
         let line = if device.schedulers.choice().is_some() {
             let rotational = match device.rotational {
                 Some(true) => "yes",
@@ -444,17 +446,30 @@ fn table(
                 None => "?",
             };
             format!(
-                "{start}  {:schedulers$}  {rotational:3}  {:queue$}  {what}",
+                "{start}  {:schedulers$}  {rotational:3}  {:queue$}  ",
                 chosen(device),
                 queues(device),
             )
         } else {
-            format!("{start}  {what}")
+            format!("{start}  ")
         };
-        lines.push(cut(&line, width));
+        let What { is, uses, product } = what(host, inventory, device);
+        let trunk = if row.carries { "│ " } else { "  " };
+        let in_a_line = |parts: &[&[String]]| format!("{line}{}", parts.concat().join("; "));
+        // Who uses a device is never cut: what does not fit goes below it.
+        let room = width - usize::from(!product.is_empty());
+        let has_room = uses.is_empty() || in_a_line(&[&is, &uses]).chars().count() <= room;
+        if has_room {
+            lines.push(cut(&in_a_line(&[&is, &uses, &product]), width));
+        } else {
+            lines.push(cut(&in_a_line(&[&is, &product]), width));
+            let before = format!("{}{trunk}  ", row.below);
+            let room = width.saturating_sub(before.chars().count()).max(LEAST_ROOM);
+            let folded = report::text::fold(&uses.join("; "), room);
+            lines.extend(folded.lines().map(|line| format!("{before}{line}")));
+        }
         if args.verbose {
             // Details are there to be read to the end: they are not cut.
-            let trunk = if row.carries { "│ " } else { "  " };
             for (name, value) in details(host, inventory, device) {
                 lines.push(format!(
                     "{}{trunk}  {name:DETAIL_WIDTH$}  {value}",
@@ -484,8 +499,17 @@ fn queues(device: &Device) -> String {
     }
 }
 
-/// What a device is, why it has no scheduler if it has none, and who uses it: the most important first.
-fn what(host: &Host, inventory: &Inventory, device: &Device) -> String {
+/// What a line says of a device behind its columns, the most important first.
+struct What {
+    /// What it is to the scheduling, or why it has no scheduler.
+    is: Vec<String>,
+    /// Who uses it.
+    uses: Vec<String>,
+    /// Transport, maker and model of what has a scheduler.
+    product: Vec<String>,
+}
+
+fn what(host: &Host, inventory: &Inventory, device: &Device) -> What {
     let mut parts = Vec::new();
     parts.extend(ServedInside::of(host, device).map(|served| served.words()));
     let role = inventory.role(device);
@@ -501,11 +525,12 @@ fn what(host: &Host, inventory: &Inventory, device: &Device) -> String {
     if let Schedulers::Nothing(reason) = &device.schedulers {
         parts.extend(why_nothing(device, reason, role));
     }
-    parts.extend(uses(inventory, device));
-    if device.schedulers.choice().is_some() {
-        parts.push(product(device));
+    let has_scheduler = device.schedulers.choice().is_some();
+    What {
+        is: parts,
+        uses: uses(inventory, device),
+        product: has_scheduler.then(|| product(device)).into_iter().collect(),
     }
-    parts.join("; ")
 }
 
 /// What a device without a choice is, and why it has none. A partition needs no words: it stands

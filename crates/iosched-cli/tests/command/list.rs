@@ -98,7 +98,8 @@ fn a_named_device_comes_with_all_below_and_above_it_and_nothing_else() {
     let root = machines().join("virtual-machine");
     insta::assert_snapshot!(stdout(&root, &["loop0"]), @r#"
     DEVICE    SIZE  SCHEDULER                     ROT  QUEUES  WHAT
-    loop0      74M  [none] mq-deadline kyber bfq  no   1x128   /snap/core22/1748 (s…
+    loop0      74M  [none] mq-deadline kyber bfq  no   1x128   loop /var/lib/snapd/…
+        /snap/core22/1748 (squashfs)
     vda        40G  [none] mq-deadline kyber bfq  yes  2x256   virtio
     └─vda1   39.9G  / (ext4); under loop0
     "#);
@@ -314,6 +315,15 @@ fn each_tunable_that_a_machine_here_has_is_explained() {
     assert!(seen > 0);
 }
 
+/// Where something is mounted on a machine, by its list.
+fn mount_points(root: &Path) -> Vec<String> {
+    let listing = json(root, &["--json"]);
+    let devices = listing["devices"].as_array().unwrap().iter();
+    let users = devices.flat_map(|device| device["users"].as_array().unwrap());
+    let mounts = users.filter_map(|user| user["mount_point"].as_str());
+    mounts.map(str::to_owned).collect()
+}
+
 #[test]
 fn nothing_is_cut_in_a_pipe_and_the_scheduler_stays_on_a_narrow_terminal() {
     for machine in std::fs::read_dir(machines()).unwrap() {
@@ -338,6 +348,13 @@ fn nothing_is_cut_in_a_pipe_and_the_scheduler_stays_on_a_narrow_terminal() {
         let active = |text: &str| text.lines().filter(|line| line.contains(']')).count();
         let narrow = shown(Some("60"));
         assert_eq!(active(&narrow), active(&whole), "{narrow}");
+        for mount_point in mount_points(&root) {
+            let is_shown = |text: &str| text.contains(&format!("{mount_point} ("));
+            assert!(
+                !is_shown(&whole) || is_shown(&narrow),
+                "{mount_point}: {narrow}"
+            );
+        }
         let widest = narrow.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(60), "{narrow}");
     }
