@@ -258,8 +258,11 @@ fn undecided(analysis: &Analysis, plan: &Plan) -> Option<Undecided> {
     let is_over = analysis.stop.is_some();
     let more = is_over && needed.is_none_or(|rounds| !is_too_many(rounds, plan));
     let baseline = analysis.baseline;
-    let mut others = arms.iter();
-    if others.any(|&arm| !contest.is_surely_better(arm, baseline)) {
+    let proven: Vec<usize> = (arms.iter().copied())
+        .filter(|&arm| contest.is_surely_better(arm, baseline))
+        .collect();
+    let is_beaten = contest.remaining().all(|arm| arm != baseline);
+    if proven.is_empty() || !is_beaten {
         let stays = match plan.active {
             Some(active) => format!("keep {} (it was active)", name(active)),
             None => "leave the disk as it is".to_owned(),
@@ -267,16 +270,21 @@ fn undecided(analysis: &Analysis, plan: &Plan) -> Option<Undecided> {
         let advice = more.then(|| format!("{stays}, or give it more budget"));
         return Some(Undecided { standing, advice });
     }
-    let names = enumerate(arms.iter().map(|&arm| name(arm)));
     let _ = write!(
         standing,
-        "; {names} are proven better than {}",
+        "; {} {} proven better than {}",
+        enumerate(proven.iter().map(|&arm| name(arm))),
+        is_or_are(&proven),
         name(baseline)
     );
+    let what = match proven.as_slice() {
+        [_] => "use that",
+        _ => "use any of these",
+    };
     let budget = if more { ", or give it more budget" } else { "" };
     Some(Undecided {
         standing,
-        advice: Some(format!("use any of these{budget}")),
+        advice: Some(format!("{what}{budget}")),
     })
 }
 
@@ -859,6 +867,9 @@ mod tests {
         );
         let ends = "; mq-deadline and kyber are proven better than none; use any of these, or give it more budget.\n";
         assert!(baseline_lost.ends_with(ends), "{baseline_lost}");
+        let one_is_proven = answer_of(&[1.0, 1.07, 1.11], 8);
+        let ends = "; kyber is proven better than none; use that, or give it more budget.\n";
+        assert!(one_is_proven.ends_with(ends), "{one_is_proven}");
     }
 
     #[test]
