@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::load::FRAMES_IN_TIME;
 use crate::trial::Metrics;
 
 /// The number of a trial that decides.
@@ -32,6 +33,8 @@ pub enum Objective {
     Tps,
     /// How long a fixed amount of work takes.
     Time,
+    /// Part of a video's frames that are there when they are to be shown.
+    Frames,
     /// The number that a command prints; more is better.
     NumberHigher,
     /// The number that a command prints; less is better.
@@ -41,7 +44,7 @@ pub enum Objective {
 impl Objective {
     /// Those that can be asked for by name, in the order of the help text. The others come with the
     /// load that has them.
-    pub const ALL: [Objective; 12] = [
+    pub const ALL: [Objective; 13] = [
         Objective::Throughput,
         Objective::Iops,
         Objective::Mean,
@@ -54,6 +57,7 @@ impl Objective {
         Objective::Cpu,
         Objective::Tps,
         Objective::Time,
+        Objective::Frames,
     ];
 
     /// What the user types.
@@ -71,6 +75,7 @@ impl Objective {
             Objective::Cpu => "cpu",
             Objective::Tps => "tps",
             Objective::Time => "time",
+            Objective::Frames => "frames",
             Objective::NumberHigher | Objective::NumberLower => "number",
         }
     }
@@ -90,6 +95,7 @@ impl Objective {
             Objective::Cpu => "CPU time per I/O",
             Objective::Tps => "transactions per second",
             Objective::Time => "elapsed time",
+            Objective::Frames => "frames in time",
             Objective::NumberHigher | Objective::NumberLower => "the command's number",
         }
     }
@@ -109,6 +115,7 @@ impl Objective {
                 | Objective::Iops
                 | Objective::Fairness
                 | Objective::Tps
+                | Objective::Frames
                 | Objective::NumberHigher
         )
     }
@@ -128,6 +135,7 @@ impl Objective {
             Objective::Cpu => metrics.cpu_ns_per_io,
             Objective::Tps => metrics.transactions_per_s,
             Objective::Time => metrics.elapsed_s,
+            Objective::Frames => metrics.numbers.get(FRAMES_IN_TIME).copied(),
             Objective::NumberHigher | Objective::NumberLower => metrics.number,
         }
     }

@@ -248,6 +248,7 @@ impl Metrics {
         let operations = count(&all);
         // What the CPU time is shared out over: what the load counts, or the disk's requests.
         let operations = match operations {
+            _ if outcome.counts_a_part => measured.reads + measured.writes,
             0 => measured.reads + measured.writes,
             counted => counted,
         };
@@ -299,7 +300,8 @@ impl Rates {
             of(|job| &job.write),
             of(|job| &job.trim),
         );
-        if reads.is_empty() && writes.is_empty() && trims.is_empty() {
+        let counts_nothing = reads.is_empty() && writes.is_empty() && trims.is_empty();
+        if counts_nothing || outcome.counts_a_part {
             return Rates::of_disk(measured, elapsed.as_secs_f64());
         }
         let all = reads.iter().chain(&writes).chain(&trims);

@@ -86,7 +86,10 @@ fn few_accesses(plan: &Plan, record: &Record, load: usize) -> Option<Caveat> {
     let of_load = record.trials().filter(|trial| trial.slot.load == load);
     let counted = of_load.filter_map(|trial| Some((accesses(trial)?, trial.slot.arm)));
     let (accesses, arm) = counted.min()?;
-    let runtime_s = plan.loads[load].runtime_s.map(|runtime| {
+    // A load with an end of its own takes no run time.
+    let chosen = plan.loads[load].runtime_s;
+    let chosen = chosen.filter(|_| plan.trial_duration(load).is_some());
+    let runtime_s = chosen.map(|runtime| {
         let times = ENOUGH_ACCESSES as f64 / accesses.max(1) as f64;
         (runtime * times).ceil()
     });
@@ -166,9 +169,12 @@ fn other_programs(plan: &Plan, record: &Record) -> Option<Caveat> {
 fn runs_only_children(spec: &Spec) -> bool {
     match spec {
         Spec::JobFile(_) | Spec::FixedWork(_) | Spec::Iozone(_) => true,
-        Spec::Command(_) | Spec::Simulated { .. } | Spec::Pgbench(_) | Spec::Responsiveness(_) => {
-            false
-        }
+        Spec::Command(_)
+        | Spec::Simulated { .. }
+        | Spec::Pgbench(_)
+        | Spec::Responsiveness(_)
+        | Spec::Desktop(_)
+        | Spec::Build(_) => false,
     }
 }
 
@@ -190,6 +196,7 @@ fn other_runs(record: &Record) -> Option<Caveat> {
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::load::desktop;
     use crate::record::Entry;
     use crate::split::Split;
     use crate::trial::Slot;
@@ -232,6 +239,31 @@ mod tests {
             runtime_s: Some(25.0),
         };
         assert_eq!(few, [expected]);
+    }
+
+    #[test]
+    fn a_load_with_an_end_of_its_own_is_told_no_run_time() {
+        let mut plan = fixture::plan(2);
+        plan.loads[0].spec = Spec::Desktop(desktop::Settings::default());
+        let mut record = fixture::record(&plan);
+        let slot = Slot {
+            load: 0,
+            round: 0,
+            arm: 0,
+        };
+        let mut entry = fixture::trial(slot, 1e6);
+        let Entry::Trial(trial) = &mut entry else {
+            unreachable!("a trial was made")
+        };
+        trial.jobs[0].read.as_mut().unwrap().ios = 40;
+        record.entries.push(entry);
+        let expected = Caveat::FewAccesses {
+            load: 0,
+            arm: 0,
+            accesses: 40,
+            runtime_s: None,
+        };
+        assert_eq!(caveats(&plan, &record), [expected]);
     }
 
     #[test]

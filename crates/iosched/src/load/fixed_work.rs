@@ -120,6 +120,7 @@ impl Load for FixedWork {
                 Some("it reads nothing")
             }
             Objective::Tps => Some("it makes no transactions"),
+            Objective::Frames => Some("it shows no video"),
             Objective::NumberHigher | Objective::NumberLower => Some("it prints no number"),
             _ => None,
         }

@@ -13,6 +13,8 @@
 //! - [`fixed_work`]: a job file with an end, judged by its time; [`families`] makes those of the
 //!   sweep, the document server and the database server
 //! - [`responsiveness`]: how long a program takes to start beside readers and writers
+//! - [`desktop`]: starts, a video, a package, a browser and small reads beside a copy
+//! - [`build`]: many small files read and written by several processes
 //! - [`iozone`]: the sweep's tests by the program that it was made with
 //! - [`settings`]: what stands after a load's name
 //! - `files`: what we do to a load's files, with the rights of its user
@@ -31,8 +33,10 @@ use crate::process::{ChildError, Scope, Stop, User};
 use crate::switch::Arm;
 use crate::trial::{JobResult, Metrics};
 
+pub mod build;
 pub mod builtin;
 pub mod command;
+pub mod desktop;
 pub mod families;
 pub mod fio;
 pub mod fio_job;
@@ -81,6 +85,10 @@ pub enum Spec {
     Iozone(iozone::Settings),
     /// A program that is started beside streams.
     Responsiveness(responsiveness::Settings),
+    /// A desktop beside a copy.
+    Desktop(desktop::Settings),
+    /// Many small files that become others.
+    Build(build::Settings),
 }
 
 /// Why a load cannot be made of what the user wrote.
@@ -140,6 +148,8 @@ impl Spec {
             Spec::Responsiveness(settings) => {
                 Ok(Box::new(responsiveness::Responsiveness::new(settings)?))
             }
+            Spec::Desktop(settings) => Ok(Box::new(desktop::Desktop::new(settings))),
+            Spec::Build(settings) => Ok(Box::new(build::Build::new(settings))),
         }
     }
 }
@@ -190,11 +200,16 @@ pub struct Turn<'a> {
     pub settings: &'a TrialSettings,
 }
 
+/// The name of the number that [`Objective::Frames`] is: the part of a video's frames that were there in time.
+pub const FRAMES_IN_TIME: &str = "frames in time %";
+
 /// What a load gave in one trial.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// What each of its workers saw; empty for a load that does not count its own I/O.
     pub jobs: Vec<JobResult>,
+    /// True if these workers are only a part of the load: then rates are those of the disk.
+    pub counts_a_part: bool,
     /// How long a fixed amount of work took, s.
     pub elapsed_s: Option<f64>,
     /// The number that the load was asked to find.

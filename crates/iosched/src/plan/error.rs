@@ -238,7 +238,7 @@ impl Failure for PlanError {
                 "take the kernel's away first: `iosched set {device} none` (`iosched restore`, if an interrupted run left it)"
             )),
             PlanError::UnknownLoad { .. } => Some(format!(
-                "built-in loads: {}; pgbench, responsiveness, five-tests, command: and others: `iosched tune --help`",
+                "built-in loads: {}; pgbench, responsiveness, desktop, build, five-tests, command: and others: `iosched tune --help`",
                 BUILT_IN
                     .iter()
                     .map(|load| load.name)
@@ -275,7 +275,7 @@ impl Failure for PlanError {
                 Some("measure reads only, or name a target that may be written".into())
             }
             PlanError::NoRoom { .. } => {
-                Some("make it smaller: --file-size, or the load's own scale= or size=".into())
+                Some("make it smaller: --file-size, or the load's own scale=, size= or files=".into())
             }
             PlanError::BudgetTooShort { needed, .. } => Some(format!(
                 "give more time (--budget {}s), shorter trials (--runtime), fewer loads or fewer --arms",

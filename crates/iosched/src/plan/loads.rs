@@ -9,7 +9,7 @@ use crate::foreign;
 use crate::load::builtin;
 use crate::load::command::{self, Metric};
 use crate::load::families::{self, Member, Work};
-use crate::load::{Load, Spec, SpecError, pgbench, responsiveness};
+use crate::load::{Load, Spec, SpecError, build, desktop, pgbench, responsiveness};
 use crate::objective::Objective;
 
 /// All loads that are wanted, checked.
@@ -94,12 +94,16 @@ fn read_one(wanted: &Wanted, below: &Below, text: &str) -> Result<PlannedLoad, P
     }
     if let Some(settings) = after_name(text, responsiveness::NAME) {
         let settings = responsiveness::Settings::parse(settings).map_err(SpecError::from)?;
-        let chosen = Chosen {
-            name: responsiveness::NAME.into(),
-            spec: Spec::Responsiveness(settings),
-            objective: Objective::Time,
-        };
-        return plan_one(wanted, below, chosen, 1.0);
+        let spec = Spec::Responsiveness(settings);
+        return plan_timed(wanted, below, responsiveness::NAME, spec);
+    }
+    if let Some(settings) = after_name(text, desktop::NAME) {
+        let settings = desktop::Settings::parse(settings).map_err(SpecError::from)?;
+        return plan_timed(wanted, below, desktop::NAME, Spec::Desktop(settings));
+    }
+    if let Some(settings) = after_name(text, build::NAME) {
+        let settings = build::Settings::parse(settings).map_err(SpecError::from)?;
+        return plan_timed(wanted, below, build::NAME, Spec::Build(settings));
     }
     let (name, weight) = weight(text)?;
     let chosen = match builtin::find(name) {
@@ -111,6 +115,21 @@ fn read_one(wanted: &Wanted, below: &Below, text: &str) -> Result<PlannedLoad, P
         None => job_file(wanted, Path::new(name))?,
     };
     plan_one(wanted, below, chosen, weight)
+}
+
+/// A load that is decided by how long something in it takes.
+fn plan_timed(
+    wanted: &Wanted,
+    below: &Below,
+    name: &str,
+    spec: Spec,
+) -> Result<PlannedLoad, PlanError> {
+    let chosen = Chosen {
+        name: name.into(),
+        spec,
+        objective: Objective::Time,
+    };
+    plan_one(wanted, below, chosen, 1.0)
 }
 
 /// What stands after the name of a load that has settings.

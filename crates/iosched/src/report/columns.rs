@@ -6,6 +6,7 @@ use super::sentences::ratio_cell;
 use super::table::{Align, Table};
 use super::words::{clipped, megabytes, microseconds, milliseconds, percent, significant};
 use crate::analysis::{Analysis, ArmSummary, LoadAnalysis, Rank, SplitSummary};
+use crate::load::FRAMES_IN_TIME;
 use crate::objective::Objective;
 use crate::plan::Plan;
 
@@ -277,6 +278,7 @@ fn decisive_column(objective: Objective) -> Column {
         ),
         Objective::Tps => ("tps", |arm| arm.objective, significant),
         Objective::Time => ("time s", |arm| arm.objective, significant),
+        Objective::Frames => (FRAMES_IN_TIME, |arm| arm.objective, significant),
         Objective::NumberHigher | Objective::NumberLower => {
             ("number", |arm| arm.objective, significant)
         }

@@ -31,6 +31,11 @@ const SECONDS: Unit = Unit {
     name: "s",
     size: 1.0,
 };
+/// Hundredths, as they are.
+const PERCENT: Unit = Unit {
+    name: "%",
+    size: 1.0,
+};
 /// A bare number.
 pub(super) const NUMBER: Unit = Unit {
     name: "",
@@ -48,6 +53,7 @@ impl Unit {
             | Objective::NumberHigher
             | Objective::NumberLower => NUMBER,
             Objective::Time => SECONDS,
+            Objective::Frames => PERCENT,
             Objective::Cpu => MICROSECONDS,
             Objective::Mean
             | Objective::P50

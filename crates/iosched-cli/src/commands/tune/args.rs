@@ -124,7 +124,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_name = "ARM")]
     pub(super) baseline: Option<String>,
 
-    /// What decides: throughput, iops, mean, p50, p99, p999, read-mean, read-p99, fairness, cpu, tps, time [default: the load's own]
+    /// What decides: throughput, iops, mean, p50, p99, p999, read-mean, read-p99, fairness, cpu, tps, time, frames [default: the load's own]
     #[arg(long, value_parser = parse_objective)]
     pub(super) objective: Option<Objective>,
 
@@ -286,7 +286,8 @@ fn load_help() -> String {
          of those with options, as in pgbench:scale=10,clients=20 (their values here are the defaults): \
          pgbench (scale=50, clients=100, threads=2, transactions=… or time=60, mode=tpcb, \
          select, simple-update or FILE, protocol=…), responsiveness (readers=10, random-readers=0, \
-         writers=0, random-writers=0, size=256m, starts=3, command=…), five-tests (size=1g, record=…, \
+         writers=0, random-writers=0, size=256m, starts=3, command=…), desktop (starts=5, seconds=20, \
+         size=256m), build (files=1000, jobs=4), five-tests (size=1g, record=…, \
          threads=1..3, runs=…, driver=iozone or fio), \
          documents-read (threads=80, documents=32000, stored=…, size=4k, control=on), \
          documents-create (the same), database:1..4; or a built-in one: {} [default: random-read]",

@@ -84,6 +84,7 @@ impl JobFile {
             Objective::Tps => Some("it makes no transactions"),
             Objective::NumberHigher | Objective::NumberLower => Some("it prints no number"),
             Objective::Time => Some("it runs for a time that is given"),
+            Objective::Frames => Some("it shows no video"),
             _ => None,
         }
     }

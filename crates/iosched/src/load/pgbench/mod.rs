@@ -419,6 +419,7 @@ impl Load for PgbenchLoad {
             Objective::Fairness => Some("its clients are not told apart"),
             Objective::ReadMean | Objective::ReadP99 => Some("it counts transactions, not reads"),
             Objective::NumberHigher | Objective::NumberLower => Some("it prints no such number"),
+            Objective::Frames => Some("it shows no video"),
             Objective::Time if self.settings.transactions.is_none() => {
                 Some("it runs for a time that is given: use transactions=")
             }

@@ -6,7 +6,7 @@
 //! any program's are; the streams go past the page cache (`O_DIRECT`), which a stream of reads would otherwise
 //! soon live on.
 
-mod program;
+pub(in crate::load) mod program;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -24,7 +24,7 @@ const LISTED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A copied program.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(in crate::load) struct Program {
     /// What was copied.
     original: PathBuf,
     directory: PathBuf,
@@ -41,13 +41,11 @@ impl fmt::Display for Program {
 
 impl Program {
     /// Copies a shell with all that it loads into `directory`, which is the load's user's.
-    pub(super) fn copy(directory: &Path, at: &Workplace<'_>) -> Result<Program, LoadError> {
-        let original = SHELLS.iter().map(Path::new).find(|path| path.exists());
-        let original = original.ok_or_else(|| {
-            CommandError::from(ChildError::Missing {
-                program: "bash".into(),
-            })
-        })?;
+    pub(in crate::load) fn copy(
+        directory: &Path,
+        at: &Workplace<'_>,
+    ) -> Result<Program, LoadError> {
+        let original = shell()?;
         let listed = libraries(original, at)?;
         let directory = directory.join("program");
         let failed = |source| CommandError::Scratch {
@@ -69,7 +67,7 @@ impl Program {
     }
 
     /// Starts and ends at once. The loader is named: the one that the program names is on another disk.
-    pub(super) fn command(&self) -> Command {
+    pub(in crate::load) fn command(&self) -> Command {
         let path = |name: &str| self.directory.join(name);
         let mut command = if self.has_loader {
             let mut command = Command::new(path(&self.names[1]));
@@ -85,7 +83,7 @@ impl Program {
     }
 
     /// Takes its pages out of memory.
-    pub(super) fn forget(&self, user: Option<&User>) -> io::Result<()> {
+    pub(in crate::load) fn forget(&self, user: Option<&User>) -> io::Result<()> {
         as_user(user, || {
             let directory = Directory::open(&self.directory)?;
             for name in &self.names {
@@ -95,6 +93,19 @@ impl Program {
             Ok(())
         })
     }
+}
+
+/// The shell that is there.
+///
+/// # Errors
+/// There is none.
+pub(in crate::load) fn shell() -> Result<&'static Path, CommandError> {
+    let found = SHELLS.iter().map(Path::new).find(|path| path.exists());
+    found.ok_or_else(|| {
+        CommandError::from(ChildError::Missing {
+            program: "bash".into(),
+        })
+    })
 }
 
 /// What a program loads.
