@@ -297,3 +297,35 @@ impl std::ops::IndexMut<RequestId> for Requests {
         self.slots[id.index()].as_mut().expect("the request exists")
     }
 }
+/// What happens to bios and requests, by the letters of `blktrace`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Q: a bio was queued.
+    Queued,
+    /// G: a request was allocated.
+    Allocated,
+    /// P: a process holds its requests back.
+    Plugged,
+    /// U: and lets them go.
+    Unplugged,
+    /// UT: it let them go because it fell asleep; a worker runs the queue.
+    UnpluggedLater,
+    /// I: a request entered the scheduler.
+    Inserted,
+    /// M: a bio continued a request.
+    BackMerged,
+    /// F: a bio was put before a request.
+    FrontMerged,
+    /// RM: a request became part of the one before it.
+    Joined,
+    /// X: the scheduler gave out a request (multi-queue, in recordings of our own; for `blktrace` it is a split).
+    Decided,
+    /// D: the driver took a request.
+    Issued,
+    /// R: the disk did not take it after all; the driver has to try again.
+    GivenBack,
+    /// C: the disk was done.
+    Completed,
+    /// Anything else (A, X of others, …).
+    Other,
+}

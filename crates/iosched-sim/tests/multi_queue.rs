@@ -14,8 +14,9 @@ use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, KernelVersion, SchedulerSpec, build, build_followed};
 use iosched_sim::simulate::{
     Attachment, Happening, HostTimes, MultiQueueSettings, Observer, Outcome, Retaken, Setup, run,
+    write_head, write_line,
 };
-use iosched_sim::trace::kernel::{Action, write_head, write_line};
+use iosched_sim::trace::kernel::Action;
 use iosched_sim::units::{Bytes, Nanos, Sectors, Time};
 use iosched_sim::workload::{Job, fio_job};
 use proptest::prelude::*;

@@ -11,8 +11,10 @@ use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, Op, ProcessId};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
-use iosched_sim::simulate::{self, Happening, Observer, Outcome, ProcessOutcome, Setup};
-use iosched_sim::trace::kernel::{Action, write_line};
+use iosched_sim::simulate::{
+    self, Happening, Observer, Outcome, ProcessOutcome, Setup, write_line,
+};
+use iosched_sim::trace::kernel::Action;
 use iosched_sim::trace::{Merge, Records, Stage};
 use iosched_sim::units::{Bytes, Nanos, Sector, Sectors, Time};
 use iosched_sim::workload::recorded::{self, Answers, ClosedLoops};

@@ -16,8 +16,8 @@ use iosched_sim::scheduler::{
     self, BlockLayer, Kernel, SchedulerSpec, build, build_followed, schedulers,
 };
 use iosched_sim::serve::{Access, Asker, Finished, Served, Settings};
-use iosched_sim::simulate::{Happening, Observer};
-use iosched_sim::trace::kernel::{Action, write_line};
+use iosched_sim::simulate::{Happening, Observer, write_line};
+use iosched_sim::trace::kernel::Action;
 use iosched_sim::units::{Nanos, Sector, Sectors, Time};
 use proptest::prelude::*;
 

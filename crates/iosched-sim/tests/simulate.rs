@@ -15,8 +15,10 @@ use iosched_sim::conform::single_queue::Follower;
 use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, build_followed};
-use iosched_sim::simulate::{Happening, Observer, Outcome, ProcessOutcome, Setup, Writeback, run};
-use iosched_sim::trace::kernel::{Action, write_head, write_line};
+use iosched_sim::simulate::{
+    Happening, Observer, Outcome, ProcessOutcome, Setup, Writeback, run, write_head, write_line,
+};
+use iosched_sim::trace::kernel::Action;
 use iosched_sim::units::{Bytes, Nanos, Sector, Sectors, Time};
 use iosched_sim::workload::{
     Cgroup, Distribution, Job, Mix, Pattern, Rate, Sizes, Syncing, Think, fio_job,

@@ -10,8 +10,8 @@ use std::fmt::Write as _;
 use std::io::Read;
 
 use iosched_sim::request::{IoPriority, Op, PriorityClass, ProcessId};
-use iosched_sim::simulate::Happening;
-use iosched_sim::trace::kernel::{Action, write_line};
+use iosched_sim::simulate::{Happening, write_line};
+use iosched_sim::trace::kernel::Action;
 use iosched_sim::trace::{
     Format, Labels, Merge, Place, ReadError, Record, Records, Skip, Stage, WINDOW,
 };

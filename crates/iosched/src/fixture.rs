@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use iosched_sim::request::ProcessId;
-use iosched_sim::simulate::{Happening, Observer};
-use iosched_sim::trace::kernel::write_line;
+use iosched_sim::simulate::{Happening, Observer, write_line};
 use iosched_sim::units::Time;
 
 use crate::facts::MachineFacts;

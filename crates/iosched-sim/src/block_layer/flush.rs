@@ -4,8 +4,7 @@
 //! one, waits for the next; but nobody makes others wait for longer than five seconds.
 
 use super::{Outputs, Subject, Token};
-use crate::request::{ProcessId, RequestId};
-use crate::trace::kernel::Action;
+use crate::request::{Action, ProcessId, RequestId};
 use crate::units::{Nanos, Time};
 
 /// The tag of the flush in the device: requests have their indices.

@@ -35,8 +35,7 @@ pub use multi_queue::Attachment;
 pub use retaken::Retaken;
 
 use crate::disk::{Command, DiskOp};
-use crate::request::{Bio, Merge, Op, ProcessId, Request, RequestId};
-use crate::trace::kernel::Action;
+use crate::request::{Action, Bio, Merge, Op, ProcessId, Request, RequestId};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
 /// What the driver knows a bio by. Bios that it waits for together have the same.

@@ -19,9 +19,8 @@ use super::{
     trace_bio, trace_plug, trace_request,
 };
 use crate::by_request::ByRequest;
-use crate::request::{Bio, ProcessId, Request, RequestId, Requests};
+use crate::request::{Action, Bio, ProcessId, Request, RequestId, Requests};
 use crate::scheduler::Elevator;
-use crate::trace::kernel::Action;
 use crate::units::Time;
 
 /// Most requests that a plug holds before it is let go.

@@ -4,8 +4,7 @@
 use std::collections::VecDeque;
 
 use super::{Outputs, Token, trace_plug};
-use crate::request::{Bio, RequestId, Requests};
-use crate::trace::kernel::Action;
+use crate::request::{Action, Bio, RequestId, Requests};
 use crate::units::{Sectors, Time};
 
 /// A request of this length ends a plug.

@@ -22,8 +22,8 @@ pub mod ssd;
 #[cfg(test)]
 mod tests;
 
-pub use model::{DriveQueue, Model, ModelError, ModelKind, ModelOptions, Parameters, build};
-pub use presets::models;
+pub use model::{Model, ModelError, ModelKind, ModelOptions, Parameters};
+pub use presets::{build, models};
 
 use crate::units::{Sector, Sectors, Time};
 
@@ -38,6 +38,16 @@ pub enum DiskOp {
     Flush,
     /// The data are no longer needed.
     Discard,
+}
+
+/// The order in which a drive serves the commands in its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DriveQueue {
+    /// As they came.
+    Fifo,
+    /// The one that the arm and the platter reach first, but none is passed over for longer than
+    /// the drive's age limit.
+    ShortestAccessFirst,
 }
 
 /// One command as the driver gives it to the drive.

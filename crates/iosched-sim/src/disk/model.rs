@@ -8,7 +8,7 @@ use super::hdd::{Hdd, HddParameters};
 use super::simple::{SimpleDisk, SimpleParameters};
 use super::slowed::SlowedDown;
 use super::ssd::{Ssd, SsdParameters};
-use super::{DiskModel, presets};
+use super::{DiskModel, DriveQueue};
 use crate::units::Bytes;
 
 /// A disk model.
@@ -54,16 +54,6 @@ pub enum ModelKind {
     Abstract,
     /// Several drives as one.
     Array,
-}
-
-/// The order in which a drive serves the commands in its queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DriveQueue {
-    /// As they came.
-    Fifo,
-    /// The one that the arm and the platter reach first, but none is passed over for longer than
-    /// the drive's age limit.
-    ShortestAccessFirst,
 }
 
 /// Departures from a model as it is described. `Default` departs in nothing.
@@ -134,11 +124,6 @@ pub enum ModelError {
     },
 }
 
-/// Makes the model that comes with the program under this name, with departures.
-pub fn build(name: &str, options: &ModelOptions) -> Result<Box<dyn DiskModel>, ModelError> {
-    Model::named(name)?.build(options)
-}
-
 /// Sizes and depths within which a model makes sense.
 struct Bounds {
     min_size: Bytes,
@@ -147,21 +132,6 @@ struct Bounds {
 }
 
 impl Model {
-    /// The model that comes with the program under this name.
-    pub fn named(name: &str) -> Result<Model, ModelError> {
-        let mut models = presets::models();
-        let found = models.iter().position(|model| model.name == name);
-        found
-            .map(|index| models.swap_remove(index))
-            .ok_or_else(|| ModelError::Unknown {
-                name: name.to_owned(),
-                known: presets::models()
-                    .into_iter()
-                    .map(|model| model.name)
-                    .collect(),
-            })
-    }
-
     /// What it stands for.
     pub fn kind(&self) -> ModelKind {
         match self.parameters {

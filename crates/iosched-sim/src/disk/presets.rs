@@ -10,7 +10,7 @@ use super::hdd::{
 };
 use super::simple::{FIX1, HDD1, ServiceTime, SimpleParameters};
 use super::ssd::{Link, LongReads, SsdParameters};
-use super::{DriveQueue, Model, Parameters};
+use super::{DiskModel, DriveQueue, Model, ModelError, ModelOptions, Parameters};
 use crate::units::{Bytes, Nanos, Sectors};
 
 const HDD_LEAVES_OUT: &[&str] = &[
@@ -33,6 +33,25 @@ const HDD_7200_SOURCES: &[&str] = &[
      174 MB/s of the Linux kernel's built-in cost model for hard disks",
     "write cache 64 MB: assumed for such drives by ublk-disksim; write-back rules: our choice",
 ];
+
+/// Makes the model that comes with the program under this name, with departures.
+pub fn build(name: &str, options: &ModelOptions) -> Result<Box<dyn DiskModel>, ModelError> {
+    Model::named(name)?.build(options)
+}
+
+impl Model {
+    /// The model that comes with the program under this name.
+    pub fn named(name: &str) -> Result<Model, ModelError> {
+        let mut all = models();
+        let found = all.iter().position(|model| model.name == name);
+        found
+            .map(|index| all.swap_remove(index))
+            .ok_or_else(|| ModelError::Unknown {
+                name: name.to_owned(),
+                known: models().into_iter().map(|model| model.name).collect(),
+            })
+    }
+}
 
 /// The models that come with the program.
 pub fn models() -> Vec<Model> {

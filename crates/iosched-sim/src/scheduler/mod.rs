@@ -21,8 +21,8 @@ mod testing;
 
 pub use hardware_queues::HardwareQueues;
 pub use spec::{
-    SchedulerError, SchedulerSpec, Settings, Values, build, build_followed, check_groups, info,
-    parse_settings, tell,
+    SchedulerError, SchedulerSpec, Settings, Values, build, build_followed, info, parse_settings,
+    tell,
 };
 
 use crate::request::{Bio, Merge, Op, ProcessId, RequestId, Requests};

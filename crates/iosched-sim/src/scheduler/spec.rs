@@ -2,7 +2,6 @@
 //! scheduler itself.
 
 use super::{Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TunableInfo, schedulers};
-use crate::workload::Job;
 
 /// Names with values: tunables or initial state.
 pub type Settings = Vec<(String, i64)>;
@@ -185,17 +184,6 @@ pub fn tell(scheduler: &mut dyn Followed, state: &Settings) -> Result<(), Schedu
     let info = scheduler.info();
     let state = Values::new(info.name, "initial value", info.initial, state)?;
     scheduler.begin_with(&state);
-    Ok(())
-}
-
-/// Refuses jobs in cgroups where the scheduler's rules for them are not known.
-pub fn check_groups(info: &SchedulerInfo, jobs: &[Job]) -> Result<(), SchedulerError> {
-    let grouped = jobs.iter().any(|job| job.cgroup.is_some());
-    if grouped && info.refuses_groups {
-        return Err(SchedulerError::Groups {
-            scheduler: info.name,
-        });
-    }
     Ok(())
 }
 

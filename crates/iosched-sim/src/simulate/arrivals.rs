@@ -5,49 +5,11 @@
 
 use super::agenda::Event;
 use super::engine::Simulation;
-use super::source::Timed;
 use crate::block_layer::RequestQueue;
-use crate::units::{Nanos, Time};
-use crate::workload::replay::Arrival;
+use crate::units::Time;
 
 /// Most accesses that wait for an answer.
 pub(super) const MOST_WAITING: usize = 1 << 16;
-
-/// See the [module's page](self).
-pub(super) struct Arrivals {
-    source: Timed,
-    next: Option<Arrival>,
-    /// For how long the clock stood still.
-    held_back: Nanos,
-    is_held: bool,
-}
-
-impl Arrivals {
-    pub(super) fn new(mut source: Timed) -> Arrivals {
-        Arrivals {
-            next: source.as_mut().and_then(Iterator::next),
-            source,
-            held_back: Nanos::ZERO,
-            is_held: false,
-        }
-    }
-
-    pub(super) fn held_back(&self) -> Nanos {
-        self.held_back
-    }
-
-    /// When the next one is made, and by which process.
-    fn due(&self) -> Option<(Time, usize)> {
-        let next = self.next?;
-        Some((Time::ZERO + next.time + self.held_back, next.process))
-    }
-
-    fn take(&mut self) -> Arrival {
-        let after = self.source.as_mut().and_then(Iterator::next);
-        let next = std::mem::replace(&mut self.next, after);
-        next.expect("one is due")
-    }
-}
 
 impl<Q: RequestQueue> Simulation<'_, Q> {
     pub(super) fn plan_arrival(&mut self) {

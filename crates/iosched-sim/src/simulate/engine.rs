@@ -2,22 +2,19 @@
 
 use super::access::Accesses;
 use super::agenda::{Agenda, Event};
-use super::arrivals::Arrivals;
 use super::drive::Drive;
 use super::host::Host;
 use super::outcome::Outcome;
 use super::page_cache::PageCache;
 use super::process::Process;
 use super::processors::Processors;
-use super::source::{self, Source};
+use super::source::{self, Arrivals, Source};
 use super::{HostTimes, Observer, Writeback};
 use crate::block_layer::{FLUSH, RequestQueue};
 use crate::disk::DiskModel;
-use crate::request::ProcessId;
-use crate::scheduler::Elevator;
 use crate::units::{Nanos, Sectors, Time};
+use crate::workload::Job;
 use crate::workload::replay::Replay;
-use crate::workload::{Cgroup, Job};
 
 /// What stands on both sides of the block layer.
 pub(super) struct Machine {
@@ -42,24 +39,6 @@ fn flusher() -> Job {
     Job {
         name: "writeback".to_owned(),
         ..Job::default()
-    }
-}
-
-/// Says which processes are in which control group: those of one name are in one, whose weight is
-/// the first that is given.
-pub(super) fn join_groups(scheduler: &mut dyn Elevator, jobs: &[Job]) {
-    let mut groups: Vec<&Cgroup> = Vec::new();
-    for (index, job) in jobs.iter().enumerate() {
-        let Some(cgroup) = &job.cgroup else {
-            continue;
-        };
-        let known = groups.iter().position(|group| group.name == cgroup.name);
-        let place = known.unwrap_or_else(|| {
-            groups.push(cgroup);
-            groups.len() - 1
-        });
-        let number = u32::try_from(place + 1).expect("fewer groups than processes");
-        scheduler.join_group(ProcessId::of_index(index), number, groups[place].weight);
     }
 }
 

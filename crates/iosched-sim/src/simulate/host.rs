@@ -9,8 +9,7 @@ use super::process::Process;
 use super::{Happening, HostTimes, Observer};
 use crate::block_layer::{Outputs, Subject, Token};
 use crate::disk::Command;
-use crate::request::{ProcessId, Request};
-use crate::trace::kernel::Action;
+use crate::request::{Action, ProcessId, Request};
 use crate::units::{Sector, Sectors, Time};
 
 /// See the [module's page](self).

@@ -19,16 +19,21 @@ mod arrivals;
 mod drawn;
 mod drive;
 mod engine;
+mod groups;
 mod host;
+mod lines;
 mod listed;
 mod outcome;
 mod page_cache;
 mod process;
 mod processors;
 mod source;
+mod submit;
 mod writeback;
 
 use engine::Simulation;
+pub use groups::check_groups;
+pub use lines::{write_head, write_line};
 pub use outcome::{DiskUse, Flow, Latencies, Outcome, ProcessOutcome};
 pub use page_cache::Writeback;
 
@@ -39,9 +44,8 @@ use crate::block_layer::single_queue::{self, SingleQueue};
 pub use crate::block_layer::{Attachment, Retaken};
 use crate::block_layer::{Delays, MergeLimits};
 use crate::disk::DiskModel;
-use crate::request::{Op, ProcessId};
+use crate::request::{Action, Op, ProcessId};
 use crate::scheduler::{BlockLayer, Elevator, Kernel};
-use crate::trace::kernel::Action;
 use crate::units::{Nanos, Sector, Sectors, Time};
 use crate::workload::Job;
 use crate::workload::replay::Replay;
@@ -265,7 +269,7 @@ pub fn replay(setup: Setup, replay: Replay, observer: &mut dyn Observer) -> Outc
 }
 
 fn run_with(mut setup: Setup, replay: Option<Replay>, observer: &mut dyn Observer) -> Outcome {
-    engine::join_groups(setup.scheduler.as_mut(), &setup.jobs);
+    groups::join_groups(setup.scheduler.as_mut(), &setup.jobs);
     let info = setup.scheduler.info();
     match info.block_layer {
         BlockLayer::SingleQueue => {

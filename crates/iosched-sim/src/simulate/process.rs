@@ -7,13 +7,11 @@
 use std::collections::VecDeque;
 
 use super::ProcessOutcome;
-use super::access::{Access, Purpose};
+use super::access::Access;
 use super::agenda::{Agenda, Event};
-use super::engine::Simulation;
 use super::outcome::{Flow, Latencies};
 use super::source::Source;
-use crate::block_layer::RequestQueue;
-use crate::request::{Bio, ProcessId};
+use crate::request::ProcessId;
 use crate::units::{Bytes, Nanos, Sectors, Time};
 use crate::workload::{self, Job};
 
@@ -45,8 +43,8 @@ pub(super) struct Process {
     pub(super) job: Job,
     source: Source,
     began: Option<Time>,
-    ended: Option<Time>,
-    in_flight: usize,
+    pub(super) ended: Option<Time>,
+    pub(super) in_flight: usize,
     /// It sleeps in the block layer, for want of a free request or tag.
     asleep: bool,
     /// Answers, the oldest first: it takes one when it needs its place for the next access, and all once
@@ -57,13 +55,13 @@ pub(super) struct Process {
     submitted: Bytes,
     wake_planned: Option<Time>,
     /// It copies into the page cache until then.
-    busy_until: Time,
+    pub(super) busy_until: Time,
     /// A write that waits until less is dirty.
     pub(super) held_back: Option<(Time, workload::Access)>,
     /// Writes since it synced last.
     writes: u64,
     pub(super) sync: Option<Sync>,
-    synced_at_end: bool,
+    pub(super) synced_at_end: bool,
     last_completion: Time,
     read: Flow,
     write: Flow,
@@ -160,7 +158,7 @@ impl Process {
 
     /// It takes answers until it has fewer than so many accesses, answered or not.
     #[inline]
-    fn take_until_fewer(&mut self, now: Time, accesses: usize) {
+    pub(super) fn take_until_fewer(&mut self, now: Time, accesses: usize) {
         while self.in_flight + self.untaken.len() >= accesses
             && let Some(answer) = self.untaken.pop_front()
         {
@@ -175,7 +173,7 @@ impl Process {
 
     /// It has submitted what it could: either it sleeps in the block layer, or it takes all answers.
     #[inline]
-    fn has_submitted(&mut self, now: Time, asleep: bool) {
+    pub(super) fn has_submitted(&mut self, now: Time, asleep: bool) {
         self.asleep = asleep;
         if asleep {
             self.slept_over = self.untaken.len();
@@ -185,7 +183,7 @@ impl Process {
     }
 
     /// Its accesses arrive by themselves.
-    fn arrives(&self) -> bool {
+    pub(super) fn arrives(&self) -> bool {
         matches!(self.source, Source::Arriving { .. })
     }
 
@@ -217,7 +215,7 @@ impl Process {
         self.syncs.add(Nanos::ZERO, Nanos::ZERO, now - since);
     }
 
-    fn has_more(&self, now: Time) -> bool {
+    pub(super) fn has_more(&self, now: Time) -> bool {
         let began = self.began.expect("it runs");
         let in_time = self.job.runtime.is_none_or(|runtime| now < began + runtime);
         in_time
@@ -226,7 +224,7 @@ impl Process {
     }
 
     /// It syncs before it makes another access: a sync takes a place among those in flight.
-    fn may_begin_sync(&self) -> bool {
+    pub(super) fn may_begin_sync(&self) -> bool {
         self.is_to_sync() && self.sync.is_none() && self.in_flight < self.job.depth
     }
 
@@ -242,7 +240,7 @@ impl Process {
     }
 
     /// It has done everything, and syncs a last time.
-    fn is_to_sync_at_end(&self) -> bool {
+    pub(super) fn is_to_sync_at_end(&self) -> bool {
         self.job.sync.at_end && !self.synced_at_end
     }
 
@@ -252,7 +250,7 @@ impl Process {
     }
 
     /// When it may make its next access, if nothing has to happen before.
-    fn due(&mut self, now: Time) -> Option<Time> {
+    pub(super) fn due(&mut self, now: Time) -> Option<Time> {
         let waits = self.sync.is_some() || self.held_back.is_some() || self.is_to_sync();
         if waits || !self.has_more(now) {
             return None;
@@ -263,7 +261,7 @@ impl Process {
 
     /// The access that is due.
     #[inline]
-    fn next(&mut self) -> workload::Access {
+    pub(super) fn next(&mut self) -> workload::Access {
         let access = self.source.next(&self.job);
         self.submitted += access.length.to_bytes();
         self.writes += u64::from(access.op.is_write());
@@ -271,7 +269,7 @@ impl Process {
     }
 
     /// True if this wake-up is the one that counts: then the process runs from now on.
-    fn wakes(&mut self, now: Time) -> bool {
+    pub(super) fn wakes(&mut self, now: Time) -> bool {
         if self.ended.is_some() || self.wake_planned.is_none_or(|planned| planned > now) {
             return false; // woken before, by something sooner
         }
@@ -305,180 +303,6 @@ impl Process {
             read: self.read,
             write: self.write,
             syncs: self.syncs,
-        }
-    }
-}
-
-impl<Q: RequestQueue> Simulation<'_, Q> {
-    /// Starts the processes of the group whose turn it is; if there is none, the load is over.
-    pub(super) fn begin_group(&mut self, now: Time) {
-        for index in 0..self.host.processes.len() {
-            let process = &self.host.processes[index];
-            let job = &process.job;
-            let by_itself = self.host.flusher != Some(index) && !process.arrives();
-            if job.group == self.group && by_itself {
-                let begin = now + job.delay;
-                self.host.wake_at(begin, index);
-            }
-        }
-    }
-
-    pub(super) fn wake(&mut self, now: Time, index: usize) {
-        if !self.host.processes[index].wakes(now) {
-            return;
-        }
-        if self.host.flusher.is_some() {
-            self.queue.writers_wait(self.host.cache.lately_waited(now));
-        }
-        self.queue.resume(&mut self.host, now, index);
-        if self.host.flusher == Some(index) {
-            return self.write_back(now, index);
-        }
-        self.first.get_or_insert(now);
-        self.go_on_with_sync(now, index);
-        self.go_on_with_held_back(now, index);
-        self.submit_what_is_due(now, index);
-        let asleep = self.queue.is_blocked(index);
-        self.host.processes[index].has_submitted(now, asleep);
-        self.end_if_done(now, index);
-    }
-
-    fn submit_what_is_due(&mut self, now: Time, index: usize) {
-        self.begin_sync_if_due(now, index);
-        loop {
-            let mut submitted = 0;
-            while submitted < self.host.processes[index].job.batch && self.may_submit(now, index) {
-                if self.host.processes[index].job.depth > 1 {
-                    self.queue.plug(index);
-                }
-                submitted += 1;
-                let access = self.host.processes[index].next();
-                if self.host.processes[index].job.buffered {
-                    self.write_cached(now, now, index, access);
-                } else {
-                    self.submit(now, index, access);
-                }
-                self.begin_sync_if_due(now, index);
-            }
-            self.queue.unplug(&mut self.host, now, index);
-            if submitted == 0 {
-                return;
-            }
-        }
-    }
-
-    fn begin_sync_if_due(&mut self, now: Time, index: usize) {
-        if self.host.processes[index].may_begin_sync() {
-            self.unplug_and_begin_sync(now, index);
-        }
-    }
-
-    #[inline(never)]
-    fn unplug_and_begin_sync(&mut self, now: Time, index: usize) {
-        self.queue.unplug(&mut self.host, now, index);
-        self.begin_sync(now, index);
-    }
-
-    fn may_submit(&mut self, now: Time, index: usize) -> bool {
-        if self.queue.is_blocked(index) {
-            return false;
-        }
-        match self.host.processes[index].due(now) {
-            Some(time) if time > now => {
-                self.host.wake_at(time, index);
-                false
-            }
-            due => due.is_some(),
-        }
-    }
-
-    /// The process reads or writes the disk itself.
-    pub(super) fn submit(&mut self, now: Time, index: usize, wanted: workload::Access) {
-        let volatile = self.host.volatile;
-        let process = &mut self.host.processes[index];
-        process.take_until_fewer(now, process.job.depth);
-        process.in_flight += 1;
-        let bio = Bio {
-            op: wanted.op,
-            start: wanted.start,
-            length: wanted.length,
-            sync: wanted.sync,
-            noidle: false,
-            prio: false,
-            fua: wanted.op.is_write() && process.job.sync.each_write && volatile,
-            process: process.id,
-            priority: process.job.priority,
-        };
-        self.submit_bios(now, index, &bio, Purpose::Own);
-    }
-
-    /// What is longer than a request can be becomes several bios.
-    pub(super) fn submit_bios(&mut self, now: Time, index: usize, whole: &Bio, purpose: Purpose) {
-        let max = self.host.max_sectors;
-        let access = self.host.accesses.begin(Access {
-            process: index,
-            purpose,
-            op: whole.op,
-            submitted: now,
-            entered: now,
-            length: whole.length,
-            bios: if whole.length <= max {
-                1
-            } else {
-                whole.length.as_u64().div_ceil(max.as_u64())
-            },
-        });
-        if whole.length <= max {
-            return self.queue.submit(&mut self.host, now, whole, access);
-        }
-        let mut start = whole.start;
-        while start < whole.end() {
-            let length = (whole.end() - start).min(max);
-            let bio = Bio {
-                start,
-                length,
-                ..*whole
-            };
-            self.queue.submit(&mut self.host, now, &bio, access);
-            start += length;
-        }
-    }
-
-    fn end_if_done(&mut self, now: Time, index: usize) {
-        let process = &mut self.host.processes[index];
-        let waits = process.in_flight > 0 || process.sync.is_some() || process.held_back.is_some();
-        if waits || process.has_more(now) {
-            return;
-        }
-        if process.busy_until > now {
-            let until = process.busy_until;
-            return self.host.wake_at(until, index);
-        }
-        if process.is_to_sync_at_end() {
-            process.synced_at_end = true;
-            self.begin_sync(now, index);
-            if self.host.processes[index].sync.is_some() {
-                return;
-            }
-        }
-        self.exit(now, index);
-    }
-
-    fn exit(&mut self, now: Time, index: usize) {
-        let host = &mut self.host;
-        let process = &mut host.processes[index];
-        process.ended = Some(now);
-        self.running -= 1;
-        host.observer.exited(now, process.id, &process.job.name);
-        self.queue.exited(host, now, index);
-        let (group, flusher) = (self.group, self.host.flusher);
-        let mut others = self.host.processes.iter().enumerate();
-        let runs = |(index, process): (usize, &Process)| {
-            process.job.group == group && process.ended.is_none() && Some(index) != flusher
-        };
-        if !others.any(runs) {
-            self.group += 1;
-            self.begin_group(now);
         }
     }
 }

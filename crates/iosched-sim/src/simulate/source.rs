@@ -88,3 +88,39 @@ pub(super) fn sources(jobs: &[Job], seed: u64, replay: Option<Replay>) -> (Vec<S
         }
     }
 }
+
+/// The accesses of an open loop, in the order of time.
+pub(super) struct Arrivals {
+    source: Timed,
+    pub(super) next: Option<Arrival>,
+    /// For how long the clock stood still.
+    pub(super) held_back: Nanos,
+    pub(super) is_held: bool,
+}
+
+impl Arrivals {
+    pub(super) fn new(mut source: Timed) -> Arrivals {
+        Arrivals {
+            next: source.as_mut().and_then(Iterator::next),
+            source,
+            held_back: Nanos::ZERO,
+            is_held: false,
+        }
+    }
+
+    pub(super) fn held_back(&self) -> Nanos {
+        self.held_back
+    }
+
+    /// When the next one is made, and by which process.
+    pub(super) fn due(&self) -> Option<(Time, usize)> {
+        let next = self.next?;
+        Some((Time::ZERO + next.time + self.held_back, next.process))
+    }
+
+    pub(super) fn take(&mut self) -> Arrival {
+        let after = self.source.as_mut().and_then(Iterator::next);
+        let next = std::mem::replace(&mut self.next, after);
+        next.expect("one is due")
+    }
+}

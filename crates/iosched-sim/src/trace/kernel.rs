@@ -11,43 +11,13 @@
 //! there tells priorities, nor when a process ended.
 
 use super::kernel_blk;
+pub use super::kernel_fields::TraceError;
+use super::kernel_fields::{Fields, priority};
+use super::kernel_remarks;
 pub use super::kernel_remarks::{Queue, Remark};
-pub use super::kernel_write::{write_event, write_head, write_line};
-use crate::request::{IoPriority, Op, PriorityClass, ProcessId};
+pub use crate::request::Action;
+use crate::request::{IoPriority, Op, ProcessId};
 use crate::units::{Nanos, Sector, Sectors, Time};
-
-/// What happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// Q: a bio was queued.
-    Queued,
-    /// G: a request was allocated.
-    Allocated,
-    /// P: a process holds its requests back.
-    Plugged,
-    /// U: and lets them go.
-    Unplugged,
-    /// UT: it let them go because it fell asleep; a worker runs the queue.
-    UnpluggedLater,
-    /// I: a request entered the scheduler.
-    Inserted,
-    /// M: a bio continued a request.
-    BackMerged,
-    /// F: a bio was put before a request.
-    FrontMerged,
-    /// RM: a request became part of the one before it.
-    Joined,
-    /// X: the scheduler gave out a request (multi-queue, in recordings of our own; for `blktrace` it is a split).
-    Decided,
-    /// D: the driver took a request.
-    Issued,
-    /// R: the disk did not take it after all; the driver has to try again.
-    GivenBack,
-    /// C: the disk was done.
-    Completed,
-    /// Anything else (A, X of others, …).
-    Other,
-}
 
 /// One event of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,53 +55,11 @@ pub enum Line {
     Remark(Remark),
 }
 
-/// Why a line cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TraceError {
-    /// Too few columns.
-    #[error(
-        "line {line}: {columns} columns where at least 6 are needed (time action rwbs sector nsectors pid)"
-    )]
-    TooShort {
-        /// Number of the line, from 1.
-        line: u64,
-        /// How many there are.
-        columns: usize,
-    },
-    /// A column is not what it should be.
-    #[error("line {line}: {what} `{text}` is no {expected}")]
-    BadColumn {
-        /// Number of the line, from 1.
-        line: u64,
-        /// Which column.
-        what: &'static str,
-        /// What stands there.
-        text: String,
-        /// What should.
-        expected: &'static str,
-    },
-    /// A recording of the multi-queue block layer.
-    #[error(
-        "line {line}: this is a recording of the multi-queue block layer, which has none, mq-deadline, kyber and bfq"
-    )]
-    MultiQueue {
-        /// Number of the line, from 1.
-        line: u64,
-    },
-    /// Time ran backwards.
-    #[error("line {line}: its time is before that of the line before")]
-    Backwards {
-        /// Number of the line, from 1.
-        line: u64,
-    },
-}
-
 /// Reads lines one after the other.
 #[derive(Debug, Clone)]
 pub struct Reader {
     /// Where the recording's time zero lies on our clock.
-    zero: Nanos,
-    line: u64,
+    fields: Fields,
     last: Time,
     /// Totals have begun: no events any more.
     over: bool,
@@ -150,8 +78,7 @@ impl Reader {
     /// before it has a time too.
     pub fn new(zero: Nanos) -> Reader {
         Reader {
-            zero,
-            line: 0,
+            fields: Fields { line: 0, zero },
             last: Time::ZERO,
             over: false,
             ours_only: false,
@@ -168,22 +95,22 @@ impl Reader {
 
     /// Puts the recording's time zero elsewhere on our clock, before any event is read.
     pub(crate) fn set_zero(&mut self, zero: Nanos) {
-        self.zero = zero;
+        self.fields.zero = zero;
     }
 
     /// Lines read.
     pub fn lines(&self) -> u64 {
-        self.line
+        self.fields.line
     }
 
     /// Our time in the recording's microseconds.
     pub fn recorded_micros(&self, time: Time) -> f64 {
-        (time.as_nanos() as f64 - self.zero.as_nanos() as f64) / 1e3
+        (time.as_nanos() as f64 - self.fields.zero.as_nanos() as f64) / 1e3
     }
 
     /// The event or remark of the next line; `None` for an empty one.
     pub fn read(&mut self, text: &str) -> Result<Option<Line>, TraceError> {
-        self.line += 1;
+        self.fields.line += 1;
         let text = text.trim_end();
         self.over |= !self.ours_only && kernel_blk::begins_totals(text);
         let of_blkparse = !self.ours_only && kernel_blk::names_input(text);
@@ -191,43 +118,19 @@ impl Reader {
             return Ok(None);
         }
         if let Some(remark) = text.strip_prefix('#') {
-            return self.remark(remark).map(|remark| Some(Line::Remark(remark)));
+            return kernel_remarks::remark(&self.fields, remark)
+                .map(|remark| Some(Line::Remark(remark)));
         }
         let Some(event) = self.event(text)? else {
             return Ok(None);
         };
         if event.time < self.last {
-            return Err(TraceError::Backwards { line: self.line });
+            return Err(TraceError::Backwards {
+                line: self.fields.line,
+            });
         }
         self.last = event.time;
         Ok(Some(Line::Event(event)))
-    }
-
-    pub(super) fn bad(&self, what: &'static str, text: &str, expected: &'static str) -> TraceError {
-        let text = text.chars().take(40).collect();
-        TraceError::BadColumn {
-            line: self.line,
-            what,
-            text,
-            expected,
-        }
-    }
-
-    /// Microseconds with decimals, exactly.
-    pub(super) fn time(&self, text: &str) -> Result<Time, TraceError> {
-        let bad = || self.bad("time", text, "number of microseconds");
-        let (negative, digits) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text),
-        };
-        let total = exact_micros(digits).ok_or_else(bad)?.as_nanos();
-        let zero = self.zero.as_nanos();
-        let time = if negative {
-            zero.checked_sub(total)
-        } else {
-            zero.checked_add(total)
-        };
-        time.map(Time::from_nanos).ok_or_else(bad)
     }
 
     /// An event; nothing if it is a scheduler's message.
@@ -245,7 +148,7 @@ impl Reader {
                 columns.pid,
             ])?;
             return Ok(Some(Event {
-                time: self.seconds(columns.seconds)?,
+                time: self.fields.seconds(columns.seconds)?,
                 action: match columns.action {
                     kernel_blk::SPLIT => Action::Other,
                     _ => event.action,
@@ -259,13 +162,13 @@ impl Reader {
         let mut found = [""; 6];
         for (index, place) in found.iter_mut().enumerate() {
             *place = columns.next().ok_or(TraceError::TooShort {
-                line: self.line,
+                line: self.fields.line,
                 columns: index,
             })?;
         }
         let [time, event @ ..] = found;
         Ok(Some(Event {
-            time: self.time(time)?,
+            time: self.fields.time(time)?,
             comm: columns.next().unwrap_or("-").to_owned(),
             priority: columns.nth(1).and_then(priority),
             cpu: columns.next().and_then(|cpu| cpu.parse().ok()),
@@ -281,7 +184,9 @@ impl Reader {
         let number = |what, text: &str| -> Result<u64, TraceError> {
             match text {
                 "-" => Ok(0),
-                text => text.parse().map_err(|_| self.bad(what, text, "number")),
+                text => text
+                    .parse()
+                    .map_err(|_| self.fields.bad(what, text, "number")),
             }
         };
         let op = match rwbs.trim_start_matches('F').bytes().next() {
@@ -289,7 +194,7 @@ impl Reader {
             Some(b'W') => Some(Op::Write),
             Some(b'D') => Some(Op::Discard),
             Some(b'N' | b'-') | None => None,
-            Some(_) => return Err(self.bad("rwbs", rwbs, "kind of request")),
+            Some(_) => return Err(self.fields.bad("rwbs", rwbs, "kind of request")),
         };
         let start = number("sector", sector)?;
         let length = number("nsectors", length)?;
@@ -297,9 +202,11 @@ impl Reader {
             .checked_add(length)
             .is_none_or(|end| end > u64::MAX / 1024)
         {
-            return Err(self.bad("sector", sector, "position on a disk"));
+            return Err(self.fields.bad("sector", sector, "position on a disk"));
         }
-        let process = pid.parse().map_err(|_| self.bad("pid", pid, "process"))?;
+        let process = pid
+            .parse()
+            .map_err(|_| self.fields.bad("pid", pid, "process"))?;
         let after_op = rwbs.get(1..).unwrap_or("");
         Ok(Event {
             time: Time::ZERO,
@@ -330,56 +237,6 @@ impl Reader {
             cpu: None,
         })
     }
-
-    /// Seconds with up to nine decimals, exactly.
-    fn seconds(&self, text: &str) -> Result<Time, TraceError> {
-        let bad = || self.bad("time", text, "number of seconds");
-        let (seconds, decimals) = text.split_once('.').unwrap_or((text, ""));
-        let digits = decimals.len();
-        let all_digits = decimals.bytes().all(|byte| byte.is_ascii_digit());
-        let seconds: u64 = seconds.parse().map_err(|_| bad())?;
-        let nanos = format!("{decimals:0<9}").parse::<u64>();
-        let nanos = nanos.ok().filter(|_| digits <= 9 && all_digits);
-        let total = seconds.checked_mul(1_000_000_000).zip(nanos);
-        let total = total.and_then(|(seconds, nanos)| seconds.checked_add(nanos));
-        let time = total.and_then(|total| self.zero.as_nanos().checked_add(total));
-        time.map(Time::from_nanos).ok_or_else(bad)
-    }
-}
-
-/// Microseconds with decimals, of which the first three count.
-pub(super) fn exact_micros(digits: &str) -> Option<Nanos> {
-    let (micros, decimals) = digits.split_once('.').unwrap_or((digits, ""));
-    let number = |text: &str| -> Option<u64> {
-        let only_digits = text.bytes().all(|byte| byte.is_ascii_digit());
-        only_digits.then(|| text.parse().ok()).flatten()
-    };
-    let decimals = format!("{:0<3}", decimals.get(..decimals.len().min(3))?);
-    let nanos = number(micros)?.checked_mul(1000)?;
-    nanos.checked_add(number(&decimals)?).map(Nanos::new)
-}
-
-/// `class/level`, the class as a number or by name; class 0 takes its level from the nice value,
-/// which is 0 here.
-pub(super) fn priority(text: &str) -> Option<IoPriority> {
-    let (class, level) = text.split_once('/')?;
-    let level = level.parse().ok().filter(|&level| level < 8)?;
-    Some(match class {
-        "0" | "none" => IoPriority::default(),
-        "1" | "rt" => IoPriority {
-            class: PriorityClass::RealTime,
-            level,
-        },
-        "2" | "be" => IoPriority {
-            class: PriorityClass::BestEffort,
-            level,
-        },
-        "3" | "idle" => IoPriority {
-            class: PriorityClass::Idle,
-            level: 7,
-        },
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

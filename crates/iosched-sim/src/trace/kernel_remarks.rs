@@ -1,6 +1,6 @@
 //! What lines that begin with `#` say about a recording.
 
-use super::kernel::{Reader, TraceError, exact_micros, priority};
+use super::kernel_fields::{Fields, TraceError, exact_micros, priority};
 use crate::request::{IoPriority, ProcessId};
 use crate::scheduler::KernelVersion;
 use crate::scheduler::kyber::Statement;
@@ -92,44 +92,43 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     fields.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-impl Reader {
-    pub(super) fn remark(&self, text: &str) -> Result<Remark, TraceError> {
-        let mut words = text.split_ascii_whitespace();
-        let kind = words.next().unwrap_or("");
-        let process = || -> Result<ProcessId, TraceError> {
-            let pid = field(text, "pid").unwrap_or("");
-            pid.parse()
-                .map(ProcessId)
-                .map_err(|_| self.bad("pid", pid, "process"))
-        };
-        Ok(match kind {
-            "worker" => Remark::Worker {
+/// Reads what stands behind the `#` of a line.
+pub(super) fn remark(fields: &Fields, text: &str) -> Result<Remark, TraceError> {
+    let mut words = text.split_ascii_whitespace();
+    let kind = words.next().unwrap_or("");
+    let process = || -> Result<ProcessId, TraceError> {
+        let pid = field(text, "pid").unwrap_or("");
+        pid.parse()
+            .map(ProcessId)
+            .map_err(|_| fields.bad("pid", pid, "process"))
+    };
+    Ok(match kind {
+        "worker" => Remark::Worker {
+            process: process()?,
+            priority: field(text, "ioprio").map_or(Ok(IoPriority::default()), |text| {
+                priority(text).ok_or_else(|| fields.bad("ioprio", text, "priority"))
+            })?,
+            buffered: field(text, "buf").is_some_and(|buffered| buffered != "0"),
+            depth: field(text, "depth")
+                .and_then(|depth| depth.parse().ok())
+                .unwrap_or(1),
+            think: field(text, "think_us")
+                .and_then(exact_micros)
+                .unwrap_or_default(),
+        },
+        "exit" => {
+            let time = field(text, "time_us").unwrap_or("");
+            Remark::Exit {
                 process: process()?,
-                priority: field(text, "ioprio").map_or(Ok(IoPriority::default()), |text| {
-                    priority(text).ok_or_else(|| self.bad("ioprio", text, "priority"))
-                })?,
-                buffered: field(text, "buf").is_some_and(|buffered| buffered != "0"),
-                depth: field(text, "depth")
-                    .and_then(|depth| depth.parse().ok())
-                    .unwrap_or(1),
-                think: field(text, "think_us")
-                    .and_then(exact_micros)
-                    .unwrap_or_default(),
-            },
-            "exit" => {
-                let time = field(text, "time_us").unwrap_or("");
-                Remark::Exit {
-                    process: process()?,
-                    time: self.time(time)?,
-                }
+                time: fields.time(time)?,
             }
-            "kyber" => {
-                let time = self.time(words.next().unwrap_or(""))?;
-                statement(words).map_or(Remark::Other, |said| Remark::Kyber { time, said })
-            }
-            _ => Queue::parse(text).map_or(Remark::Other, Remark::Queue),
-        })
-    }
+        }
+        "kyber" => {
+            let time = fields.time(words.next().unwrap_or(""))?;
+            statement(words).map_or(Remark::Other, |said| Remark::Kyber { time, said })
+        }
+        _ => Queue::parse(text).map_or(Remark::Other, Remark::Queue),
+    })
 }
 
 /// `kyber_adjust: 8,0 WRITE 96`, `kyber_latency: 8,0 READ I/O p90 3/4 samples=510`
@@ -158,7 +157,7 @@ fn statement<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Statement> 
 mod tests {
     use super::*;
     use crate::request::PriorityClass;
-    use crate::trace::kernel::Line;
+    use crate::trace::kernel::{Line, Reader};
 
     #[test]
     fn remarks_name_workers_and_exits() {

@@ -1,81 +1,8 @@
-//! Events as lines of this project's recordings.
+//! Events as lines of this project's recordings, as [`Reader`](super::kernel::Reader) reads them.
 
-use super::kernel::{Action, Event};
-use crate::request::{Op, PriorityClass, ProcessId};
-use crate::scheduler::BlockLayer;
-use crate::simulate::{Attachment, Happening, Setup};
+use super::kernel::Event;
+use crate::request::{Action, Op, PriorityClass, ProcessId};
 use crate::units::{Nanos, Sector, Sectors, Time};
-
-/// Writes what is said before the events of a simulation: what was simulated, by the names of its
-/// scheduler and disk, and who the processes are.
-pub fn write_head(
-    out: &mut impl std::fmt::Write,
-    setup: &Setup,
-    (scheduler, disk): (&str, &str),
-) -> std::fmt::Result {
-    let multi_queue = setup.scheduler.info().block_layer == BlockLayer::MultiQueue;
-    let blk_mq = if multi_queue { "blk-mq, " } else { "" };
-    let (queue_depth, seed) = (setup.queue_depth, setup.seed);
-    write!(
-        out,
-        "# simulated: {blk_mq}scheduler={scheduler} disk={disk} queue_depth={queue_depth} seed={seed} attached_us=0"
-    )?;
-    if multi_queue {
-        let settings = &setup.multi_queue;
-        let look_ahead = u8::from(settings.attachment == Attachment::LookAhead);
-        let phase = settings.kernel.tick_phase.as_nanos();
-        let (micros, rest) = (phase / 1000, phase % 1000);
-        write!(
-            out,
-            " look_ahead={look_ahead} tick_phase_us={micros}.{rest:03}"
-        )?;
-    }
-    writeln!(out)?;
-    for (process, job) in (1000..).zip(&setup.jobs) {
-        let name = job.name.replace(char::is_whitespace, "_");
-        let class = match job.priority.class {
-            PriorityClass::RealTime => 1,
-            PriorityClass::BestEffort => 2,
-            PriorityClass::Idle => 3,
-        };
-        let level = job.priority.level;
-        writeln!(
-            out,
-            "# worker name={name} pid={process} ioprio={class}/{level} buf=0"
-        )?;
-    }
-    Ok(())
-}
-
-/// Writes an event of a simulation as a line that [`Reader`](super::kernel::Reader) reads: `zero` is where the recording's
-/// time begins.
-pub fn write_line(
-    out: &mut impl std::fmt::Write,
-    zero: Time,
-    happening: &Happening,
-) -> std::fmt::Result {
-    // The fields of a line are separated by blanks.
-    let name = |c: char| if c.is_whitespace() { '_' } else { c };
-    let owner: String = happening.owner.chars().map(name).collect();
-    write_columns(
-        out,
-        happening.time.saturating_since(zero),
-        happening.action,
-        Kind {
-            op: happening.op,
-            flush: happening.flush,
-            sync: happening.sync,
-            meta: false,
-        },
-        (happening.start, happening.length),
-        happening.process,
-    )?;
-    write!(out, " {owner} {owner}")?;
-    if let Some(cpu) = happening.cpu {
-        write!(out, " - {cpu}")?;
-    }
-    writeln!(out)
-}
 
 /// Writes a recorded event as a line that [`Reader`](super::kernel::Reader) reads, with its priority and processor: `zero` is where the
 /// recording's time begins.
@@ -110,15 +37,15 @@ pub fn write_event(out: &mut impl std::fmt::Write, zero: Time, event: &Event) ->
 
 /// What the third column says.
 #[derive(Clone, Copy)]
-struct Kind {
-    op: Option<Op>,
-    flush: bool,
-    sync: bool,
-    meta: bool,
+pub(crate) struct Kind {
+    pub(crate) op: Option<Op>,
+    pub(crate) flush: bool,
+    pub(crate) sync: bool,
+    pub(crate) meta: bool,
 }
 
 /// The first six columns.
-fn write_columns(
+pub(crate) fn write_columns(
     out: &mut impl std::fmt::Write,
     since: Nanos,
     action: Action,

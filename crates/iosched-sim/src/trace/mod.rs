@@ -13,8 +13,9 @@ mod fio_iolog;
 mod format;
 pub mod kernel;
 mod kernel_blk;
+mod kernel_fields;
 mod kernel_remarks;
-mod kernel_write;
+pub(crate) mod kernel_write;
 mod lines;
 mod merge;
 mod record;
@@ -27,6 +28,7 @@ mod text;
 
 pub use error::{Cause, Place, ReadError};
 pub use format::Format;
+pub use kernel_write::write_event;
 pub use merge::{Merge, MergeError, WINDOW};
 pub use record::{DeviceId, Labels, MOST_LABELS, ProcessLabel, Record, Skip, Skipped, Stage};
 pub use records::Records;

@@ -4,7 +4,6 @@
 //! Inside, every metric is turned into a *merit*: its logarithm, negated where lower is better, so that
 //! more is always better.
 
-use super::judge::Gate;
 use super::pairs::{Pairs, Pooled, Precision};
 use super::{ArmStanding, Better, Contest, Design, Place, Race, Rules, Stopped, Verdict};
 use crate::distribution::student_t_cdf;
@@ -57,6 +56,15 @@ impl Referee {
             last_look,
         }
     }
+}
+
+/// Does an arm fulfil its requirements?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gate {
+    Open,
+    Unknown,
+    /// Surely not this one.
+    Closed(usize),
 }
 
 /// +1 where more of a metric is better, -1 where less is.

@@ -5,7 +5,7 @@
 //! from its first round again whenever one is added. What it says is what [`Race::judge`] says of the
 //! same table, however the rounds came in.
 
-use super::contest::{Field, Referee, sign};
+use super::contest::{Field, Gate, Referee, sign};
 use super::pairs::Pairs;
 use super::{BadRace, Better, Bound, Contest, Load, Race, Requirement, Standing, Until, Verdict};
 use crate::interval::Interval;
@@ -153,15 +153,6 @@ fn overall_merits(loads: &[Load], round: usize, arms: usize) -> Vec<Option<f64>>
         })
     };
     (0..arms).map(mean).collect()
-}
-
-/// Does an arm fulfil its requirements?
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gate {
-    Open,
-    Unknown,
-    /// Surely not this one.
-    Closed(usize),
 }
 
 /// The gates of a load after each number of rounds.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use iosched_sim::disk::{Command, DiskModel, DiskOp, Model, ModelOptions};
-use iosched_sim::trace::kernel::{Line, Reader, write_event};
+use iosched_sim::trace::kernel::{Line, Reader};
+use iosched_sim::trace::write_event;
 use iosched_sim::trace::{Format, Merge, Records, Survey};
 use iosched_sim::units::{Nanos, Sector, Sectors, Time};
 use iosched_sim::workload::fio_job;

@@ -5,8 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use iosched_sim::request::ProcessId;
-use iosched_sim::simulate::{Happening, Observer, Setup};
-use iosched_sim::trace::kernel::{write_head, write_line};
+use iosched_sim::simulate::{Happening, Observer, Setup, write_head, write_line};
 use iosched_sim::units::Time;
 
 /// A new file of events. It remembers the first failure.

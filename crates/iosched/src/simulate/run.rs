@@ -500,7 +500,7 @@ impl Plan {
         }
         let work = wanted.load.work(model.capacity(), &meter)?;
         let may_run = |spec: &SchedulerSpec| -> Result<(), SchedulerError> {
-            scheduler::check_groups(scheduler::info(&spec.name)?, work.jobs())
+            simulate::check_groups(scheduler::info(&spec.name)?, work.jobs())
         };
         if wanted.leaves_refused_out {
             let both = specs.into_iter().zip(wanted.schedulers);

@@ -36,9 +36,8 @@ use super::{
     trace_bio,
 };
 use crate::by_request::ByRequest;
-use crate::request::{Bio, ProcessId, RequestId, Requests};
+use crate::request::{Action, Bio, ProcessId, RequestId, Requests};
 use crate::scheduler::{Elevator, HardwareQueues, Kernel};
-use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
 use tag_set::TagSet;
 use throttle::Throttle;

@@ -4,8 +4,7 @@ use super::super::flush::{Flushes, Flushing};
 use super::super::{Outputs, trace_request};
 use super::hw_queue::{Attachment, Next};
 use super::{Known, MultiQueue, Queue};
-use crate::request::{ProcessId, RequestId};
-use crate::trace::kernel::Action;
+use crate::request::{Action, ProcessId, RequestId};
 use crate::units::Time;
 
 impl MultiQueue {

@@ -8,8 +8,7 @@ use super::super::{
 use super::throttle::Throttle;
 use super::wait_queues::Place;
 use super::{Known, MultiQueue};
-use crate::request::{Bio, Op, Request, RequestId};
-use crate::trace::kernel::Action;
+use crate::request::{Action, Bio, Op, Request, RequestId};
 use crate::units::Time;
 
 /// Most requests that a plug holds before it is let go.

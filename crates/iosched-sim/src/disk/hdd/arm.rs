@@ -1,6 +1,7 @@
 //! What the arm does next, and how it does it.
 
-use super::mechanics::{Access, Receiving, Sending};
+use super::Access;
+use super::mechanics::{Receiving, Sending};
 use super::stream::Stream;
 use super::write_cache::Dirty;
 use super::{DESTAGE_PIECE, Event, Hdd};

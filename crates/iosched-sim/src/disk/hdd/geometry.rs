@@ -6,8 +6,7 @@
 //! Each track begins a little later on the turn than the one before it (skew), so that a drive that
 //! reads on has time to get there. Some sectors at the end of each unit may be kept as spares.
 
-use super::layout::{Shape, exact, proportional};
-use super::parameters::{HddParameters, HeadOrder, Layout};
+use super::parameters::HeadOrder;
 use super::turn::{Angle, Spindle, part_of_turn};
 use crate::divide::Divisor;
 use crate::units::{Nanos, Sector, Sectors};
@@ -121,31 +120,6 @@ impl ZoneMap {
 }
 
 impl Geometry {
-    /// The layout of a drive of this capacity. A drive made smaller than it is has fewer cylinders
-    /// (and, when very small, fewer surfaces), bands smaller in proportion, and the same zones.
-    pub(super) fn new(parameters: &HddParameters, spindle: Spindle) -> Geometry {
-        match &parameters.layout {
-            Layout::Proportional {
-                cylinders,
-                band,
-                track_switch,
-                zones,
-            } => {
-                let shape = Shape {
-                    nominal: u64::from(*cylinders),
-                    band: u64::from(*band),
-                    track_switch: *track_switch,
-                };
-                proportional(parameters, spindle, &shape, &zones.list())
-            }
-            Layout::Exact {
-                zones,
-                heads,
-                spares,
-            } => exact(parameters, zones, *heads, *spares),
-        }
-    }
-
     pub(super) fn cylinders(&self) -> u32 {
         self.cylinders
     }
@@ -232,6 +206,7 @@ mod tests {
     use super::super::super::presets;
     use super::super::parameters::{ExactZone, Spares};
     use super::*;
+    use crate::disk::hdd::{HddParameters, Layout};
 
     fn geometry(mib: u64, surfaces: u32, band: u32) -> Geometry {
         let mut parameters = HddParameters {

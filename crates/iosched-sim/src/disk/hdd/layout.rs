@@ -1,21 +1,48 @@
 //! How a drive's parameters become zones with their places and skews.
 
 use super::geometry::{Geometry, Unit, Zone, ZoneMap, to_u32};
-use super::parameters::{ExactZone, HddParameters, HeadOrder, Spares, ZoneSpec};
+use super::parameters::{ExactZone, HddParameters, HeadOrder, Layout, Spares, ZoneSpec};
 use super::seek::Scale;
 use super::turn::{Angle, Spindle, angle_of_sectors, part_of_turn};
 use crate::divide::Divisor;
 use crate::units::Nanos;
 
 /// What a proportional layout has besides its zones.
-pub(super) struct Shape {
-    pub(super) nominal: u64,
-    pub(super) band: u64,
-    pub(super) track_switch: Nanos,
+struct Shape {
+    nominal: u64,
+    band: u64,
+    track_switch: Nanos,
+}
+
+impl Geometry {
+    /// The layout of a drive of this capacity. A drive made smaller than it is has fewer cylinders
+    /// (and, when very small, fewer surfaces), bands smaller in proportion, and the same zones.
+    pub(super) fn new(parameters: &HddParameters, spindle: Spindle) -> Geometry {
+        match &parameters.layout {
+            Layout::Proportional {
+                cylinders,
+                band,
+                track_switch,
+                zones,
+            } => {
+                let shape = Shape {
+                    nominal: u64::from(*cylinders),
+                    band: u64::from(*band),
+                    track_switch: *track_switch,
+                };
+                proportional(parameters, spindle, &shape, &zones.list())
+            }
+            Layout::Exact {
+                zones,
+                heads,
+                spares,
+            } => exact(parameters, zones, *heads, *spares),
+        }
+    }
 }
 
 /// Spreads the capacity over the zones in the drive's proportions.
-pub(super) fn proportional(
+fn proportional(
     parameters: &HddParameters,
     spindle: Spindle,
     shape: &Shape,
@@ -119,7 +146,7 @@ impl Skews {
 }
 
 /// The zones as measured; on a smaller drive, each with its share of the cylinders.
-pub(super) fn exact(
+fn exact(
     parameters: &HddParameters,
     zones: &[ExactZone],
     heads: HeadOrder,

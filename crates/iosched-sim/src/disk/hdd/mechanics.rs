@@ -1,14 +1,12 @@
 //! The arm and the platter: how long the heads take from here to there, and when sectors pass.
 
+use super::Access;
 use super::geometry::{Geometry, Place, Spot, passing_time};
 use super::parameters::{HddParameters, SettleAfter};
 use super::reach::{Part, Reach};
-use super::seek::SeekTimes;
-use super::turn::{Angle, Spindle};
+use super::seek::{SeekTimes, Settle};
+use super::turn::{Angle, Spindle, TOLERANCE};
 use crate::units::{Nanos, Sector, Sectors, Time};
-
-/// How close behind the head a sector may begin and still be caught: rounding, not mechanics.
-pub(super) const TOLERANCE: Nanos = Nanos::from_micros(2);
 
 /// The moving parts of a drive, and where they are.
 #[derive(Debug)]
@@ -25,25 +23,6 @@ pub(super) struct Mechanics {
     /// Where the heads are (while the arm works: where they will be).
     cylinder: u32,
     head: u32,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Settle {
-    pub(super) nanos: i64,
-    /// Not after moves up to so many cylinders.
-    not_within: u32,
-}
-
-impl Settle {
-    /// True if the heads settle after a move over so many cylinders, as far as that goes.
-    pub(super) fn after_move_over(self, distance: u32) -> bool {
-        distance > self.not_within || self.not_within == 0
-    }
-
-    /// The time of a move with settling.
-    pub(super) fn add(self, moved: Nanos) -> Nanos {
-        Nanos::new(moved.as_nanos().saturating_add_signed(self.nanos))
-    }
 }
 
 /// A spot by its bound, and of those with the same bound by its index: one number.
@@ -66,13 +45,6 @@ impl Candidate {
     fn bound(self) -> Part {
         Part((self.0 >> 32) as u32)
     }
-}
-
-/// What the arm is to do with the sectors that pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    Read,
-    Write,
 }
 
 /// A stretch of one track that passes under the head.

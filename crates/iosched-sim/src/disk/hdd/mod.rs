@@ -37,7 +37,7 @@ use std::collections::VecDeque;
 use arm::Work;
 
 use geometry::{Place, Spot};
-use mechanics::{Access, Mechanics, Pace};
+use mechanics::{Mechanics, Pace};
 pub use parameters::*;
 use read_buffer::ReadBuffer;
 use stream::Stream;
@@ -53,6 +53,13 @@ use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
 /// The longest piece of the cache that is written back in one go, so that a read need not wait for
 /// more.
 const DESTAGE_PIECE: Bytes = Bytes::from_mib(1);
+
+/// What the arm is to do with the sectors that pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {

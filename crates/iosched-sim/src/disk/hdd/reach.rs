@@ -6,9 +6,9 @@
 //! comparison; it is wrong only where the difference between two neighbouring distances makes the
 //! head miss the sector.
 
-use super::mechanics::{Access, Settle, TOLERANCE};
-use super::seek::SeekTimes;
-use super::turn::Angle;
+use super::Access;
+use super::seek::{SeekTimes, Settle};
+use super::turn::{Angle, TOLERANCE};
 use crate::units::Nanos;
 
 /// A time in units of 2^-28 turns.

@@ -221,6 +221,26 @@ fn clamped(time: Nanos) -> u32 {
     u32::try_from(time.as_nanos()).unwrap_or(u32::MAX)
 }
 
+/// What is added to moves for writing, and to which.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settle {
+    pub(super) nanos: i64,
+    /// Not after moves up to so many cylinders.
+    pub(super) not_within: u32,
+}
+
+impl Settle {
+    /// True if the heads settle after a move over so many cylinders, as far as that goes.
+    pub(super) fn after_move_over(self, distance: u32) -> bool {
+        distance > self.not_within || self.not_within == 0
+    }
+
+    /// The time of a move with settling.
+    pub(super) fn add(self, moved: Nanos) -> Nanos {
+        Nanos::new(moved.as_nanos().saturating_add_signed(self.nanos))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! Reading on behind the last read, while nothing else is to be done.
 
-use super::mechanics::Access;
+use super::Access;
 use super::{Hdd, ReadAhead};
 use crate::disk::Command;
 use crate::units::{Sector, Sectors, Time};

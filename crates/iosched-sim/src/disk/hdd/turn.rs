@@ -27,6 +27,9 @@ impl Angle {
     }
 }
 
+/// How close behind the head a sector may begin and still be caught: rounding, not mechanics.
+pub(super) const TOLERANCE: Nanos = Nanos::from_micros(2);
+
 /// The turning platter: which angle is under the heads when.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spindle {

@@ -3,8 +3,7 @@
 use super::Bfq;
 use super::expire::Reason;
 use super::moment::{MILLI, Moment};
-use super::process::ProcessIndex;
-use super::queue::QueueId;
+use super::queue::{ProcessIndex, QueueId};
 use super::raising::Verdict;
 use crate::request::{RequestId, Requests};
 use crate::units::Sectors;

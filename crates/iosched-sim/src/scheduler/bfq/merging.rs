@@ -6,8 +6,7 @@
 
 use super::Bfq;
 use super::moment::{LONG_AGO, Moment};
-use super::process::ProcessIndex;
-use super::queue::{Injection, QueueId, Raise, ThinkTime};
+use super::queue::{Injection, ProcessIndex, QueueId, Raise, ThinkTime};
 use super::raising::INTERACTIVE;
 use super::red_black::Descent;
 use crate::units::{Sector, Sectors};

@@ -6,12 +6,8 @@
 use super::Bfq;
 use super::merging::Saved;
 use super::moment::{LONG_AGO, Moment};
-use super::queue::{Queue, QueueId, place_of, weight_of};
+use super::queue::{ProcessIndex, Queue, QueueId, place_of, weight_of};
 use crate::request::{IoPriority, PriorityClass, ProcessId, Request, RequestId, Requests};
-
-/// Names a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ProcessIndex(u32);
 
 /// A process as the device sees it (`struct bfq_io_cq`).
 #[derive(Debug, Clone)]

@@ -2,11 +2,14 @@
 //! and what was learnt about its process.
 
 use super::moment::{LONG_AGO, Moment};
-use super::process::ProcessIndex;
 use crate::list::List;
 use crate::request::{IoPriority, PriorityClass, Request, RequestId};
 use crate::sorted::Sorted;
 use crate::units::{Sector, Sectors};
+
+/// Names a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ProcessIndex(pub(super) u32);
 
 /// Names a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,15 +1,11 @@
 //! A group: its queues in service trees by class and type.
 
-use super::queue::QueueId;
+use super::queue::{GroupId, QueueId};
 use super::queue::{TYPES, TreeId, Type};
 use super::think::ThinkTime;
 use super::tree::ServiceTree;
 use crate::request::PriorityClass;
 use crate::units::Time;
-
-/// Names a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct GroupId(pub(super) usize);
 
 /// The group of all processes that are in no other.
 pub(super) const ROOT: GroupId = GroupId(0);

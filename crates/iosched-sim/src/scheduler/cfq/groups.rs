@@ -4,8 +4,8 @@
 //! What a group got is counted in virtual disk time: time of the disk divided by the group's share.
 //! All groups stand beside one another below the root, whose own processes count as one more group.
 
-use super::group::{Group, GroupId};
-use super::queue::{QueueId, TreeId, Type};
+use super::group::Group;
+use super::queue::{GroupId, QueueId, TreeId, Type};
 use super::{Cfq, signed, span};
 use crate::request::PriorityClass;
 use crate::units::{Nanos, Time};

@@ -33,9 +33,9 @@ mod think;
 mod tree;
 mod tunables;
 
-use group::{Group, GroupId, ROOT};
+use group::{Group, ROOT};
 use process::{ContextId, Contexts};
-use queue::{Queue, QueueId, TreeId, Type};
+use queue::{GroupId, Queue, QueueId, TreeId, Type};
 pub use tunables::INFO;
 use tunables::Tunables;
 

@@ -1,8 +1,8 @@
 //! Processes and their queues: which queue a new request goes to.
 
 use super::Cfq;
-use super::group::{Group, GroupId, ROOT};
-use super::queue::{Queue, QueueId};
+use super::group::{Group, ROOT};
+use super::queue::{GroupId, Queue, QueueId};
 use super::think::ThinkTime;
 use crate::request::{Bio, IoPriority, PriorityClass, ProcessId, Request};
 use crate::units::Time;

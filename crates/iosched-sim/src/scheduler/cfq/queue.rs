@@ -1,11 +1,14 @@
 //! A queue: the requests of one process, or the asynchronous ones of one priority.
 
-use super::group::GroupId;
 use super::think::SeekHistory;
 use crate::list::List;
 use crate::request::{IoPriority, PriorityClass, RequestId};
 use crate::sorted::Sorted;
 use crate::units::Sector;
+
+/// Names a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct GroupId(pub(super) usize);
 
 /// Names a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,6 @@
 //! Slices: how long a queue is served, and what happens when its slice ends.
 
-use super::group::GroupId;
-use super::queue::{Queue, QueueId};
+use super::queue::{GroupId, Queue, QueueId};
 use super::{Cfq, share_of, signed, span};
 use crate::request::{PriorityClass, Requests};
 use crate::units::Time;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::conform::multi_queue::{self, Device, Recording};
 use iosched_sim::scheduler::{self, SchedulerSpec};
-use iosched_sim::trace::kernel::{Line, write_event};
+use iosched_sim::trace::kernel::Line;
+use iosched_sim::trace::write_event;
 use iosched_sim::units::{Nanos, Time};
 
 use super::{LiveError, Load, Plan};

@@ -208,8 +208,8 @@ mod tests {
 
     use iosched_sim::disk::{self, ModelOptions};
     use iosched_sim::scheduler::{Kernel, SchedulerSpec, Settings, build};
-    use iosched_sim::simulate::{Happening, MultiQueueSettings, Observer, Setup, run};
-    use iosched_sim::trace::kernel::{Reader, write_line};
+    use iosched_sim::simulate::{Happening, MultiQueueSettings, Observer, Setup, run, write_line};
+    use iosched_sim::trace::kernel::Reader;
     use iosched_sim::workload::fio_job;
 
     use super::*;

@@ -1,0 +1,78 @@
+//! Events of a run as lines of this project's recordings.
+
+use super::{Attachment, Happening, Setup};
+use crate::request::PriorityClass;
+use crate::scheduler::BlockLayer;
+use crate::trace::kernel_write::{Kind, write_columns};
+use crate::units::Time;
+
+/// Writes what is said before the events of a simulation: what was simulated, by the names of its
+/// scheduler and disk, and who the processes are.
+pub fn write_head(
+    out: &mut impl std::fmt::Write,
+    setup: &Setup,
+    (scheduler, disk): (&str, &str),
+) -> std::fmt::Result {
+    let multi_queue = setup.scheduler.info().block_layer == BlockLayer::MultiQueue;
+    let blk_mq = if multi_queue { "blk-mq, " } else { "" };
+    let (queue_depth, seed) = (setup.queue_depth, setup.seed);
+    write!(
+        out,
+        "# simulated: {blk_mq}scheduler={scheduler} disk={disk} queue_depth={queue_depth} seed={seed} attached_us=0"
+    )?;
+    if multi_queue {
+        let settings = &setup.multi_queue;
+        let look_ahead = u8::from(settings.attachment == Attachment::LookAhead);
+        let phase = settings.kernel.tick_phase.as_nanos();
+        let (micros, rest) = (phase / 1000, phase % 1000);
+        write!(
+            out,
+            " look_ahead={look_ahead} tick_phase_us={micros}.{rest:03}"
+        )?;
+    }
+    writeln!(out)?;
+    for (process, job) in (1000..).zip(&setup.jobs) {
+        let name = job.name.replace(char::is_whitespace, "_");
+        let class = match job.priority.class {
+            PriorityClass::RealTime => 1,
+            PriorityClass::BestEffort => 2,
+            PriorityClass::Idle => 3,
+        };
+        let level = job.priority.level;
+        writeln!(
+            out,
+            "# worker name={name} pid={process} ioprio={class}/{level} buf=0"
+        )?;
+    }
+    Ok(())
+}
+
+/// Writes an event of a simulation as a line that [`Reader`](crate::trace::kernel::Reader) reads: `zero` is where the recording's
+/// time begins.
+pub fn write_line(
+    out: &mut impl std::fmt::Write,
+    zero: Time,
+    happening: &Happening,
+) -> std::fmt::Result {
+    // The fields of a line are separated by blanks.
+    let name = |c: char| if c.is_whitespace() { '_' } else { c };
+    let owner: String = happening.owner.chars().map(name).collect();
+    write_columns(
+        out,
+        happening.time.saturating_since(zero),
+        happening.action,
+        Kind {
+            op: happening.op,
+            flush: happening.flush,
+            sync: happening.sync,
+            meta: false,
+        },
+        (happening.start, happening.length),
+        happening.process,
+    )?;
+    write!(out, " {owner} {owner}")?;
+    if let Some(cpu) = happening.cpu {
+        write!(out, " - {cpu}")?;
+    }
+    writeln!(out)
+}

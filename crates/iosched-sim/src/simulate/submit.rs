@@ -1,0 +1,183 @@
+//! Processes whose turn it is submit what they have, and end when they have no more.
+
+use super::access::{Access, Purpose};
+use super::engine::Simulation;
+use super::process::Process;
+use crate::block_layer::RequestQueue;
+use crate::request::Bio;
+use crate::units::Time;
+use crate::workload;
+
+impl<Q: RequestQueue> Simulation<'_, Q> {
+    /// Starts the processes of the group whose turn it is; if there is none, the load is over.
+    pub(super) fn begin_group(&mut self, now: Time) {
+        for index in 0..self.host.processes.len() {
+            let process = &self.host.processes[index];
+            let job = &process.job;
+            let by_itself = self.host.flusher != Some(index) && !process.arrives();
+            if job.group == self.group && by_itself {
+                let begin = now + job.delay;
+                self.host.wake_at(begin, index);
+            }
+        }
+    }
+
+    pub(super) fn wake(&mut self, now: Time, index: usize) {
+        if !self.host.processes[index].wakes(now) {
+            return;
+        }
+        if self.host.flusher.is_some() {
+            self.queue.writers_wait(self.host.cache.lately_waited(now));
+        }
+        self.queue.resume(&mut self.host, now, index);
+        if self.host.flusher == Some(index) {
+            return self.write_back(now, index);
+        }
+        self.first.get_or_insert(now);
+        self.go_on_with_sync(now, index);
+        self.go_on_with_held_back(now, index);
+        self.submit_what_is_due(now, index);
+        let asleep = self.queue.is_blocked(index);
+        self.host.processes[index].has_submitted(now, asleep);
+        self.end_if_done(now, index);
+    }
+
+    fn submit_what_is_due(&mut self, now: Time, index: usize) {
+        self.begin_sync_if_due(now, index);
+        loop {
+            let mut submitted = 0;
+            while submitted < self.host.processes[index].job.batch && self.may_submit(now, index) {
+                if self.host.processes[index].job.depth > 1 {
+                    self.queue.plug(index);
+                }
+                submitted += 1;
+                let access = self.host.processes[index].next();
+                if self.host.processes[index].job.buffered {
+                    self.write_cached(now, now, index, access);
+                } else {
+                    self.submit(now, index, access);
+                }
+                self.begin_sync_if_due(now, index);
+            }
+            self.queue.unplug(&mut self.host, now, index);
+            if submitted == 0 {
+                return;
+            }
+        }
+    }
+
+    fn begin_sync_if_due(&mut self, now: Time, index: usize) {
+        if self.host.processes[index].may_begin_sync() {
+            self.unplug_and_begin_sync(now, index);
+        }
+    }
+
+    #[inline(never)]
+    fn unplug_and_begin_sync(&mut self, now: Time, index: usize) {
+        self.queue.unplug(&mut self.host, now, index);
+        self.begin_sync(now, index);
+    }
+
+    fn may_submit(&mut self, now: Time, index: usize) -> bool {
+        if self.queue.is_blocked(index) {
+            return false;
+        }
+        match self.host.processes[index].due(now) {
+            Some(time) if time > now => {
+                self.host.wake_at(time, index);
+                false
+            }
+            due => due.is_some(),
+        }
+    }
+
+    /// The process reads or writes the disk itself.
+    pub(super) fn submit(&mut self, now: Time, index: usize, wanted: workload::Access) {
+        let volatile = self.host.volatile;
+        let process = &mut self.host.processes[index];
+        process.take_until_fewer(now, process.job.depth);
+        process.in_flight += 1;
+        let bio = Bio {
+            op: wanted.op,
+            start: wanted.start,
+            length: wanted.length,
+            sync: wanted.sync,
+            noidle: false,
+            prio: false,
+            fua: wanted.op.is_write() && process.job.sync.each_write && volatile,
+            process: process.id,
+            priority: process.job.priority,
+        };
+        self.submit_bios(now, index, &bio, Purpose::Own);
+    }
+
+    /// What is longer than a request can be becomes several bios.
+    pub(super) fn submit_bios(&mut self, now: Time, index: usize, whole: &Bio, purpose: Purpose) {
+        let max = self.host.max_sectors;
+        let access = self.host.accesses.begin(Access {
+            process: index,
+            purpose,
+            op: whole.op,
+            submitted: now,
+            entered: now,
+            length: whole.length,
+            bios: if whole.length <= max {
+                1
+            } else {
+                whole.length.as_u64().div_ceil(max.as_u64())
+            },
+        });
+        if whole.length <= max {
+            return self.queue.submit(&mut self.host, now, whole, access);
+        }
+        let mut start = whole.start;
+        while start < whole.end() {
+            let length = (whole.end() - start).min(max);
+            let bio = Bio {
+                start,
+                length,
+                ..*whole
+            };
+            self.queue.submit(&mut self.host, now, &bio, access);
+            start += length;
+        }
+    }
+
+    fn end_if_done(&mut self, now: Time, index: usize) {
+        let process = &mut self.host.processes[index];
+        let waits = process.in_flight > 0 || process.sync.is_some() || process.held_back.is_some();
+        if waits || process.has_more(now) {
+            return;
+        }
+        if process.busy_until > now {
+            let until = process.busy_until;
+            return self.host.wake_at(until, index);
+        }
+        if process.is_to_sync_at_end() {
+            process.synced_at_end = true;
+            self.begin_sync(now, index);
+            if self.host.processes[index].sync.is_some() {
+                return;
+            }
+        }
+        self.exit(now, index);
+    }
+
+    fn exit(&mut self, now: Time, index: usize) {
+        let host = &mut self.host;
+        let process = &mut host.processes[index];
+        process.ended = Some(now);
+        self.running -= 1;
+        host.observer.exited(now, process.id, &process.job.name);
+        self.queue.exited(host, now, index);
+        let (group, flusher) = (self.group, self.host.flusher);
+        let mut others = self.host.processes.iter().enumerate();
+        let runs = |(index, process): (usize, &Process)| {
+            process.job.group == group && process.ended.is_none() && Some(index) != flusher
+        };
+        if !others.any(runs) {
+            self.group += 1;
+            self.begin_group(now);
+        }
+    }
+}
