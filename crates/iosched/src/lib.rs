@@ -16,7 +16,9 @@
 //!   can be put back; `beneath`: files in directories that others may change; `durable`: files of our own that
 //!   a power failure leaves whole
 //! - [`set`]: an arm on every disk below a device, all or none
-//! - [`policy`], [`persist`], [`history`]: what each disk is to have, kept over reboots, taken back
+//! - [`system_config`]: the files below `/etc` that set schedulers, and the programs that read them
+//! - [`policy`], [`history`], [`persist`], [`check`]: what each disk is to have, taken back, kept over reboots, compared with
+//!   what is
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
 //! - [`diskstats`], [`pressure`]: the kernel's counters
 //! - [`measure`], [`trial`], [`facts`], [`record`]: what was measured, kept on disk; [`foreign`]: JSON that others
@@ -30,6 +32,7 @@ pub mod analysis;
 mod beneath;
 pub mod calibrate;
 pub mod capture;
+pub mod check;
 pub mod command_line;
 pub mod device;
 pub mod disk_file;
@@ -67,6 +70,7 @@ pub mod simulate;
 pub mod split;
 pub mod switch;
 pub mod sysfs;
+pub mod system_config;
 pub mod trial;
 pub mod visible;
 pub mod watch;

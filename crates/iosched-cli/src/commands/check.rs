@@ -5,12 +5,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use iosched::check::{self, DiskReport, Memory, Report, Verdict};
 use iosched::command_line::quoted;
 use iosched::device;
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::persist::deploy::DeployError;
-use iosched::policy::check::{self, DiskReport, Memory, Report, Verdict};
 use iosched::policy::file::{self, Policy, PolicyError};
 use iosched::policy::{matching, writers};
 use iosched::set;

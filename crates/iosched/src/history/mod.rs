@@ -19,9 +19,9 @@ use crate::failure::{Failure, exit};
 use crate::host::Host;
 use crate::journal::{self, JournalError, SavedDisk, UnknownBoot};
 use crate::lock::Holder;
-use crate::persist::files::{FileChange, FileError};
-use crate::persist::udev::UdevError;
 use crate::switch::QueueState;
+use crate::system_config::files::{FileChange, FileError};
+use crate::system_config::udev::UdevError;
 
 mod turn;
 mod undo;
@@ -356,8 +356,8 @@ fn now_unix_s() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::persist::testing::{machine, write};
     use crate::process::Stop;
+    use crate::system_config::testing::{machine, write};
 
     fn a_turn(host: &Host) -> Turn {
         take_turn(host, &Stop::new(), &mut |_| {}).unwrap()

@@ -102,7 +102,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::persist::testing::machine;
+    use crate::system_config::testing::machine;
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777

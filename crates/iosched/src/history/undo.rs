@@ -12,8 +12,8 @@ use super::{
 };
 use crate::host::Host;
 use crate::journal::{self, Foreseen, Undone};
-use crate::persist::announce::announce;
-use crate::persist::files::{self, FileChange, FileError};
+use crate::system_config::announce::announce;
+use crate::system_config::files::{self, FileChange, FileError};
 
 /// What was taken back.
 #[derive(Debug, Serialize)]
@@ -227,8 +227,8 @@ mod tests {
 
     use super::*;
     use crate::history::take_turn;
-    use crate::persist::testing::{machine, write};
     use crate::process::Stop;
+    use crate::system_config::testing::{machine, write};
 
     /// A change of two files, whose undo was cut short when this many of them were as before.
     fn cut_short(made: usize) -> (tempfile::TempDir, Turn) {

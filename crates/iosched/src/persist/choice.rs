@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use crate::device;
 use crate::host::Host;
 use crate::persist::deploy::DeployError;
-use crate::persist::identity::Identity;
 use crate::policy::edit::{self, NewRule};
 use crate::policy::file::{self, Evidence};
 use crate::policy::matching::{self, KnownDisk, Match};
 use crate::record::Record;
 use crate::set;
 use crate::switch::Arm;
+use crate::system_config::identity::Identity;
 
 /// Why a choice was made, as the policy keeps it.
 #[derive(Debug, Clone, Default)]
@@ -206,13 +206,13 @@ fn rule_name(disk: &KnownDisk) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::check;
     use crate::facts::MachineFacts;
     use crate::fixture;
     use crate::history;
     use crate::persist::deploy::{Deployment, Ways, When};
-    use crate::persist::testing::{Disk, machine, write};
-    use crate::policy::check::check;
     use crate::process::Stop;
+    use crate::system_config::testing::{Disk, machine, write};
 
     #[test]
     fn the_grounds_of_a_choice_are_kept_with_the_rule() {

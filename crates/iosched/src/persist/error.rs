@@ -3,11 +3,11 @@
 use crate::device::DeviceError;
 use crate::failure::{Failure, exit};
 use crate::history::HistoryError;
-use crate::persist::files::FileError;
-use crate::persist::udev::UdevError;
 use crate::policy::file::{self, PolicyError};
 use crate::set::SetError;
 use crate::switch::SwitchError;
+use crate::system_config::files::FileError;
+use crate::system_config::udev::UdevError;
 
 /// Why it was not done. The machine is as before then.
 #[derive(Debug, thiserror::Error)]

@@ -5,11 +5,12 @@ use std::path::Path;
 use crate::device::{self, User};
 use crate::host::Host;
 use crate::persist::error::DeployError;
-use crate::persist::files::FileChange;
-use crate::persist::{initramfs, modules, rules, tuned};
+use crate::persist::tuned;
 use crate::policy::file::Policy;
 use crate::policy::matching::KnownDisk;
 use crate::policy::wanted::{self, Wanted};
+use crate::system_config::files::FileChange;
+use crate::system_config::{initramfs, modules, rules};
 
 /// The way in which it is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -5,37 +5,16 @@
 //! the same scheduler as our rule. It is made only where the active profile would set another one.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::host::Host;
-use crate::persist::files::{self, FileChange, FileError};
-use crate::persist::identity::Identity;
 use crate::policy::wanted::{self, Wanted};
 use crate::policy::writers;
-
-/// The name of our profile.
-pub const PROFILE: &str = "iosched";
+use crate::system_config::files::{self, FileChange, FileError};
+use crate::system_config::tuned::{PROFILE, path, regex};
 
 /// Where TuneD keeps which profile is active.
 const ACTIVE: &str = "/etc/tuned/active_profile";
-
-/// Where our profile is: TuneD 2.23 and later have a directory for profiles.
-pub fn path(host: &Host) -> PathBuf {
-    let has_own = ["/etc/tuned/profiles", "/usr/lib/tuned/profiles"]
-        .iter()
-        .any(|directory| host.path(Path::new(directory)).is_dir());
-    let directory = if has_own {
-        "/etc/tuned/profiles"
-    } else {
-        "/etc/tuned"
-    };
-    Path::new(directory).join(PROFILE).join("tuned.conf")
-}
-
-/// True if a file is part of what tells TuneD which profile is active.
-pub fn is_for_tuned(path: &Path) -> bool {
-    path.starts_with("/etc/tuned")
-}
 
 /// What must change in TuneD's files; with `wish`, although the active profile does not disagree.
 pub fn files(host: &Host, wanted: &[Wanted], wish: bool) -> Result<Vec<FileChange>, FileError> {
@@ -93,21 +72,6 @@ pub(crate) fn text(chosen: &str, wanted: &[Wanted]) -> String {
     text
 }
 
-/// What TuneD recognises a disk by: a pattern over the lines `PROPERTY=value` of udev's database.
-pub fn regex(identity: &Identity) -> String {
-    let (property, value) = identity.property();
-    let mut pattern = format!("^{property}=");
-    for c in value.chars() {
-        if c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ':') {
-            pattern.push(c);
-        } else {
-            pattern.push('.');
-        }
-    }
-    pattern.push('$');
-    pattern
-}
-
 /// The profiles that a profile includes.
 fn included(text: &str) -> Option<String> {
     text.lines()
@@ -118,9 +82,9 @@ fn included(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::persist::testing::{Disk, machine, write};
     use crate::policy::file::Policy;
     use crate::policy::matching;
+    use crate::system_config::testing::{Disk, machine, write};
 
     fn plan(host: &Host, policy: &str) -> Vec<FileChange> {
         let policy = Policy::parse(policy, Path::new("p")).unwrap();

@@ -279,7 +279,7 @@ scheduler = \"mq-deadline\"
     proptest::proptest! {
         #[test]
         fn whatever_a_disk_is_called_the_rule_is_read_back(serial in "[ -~é]{1,20}", why in ".{0,20}") {
-            let identity = crate::persist::identity::Identity::Serial(serial);
+            let identity = crate::system_config::identity::Identity::Serial(serial);
             let mut new = rule("", "bfq:slice_idle=0");
             new.matching = Match::of_identity(&identity);
             new.why = Some(why.clone());

@@ -23,9 +23,9 @@ use toml::Spanned;
 
 use crate::failure::{Failure, exit};
 use crate::host::Host;
-use crate::persist::files::{self, FileError};
 use crate::policy::matching::Match;
 use crate::switch::Arm;
+use crate::system_config::files::{self, FileError};
 
 /// Where the machine's policy is.
 pub const PATH: &str = "/etc/iosched/policy.toml";

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::device::{Device, Inventory, Kind, Role, Transport};
 use crate::emulate::spec::parse_size;
 use crate::host::Host;
-use crate::persist::identity::{Identity, Properties, identities};
-use crate::persist::pattern::is_like;
-use crate::persist::rules::Condition;
+use crate::system_config::identity::{Identity, Properties, identities};
+use crate::system_config::pattern::is_like;
+use crate::system_config::rules::Condition;
 
 /// What a disk must be; all that is given must hold. Texts are patterns: `*` is anything, `?` one
 /// character.
@@ -343,7 +343,7 @@ fn is_virtual(device: &Device) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::persist::testing::{Disk, machine};
+    use crate::system_config::testing::{Disk, machine};
 
     fn all(of: &[Disk]) -> Vec<KnownDisk> {
         let (_dir, host) = machine(of);

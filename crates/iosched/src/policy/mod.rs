@@ -4,10 +4,8 @@
 //! - [`edit`]: rules put in and taken out, comments kept
 //! - [`matching`]: which disks a rule is for, asked here and in udev's words
 //! - [`wanted`]: what the policy wants of the disks that are there, and how far they are from it
-//! - [`check`](mod@check): is every disk as wanted, will it stay so, and who was it
 //! - [`writers`]: who else sets them, and who of them wins
 
-pub mod check;
 pub mod edit;
 pub mod file;
 pub mod matching;

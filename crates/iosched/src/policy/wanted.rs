@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use crate::host::Host;
-use crate::persist::identity::Identity;
-use crate::persist::rules;
 use crate::policy::file::Policy;
 use crate::policy::matching::KnownDisk;
 use crate::switch::{self, Arm, SwitchError};
 use crate::sysfs::Sysfs;
+use crate::system_config::identity::Identity;
+use crate::system_config::rules;
 
 /// A disk for which the policy has a rule.
 #[derive(Debug, Clone)]
@@ -185,8 +185,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::persist::testing::{Disk, machine};
     use crate::policy::matching::disks;
+    use crate::system_config::testing::{Disk, machine};
 
     const POLICY: &str = "
 [[rule]]
@@ -274,7 +274,7 @@ scheduler = 'deadline'
             single_queue("sda").property("ID_SERIAL", "S1"),
             Disk::new("vda").property("ID_SERIAL", "S2"),
         ]);
-        crate::persist::testing::write(dir.path(), "proc/sys/kernel/osrelease", "4.19.304\n");
+        crate::system_config::testing::write(dir.path(), "proc/sys/kernel/osrelease", "4.19.304\n");
         let wanted = wanted(&policy, &disks(&host).unwrap());
         let names: Vec<&str> = wanted.iter().map(|w| w.arm.scheduler.as_str()).collect();
         assert_eq!(names, ["deadline", "mq-deadline"]);

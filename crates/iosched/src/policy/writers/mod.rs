@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::host::Host;
-use crate::persist::rules;
 use crate::policy::matching::KnownDisk;
+use crate::system_config::rules;
 
 /// Somebody who writes a file of a disk's queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use super::services::is_enabled;
 use super::{Writer, WriterKind, files_of, text_of};
 use crate::host::Host;
-use crate::persist::pattern::is_like;
-use crate::persist::{cmdline, tuned};
 use crate::policy::matching::KnownDisk;
 use crate::switch;
+use crate::system_config::pattern::is_like;
+use crate::system_config::{cmdline, tuned};
 
 const SCHEDULER: &str = "queue/scheduler";
 

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::{Writer, WriterKind, files_of, shell, text_of};
 use crate::host::Host;
-use crate::persist::pattern::is_like;
 use crate::policy::matching::KnownDisk;
 use crate::sysfs::sysfs_name;
+use crate::system_config::pattern::is_like;
 
 /// Where systemd's units are, the first wins.
 const UNITS: [&str; 5] = [

@@ -1,8 +1,8 @@
 //! What a line of a script writes into a disk's queue: `echo VALUE > /sys/block/DEV/queue/FILE` and
 //! the other ways in which people do that.
 
-use crate::persist::pattern::is_like;
 use crate::sysfs::sysfs_name;
+use crate::system_config::pattern::is_like;
 
 /// A write that a line of shell would do.
 #[derive(Debug, PartialEq, Eq)]

@@ -14,10 +14,10 @@ use super::rule_text::{Line, Operator, Token, lines};
 use super::substitute::{Substituted, substituted};
 use super::{Writer, WriterKind, files_of, shell, text_of};
 use crate::host::Host;
-use crate::persist::identity::Properties;
-use crate::persist::pattern::is_like_any;
 use crate::policy::matching::KnownDisk;
 use crate::sysfs::sysfs_name;
+use crate::system_config::identity::Properties;
+use crate::system_config::pattern::is_like_any;
 
 /// Where rules are; of one name that in the first directory counts.
 const DIRECTORIES: [&str; 5] = [
@@ -364,8 +364,8 @@ fn link_name(link: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::persist::testing::{Disk, machine, write};
     use crate::policy::matching::disks;
+    use crate::system_config::testing::{Disk, machine, write};
 
     /// What these rules, in a file of their own each, write into sda at an event.
     fn follow(action: &str, files: &[(&str, &str)]) -> Vec<String> {
@@ -492,8 +492,8 @@ mod tests {
 
     #[test]
     fn our_own_rules_are_followed_to_what_they_are_meant_to_do() {
-        use crate::persist::identity::Identity;
-        use crate::persist::rules::{Condition, Rule, text};
+        use crate::system_config::identity::Identity;
+        use crate::system_config::rules::{Condition, Rule, text};
         let rule = |name: &str, serial: &str, arm: &str| Rule {
             name: name.into(),
             remark: String::new(),

@@ -114,7 +114,7 @@ pub fn identities(device: &Device, properties: &Properties) -> Vec<Identity> {
 mod tests {
     use super::*;
     use crate::device::find;
-    use crate::persist::testing::{Disk, machine};
+    use crate::system_config::testing::{Disk, machine};
 
     fn of(disk: Disk) -> Vec<Identity> {
         let (_dir, host) = machine(&[disk]);

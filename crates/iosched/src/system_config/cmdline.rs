@@ -6,11 +6,21 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use crate::host::Host;
-use crate::policy::check::Place;
 
 /// The parameter.
 const PARAMETER: &str = "elevator=";
+
+/// A line of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The file.
+    pub file: PathBuf,
+    /// From 1; 0 for a file of one line.
+    pub line: usize,
+}
 
 /// A file that carries the command line, in the way of its boot loader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

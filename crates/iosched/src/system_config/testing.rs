@@ -1,4 +1,4 @@
-//! Machines made of nothing, for the tests of this module and of `policy`.
+//! Machines made of nothing, for the tests of `policy`, `persist` and `history`, too.
 
 use std::fmt::Write;
 use std::fs;

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::host::Host;
-use crate::persist::cmdline::{Format, elevator_in, with_elevator};
-use crate::persist::files::{self, FileChange, FileError};
+use crate::system_config::cmdline::{Format, elevator_in, with_elevator};
+use crate::system_config::files::{self, FileChange, FileError};
 
 /// The files that may carry the command line, and their format. Where there are several, all count.
 const FILES: [(&str, Format); 4] = [
@@ -85,7 +85,7 @@ mod tests {
     }
 
     use super::*;
-    use crate::persist::testing::{machine, write};
+    use crate::system_config::testing::{machine, write};
 
     const GRUB: &str = "GRUB_CMDLINE_LINUX=\"quiet\"\n";
 

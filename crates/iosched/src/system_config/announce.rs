@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::host::Host;
-use crate::persist::files::FileChange;
-use crate::persist::udev::{self, UdevError};
-use crate::persist::{boot, initramfs, rules, tuned};
+use crate::system_config::files::FileChange;
+use crate::system_config::udev::{self, UdevError};
+use crate::system_config::{boot, initramfs, rules, tuned};
 
 /// How long a maker of boot files may take: images for several kernels on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(1800);
@@ -44,7 +44,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::persist::testing::{machine, write};
+    use crate::system_config::testing::{machine, write};
 
     #[test]
     fn each_file_has_the_program_run_that_reads_it() {

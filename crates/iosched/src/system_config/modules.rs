@@ -54,7 +54,7 @@ pub fn of_scheduler(host: &Host, scheduler: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::persist::testing::{machine, write};
+    use crate::system_config::testing::{machine, write};
 
     #[test]
     fn modules_are_found_by_alias_or_by_their_own_name_and_what_is_built_in_is_none() {

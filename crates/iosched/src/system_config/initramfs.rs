@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use crate::host::Host;
-use crate::persist::files::{self, FileChange, FileError};
+use crate::system_config::files::{self, FileChange, FileError};
 
 /// A program that makes initramfs images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +118,7 @@ pub fn generator(host: &Host, change: &FileChange) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::persist::testing::{machine, write};
+    use crate::system_config::testing::{machine, write};
 
     fn read(dir: &tempfile::TempDir, maker: Maker) -> Option<String> {
         let path = dir.path().join(maker.path().strip_prefix("/").unwrap());

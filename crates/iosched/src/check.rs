@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use crate::durable;
 use crate::facts;
 use crate::host::Host;
-use crate::persist::cmdline;
 use crate::persist::deploy::{DeployError, Deployment};
-use crate::persist::identity::Identity;
 use crate::policy::file::{Evidence, Policy};
 use crate::policy::matching::{self, KnownDisk};
 use crate::policy::wanted::{self, Deviation, Wanted};
 use crate::policy::writers::{self, Writer};
 use crate::switch;
+use crate::system_config::cmdline::{self, Place};
+use crate::system_config::identity::Identity;
 
 /// What a check found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -95,15 +95,6 @@ pub struct Stale {
     pub measured: String,
     /// Now.
     pub now: String,
-}
-
-/// A line of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Place {
-    /// The file.
-    pub file: PathBuf,
-    /// From 1; 0 for a file of one line.
-    pub line: usize,
 }
 
 /// Since when a disk differs.
@@ -351,7 +342,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::persist::testing::{Disk, machine, write};
+    use crate::system_config::testing::{Disk, machine, write};
 
     fn policy(more: &str) -> Policy {
         let text =

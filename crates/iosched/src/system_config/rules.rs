@@ -18,8 +18,8 @@
 
 use std::fmt::Write;
 
-use crate::persist::identity::Identity;
 use crate::switch::Arm;
+use crate::system_config::identity::Identity;
 
 /// Where the rules are.
 pub const PATH: &str = "/etc/udev/rules.d/99-iosched.rules";

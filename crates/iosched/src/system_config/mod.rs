@@ -1,0 +1,26 @@
+//! The files below `/etc` by which a system sets schedulers, and the programs that read them. Knows neither policy nor
+//! history, which both rest on it.
+//!
+//! - [`identity`]: what tells a disk from all others at every boot, in udev's words
+//! - [`rules`]: the text of our udev rules; [`pattern`]: the patterns in it
+//! - [`modules`]: the modules that schedulers come in
+//! - [`files`]: files of the system replaced so that a power failure leaves the old one or the new one
+//! - [`tuned`]: what of TuneD's files is ours
+//! - [`cmdline`], [`boot`]: `elevator=` for kernels before 5.0, and the files of boot loaders
+//! - [`initramfs`]: the module of the root disk's scheduler, there before the root is
+//! - [`udev`]: the running udev: check rules, load them, apply them now
+//! - [`announce`](mod@announce): programs that must be told of files that changed
+
+pub mod announce;
+pub mod boot;
+pub mod cmdline;
+pub mod files;
+pub mod identity;
+pub mod initramfs;
+pub mod modules;
+pub mod pattern;
+pub mod rules;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod tuned;
+pub mod udev;
