@@ -9,16 +9,22 @@ mod files;
 mod meter;
 mod output;
 mod progress;
+mod undone;
 mod values;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use args::{Cli, Command};
+use clap::{CommandFactory, Parser};
+use commands::{
+    apply, calibrate, check, completions, conform, emulate, list, log, manual, persist, report,
+    restore, set, simulate, tune, undo, watch,
+};
 
 fn main() -> ExitCode {
-    let cli = args::Cli::parse();
+    let cli = Cli::parse();
     let output = output::Output::new(cli.json, cli.quiet);
-    match commands::run(cli, &output) {
+    match run(cli, &output) {
         Ok(_) if output.lost().is_some() => {
             let cause = output.lost().unwrap_or_default();
             output.warn(&format!("error: the result could not be written: {cause}"));
@@ -29,5 +35,29 @@ fn main() -> ExitCode {
             output.failure(failure.as_ref());
             ExitCode::from(failure.exit_code())
         }
+    }
+}
+
+/// Runs the command that was asked for.
+fn run(cli: Cli, output: &output::Output) -> commands::Outcome {
+    match cli.command {
+        Command::Calibrate(args) => Ok(calibrate::run(&args, output)),
+        Command::List(args) => list::run(&args, output),
+        Command::Set(args) => set::run(&args, output),
+        Command::Tune(args) => tune::run(&args, output),
+        Command::Report(args) => report::run(&args, output),
+        Command::Emulate(args) => emulate::run(&args, output),
+        Command::Simulate(args) => simulate::run(&args, output),
+        Command::Conform(args) => conform::run(&args, output),
+        Command::Watch(args) => watch::run(&args, output),
+        Command::Persist(args) => persist::run(&args, output),
+        Command::Apply(args) => apply::run(&args, output),
+        Command::Check(args) => check::run(&args, output),
+        Command::Undo(args) => undo::run(&args, output),
+        Command::Log(args) => log::run(&args, output),
+        Command::Restore(args) => restore::run(&args, output),
+        Command::Completions(args) => completions::run(&args, Cli::command(), output),
+        Command::Manual(args) => manual::run(&args, Cli::command()),
+        Command::RevertAfter(args) => set::revert_after(&args),
     }
 }

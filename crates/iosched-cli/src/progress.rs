@@ -12,7 +12,7 @@ use iosched::report::{text, words};
 use iosched::visible::{visible, visible_json};
 use serde_json::Value;
 
-use crate::commands::restore::describe;
+use crate::undone::describe;
 
 /// For people, on standard error.
 pub(crate) struct Progress {

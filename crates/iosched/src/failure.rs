@@ -68,3 +68,12 @@ pub trait Failure: std::error::Error {
         exit::FAILURE
     }
 }
+
+/// Something of ours that could not be removed or put back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotUndone {
+    /// Kernel name or path.
+    pub thing: String,
+    /// Why.
+    pub cause: String,
+}

@@ -18,9 +18,8 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Failure, exit};
+use crate::failure::{Failure, NotUndone, exit};
 use crate::host::Host;
-use crate::journal::Undone;
 use crate::process::{self, ChildError, Stop, User};
 
 /// mkfs on a large slow disk takes at the most this long.
@@ -270,11 +269,11 @@ impl OwnFileSystem {
         }
     }
 
-    /// Unmounts it and erases its signature, so that the device is known to hold nothing; nothing to
-    /// say where it is not there.
-    pub fn undo(&self) -> Option<Undone> {
+    /// Unmounts it and erases its signature, so that the device is known to hold nothing. Gives that device; nothing
+    /// where it is not there.
+    pub fn undo(&self) -> Result<Option<String>, NotUndone> {
         let failed = |cause: String| {
-            Some(Undone::Failed {
+            Err(NotUndone {
                 thing: self.mount_point.display().to_string(),
                 cause,
             })
@@ -290,15 +289,12 @@ impl OwnFileSystem {
         if let Some(node) = &found
             && let Err(cause) = erase_signatures(node)
         {
-            return Some(Undone::Failed {
+            return Err(NotUndone {
                 thing: device,
                 cause,
             });
         }
-        (was_mounted || found.is_some()).then_some(Undone::FileSystemRemoved {
-            device,
-            kind: self.kind,
-        })
+        Ok((was_mounted || found.is_some()).then_some(device))
     }
 
     /// The device that it is on now: after a reboot the disk may have another name.
@@ -409,11 +405,11 @@ mod tests {
     fn where_none_was_made_there_is_nothing_to_undo() {
         let dir = tempfile::tempdir().unwrap();
         let mut chosen = OwnFileSystem::choose(&Host::at(dir.path()), "loop0", Kind::Ext4);
-        assert_eq!(chosen.undo(), None);
+        assert_eq!(chosen.undo(), Ok(None));
         // Another's is left alone.
         let node = dir.path().join("disk");
         fs::write(&node, [0; 4096]).unwrap();
         chosen.node = node;
-        assert_eq!(chosen.undo(), None);
+        assert_eq!(chosen.undo(), Ok(None));
     }
 }

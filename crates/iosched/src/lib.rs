@@ -21,7 +21,7 @@
 //!   what is
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
 //! - [`diskstats`], [`pressure`]: the kernel's counters
-//! - [`measure`], [`trial`], [`facts`], [`record`]: what was measured, kept on disk; [`foreign`]: JSON that others
+//! - [`measure`], [`metrics`], [`trial`], [`facts`], [`record`]: what was measured, kept on disk; [`foreign`]: JSON that others
 //!   may have written
 //! - [`analysis`], [`report`]: from the record to the answer, and to text; [`visible`]: text without control characters
 //! - [`watch`]: what each device does now
@@ -55,6 +55,7 @@ pub mod journal;
 pub mod load;
 pub mod lock;
 pub mod measure;
+pub mod metrics;
 pub mod objective;
 pub mod persist;
 pub mod plan;

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::load::FRAMES_IN_TIME;
-use crate::trial::Metrics;
+use crate::metrics::{FRAMES_IN_TIME, Metrics};
 
 /// The number of a trial that decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -25,6 +25,7 @@ pub(crate) mod cgroup;
 mod confine;
 mod descendants;
 mod output;
+mod owner;
 mod pidfd;
 mod remains;
 mod scope;
@@ -33,6 +34,7 @@ mod user;
 
 pub(crate) use accounts::name_of;
 pub use output::MOST_OUTPUT;
+pub use owner::Owner;
 pub(crate) use pidfd::ProcessFd;
 pub use remains::{LoadProcesses, RUN};
 pub use scope::Scope;

@@ -1,13 +1,14 @@
 //! A trial: one load under one arm, once; what it measured, or why it does not count.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use iosched_stats::{fairness, histogram::Histogram};
+use iosched_stats::fairness;
 use serde::{Deserialize, Serialize};
 
 use crate::load::Outcome;
 use crate::measure::Measured;
+use crate::metrics::count;
+pub use crate::metrics::{Flow, JobResult, Latency, Metrics, latency_histogram};
 use crate::switch::QueueState;
 
 /// Where a trial stands in the experiment.
@@ -140,99 +141,6 @@ impl std::fmt::Display for VoidReason {
     }
 }
 
-/// What one worker of the load did.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct JobResult {
-    /// The section of the job file.
-    pub name: String,
-    /// Its reads, if any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read: Option<Flow>,
-    /// Its writes, if any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub write: Option<Flow>,
-    /// Its discards, if any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trim: Option<Flow>,
-    /// What it did that is more than an I/O: transactions of a database. Their bytes are not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub transactions: Option<Flow>,
-}
-
-/// One direction of one worker.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Flow {
-    /// Completed I/Os.
-    pub ios: u64,
-    /// Bytes moved.
-    pub bytes: u64,
-    /// Bytes per second.
-    pub bytes_per_s: f64,
-    /// I/Os per second.
-    pub iops: f64,
-    /// Mean completion latency.
-    pub latency_mean_ns: f64,
-    /// Largest completion latency.
-    pub latency_max_ns: u64,
-    /// Completion latencies: (ns, count), ascending.
-    pub latency_bins: Vec<(u64, u64)>,
-}
-
-/// The numbers that arms are compared by.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Metrics {
-    /// Bytes per second of all workers, all directions.
-    pub throughput_bytes_per_s: f64,
-    /// I/Os per second of all workers, all directions.
-    pub iops: f64,
-    /// Bytes read per second.
-    pub read_bytes_per_s: f64,
-    /// Bytes written per second.
-    pub write_bytes_per_s: f64,
-    /// Latency over all I/Os.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub all: Option<Latency>,
-    /// Latency of reads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read: Option<Latency>,
-    /// Latency of writes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub write: Option<Latency>,
-    /// Jain's index of the workers' bytes per second; none with a single worker.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fairness: Option<f64>,
-    /// CPU time of the whole machine per I/O that the workers completed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_ns_per_io: Option<f64>,
-    /// Transactions per second of all workers, the time to connect not counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub transactions_per_s: Option<f64>,
-    /// How long a fixed amount of work took, s.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub elapsed_s: Option<f64>,
-    /// The number that the load was asked to find.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub number: Option<f64>,
-    /// What else the load says, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub numbers: BTreeMap<String, f64>,
-}
-
-/// A latency distribution in five numbers, ns.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
-    /// Mean.
-    pub mean_ns: f64,
-    /// Median.
-    pub p50_ns: f64,
-    /// 99th percentile.
-    pub p99_ns: f64,
-    /// 99.9th percentile.
-    pub p999_ns: f64,
-    /// Largest.
-    pub max_ns: f64,
-}
-
 impl Metrics {
     /// Works the numbers out of what the load and the kernel saw. Where the load counts no I/O of
     /// its own, rates are those of the disk.
@@ -330,54 +238,6 @@ impl Rates {
     }
 }
 
-/// I/Os of all of them. Each count is from outside, so that the sum need not be one.
-fn count(flows: &[&Flow]) -> u64 {
-    let counts = flows.iter().map(|flow| flow.ios);
-    counts.fold(0, u64::saturating_add)
-}
-
 fn bytes_per_s(flows: &[&Flow]) -> f64 {
     flows.iter().fold(0.0, |sum, flow| sum + flow.bytes_per_s)
-}
-
-impl JobResult {
-    /// All directions that had I/O, and transactions.
-    pub fn flows(&self) -> Vec<&Flow> {
-        [&self.read, &self.write, &self.trim, &self.transactions]
-            .into_iter()
-            .flatten()
-            .collect()
-    }
-}
-
-/// One histogram of all these flows: percentiles come from counts, never from other percentiles.
-pub fn latency_histogram(flows: &[&Flow]) -> Histogram {
-    Histogram::from_bins(
-        flows
-            .iter()
-            .flat_map(|flow| flow.latency_bins.iter().copied()),
-    )
-}
-
-impl Latency {
-    fn of(flows: &[&Flow]) -> Option<Latency> {
-        let ios = count(flows);
-        if ios == 0 {
-            return None;
-        }
-        let mean_ns = flows
-            .iter()
-            .map(|flow| flow.latency_mean_ns * flow.ios as f64)
-            .sum::<f64>()
-            / ios as f64;
-        let histogram = latency_histogram(flows);
-        let percentile = |percent: f64| histogram.percentile(percent).map(|ns| ns as f64);
-        Some(Latency {
-            mean_ns,
-            p50_ns: percentile(50.0)?,
-            p99_ns: percentile(99.0)?,
-            p999_ns: percentile(99.9)?,
-            max_ns: flows.iter().map(|flow| flow.latency_max_ns).max()? as f64,
-        })
-    }
 }

@@ -19,14 +19,12 @@ pub(crate) mod tune;
 pub(crate) mod undo;
 pub(crate) mod watch;
 
-use clap::CommandFactory;
 use iosched::analysis::{Analysis, Conclusion};
 use iosched::failure::{Failure, exit};
 use iosched::history::{self, Turn};
 use iosched::host::Host;
 use iosched::process::Stop;
 
-use crate::args::{Cli, Command};
 use crate::output::Output;
 
 /// What a command ends with: an exit code, or an error that knows its hint and its code.
@@ -38,30 +36,6 @@ fn answer_code(analysis: &Analysis) -> u8 {
         Conclusion::Winner => exit::OK,
         Conclusion::Equal => exit::EQUAL,
         Conclusion::Undecided => exit::UNDECIDED,
-    }
-}
-
-/// Runs the command that was asked for.
-pub(crate) fn run(cli: Cli, output: &Output) -> Outcome {
-    match cli.command {
-        Command::Calibrate(args) => Ok(calibrate::run(&args, output)),
-        Command::List(args) => list::run(&args, output),
-        Command::Set(args) => set::run(&args, output),
-        Command::Tune(args) => tune::run(&args, output),
-        Command::Report(args) => report::run(&args, output),
-        Command::Emulate(args) => emulate::run(&args, output),
-        Command::Simulate(args) => simulate::run(&args, output),
-        Command::Conform(args) => conform::run(&args, output),
-        Command::Watch(args) => watch::run(&args, output),
-        Command::Persist(args) => persist::run(&args, output),
-        Command::Apply(args) => apply::run(&args, output),
-        Command::Check(args) => check::run(&args, output),
-        Command::Undo(args) => undo::run(&args, output),
-        Command::Log(args) => log::run(&args, output),
-        Command::Restore(args) => restore::run(&args, output),
-        Command::Completions(args) => completions::run(&args, Cli::command(), output),
-        Command::Manual(args) => manual::run(&args, Cli::command()),
-        Command::RevertAfter(args) => set::revert_after(&args),
     }
 }
 

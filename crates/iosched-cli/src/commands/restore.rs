@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::{Outcome, boxed, undo};
 use crate::output::Output;
+use crate::undone::{describe, foretell};
 
 /// Arguments of `iosched restore`.
 #[derive(Debug, Args)]
@@ -219,54 +220,6 @@ fn print_forecast(forecast: &Forecast, output: &Output) {
     }
 }
 
-/// What would become of one thing, in words.
-pub(crate) fn foretell(foreseen: &Foreseen) -> String {
-    match foreseen {
-        Foreseen::Restored {
-            device,
-            differences,
-        } if differences.is_empty() => {
-            format!("{device}: is as before")
-        }
-        Foreseen::Restored {
-            device,
-            differences,
-        } => {
-            let back: Vec<String> = differences
-                .iter()
-                .map(|one| {
-                    let name = one
-                        .file
-                        .trim_start_matches("queue/")
-                        .trim_start_matches("iosched/");
-                    format!("{name} {} back to {}", one.found, one.expected)
-                })
-                .collect();
-            format!("{device}: {}", back.join(", "))
-        }
-        Foreseen::Gone { device } => format!("{device}: gone, nothing to put back"),
-        Foreseen::Rebooted { device } => {
-            format!("{device}: the machine was booted since, the kernel set it up anew")
-        }
-        Foreseen::Unknown { thing, cause } => format!("{thing}: cannot be told: {cause}"),
-        Foreseen::Removed { directory } => format!("would remove {}", directory.display()),
-        Foreseen::NotMounted { directory, mount } => format!(
-            "{}: would be kept in the journal: {} is not mounted on {}",
-            directory.display(),
-            mount.source.display(),
-            mount.mount_point.display()
-        ),
-        Foreseen::FileSystemRemoved { device, kind } => format!(
-            "{device}: would unmount our {} file system and erase its signature, if it is there",
-            kind.name()
-        ),
-        Foreseen::ProcessesEnded { names } => format!("would end {}", names.join(", ")),
-        Foreseen::DatabasesDropped { server } => {
-            format!("would drop our databases on the server {server}")
-        }
-    }
-}
-
 /// Puts back what a run left, unless it is alive and does so itself.
 fn restore(host: &Host, leftover: &Leftover) -> RunReport {
     let mut still_running = leftover.is_alive;
@@ -344,41 +297,5 @@ fn hint_at_mount(run: &RunReport, output: &Output) {
             "hint: mount it there, then run `iosched restore` again; if it is gone for good: rm {}",
             run.journal.display()
         ));
-    }
-}
-
-/// What became of one thing, in words.
-pub(crate) fn describe(undone: &Undone) -> String {
-    match undone {
-        Undone::Restored { device, scheduler } => {
-            format!("{device}: as before ({scheduler}), every setting read back")
-        }
-        Undone::RestoredExcept { device, adjusted } => {
-            let except: Vec<String> = adjusted
-                .iter()
-                .map(|a| format!("{} is {}, was {}", a.tunable, a.got, a.asked))
-                .collect();
-            format!("{device}: as before but for {}", except.join("; "))
-        }
-        Undone::Gone { device } => format!("{device}: gone, nothing to put back"),
-        Undone::Rebooted { device } => {
-            format!("{device}: the machine was booted since, the kernel set it up anew")
-        }
-        Undone::Failed { thing, cause } => format!("{thing}: not put back: {cause}"),
-        Undone::Removed { directory } => format!("removed {}", directory.display()),
-        Undone::NotMounted { directory, mount } => format!(
-            "{}: kept in the journal: {} is not mounted on {}",
-            directory.display(),
-            mount.source.display(),
-            mount.mount_point.display()
-        ),
-        Undone::FileSystemRemoved { device, kind } => format!(
-            "{device}: our {} file system unmounted, its signature erased",
-            kind.name()
-        ),
-        Undone::ProcessesEnded { names } => {
-            format!("ended what its load had left running: {}", names.join(", "))
-        }
-        Undone::DatabasesDropped { names } => format!("dropped {}", names.join(", ")),
     }
 }

@@ -8,9 +8,9 @@ use iosched::history::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
 use iosched::host::Host;
 use iosched::process::Stop;
 
-use super::restore::{describe, foretell};
 use super::{Outcome, boxed, take_turn};
 use crate::output::Output;
+use crate::undone::{describe, foretell};
 
 /// Arguments of `iosched undo`.
 #[derive(Debug, Args)]

@@ -56,13 +56,13 @@ impl Model {
 /// The models that come with the program.
 pub fn models() -> Vec<Model> {
     let mut models = drives();
-    models.extend(super::presets_of_arrays::arrays());
+    models.extend(super::presets_of_arrays::arrays(&models));
     models
 }
 
 /// Those of one drive.
 #[expect(clippy::too_many_lines, reason = "a table")]
-pub(super) fn drives() -> Vec<Model> {
+fn drives() -> Vec<Model> {
     vec![
         preset(
             "hdd-7200",

@@ -15,8 +15,9 @@ const STRUCTURE: &str = "structure: writes acknowledged from battery-backed memo
 const CHOICE: &str = "100 µs from the cache, 80 and 20 %, eight writes at a time to the members, 4 s, read-ahead: our choice, no table of \
                       a controller was at hand";
 
-/// The arrays that come with the program.
-pub(super) fn arrays() -> Vec<Model> {
+/// The arrays that come with the program, of drives that do.
+pub(super) fn arrays(drives: &[Model]) -> Vec<Model> {
+    let parameters = |level, members: &[&str], cache| parameters(drives, level, members, cache);
     vec![
         array(
             "raid10-15k",
@@ -72,8 +73,12 @@ fn array(name: &str, summary: &str, sources: &[&str], parameters: ArrayParameter
     }
 }
 
-fn parameters(level: Level, members: &[&str], cache: Option<ControllerCache>) -> ArrayParameters {
-    let drives = super::presets::drives();
+fn parameters(
+    drives: &[Model],
+    level: Level,
+    members: &[&str],
+    cache: Option<ControllerCache>,
+) -> ArrayParameters {
     let member = |name: &&str| {
         let found = drives.iter().find(|drive| drive.name == *name);
         found.expect("a drive of ours").clone()

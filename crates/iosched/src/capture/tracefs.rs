@@ -15,7 +15,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 use super::CaptureError;
 use crate::host::Host;
-use crate::journal::Owner;
+use crate::process::Owner;
 
 /// Where tracefs is, unless the machine has not mounted it.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];

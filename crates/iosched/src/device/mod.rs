@@ -18,6 +18,7 @@
 //! missing, unreadable or odd files gives values that are absent, never a panic.
 
 mod attributes;
+mod buffer;
 mod content;
 mod error;
 mod find;
@@ -48,6 +49,7 @@ use serde::Serialize;
 
 pub(crate) use self::attributes::tunable_names;
 pub use self::attributes::{Attribute, attributes};
+pub use self::buffer::Buffer;
 pub use self::content::{Blocks, Signature, SignatureClass, blocks, content};
 pub use self::error::{BadName, DeviceError};
 pub use self::find::{FileSystem, Target, find, find_file_system};

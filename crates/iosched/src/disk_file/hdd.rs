@@ -9,8 +9,8 @@ use iosched_sim::disk::hdd::{
 use iosched_sim::units::{Bytes, Nanos, Sectors};
 use serde::{Deserialize, Serialize};
 
-use super::keys::{Common, Wrong, between, count, rate, time};
 use super::layout::LayoutKeys;
+use super::values::{Common, Wrong, between, count, rate, time};
 
 /// A hard disk.
 #[derive(Debug, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use iosched_sim::disk::hdd::{ExactZone, HeadOrder, Layout, Spares, ZoneSpec, Zon
 use iosched_sim::units::{Bytes, Sectors};
 use serde::{Deserialize, Serialize};
 
-use super::keys::{Wrong, between, count, time};
+use super::values::{Wrong, between, count, time};
 
 const MOST_CYLINDERS: u32 = 100_000_000;
 const MOST_SECTORS: u32 = 100_000;

@@ -5,11 +5,11 @@
 //! of the keys' names; `docs/disk-models.md` lists all keys. What cannot be is refused with its line
 //! and column.
 
-mod array;
 pub mod disksim;
 mod hdd;
 mod keys;
 mod layout;
+mod values;
 
 use std::io::ErrorKind;
 use std::ops::Range;

@@ -21,7 +21,7 @@ use crate::failure::{Failure, exit};
 use crate::file_system::OwnFileSystem;
 use crate::host::Host;
 use crate::load::pgbench::OwnDatabases;
-use crate::process::{LoadProcesses, ProcessStat, User, as_user};
+use crate::process::{LoadProcesses, Owner, User, as_user};
 use crate::switch::{QueueState, SwitchError};
 use crate::sysfs::Sysfs;
 
@@ -91,15 +91,6 @@ impl Ours {
             directories.is_empty() && file_system.is_none() && databases.is_empty();
         is_without_things && processes.is_none()
     }
-}
-
-/// A process that can be told from a later one with the same pid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
-    /// Its pid.
-    pub pid: u32,
-    /// When it started, in clock ticks since boot (`/proc/PID/stat`, field 22).
-    pub start_ticks: u64,
 }
 
 /// A disk and its state before.
@@ -453,11 +444,13 @@ impl Entry {
         } = &self.ours;
         let mut rest = Rest(&mut undone);
         let disks = rest.of(&self.disks, |disk| Some(disk.undo(host, same_boot)));
-        let databases = rest.of(databases, OwnDatabases::undo);
+        let databases = rest.of(databases, Undone::of_databases);
         let directories = rest.of(directories, |path| {
             remove_directory(host, path, user.as_ref(), mount.as_ref())
         });
-        let file_system = rest.of(file_system.as_slice(), OwnFileSystem::undo).pop();
+        let file_system = rest
+            .of(file_system.as_slice(), Undone::of_file_system)
+            .pop();
         let left = Entry {
             disks,
             ours: Ours {
@@ -677,36 +670,6 @@ impl Identity {
             size,
         })
     }
-}
-
-impl Owner {
-    /// Us.
-    pub fn this_process(host: &Host) -> Owner {
-        let pid = std::process::id();
-        Owner {
-            pid,
-            start_ticks: start_ticks(host, pid).unwrap_or_default(),
-        }
-    }
-
-    /// The process of this pid that runs now.
-    pub fn of_pid(host: &Host, pid: u32) -> Option<Owner> {
-        Some(Owner {
-            pid,
-            start_ticks: start_ticks(host, pid)?,
-        })
-    }
-
-    /// True while that very process runs.
-    pub fn is_alive(&self, host: &Host) -> bool {
-        start_ticks(host, self.pid) == Some(self.start_ticks)
-    }
-}
-
-/// None for a process that has ended, zombies included.
-fn start_ticks(host: &Host, pid: u32) -> Option<u64> {
-    let stat = ProcessStat::read(host, pid).filter(|stat| !stat.is_zombie);
-    Some(stat?.start_ticks)
 }
 
 /// Where the kernel names a boot, below `/proc`.

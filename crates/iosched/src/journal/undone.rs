@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::TargetMount;
-use crate::file_system;
+use crate::failure::NotUndone;
+use crate::file_system::{self, OwnFileSystem};
+use crate::load::pgbench::OwnDatabases;
 use crate::switch::Adjusted;
 
 /// What became of one disk, process, directory or file system of an [`Entry`](super::Entry).
@@ -74,7 +76,32 @@ pub enum Undone {
     },
 }
 
+impl From<NotUndone> for Undone {
+    fn from(NotUndone { thing, cause }: NotUndone) -> Undone {
+        Undone::Failed { thing, cause }
+    }
+}
+
 impl Undone {
+    /// Drops databases of ours; nothing to say where none is there.
+    pub(super) fn of_databases(own: &OwnDatabases) -> Option<Undone> {
+        match own.undo() {
+            Ok(names) => (!names.is_empty()).then_some(Undone::DatabasesDropped { names }),
+            Err(left) => Some(left.into()),
+        }
+    }
+
+    /// Removes a file system of ours; nothing to say where it is not there.
+    pub(super) fn of_file_system(own: &OwnFileSystem) -> Option<Undone> {
+        match own.undo() {
+            Ok(device) => device.map(|device| Undone::FileSystemRemoved {
+                device,
+                kind: own.kind,
+            }),
+            Err(left) => Some(left.into()),
+        }
+    }
+
     /// What is still to be put back, and why it is not, if it is.
     pub fn left(&self) -> Option<String> {
         match self {

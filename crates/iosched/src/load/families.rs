@@ -8,8 +8,8 @@ use iosched_sim::units::Bytes;
 use super::fixed_work::{self, Files};
 use super::iozone::{self, Test};
 use super::settings::{SettingError, Settings};
+use crate::device::Buffer;
 use crate::objective::Objective;
-use crate::plan::Buffer;
 
 /// A load of a family.
 #[derive(Debug, Clone, PartialEq)]

@@ -16,8 +16,8 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::failure::{Failure, exit};
+use crate::metrics::{Flow, JobResult};
 use crate::process::{self, ChildError, Finished, Scope, Stop};
-use crate::trial::{Flow, JobResult};
 
 /// Time that fio may take beyond the load's own duration: start, layout of nothing, result.
 const ALLOWANCE: Duration = Duration::from_secs(30);

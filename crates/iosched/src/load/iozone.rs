@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use super::fio_job::TrialSettings;
 use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::failure::{Failure, exit};
+use crate::metrics::{Flow, JobResult};
 use crate::objective::Objective;
 use crate::process::{self, ChildError, Finished, Stop};
-use crate::trial::{Flow, JobResult};
 
 /// The program.
 const PROGRAM: &str = "iozone";

@@ -28,10 +28,10 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Failure, exit};
 use crate::foreign;
 use crate::measure::Measured;
+use crate::metrics::{JobResult, Metrics};
 use crate::objective::Objective;
 use crate::process::{ChildError, Scope, Stop, User};
 use crate::switch::Arm;
-use crate::trial::{JobResult, Metrics};
 
 pub mod build;
 pub mod builtin;
@@ -199,9 +199,6 @@ pub struct Turn<'a> {
     /// Place, run time and seed.
     pub settings: &'a TrialSettings,
 }
-
-/// The name of the number that [`Objective::Frames`] is: the part of a video's frames that were there in time.
-pub const FRAMES_IN_TIME: &str = "frames in time %";
 
 /// What a load gave in one trial.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -430,7 +427,7 @@ impl Failure for LoadError {
 mod tests {
     use super::*;
     use crate::measure::Measured;
-    use crate::trial::Flow;
+    use crate::metrics::Flow;
 
     fn checked(outcome: &Outcome) -> Result<(), String> {
         let metrics = Metrics::of(outcome, &Measured::default(), Duration::from_secs(1));

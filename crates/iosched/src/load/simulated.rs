@@ -22,10 +22,10 @@ use super::fio_job::{JobFile, JobFileError, TrialSettings};
 use super::{Kept, Load, LoadError, Outcome, Turn, Workplace};
 use crate::failure::{Failure, exit};
 use crate::measure::Measured;
+use crate::metrics::{Flow, JobResult};
 use crate::objective::Objective;
 use crate::split::{Order, Parts, Split};
 use crate::switch::Arm;
-use crate::trial::{Flow, JobResult};
 
 /// Run time of a trial, in virtual time, where neither the user nor the job file says.
 const DEFAULT_RUNTIME: Duration = Duration::from_secs(10);

@@ -9,6 +9,7 @@
 use iosched_sim::disk::Model;
 
 use super::Wanted;
+use crate::device::Buffer;
 use crate::emulate;
 use crate::host::Host;
 use crate::sysfs::Sysfs;
@@ -26,15 +27,6 @@ pub(super) struct Below {
     pub(super) buffer: Option<Buffer>,
     /// True if writes may make it slower: trials wait until that has come to an end.
     pub(super) ages: bool,
-}
-
-/// A drive's own memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Buffer {
-    /// Its size.
-    pub bytes: u64,
-    /// Who says so: `the model hdd-7200`.
-    pub source: String,
 }
 
 impl Below {

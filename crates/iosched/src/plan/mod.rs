@@ -32,7 +32,6 @@ mod simulated;
 mod target;
 mod wanted;
 
-pub use below::Buffer;
 pub use budget::{STEADY_SHARE, TRIAL_OVERHEAD};
 pub use error::PlanError;
 pub use own_disk::OwnDisk;

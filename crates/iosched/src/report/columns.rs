@@ -6,7 +6,7 @@ use super::sentences::ratio_cell;
 use super::table::{Align, Table};
 use super::words::{clipped, megabytes, microseconds, milliseconds, percent, significant};
 use crate::analysis::{Analysis, ArmSummary, LoadAnalysis, Rank, SplitSummary};
-use crate::load::FRAMES_IN_TIME;
+use crate::metrics::FRAMES_IN_TIME;
 use crate::objective::Objective;
 use crate::plan::Plan;
 

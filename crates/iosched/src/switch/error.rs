@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::offered::is_single_queue;
+use super::names::is_single_queue;
 use crate::emulate::EmulateError;
 use crate::failure::{Failure, exit};
 

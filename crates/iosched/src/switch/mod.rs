@@ -12,6 +12,8 @@
 mod arm;
 mod error;
 mod foresee;
+mod inside;
+mod names;
 mod offered;
 mod served;
 mod state;
@@ -24,7 +26,8 @@ use serde::{Deserialize, Serialize};
 pub use self::arm::{Arm, Layer};
 pub use self::error::SwitchError;
 pub use self::foresee::foresee;
-pub use self::offered::{active, is_single_queue, modern_name, name_on, offered, renamed, resolve};
+pub use self::names::{is_single_queue, modern_name, name_on, renamed};
+pub use self::offered::{active, offered, resolve};
 pub use self::state::{Difference, QueueState};
 
 use self::arm::tunable_rank;

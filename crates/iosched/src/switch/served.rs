@@ -1,51 +1,18 @@
-//! The scheduler of ours inside an emulated disk, as part of the state of its queue.
+//! Arms of an emulated disk with a scheduler of ours inside: served ones, and the kernel's above.
 //!
 //! Such a disk has two places for a scheduler: inside, and the kernel's queue of the loop device above. An arm uses one
 //! of them and leaves the other without a say. A served arm has `none` above, with as many requests in the loop driver as
 //! that scheduler wants (all, but for `none`: [`emulate::set_inside`]). A kernel's arm has `none` inside, and the loop driver has as many
 //! requests as the model takes at a time, so that what waits, waits above.
 
-use std::path::Path;
-
 use super::arm::Arm;
 use super::error::{SwitchError, io_error};
+use super::inside::{host, put_inside};
 use super::offered::active;
 use super::state::QueueState;
 use super::{Entered, switch};
-use crate::emulate::{self, EmulateError};
-use crate::host::Host;
+use crate::emulate;
 use crate::sysfs::Sysfs;
-
-/// The scheduler of ours that stands inside a device, with its tunables; `None` if there is none.
-pub(super) fn found(sysfs: &Sysfs, device: &str) -> Option<String> {
-    Some(emulate::served_by(&host(sysfs)?, device)?.scheduler)
-}
-
-/// This machine. A copied tree has no servers.
-fn host(sysfs: &Sysfs) -> Option<Host> {
-    (sysfs.root() == Path::new("/sys")).then(Host::live)
-}
-
-/// Puts a scheduler inside, a fresh one even if it is the same: what the old one holds is done first.
-pub(super) fn put_inside(device: &str, scheduler: &str) -> Result<(), SwitchError> {
-    let inside = |source| SwitchError::Inside {
-        device: device.into(),
-        source: Box::new(source),
-    };
-    let vanished = || SwitchError::Vanished {
-        device: device.into(),
-    };
-    match emulate::set_inside(&Host::live(), device, scheduler) {
-        Ok(now) if now == scheduler => Ok(()),
-        Ok(now) => Err(SwitchError::NotTaken {
-            device: device.into(),
-            asked: scheduler.into(),
-            got: now,
-        }),
-        Err(EmulateError::Gone { .. } | EmulateError::Unknown { .. }) => Err(vanished()),
-        Err(error) => Err(inside(error)),
-    }
-}
 
 /// Sets a served arm: a fresh scheduler inside, and the kernel's queue as it was found but for the requests that this one
 /// wants.

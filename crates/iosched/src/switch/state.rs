@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::arm::write_rank;
 use super::error::{SwitchError, io_error};
 use super::offered::active;
-use super::{Adjusted, SETTINGS, is_tunable, served, switch};
+use super::{Adjusted, SETTINGS, inside, is_tunable, switch};
 use crate::emulate;
 use crate::sysfs::{Sysfs, is_of_attribute};
 
@@ -74,7 +74,7 @@ impl QueueState {
         names.retain(|name| is_tunable(sysfs, device, name));
         Ok(QueueState {
             scheduler,
-            served: served::found(sysfs, device),
+            served: inside::found(sysfs, device),
             nr_requests: read("nr_requests")?,
             tunables: read_all(names, "iosched/")?,
             settings: read_all(SETTINGS.iter().map(ToString::to_string).collect(), "")?,
@@ -88,9 +88,9 @@ impl QueueState {
             switch(sysfs, device, &self.scheduler)?;
         }
         if let Some(served) = &self.served
-            && served::found(sysfs, device).as_ref() != Some(served)
+            && inside::found(sysfs, device).as_ref() != Some(served)
         {
-            served::put_inside(device, served)?;
+            inside::put_inside(device, served)?;
         }
         let mut failed = None;
         for (file, value) in self.files_in_order() {

@@ -25,11 +25,11 @@ use super::fio::FioError;
 use super::fio_job::TrialSettings;
 use super::responsiveness::program::{self, Program};
 use super::settings::{self, SettingError};
-use super::{FRAMES_IN_TIME, Kept, Load, LoadError, Outcome, Turn, Workplace, files};
+use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::beneath::Directory;
+use crate::metrics::{FRAMES_IN_TIME, Flow, JobResult};
 use crate::objective::Objective;
 use crate::process::{self, ChildError, Stop, as_user};
-use crate::trial::{Flow, JobResult};
 
 /// The name of the load, and of its directory on the target.
 pub const NAME: &str = "desktop";

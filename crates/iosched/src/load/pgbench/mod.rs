@@ -20,9 +20,9 @@ use super::settings;
 use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::beneath::{self, Directory};
 use crate::foreign;
+use crate::metrics::JobResult;
 use crate::objective::Objective;
 use crate::process::{self, Finished, Scope, User, as_user};
-use crate::trial::JobResult;
 
 mod cluster;
 mod error;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::trial::Flow;
+use crate::metrics::Flow;
 
 /// Bits of a latency that are kept in a bin: 64 bins per power of two, as fio has them.
 const KEPT_BITS: u32 = 7;

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::PgbenchError;
 use super::programs::Programs;
-use crate::failure::Failure;
-use crate::journal::Undone;
+use crate::failure::{Failure, NotUndone};
 use crate::process::{Scope, Stop, User};
 
 /// How the names of all our databases begin.
@@ -108,10 +107,10 @@ impl OwnDatabases {
         Ok(names)
     }
 
-    /// Drops what a run left; nothing to say where nothing is there.
-    pub fn undo(&self) -> Option<Undone> {
+    /// Drops what a run left, and gives its names: none where nothing is there.
+    pub fn undo(&self) -> Result<Vec<String>, NotUndone> {
         let failed = |cause: String| {
-            Some(Undone::Failed {
+            Err(NotUndone {
                 thing: format!("databases {}_… on the server of --pg", self.prefix),
                 cause,
             })
@@ -122,8 +121,7 @@ impl OwnDatabases {
         let scope = Scope::default().with_user(self.user.clone());
         let programs = Programs::find(&["psql"], &scope, &Stop::new());
         match programs.and_then(|programs| self.drop_all(&programs)) {
-            Ok(names) if names.is_empty() => None,
-            Ok(names) => Some(Undone::DatabasesDropped { names }),
+            Ok(names) => Ok(names),
             Err(error) => failed(match error.hint() {
                 Some(hint) => format!("{error} ({hint})"),
                 None => error.to_string(),
@@ -153,7 +151,7 @@ mod tests {
             };
             let undone = edited.undo();
             assert!(
-                matches!(&undone, Some(Undone::Failed { cause, .. }) if cause.contains("no name")),
+                matches!(&undone, Err(NotUndone { cause, .. }) if cause.contains("no name")),
                 "{undone:?}"
             );
         }

@@ -5,7 +5,8 @@ use iosched_sim::disk::{Model, ModelKind};
 use iosched_sim::units::{Bytes, Sectors};
 use serde::{Deserialize, Serialize};
 
-use super::keys::{File, Wrong, count, time};
+use super::File;
+use crate::disk_file::values::{Wrong, count, time};
 
 /// Several drives as one.
 #[derive(Debug, Serialize, Deserialize)]
