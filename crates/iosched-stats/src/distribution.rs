@@ -8,7 +8,7 @@
 use std::f64::consts::PI;
 
 /// `P(T <= t)` for Student's t with `df` degrees of freedom (a real number above 0).
-pub fn student_t_cdf(t: f64, df: f64) -> f64 {
+pub(crate) fn student_t_cdf(t: f64, df: f64) -> f64 {
     assert!(df > 0.0, "degrees of freedom must be positive, not {df}");
     let tail = 0.5 * incomplete_beta(df / 2.0, 0.5, df / (df + t * t));
     if t > 0.0 { 1.0 - tail } else { tail }
@@ -17,7 +17,7 @@ pub fn student_t_cdf(t: f64, df: f64) -> f64 {
 /// The `t` with `P(T <= t) = p`.
 ///
 /// Bisection on the tail probability: 200 halvings need no derivative and no luck.
-pub fn student_t_quantile(p: f64, df: f64) -> f64 {
+pub(crate) fn student_t_quantile(p: f64, df: f64) -> f64 {
     assert!(
         p > 0.0 && p < 1.0,
         "a quantile needs 0 < probability < 1, not {p}"
@@ -28,13 +28,13 @@ pub fn student_t_quantile(p: f64, df: f64) -> f64 {
 }
 
 /// `P(Z <= z)` for the standard normal distribution.
-pub fn normal_cdf(z: f64) -> f64 {
+pub(crate) fn normal_cdf(z: f64) -> f64 {
     let tail = 0.5 * upper_incomplete_gamma_half(z * z / 2.0);
     if z > 0.0 { 1.0 - tail } else { tail }
 }
 
 /// The `z` with `P(Z <= z) = p`; infinite at 0 and 1.
-pub fn normal_quantile(p: f64) -> f64 {
+pub(crate) fn normal_quantile(p: f64) -> f64 {
     assert!(
         (0.0..=1.0).contains(&p),
         "a probability is in [0, 1], not {p}"

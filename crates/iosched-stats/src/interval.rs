@@ -83,18 +83,6 @@ pub fn student_t(values: &[f64], confidence: f64) -> Option<Interval> {
     ))
 }
 
-/// The ratio of two metrics that were measured in the same rounds, as geometric mean of the rounds'
-/// ratios with its classical t interval. `None` for fewer than two rounds.
-pub fn paired_ratio(arm: &[f64], baseline: &[f64], confidence: f64) -> Option<Interval> {
-    assert_eq!(arm.len(), baseline.len(), "pairs need two of each");
-    let logs: Vec<f64> = arm
-        .iter()
-        .zip(baseline)
-        .map(|(arm, baseline)| (arm / baseline).ln())
-        .collect();
-    student_t(&logs, confidence).map(Interval::exp)
-}
-
 /// Count, mean and spread of at least two numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moments {
@@ -194,27 +182,6 @@ mod tests {
         assert!((interval.lower + 2.459_885_8).abs() < 1e-7);
         assert!((interval.upper + 0.700_114_2).abs() < 1e-7);
     }
-
-    // python3 -c "import numpy as np; from scipy.stats import ttest_rel
-    // a=np.log([105,99,120,131]); b=np.log([100,101,103,110])
-    // r=ttest_rel(a,b); ci=r.confidence_interval(.9); print(np.exp([(a-b).mean(), ci.low, ci.high]))"
-    #[test]
-    fn a_ratio_agrees_with_scipy_on_logarithms() {
-        let interval = paired_ratio(
-            &[105.0, 99.0, 120.0, 131.0],
-            &[100.0, 101.0, 103.0, 110.0],
-            0.9,
-        )
-        .unwrap();
-        for (ours, expected) in [
-            (interval.estimate, RATIO[0]),
-            (interval.lower, RATIO[1]),
-            (interval.upper, RATIO[2]),
-        ] {
-            assert!((ours - expected).abs() < 1e-9, "{ours} is not {expected}");
-        }
-    }
-    const RATIO: [f64; 3] = [1.093_154_225_705, 0.982_006_575_679, 1.216_882_036];
 
     #[test]
     fn one_value_gives_no_interval() {

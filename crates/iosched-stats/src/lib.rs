@@ -9,13 +9,13 @@
 //! - [`race`]: who leaves, who wins, when to stop
 //! - [`summary`], [`remarks`]: the robust view beside it; what looks odd
 //! - [`fairness`], [`points`]: Jain's index; the tables that people know
-//! - [`distribution`], [`chance`]: Student's t and the normal distribution; random numbers from a seed
+//! - `distribution`, `chance`: Student's t and the normal distribution; random numbers from a seed
 
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
-pub mod chance;
-pub mod distribution;
+mod chance;
+mod distribution;
 pub mod fairness;
 pub mod histogram;
 pub mod interval;

@@ -10,7 +10,7 @@ use crate::race::Better;
 
 /// Points of each arm in one test and run: the number of arms that it beats. Equal values share the
 /// points of their places; an arm without a value gets nothing, and is nobody's to beat.
-pub fn by_place(values: &[Option<f64>], better: Better) -> Vec<f64> {
+pub(crate) fn by_place(values: &[Option<f64>], better: Better) -> Vec<f64> {
     let beats = |a: f64, b: f64| match better {
         Better::Higher => a > b,
         Better::Lower => a < b,
@@ -47,7 +47,7 @@ pub fn sums(rows: &[Vec<Option<f64>>], better: Better) -> Vec<f64> {
 }
 
 /// The arms with the most points.
-pub fn leaders(sums: &[f64]) -> Vec<usize> {
+pub(crate) fn leaders(sums: &[f64]) -> Vec<usize> {
     let most = sums.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     (0..sums.len()).filter(|&arm| sums[arm] >= most).collect()
 }

@@ -27,7 +27,7 @@ use crate::interval::{Interval, Moments};
 /// Any value is valid; this one makes the intervals narrow where a tune ends. Smaller values decide
 /// large differences a round earlier and small ones several rounds later; `docs/statistics.md` has the
 /// comparison.
-pub const PRIOR_ROUNDS: f64 = 0.2;
+pub(crate) const PRIOR_ROUNDS: f64 = 0.2;
 
 /// The interval after the observations `values`, valid together with those after every shorter and
 /// every longer stretch of them, with probability `1 - level`.
@@ -54,13 +54,13 @@ pub fn half_width(rounds: usize, sd: f64, level: f64) -> f64 {
 }
 
 /// The t statistic from which on a mean is excluded after `rounds` observations.
-pub fn critical_t(rounds: usize, level: f64) -> f64 {
+pub(crate) fn critical_t(rounds: usize, level: f64) -> f64 {
     critical_t_with(rounds, rounds.saturating_sub(1) as f64, level)
 }
 
 /// The same where the standard deviation comes from a linear model with `df` residual degrees of
 /// freedom, more than the observations of one mean would give (Lindon et al., theorem 3.1).
-pub fn critical_t_with(rounds: usize, df: f64, level: f64) -> f64 {
+pub(crate) fn critical_t_with(rounds: usize, df: f64, level: f64) -> f64 {
     assert!(
         level > 0.0 && level < 1.0,
         "a level is between 0 and 1, not {level}"
@@ -82,7 +82,7 @@ pub fn critical_t_with(rounds: usize, df: f64, level: f64) -> f64 {
 
 /// The smallest number of rounds for which `reached` is true; `reached` must stay true beyond it.
 /// `None` beyond a million.
-pub fn first_rounds(reached: impl Fn(usize) -> bool) -> Option<usize> {
+pub(crate) fn first_rounds(reached: impl Fn(usize) -> bool) -> Option<usize> {
     const LIMIT: usize = 1_000_000;
     if !reached(LIMIT) {
         return None;

@@ -73,13 +73,6 @@ impl Rule {
     pub fn holds(&self, window: &Window) -> bool {
         window.excursion <= self.excursion && window.slope.abs() <= self.slope
     }
-
-    /// The first window of the series that is steady.
-    pub fn first_steady(&self, values: &[f64]) -> Option<Window> {
-        (0..values.len())
-            .map_while(|first| self.window(values, first))
-            .find(|window| self.holds(window))
-    }
 }
 
 #[cfg(test)]
@@ -103,9 +96,14 @@ mod tests {
         let values = [
             9000.0, 8800.0, 6000.0, 4100.0, 3300.0, 3050.0, 3010.0, 2990.0, 3020.0, 3000.0,
         ];
-        let window = Rule::default().first_steady(&values).unwrap();
-        assert_eq!(window.first, 4);
-        assert_eq!(Rule::default().first_steady(&values[..8]), None);
+        let rule = Rule::default();
+        let is_steady = |first: usize| {
+            rule.window(&values, first)
+                .map(|window| rule.holds(&window))
+        };
+        let windows: Vec<_> = (0..=6).map(is_steady).collect();
+        let (no, yes) = (Some(false), Some(true));
+        assert_eq!(windows, [no, no, no, no, yes, yes, None]);
     }
 
     #[test]
@@ -127,7 +125,7 @@ mod tests {
 
     #[test]
     fn too_few_rounds_are_never_steady() {
-        assert_eq!(Rule::default().first_steady(&[1.0; 4]), None);
-        assert_eq!(Rule::default().first_steady(&[]), None);
+        assert_eq!(Rule::default().window(&[1.0; 4], 0), None);
+        assert_eq!(Rule::default().window(&[], 0), None);
     }
 }

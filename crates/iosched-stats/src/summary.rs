@@ -14,7 +14,7 @@ use crate::distribution::{normal_cdf, normal_quantile};
 use crate::interval::{Interval, Moments};
 
 /// Resamples of a bootstrap: enough for the third digit of a 95 % bound.
-pub const RESAMPLES: usize = 4000;
+pub(crate) const RESAMPLES: usize = 4000;
 
 /// Fewest values of which a bootstrap is made; below, the interval is `None`.
 pub const FEWEST: usize = 5;
@@ -85,7 +85,7 @@ pub fn median(values: &[f64]) -> f64 {
 }
 
 /// The mean without the lowest and the highest fifth (rounded down).
-pub fn trimmed_mean(values: &[f64]) -> f64 {
+pub(crate) fn trimmed_mean(values: &[f64]) -> f64 {
     let ordered = sorted(values);
     let cut = ordered.len() / 5;
     let kept = &ordered[cut..ordered.len() - cut];
@@ -93,7 +93,7 @@ pub fn trimmed_mean(values: &[f64]) -> f64 {
 }
 
 /// The `BCa` interval of a statistic. The estimate is the statistic of the values themselves.
-pub fn bca(
+pub(crate) fn bca(
     values: &[f64],
     statistic: impl Fn(&[f64]) -> f64,
     confidence: f64,

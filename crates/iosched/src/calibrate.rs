@@ -8,7 +8,7 @@
 //! - *The mix*: four arms of which one is better by 0, 3, 10, 30 %, in normal noise of 2, 5, 10 %. Rounds
 //!   and trials that it takes to find it.
 //! - *Looking on*: arms that are all the same, looked at after every round; by t intervals for as many
-//!   rounds as a tune may take, and by the race for [`LOOKING_ROUNDS`].
+//!   rounds as a tune may take, and by the race for `LOOKING_ROUNDS`.
 //! - *The fixed design*: all arms in a number of rounds chosen before, paired t intervals corrected over
 //!   arms. Its number is the smallest that is correct as often as the race in every case of the mix.
 
@@ -52,7 +52,7 @@ pub struct Calibration {
     /// Looked at after every round.
     pub looking: Vec<Looking>,
     /// The fixed design that does as well as the race; `None` if no number of rounds up to
-    /// [`MOST_FIXED_ROUNDS`] does.
+    /// `MOST_FIXED_ROUNDS` does.
     pub fixed: Option<Fixed>,
 }
 
@@ -76,7 +76,7 @@ pub struct Row {
 pub struct Looking {
     /// How many arms.
     pub arms: usize,
-    /// The race, over [`LOOKING_ROUNDS`] rounds and never hopeless.
+    /// The race, over `LOOKING_ROUNDS` rounds and never hopeless.
     pub race: Rates,
     /// 95 % t intervals over as many rounds as a tune may take, stopped at the first that names
     /// somebody.
@@ -84,7 +84,7 @@ pub struct Looking {
 }
 
 /// How long the race is looked at where nobody may be named.
-pub const LOOKING_ROUNDS: usize = 200;
+pub(crate) const LOOKING_ROUNDS: usize = 200;
 
 /// The fixed design that is correct as often as the race in every case of the mix.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -102,7 +102,7 @@ pub struct Fixed {
 }
 
 /// The search for a fixed design ends here.
-pub const MOST_FIXED_ROUNDS: usize = 120;
+pub(crate) const MOST_FIXED_ROUNDS: usize = 120;
 
 /// A rate above this counts as this, so that the fixed design need not reach the last run in a
 /// thousand.

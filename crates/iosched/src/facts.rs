@@ -166,7 +166,7 @@ fn memory_bytes(host: &Host) -> u64 {
         .map_or(0, |kib| kib * 1024)
 }
 /// A disk's firmware revision, wherever its driver keeps it.
-pub fn firmware(sysfs: &Sysfs, device: &str) -> Option<String> {
+pub(crate) fn firmware(sysfs: &Sysfs, device: &str) -> Option<String> {
     ["device/firmware_rev", "device/rev", "device/fwrev"]
         .iter()
         .find_map(|file| sysfs.read_if_present(device, file))

@@ -15,13 +15,13 @@ pub mod exit {
     /// The named device, directory or file does not exist, or is not what it must be.
     pub const NO_SUCH_DEVICE: u8 = 3;
     /// The device has no scheduler to choose (bio-based, or the kernel offers none).
-    pub const NOTHING_TO_CHOOSE: u8 = 4;
+    pub(crate) const NOTHING_TO_CHOOSE: u8 = 4;
     /// The kernel does not offer this scheduler for this device.
-    pub const NOT_OFFERED: u8 = 5;
+    pub(crate) const NOT_OFFERED: u8 = 5;
     /// The scheduler has no such tunable, or its value is out of range or refused.
-    pub const BAD_TUNABLE: u8 = 6;
+    pub(crate) const BAD_TUNABLE: u8 = 6;
     /// The kernel accepted a write and did something else: read-back differs.
-    pub const NOT_TAKEN: u8 = 7;
+    pub(crate) const NOT_TAKEN: u8 = 7;
     /// Not allowed: root is needed.
     pub const NOT_PERMITTED: u8 = 8;
     /// The device is in use by another run, or too busy to switch.
@@ -33,11 +33,11 @@ pub mod exit {
     /// The results directory or a record cannot be used (not empty, full, newer schema).
     pub const BAD_RECORD: u8 = 12;
     /// The load failed (fio ended with an error or hung) in every trial.
-    pub const LOAD_FAILED: u8 = 13;
+    pub(crate) const LOAD_FAILED: u8 = 13;
     /// The device vanished while it was measured.
-    pub const VANISHED: u8 = 14;
+    pub(crate) const VANISHED: u8 = 14;
     /// The kernel or the device does not support the switch (EOPNOTSUPP).
-    pub const NOT_SUPPORTED: u8 = 15;
+    pub(crate) const NOT_SUPPORTED: u8 = 15;
     /// A file of the system cannot be read or written, or is not what it must be.
     pub const BAD_FILE: u8 = 16;
     /// With `--exit-code`: what was compared is equal, or near enough to the best that it does not matter.

@@ -15,16 +15,16 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 /// The longest line of JSON lines, bytes: some thousand workers with all their bins.
-pub const LONGEST_LINE: u64 = 32 << 20;
+pub(crate) const LONGEST_LINE: u64 = 32 << 20;
 
 /// The largest file of JSON, bytes. Typed values take up to five times as much memory.
-pub const LARGEST_FILE: u64 = 512 << 20;
+pub(crate) const LARGEST_FILE: u64 = 512 << 20;
 
 /// The largest output of another command, bytes: it is read as a whole.
-pub const LARGEST_OUTPUT: u64 = 64 << 20;
+pub(crate) const LARGEST_OUTPUT: u64 = 64 << 20;
 
 /// The largest job file, script or parameter file, bytes.
-pub const LARGEST_TEXT: u64 = 16 << 20;
+pub(crate) const LARGEST_TEXT: u64 = 16 << 20;
 
 /// About 30 years: what options of the command line take, too.
 const MOST_SECONDS: f64 = 1e9;
@@ -36,7 +36,7 @@ const LARGEST_COUNT: f64 = (1_u64 << 60) as f64;
 ///
 /// # Errors
 /// Reading fails, or the line is longer than [`LONGEST_LINE`] ([`io::ErrorKind::FileTooLarge`]).
-pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<()> {
+pub(crate) fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<()> {
     line.clear();
     let read = reader.take(LONGEST_LINE + 1).read_until(b'\n', line)?;
     if read as u64 > LONGEST_LINE {
@@ -49,7 +49,7 @@ pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<()
 ///
 /// # Errors
 /// Reading fails, it is no UTF-8, or more than `limit` bytes ([`io::ErrorKind::FileTooLarge`]).
-pub fn read_all(reader: impl Read, limit: u64) -> io::Result<String> {
+pub(crate) fn read_all(reader: impl Read, limit: u64) -> io::Result<String> {
     let mut text = String::new();
     let read = reader.take(limit + 1).read_to_string(&mut text)?;
     if read as u64 > limit {
@@ -62,12 +62,12 @@ pub fn read_all(reader: impl Read, limit: u64) -> io::Result<String> {
 ///
 /// # Errors
 /// Those of [`read_all`] with [`LARGEST_TEXT`].
-pub fn read_text(path: &Path) -> io::Result<String> {
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     read_all(File::open(path)?, LARGEST_TEXT)
 }
 
 /// What is said of something that is larger than what we read.
-pub fn too_large(what: &str, limit: u64) -> io::Error {
+pub(crate) fn too_large(what: &str, limit: u64) -> io::Error {
     let text = format!("{what} is larger than {} MiB", limit >> 20);
     io::Error::new(io::ErrorKind::FileTooLarge, text)
 }
@@ -76,7 +76,7 @@ pub fn too_large(what: &str, limit: u64) -> io::Error {
 ///
 /// # Errors
 /// The path of the first that is out of range, its value and the range; or what is no JSON.
-pub fn check_numbers(text: &str) -> Result<(), String> {
+pub(crate) fn check_numbers(text: &str) -> Result<(), String> {
     let mut deserializer = serde_json::Deserializer::from_str(text).into_iter::<Checked>();
     deserializer
         .try_for_each(|value| value.map(|Checked| ()))
@@ -87,7 +87,7 @@ pub fn check_numbers(text: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// Those of [`check_numbers`]; or a number that JSON does not have.
-pub fn check_kept<T: Serialize + DeserializeOwned>(value: &T) -> Result<(), String> {
+pub(crate) fn check_kept<T: Serialize + DeserializeOwned>(value: &T) -> Result<(), String> {
     let text = serde_json::to_string(value).map_err(|error| cause(&error))?;
     check_numbers(&text)?;
     let again: Result<T, _> = serde_json::from_str(&text);
@@ -95,7 +95,7 @@ pub fn check_kept<T: Serialize + DeserializeOwned>(value: &T) -> Result<(), Stri
 }
 
 /// What serde says of a line, which is the first and only one for it.
-pub fn cause(error: &serde_json::Error) -> String {
+pub(crate) fn cause(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {
         Some((cause, _)) => format!("{cause}, at column {}", error.column()),

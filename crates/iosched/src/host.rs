@@ -61,7 +61,7 @@ impl Host {
     ///
     /// # Errors
     /// Only root may.
-    pub fn drop_page_cache(&self) -> io::Result<()> {
+    pub(crate) fn drop_page_cache(&self) -> io::Result<()> {
         fs::write(self.proc("sys/vm/drop_caches"), "3")
     }
 
@@ -81,7 +81,7 @@ impl Host {
     }
 
     /// Major and minor version of its kernel: `(6, 12)`.
-    pub fn kernel_version(&self) -> Option<(u32, u32)> {
+    pub(crate) fn kernel_version(&self) -> Option<(u32, u32)> {
         let release = std::fs::read_to_string(self.proc("sys/kernel/osrelease")).ok()?;
         let mut numbers = release.split(|c: char| !c.is_ascii_digit());
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))

@@ -2,7 +2,7 @@
 //!
 //! Modules in the order data passes:
 //!
-//! - [`host`], [`sysfs`]: where the machine is read (its root can be a copied tree)
+//! - [`host`], `sysfs`: where the machine is read (its root can be a copied tree)
 //! - [`failure`]: what every error of this library can say of itself (hint, exit code); [`command_line`]: the command that
 //!   would do
 //! - [`device`]: what is there, what it stands on, who uses it, what is written on it
@@ -12,16 +12,16 @@
 //! - [`simulate`]: schedulers and disks in virtual time, with files and threads around them
 //! - [`plan`]: arms × loads × rounds on a target, checked, nothing touched
 //! - [`objective`], [`load`]: what decides, and what a trial runs
-//! - [`switch`], [`file_system`], [`journal`], [`lock`], [`process`]: changing the machine so that it
+//! - [`switch`], [`file_system`], [`journal`], `lock`, [`process`]: changing the machine so that it
 //!   can be put back; `beneath`: files in directories that others may change; `durable`: files of our own that
 //!   a power failure leaves whole
 //! - [`set`]: an arm on every disk below a device, all or none
-//! - [`system_config`]: the files below `/etc` that set schedulers, and the programs that read them
+//! - `system_config`: the files below `/etc` that set schedulers, and the programs that read them
 //! - [`policy`], [`history`], [`persist`], [`check`]: what each disk is to have, taken back, kept over reboots, compared with
 //!   what is
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
-//! - [`diskstats`], [`pressure`]: the kernel's counters
-//! - [`measure`], [`metrics`], [`trial`], [`facts`], [`record`]: what was measured, kept on disk; [`foreign`]: JSON that others
+//! - [`diskstats`], `pressure`: the kernel's counters
+//! - [`measure`], `metrics`, `trial`, [`facts`], [`record`]: what was measured, kept on disk; `foreign`: JSON that others
 //!   may have written
 //! - [`analysis`], [`report`]: from the record to the answer, and to text; [`visible`]: text without control characters
 //! - [`watch`]: what each device does now
@@ -45,7 +45,7 @@ pub mod failure;
 pub mod file_system;
 #[cfg(test)]
 mod fixture;
-pub mod foreign;
+mod foreign;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;
@@ -53,14 +53,14 @@ pub mod history;
 pub mod host;
 pub mod journal;
 pub mod load;
-pub mod lock;
+mod lock;
 pub mod measure;
-pub mod metrics;
+mod metrics;
 pub mod objective;
 pub mod persist;
 pub mod plan;
 pub mod policy;
-pub mod pressure;
+mod pressure;
 pub mod process;
 pub mod record;
 pub mod report;
@@ -70,9 +70,9 @@ pub mod set;
 pub mod simulate;
 pub mod split;
 pub mod switch;
-pub mod sysfs;
-pub mod system_config;
-pub mod trial;
+mod sysfs;
+mod system_config;
+mod trial;
 pub mod visible;
 pub mod watch;
 

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A locked device: released when dropped, and by the kernel when we die.
 #[derive(Debug)]
-pub struct Lock {
+pub(crate) struct Lock {
     _file: File,
 }
 
@@ -99,7 +99,7 @@ impl Failure for LockError {
 }
 
 /// Locks a whole disk by its kernel name.
-pub fn lock(host: &Host, device: &str) -> Result<Lock, LockError> {
+pub(crate) fn lock(host: &Host, device: &str) -> Result<Lock, LockError> {
     let path = host.dev(device);
     let file = File::open(path).map_err(|source| LockError::Open {
         device: device.into(),

@@ -156,7 +156,7 @@ impl UserTime {
     }
 
     /// What others used since then.
-    pub fn others_since(&self, before: &UserTime) -> u64 {
+    pub(crate) fn others_since(&self, before: &UserTime) -> u64 {
         let machine = self.machine.saturating_sub(before.machine);
         machine.saturating_sub(self.ours.saturating_sub(before.ours))
     }

@@ -6,7 +6,7 @@ use iosched_stats::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// The name of the number that `Objective::Frames` is: the part of a video's frames that were there in time.
-pub const FRAMES_IN_TIME: &str = "frames in time %";
+pub(crate) const FRAMES_IN_TIME: &str = "frames in time %";
 
 /// What one worker of the load did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -88,6 +88,7 @@ pub struct Metrics {
 
 /// A latency distribution in five numbers, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "keys of records name their unit")]
 pub struct Latency {
     /// Mean.
     pub mean_ns: f64,
@@ -112,7 +113,7 @@ impl JobResult {
 }
 
 /// One histogram of all these flows: percentiles come from counts, never from other percentiles.
-pub fn latency_histogram(flows: &[&Flow]) -> Histogram {
+pub(crate) fn latency_histogram(flows: &[&Flow]) -> Histogram {
     Histogram::from_bins(
         flows
             .iter()

@@ -107,7 +107,7 @@ impl Objective {
     }
 
     /// True if more is better.
-    pub fn higher_is_better(self) -> bool {
+    pub(crate) fn higher_is_better(self) -> bool {
         matches!(
             self,
             Objective::Throughput

@@ -9,7 +9,7 @@ use crate::host::Host;
 
 /// Totals since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pressure {
+pub(crate) struct Pressure {
     /// At least one task waited, µs.
     pub some_us: u64,
     /// All tasks that had something to do waited, µs.
@@ -18,7 +18,7 @@ pub struct Pressure {
 
 impl Pressure {
     /// Reads `/proc/pressure/io`, if there is one.
-    pub fn read(host: &Host) -> Option<Pressure> {
+    pub(crate) fn read(host: &Host) -> Option<Pressure> {
         parse(&fs::read_to_string(host.proc("pressure/io")).ok()?)
     }
 }

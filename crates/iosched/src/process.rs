@@ -3,7 +3,7 @@
 //! A child gets a session of its own, so that all it starts can be ended with it and none of it reaches our
 //! terminal; dies with us (`PR_SET_PDEATHSIG`); is waited for through a descriptor with a time limit, and is ended
 //! when [`Stop`] is asked for. Its output comes through pipes and is kept in memory: a full disk does not stop it, and
-//! what prints more than [`MOST_OUTPUT`] is ended.
+//! what prints more than `MOST_OUTPUT` is ended.
 //!
 //! [`run`] is for our own tools. Loads are run in a [`Scope`], which says whose rights they have and keeps
 //! their processes together ([`LoadProcesses`]), so that those are found that have left the session and outlive
@@ -33,13 +33,14 @@ mod stat;
 mod user;
 
 pub(crate) use accounts::name_of;
-pub use output::MOST_OUTPUT;
+pub(crate) use output::MOST_OUTPUT;
 pub use owner::Owner;
 pub(crate) use pidfd::ProcessFd;
-pub use remains::{LoadProcesses, RUN};
+pub use remains::LoadProcesses;
 pub use scope::Scope;
 pub use stat::ProcessStat;
-pub use user::{User, as_user};
+pub use user::User;
+pub(crate) use user::as_user;
 
 use output::Outputs;
 use scope::Child;
@@ -94,7 +95,7 @@ impl Stop {
     }
 
     /// True after the deadline.
-    pub fn is_time_over(&self) -> bool {
+    pub(crate) fn is_time_over(&self) -> bool {
         self.deadline.is_some_and(|at| Instant::now() >= at)
     }
 }
@@ -176,7 +177,7 @@ impl Scope {
     }
 
     /// [`Scope::run`] with a text on standard input, which leaves no file behind, whatever happens.
-    pub fn run_with_input(
+    pub(crate) fn run_with_input(
         &self,
         command: Command,
         input: &str,
@@ -273,7 +274,7 @@ impl Daemon {
     }
 
     /// How it ended, if it has.
-    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.process.try_wait().ok().flatten()
     }
 
@@ -325,7 +326,7 @@ pub fn describe(status: ExitStatus) -> String {
 }
 
 /// The last lines of a program's output that have something in them, in one line; of long ones the beginning.
-pub fn last_lines(text: &str, count: usize) -> String {
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
     const LONGEST: usize = 1000;
     let lines = text.lines().rev().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty()).take(count);

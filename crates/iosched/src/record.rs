@@ -35,7 +35,7 @@ use crate::trial::{Slot, Trial, VoidTrial};
 /// - 5: what else was at work (load average, CPU time of others, other runs); how requests followed one another; the
 ///   names of load and arm beside their indices, which count
 /// - 6: an arm may be a scheduler of ours inside the disk; what the emulated disk of the run is
-pub const SCHEMA: u32 = 6;
+pub(crate) const SCHEMA: u32 = 6;
 
 /// What [`Header::kind`] says.
 const KIND: &str = "iosched-record";
@@ -58,7 +58,7 @@ const LOOKED_AT: Duration = Duration::from_millis(200);
 pub struct Header {
     /// `iosched-record`.
     pub kind: String,
-    /// [`SCHEMA`] of the program that wrote it.
+    /// `SCHEMA` of the program that wrote it.
     pub schema: u32,
     /// Version of the program that wrote it.
     pub program: String,
@@ -362,7 +362,7 @@ impl Record {
     }
 
     /// The trials that do not count.
-    pub fn void_trials(&self) -> impl Iterator<Item = &VoidTrial> {
+    pub(crate) fn void_trials(&self) -> impl Iterator<Item = &VoidTrial> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Void(void) => Some(void),
             _ => None,
@@ -370,7 +370,7 @@ impl Record {
     }
 
     /// Why an arm left the run, if it did.
-    pub fn arm_left(&self, wanted: usize) -> Option<&str> {
+    pub(crate) fn arm_left(&self, wanted: usize) -> Option<&str> {
         self.entries.iter().find_map(|entry| match entry {
             Entry::ArmLeft { arm, reason, .. } if *arm == wanted => Some(reason.as_str()),
             _ => None,

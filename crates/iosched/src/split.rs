@@ -96,7 +96,7 @@ impl Order {
     }
 
     /// True if all requests were for the same sectors, as far as that is known.
-    pub fn is_one_place(&self) -> bool {
+    pub(crate) fn is_one_place(&self) -> bool {
         let reach = self.reach.as_ref();
         reach.is_some_and(|reach| reach.to.saturating_sub(reach.from) <= reach.longest)
     }
@@ -145,12 +145,12 @@ pub struct Parts {
 
 impl Parts {
     /// Mean queue time.
-    pub fn queue_mean_ns(&self) -> Option<f64> {
+    pub(crate) fn queue_mean_ns(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.queue_sum_ns as f64 / self.requests as f64)
     }
 
     /// Mean service time.
-    pub fn service_mean_ns(&self) -> Option<f64> {
+    pub(crate) fn service_mean_ns(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.service_sum_ns as f64 / self.requests as f64)
     }
 
@@ -191,12 +191,12 @@ impl Parts {
     }
 
     /// 99th percentile of queue times.
-    pub fn queue_p99_ns(&self) -> Option<u64> {
+    pub(crate) fn queue_p99_ns(&self) -> Option<u64> {
         Histogram::from_bins(self.queue_bins.iter().copied()).percentile(99.0)
     }
 
     /// 99th percentile of service times.
-    pub fn service_p99_ns(&self) -> Option<u64> {
+    pub(crate) fn service_p99_ns(&self) -> Option<u64> {
         Histogram::from_bins(self.service_bins.iter().copied()).percentile(99.0)
     }
 }

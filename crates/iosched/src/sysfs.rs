@@ -55,7 +55,7 @@ impl Sysfs {
 
     /// The directory of a device or partition: `class/block/NAME`, or `block/NAME` where the tree
     /// has no `class` (a reduced copy).
-    pub fn device_dir(&self, device: &str) -> PathBuf {
+    pub(crate) fn device_dir(&self, device: &str) -> PathBuf {
         let name = sysfs_name(device);
         let by_class = self.root.join("class/block").join(&name);
         if by_class.exists() {
@@ -67,7 +67,7 @@ impl Sysfs {
 
     /// The names of all block devices and partitions, unsorted, as the kernel spells them
     /// (`class/block`, or `block` where the tree has no `class`).
-    pub fn all_devices(&self) -> io::Result<Vec<String>> {
+    pub(crate) fn all_devices(&self) -> io::Result<Vec<String>> {
         let by_class = self.root.join("class/block");
         let directory = if by_class.is_dir() {
             by_class
@@ -82,7 +82,7 @@ impl Sysfs {
     }
 
     /// Opens a device's directory, to read many of its attributes.
-    pub fn open_device(&self, device: &str) -> io::Result<DeviceDir> {
+    pub(crate) fn open_device(&self, device: &str) -> io::Result<DeviceDir> {
         if !is_kernel_name(device) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -103,7 +103,7 @@ impl Sysfs {
     }
 
     /// The kernel name of the device with this number (`dev/block/MAJOR:MINOR`).
-    pub fn device_with_number(&self, major: u32, minor: u32) -> Option<String> {
+    pub(crate) fn device_with_number(&self, major: u32, minor: u32) -> Option<String> {
         let link = self.root.join(format!("dev/block/{major}:{minor}"));
         let target = fs::read_link(link).ok()?;
         Some(kernel_name(&target.file_name()?.to_string_lossy()))
@@ -123,7 +123,7 @@ impl Sysfs {
     }
 
     /// True if there is such a device or partition.
-    pub fn has_device(&self, device: &str) -> bool {
+    pub(crate) fn has_device(&self, device: &str) -> bool {
         is_kernel_name(device) && self.device_dir(device).exists()
     }
 
@@ -145,7 +145,11 @@ impl Sysfs {
 
     /// Like [`Sysfs::read_if_present`], where it matters to know that there is none: an error says nothing of the
     /// attribute (too many open files, no memory).
-    pub fn read_or_absent(&self, device: &str, attribute: &str) -> io::Result<Option<String>> {
+    pub(crate) fn read_or_absent(
+        &self,
+        device: &str,
+        attribute: &str,
+    ) -> io::Result<Option<String>> {
         match self.read(device, attribute) {
             Ok(text) => Ok(Some(text)),
             Err(error) if is_of_attribute(&error) => Ok(None),
@@ -154,7 +158,7 @@ impl Sysfs {
     }
 
     /// A binary attribute, where there is one and it can be read.
-    pub fn read_bytes_if_present(&self, device: &str, attribute: &str) -> Option<Vec<u8>> {
+    pub(crate) fn read_bytes_if_present(&self, device: &str, attribute: &str) -> Option<Vec<u8>> {
         fs::read(self.device_dir(device).join(attribute)).ok()
     }
 
@@ -175,7 +179,7 @@ impl Sysfs {
     }
 
     /// True if an attribute can be written at all: the kernel gives those that only tell something no such right.
-    pub fn is_writable(&self, device: &str, attribute: &str) -> bool {
+    pub(crate) fn is_writable(&self, device: &str, attribute: &str) -> bool {
         const BY_OWNER: u32 = 0o200;
         let metadata = fs::metadata(self.device_dir(device).join(attribute));
         metadata.is_ok_and(|metadata| metadata.permissions().mode() & BY_OWNER != 0)
@@ -187,7 +191,7 @@ impl Sysfs {
     }
 
     /// [`Sysfs::list`], where it matters to know them: an error says nothing of what is there.
-    pub fn try_list(&self, device: &str, directory: &str) -> io::Result<Vec<String>> {
+    pub(crate) fn try_list(&self, device: &str, directory: &str) -> io::Result<Vec<String>> {
         let entries = match fs::read_dir(self.device_dir(device).join(directory)) {
             Ok(entries) => entries,
             Err(error) if is_of_attribute(&error) => return Ok(Vec::new()),
@@ -202,7 +206,7 @@ impl Sysfs {
 
 /// True if an error is the kernel's answer about an attribute: it is not there, or does not give or take this now.
 /// False if it is about us or the moment: what the attribute is stays unknown.
-pub fn is_of_attribute(error: &io::Error) -> bool {
+pub(crate) fn is_of_attribute(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, PermissionDenied, Unsupported};
     let is_removed = matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO));
     let kind = error.kind();
@@ -216,24 +220,24 @@ pub fn is_of_attribute(error: &io::Error) -> bool {
 /// A device's open directory. Cheaper than [`Sysfs::read`] for many attributes, and it stays the same
 /// device if the name is given to another one meanwhile (then all reads fail).
 #[derive(Debug)]
-pub struct DeviceDir {
+pub(crate) struct DeviceDir {
     dir: OwnedFd,
     location: PathBuf,
 }
 
 impl DeviceDir {
     /// Where the device really is below `devices/`, as the link to it says; empty in a reduced copy.
-    pub fn location(&self) -> &Path {
+    pub(crate) fn location(&self) -> &Path {
         &self.location
     }
 
     /// An attribute's bytes; `None` where there is no such file or it cannot be read.
-    pub fn bytes(&self, attribute: &str) -> Option<Vec<u8>> {
+    pub(crate) fn bytes(&self, attribute: &str) -> Option<Vec<u8>> {
         self.try_bytes(attribute).ok()
     }
 
     /// An attribute's bytes, or why not.
-    pub fn try_bytes(&self, attribute: &str) -> io::Result<Vec<u8>> {
+    pub(crate) fn try_bytes(&self, attribute: &str) -> io::Result<Vec<u8>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = openat(&self.dir, attribute, flags, Mode::empty())?;
         // An attribute is at most a page. What is longer is no attribute; the start will do.
@@ -251,7 +255,7 @@ impl DeviceDir {
 
     /// An attribute's text with blanks and newlines around it removed; `None` where there is no such
     /// file, it cannot be read, or it is empty.
-    pub fn text(&self, attribute: &str) -> Option<String> {
+    pub(crate) fn text(&self, attribute: &str) -> Option<String> {
         let bytes = self.bytes(attribute)?;
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
@@ -259,17 +263,17 @@ impl DeviceDir {
     }
 
     /// An attribute that is a number.
-    pub fn number(&self, attribute: &str) -> Option<u64> {
+    pub(crate) fn number(&self, attribute: &str) -> Option<u64> {
         self.text(attribute)?.parse().ok()
     }
 
     /// An attribute that is `0` or `1`.
-    pub fn flag(&self, attribute: &str) -> Option<bool> {
+    pub(crate) fn flag(&self, attribute: &str) -> Option<bool> {
         self.number(attribute).map(|value| value != 0)
     }
 
     /// True if there is such a file or directory.
-    pub fn has(&self, entry: &str) -> bool {
+    pub(crate) fn has(&self, entry: &str) -> bool {
         rustix::fs::accessat(
             &self.dir,
             entry,
@@ -280,7 +284,7 @@ impl DeviceDir {
     }
 
     /// The names in a directory below (`.` is the device's own), unsorted; empty where there is none.
-    pub fn list(&self, directory: &str) -> Vec<String> {
+    pub(crate) fn list(&self, directory: &str) -> Vec<String> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(mut dir) = openat(&self.dir, directory, flags, Mode::empty()).and_then(Dir::new)
         else {
@@ -297,7 +301,7 @@ impl DeviceDir {
     }
 
     /// The names of the devices in a directory of links to devices (`holders`, `slaves`), sorted.
-    pub fn devices(&self, directory: &str) -> Vec<String> {
+    pub(crate) fn devices(&self, directory: &str) -> Vec<String> {
         let mut names: Vec<String> = self
             .list(directory)
             .iter()
@@ -312,7 +316,7 @@ impl DeviceDir {
 ///
 /// The kernel numbers disks `sda` … `sdz`, `sdaa` …: of two names that begin alike and go on in
 /// letters, the shorter one is older.
-pub fn natural_order(a: &str, b: &str) -> std::cmp::Ordering {
+pub(crate) fn natural_order(a: &str, b: &str) -> std::cmp::Ordering {
     natural_parts(a)
         .cmp(natural_parts(b))
         .then_with(|| a.cmp(b))
@@ -341,17 +345,17 @@ fn natural_parts(name: &str) -> impl Iterator<Item = (&str, usize, &str)> {
 }
 
 /// The kernel's name of a device from its name in sysfs: `cciss!c0d0` is `cciss/c0d0`.
-pub fn kernel_name(in_sysfs: &str) -> String {
+pub(crate) fn kernel_name(in_sysfs: &str) -> String {
     in_sysfs.replace('!', "/")
 }
 
 /// The name in sysfs of a device from its kernel name: `cciss/c0d0` is `cciss!c0d0`.
-pub fn sysfs_name(kernel_name: &str) -> String {
+pub(crate) fn sysfs_name(kernel_name: &str) -> String {
     kernel_name.replace('/', "!")
 }
 
 /// True if this can be a kernel name of a device: it cannot leave the directory it is looked up in.
-pub fn is_kernel_name(name: &str) -> bool {
+pub(crate) fn is_kernel_name(name: &str) -> bool {
     !name.is_empty()
         && name != "."
         && name != ".."

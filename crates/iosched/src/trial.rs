@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::load::Outcome;
 use crate::measure::Measured;
 use crate::metrics::count;
-pub use crate::metrics::{Flow, JobResult, Latency, Metrics, latency_histogram};
+pub(crate) use crate::metrics::latency_histogram;
+pub(crate) use crate::metrics::{Flow, JobResult, Latency, Metrics};
 use crate::switch::QueueState;
 
 /// Where a trial stands in the experiment.
@@ -49,6 +50,7 @@ pub struct Trial {
 
 /// How long each part of a trial took, ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "keys of records name their unit")]
 pub struct Phases {
     /// Setting the arm and reading it back.
     pub switch_ns: u64,

@@ -46,7 +46,7 @@ pub struct SimpleParameters {
 }
 
 /// The disk `hdd1` of the recordings.
-pub const HDD1: ServiceTime = ServiceTime::Formula {
+pub(crate) const HDD1: ServiceTime = ServiceTime::Formula {
     overhead: Nanos::from_micros(100),
     per_sector: Nanos::from_micros(5),
     positioning: Nanos::from_micros(4_670),
@@ -54,12 +54,12 @@ pub const HDD1: ServiceTime = ServiceTime::Formula {
 };
 
 /// The disk `fix1` of the recordings.
-pub const FIX1: ServiceTime = ServiceTime::Fixed(Nanos::from_millis(1));
+pub(crate) const FIX1: ServiceTime = ServiceTime::Fixed(Nanos::from_millis(1));
 
 /// Servers with one rule; each takes the next command at the door. With [`ServiceTime::Formula`] there
 /// is one, because there is one place where the last command ended; else as many as the depth.
 #[derive(Debug)]
-pub struct SimpleDisk {
+pub(crate) struct SimpleDisk {
     capacity: Sectors,
     queue_depth: usize,
     rule: ServiceTime,
@@ -74,7 +74,7 @@ pub struct SimpleDisk {
 
 impl SimpleDisk {
     /// A disk of this size that takes up to `queue_depth` commands at a time.
-    pub fn new(capacity: Sectors, rule: ServiceTime, queue_depth: usize) -> SimpleDisk {
+    pub(crate) fn new(capacity: Sectors, rule: ServiceTime, queue_depth: usize) -> SimpleDisk {
         let servers = match rule {
             ServiceTime::Formula { .. } => 1,
             ServiceTime::Zero | ServiceTime::Fixed(_) => queue_depth,

@@ -13,7 +13,7 @@ use crate::units::{Sector, Time};
 const MAX: i64 = i32::MAX as i64;
 
 /// How it is listed.
-pub const INFO: SchedulerInfo = SchedulerInfo {
+pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "deadline",
     summary: "sector order in batches; an expired request goes first; reads before writes",
     block_layer: BlockLayer::SingleQueue,
@@ -79,7 +79,7 @@ const WRITE: usize = 1;
 
 /// See the [module's page](self).
 #[derive(Debug, Clone)]
-pub struct Deadline {
+pub(super) struct Deadline {
     /// Reads, writes.
     sides: [Side; 2],
     links: Links,

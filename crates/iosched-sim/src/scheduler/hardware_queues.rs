@@ -10,7 +10,7 @@ pub struct HardwareQueues {
 
 impl HardwareQueues {
     /// A single one, for all CPUs.
-    pub const ONE: HardwareQueues = HardwareQueues { cpus: 1, queues: 1 };
+    pub(crate) const ONE: HardwareQueues = HardwareQueues { cpus: 1, queues: 1 };
 
     /// So many, for so many CPUs; at least one of each.
     pub fn new(queues: usize, cpus: usize) -> HardwareQueues {

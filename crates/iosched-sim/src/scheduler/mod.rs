@@ -6,15 +6,15 @@
 //! besides. [`schedulers`] lists what there is, [`build`] makes one as it is asked for (`spec`).
 
 mod back_seek;
-pub mod bfq;
-pub mod cfq;
+mod bfq;
+mod cfq;
 mod cpu_lists;
-pub mod deadline;
+mod deadline;
 mod hardware_queues;
 pub mod kyber;
-pub mod mq_deadline;
-pub mod none;
-pub mod noop;
+mod mq_deadline;
+mod none;
+mod noop;
 mod spec;
 #[cfg(test)]
 mod testing;
@@ -95,14 +95,14 @@ impl Kernel {
     }
 
     /// When a tick begins: the first moment that [`Kernel::tick`] says lies in it.
-    pub fn tick_begins(&self, tick: u64) -> Time {
+    pub(crate) fn tick_begins(&self, tick: u64) -> Time {
         let hz = u64::from(self.hz);
         let nanos = tick / hz * 1_000_000_000 + (tick % hz * 1_000_000_000).div_ceil(hz);
         Time::from_nanos(nanos.saturating_sub(self.tick_phase.as_nanos()))
     }
 
     /// Milliseconds as a sysfs file takes them, in ticks (rounded up, as the kernel does).
-    pub fn millis_to_ticks(&self, millis: u64) -> u64 {
+    pub(crate) fn millis_to_ticks(&self, millis: u64) -> u64 {
         (millis * u64::from(self.hz)).div_ceil(1000)
     }
 
@@ -110,14 +110,14 @@ impl Kernel {
     /// wait of 3 ms ends with a tick. A process that asks in vain during the wait changes nothing (since
     /// Linux 5.18: `blk_mq_delay_run_hw_queues`); a worker that runs the queue ends it.
     #[inline(never)]
-    pub fn asks_again(&self, now: Time) -> Time {
+    pub(crate) fn asks_again(&self, now: Time) -> Time {
         self.tick_begins(self.tick(now) + self.millis_to_ticks(3) + 1)
     }
 
     /// Each bio is submitted in a plug, its own if its process has begun none (since Linux 6.10:
     /// `__submit_bio`). A process runs the queue itself when it lets its plug go, and leaves that to a
     /// worker where it inserts without one.
-    pub fn plugs_each_bio(&self) -> bool {
+    pub(crate) fn plugs_each_bio(&self) -> bool {
         let since = KernelVersion {
             major: 6,
             minor: 10,
@@ -444,7 +444,7 @@ pub struct CpuCost {
 
 impl CpuCost {
     /// Of the block layer alone.
-    pub const BLOCK_LAYER: CpuCost = CpuCost {
+    pub(crate) const BLOCK_LAYER: CpuCost = CpuCost {
         own: Nanos::new(2620),
         serial: Nanos::ZERO,
     };

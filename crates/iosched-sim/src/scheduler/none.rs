@@ -13,7 +13,7 @@ use crate::request::{Bio, Merge, RequestId, Requests};
 use crate::units::Time;
 
 /// How it is listed.
-pub const INFO: SchedulerInfo = SchedulerInfo {
+pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "none",
     summary: "no scheduler: in order of arrival, straight to the device while it takes more",
     block_layer: BlockLayer::MultiQueue,
@@ -38,7 +38,7 @@ struct Software {
 
 /// See the [module's page](self).
 #[derive(Debug, Clone)]
-pub struct NoScheduler {
+pub(super) struct NoScheduler {
     hardware: HardwareQueues,
     /// By hardware queue.
     queues: Vec<Software>,

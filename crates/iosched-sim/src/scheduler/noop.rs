@@ -10,7 +10,7 @@ use crate::request::{RequestId, Requests};
 use crate::units::Time;
 
 /// How it is listed.
-pub const INFO: SchedulerInfo = SchedulerInfo {
+pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "noop",
     summary: "first come, first served, with merging",
     block_layer: BlockLayer::SingleQueue,
@@ -27,7 +27,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 
 /// See the [module's page](self).
 #[derive(Debug, Clone, Default)]
-pub struct Noop {
+pub(crate) struct Noop {
     fifo: List,
     links: Links,
 }

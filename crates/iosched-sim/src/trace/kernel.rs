@@ -104,7 +104,7 @@ impl Reader {
     }
 
     /// Our time in the recording's microseconds.
-    pub fn recorded_micros(&self, time: Time) -> f64 {
+    pub(crate) fn recorded_micros(&self, time: Time) -> f64 {
         (time.as_nanos() as f64 - self.fields.zero.as_nanos() as f64) / 1e3
     }
 

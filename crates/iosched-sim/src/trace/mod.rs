@@ -30,6 +30,6 @@ pub use error::{Cause, Place, ReadError};
 pub use format::Format;
 pub use kernel_write::write_event;
 pub use merge::{Merge, MergeError, WINDOW};
-pub use record::{DeviceId, Labels, MOST_LABELS, ProcessLabel, Record, Skip, Skipped, Stage};
+pub use record::{DeviceId, Labels, ProcessLabel, Record, Skip, Skipped, Stage};
 pub use records::Records;
 pub use survey::{DeviceUse, MOST_PROCESSES, ProcessUse, Survey};

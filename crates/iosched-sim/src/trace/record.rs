@@ -122,7 +122,7 @@ pub struct ProcessLabel {
 
 /// Most devices and most processes that are told apart: memory does not grow with a trace that names
 /// ever new ones.
-pub const MOST_LABELS: usize = 1 << 16;
+pub(crate) const MOST_LABELS: usize = 1 << 16;
 
 /// The longest name of a process that is kept, bytes: what is longer is cut.
 const LONGEST_PROCESS_NAME: usize = 256;
@@ -185,7 +185,7 @@ impl Labels {
     }
 
     /// Remembers the name of a process, if it has none yet.
-    pub fn name_process(&mut self, process: ProcessId, name: &[u8]) {
+    pub(crate) fn name_process(&mut self, process: ProcessId, name: &[u8]) {
         if self.last_process == Some(process) {
             return;
         }
@@ -201,7 +201,7 @@ impl Labels {
     }
 
     /// Remembers the priority of a process.
-    pub fn set_priority(&mut self, process: ProcessId, priority: IoPriority) {
+    pub(crate) fn set_priority(&mut self, process: ProcessId, priority: IoPriority) {
         if self.processes.len() < MOST_LABELS || self.processes.contains_key(&process) {
             self.processes.entry(process).or_default().priority = Some(priority);
         }

@@ -20,7 +20,7 @@ const WAKEUP: Nanos = Nanos::from_micros(24);
 
 /// Most accesses in flight: of more, the oldest count as answered, so that memory does not grow with a
 /// trace that lost events.
-pub const MOST_IN_FLIGHT: usize = 1 << 16;
+pub(crate) const MOST_IN_FLIGHT: usize = 1 << 16;
 
 /// How a trace says that accesses were answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -41,7 +41,7 @@ impl Stream {
     }
 
     /// Reads or writes?
-    pub fn next_op(&mut self, job: &Job) -> Op {
+    pub(crate) fn next_op(&mut self, job: &Job) -> Op {
         let read = match job.mix.read_percent {
             0 => false,
             100 => true,

@@ -25,7 +25,7 @@ pub struct SideEffect {
 
 impl SideEffect {
     /// True if the choice is better than the baseline here.
-    pub fn is_good(&self) -> bool {
+    pub(crate) fn is_good(&self) -> bool {
         (self.ratio.estimate > 1.0) == self.objective.higher_is_better()
     }
 }

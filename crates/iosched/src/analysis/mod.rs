@@ -15,7 +15,8 @@ use serde::Serialize;
 pub use self::caveat::Caveat;
 pub use self::choice::SideEffect;
 pub use self::control::Control;
-pub use self::rank::{Rank, undecided_yet};
+pub use self::rank::Rank;
+pub(crate) use self::rank::undecided_yet;
 pub use self::summary::{ArmSummary, OrderSummary, SplitSummary, Worker};
 
 use self::caveat::caveats;
@@ -186,7 +187,7 @@ impl Analysis {
     }
 
     /// True if the CPU time per I/O is known, as it is of every real disk.
-    pub fn has_cpu_time(&self) -> bool {
+    pub(crate) fn has_cpu_time(&self) -> bool {
         let mut arms = self.loads.iter().flat_map(|load| &load.arms);
         arms.any(|arm| arm.cpu_ns_per_io.is_some())
     }

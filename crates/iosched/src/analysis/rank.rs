@@ -57,7 +57,7 @@ impl Rank {
 
 /// The arms between which an open contest has to decide: those that remain, and a baseline that was beaten by none of
 /// them.
-pub fn undecided_yet(contest: &Contest, baseline: usize) -> Vec<usize> {
+pub(crate) fn undecided_yet(contest: &Contest, baseline: usize) -> Vec<usize> {
     let mut arms: Vec<usize> = contest.remaining().collect();
     if arms.len() == 1 && arms[0] != baseline {
         arms.insert(0, baseline);

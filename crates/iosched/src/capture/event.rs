@@ -76,7 +76,7 @@ enum Fields {
 
 impl Decoder {
     /// One that leaves out what processes are called: most of the work of a fast disk's events.
-    pub fn nameless() -> Decoder {
+    pub(crate) fn nameless() -> Decoder {
         Decoder {
             is_nameless: true,
             ..Decoder::default()
@@ -84,7 +84,7 @@ impl Decoder {
     }
 
     /// Learns a kind of event from its `format` file; one that is not known here is passed over.
-    pub fn learn(&mut self, name: &str, format: &str) -> Result<(), FormatError> {
+    pub(crate) fn learn(&mut self, name: &str, format: &str) -> Result<(), FormatError> {
         let format = EventFormat::parse(format)?;
         let block = BLOCK_EVENTS.iter().find(|(known, _)| *known == name);
         let fields = match (block, name) {
@@ -118,7 +118,7 @@ impl Decoder {
     }
 
     /// What the record tells; nothing if it is of an event that was not learnt, or too short.
-    pub fn decode(&self, raw: &Raw<'_>, cpu: u16) -> Option<Line> {
+    pub(crate) fn decode(&self, raw: &Raw<'_>, cpu: u16) -> Option<Line> {
         let id = u16::from_le_bytes(*raw.data.first_chunk()?);
         let kind = self.kinds.iter().find(|kind| kind.id == id)?;
         let (data, time) = (raw.data, Time::from_nanos(raw.time_ns));

@@ -100,7 +100,7 @@ impl<'a> Page<'a> {
     }
 
     /// The next record. (No iterator: after an error there is nothing more to be had.)
-    pub fn next_record(&mut self) -> Result<Option<Raw<'a>>, PageError> {
+    pub(crate) fn next_record(&mut self) -> Result<Option<Raw<'a>>, PageError> {
         while self.at < self.data.len() {
             let beyond = PageError::Record {
                 at: self.at,

@@ -88,7 +88,7 @@ pub fn find(host: &Host, target: &str) -> Result<Device, DeviceError> {
 }
 
 /// The file system that a directory or file is on, and its devices.
-pub fn find_file_system(host: &Host, path: &Path) -> Result<FileSystem, DeviceError> {
+pub(crate) fn find_file_system(host: &Host, path: &Path) -> Result<FileSystem, DeviceError> {
     let unreadable = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => DeviceError::NoSuchPath {
             path: path.to_owned(),

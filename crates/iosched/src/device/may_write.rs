@@ -206,7 +206,7 @@ fn list(reasons: &[Reason]) -> String {
 
 impl MayNotWrite {
     /// The option that allows it nevertheless; `None` if nothing does.
-    pub fn way_out(&self) -> Option<String> {
+    pub(crate) fn way_out(&self) -> Option<String> {
         match self {
             MayNotWrite::NotAllowed { .. } => Some("--destroy-data".to_owned()),
             MayNotWrite::Refused { device, reasons }

@@ -8,7 +8,7 @@
 //! - [`users()`](users::users): the mounts and swap that depend on a device, through the whole stack upwards
 //! - [`content()`](content::content): what is written on a device (file systems, members of arrays, tables)
 //! - [`openers()`](openers::openers): the processes that have it open
-//! - [`refusals()`](refusals::refusals): every reason not to write to it
+//! - `refusals`: every reason not to write to it
 //! - [`may_write()`](may_write::may_write): whether it may be written all the same;
 //!   [`may_write_file()`](may_write_file::may_write_file): whether a file may be, as a disk
 //! - [`attributes()`](attributes::attributes): every tunable and queue file, with unit and default
@@ -52,7 +52,8 @@ pub use self::attributes::{Attribute, attributes};
 pub use self::buffer::Buffer;
 pub use self::content::{Blocks, Signature, SignatureClass, blocks, content};
 pub use self::error::{BadName, DeviceError};
-pub use self::find::{FileSystem, Target, find, find_file_system};
+pub(crate) use self::find::find_file_system;
+pub use self::find::{FileSystem, Target, find};
 pub use self::identity::{BackingFile, Identity, Recognition};
 pub use self::inventory::Inventory;
 pub use self::kind::Kind;
@@ -64,7 +65,7 @@ pub use self::mounts::Mount;
 pub use self::number::DeviceNumber;
 pub use self::openers::{Opener, Openers, openers};
 pub(crate) use self::refusals::OPENED_EXCLUSIVELY;
-pub use self::refusals::{Refusal, refusals};
+pub use self::refusals::Refusal;
 pub use self::schedulers::{Choice, NoChoice, Schedulers};
 pub use self::stack::{Layer, Role, schedulable_disks, stack};
 pub use self::transport::Transport;
@@ -218,11 +219,6 @@ impl Device {
         Ok(device)
     }
 
-    /// True for a partition.
-    pub fn is_partition(&self) -> bool {
-        self.kind == Kind::Partition
-    }
-
     /// Where its node is on the machine: `/dev/cciss/c0d0`.
     pub fn node(&self) -> PathBuf {
         Path::new("/dev").join(&self.name)
@@ -318,7 +314,7 @@ mod tests {
         assert!(of("queue/wbt_lat_usec").unwrap().error.is_some());
         assert!(of("queue/zoned").unwrap().error.is_some());
         assert_eq!(users(&host, &device), []);
-        assert_eq!(refusals(&host, &device, false), []);
+        assert_eq!(refusals::refusals(&host, &device, false), []);
         assert_eq!(Inventory::read(&host).unwrap().devices, [device]);
     }
 

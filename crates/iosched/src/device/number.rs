@@ -15,7 +15,7 @@ pub struct DeviceNumber {
 
 impl DeviceNumber {
     /// From the number as `stat(2)` gives it.
-    pub fn of_raw(raw: u64) -> DeviceNumber {
+    pub(crate) fn of_raw(raw: u64) -> DeviceNumber {
         DeviceNumber {
             major: rustix::fs::major(raw),
             minor: rustix::fs::minor(raw),

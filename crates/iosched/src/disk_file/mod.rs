@@ -76,19 +76,24 @@ impl Failure for DiskFileError {
 }
 
 /// A model in a record or a message: as the text of its file, so that its reader needs no file.
-pub mod as_text {
+pub(crate) mod as_text {
     use std::path::Path;
 
     use iosched_sim::disk::Model;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     /// Writes [`super::to_toml`].
-    pub fn serialize<S: Serializer>(model: &Model, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        model: &Model,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         super::to_toml(model).serialize(serializer)
     }
 
     /// Reads it back.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Model, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Model, D::Error> {
         let text = String::deserialize(deserializer)?;
         super::parse(&text, Path::new("model")).map_err(serde::de::Error::custom)
     }

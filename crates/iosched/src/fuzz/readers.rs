@@ -292,7 +292,7 @@ pub(super) fn fio_job(bytes: &[u8]) {
             ramp: None,
             seed: 7,
         };
-        let _ = (file.writes(), file.reads(), file.trims(), file.workers());
+        let _ = (file.writes(), file.reads(), file.workers());
         let _ = (file.duration(&settings), file.has_runtime(), file.fills());
         let _ = file.files(1 << 30);
         let composed = file.compose(&settings);

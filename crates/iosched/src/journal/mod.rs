@@ -239,7 +239,7 @@ impl Journal {
     }
 
     /// The loads have dropped their databases themselves, but for these.
-    pub fn leave_databases(&mut self, left: Vec<OwnDatabases>) {
+    pub(crate) fn leave_databases(&mut self, left: Vec<OwnDatabases>) {
         self.entry.ours.databases = left;
     }
 
@@ -504,7 +504,7 @@ impl SavedDisk {
     ///
     /// # Errors
     /// It cannot be told.
-    pub fn is_still_there(&self, host: &Host) -> io::Result<bool> {
+    pub(crate) fn is_still_there(&self, host: &Host) -> io::Result<bool> {
         let sysfs = host.sysfs();
         let is_there = sysfs.has_device(&self.device);
         Ok(is_there && Identity::read(&sysfs, &self.device)? == self.identity)

@@ -2,7 +2,7 @@
 //!
 //! It is run without a shell (unless it begins with `sh:`), in the target directory, with the
 //! rights of `--user`, and is told by environment variables which trial it is. What it leaves in
-//! the target directory is the user's business; [`SCRATCH`] names a directory that is removed.
+//! the target directory is the user's business; `SCRATCH` names a directory that is removed.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -28,15 +28,15 @@ const SHOWN_LINES: usize = 3;
 pub const TARGET: &str = "IOSCHED_TARGET";
 /// The variable that names a directory on the target that is removed after the run; none with a
 /// raw device.
-pub const SCRATCH: &str = "IOSCHED_SCRATCH";
+pub(crate) const SCRATCH: &str = "IOSCHED_SCRATCH";
 /// The variable with the arm: `bfq:low_latency=0`. Not there in the set-up, as those below.
 pub const ARM: &str = "IOSCHED_ARM";
 /// The variable with the arm's scheduler: `bfq`.
 pub const SCHEDULER: &str = "IOSCHED_SCHEDULER";
 /// The variable with the round, counted from 1.
-pub const ROUND: &str = "IOSCHED_ROUND";
+pub(crate) const ROUND: &str = "IOSCHED_ROUND";
 /// The variable with a number that is the same for all arms of a round, and for no two rounds.
-pub const SEED: &str = "IOSCHED_SEED";
+pub(crate) const SEED: &str = "IOSCHED_SEED";
 
 /// A program and how to judge it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,7 +145,7 @@ pub enum CommandError {
 
 impl CommandError {
     /// True if another trial would fail the same way.
-    pub fn ends_the_run(&self) -> bool {
+    pub(crate) fn ends_the_run(&self) -> bool {
         match self {
             CommandError::Failed { never_worked, .. } => *never_worked,
             CommandError::Child(ChildError::TimedOut { .. }) => false,

@@ -41,14 +41,6 @@ pub enum Work {
     Iozone(iozone::Settings),
 }
 
-/// The names of all families.
-pub const FAMILIES: &[&str] = &[
-    "five-tests",
-    "documents-read",
-    "documents-create",
-    "database",
-];
-
 /// The database server's four loads: small and large, read-mostly and mixed.
 const DATABASE: [&str; 4] = [
     include_str!("../../loads/database-1.fio"),
@@ -418,7 +410,12 @@ mod tests {
 
     #[test]
     fn every_member_passes_our_own_check() {
-        for family in FAMILIES {
+        for family in [
+            "five-tests",
+            "documents-read",
+            "documents-create",
+            "database",
+        ] {
             for member in members(family) {
                 let spec = match member.work {
                     Work::Timed(text) => Spec::JobFile(text.into()),

@@ -113,7 +113,7 @@ pub fn run(
 }
 
 /// [`run`], with the time that it took.
-pub fn run_timed(
+pub(crate) fn run_timed(
     job_file: &str,
     running: &Running<'_>,
     tick: &mut dyn FnMut(Duration),
@@ -177,7 +177,11 @@ fn without(job_file: &str, options: &BTreeSet<&str>) -> String {
 }
 
 /// Runs a composed job file for as long as it takes: to write test files, or to fill a device.
-pub fn run_long(job_file: &str, scope: &Scope, stop: &Stop) -> Result<Vec<JobResult>, FioError> {
+pub(crate) fn run_long(
+    job_file: &str,
+    scope: &Scope,
+    stop: &Stop,
+) -> Result<Vec<JobResult>, FioError> {
     let running = Running {
         duration: Duration::ZERO,
         read_only: false,

@@ -43,7 +43,7 @@ pub enum Files {
 
 /// A job file with an end.
 #[derive(Debug)]
-pub struct FixedWork {
+pub(super) struct FixedWork {
     name: String,
     settings: Settings,
     file: JobFile,
@@ -51,7 +51,7 @@ pub struct FixedWork {
 
 impl FixedWork {
     /// Checks the job file.
-    pub fn new(name: &str, settings: &Settings) -> Result<FixedWork, JobFileError> {
+    pub(super) fn new(name: &str, settings: &Settings) -> Result<FixedWork, JobFileError> {
         Ok(FixedWork {
             name: name.into(),
             settings: settings.clone(),

@@ -114,7 +114,7 @@ pub enum IozoneError {
 
 impl IozoneError {
     /// True if another trial would fail the same way.
-    pub fn ends_the_run(&self) -> bool {
+    pub(crate) fn ends_the_run(&self) -> bool {
         matches!(
             self,
             IozoneError::Child(ChildError::Stopped | ChildError::Missing { .. })

@@ -12,14 +12,14 @@ const DEFAULT_RUNTIME: Duration = Duration::from_secs(10);
 
 /// A job file, and fio to run it.
 #[derive(Debug)]
-pub struct FioLoad {
+pub(super) struct FioLoad {
     name: String,
     file: JobFile,
 }
 
 impl FioLoad {
     /// Reads and checks the job file. `name` is what errors call it.
-    pub fn new(name: &str, text: &str) -> Result<FioLoad, JobFileError> {
+    pub(super) fn new(name: &str, text: &str) -> Result<FioLoad, JobFileError> {
         Ok(FioLoad {
             name: name.into(),
             file: JobFile::parse(name, text)?,

@@ -5,12 +5,12 @@
 //! how long does it take, which numbers has it?) and does the work: once before the first trial,
 //! before each trial, the trial, and the end.
 //!
-//! - [`job_file`]: a fio job file, one of the [`builtin`] ones or the user's own; [`fio_job`] reads
+//! - `job_file`: a fio job file, one of the [`builtin`] ones or the user's own; [`fio_job`] reads
 //!   and checks it, [`fio`] runs it
 //! - [`command`]: any program, its time or a number that it prints; [`words`] cuts its command line
 //! - [`simulated`]: the same job files, run by the simulator over a disk model
 //! - [`pgbench`]: PostgreSQL with a database of our own
-//! - [`fixed_work`]: a job file with an end, judged by its time; [`families`] makes those of the
+//! - `fixed_work`: a job file with an end, judged by its time; [`families`] makes those of the
 //!   sweep, the document server and the database server
 //! - [`responsiveness`]: how long a program takes to start beside readers and writers
 //! - [`desktop`]: starts, a video, a package, a browser and small reads beside a copy
@@ -40,9 +40,9 @@ pub mod desktop;
 pub mod families;
 pub mod fio;
 pub mod fio_job;
-pub mod fixed_work;
+mod fixed_work;
 pub mod iozone;
-pub mod job_file;
+mod job_file;
 pub mod pgbench;
 pub mod responsiveness;
 pub mod settings;
@@ -174,7 +174,7 @@ impl Workplace<'_> {
     }
 
     /// The directory of our own on the target, removed after the run.
-    pub fn own_directory(&self) -> Option<&Path> {
+    pub(crate) fn own_directory(&self) -> Option<&Path> {
         match self.place {
             Place::Directory { directory, .. } => Some(Path::new(directory)),
             Place::Path(_) => None,
@@ -182,7 +182,7 @@ impl Workplace<'_> {
     }
 
     /// The directory that the user named.
-    pub fn target_directory(&self) -> Option<&Path> {
+    pub(crate) fn target_directory(&self) -> Option<&Path> {
         self.own_directory()?.parent()
     }
 }
@@ -243,7 +243,7 @@ impl Kept {
     }
 
     /// The directory that a family of loads shares.
-    pub fn in_directory(directory: &str, bytes: u64) -> Vec<Kept> {
+    pub(crate) fn in_directory(directory: &str, bytes: u64) -> Vec<Kept> {
         let name = Some(format!("{directory}/"));
         vec![Kept { name, bytes }]
     }
@@ -252,7 +252,7 @@ impl Kept {
 /// What a trial runs.
 ///
 /// Of the actions only `run` must be there. An error in one of them makes the trial void, unless
-/// [`LoadError::ends_the_run`].
+/// `LoadError::ends_the_run`.
 pub trait Load {
     /// True if it writes to a raw device, or to the file that is the target.
     fn writes(&self) -> bool;
@@ -371,12 +371,12 @@ pub enum LoadError {
 
 impl LoadError {
     /// True if the user wants us to stop.
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         matches!(self.child(), Some(ChildError::Stopped))
     }
 
     /// True if another trial would fail the same way.
-    pub fn ends_the_run(&self) -> bool {
+    pub(crate) fn ends_the_run(&self) -> bool {
         match self {
             LoadError::Fio(FioError::Child(error)) => {
                 matches!(error, ChildError::Stopped | ChildError::Missing { .. })

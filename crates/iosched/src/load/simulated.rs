@@ -162,7 +162,7 @@ impl SimulatedArm {
 }
 
 /// Checks that an arm can be simulated on a disk.
-pub fn check_arm(arm: &Arm, disk: &SimulatedDisk) -> Result<(), SimulationError> {
+pub(crate) fn check_arm(arm: &Arm, disk: &SimulatedDisk) -> Result<(), SimulationError> {
     SimulatedArm::new(arm, &disk.kernel())?;
     Ok(())
 }

@@ -112,7 +112,7 @@ impl Deployment {
     }
 
     /// The changes of the files that are made from a policy, if it is not in force.
-    pub fn files_for(host: &Host, policy: &Policy) -> Result<Vec<FileChange>, DeployError> {
+    pub(crate) fn files_for(host: &Host, policy: &Policy) -> Result<Vec<FileChange>, DeployError> {
         let disks = matching::disks(host).map_err(DeployError::List)?;
         let wanted = wanted::wanted(policy, &disks);
         made::files(host, policy, &wanted, Ways::default())

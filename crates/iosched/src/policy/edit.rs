@@ -39,7 +39,7 @@ pub struct NewRule {
 ///
 /// # Panics
 /// `policy` must be what `text` says, and the rule must have an arm.
-pub fn with_rule(text: Option<&str>, policy: &Policy, rule: &NewRule) -> String {
+pub(crate) fn with_rule(text: Option<&str>, policy: &Policy, rule: &NewRule) -> String {
     let text = text.unwrap_or(HEAD);
     let same = policy
         .rules
@@ -73,7 +73,7 @@ pub fn with_rule(text: Option<&str>, policy: &Policy, rule: &NewRule) -> String 
 }
 
 /// The text of a policy without these rules (indices).
-pub fn without_rules(text: &str, indices: &[usize]) -> String {
+pub(crate) fn without_rules(text: &str, indices: &[usize]) -> String {
     edited(text, |rules| {
         for &index in indices.iter().rev() {
             let head = (index == 0).then(|| head_of(rules.get(0))).flatten();
@@ -88,7 +88,7 @@ pub fn without_rules(text: &str, indices: &[usize]) -> String {
 }
 
 /// True if nothing is left of a policy but what [`with_rule`] begins one with.
-pub fn is_bare(text: &str) -> bool {
+pub(crate) fn is_bare(text: &str) -> bool {
     text.trim() == HEAD.trim() || text.trim().is_empty()
 }
 

@@ -169,7 +169,7 @@ fn roles(inventory: &Inventory, device: &Device) -> BTreeSet<&'static str> {
 
 impl Match {
     /// Exactly the disk of this identity.
-    pub fn of_identity(identity: &Identity) -> Match {
+    pub(crate) fn of_identity(identity: &Identity) -> Match {
         let mut found = Match::default();
         let (place, value) = match identity {
             Identity::Map(value) => (&mut found.map, value),
@@ -182,7 +182,7 @@ impl Match {
     }
 
     /// True if it is for a disk by its identity, not for a sort of disks.
-    pub fn is_of_identity(&self) -> bool {
+    pub(crate) fn is_of_identity(&self) -> bool {
         [&self.wwn, &self.serial, &self.path, &self.map]
             .iter()
             .any(|value| value.is_some())
@@ -223,7 +223,7 @@ impl Match {
     }
 
     /// True if the disk is one of those meant.
-    pub fn is_met(&self, disk: &KnownDisk) -> bool {
+    pub(crate) fn is_met(&self, disk: &KnownDisk) -> bool {
         let device = &disk.device;
         let size =
             |text: &String| parse_size(text).map_or(u64::MAX, iosched_sim::units::Bytes::as_u64);

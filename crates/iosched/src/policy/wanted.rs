@@ -84,7 +84,7 @@ fn has_single_queue(host: &Host) -> bool {
 
 /// The rules of udev that make it last. A rule that udev cannot ask becomes one for each disk that it
 /// is for now; a disk without identity is left out (see [`Wanted::is_kept`]).
-pub fn udev_rules(host: &Host, policy: &Policy, wanted: &[Wanted]) -> Vec<rules::Rule> {
+pub(crate) fn udev_rules(host: &Host, policy: &Policy, wanted: &[Wanted]) -> Vec<rules::Rule> {
     let mut found = Vec::new();
     let has_single_queue = has_single_queue(host);
     for index in order(policy) {
@@ -131,7 +131,7 @@ pub fn udev_rules(host: &Host, policy: &Policy, wanted: &[Wanted]) -> Vec<rules:
 
 /// The disks that have an identity, in its order: files made of them are the same at the next boot, when
 /// the kernel may have given the disks other names.
-pub fn by_identity(wanted: &[Wanted]) -> Vec<(&Identity, &Wanted)> {
+pub(crate) fn by_identity(wanted: &[Wanted]) -> Vec<(&Identity, &Wanted)> {
     let mut found: Vec<_> = wanted
         .iter()
         .filter_map(|wanted| Some((wanted.disk.identities.first()?, wanted)))

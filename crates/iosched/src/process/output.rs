@@ -7,7 +7,7 @@ use rustix::io::ioctl_fionbio;
 
 /// The most that a child may print to standard output, and as much to standard error, bytes: fio's results of a thousand
 /// workers.
-pub const MOST_OUTPUT: usize = 64 << 20;
+pub(crate) const MOST_OUTPUT: usize = 64 << 20;
 
 /// Standard output and standard error of a child, in this order.
 pub(super) struct Outputs([Output; 2]);

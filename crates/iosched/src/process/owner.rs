@@ -16,7 +16,7 @@ pub struct Owner {
 
 impl Owner {
     /// Us.
-    pub fn this_process(host: &Host) -> Owner {
+    pub(crate) fn this_process(host: &Host) -> Owner {
         let pid = std::process::id();
         Owner {
             pid,

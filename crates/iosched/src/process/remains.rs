@@ -19,7 +19,7 @@ use super::stat::ProcessStat;
 use crate::host::Host;
 
 /// The variable that says which run, and which child of it, a process belongs to.
-pub const RUN: &str = "IOSCHED_RUN";
+pub(crate) const RUN: &str = "IOSCHED_RUN";
 
 /// How long those who are asked to end may take: a database server clears its shared memory away.
 const BY_ITSELF: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ pub struct LoadProcesses {
 
 impl LoadProcesses {
     /// Those of the run of this process, which is told from a later one by `start_ticks`. Makes nothing.
-    pub fn of_run(host: &Host, pid: u32, start_ticks: u64) -> LoadProcesses {
+    pub(crate) fn of_run(host: &Host, pid: u32, start_ticks: u64) -> LoadProcesses {
         let marker = format!("{pid}-{start_ticks}");
         LoadProcesses {
             cgroup: cgroup::below_ours(host, &marker),

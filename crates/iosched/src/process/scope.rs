@@ -76,7 +76,7 @@ impl Scope {
 
     /// The same with the rights of somebody else.
     #[must_use]
-    pub fn with_user(&self, user: Option<User>) -> Scope {
+    pub(crate) fn with_user(&self, user: Option<User>) -> Scope {
         Scope {
             user,
             ..self.clone()

@@ -93,7 +93,7 @@ impl User {
 ///
 /// # Errors
 /// What `work` returns, or that these rights cannot be taken.
-pub fn as_user<T: Send>(
+pub(crate) fn as_user<T: Send>(
     user: Option<&User>,
     work: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {

@@ -113,7 +113,7 @@ impl Table {
 
     /// The table as text, whole: columns that do not fit into `width` follow below, beside the first
     /// one again.
-    pub fn render_whole(&self, width: usize) -> String {
+    pub(crate) fn render_whole(&self, width: usize) -> String {
         self.render_below(&(0..self.columns.len()).collect::<Vec<_>>(), width)
     }
 

@@ -159,7 +159,7 @@ impl Traffic {
     }
 
     /// True if the recording tells when the disk got a request.
-    pub fn has_issues(&self) -> bool {
+    pub(crate) fn has_issues(&self) -> bool {
         self.now.has_issues
     }
 

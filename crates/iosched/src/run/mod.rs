@@ -37,10 +37,9 @@ mod way;
 
 pub use error::{Resume, RunError};
 pub use permission::may_go_on;
-pub use prepare::MOST_STEADY_RUNS;
 
 /// How often a void trial is repeated before its arm leaves the load.
-pub const MOST_VOID: usize = 3;
+pub(crate) const MOST_VOID: usize = 3;
 
 /// What a run may be told besides its plan.
 pub struct RunOptions<'a> {

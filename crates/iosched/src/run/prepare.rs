@@ -16,7 +16,7 @@ use crate::switch;
 use crate::trial::Slot;
 
 /// Runs of a load after which it is measured although it is not steady (SNIA: 25 rounds).
-pub const MOST_STEADY_RUNS: usize = 25;
+pub(crate) const MOST_STEADY_RUNS: usize = 25;
 
 /// The job that fills a device twice.
 const PRECONDITION: &str = "[precondition]\nrw=write\nbs=128k\niodepth=32\nloops=2\n";

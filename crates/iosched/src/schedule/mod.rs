@@ -35,7 +35,7 @@ pub fn next(plan: &Plan, record: &Record) -> Next {
 
 /// Where the race stands for a reader of the record, and after how many rounds: when time ran out, what
 /// is not decided is undecided, with its bound.
-pub fn standing_to_report(plan: &Plan, record: &Record) -> (u32, Standing) {
+pub(crate) fn standing_to_report(plan: &Plan, record: &Record) -> (u32, Standing) {
     let Course {
         rounds,
         standing,
@@ -295,7 +295,7 @@ impl<'a> Course<'a> {
     }
 
     /// Trials so far, those that do not count included.
-    pub fn attempts(&self) -> u32 {
+    pub(crate) fn attempts(&self) -> u32 {
         self.attempts
     }
 
@@ -322,7 +322,7 @@ impl<'a> Course<'a> {
     }
 
     /// What is left of the budget of time, if there is one.
-    pub fn time_left(&self) -> Option<Duration> {
+    pub(crate) fn time_left(&self) -> Option<Duration> {
         let budget = self.plan.rules.time_budget()?;
         Some(budget.saturating_sub(self.spent()))
     }
@@ -358,7 +358,7 @@ impl<'a> Course<'a> {
     }
 
     /// How long a trial of a load takes: the mean of those that ran, or before what the load says.
-    pub fn trial_time(&self, load: usize) -> Duration {
+    pub(crate) fn trial_time(&self, load: usize) -> Duration {
         match self.took[load] {
             (0, _) => self.planned[load].unwrap_or_default() + TRIAL_OVERHEAD,
             (trials, time) => time / trials,
@@ -366,7 +366,7 @@ impl<'a> Course<'a> {
     }
 
     /// How long loads were run until they were steady, over all sittings.
-    pub fn steadying(&self) -> Duration {
+    pub(crate) fn steadying(&self) -> Duration {
         self.steadying
     }
 

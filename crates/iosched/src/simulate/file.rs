@@ -169,7 +169,7 @@ impl Lines {
     }
 
     /// The next line without its end; `None` after the last.
-    pub fn next_line(&mut self) -> Result<Option<&str>, FileError> {
+    pub(crate) fn next_line(&mut self) -> Result<Option<&str>, FileError> {
         self.buffer.clear();
         let mut limited = self.reader.by_ref().take(LONGEST_LINE);
         let read = limited.read_until(b'\n', &mut self.buffer);

@@ -12,7 +12,7 @@ use crate::system_config::{boot, initramfs, rules, tuned};
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Has every program read what was written.
-pub fn announce(host: &Host, files: &[FileChange]) -> Result<(), UdevError> {
+pub(crate) fn announce(host: &Host, files: &[FileChange]) -> Result<(), UdevError> {
     if !host.is_live() {
         return Ok(());
     }
@@ -26,7 +26,7 @@ pub fn announce(host: &Host, files: &[FileChange]) -> Result<(), UdevError> {
 }
 
 /// The programs to be run after these files have changed.
-pub fn commands(host: &Host, files: &[FileChange]) -> Vec<Vec<String>> {
+pub(crate) fn commands(host: &Host, files: &[FileChange]) -> Vec<Vec<String>> {
     let mut commands = Vec::new();
     if files.iter().any(|file| tuned::is_for_tuned(&file.path)) {
         let restart = ["systemctl", "try-restart", "tuned.service"];

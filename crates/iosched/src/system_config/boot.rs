@@ -16,7 +16,7 @@ const FILES: [(&str, Format); 4] = [
 ];
 
 /// What must change for `elevator=` to have this value at every boot; with none, to be gone.
-pub fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>, FileError> {
+pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>, FileError> {
     let mut changes = Vec::new();
     for (path, format) in FILES {
         // menu.lst is often a link to grub.conf, which is in the list itself.
@@ -37,14 +37,9 @@ pub fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>, FileEr
     Ok(changes)
 }
 
-/// True if a file carries the command line.
-pub fn is_for_boot(path: &Path) -> bool {
-    FILES.iter().any(|(file, _)| Path::new(file) == path)
-}
-
 /// The command that must be run after these files have changed so that the boot loader sees it, with
 /// `after` the new text of the first of them; none where the boot loader reads the file itself.
-pub fn generator(host: &Host, change: &FileChange) -> Option<Vec<String>> {
+pub(crate) fn generator(host: &Host, change: &FileChange) -> Option<Vec<String>> {
     if change.path != Path::new("/etc/default/grub") {
         return None;
     }

@@ -24,7 +24,7 @@ pub struct Place {
 
 /// A file that carries the command line, in the way of its boot loader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     /// `/etc/default/grub`: `GRUB_CMDLINE_LINUX="…"`.
     GrubDefault,
     /// `menu.lst` of GRUB before 2: lines `kernel /vmlinuz …`.
@@ -36,7 +36,7 @@ pub enum Format {
 /// A line of a shell script whose effect on the command line is not known here: a condition, a function, `+=`, a
 /// backslash, quotes within a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotUnderstood {
+pub(crate) struct NotUnderstood {
     /// Its number, from 1.
     pub line: usize,
     /// What stands there.
@@ -47,7 +47,7 @@ pub struct NotUnderstood {
 ///
 /// # Errors
 /// The first line that had to be understood and is not.
-pub fn with_elevator(
+pub(crate) fn with_elevator(
     text: &str,
     format: Format,
     value: Option<&str>,
@@ -303,7 +303,7 @@ const FILES: [&str; 5] = [
 ];
 
 /// The value of `elevator=` that this boot was given last, which is the one that counts.
-pub fn given_at_boot(host: &Host) -> Option<String> {
+pub(crate) fn given_at_boot(host: &Host) -> Option<String> {
     let line = std::fs::read_to_string(host.proc("cmdline")).unwrap_or_default();
     let values = line
         .split_whitespace()
@@ -312,7 +312,7 @@ pub fn given_at_boot(host: &Host) -> Option<String> {
 }
 
 /// The value of `elevator=` where a text gives it first; comments do not.
-pub fn elevator_in(text: &str) -> Option<String> {
+pub(crate) fn elevator_in(text: &str) -> Option<String> {
     text.lines().find_map(given_in)
 }
 
@@ -327,7 +327,7 @@ fn given_in(line: &str) -> Option<String> {
 }
 
 /// The lines in which `elevator=` is given.
-pub fn places_of_elevator(host: &Host) -> Vec<Place> {
+pub(crate) fn places_of_elevator(host: &Host) -> Vec<Place> {
     let mut files: Vec<PathBuf> = Vec::new();
     for file in FILES {
         match file.strip_suffix('/') {

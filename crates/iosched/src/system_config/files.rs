@@ -145,7 +145,7 @@ impl FileChange {
 
     /// The change that takes this one back.
     #[must_use]
-    pub fn reversed(&self) -> FileChange {
+    pub(crate) fn reversed(&self) -> FileChange {
         FileChange {
             path: self.path.clone(),
             before: self.after.clone(),
@@ -225,7 +225,7 @@ fn remove_own_directory(host: &Host, file: &Path) {
 }
 
 /// The text of a file of the machine; none where there is none. Links are not followed.
-pub fn read(host: &Host, path: &Path) -> Result<Option<String>, FileError> {
+pub(crate) fn read(host: &Host, path: &Path) -> Result<Option<String>, FileError> {
     let Some((directory, name)) = open_parent(host, path, false)? else {
         return Ok(None);
     };

@@ -44,7 +44,7 @@ impl Identity {
     }
 
     /// True if it names the place and not the disk.
-    pub fn is_a_place(&self) -> bool {
+    pub(crate) fn is_a_place(&self) -> bool {
         matches!(self, Identity::Path(_))
     }
 }
@@ -90,7 +90,7 @@ impl Properties {
 }
 
 /// Everything that this disk could be recognised by, the most trusted first.
-pub fn identities(device: &Device, properties: &Properties) -> Vec<Identity> {
+pub(crate) fn identities(device: &Device, properties: &Properties) -> Vec<Identity> {
     let get = |name: &str| properties.get(name).map(str::to_owned);
     if device.kind == Kind::Multipath {
         return get("DM_UUID").map(Identity::Map).into_iter().collect();

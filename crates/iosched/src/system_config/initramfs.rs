@@ -13,7 +13,7 @@ use crate::system_config::files::{self, FileChange, FileError};
 
 /// A program that makes initramfs images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Maker {
+pub(crate) enum Maker {
     /// Debian, Ubuntu. `initramfs.conf(5)` names the directory of the file.
     InitramfsTools,
     /// Fedora, RHEL, SUSE. `dracut.conf(5)` describes `force_drivers`.
@@ -26,7 +26,7 @@ const MAKERS: [Maker; 3] = [Maker::InitramfsTools, Maker::Dracut, Maker::Mkinitc
 
 impl Maker {
     /// The one that makes the images of this machine; none if there is none that is known here.
-    pub fn of(host: &Host) -> Option<Maker> {
+    pub(crate) fn of(host: &Host) -> Option<Maker> {
         // Debian's dracut has a program called update-initramfs, too.
         let has = |path: &str| host.path(Path::new(path)).exists();
         if has("/usr/sbin/mkinitramfs") && has("/usr/share/initramfs-tools/modules.d") {
@@ -43,7 +43,7 @@ impl Maker {
     }
 
     /// Our file.
-    pub fn path(self) -> &'static Path {
+    pub(crate) fn path(self) -> &'static Path {
         Path::new(match self {
             Maker::InitramfsTools => "/usr/share/initramfs-tools/modules.d/iosched",
             Maker::Dracut => "/etc/dracut.conf.d/iosched.conf",
@@ -84,7 +84,11 @@ impl Maker {
 
 /// What must change for these modules to be in the initramfs: asked for (`wish`), or because an earlier
 /// wish left a file that is not true any more.
-pub fn files(host: &Host, modules: &[String], wish: bool) -> Result<Vec<FileChange>, FileError> {
+pub(crate) fn files(
+    host: &Host,
+    modules: &[String],
+    wish: bool,
+) -> Result<Vec<FileChange>, FileError> {
     let here = Maker::of(host);
     let mut changes = Vec::new();
     for maker in MAKERS {
@@ -98,7 +102,7 @@ pub fn files(host: &Host, modules: &[String], wish: bool) -> Result<Vec<FileChan
 }
 
 /// True if these modules are in the initramfs by an earlier wish.
-pub fn has(host: &Host, module: &str) -> bool {
+pub(crate) fn has(host: &Host, module: &str) -> bool {
     MAKERS.iter().any(|maker| {
         files::read(host, maker.path())
             .ok()
@@ -108,7 +112,7 @@ pub fn has(host: &Host, module: &str) -> bool {
 }
 
 /// The command that must be run after this file has changed; none for other files.
-pub fn generator(host: &Host, change: &FileChange) -> Option<Vec<String>> {
+pub(crate) fn generator(host: &Host, change: &FileChange) -> Option<Vec<String>> {
     let maker = MAKERS
         .into_iter()
         .find(|maker| maker.path() == change.path)?;

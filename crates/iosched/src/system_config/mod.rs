@@ -11,16 +11,16 @@
 //! - [`udev`]: the running udev: check rules, load them, apply them now
 //! - [`announce`](mod@announce): programs that must be told of files that changed
 
-pub mod announce;
-pub mod boot;
-pub mod cmdline;
-pub mod files;
-pub mod identity;
-pub mod initramfs;
-pub mod modules;
-pub mod pattern;
-pub mod rules;
+pub(crate) mod announce;
+pub(crate) mod boot;
+pub(crate) mod cmdline;
+pub(crate) mod files;
+pub(crate) mod identity;
+pub(crate) mod initramfs;
+pub(crate) mod modules;
+pub(crate) mod pattern;
+pub(crate) mod rules;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod tuned;
-pub mod udev;
+pub(crate) mod tuned;
+pub(crate) mod udev;

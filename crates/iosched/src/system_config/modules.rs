@@ -11,10 +11,10 @@ use std::path::Path;
 use crate::host::Host;
 
 /// Where the modules to load at boot are named.
-pub const PATH: &str = "/etc/modules-load.d/iosched.conf";
+pub(crate) const PATH: &str = "/etc/modules-load.d/iosched.conf";
 
 /// The text of [`PATH`] for these modules; none if there are none.
-pub fn text(modules: &[String]) -> Option<String> {
+pub(crate) fn text(modules: &[String]) -> Option<String> {
     if modules.is_empty() {
         return None;
     }
@@ -25,7 +25,7 @@ pub fn text(modules: &[String]) -> Option<String> {
 }
 
 /// The module that a scheduler comes in; none if it is part of the kernel, or not known to it.
-pub fn of_scheduler(host: &Host, scheduler: &str) -> Option<String> {
+pub(crate) fn of_scheduler(host: &Host, scheduler: &str) -> Option<String> {
     let release = fs::read_to_string(host.proc("sys/kernel/osrelease")).ok()?;
     let directory = ["/lib/modules", "/usr/lib/modules"]
         .map(|modules| host.path(&Path::new(modules).join(release.trim())))

@@ -1,13 +1,13 @@
 //! Patterns as udev and the shell have them: `*`, `?`, `[a-z]`, and alternatives with `|`.
 
 /// True if the whole text is like one of the alternatives.
-pub fn is_like_any(patterns: &str, text: &str) -> bool {
+pub(crate) fn is_like_any(patterns: &str, text: &str) -> bool {
     patterns.split('|').any(|pattern| is_like(pattern, text))
 }
 
 /// True if the whole text is like the pattern: `*` is anything (`/` too), `?` one character, `[a-z]`
 /// or `[!a-z]` one of a set.
-pub fn is_like(pattern: &str, text: &str) -> bool {
+pub(crate) fn is_like(pattern: &str, text: &str) -> bool {
     let pattern = parse(pattern);
     let text: Vec<char> = text.chars().collect();
     let (mut p, mut t) = (0, 0);

@@ -22,14 +22,14 @@ use crate::switch::Arm;
 use crate::system_config::identity::Identity;
 
 /// Where the rules are.
-pub const PATH: &str = "/etc/udev/rules.d/99-iosched.rules";
+pub(crate) const PATH: &str = "/etc/udev/rules.d/99-iosched.rules";
 
 /// The property that our rules leave in udev's database: which of them was applied last.
-pub const MARK: &str = "IOSCHED_RULE";
+pub(crate) const MARK: &str = "IOSCHED_RULE";
 
 /// One rule: what a disk must be, and what it gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub(crate) struct Rule {
     /// The name of the rule of the policy that it comes from.
     pub name: String,
     /// A remark for people.
@@ -53,7 +53,7 @@ impl Condition {
     }
 
     /// One of several keys like a pattern.
-    pub fn any_like(keys: &[&str], pattern: &str) -> Condition {
+    pub(crate) fn any_like(keys: &[&str], pattern: &str) -> Condition {
         let pattern = without_quotes(pattern);
         Condition(
             keys.iter()
@@ -70,7 +70,7 @@ impl Condition {
 }
 
 /// The whole file.
-pub fn text(rules: &[Rule]) -> String {
+pub(crate) fn text(rules: &[Rule]) -> String {
     let mut text = String::from(
         "# Made by iosched from /etc/iosched/policy.toml; do not edit: `iosched apply` makes it anew.\n\
          # `iosched check` says whether it is in force, `iosched persist --remove` takes rules away.\n\
@@ -151,7 +151,7 @@ fn alternatives(conditions: &[Condition]) -> Vec<Vec<&(String, String)>> {
 }
 
 /// A rule's name as a property's value: without what udev would substitute or quote.
-pub fn mark(name: &str) -> String {
+pub(crate) fn mark(name: &str) -> String {
     name.chars()
         .map(|c| {
             if c.is_ascii_alphanumeric() || "_.:-".contains(c) {

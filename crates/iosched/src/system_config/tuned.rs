@@ -6,10 +6,10 @@ use crate::host::Host;
 use crate::system_config::identity::Identity;
 
 /// The name of our profile.
-pub const PROFILE: &str = "iosched";
+pub(crate) const PROFILE: &str = "iosched";
 
 /// Where our profile is: TuneD 2.23 and later have a directory for profiles.
-pub fn path(host: &Host) -> PathBuf {
+pub(crate) fn path(host: &Host) -> PathBuf {
     let has_own = ["/etc/tuned/profiles", "/usr/lib/tuned/profiles"]
         .iter()
         .any(|directory| host.path(Path::new(directory)).is_dir());
@@ -22,12 +22,12 @@ pub fn path(host: &Host) -> PathBuf {
 }
 
 /// True if a file is part of what tells TuneD which profile is active.
-pub fn is_for_tuned(path: &Path) -> bool {
+pub(crate) fn is_for_tuned(path: &Path) -> bool {
     path.starts_with("/etc/tuned")
 }
 
 /// What TuneD recognises a disk by: a pattern over the lines `PROPERTY=value` of udev's database.
-pub fn regex(identity: &Identity) -> String {
+pub(crate) fn regex(identity: &Identity) -> String {
     let (property, value) = identity.property();
     let mut pattern = format!("^{property}=");
     for c in value.chars() {

@@ -39,12 +39,12 @@ pub enum UdevError {
 impl crate::failure::Failure for UdevError {}
 
 /// True if udev runs on this machine (and it is this machine that is meant).
-pub fn is_running(host: &Host) -> bool {
+pub(crate) fn is_running(host: &Host) -> bool {
     host.is_live() && host.run("udev/control").exists()
 }
 
 /// Has udev check rules before they are installed. Udevs before 254 cannot: nothing is said then.
-pub fn verify(text: &str) -> Result<(), UdevError> {
+pub(crate) fn verify(text: &str) -> Result<(), UdevError> {
     let Ok(help) = udevadm(&["verify", "--help"]) else {
         return Ok(());
     };
@@ -69,12 +69,12 @@ pub fn verify(text: &str) -> Result<(), UdevError> {
 }
 
 /// Has udev read its rules again.
-pub fn reload() -> Result<(), UdevError> {
+pub(crate) fn reload() -> Result<(), UdevError> {
     succeed(&["control", "--reload"])
 }
 
 /// Has udev apply its rules to these devices as at a change, and waits until it has.
-pub fn trigger(host: &Host, devices: &[String]) -> Result<(), UdevError> {
+pub(crate) fn trigger(host: &Host, devices: &[String]) -> Result<(), UdevError> {
     let paths: Vec<String> = devices
         .iter()
         .map(|device| {
@@ -96,7 +96,7 @@ fn succeed(arguments: &[&str]) -> Result<(), UdevError> {
 }
 
 /// Runs a program that must succeed, and within this time.
-pub fn run(command: &[String], patience: Duration) -> Result<(), UdevError> {
+pub(crate) fn run(command: &[String], patience: Duration) -> Result<(), UdevError> {
     let finished = start(command, patience)?;
     if finished.status.success() {
         return Ok(());

@@ -48,7 +48,7 @@ use queue::{CLASSES, ProcessIndex, Queue, QueueId};
 use rate::Rate;
 use red_black::Tree;
 use schedule::ServiceTree;
-pub use tunables::INFO;
+pub(crate) use tunables::INFO;
 use tunables::Tunables;
 
 use super::{Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, Values};
@@ -92,7 +92,7 @@ impl RequestData {
     clippy::struct_excessive_bools,
     reason = "the kernel's flags, one by one"
 )]
-pub struct Bfq {
+pub(super) struct Bfq {
     tunables: Tunables,
     clock: Clock,
     rotational: bool,

@@ -38,7 +38,7 @@ const fn state(name: &'static str, unit: &'static str, default: i64, max: i64) -
 const FAR: i64 = 1 << 53;
 
 /// How it is listed.
-pub const INFO: SchedulerInfo = SchedulerInfo {
+pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "bfq",
     summary: "shares of the disk for each process by weight, low latency for what is new or paced",
     block_layer: BlockLayer::MultiQueue,

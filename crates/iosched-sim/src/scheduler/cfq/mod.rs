@@ -36,7 +36,7 @@ mod tunables;
 use group::{Group, ROOT};
 use process::{ContextId, Contexts};
 use queue::{GroupId, Queue, QueueId, TreeId, Type};
-pub use tunables::INFO;
+pub(crate) use tunables::INFO;
 use tunables::Tunables;
 
 use super::{Elevator, Followed, Kernel, SchedulerInfo, Settings, Values};
@@ -56,7 +56,7 @@ struct Mark {
 
 /// See the [module's page](self).
 #[derive(Debug, Clone)]
-pub struct Cfq {
+pub(super) struct Cfq {
     tunables: Tunables,
     kernel: Kernel,
     queues: Vec<Queue>,

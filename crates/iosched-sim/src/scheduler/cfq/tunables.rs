@@ -18,7 +18,7 @@ const fn tunable(name: &'static str, unit: &'static str, default: i64, min: i64)
 }
 
 /// How it is listed.
-pub const INFO: SchedulerInfo = SchedulerInfo {
+pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "cfq",
     summary: "time slices for each process by priority, with idling",
     block_layer: BlockLayer::SingleQueue,

@@ -27,7 +27,7 @@ use crate::request::{Bio, Merge, Op, ProcessId, RequestId, Requests};
 use crate::units::{Nanos, Time};
 
 /// How it is listed.
-pub const INFO: SchedulerInfo = SchedulerInfo {
+pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "kyber",
     summary: "limits each kind of request so that reads and writes meet latency targets",
     block_layer: BlockLayer::MultiQueue,

@@ -21,7 +21,7 @@ use crate::units::{Nanos, Sector, Time};
 const MAX: i64 = i32::MAX as i64;
 
 /// How it is listed.
-pub const INFO: SchedulerInfo = SchedulerInfo {
+pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "mq-deadline",
     summary: "deadline for today's kernels, with priority classes",
     block_layer: BlockLayer::MultiQueue,
@@ -91,7 +91,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 
 /// With what a batch goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rules {
+pub(super) enum Rules {
     /// Up to 6.1: with the request that stood behind the last one when that was taken.
     SavedPointer,
     /// From 6.12: with the first request at the last one's position or behind it.
@@ -106,7 +106,7 @@ impl Rules {
     };
 
     /// The rules of a kernel. Between 6.1 and 6.12 the change came with 6.5.
-    pub fn of(version: KernelVersion) -> Rules {
+    pub(super) fn of(version: KernelVersion) -> Rules {
         if version < (KernelVersion { major: 6, minor: 5 }) {
             Rules::SavedPointer
         } else {
@@ -144,7 +144,7 @@ struct Mark {
 
 /// See the [module's page](self).
 #[derive(Debug, Clone)]
-pub struct MqDeadline {
+pub(super) struct MqDeadline {
     rules: Rules,
     kernel: Kernel,
     /// Real time, best effort, idle.

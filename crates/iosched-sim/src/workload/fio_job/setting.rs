@@ -7,45 +7,6 @@ use super::value::{self, Size};
 use crate::request::PriorityClass;
 use crate::units::{Bytes, Nanos, Sectors};
 
-/// The options that are understood.
-pub const OPTIONS: &[&str] = &[
-    "rw",
-    "rwmixread",
-    "rwmixwrite",
-    "bs",
-    "bssplit",
-    "size",
-    "io_size",
-    "offset",
-    "offset_increment",
-    "random_distribution",
-    "percentage_random",
-    "iodepth",
-    "iodepth_batch",
-    "numjobs",
-    "ioengine",
-    "direct",
-    "buffered",
-    "fsync",
-    "fdatasync",
-    "end_fsync",
-    "sync",
-    "thinktime",
-    "thinktime_blocks",
-    "thinktime_blocks_type",
-    "rate",
-    "rate_iops",
-    "rate_process",
-    "prio",
-    "prioclass",
-    "cgroup",
-    "cgroup_weight",
-    "startdelay",
-    "runtime",
-    "time_based",
-    "stonewall",
-];
-
 /// Options that change nothing where places are drawn anew and the disk is ours.
 const WITHOUT_EFFECT: &[&str] = &[
     "norandommap",

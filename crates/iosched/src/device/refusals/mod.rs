@@ -102,7 +102,7 @@ pub enum Refusal {
 impl Refusal {
     /// True for what is written on it: those who name the device a second time may overrule that. In
     /// use is in use.
-    pub fn can_be_overruled(&self) -> bool {
+    pub(crate) fn can_be_overruled(&self) -> bool {
         matches!(self, Refusal::Signature { .. } | Refusal::Data { .. })
     }
 
@@ -153,7 +153,7 @@ impl fmt::Display for Refusal {
 
 /// Every reason not to write to a device; its own first, then those of its partitions. Where we have it
 /// open exclusively ourselves, nobody else has: that is not asked then.
-pub fn refusals(host: &Host, device: &Device, is_claimed: bool) -> Vec<Refusal> {
+pub(crate) fn refusals(host: &Host, device: &Device, is_claimed: bool) -> Vec<Refusal> {
     let usage = Usage::read(host);
     let mut refusals: Vec<Refusal> = usage
         .above(host, device)

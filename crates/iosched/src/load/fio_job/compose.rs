@@ -6,12 +6,12 @@ use super::{JobFile, Place, TrialSettings};
 
 impl JobFile {
     /// The job file that fio gets for a trial.
-    pub fn compose(&self, settings: &TrialSettings) -> String {
+    pub(crate) fn compose(&self, settings: &TrialSettings) -> String {
         self.compose_with(settings, &[])
     }
 
     /// The job file that writes the test files of a directory and does nothing else.
-    pub fn compose_layout(&self, settings: &TrialSettings) -> String {
+    pub(crate) fn compose_layout(&self, settings: &TrialSettings) -> String {
         let mut file = self.clone();
         for job in &mut file.jobs {
             // The first one that has its file must not end the others.
@@ -21,7 +21,7 @@ impl JobFile {
     }
 
     /// The same for jobs that make their files: nothing is written before.
-    pub fn compose_new(&self, settings: &TrialSettings) -> String {
+    pub(crate) fn compose_new(&self, settings: &TrialSettings) -> String {
         self.compose_with(settings, &[("overwrite", "0"), ("create_on_open", "1")])
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A job file comes from us (the built-in loads) or from the user. In both cases fio never sees it
 //! as written: [`JobFile::parse`] refuses by name and line every option that is not known to stay
-//! inside the target, and [`JobFile::compose`] writes the sections anew with the target, the seed
+//! inside the target, and `JobFile::compose` writes the sections anew with the target, the seed
 //! and the run time of the trial put last, where fio lets them win.
 //!
 //! Follows fio's HOWTO ("Job file format", fio 3.33). Left out: `include`, options given on a
@@ -62,7 +62,7 @@ pub enum Place {
     },
 }
 
-/// What [`JobFile::compose`] puts into each job, over whatever the file says.
+/// What `JobFile::compose` puts into each job, over whatever the file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrialSettings {
     /// Where the I/O goes.
@@ -106,19 +106,6 @@ impl JobFile {
         })
     }
 
-    /// True if any job trims.
-    pub fn trims(&self) -> bool {
-        self.jobs.iter().any(|job| {
-            job.last("rw", "readwrite")
-                .is_some_and(|rw| rw.contains("trim"))
-        })
-    }
-
-    /// Names of the jobs in the order of the file.
-    pub fn job_names(&self) -> impl Iterator<Item = &str> {
-        self.jobs.iter().map(|job| job.name.as_str())
-    }
-
     /// How many workers fio starts: the sum of `numjobs`.
     pub fn workers(&self) -> u64 {
         self.jobs
@@ -133,7 +120,7 @@ impl JobFile {
 
     /// How long a trial lasts at the most by the file's own words and the settings: jobs run side
     /// by side, a `stonewall` job after all before it.
-    pub fn duration(&self, settings: &TrialSettings) -> Duration {
+    pub(crate) fn duration(&self, settings: &TrialSettings) -> Duration {
         let mut total = Duration::ZERO;
         let mut side_by_side = Duration::ZERO;
         for job in &self.jobs {
@@ -152,7 +139,7 @@ impl JobFile {
     }
 
     /// True if every job says how long it runs.
-    pub fn has_runtime(&self) -> bool {
+    pub(crate) fn has_runtime(&self) -> bool {
         self.jobs.iter().all(|job| job.has("runtime"))
     }
 }

@@ -42,7 +42,7 @@ impl JobFile {
 
     /// True if each worker has room for a single block and no more, where its file has `file_size` unless its job says
     /// otherwise; false where that is not known.
-    pub fn is_one_block(&self, file_size: Option<u64>) -> bool {
+    pub(crate) fn is_one_block(&self, file_size: Option<u64>) -> bool {
         self.jobs.iter().all(|job| {
             let block = job.bytes_of("bs", "blocksize").unwrap_or(DEFAULT_BLOCK);
             let room = job.bytes("filesize").or(job.bytes("size")).or(file_size);

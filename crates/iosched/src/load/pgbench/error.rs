@@ -118,7 +118,7 @@ pub enum PgbenchError {
 
 impl PgbenchError {
     /// True if another trial would fail the same way.
-    pub fn ends_the_run(&self) -> bool {
+    pub(crate) fn ends_the_run(&self) -> bool {
         match self {
             PgbenchError::Child(ChildError::TimedOut { .. })
             | PgbenchError::ServerDied { .. }

@@ -106,7 +106,7 @@ impl fmt::Display for Writer {
 
 impl Writer {
     /// True if it is a rule or profile of ours.
-    pub fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.file == Path::new(rules::PATH) || self.file.ends_with("iosched/tuned.conf")
     }
 }
@@ -130,17 +130,17 @@ pub fn find_on_change(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
 }
 
 /// True if TuneD runs, or will at the next boot.
-pub fn tuned_runs(host: &Host) -> bool {
+pub(crate) fn tuned_runs(host: &Host) -> bool {
     programs::tuned_runs(host)
 }
 
 /// What these profiles of TuneD (separated by commas or blanks) write into a disk's queue.
-pub fn tuned_writers(host: &Host, profiles: &str, device: &str) -> Vec<Writer> {
+pub(crate) fn tuned_writers(host: &Host, profiles: &str, device: &str) -> Vec<Writer> {
     programs::tuned_writers(host, profiles, device)
 }
 
 /// True if a rule of udev reads `elevator=` (RHEL 8 and 9 bring it back to life so).
-pub fn reads_elevator(host: &Host) -> bool {
+pub(crate) fn reads_elevator(host: &Host) -> bool {
     udev::imports_from_command_line(host, "elevator")
 }
 
@@ -156,7 +156,7 @@ pub fn winner<'a>(writers: &'a [Writer], target: &str) -> Option<&'a Writer> {
 }
 
 /// Most likely who made a file hold this value: the last one that writes it.
-pub fn culprit<'a>(writers: &'a [Writer], target: &str, found: &str) -> Option<&'a Writer> {
+pub(crate) fn culprit<'a>(writers: &'a [Writer], target: &str, found: &str) -> Option<&'a Writer> {
     let is_it = |writer: &&Writer| {
         writer.target == target
             && !writer.is_ours()

@@ -174,17 +174,17 @@ impl Point {
 
 impl Chart {
     /// True if values run from left to right, one row for each name.
-    pub fn is_sideways(&self) -> bool {
+    pub(crate) fn is_sideways(&self) -> bool {
         matches!(self.y.scale, Scale::Named(_))
     }
 
     /// True if there is anything to see.
-    pub fn has_points(&self) -> bool {
+    pub(crate) fn has_points(&self) -> bool {
         self.series.iter().any(|series| !series.points.is_empty())
     }
 
     /// True if the colours need a legend: not where the rows are named like the series.
-    pub fn needs_legend(&self) -> bool {
+    pub(crate) fn needs_legend(&self) -> bool {
         let rows: Vec<&str> = match &self.y.scale {
             Scale::Named(places) => places.iter().map(|(_, name)| name.as_str()).collect(),
             _ => Vec::new(),
@@ -195,7 +195,7 @@ impl Chart {
     }
 
     /// The series of the legend: the first of each name.
-    pub fn legend(&self) -> Vec<&Series> {
+    pub(crate) fn legend(&self) -> Vec<&Series> {
         let mut shown: Vec<&Series> = Vec::new();
         for series in &self.series {
             if !shown.iter().any(|other| other.name == series.name) {
@@ -208,7 +208,7 @@ impl Chart {
     /// The same with at most about so many points in each series: lines keep their extremes, clouds what
     /// stands apart.
     #[must_use]
-    pub fn thinned(&self, most: usize) -> Chart {
+    pub(crate) fn thinned(&self, most: usize) -> Chart {
         let mut chart = self.clone();
         let place = |point: &Point| (self.x.seen(point.x), self.y.seen(point.y));
         for series in &mut chart.series {

@@ -88,7 +88,7 @@ pub fn inline(chart: &Chart, width: Width) -> String {
 }
 
 /// What stands before a series' name in a legend.
-pub fn swatch(series: &Series) -> String {
+pub(crate) fn swatch(series: &Series) -> String {
     let ink = Ink::of(series);
     let (is_line, marker) = match series.form {
         Form::Bars(_) => (false, None),

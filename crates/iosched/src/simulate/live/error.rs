@@ -13,7 +13,6 @@ use crate::failure::{Failure, exit};
 use crate::load::fio::FioError;
 use crate::load::fio_job::JobFileError;
 use crate::lock::LockError;
-use crate::process::ChildError;
 use crate::switch::SwitchError;
 
 /// Why a live comparison could not be made.
@@ -85,13 +84,6 @@ pub enum LiveError {
         /// The scheduler.
         scheduler: String,
     },
-}
-
-impl LiveError {
-    /// True if the user stopped it.
-    pub fn is_stopped(&self) -> bool {
-        matches!(self, LiveError::Fio(FioError::Child(ChildError::Stopped)))
-    }
 }
 
 impl Failure for LiveError {

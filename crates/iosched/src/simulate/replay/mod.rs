@@ -167,7 +167,7 @@ impl Trace {
     }
 
     /// What a run reads, for [`Meter::expect`].
-    pub fn run_bytes(&self) -> u64 {
+    pub(crate) fn run_bytes(&self) -> u64 {
         match self.spill {
             Some(_) => self.report.accesses * spill::STEP as u64,
             None => self.files.bytes(),

@@ -27,7 +27,7 @@ pub struct Group {
 }
 
 /// Loads from which on a load's charts are no longer together: of many, those of one kind are compared.
-pub const MANY_LOADS: usize = 5;
+pub(crate) const MANY_LOADS: usize = 5;
 
 /// Every chart that the record has data for, group by group.
 pub fn groups(record: &Record, analysis: &Analysis) -> Vec<Group> {
