@@ -24,6 +24,7 @@ mod accounts;
 pub(crate) mod cgroup;
 mod confine;
 mod descendants;
+mod numbers;
 mod output;
 mod owner;
 mod pidfd;
@@ -33,6 +34,7 @@ mod stat;
 mod user;
 
 pub(crate) use accounts::name_of;
+pub(crate) use numbers::numbers;
 pub(crate) use output::MOST_OUTPUT;
 pub use owner::Owner;
 pub(crate) use pidfd::ProcessFd;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use rustix::fs::{Dir, Mode, OFlags, openat};
+use rustix::io::Errno;
 
 /// The `/sys` of a machine.
 #[derive(Debug, Clone)]
@@ -167,7 +168,7 @@ impl Sysfs {
         if let Some(left) = &self.writes_until_failure
             && left.fetch_sub(1, Ordering::Relaxed) == 1
         {
-            return Err(io::Error::from_raw_os_error(5)); // EIO
+            return Err(Errno::IO.into());
         }
         let path = self.device_dir(device).join(attribute);
         // The kernel ignores the truncation; in a copied tree the value must replace the old one.
@@ -208,7 +209,10 @@ impl Sysfs {
 /// False if it is about us or the moment: what the attribute is stays unknown.
 pub(crate) fn is_of_attribute(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, PermissionDenied, Unsupported};
-    let is_removed = matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO));
+    let is_removed = matches!(
+        Errno::from_io_error(error),
+        Some(Errno::NODEV | Errno::NXIO)
+    );
     let kind = error.kind();
     is_removed
         || matches!(

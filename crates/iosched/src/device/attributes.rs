@@ -51,7 +51,7 @@ pub fn attributes(host: &Host, device: &Device) -> Vec<Attribute> {
                     Some(String::from_utf8_lossy(&bytes).trim().to_owned()),
                     None,
                 ),
-                Err(error) if error.raw_os_error() == Some(IS_A_DIRECTORY) => continue,
+                Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => continue,
                 Err(error) => (None, Some(error.to_string())),
             };
             let known = if directory == "queue" {
@@ -74,8 +74,6 @@ pub fn attributes(host: &Host, device: &Device) -> Vec<Attribute> {
     }
     attributes
 }
-
-const IS_A_DIRECTORY: i32 = 21; // EISDIR
 
 /// What is known of a file: its unit, and the values that count as its default, the usual one first.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -62,6 +62,7 @@ pub use self::may_write::{
 };
 pub use self::may_write_file::{FileIdentity, may_read_file_alone, may_write_file};
 pub use self::mounts::Mount;
+pub(crate) use self::node::open_exclusively;
 pub use self::number::DeviceNumber;
 pub use self::openers::{Opener, Openers, openers};
 pub(crate) use self::refusals::OPENED_EXCLUSIVELY;

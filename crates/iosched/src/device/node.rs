@@ -1,14 +1,27 @@
 //! From the path of a node, or of a link to one, to the kernel name of its device.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 use super::DeviceNumber;
 use super::error::DeviceError;
 use super::near::{longer_names, near_names};
 use crate::host::Host;
+
+/// Opens a device so that nobody else can mount it or hold it; to be read only, because closing a writable descriptor
+/// would wake udev.
+///
+/// # Errors
+/// `EBUSY` where it is mounted or held, among others.
+pub(crate) fn open_exclusively(node: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    Ok(File::from(rustix::fs::open(node, flags, Mode::empty())?))
+}
 
 /// The kernel name of the device that a path's node stands for.
 pub(super) fn name_of_node(host: &Host, path: &Path) -> Result<String, DeviceError> {

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Device, DeviceNumber};
 use crate::host::Host;
+use crate::process;
 
 /// A process that has a device open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,34 +76,37 @@ fn look_for(
     except: &[i32],
 ) -> Openers {
     let mut openers = Openers::default();
-    let Ok(processes) = fs::read_dir(host.proc("")) else {
-        return openers;
+    let processes = match process::numbers(host) {
+        Ok(processes) => processes,
+        Err(error) => {
+            // A copied tree need not have it.
+            openers.not_looked_at = host.is_live().then(|| (host.proc(""), error));
+            return openers;
+        }
     };
     let mut look = Look {
         is_live: host.is_live(),
         sought,
         mounts: HashMap::new(),
     };
-    for process in processes.flatten() {
-        let Ok(pid) = process.file_name().to_string_lossy().parse::<i32>() else {
-            continue;
-        };
+    for pid in processes {
         if except.contains(&pid) {
             continue;
         }
-        match look.uses(&process.path()) {
+        let process = host.proc(&pid.to_string());
+        match look.uses(&process) {
             Ok(uses) => openers
                 .found
                 .extend(uses.into_iter().map(|(device, writes)| Opener {
                     device: name(device),
-                    command: command_of(&process.path()),
+                    command: command_of(&process),
                     pid,
                     writes,
                 })),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 openers
                     .not_looked_at
-                    .get_or_insert((process.path().join("fd"), error));
+                    .get_or_insert((process.join("fd"), error));
             }
             Err(_) => {} // it has ended
         }

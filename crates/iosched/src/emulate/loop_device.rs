@@ -6,11 +6,9 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, ioctl};
 
@@ -263,12 +261,6 @@ pub(super) fn remove_device(host: &Host, number: u32, patience: Duration) -> io:
         !matches!(last, Ok(false))
     });
     last
-}
-
-/// Opens a device so that nobody else can mount it or hold it; fails with EBUSY where one has.
-pub(super) fn open_exclusively(path: &Path) -> io::Result<File> {
-    let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or(0);
-    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 fn open_control(host: &Host) -> io::Result<File> {

@@ -55,8 +55,9 @@ use self::server::FirstWord;
 pub use self::server::serve;
 pub use self::spec::Spec;
 pub use self::usage::User;
+use crate::device::open_exclusively;
 use crate::host::Host;
-use crate::process::{ProcessFd, ProcessStat, signal_until_ended};
+use crate::process::{Owner, ProcessFd, signal_until_ended};
 use crate::sysfs::Sysfs;
 
 /// How long a server may take to set its disk up.
@@ -653,7 +654,7 @@ fn refuse_if_used(host: &Host, state: &State) -> Result<(), EmulateError> {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    match loop_device::open_exclusively(&host.dev(&device)) {
+    match open_exclusively(&host.dev(&device)) {
         Ok(file) => loop_device::detach_open(&file).map_err(|source| EmulateError::Step {
             step: format!("detach {device}"),
             source,
@@ -667,9 +668,9 @@ fn refuse_if_used(host: &Host, state: &State) -> Result<(), EmulateError> {
     }
 }
 
-/// When a process started; `None` if there is none.
+/// When a process started; `None` if there is none, or it has ended and is not waited for.
 fn start_ticks(pid: i32) -> Option<u64> {
-    Some(ProcessStat::read(&Host::live(), pid)?.start_ticks)
+    Some(Owner::of_pid(&Host::live(), u32::try_from(pid).ok()?)?.start_ticks)
 }
 
 /// Sends the server a signal and waits for its end. False if it lives on.

@@ -1,37 +1,42 @@
 //! Who a name or a number is. `id` and `getent` ask wherever the system keeps its users (LDAP, systemd); where they are
-//! not installed, `/etc/passwd` and `/etc/group` are read. Nothing is asked of the C library, whose ways to find users are
+//! not installed, and only there, `/etc/passwd` and `/etc/group` are read. Nothing is asked of the C library, whose ways to find users are
 //! libraries that a static program cannot load.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::process::Command;
 
 /// Where the files are.
 const ETC: &str = "/etc";
 
-/// The line of `passwd` for a user's name or number, and the numbers of all groups of that user.
-pub(super) fn user(name: &str) -> Option<(String, Vec<u32>)> {
-    match said_by("id", &["-u", "--", name]) {
-        Said::Nothing => None,
+/// The line of `passwd` for a user's name or number, and the numbers of all groups of that user; nothing if there is no
+/// such user.
+///
+/// # Errors
+/// A program that knows users is there and cannot be run.
+pub(super) fn user(name: &str) -> io::Result<Option<(String, Vec<u32>)>> {
+    match said_by("id", &["-u", "--", name])? {
+        Said::Nothing => Ok(None),
         Said::Text(uid) => {
-            let groups = said_by("id", &["-G", "--", name])
-                .text()
-                .unwrap_or_default();
-            let gid = said_by("id", &["-g", "--", name]).text()?;
-            let line = said_by("getent", &["passwd", "--", name]).text();
+            let groups = said_by("id", &["-G", "--", name])?.text();
+            let Some(gid) = said_by("id", &["-g", "--", name])?.text() else {
+                return Ok(None);
+            };
+            let line = said_by("getent", &["passwd", "--", name])?.text();
             let line = line.or_else(|| in_file(Path::new(ETC), "passwd", name));
             // A user whom only `id` knows.
             let line = line.unwrap_or_else(|| format!("{name}:x:{uid}:{gid}:::"));
-            Some((line, numbers(&groups)))
+            Ok(Some((line, numbers(&groups.unwrap_or_default()))))
         }
-        Said::NotInstalled => user_in_files(Path::new(ETC), name),
+        Said::NotInstalled => Ok(user_in_files(Path::new(ETC), name)),
     }
 }
 
-/// The name of a number in `passwd` or `group`.
+/// The name of a number in `passwd` or `group`, where it can be found out.
 pub(crate) fn name_of(database: &str, number: u32) -> Option<String> {
     let number = number.to_string();
-    let line = match said_by("getent", &[database, &number]) {
+    let line = match said_by("getent", &[database, &number]).ok()? {
         Said::Text(line) => line,
         Said::Nothing => return None,
         Said::NotInstalled => in_file(Path::new(ETC), database, &number)?,
@@ -96,16 +101,23 @@ impl Said {
     }
 }
 
-fn said_by(program: &str, arguments: &[&str]) -> Said {
-    let Ok(output) = Command::new(program).args(arguments).output() else {
-        return Said::NotInstalled;
+fn said_by(program: &str, arguments: &[&str]) -> io::Result<Said> {
+    let output = match Command::new(program).args(arguments).output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Said::NotInstalled),
+        Err(error) => {
+            return Err(io::Error::new(
+                error.kind(),
+                format!("cannot run {program}: {error}"),
+            ));
+        }
     };
     let text = String::from_utf8(output.stdout).unwrap_or_default();
-    if output.status.success() {
+    Ok(if output.status.success() {
         Said::Text(text.trim().to_owned())
     } else {
         Said::Nothing
-    }
+    })
 }
 
 #[cfg(test)]
@@ -114,9 +126,23 @@ mod tests {
 
     #[test]
     fn the_files_say_the_same_of_root_as_the_programs() {
-        let (line, groups) = user("root").unwrap();
+        let (line, groups) = user("root").unwrap().unwrap();
         let (in_files, groups_in_files) = user_in_files(Path::new(ETC), "root").unwrap();
         assert_eq!((line, groups), (in_files, groups_in_files));
+    }
+
+    #[test]
+    fn a_program_that_is_there_and_does_not_start_is_not_one_that_is_not_installed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        assert!(matches!(
+            said_by(&path("absent"), &[]),
+            Ok(Said::NotInstalled)
+        ));
+        fs::write(path("getent"), "#!/bin/sh\n").unwrap(); // nobody may run it
+        let error = said_by(&path("getent"), &[]).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        assert!(error.to_string().contains("getent"), "{error}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::io::Errno;
 use rustix::process::{Gid, Signal, Uid, set_parent_process_death_signal};
 use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
@@ -59,7 +60,7 @@ pub(super) fn confine(
             if rustix::process::getppid() == Some(parent) {
                 Ok(())
             } else {
-                Err(io::Error::from_raw_os_error(libc::ESRCH))
+                Err(Errno::SRCH.into())
             }
         });
     }

@@ -6,11 +6,11 @@
 //! found by [`RUN`](super::RUN).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, waitpid};
 
+use super::numbers::numbers;
 use super::pidfd::signal_if;
 use super::stat::ProcessStat;
 use crate::host::Host;
@@ -82,10 +82,10 @@ struct Table {
 
 impl Table {
     fn read(host: &Host) -> Table {
-        let entries = fs::read_dir(host.proc("")).into_iter().flatten().flatten();
-        let processes: BTreeMap<i32, ProcessStat> = entries
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter_map(|pid: i32| Some((pid, ProcessStat::read(host, pid)?)))
+        // Where the list cannot be read, nobody is known to descend from us.
+        let numbers = numbers(host).unwrap_or_default().into_iter();
+        let processes: BTreeMap<i32, ProcessStat> = numbers
+            .filter_map(|pid| Some((pid, ProcessStat::read(host, pid)?)))
             .collect();
         let mut parents = processes.values().map(|stat| stat.parent);
         Table {
@@ -126,6 +126,8 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// A machine with these processes: number, parent.

@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
 use super::cgroup;
+use super::numbers::numbers;
 use super::pidfd::signal_if;
 use super::stat::ProcessStat;
 use crate::host::Host;
@@ -135,10 +136,9 @@ struct Marks {
 impl Marks {
     fn read(host: &Host, marker: &str) -> Marks {
         let (mut of_marker, mut without) = (Vec::new(), BTreeSet::new());
-        let entries = fs::read_dir(host.proc("")).into_iter().flatten().flatten();
-        let pids =
-            entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-        for pid in pids {
+        // Where the list cannot be read, nobody is known to be marked.
+        let numbers = numbers(host).unwrap_or_default().into_iter();
+        for pid in numbers.filter_map(Pid::from_raw) {
             let number = pid.as_raw_nonzero().get();
             match environment(host, pid) {
                 Some(environment) if environment.is_empty() => {

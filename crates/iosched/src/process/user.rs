@@ -44,9 +44,17 @@ fn plain_shell() -> PathBuf {
 }
 
 impl User {
-    /// Finds a user by name (or number), wherever the system keeps its users.
-    pub fn find(name: &str) -> Option<User> {
-        let (line, groups) = accounts::user(name)?;
+    /// Finds a user by name (or number), wherever the system keeps its users; nothing if there is none.
+    ///
+    /// # Errors
+    /// It cannot be found out.
+    pub fn find(name: &str) -> io::Result<Option<User>> {
+        let found = accounts::user(name)?;
+        Ok(found.and_then(|(line, groups)| User::of(name, &line, groups)))
+    }
+
+    /// From a line of `passwd`.
+    fn of(name: &str, line: &str, groups: Vec<u32>) -> Option<User> {
         let fields: Vec<&str> = line.split(':').collect();
         let field = |at: usize| fields.get(at).copied().filter(|text| !text.is_empty());
         let number = |at: usize| field(at)?.parse().ok();
@@ -138,12 +146,12 @@ mod tests {
 
     #[test]
     fn a_user_is_found_with_home_shell_and_groups() {
-        let root = User::find("root").unwrap();
+        let root = User::find("root").unwrap().unwrap();
         assert_eq!((root.uid, root.gid), (0, 0));
         assert_eq!(root.name, "root");
         assert!(root.groups.contains(&0));
         assert!(root.home.is_absolute() && root.shell.is_absolute());
-        assert_eq!(User::find("iosched-no-such-user"), None);
+        assert_eq!(User::find("iosched-no-such-user").unwrap(), None);
     }
 
     #[test]
@@ -158,7 +166,7 @@ mod tests {
         if !iosched_testing::is_root() {
             return;
         }
-        let nobody = User::find("nobody").unwrap();
+        let nobody = User::find("nobody").unwrap().unwrap();
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let secret = tempfile::NamedTempFile::new().unwrap();

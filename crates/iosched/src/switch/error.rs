@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+
 use super::names::is_single_queue;
 use crate::emulate::EmulateError;
 use crate::failure::{Failure, exit};
@@ -247,15 +249,12 @@ fn not_offered(scheduler: &str, offered: &[String]) -> String {
 
 /// What an error of a read or write below `/sys/block/<device>/` means.
 pub(super) fn io_error(device: &str, file: &str, source: io::Error) -> SwitchError {
-    const ENXIO: i32 = 6;
-    const ENODEV: i32 = 19;
-    const EROFS: i32 = 30;
     let (device, file) = (device.to_owned(), file.to_owned());
-    match (source.kind(), source.raw_os_error()) {
-        (io::ErrorKind::PermissionDenied, _) | (_, Some(EROFS)) => {
+    match (source.kind(), Errno::from_io_error(&source)) {
+        (io::ErrorKind::PermissionDenied, _) | (_, Some(Errno::ROFS)) => {
             SwitchError::NotPermitted { device, file }
         }
-        (io::ErrorKind::NotFound, _) | (_, Some(ENXIO | ENODEV)) => {
+        (io::ErrorKind::NotFound, _) | (_, Some(Errno::NXIO | Errno::NODEV)) => {
             SwitchError::Vanished { device }
         }
         _ => SwitchError::Io {

@@ -21,6 +21,7 @@ mod value;
 
 use std::fmt;
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 pub use self::arm::{Arm, Layer};
@@ -77,9 +78,6 @@ impl fmt::Display for Adjusted {
 
 /// Writes the scheduler and reads it back.
 fn switch(sysfs: &Sysfs, device: &str, scheduler: &str) -> Result<(), SwitchError> {
-    const EBUSY: i32 = 16;
-    const EINVAL: i32 = 22;
-    const EOPNOTSUPP: i32 = 95;
     let written = sysfs.write(device, "queue/scheduler", scheduler);
     let now = active(sysfs, device)?;
     let (device, scheduler) = (device.to_owned(), scheduler.to_owned());
@@ -90,18 +88,18 @@ fn switch(sysfs: &Sysfs, device: &str, scheduler: &str) -> Result<(), SwitchErro
             asked: scheduler,
             got: now,
         }),
-        Err(error) => Err(match error.raw_os_error() {
-            Some(EINVAL) => SwitchError::Refused {
+        Err(error) => Err(match Errno::from_io_error(&error) {
+            Some(Errno::INVAL) => SwitchError::Refused {
                 device,
                 scheduler,
                 active: now,
             },
-            Some(EOPNOTSUPP) => SwitchError::NotSupported {
+            Some(Errno::OPNOTSUPP) => SwitchError::NotSupported {
                 device,
                 scheduler,
                 active: now,
             },
-            Some(EBUSY) => SwitchError::Busy {
+            Some(Errno::BUSY) => SwitchError::Busy {
                 device,
                 scheduler,
                 active: now,

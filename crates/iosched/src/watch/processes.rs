@@ -11,12 +11,13 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::host::Host;
+use crate::process;
 
 /// What a process did between two looks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProcessIo {
     /// Its number.
-    pub pid: u32,
+    pub pid: i32,
     /// The name of its command.
     pub command: String,
     /// Fetched from disks per second.
@@ -39,7 +40,7 @@ pub struct Processes {
 pub struct ProcessWatch {
     host: Host,
     at: Instant,
-    before: BTreeMap<u32, Bytes>,
+    before: BTreeMap<i32, Bytes>,
 }
 
 /// Since the process began.
@@ -96,13 +97,9 @@ impl ProcessWatch {
 }
 
 /// The counts of all processes, and how many of them may not be read. Who ends meanwhile is left out.
-fn all(host: &Host) -> io::Result<(BTreeMap<u32, Bytes>, usize)> {
+fn all(host: &Host) -> io::Result<(BTreeMap<i32, Bytes>, usize)> {
     let (mut counts, mut hidden) = (BTreeMap::new(), 0);
-    for entry in fs::read_dir(host.proc(""))? {
-        let name = entry?.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
+    for pid in process::numbers(host)? {
         match fs::read_to_string(host.proc(&format!("{pid}/io"))) {
             Ok(text) => counts.extend(parse(&text).map(|bytes| (pid, bytes))),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => hidden += 1,
@@ -124,7 +121,7 @@ fn parse(text: &str) -> Option<Bytes> {
     })
 }
 
-fn command(host: &Host, pid: u32) -> String {
+fn command(host: &Host, pid: i32) -> String {
     let name = fs::read_to_string(host.proc(&format!("{pid}/comm")));
     name.map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
 }
@@ -134,7 +131,7 @@ mod tests {
     use super::*;
 
     /// A `/proc` with a process that has read and written so much, of which some was never written.
-    fn write(host: &Host, pid: u32, read: u64, written: u64, cancelled: u64) {
+    fn write(host: &Host, pid: i32, read: u64, written: u64, cancelled: u64) {
         let text = format!(
             "rchar: 9\nwchar: 9\nread_bytes: {read}\nwrite_bytes: {written}\ncancelled_write_bytes: {cancelled}\n"
         );
@@ -174,7 +171,11 @@ mod tests {
     #[test]
     fn this_process_can_be_looked_at() {
         let mut watch = ProcessWatch::start(&Host::live()).unwrap();
-        assert!(watch.before.contains_key(&std::process::id()));
+        assert!(
+            watch
+                .before
+                .contains_key(&i32::try_from(std::process::id()).unwrap())
+        );
         watch.look().unwrap();
     }
 }

@@ -6,6 +6,7 @@ mod args;
 mod place;
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -396,7 +397,11 @@ fn new_directory(target: &str, now: f64) -> PathBuf {
 }
 
 fn find_user(name: &str) -> Result<User, Box<dyn Failure>> {
-    User::find(name).ok_or_else(|| {
+    let unknown = |source| {
+        let name = name.to_owned();
+        boxed(TuneError::UnknownUser { name, source })
+    };
+    User::find(name).map_err(unknown)?.ok_or_else(|| {
         boxed(TuneError::NoSuchUser {
             name: name.to_owned(),
         })
@@ -465,6 +470,12 @@ enum TuneError {
         options: Vec<(&'static str, bool)>,
         directory: PathBuf,
     },
+    #[error("cannot find out who {name:?} is")]
+    UnknownUser {
+        name: String,
+        #[source]
+        source: io::Error,
+    },
     #[error("the record in {} is complete: it ended because {why}", directory.display())]
     Complete {
         directory: PathBuf,
@@ -489,6 +500,7 @@ impl Failure for TuneError {
             TuneError::NoSuchUser { .. } => {
                 "`getent passwd` lists the users of this machine".into()
             }
+            TuneError::UnknownUser { name, .. } => format!("`id {name}` should say it"),
             TuneError::Complete { directory, .. } => {
                 let directory = quoted(&directory.display().to_string());
                 format!("see it with: iosched report {directory}")
@@ -517,6 +529,7 @@ impl Failure for TuneError {
             TuneError::NothingToKeep
             | TuneError::NoSuchUser { .. }
             | TuneError::FixedByRecord { .. } => exit::USAGE,
+            TuneError::UnknownUser { .. } => exit::FAILURE,
             TuneError::Complete { .. } | TuneError::OtherMachine { .. } => exit::BAD_RECORD,
         }
     }

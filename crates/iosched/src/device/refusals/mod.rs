@@ -20,12 +20,12 @@
 use std::fmt;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 
+use super::node::open_exclusively;
 use super::openers::openers;
 use super::users::{Usage, User};
 use super::{Blocks, Device, DeviceNumber, Signature, content};
@@ -288,7 +288,7 @@ fn written_or_busy(host: &Host, device: &Device, is_claimed: bool) -> Vec<Refusa
     let mut found = Vec::new();
     match open_exclusively(&node) {
         Err(error) if is_claimed && error.kind() == io::ErrorKind::ResourceBusy => {}
-        Ok(()) => {}
+        Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => found.push(Refusal::Busy {
             device: device.name.clone(),
         }),
@@ -304,13 +304,6 @@ fn written_or_busy(host: &Host, device: &Device, is_claimed: bool) -> Vec<Refusa
         Err(error) => found.push(not_looked_at(&error)),
     }
     found
-}
-
-/// Opens read-only (closing a writable descriptor would wake udev) and exclusively, and closes.
-fn open_exclusively(node: &Path) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    rustix::fs::open(node, flags, Mode::empty())?;
-    Ok(())
 }
 
 #[cfg(test)]

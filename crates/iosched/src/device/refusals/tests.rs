@@ -1,5 +1,7 @@
 //! Real loop devices, file systems, swap and mounts, each a reason not to write.
 
+use std::path::Path;
+
 use iosched_testing::shell::Shell;
 
 use super::*;
@@ -207,8 +209,7 @@ fn a_disk_that_somebody_holds_open_exclusively_is_busy() {
     let Some(disk) = LoopDevice::new(16) else {
         return;
     };
-    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
-    let held = rustix::fs::open(&disk.node, flags, Mode::empty()).unwrap();
+    let held = open_exclusively(&disk.node).unwrap();
     let name = disk.name.clone();
     assert_eq!(of(&disk.node), [Refusal::Busy { device: name }]);
     drop(held);

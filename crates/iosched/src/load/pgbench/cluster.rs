@@ -71,7 +71,9 @@ pub(super) fn scope(wanted: &Scope) -> Result<Scope, PgbenchError> {
         Some(user) if user.uid != 0 => Ok(wanted.clone()),
         _ if !is_root => Ok(wanted.with_user(None)),
         _ => {
-            let package = User::find("postgres").ok_or(PgbenchError::NoUser)?;
+            let package =
+                User::find("postgres").map_err(|source| PgbenchError::Users { source })?;
+            let package = package.ok_or(PgbenchError::NoUser)?;
             Ok(wanted.with_user(Some(package)))
         }
     }

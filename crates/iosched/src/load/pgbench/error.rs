@@ -57,6 +57,15 @@ pub enum PgbenchError {
     /// The server does not run as root, and there is nobody else.
     #[error("PostgreSQL does not run as root, and there is no user postgres")]
     NoUser,
+    /// Whether there is such a user cannot be found out.
+    #[error(
+        "PostgreSQL does not run as root, and whether there is a user postgres cannot be found out"
+    )]
+    Users {
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// A step of the preparation failed.
     #[error("cannot prepare PostgreSQL: {step} failed with {status}: {message}")]
     Setup {
@@ -127,6 +136,7 @@ impl PgbenchError {
             PgbenchError::Child(_)
             | PgbenchError::Missing { .. }
             | PgbenchError::NoUser
+            | PgbenchError::Users { .. }
             | PgbenchError::Setup { .. }
             | PgbenchError::Unreadable { .. }
             | PgbenchError::Elsewhere { .. }
@@ -143,7 +153,9 @@ impl Failure for PgbenchError {
                  postgresql-server postgresql-contrib (Fedora, RHEL)"
                     .into()
             }
-            PgbenchError::NoUser => "name an unprivileged user with --user".into(),
+            PgbenchError::NoUser | PgbenchError::Users { .. } => {
+                "name an unprivileged user with --user".into()
+            }
             PgbenchError::Setup { message, .. } => setup_hint(message)?.into(),
             PgbenchError::Elsewhere { .. } => {
                 "name a directory on the file system with the server's data as the target".into()

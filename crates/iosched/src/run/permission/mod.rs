@@ -1,9 +1,9 @@
 //! When a run asks whether it may write to its raw device: on resuming, and with the device claimed. (When
 //! it is planned, the plan asks.)
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 
 use super::RunError;
 use crate::device::{
@@ -97,13 +97,7 @@ fn read(host: &Host, name: &str) -> Result<Device, MayNotWrite> {
 
 fn open_exclusively(host: &Host, device: &Device) -> Result<Claim, RunError> {
     let path = host.dev(&device.name);
-    #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
-    let exclusive = rustix::fs::OFlags::EXCL.bits() as i32;
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(exclusive)
-        .open(&path);
-    let opened = opened.and_then(|file| {
+    let opened = crate::device::open_exclusively(&path).and_then(|file| {
         let number = DeviceNumber::of_raw(file.metadata()?.rdev());
         if number == device.number {
             Ok(Claim { _file: file })
