@@ -3,15 +3,17 @@
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use iosched::disk_file;
+use iosched::emulate::spec::{parse_order, parse_size};
 use iosched::failure::{Failure, exit};
 use iosched::report::table::{Align, Table};
 use iosched::simulate::replay::Meter;
 use iosched::simulate::response;
 use iosched::simulate::run::{self, Load, Plan, RunResult, Share, Simulated, Wanted};
-use iosched_sim::disk::ModelOptions;
+use iosched_sim::disk::{DriveQueue, ModelOptions};
 use iosched_sim::scheduler;
 use iosched_sim::simulate::{Attachment, Writeback};
 use iosched_sim::units::{Bytes, Nanos};
@@ -20,7 +22,7 @@ use super::trace_args::{TraceArgs, describe};
 use super::{Outcome, boxed};
 use crate::meter::watched;
 use crate::output::Output;
-use crate::values::split_arms;
+use crate::values::{Span, split_arms};
 
 /// Arguments of `iosched simulate`.
 #[derive(Debug, Args)]
@@ -30,11 +32,11 @@ Examples:
       noop, deadline and cfq on a 7200 rpm drive
   iosched simulate --disk ssd-sata --scheduler deadline:fifo_batch=1 --json
       one scheduler with a tunable, as JSON
-  iosched simulate --load examples/database-beside-copy.fio --memory 256
+  iosched simulate --load examples/database-beside-copy.fio --memory 256M
       a database that syncs beside a copy through a page cache of 256 MiB
   iosched simulate --load examples/control-groups.fio --scheduler cfq
       control groups with weights
-  iosched simulate --trace sda.blktrace.0 --size 4000
+  iosched simulate --trace sda.blktrace.0 --size 4T
       what blktrace recorded on all CPUs, each access at its time
   iosched simulate --trace hm_0.csv.gz --speed 4 --wrap
       a published trace, four times as fast, folded onto the disk
@@ -46,9 +48,9 @@ pub(crate) struct SimulateArgs {
     #[arg(long, default_value = "hdd-7200", value_name = "MODEL|FILE")]
     disk: String,
 
-    /// Size of the disk in GiB [default: the model's]
-    #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..))]
-    size: Option<u64>,
+    /// Size of the disk: 512M, 32G, 4T [default: the model's]
+    #[arg(long, value_parser = parse_size)]
+    size: Option<Bytes>,
 
     /// Scheduler with tunables; several, with commas or given several times, are compared [default: all]
     #[arg(long, value_name = "NAME[:TUNABLE=VALUE,…][,…]")]
@@ -75,9 +77,9 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65536))]
     queue_depth: Option<u64>,
 
-    /// Order in which the drive serves the commands that it holds: fifo or shortest
-    #[arg(long, value_name = "ORDER", value_parser = ["fifo", "shortest"])]
-    drive_order: Option<String>,
+    /// Order inside the drive (NCQ): fifo or shortest-access-first
+    #[arg(long, value_parser = parse_order)]
+    order: Option<DriveQueue>,
 
     /// The drive's write cache: on or off
     #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
@@ -125,15 +127,14 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     hardware_queues: Option<u64>,
 
-    /// Write-back throttling: the latency in µs that reads should not exceed while the page cache is
-    /// written, as in `queue/wbt_lat_usec` (Linux: 2000 on flash, 75000 on disks; default: off)
-    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    wbt_lat_usec: Option<u64>,
+    /// Write-back throttling: the latency that reads should not exceed while the page cache is
+    /// written, as in `queue/wbt_lat_usec` (Linux: 2ms on flash, 75ms on disks; default: off)
+    #[arg(long, value_name = "TIME")]
+    wbt_lat: Option<Span>,
 
-    /// Memory in MiB of which a part may be dirty, for jobs that write with direct=0
-    #[arg(long, default_value_t = 1024, value_name = "MIB",
-          value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
-    memory: u64,
+    /// Memory of which a part may be dirty, for jobs that write with direct=0
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_memory)]
+    memory: Bytes,
 
     /// Percent of it that are dirty at most (`vm.dirty_ratio`)
     #[arg(long, default_value_t = 20, value_name = "PERCENT",
@@ -149,10 +150,10 @@ pub(crate) struct SimulateArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
 
-    /// End after this many simulated seconds, if the load has not ended before [default: 10, for a
+    /// End after so much simulated time, if the load has not ended before [default: 10s, for a
     /// trace its end]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
-    until: Option<f64>,
+    #[arg(long, value_name = "TIME")]
+    until: Option<Span>,
 
     /// Print lines of comma-separated values
     #[arg(long, conflicts_with = "events")]
@@ -166,11 +167,14 @@ pub(crate) struct SimulateArgs {
     trace: TraceArgs,
 }
 
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse::<f64>().ok();
-    seconds
-        .filter(|seconds| seconds.is_finite() && *seconds > 0.0)
-        .ok_or_else(|| "a number of seconds above 0 is wanted".into())
+fn parse_memory(text: &str) -> Result<Bytes, String> {
+    let memory = parse_size(text)?;
+    let can_be = Bytes::from_mib(1)..=Bytes::from_mib(1 << 30);
+    if can_be.contains(&memory) {
+        Ok(memory)
+    } else {
+        Err("a machine has between 1M and 1024T".into())
+    }
 }
 
 /// Runs `iosched simulate`.
@@ -225,9 +229,9 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
     Ok(Wanted {
         disk: disk_file::find(&args.disk).map_err(boxed)?,
         options: ModelOptions {
-            size: args.size.map(|gib| Bytes::from_gib(gib.min(1 << 30))),
+            size: args.size,
             queue_depth: None,
-            order: args.drive_order.as_deref().and_then(run::drive_queue),
+            order: args.order,
             write_cache: args.write_cache.as_deref().map(|cache| cache == "on"),
             slow_down: args.slow_down,
             seed: args.seed,
@@ -255,11 +259,11 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
         hardware_queues: args
             .hardware_queues
             .and_then(|queues| usize::try_from(queues).ok()),
-        throttle_above: args.wbt_lat_usec.map(Nanos::from_micros),
+        throttle_above: args.wbt_lat.map(|Span(time)| nanos(time)),
         processors: args.cpus.and_then(|cpus| usize::try_from(cpus).ok()),
         seed: args.seed,
         writeback: Writeback {
-            memory: Bytes::from_mib(args.memory),
+            memory: args.memory,
             dirty_ratio: args.dirty_ratio,
             background_ratio: args.dirty_background_ratio,
             ..Writeback::default()
@@ -275,10 +279,14 @@ const CENTURY: u64 = 100 * 366 * 86_400;
 /// When the run ends at the latest.
 fn until(args: &SimulateArgs) -> Nanos {
     match args.until {
-        Some(seconds) => Nanos::from_millis_f64(seconds.clamp(0.0, 1e9) * 1e3),
+        Some(Span(time)) => nanos(time),
         None if args.trace.options().is_some() => Nanos::from_secs(CENTURY),
         None => Nanos::from_secs(10),
     }
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos::new(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// One block per scheduler, one line per process.

@@ -191,11 +191,11 @@ fn what_lies_beyond_the_disk_is_refused_or_folded_back() {
         2,
         &[
             "far.spc reaches to 20.0 GiB, and the disk ends at 16 GiB",
-            "`--size 21`",
+            "`--size 21G`",
             "`--wrap`",
         ],
     );
-    for way in [&["--size", "21"][..], &["--wrap"]] {
+    for way in [&["--size", "21G"][..], &["--wrap"]] {
         let result = simulate(&[&["--trace", &trace], way].concat());
         assert_eq!(result["runs"][0]["total"]["accesses"], 2);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use iosched_sim::block_layer::{MergeLimits, Merging};
-use iosched_sim::disk::{DriveQueue, Model, ModelError, ModelOptions};
+use iosched_sim::disk::{Model, ModelError, ModelOptions};
 use iosched_sim::histogram::Histogram;
 use iosched_sim::scheduler::{
     self, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
@@ -626,15 +626,6 @@ impl Plan {
                 }
             }
         }
-    }
-}
-
-/// Reads the order inside a drive from its name on the command line.
-pub fn drive_queue(text: &str) -> Option<DriveQueue> {
-    match text {
-        "fifo" => Some(DriveQueue::Fifo),
-        "shortest" => Some(DriveQueue::ShortestAccessFirst),
-        _ => None,
     }
 }
 

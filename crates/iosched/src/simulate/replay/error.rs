@@ -142,7 +142,7 @@ impl Failure for ReplayError {
             ReplayError::DiskTooSmall { end, .. } => {
                 let gib = end.as_u64().div_ceil(1 << 30);
                 Some(format!(
-                    "`--size {gib}` makes the disk large enough, `--wrap` folds what lies beyond its \
+                    "`--size {gib}G` makes the disk large enough, `--wrap` folds what lies beyond its \
                      end back onto it (distances change)"
                 ))
             }
