@@ -1,7 +1,7 @@
 //! What is submitted (a bio), and what stands in a queue (a request).
 //!
-//! Follows Linux 4.19's single-queue block layer: which operations are synchronous, which merge,
-//! what an I/O priority is.
+//! For both block layers: which operations are synchronous, which merge, what an I/O priority is (as in Linux 4.19),
+//! and what happens to a request ([`Action`]).
 
 use crate::units::{Sector, Sectors, Time};
 

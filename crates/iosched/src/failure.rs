@@ -3,7 +3,7 @@
 
 use crate::command_line::Remedy;
 
-/// Exit codes of the command `iosched`. Documented in the manual and in `iosched help exit-codes`;
+/// Exit codes of the command `iosched`. Documented in the manual page and in `iosched --help`;
 /// numbers never change their meaning.
 pub mod exit {
     /// Everything asked for was done.

@@ -1,6 +1,6 @@
 //! I/O schedulers: which request goes to the disk next.
 //!
-//! [`Elevator`] is what the block layer asks, in virtual time: it never looks at a clock, and where
+//! [`Elevator`] is what the block layer asks, with the time as an argument: it never looks at a clock, and where
 //! the kernel arms a timer it says when it wants to be called ([`Elevator::next_timer`]). The method
 //! names follow the kernel's elevator operations. [`Followed`] is what following a recording asks
 //! besides. [`schedulers`] lists what there is, [`build`] makes one as it is asked for (`spec`).
