@@ -11,7 +11,7 @@ use crate::sorted::Sorted;
 use crate::units::{Sector, Time};
 
 /// How it is listed.
-pub const INFO: SchedulerInfo = SchedulerInfo {
+pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "nearest",
     summary: "the nearest request next, the oldest once it has waited too long",
     block_layer: BlockLayer::MultiQueue,
@@ -34,7 +34,7 @@ pub const INFO: SchedulerInfo = SchedulerInfo {
 
 /// See the [module's page](self).
 #[derive(Debug, Clone)]
-pub struct Nearest {
+pub(super) struct Nearest {
     /// By position: where the nearest is.
     sorted: Sorted<Sector, RequestId>,
     /// By age: the oldest is the first.

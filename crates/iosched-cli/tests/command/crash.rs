@@ -39,7 +39,7 @@ fn who_waits_for_another_command_says_for_whom_and_ctrl_c_ends_it() {
         .read_line(&mut said)
         .unwrap();
     assert!(
-        said.contains(&format!("holds {LOCK}: pid {}", std::process::id())),
+        said.contains(&format!("(pid {}), which holds {LOCK}", std::process::id())),
         "{said}"
     );
     signal(waiting.id(), Signal::INT);

@@ -392,7 +392,7 @@ fn simulations_recordings_and_comparisons_are_pages_too() {
         "--until",
         "2",
         "--size",
-        "8",
+        "8G",
         "--load",
         load.to_str().unwrap(),
     ];

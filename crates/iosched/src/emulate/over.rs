@@ -1,5 +1,5 @@
 //! What a disk is to stand over that has no model: a real device, or a file. Found, looked at, and never touched
-//! here; it is opened by [`Below`](super::below::Below).
+//! here; it is opened by `below`.
 //!
 //! A file is named by a path without links: what a link of somebody else's leads to could be another file when
 //! it is opened.

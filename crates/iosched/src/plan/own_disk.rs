@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::emulate::spec::Spec;
 
-/// See the [module's page](self).
+/// The disk, as it can be made again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OwnDisk {
     /// The disk model.

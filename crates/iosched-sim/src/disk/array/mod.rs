@@ -1,9 +1,9 @@
 //! Several drives as one: stripes, mirrors and parity, behind a controller with or without a cache.
 //!
 //! Each member is a model of its own, of any kind. A command of the host becomes commands of members
-//! ([`layout`]); what a write needs read for its parity is read first. A cache with a battery
-//! acknowledges writes that it has room for and puts them on the members later ([`write_back`]), one
-//! without writes through; both read ahead for those that read in sequence ([`streams`]). What is
+//! (`layout`); what a write needs read for its parity is read first. A cache with a battery
+//! acknowledges writes that it has room for and puts them on the members later (`write_back`), one
+//! without writes through; both read ahead for those that read in sequence (`streams`). What is
 //! known of controllers is structure rather than figures, see `docs/disk-models.md`.
 
 mod layout;
