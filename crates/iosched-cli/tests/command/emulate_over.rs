@@ -566,6 +566,38 @@ fn a_file_system_on_it_is_clean_after_its_journal_is_replayed_whenever_the_serve
 }
 
 #[test]
+fn what_is_dirty_above_is_in_the_file_when_the_server_ends_in_order_whoever_has_it_open() {
+    let Some(lab) = Lab::new(&["mkfs.ext4", "mount"]) else {
+        return;
+    };
+    let place = Place::new();
+    let file = place.file("disk");
+    let device = lab.create(&["--over", text(&file), "--size", "64M", "--scheduler", "cfq"]);
+    run("mkfs.ext4", &["-q", "-b", "4096", &device]);
+    let at = lab.mount_point();
+    run("mount", &[&device, text(&at)]);
+    let held = File::create(at.join("held")).unwrap();
+    for block in 0..256 {
+        let data = Block::holding(1_000_000 + block);
+        held.write_all_at(&data.0, block * BLOCK as u64).unwrap();
+    }
+    lab.end_server();
+    let below = fs::read(&file).unwrap();
+    let found = below
+        .chunks(BLOCK)
+        .filter(|block| {
+            let number = u64::from_le_bytes(block[..8].try_into().unwrap());
+            (1_000_000..1_000_256).contains(&number) && **block == Block::holding(number).0
+        })
+        .count();
+    assert_eq!(found, 256, "blocks that were written and not flushed");
+    drop(held);
+    wait_for("the end of whoever else looks at the disk", || {
+        lab.emulate(&["remove", "--all"]).status.success() && lab.remains().is_empty()
+    });
+}
+
+#[test]
 fn what_is_only_to_be_read_takes_no_writes_and_stays_as_it_is() {
     let Some(lab) = Lab::new(&["mkfs.ext4", "mount"]) else {
         return;

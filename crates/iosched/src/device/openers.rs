@@ -119,8 +119,8 @@ struct Look<'a> {
     /// False for a copied tree: its links lead nowhere, or to devices of this machine.
     is_live: bool,
     sought: &'a Sought<'a>,
-    /// Types of file systems by the mount's number, for each mount namespace.
-    mounts: HashMap<PathBuf, HashMap<u64, String>>,
+    /// What is mounted, by the mount's number, for each mount namespace.
+    mounts: HashMap<PathBuf, HashMap<u64, Mounted>>,
 }
 
 impl Look<'_> {
@@ -163,7 +163,8 @@ impl Look<'_> {
             };
             return devices.iter().position(|device| device.node() == target);
         }
-        if mount.is_some_and(|mount| self.may_hang(process, mount)) {
+        let is_of_others = mount.is_some_and(|mount| self.may_hang(process, mount));
+        if is_of_others && !self.is_where_is_sought(process, mount) {
             return None;
         }
         let metadata = fs::metadata(link).ok()?;
@@ -182,17 +183,37 @@ impl Look<'_> {
         const OF_OTHERS: [&str; 10] = [
             "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "afs", "lustre", "coda", "virtiofs",
         ];
-        let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else {
+        self.mount(process, mount)
+            .is_some_and(|Mounted { kind, .. }| {
+                OF_OTHERS.contains(&kind.as_str()) || kind.starts_with("fuse")
+            })
+    }
+
+    /// True of the file system of the file that is sought: it has answered already.
+    fn is_where_is_sought(&mut self, process: &Path, mount: Option<u64>) -> bool {
+        let Sought::File { device, .. } = *self.sought else {
             return false;
         };
+        let mounted = mount.and_then(|mount| self.mount(process, mount));
+        mounted.is_some_and(|mounted| mounted.device == device)
+    }
+
+    fn mount(&mut self, process: &Path, mount: u64) -> Option<&Mounted> {
+        let namespace = fs::read_link(process.join("ns/mnt")).ok()?;
         let mounts = self.mounts.entry(namespace).or_insert_with(|| {
             let table = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
-            table.lines().filter_map(type_of_mount).collect()
+            table.lines().filter_map(mounted).collect()
         });
-        mounts
-            .get(&mount)
-            .is_some_and(|kind| OF_OTHERS.contains(&kind.as_str()) || kind.starts_with("fuse"))
+        mounts.get(&mount)
     }
+}
+
+/// A line of a table of mounts.
+struct Mounted {
+    /// Type of the file system.
+    kind: String,
+    /// Its number, as its files have it.
+    device: u64,
 }
 
 /// The directories with a process' descriptors: its own, or those of its threads where the first one
@@ -242,10 +263,15 @@ fn shared_and_writable(line: &str) -> Option<&str> {
 }
 
 /// The number and the type of a line of `mountinfo`.
-fn type_of_mount(line: &str) -> Option<(u64, String)> {
-    let number = line.split(' ').next()?.parse().ok()?;
+/// The number of a mount, and what is mounted there.
+fn mounted(line: &str) -> Option<(u64, Mounted)> {
+    let mut fields = line.split(' ');
+    let number = fields.next()?.parse().ok()?;
+    let (major, minor) = fields.nth(1)?.split_once(':')?;
+    let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
     let (_, after) = line.split_once(" - ")?;
-    Some((number, after.split(' ').next()?.to_owned()))
+    let kind = after.split(' ').next()?.to_owned();
+    Some((number, Mounted { kind, device }))
 }
 
 fn command_of(process: &Path) -> String {

@@ -335,6 +335,13 @@ mod tests {
         );
         let meant = text.replacen("[array.cache]", "unequal_members = true\n[array.cache]", 1);
         assert!(parse(&meant.replacen(one, &unequal, 1), Path::new("x")).is_ok());
+        let small = to_toml(&own_array())
+            .replace("capacity_bytes = 4000000000000", "capacity_bytes = 8388608");
+        assert!(
+            error(&small).contains("members hold 16 MiB or more"),
+            "{}",
+            error(&small)
+        );
     }
 
     fn error(text: &str) -> String {

@@ -31,6 +31,7 @@ use crate::device::{
     Consent, Device, DeviceNumber, FileIdentity, MayNotWrite, Occasion, Write, may_read_alone,
     may_read_file_alone, may_write,
 };
+use crate::durable;
 use crate::host::Host;
 
 /// The largest logical block that a loop device may have.
@@ -404,6 +405,10 @@ fn make_file(path: &Path, size: u64) -> Result<File, EmulateError> {
     })?;
     let made = Made(Some(path));
     file.set_len(size).map_err(failed("make", path))?;
+    // Flushes of the disk make its data durable, and not that there is such a file.
+    file.sync_all().map_err(failed("make", path))?;
+    durable::sync_directory(path.parent().unwrap_or(Path::new("/")))
+        .map_err(failed("make", path))?;
     take(&file, path)?;
     made.keep();
     Ok(file)

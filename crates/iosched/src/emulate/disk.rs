@@ -288,10 +288,8 @@ impl Disk {
     }
 
     /// What was written below is on the medium, also what no program has flushed.
-    pub(super) fn flush_below(&self) {
-        if let Some(Err(error)) = self.below().map(Below::flush) {
-            log(format_args!("cannot flush what is below: {error}"));
-        }
+    pub(super) fn flush_below(&self) -> io::Result<()> {
+        Ok(self.below().map_or(Ok(()), Below::flush)?)
     }
 
     /// What watches the disk's accesses goes.

@@ -176,6 +176,14 @@ pub enum EmulateError {
         /// The server.
         pid: i32,
     },
+    /// It is removed, and what is below could not be flushed.
+    #[error("{id} is removed, but what was written to it may not be on the medium: {why}")]
+    NotFlushed {
+        /// The disk.
+        id: String,
+        /// What the system said.
+        why: String,
+    },
     /// A step of setting up or taking down failed.
     #[error("cannot {step}")]
     Step {

@@ -30,6 +30,7 @@ const UNFINISHED: &str = ".new-";
 
 const SPEC: &str = "spec.json";
 const STATE: &str = "state.json";
+const NOT_FLUSHED: &str = "not-flushed";
 const LOG: &str = "server.log";
 const MOUNT: &str = "mount";
 
@@ -238,9 +239,19 @@ impl Place {
         lines[lines.len().saturating_sub(10)..].join("\n")
     }
 
+    /// Keeps that what was written below may not be on the medium.
+    pub(super) fn note_not_flushed(&self, why: &io::Error) {
+        let _ = fs::write(self.dir.join(NOT_FLUSHED), why.to_string());
+    }
+
+    /// What was kept of that.
+    pub(super) fn not_flushed(&self) -> Option<String> {
+        fs::read_to_string(self.dir.join(NOT_FLUSHED)).ok()
+    }
+
     /// Deletes the directory. It has to be unmounted: nothing is followed down.
     pub(super) fn delete(&self) -> io::Result<()> {
-        for file in [STATE, LOG, SPEC] {
+        for file in [STATE, LOG, NOT_FLUSHED, SPEC] {
             absent_is_fine(fs::remove_file(self.dir.join(file)))?;
         }
         absent_is_fine(fs::remove_dir(self.dir.join(MOUNT)))?;

@@ -102,11 +102,8 @@ pub fn serve(dir: &Path) -> u8 {
             (failure.exit_code(), None)
         }
     };
-    let taken_down = take_down(&host, &place);
-    if let Some(disk) = disk {
-        disk.flush_below();
-    }
-    match taken_down {
+    let flush = || disk.map_or(Ok(()), |disk| disk.flush_below());
+    match take_down(&host, &place, flush) {
         Ok(left) => {
             for user in left {
                 log(format_args!("left behind: {user}"));

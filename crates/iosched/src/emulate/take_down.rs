@@ -3,6 +3,7 @@
 //! Every step can be repeated, and finds its things by itself rather than trusting the record: loop
 //! devices by the file that they stand on, the mount in the kernel's table.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -19,9 +20,22 @@ use crate::host::Host;
 
 /// Takes the disk apart, whoever uses it. What still uses its device afterwards is returned: the
 /// device and the directory stay until that has ended, and a later call clears them.
-pub(super) fn take_down(host: &Host, place: &Place) -> Result<Vec<User>, EmulateError> {
+///
+/// `flush` is called when nothing more can come: what was written is on the medium then. If it fails, that is kept
+/// for whoever calls this next ([`EmulateError::NotFlushed`]).
+pub(super) fn take_down(
+    host: &Host,
+    place: &Place,
+    flush: impl FnOnce() -> io::Result<()>,
+) -> Result<Vec<User>, EmulateError> {
     let devices = devices(host, place)?;
     let spec = place.try_spec()?;
+    if spec
+        .as_ref()
+        .is_some_and(|spec| spec.stands_over().is_some())
+    {
+        write_back(host, &devices);
+    }
     let has_traced = spec.as_ref().is_some_and(|spec| spec.scheduler.is_some());
     let file = spec.map(|spec| spec.disk_file);
     for device in &devices {
@@ -64,6 +78,11 @@ pub(super) fn take_down(host: &Host, place: &Place) -> Result<Vec<User>, Emulate
     if has_traced {
         capture::remove_remains(host); // what a killed server recorded
     }
+    if let Err(source) = flush() {
+        place.note_not_flushed(&source);
+        return Err(step("flush what is below".into())(source));
+    }
+    let not_flushed = place.not_flushed();
     if left.is_empty() {
         place.delete().map_err(|source| EmulateError::File {
             action: "delete",
@@ -71,7 +90,23 @@ pub(super) fn take_down(host: &Host, place: &Place) -> Result<Vec<User>, Emulate
             source,
         })?;
     }
-    Ok(left)
+    match not_flushed {
+        Some(why) => Err(EmulateError::NotFlushed {
+            id: place.id().to_owned(),
+            why,
+        }),
+        None => Ok(left),
+    }
+}
+
+/// What is dirty above a disk over real data goes to it while its server lives, whoever has it open or mounted.
+fn write_back(host: &Host, devices: &[String]) {
+    for device in devices {
+        for at in usage::mount_points(host, device) {
+            let _ = File::open(&at).and_then(|at| Ok(rustix::fs::syncfs(at)?));
+        }
+        let _ = File::open(host.dev(device)).and_then(|device| device.sync_all());
+    }
 }
 
 /// How long the kernel, or a rule of udev that looks at the device, may hold it up. Whoever else has

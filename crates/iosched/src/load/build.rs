@@ -46,19 +46,42 @@ const SOURCES_OF_A_DIRECTORY: u32 = 25;
 /// Headers are of this size, and sources of one to eight times as much.
 const UNIT: usize = 4096;
 
-/// What a job does: the directories of its sources are its arguments.
+/// All jobs at once, each with every so manieth of the directories: how many jobs and the directories are the arguments.
 const COMPILE: &str = "\
-set -e
-for directory in \"$@\"; do
-  for source in \"$directory\"/*; do
-    name=${source##*/}
-    cat include/\"${name%%-*}\"/* \"$source\" > /dev/null
-    cat \"$source\" \"$source\" > objects/\"$name\"
+jobs=$1
+shift
+compile() {
+  turn=0
+  for directory in \"$@\"; do
+    turn=$(((turn + 1) % jobs))
+    [ $turn = $job ] || continue
+    for source in \"$directory\"/*; do
+      name=${source##*/}
+      cat include/\"${name%%-*}\"/* \"$source\" > /dev/null
+      cat \"$source\" \"$source\" > objects/\"$name\"
+    done
   done
-done";
+}
+job=0
+started=
+while [ $job -lt $jobs ]; do
+  (set -e; compile \"$@\") &
+  started=\"$started $!\"
+  job=$((job + 1))
+done
+status=0
+for one in $started; do
+  wait $one || status=$?
+done
+exit $status";
 
-/// What comes after all jobs.
-const LINK: &str = "cat objects/* > program";
+/// What comes after all jobs: group after group, since a command takes no more than 2 MiB of names.
+const LINK: &str = "\
+set -e
+for group in include/*; do
+  set -- objects/${group#include/}-*
+  [ ! -e \"$1\" ] || cat \"$@\"
+done > program";
 
 /// How much is built, and by how many at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,34 +170,10 @@ impl Build {
         at: &Workplace<'_>,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<(), CommandError> {
-        let begun = Instant::now();
-        let directories: Vec<String> = (0..self.settings.directories())
-            .map(source_directory)
-            .collect();
-        let jobs = self.settings.jobs as usize;
-        let of_job = |job: usize| -> Vec<String> {
-            directories
-                .iter()
-                .skip(job)
-                .step_by(jobs)
-                .cloned()
-                .collect()
-        };
-        std::thread::scope(|threads| {
-            let others: Vec<_> = (1..jobs)
-                .map(of_job)
-                .map(|mine| threads.spawn(move || Build::shell(at, COMPILE, &mine, &mut |_| {})))
-                .collect();
-            let first = Build::shell(at, COMPILE, &of_job(0), tick);
-            while others.iter().any(|job| !job.is_finished()) {
-                std::thread::sleep(Duration::from_millis(5));
-                tick(begun.elapsed());
-            }
-            let ended = others
-                .into_iter()
-                .map(|job| job.join().expect("it does not panic"));
-            std::iter::once(first).chain(ended).collect()
-        })
+        let directories = (0..self.settings.directories()).map(source_directory);
+        let jobs = std::iter::once(self.settings.jobs.to_string());
+        let arguments: Vec<String> = jobs.chain(directories).collect();
+        Build::shell(at, COMPILE, &arguments, tick)
     }
 }
 
@@ -333,6 +332,31 @@ impl Load for Build {
 mod tests {
     use super::*;
 
+    fn shell(at: &Path, script: &str, arguments: &[String]) -> bool {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]).args(arguments);
+        command.current_dir(at).status().unwrap().success()
+    }
+
+    #[test]
+    fn each_source_is_built_once_however_many_jobs_there_are_and_one_that_fails_is_told() {
+        for (files, jobs) in [(3, 1), (60, 2), (30, 8)] {
+            let settings = Settings { files, jobs };
+            let tree = tempfile::tempdir().unwrap();
+            write_tree(tree.path(), &settings).unwrap();
+            let directories = (0..settings.directories()).map(source_directory);
+            let jobs = std::iter::once(jobs.to_string());
+            let arguments: Vec<String> = jobs.chain(directories).collect();
+            assert!(shell(tree.path(), COMPILE, &arguments));
+            assert!(shell(tree.path(), LINK, &[]));
+            let of_sources: u64 = (0..files).map(|n| u64::from(units_of_source(n))).sum();
+            let program = std::fs::metadata(tree.path().join("program")).unwrap();
+            assert_eq!(program.len(), 2 * of_sources * UNIT as u64, "{files}");
+            std::fs::remove_dir_all(tree.path().join("include/0")).unwrap();
+            assert!(!shell(tree.path(), COMPILE, &arguments), "no headers");
+        }
+    }
+
     #[test]
     fn what_it_does_not_have_is_refused_by_name() {
         assert_eq!(Settings::parse("").unwrap(), Settings::default());
@@ -354,7 +378,8 @@ mod tests {
         let settings = Settings::parse("files=60").unwrap();
         write_tree(dir.path(), &settings).unwrap();
         write_tree(dir.path(), &settings).unwrap();
-        let arguments: Vec<String> = (0..settings.directories()).map(source_directory).collect();
+        let directories = (0..settings.directories()).map(source_directory);
+        let arguments: Vec<String> = std::iter::once("4".to_owned()).chain(directories).collect();
         for script in [COMPILE, LINK] {
             let mut command = Command::new("sh");
             command.args(["-c", script, "sh"]).args(&arguments);

@@ -112,6 +112,26 @@ fn has_to_be_served(arm: &Arm, host: &Host, device: &str) -> bool {
             && is_ours
             && match switch::resolve(&host.sysfs(), device, &arm.scheduler) {
                 Ok(name) => name != arm.scheduler,
+                // No loop device is there that could tell: an old name is none of today's kernels'.
+                Err(SwitchError::Vanished { .. }) => switch::modern_name(&arm.scheduler).is_some(),
                 Err(error) => matches!(error, SwitchError::NotOffered { .. }),
             }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_scheduler_is_served_also_where_no_loop_device_is_there_to_be_asked() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tree.path().join("sys/block")).unwrap();
+        let host = Host::at(tree.path());
+        let inside = |arms: &[&str]| {
+            let arms: Vec<String> = arms.iter().map(|&arm| arm.to_owned()).collect();
+            scheduler_for_own_disk(&arms, None, &host, "loop0").unwrap()
+        };
+        assert_eq!(inside(&["cfq", "deadline"]).as_deref(), Some("cfq"));
+        assert_eq!(inside(&["none", "mq-deadline"]), None);
+    }
 }

@@ -93,6 +93,14 @@ impl Lab {
         });
     }
 
+    /// Asks the server of a disk that somebody uses to end, and waits until it has.
+    pub(crate) fn end_server(&self) {
+        run("kill", &["-TERM", &self.server_pid()]);
+        wait_for("the server's end", || {
+            self.only_disk()["condition"] == "remains"
+        });
+    }
+
     /// The disk's own account of what it served.
     pub(crate) fn served(&self) -> Vec<Served> {
         let id = self.only_disk()["id"].as_str().unwrap().to_owned();

@@ -8,7 +8,7 @@ use std::process::Command;
 use super::{DRAWN, DRAWN_OF_RUNS, Situation, at_calls, at_moments};
 use crate::common::checks::{difference, must, names, restore};
 use crate::common::served::ServedDisk;
-use crate::common::traced::{End, Traced};
+use crate::common::traced::{End, Traced, Way};
 use crate::common::tuning::{MIB, SHORTEST, fio_runs_on, small_disk, start};
 use crate::common::{
     LoopDevice, Mounted, can_emulate, has_fio, has_postgres, iosched, iosched_process, wait_until,
@@ -240,9 +240,12 @@ pub(super) fn processes_here() -> Vec<String> {
         .collect()
 }
 
-/// True if something failed that it needs to put back what it changed; then it says so, and the journal stays.
+/// True if something failed that it needs to put back what it changed; then it says so, unless it can write nothing
+/// any more, and the journal stays.
 fn is_cut_off(run: &Traced) -> bool {
-    run.stderr.contains("iosched restore")
+    let is_write = |hit: &String| hit.starts_with("Write");
+    let is_silent = run.way == Way::FailEver && run.hit.as_ref().is_some_and(is_write);
+    is_silent || run.stderr.contains("iosched restore")
 }
 
 fn raw() -> Option<Tune> {

@@ -173,6 +173,7 @@ impl MemberKeys {
     }
 
     fn drive(self) -> Result<Model, Wrong> {
+        const LEAST: u64 = 16 << 20;
         let drive = match (self.model, self.drive) {
             (Some(name), None) => Model::named(&name)
                 .map_err(|error| Wrong::new("model", format!("is `{name}`: {error}")))?,
@@ -182,6 +183,13 @@ impl MemberKeys {
                 return Err(Wrong::new("count", what));
             }
         };
+        if drive.capacity().as_u64() < LEAST {
+            let (has, least) = (drive.capacity(), Bytes::new(LEAST));
+            return Err(Wrong::new(
+                "count",
+                format!("is of drives of {has}: members hold {least} or more"),
+            ));
+        }
         if drive.kind() == ModelKind::Array {
             return Err(Wrong::new(
                 "model",
