@@ -46,6 +46,34 @@ pub struct Flow {
     pub latency_bins: Vec<(u64, u64)>,
 }
 
+impl Flow {
+    /// Of what took so long each, in ns, counted in bins as `bin` says; `rate` makes of their number how many a second; `None` of nothing. Bytes are
+    /// the caller's to say.
+    pub(crate) fn of_latencies(
+        latencies_ns: impl Iterator<Item = u64>,
+        bin: impl Fn(u64) -> u64,
+        rate: impl FnOnce(u64) -> f64,
+    ) -> Option<Flow> {
+        let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
+        let (mut ios, mut sum, mut largest) = (0_u64, 0.0, 0);
+        for latency_ns in latencies_ns {
+            *bins.entry(bin(latency_ns)).or_default() += 1;
+            ios += 1;
+            sum += latency_ns as f64;
+            largest = largest.max(latency_ns);
+        }
+        (ios > 0).then(|| Flow {
+            ios,
+            bytes: 0,
+            bytes_per_s: 0.0,
+            iops: rate(ios),
+            latency_mean_ns: sum / ios as f64,
+            latency_max_ns: largest,
+            latency_bins: bins.into_iter().collect(),
+        })
+    }
+}
+
 /// The numbers that arms are compared by.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {

@@ -64,19 +64,7 @@ fn what_is_written_is_read_again_whichever_scheduler_comes_meanwhile() {
             thread::spawn(move || write_and_read(&device, numbers))
         })
         .collect();
-    for scheduler in [
-        "deadline:fifo_batch=1",
-        "noop",
-        "mq-deadline",
-        "kyber",
-        "bfq",
-        "none",
-        "cfq",
-    ] {
-        let set = lab.emulate(&["set", &device, scheduler]);
-        assert!(set.status.success(), "{}", stderr(&set));
-        assert_eq!(lab.only_disk()["scheduler"], scheduler);
-    }
+    lab.set_each_inside(&device);
     for writer in writers {
         writer.join().unwrap();
     }

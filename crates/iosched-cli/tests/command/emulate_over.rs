@@ -132,19 +132,7 @@ fn what_is_written_is_in_the_file_whichever_scheduler_comes_meanwhile() {
             })
         })
         .collect();
-    for scheduler in [
-        "deadline:fifo_batch=1",
-        "noop",
-        "mq-deadline",
-        "kyber",
-        "bfq",
-        "none",
-        "cfq",
-    ] {
-        let set = lab.emulate(&["set", &device, scheduler]);
-        assert!(set.status.success(), "{}", stderr(&set));
-        assert_eq!(lab.only_disk()["scheduler"], scheduler);
-    }
+    lab.set_each_inside(&device);
     for writer in writers {
         writer.join().unwrap();
     }

@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use super::error::EmulateError;
 use super::log::log;
 use super::over::{Over, OverError, OverKind, open_file};
-use crate::beneath::Directory;
+use crate::beneath;
 use crate::device::{
     Consent, Device, DeviceNumber, FileIdentity, MayNotWrite, Occasion, Write, may_read_alone,
     may_read_file_alone, may_write,
@@ -124,11 +124,8 @@ impl Made<'_> {
 
 impl Drop for Made<'_> {
     fn drop(&mut self) {
-        let path = self
-            .0
-            .and_then(|path| Some((path.parent()?, path.file_name()?)));
-        if let Some((dir, name)) = path {
-            let _ = Directory::open(dir).and_then(|dir| dir.remove_file(name));
+        if let Some(path) = self.0 {
+            let _ = beneath::split(path).and_then(|(dir, name)| dir.remove_file(name.as_ref()));
         }
     }
 }
@@ -394,9 +391,8 @@ fn open_known_file(
 }
 
 fn make_file(path: &Path, size: u64) -> Result<File, EmulateError> {
-    let dir =
-        Directory::open(path.parent().unwrap_or(Path::new("/"))).map_err(failed("open", path))?;
-    let made = dir.create_file(path.file_name().unwrap_or_default());
+    let (dir, name) = beneath::split(path).map_err(failed("open", path))?;
+    let made = dir.create_file(name.as_ref());
     let file = made.map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => OverError::Exists {
             path: path.to_owned(),

@@ -389,11 +389,10 @@ pub fn served_by(host: &Host, device: &str) -> Option<ServedDisk> {
         return None;
     }
     let state = place_of(host, device)?.state()?;
-    let depth = u32::try_from(state.queue_depth).unwrap_or(u32::MAX);
-    let least = server::MIN_DRIVER_DEPTH;
+    let driver_depth = state.driver_takes(state.queue_depth);
     Some(ServedDisk {
         scheduler: state.scheduler?,
-        driver_depth: depth.clamp(least, state.most_requests.max(least)),
+        driver_depth,
     })
 }
 
@@ -533,11 +532,7 @@ fn set_requests_above(host: &Host, state: &State, depth: usize) -> Result<(), Em
     if !is_none {
         return Ok(());
     }
-    let depth = u32::try_from(depth).unwrap_or(u32::MAX);
-    let depth = depth.clamp(
-        server::MIN_DRIVER_DEPTH,
-        state.most_requests.max(server::MIN_DRIVER_DEPTH),
-    );
+    let depth = state.driver_takes(depth);
     let set = set_requests(&sysfs, &device, &depth.to_string());
     set.map_err(|source| EmulateError::Step {
         step: format!("set queue/nr_requests of {device}"),
@@ -551,7 +546,7 @@ pub fn set_requests(sysfs: &Sysfs, device: &str, requests: &str) -> std::io::Res
     let file = "queue/nr_requests";
     let is_shown = sysfs.read_if_present(device, file).as_deref() == Some(requests);
     if is_shown && let Ok(number) = requests.parse::<u32>() {
-        let is_more = number > server::MIN_DRIVER_DEPTH;
+        let is_more = number > place::MIN_DRIVER_DEPTH;
         let other = if is_more { number - 1 } else { number + 1 };
         sysfs.write(device, file, &other.to_string())?;
     }

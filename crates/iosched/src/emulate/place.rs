@@ -31,6 +31,9 @@ const UNFINISHED: &str = ".new-";
 const SPEC: &str = "spec.json";
 const STATE: &str = "state.json";
 const NOT_FLUSHED: &str = "not-flushed";
+
+/// The least depth that the kernel accepts for a driver's queue.
+pub(super) const MIN_DRIVER_DEPTH: u32 = 4;
 const LOG: &str = "server.log";
 const MOUNT: &str = "mount";
 
@@ -68,6 +71,12 @@ pub(super) struct State {
     pub(super) server_started: u64,
 }
 
+/// The number of requests nearest to this one that a loop driver takes that has so many at the most.
+pub(super) fn driver_takes(requests: usize, most: u32) -> u32 {
+    let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+    requests.clamp(MIN_DRIVER_DEPTH, most.max(MIN_DRIVER_DEPTH))
+}
+
 /// `hw_queue_depth` of the loop driver, unless somebody has set it.
 fn usual_requests() -> u32 {
     128
@@ -75,6 +84,11 @@ fn usual_requests() -> u32 {
 
 impl State {
     pub(super) const VERSION: u32 = 1;
+
+    /// The number of requests nearest to this one that the loop driver takes.
+    pub(super) fn driver_takes(&self, requests: usize) -> u32 {
+        driver_takes(requests, self.most_requests)
+    }
 }
 
 impl Place {

@@ -32,7 +32,7 @@ use super::inside::{self, Inside};
 use super::log::{log, monotonic};
 use super::loop_device::{LoopDevice, Shape};
 use super::over::Over;
-use super::place::{Place, State};
+use super::place::{Place, State, driver_takes};
 use super::priority;
 use super::spec::{Base, Spec};
 use super::start_ticks;
@@ -44,9 +44,6 @@ use crate::process::ProcessFd;
 
 /// A thread that does nothing but I/O needs no more; all its memory is locked.
 const SMALL_STACK: usize = 256 << 10;
-
-/// The least depth that the kernel accepts for a driver's queue.
-pub(super) const MIN_DRIVER_DEPTH: u32 = 4;
 
 /// More than this is not the way to the model, but a machine that is busy with other things.
 const LONGEST_PATH: Nanos = Nanos::from_micros(250);
@@ -146,7 +143,7 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
     detach_from_terminal();
     protect_from_memory_pressure();
 
-    let Founded {
+    let Prepared {
         disk,
         queue_depth,
         shape,
@@ -154,7 +151,7 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
         backing_dir,
         backing_fd,
         made,
-    } = found(host, &spec)?;
+    } = prepare(host, &spec)?;
 
     let mount_point = place.mount_point();
     let ended = until.session_end().map_err(step("make a pipe"))?;
@@ -238,7 +235,7 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
 }
 
 /// The disk before it has a device.
-struct Founded<'a> {
+struct Prepared<'a> {
     disk: Arc<Disk>,
     queue_depth: usize,
     shape: Shape,
@@ -248,15 +245,19 @@ struct Founded<'a> {
     made: Made<'a>,
 }
 
-fn found<'a>(host: &Host, spec: &'a Spec) -> Result<Founded<'a>, EmulateError> {
+fn prepare<'a>(host: &Host, spec: &'a Spec) -> Result<Prepared<'a>, EmulateError> {
     match &spec.base {
-        Base::Model(model) => found_model(host, spec, model),
-        Base::Over(over) => found_over(host, spec, over),
+        Base::Model(model) => prepare_model(host, spec, model),
+        Base::Over(over) => prepare_over(host, spec, over),
     }
 }
 
 /// The bare model, which the way to it is measured with, and the data beside it.
-fn found_model<'a>(host: &Host, spec: &Spec, model: &Model) -> Result<Founded<'a>, EmulateError> {
+fn prepare_model<'a>(
+    host: &Host,
+    spec: &Spec,
+    model: &Model,
+) -> Result<Prepared<'a>, EmulateError> {
     let model = spec.build(model)?;
     let size = model.capacity().to_bytes();
     let queue_depth = model.queue_depth();
@@ -271,7 +272,7 @@ fn found_model<'a>(host: &Host, spec: &Spec, model: &Model) -> Result<Founded<'a
     })?;
     let backing_fd = backing.raw_fd();
     let disk = Disk::new(model, backing).map_err(step("make a timer"))?;
-    Ok(Founded {
+    Ok(Prepared {
         disk: Arc::new(disk),
         queue_depth,
         shape: Shape::USUAL,
@@ -283,7 +284,11 @@ fn found_model<'a>(host: &Host, spec: &Spec, model: &Model) -> Result<Founded<'a
 }
 
 /// The scheduler over what is below, and the threads that carry its commands out.
-fn found_over<'a>(host: &Host, spec: &Spec, over: &'a Over) -> Result<Founded<'a>, EmulateError> {
+fn prepare_over<'a>(
+    host: &Host,
+    spec: &Spec,
+    over: &'a Over,
+) -> Result<Prepared<'a>, EmulateError> {
     let (below, made) = Below::open(host, over)?;
     let shape = Shape {
         block: u32::try_from(below.block()).expect("a loop device's block is small"),
@@ -306,7 +311,7 @@ fn found_over<'a>(host: &Host, spec: &Spec, over: &'a Over) -> Result<Founded<'a
         });
         started.map_err(step("start a thread"))?;
     }
-    Ok(Founded {
+    Ok(Prepared {
         disk,
         queue_depth: over.depth,
         shape,
@@ -374,8 +379,7 @@ fn set_driver_depth(
         .read(device, requests)
         .and_then(|text| text.parse().map_err(io::Error::other))
         .map_err(failed(requests))?;
-    let wanted = u32::try_from(queue_depth).unwrap_or(u32::MAX);
-    let depth = wanted.clamp(MIN_DRIVER_DEPTH, most.max(MIN_DRIVER_DEPTH));
+    let depth = driver_takes(queue_depth, most);
     sysfs
         .write(device, requests, &depth.to_string())
         .map_err(failed(requests))?;
@@ -384,9 +388,9 @@ fn set_driver_depth(
         let why = format!("wrote {depth}, read back {taken}");
         return Err(failed(requests)(io::Error::other(why)));
     }
-    if depth != wanted && queue_depth < usize::MAX {
+    if depth as usize != queue_depth && queue_depth < usize::MAX {
         log(format_args!(
-            "the model has a queue depth of {wanted}, the loop driver takes {depth}"
+            "the model has a queue depth of {queue_depth}, the loop driver takes {depth}"
         ));
     }
     Ok((depth, most))

@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::command::CommandError;
+use super::command::{self, CommandError};
 use super::fio::FioError;
 use super::fio_job::TrialSettings;
 use super::settings::{self, SettingError};
@@ -134,12 +134,6 @@ impl Build {
         }
     }
 
-    /// Where its files are.
-    fn directory(at: &Workplace<'_>) -> PathBuf {
-        let own = at.own_directory();
-        own.expect("the plan gave this load a directory").join(NAME)
-    }
-
     /// Runs a script of ours where the tree is.
     fn shell(
         at: &Workplace<'_>,
@@ -149,19 +143,10 @@ impl Build {
     ) -> Result<(), CommandError> {
         let mut command = Command::new("sh");
         command.args(["-c", script, "sh"]).args(arguments);
-        command.current_dir(Build::directory(at));
+        command.current_dir(at.directory_of(NAME));
         let limit = at.trial_limit.unwrap_or(LONGEST);
         let finished = at.scope.run(command, limit, at.stop, tick)?;
-        if finished.status.success() {
-            return Ok(());
-        }
-        Err(CommandError::Failed {
-            what: "the shell of",
-            line: NAME.into(),
-            status: process::describe(finished.status),
-            message: process::last_lines(&finished.stderr, 3),
-            never_worked: false,
-        })
+        command::went_well(finished, "the shell of", NAME, false).map(drop)
     }
 
     /// All sources, by so many processes at once.
@@ -283,7 +268,7 @@ impl Load for Build {
     }
 
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
-        let path = Build::directory(at);
+        let path = at.directory_of(NAME);
         files::make_directory(&path, at.user()).map_err(FioError::Files)?;
         say(&format!(
             "writing {} sources to be built",
@@ -294,7 +279,7 @@ impl Load for Build {
     }
 
     fn reset(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
-        let path = Build::directory(at);
+        let path = at.directory_of(NAME);
         let removed = as_user(at.user(), || remove_built(&path));
         Ok(removed.map_err(FioError::Files)?)
     }
@@ -311,7 +296,7 @@ impl Load for Build {
         let compiled = so_far();
         Build::shell(at, LINK, &[], &mut |_| tick(begun.elapsed()))?;
         let linked = so_far();
-        let path = Build::directory(at);
+        let path = at.directory_of(NAME);
         as_user(at.user(), || write_back(&path)).map_err(FioError::Files)?;
         let whole = so_far();
         let numbers = [
@@ -386,7 +371,7 @@ mod tests {
             assert!(command.current_dir(dir.path()).status().unwrap().success());
         }
         let all = crate::beneath::walk(&Directory::open(dir.path()).unwrap()).unwrap();
-        let length = |path: &PathBuf| {
+        let length = |path: &std::path::PathBuf| {
             let metadata = std::fs::metadata(dir.path().join(path)).unwrap();
             if metadata.is_file() {
                 metadata.len()

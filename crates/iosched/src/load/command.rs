@@ -295,20 +295,7 @@ impl CommandLoad {
         tell(&mut command, at, turn);
         let limit = at.trial_limit.unwrap_or(LONGEST);
         let finished = scope.run(command, limit, at.stop, tick)?;
-        if finished.status.success() {
-            return Ok(finished);
-        }
-        let said = match finished.stderr.trim() {
-            "" => &finished.stdout,
-            _ => &finished.stderr,
-        };
-        Err(CommandError::Failed {
-            what,
-            line: line.into(),
-            status: process::describe(finished.status),
-            message: process::last_lines(said, SHOWN_LINES),
-            never_worked: !self.has_worked,
-        })
+        went_well(finished, what, line, !self.has_worked)
     }
 
     /// The number in a program's output.
@@ -347,6 +334,29 @@ pub(crate) fn json_number(text: &str, pointer: &str) -> Option<f64> {
     let value: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
     let found = value.pointer(pointer)?;
     found.as_f64().or_else(|| found.as_str()?.parse().ok())
+}
+
+/// What has ended, if it says that it went well; else an error with what it said last.
+pub(super) fn went_well(
+    finished: Finished,
+    what: &'static str,
+    line: &str,
+    never_worked: bool,
+) -> Result<Finished, CommandError> {
+    if finished.status.success() {
+        return Ok(finished);
+    }
+    let said = match finished.stderr.trim() {
+        "" => &finished.stdout,
+        _ => &finished.stderr,
+    };
+    Err(CommandError::Failed {
+        what,
+        line: line.into(),
+        status: process::describe(finished.status),
+        message: process::last_lines(said, SHOWN_LINES),
+        never_worked,
+    })
 }
 
 /// Where the program runs, and what it is told.

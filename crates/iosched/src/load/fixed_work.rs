@@ -61,10 +61,7 @@ impl FixedWork {
 
     /// Where its files are.
     fn directory(&self, at: &Workplace<'_>) -> PathBuf {
-        let own = at
-            .own_directory()
-            .expect("the plan gave this load a directory");
-        own.join(&self.settings.directory)
+        at.directory_of(&self.settings.directory)
     }
 
     fn place(&self, at: &Workplace<'_>) -> Place {

@@ -169,10 +169,7 @@ impl IozoneLoad {
     }
 
     fn directory(&self, at: &Workplace<'_>) -> PathBuf {
-        let own = at
-            .own_directory()
-            .expect("the plan gave this load a directory");
-        own.join(&self.settings.directory)
+        at.directory_of(&self.settings.directory)
     }
 
     /// Runs it on these files; what it says goes through without a judgement.

@@ -20,7 +20,7 @@
 //! - `files`: what we do to a load's files, with the rights of its user
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -179,6 +179,15 @@ impl Workplace<'_> {
             Place::Directory { directory, .. } => Some(Path::new(directory)),
             Place::Path(_) => None,
         }
+    }
+
+    /// The part of it that belongs to the load of this name.
+    ///
+    /// # Panics
+    /// If there is none: the plan gives one to each load that says it needs one.
+    pub(crate) fn directory_of(&self, load: &str) -> PathBuf {
+        let own = self.own_directory();
+        own.expect("the plan gave this load a directory").join(load)
     }
 
     /// The directory that the user named.

@@ -93,6 +93,23 @@ impl Lab {
         });
     }
 
+    /// Puts every scheduler that there is inside, one after the other.
+    pub(crate) fn set_each_inside(&self, device: &str) {
+        for scheduler in [
+            "deadline:fifo_batch=1",
+            "noop",
+            "mq-deadline",
+            "kyber",
+            "bfq",
+            "none",
+            "cfq",
+        ] {
+            let set = self.emulate(&["set", device, scheduler]);
+            assert!(set.status.success(), "{}", stderr(&set));
+            assert_eq!(self.only_disk()["scheduler"], scheduler);
+        }
+    }
+
     /// Asks the server of a disk that somebody uses to end, and waits until it has.
     pub(crate) fn end_server(&self) {
         run("kill", &["-TERM", &self.server_pid()]);

@@ -11,7 +11,7 @@ mod player;
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
@@ -20,16 +20,16 @@ use rand_chacha::ChaCha8Rng;
 use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 
-use super::command::CommandError;
 use super::fio::FioError;
 use super::fio_job::TrialSettings;
 use super::responsiveness::program::{self, Program};
+use super::responsiveness::start;
 use super::settings::{self, SettingError};
 use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::beneath::Directory;
 use crate::metrics::{FRAMES_IN_TIME, Flow, JobResult};
 use crate::objective::Objective;
-use crate::process::{self, ChildError, Stop, as_user};
+use crate::process::{Stop, as_user};
 
 /// The name of the load, and of its directory on the target.
 pub const NAME: &str = "desktop";
@@ -39,9 +39,6 @@ const KNOWN: &[&str] = &["starts", "seconds", "size"];
 
 /// How long all runs before the first start: the copy has filled memory with what is to be written by then.
 const SETTLING: Duration = Duration::from_secs(2);
-
-/// A start that hangs is killed after this time, where the user does not say (`--timeout`).
-const LONGEST: Duration = Duration::from_secs(600);
 
 /// Bytes of a browser's profile.
 const PROFILE: u64 = 32 << 20;
@@ -130,12 +127,6 @@ impl Desktop {
         }
     }
 
-    /// Where its files are.
-    fn directory(at: &Workplace<'_>) -> PathBuf {
-        let own = at.own_directory();
-        own.expect("the plan gave this load a directory").join(NAME)
-    }
-
     /// Starts the program, cold, and says how long it took.
     fn one_start(
         &self,
@@ -145,23 +136,12 @@ impl Desktop {
         let program = self.program.as_ref();
         let program = program.expect("it was copied while the load was prepared");
         program.forget(at.user()).map_err(FioError::Files)?;
-        let mut command = program.command();
-        if let Some(target) = at.target_directory() {
-            command.current_dir(target);
-        }
-        let limit = at.trial_limit.unwrap_or(LONGEST);
-        let finished = at.scope.run(command, limit, at.stop, tick);
-        let finished = finished.map_err(CommandError::from)?;
-        if finished.status.success() {
-            return Ok(finished.elapsed);
-        }
-        Err(LoadError::Command(CommandError::Failed {
-            what: "the start of",
-            line: program.to_string(),
-            status: process::describe(finished.status),
-            message: process::last_lines(&finished.stderr, 3),
-            never_worked: false,
-        }))
+        Ok(start::time(
+            program.command(),
+            &program.to_string(),
+            at,
+            tick,
+        )?)
     }
 
     /// All starts of a trial, spread over its time; none if something beside them ended.
@@ -176,15 +156,8 @@ impl Desktop {
         let mut took = Vec::new();
         for start in 0..=self.settings.starts {
             let when = SETTLING + whole * start / self.settings.starts;
-            while begun.elapsed() < when {
-                if at.stop.is_wanted() {
-                    return Err(FioError::Child(ChildError::Stopped).into());
-                }
-                if is_over() {
-                    return Ok(Vec::new()); // what went wrong is theirs to say
-                }
-                std::thread::sleep(Duration::from_millis(20));
-                tick(begun.elapsed());
+            if !start::wait_until(when, begun, at, is_over, tick)? {
+                return Ok(Vec::new()); // what went wrong is theirs to say
             }
             if start < self.settings.starts {
                 took.push(self.one_start(at, &mut |_| tick(begun.elapsed()))?);
@@ -200,7 +173,7 @@ impl Desktop {
         seed: u64,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<(Vec<Duration>, Besides, Duration), LoadError> {
-        let directory = Desktop::directory(at);
+        let directory = at.directory_of(NAME);
         let files = Files::open(&directory, at).map_err(FioError::Files)?;
         let package = directory.join(PACKAGE);
         let end = Stop::new();
@@ -285,30 +258,17 @@ fn write_file(directory: &Directory, name: &str, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// How long small reads took, as a worker's flow.
-fn flow_of(took: &[Duration], elapsed: Duration) -> Flow {
+/// How long small reads took, as a worker's flow; `None` of nothing.
+fn flow_of(took: &[Duration], elapsed: Duration) -> Option<Flow> {
     let nanos = |time: &Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let mut ns: Vec<u64> = took.iter().map(nanos).collect();
-    ns.sort_unstable();
-    let mut bins: Vec<(u64, u64)> = Vec::new();
-    for &one in &ns {
-        match bins.last_mut() {
-            Some((last, count)) if *last == one => *count += 1,
-            _ => bins.push((one, 1)),
-        }
-    }
-    let ios = ns.len() as u64;
-    let bytes = ios * activity::PAGE as u64;
     let seconds = elapsed.as_secs_f64().max(1e-9);
-    Flow {
-        ios,
+    let flow = Flow::of_latencies(took.iter().map(nanos), |ns| ns, |ios| ios as f64 / seconds)?;
+    let bytes = flow.ios * activity::PAGE as u64;
+    Some(Flow {
         bytes,
         bytes_per_s: bytes as f64 / seconds,
-        iops: ios as f64 / seconds,
-        latency_mean_ns: mean(took) * 1e9,
-        latency_max_ns: ns.last().copied().unwrap_or(0),
-        latency_bins: bins,
-    }
+        ..flow
+    })
 }
 
 /// In seconds; 0 of nothing.
@@ -350,7 +310,7 @@ impl Load for Desktop {
     }
 
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
-        let path = Desktop::directory(at);
+        let path = at.directory_of(NAME);
         files::make_directory(&path, at.user()).map_err(FioError::Files)?;
         files::make_directory(&path.join(PACKAGE), at.user()).map_err(FioError::Files)?;
         let copied = Program::copy(&path, at)?;
@@ -370,7 +330,7 @@ impl Load for Desktop {
     }
 
     fn reset(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
-        let path = Desktop::directory(at);
+        let path = at.directory_of(NAME);
         let reset = as_user(at.user(), || {
             let directory = Directory::open(&path)?;
             directory.clear_directory(PACKAGE.as_ref())?;
@@ -383,7 +343,7 @@ impl Load for Desktop {
 
     /// Also where we may not empty the whole page cache.
     fn start(&mut self, at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
-        let files = Files::open(&Desktop::directory(at), at);
+        let files = Files::open(&at.directory_of(NAME), at);
         let forgotten = files.and_then(|files| files.forget());
         Ok(forgotten.map_err(FioError::Files)?)
     }
@@ -409,7 +369,7 @@ impl Load for Desktop {
         Ok(Outcome {
             jobs: vec![JobResult {
                 name: SMALL_READS.into(),
-                read: Some(flow_of(&besides.small_reads, elapsed)),
+                read: flow_of(&besides.small_reads, elapsed),
                 write: None,
                 trim: None,
                 transactions: None,
@@ -458,7 +418,7 @@ mod tests {
     #[test]
     fn small_reads_are_counted_each_by_how_long_it_took() {
         let took = [3, 1, 3].map(Duration::from_millis);
-        let flow = flow_of(&took, Duration::from_secs(1));
+        let flow = flow_of(&took, Duration::from_secs(1)).unwrap();
         assert_eq!(flow.latency_bins, [(1_000_000, 1), (3_000_000, 2)]);
         assert_eq!(
             (flow.ios, flow.bytes, flow.latency_max_ns),

@@ -9,7 +9,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -290,7 +290,7 @@ impl PgbenchLoad {
         turn: &Turn<'_>,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, PgbenchError> {
-        let logs = own_directory(at).join("logs");
+        let logs = at.directory_of("pgbench").join("logs");
         let scope = self.database().scope().clone();
         self.make_logs(&logs, scope.user())?;
         let arguments = self.arguments(turn, &logs);
@@ -351,14 +351,6 @@ impl PgbenchLoad {
 
 fn runtime(settings: &TrialSettings) -> Duration {
     settings.runtime.unwrap_or(DEFAULT_RUNTIME)
-}
-
-/// Our directory on the target, below that of the run.
-fn own_directory(at: &Workplace<'_>) -> PathBuf {
-    let own = at
-        .own_directory()
-        .expect("the plan gave this load a directory");
-    own.join("pgbench")
 }
 
 /// The log of every transaction: a file per thread.
@@ -428,7 +420,7 @@ impl Load for PgbenchLoad {
     }
 
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
-        let root = own_directory(at);
+        let root = at.directory_of("pgbench");
         let Some(own) = self.own.clone() else {
             self.database = Some(Box::new(Cluster::make(&self.settings, at, &root, say)?));
             return Ok(());

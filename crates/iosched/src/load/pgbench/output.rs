@@ -2,8 +2,6 @@
 //!
 //! Follows the manual of pgbench 10 to 17 ("Per-Transaction Logging" and the examples of its report).
 
-use std::collections::BTreeMap;
-
 use crate::metrics::Flow;
 
 /// Bits of a latency that are kept in a bin: 64 bins per power of two, as fio has them.
@@ -47,23 +45,7 @@ pub(crate) fn transactions(logs: &[String], tps: f64) -> Option<Flow> {
         let latency_us = line.split_ascii_whitespace().nth(2)?;
         latency_us.parse::<u64>().ok()?.checked_mul(1000)
     });
-    let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
-    let (mut count, mut sum, mut largest) = (0, 0.0, 0);
-    for latency_ns in latencies {
-        *bins.entry(bin(latency_ns)).or_default() += 1;
-        count += 1;
-        sum += latency_ns as f64;
-        largest = largest.max(latency_ns);
-    }
-    (count > 0).then(|| Flow {
-        ios: count,
-        bytes: 0,
-        bytes_per_s: 0.0,
-        iops: tps,
-        latency_mean_ns: sum / count as f64,
-        latency_max_ns: largest,
-        latency_bins: bins.into_iter().collect(),
-    })
+    Flow::of_latencies(latencies, bin, |_| tps)
 }
 
 /// The middle of the bin of a value: at most 0.8 % off.

@@ -7,8 +7,8 @@
 //! soon live on.
 
 pub(in crate::load) mod program;
+pub(in crate::load) mod start;
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -16,14 +16,13 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use self::program::Program;
-use super::command::CommandError;
 use super::fio::{self, FioError};
 use super::fio_job::{JobFile, JobFileError, Place, TrialSettings};
 use super::settings::{self, SettingError};
 use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files, words};
 use crate::host::Host;
 use crate::objective::Objective;
-use crate::process::{self, ChildError, Scope, Stop};
+use crate::process::{ChildError, Scope, Stop};
 
 /// The name of the load, and of its directory on the target.
 pub const NAME: &str = "responsiveness";
@@ -44,9 +43,6 @@ const MOST_STREAMS: u32 = 100;
 
 /// How long the streams run before the first start: each has begun by then, and none is in its first moments.
 const SETTLING: Duration = Duration::from_secs(2);
-
-/// A start that hangs is killed after this time, where the user does not say (`--timeout`).
-const LONGEST: Duration = Duration::from_secs(600);
 
 /// Room for the copied program: a shell with its libraries takes some 4 MB.
 const ROOM_FOR_PROGRAM: u64 = 64 << 20;
@@ -158,12 +154,6 @@ impl Responsiveness {
         })
     }
 
-    /// Where its files are.
-    fn directory(at: &Workplace<'_>) -> PathBuf {
-        let own = at.own_directory();
-        own.expect("the plan gave this load a directory").join(NAME)
-    }
-
     fn of_streams(
         &self,
         at: &Workplace<'_>,
@@ -172,7 +162,7 @@ impl Responsiveness {
     ) -> TrialSettings {
         TrialSettings {
             place: Place::Directory {
-                directory: Responsiveness::directory(at).display().to_string(),
+                directory: at.directory_of(NAME).display().to_string(),
                 file_size: self.settings.size,
             },
             runtime,
@@ -187,7 +177,7 @@ impl Responsiveness {
         at: &Workplace<'_>,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Duration, LoadError> {
-        let (line, mut command) = match (&self.program, &self.settings.command) {
+        let (line, command) = match (&self.program, &self.settings.command) {
             (Some(program), _) => {
                 program.forget(at.user()).map_err(FioError::Files)?;
                 (program.to_string(), program.command())
@@ -203,22 +193,7 @@ impl Responsiveness {
             }
             (None, None) => unreachable!("it was copied while the load was prepared"),
         };
-        if let Some(target) = at.target_directory() {
-            command.current_dir(target);
-        }
-        let limit = at.trial_limit.unwrap_or(LONGEST);
-        let finished = at.scope.run(command, limit, at.stop, tick);
-        let finished = finished.map_err(CommandError::from)?;
-        if finished.status.success() {
-            return Ok(finished.elapsed);
-        }
-        Err(LoadError::Command(CommandError::Failed {
-            what: "the start of",
-            line,
-            status: process::describe(finished.status),
-            message: process::last_lines(&finished.stderr, 3),
-            never_worked: false,
-        }))
+        Ok(start::time(command, &line, at, tick)?)
     }
 
     /// All starts of a trial, after the streams have settled.
@@ -229,15 +204,8 @@ impl Responsiveness {
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Vec<Duration>, LoadError> {
         let begun = Instant::now();
-        while self.streams.is_some() && begun.elapsed() < SETTLING {
-            if at.stop.is_wanted() {
-                return Err(FioError::Child(ChildError::Stopped).into());
-            }
-            if are_over() {
-                return Ok(Vec::new()); // what went wrong is theirs to say
-            }
-            std::thread::sleep(Duration::from_millis(50));
-            tick(begun.elapsed());
+        if self.streams.is_some() && !start::wait_until(SETTLING, begun, at, are_over, tick)? {
+            return Ok(Vec::new()); // what went wrong is theirs to say
         }
         let mut took = Vec::new();
         for _ in 0..self.settings.starts {
@@ -297,7 +265,7 @@ impl Load for Responsiveness {
     }
 
     fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
-        let directory = Responsiveness::directory(at);
+        let directory = at.directory_of(NAME);
         files::make_directory(&directory, at.user()).map_err(FioError::Files)?;
         if self.settings.command.is_none() {
             let copied = Program::copy(&directory, at)?;
