@@ -33,19 +33,19 @@ fuzz: ## every reader of what others wrote, guided by coverage: MINUTES each
 bench: setup-test build ## whole commands and inner loops, as ratios to a peer in the same run
 	scripts/bench
 
-EXAMPLE := $(SUDO) env IOSCHED=$(BIN) examples/on-emulated-disk
+EXAMPLE := $(SUDO) $(BIN) tune --emulate
 
 example-pgbench: setup-test build ## PostgreSQL under three schedulers, on an emulated hard disk
-	$(EXAMPLE) hdd-7200 4G --load pgbench:scale=10,clients=20,time=10 --arms none,mq-deadline,bfq --budget 10m
+	$(EXAMPLE) hdd-7200 --size 4G --load pgbench:scale=10,clients=20,time=10 --arms none,mq-deadline,bfq --budget 10m
 
 example-sweep: setup build ## the sweep of five tests, with its log and its points
-	$(EXAMPLE) hdd-7200 2G --load five-tests:size=16m,record=1m,threads=1..2 --arms none,mq-deadline,bfq --fixed-rounds 2
+	$(EXAMPLE) hdd-7200 --size 2G --load five-tests:size=16m,record=1m,threads=1..2 --arms none,mq-deadline,bfq --fixed-rounds 2
 
 example-documents: setup build ## the document server, with its control
-	$(EXAMPLE) hdd-7200 2G --load documents-read:threads=16,documents=60,stored=6000 --arms none,mq-deadline,bfq --fixed-rounds 5
+	$(EXAMPLE) hdd-7200 --size 2G --load documents-read:threads=16,documents=60,stored=6000 --arms none,mq-deadline,bfq --fixed-rounds 5
 
 example-database: setup build ## the database server's four loads, as ratios to the baseline
-	$(EXAMPLE) hdd-7200 4G --load database --file-size 64M --runtime 5s --budget 10m
+	$(EXAMPLE) hdd-7200 --size 4G --load database --file-size 64M --runtime 5s --budget 10m
 
 install: build ## one static-ish binary into $(PREFIX)/bin
 	install -D -m 0755 $(BIN) $(DESTDIR)$(PREFIX)/bin/iosched
