@@ -25,7 +25,8 @@ pub fn prefix() -> String {
 }
 
 /// Attaches a file to a free loop device and returns the device's name (`loop3`). `options` are more options
-/// of `losetup`.
+/// of `losetup`. It can be written, whatever `blockdev --setro` had said of that number for a file before: the
+/// kernel keeps that when the file is detached.
 pub fn attach(file: &Path, options: &[&str]) -> String {
     let mut said = String::new();
     let mut name = None;
@@ -44,7 +45,19 @@ pub fn attach(file: &Path, options: &[&str]) -> String {
         said = String::from_utf8_lossy(&output.stderr).into_owned();
         name.is_some() || !said.contains("busy")
     });
-    name.unwrap_or_else(|| panic!("no loop device for {}: {said}", file.display()))
+    let name = name.unwrap_or_else(|| panic!("no loop device for {}: {said}", file.display()));
+    if !options.contains(&"--read-only") {
+        make_writable(&name);
+    }
+    name
+}
+
+fn make_writable(name: &str) {
+    let status = Command::new("blockdev")
+        .args(["--setrw", &format!("/dev/{name}")])
+        .status()
+        .unwrap_or_else(|error| panic!("blockdev (package util-linux): {error}"));
+    assert!(status.success(), "{name} stays read-only");
 }
 
 /// True if a device stands on this file.
