@@ -1,6 +1,7 @@
 //! What `iosched tune` does not do: write where it may not, share a disk, take bad input or a damaged record.
 use std::fs;
 
+use crate::common::lab::stderr;
 use crate::common::tuning::{MIB, fio_runs_on, signal, small_disk, start, tune};
 use crate::common::{
     LoopDevice, can_emulate, can_use_loop_devices, has_fio, iosched, run, wait_until,
@@ -367,6 +368,37 @@ fn a_damaged_record_is_refused_with_its_line_and_a_full_disk_is_said() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(12), "{bad}: {stderr}");
         assert!(stderr.contains("record.jsonl:"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_dry_run_says_why_a_disk_of_its_own_cannot_be_made_as_the_run_does() {
+    if !can_emulate() {
+        return;
+    }
+    let dir = copy_for_everybody();
+    let told = |nobody: bool, disk: &[&str], more: &[&str]| {
+        let binary = dir.path().join("iosched");
+        let mut command = std::process::Command::new("setpriv");
+        if nobody {
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        }
+        command.arg("--").arg(binary).args(["tune", "--emulate"]);
+        let output = command.args(disk).args(more).current_dir("/").output();
+        let output = output.unwrap();
+        let said = stderr(&output).replace(" --dry-run", "");
+        (output.status.code(), said)
+    };
+    let too_small = &["null", "--size", "1"][..];
+    let refused = [
+        (false, too_small, 2, "null cannot be"),
+        (true, &["null", "--size", "64M"], 8, "need root"),
+    ];
+    for (nobody, disk, code, words) in refused {
+        let dry = told(nobody, disk, &["--dry-run"]);
+        assert_eq!(dry, told(nobody, disk, &[]), "{disk:?}");
+        assert_eq!(dry.0, Some(code), "{}", dry.1);
+        assert!(dry.1.contains(words), "{}", dry.1);
     }
 }
 

@@ -99,10 +99,9 @@ pub struct EmulatedDisk {
 }
 
 impl EmulatedDisk {
-    /// Starts a server and waits until the disk is there.
-    pub fn create(spec: &Spec) -> Result<EmulatedDisk, EmulateError> {
-        let host = Host::live();
-        if let Some(missing) = missing(&host).into_iter().next() {
+    /// Why such a disk cannot be made on this machine, before anything is made.
+    pub fn check(spec: &Spec, host: &Host) -> Result<(), EmulateError> {
+        if let Some(missing) = missing(host).into_iter().next() {
             return Err(EmulateError::Missing(missing));
         }
         if let Some(model) = spec.model() {
@@ -111,6 +110,13 @@ impl EmulatedDisk {
         if let Some(scheduler) = &spec.scheduler {
             inside::check(scheduler)?;
         }
+        Ok(())
+    }
+
+    /// Starts a server and waits until the disk is there.
+    pub fn create(spec: &Spec) -> Result<EmulatedDisk, EmulateError> {
+        let host = Host::live();
+        EmulatedDisk::check(spec, &host)?;
         let (place, lock) = Place::claim(spec)?;
         match start(spec, &place, lock) {
             Ok((state, server)) => Ok(EmulatedDisk {

@@ -2,7 +2,7 @@
 //! simulator where there is no such thing.
 
 use iosched::disk_file;
-use iosched::emulate::{self, EmulatedDisk};
+use iosched::emulate::{self, EmulatedDisk, Spec};
 use iosched::failure::Failure;
 use iosched::host::Host;
 use iosched::load::fio;
@@ -51,6 +51,7 @@ impl Place {
         if let Some(model) = &args.emulate {
             let own = own_disk(model, args, host)?;
             if args.dry_run {
+                EmulatedDisk::check(&spec(&own), host).map_err(boxed)?;
                 let device = any_loop_device(host);
                 return Ok(Place::LikeEmulated { device, own });
             }
@@ -205,8 +206,13 @@ pub(super) fn named_disk(model: &str) -> Result<OwnDisk, Box<dyn Failure>> {
 
 /// Makes the emulated disk, which goes when we do, whatever happens to us.
 pub(super) fn make(own: &OwnDisk) -> Result<EmulatedDisk, Box<dyn Failure>> {
+    EmulatedDisk::create(&spec(own)).map_err(boxed)
+}
+
+/// How it is made: served by this program.
+fn spec(own: &OwnDisk) -> Spec {
     let server = std::env::current_exe().unwrap_or_else(|_| "iosched".into());
-    EmulatedDisk::create(&own.spec(server)).map_err(boxed)
+    own.spec(server)
 }
 
 /// Says what is measured.
