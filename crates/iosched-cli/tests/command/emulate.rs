@@ -5,14 +5,14 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use iosched_testing::lacks;
 use iosched_testing::world::DEBUGFS;
 use serde_json::Value;
 
 use crate::common::lab::{Lab, Served, attribute, stderr, stdout, stored};
-use crate::common::{run, wait_until};
+use crate::common::{iosched_process, processes_with, run, wait_until};
 
 #[test]
 fn a_disk_is_made_listed_and_removed() {
@@ -273,6 +273,45 @@ fn no_read_is_faster_than_the_model_but_for_the_way_to_it() {
     assert!(check["late_ns"]["min"].as_i64().unwrap() >= 0, "{check}");
     let modelled = check["modelled_ns"]["p50"].as_i64().unwrap();
     assert!(modelled > 1_000_000, "an arm takes milliseconds: {check}");
+}
+
+/// True if a thread of this process waits for an answer of FUSE, or for a device.
+fn waits_for_a_disk(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    threads.into_iter().flatten().flatten().any(|thread| {
+        let at = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        let state = at("stat").rsplit(") ").next().map(str::to_owned);
+        state.is_some_and(|state| state.starts_with('D')) || at("wchan") == "request_wait_answer"
+    })
+}
+
+/// What a server waits for while it sets its disk up is answered by its own threads, which end with it.
+#[test]
+fn a_server_that_is_killed_while_it_waits_for_its_own_disk_ends_and_leaves_nothing() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    // Whatever the disk does takes a quarter of an hour. If nothing tells when it is waited for, it is killed for
+    // not being ready in time.
+    let mut create = iosched_process();
+    create.args(["emulate", "create", "hdd-7200", "--size", "64M"]);
+    create.args(["--slow-down", "100000", "--state-dir"]);
+    let create = create.arg(lab.state_dir()).stderr(Stdio::piped());
+    let create = create.spawn().unwrap();
+    let place = format!("{}/hdd-7200-1", lab.state_dir().display());
+    let mut server = None;
+    assert!(wait_until(|| {
+        let processes = processes_with(&place);
+        server = processes.into_iter().find(|pid| waits_for_a_disk(*pid));
+        server.is_some()
+    }));
+    let server = server.unwrap();
+    run("kill", &["-KILL", &server.to_string()]);
+    let ended = create.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{}", stderr(&ended));
+    assert!(wait_until(|| processes_with(&place).is_empty()));
+    lab.remove(&["--all"]);
+    lab.assert_clean();
 }
 
 #[test]

@@ -24,13 +24,14 @@ use super::attribution::Attribution;
 use super::backing::{self, Backing};
 use super::below::{Below, Made};
 use super::check::{self, DirectReader, Pair};
+use super::connection;
 use super::disk::Disk;
 use super::engine::Engine;
 use super::error::{EmulateError, Missing};
 use super::filesystem;
 use super::inside::{self, Inside};
 use super::log::{log, monotonic};
-use super::loop_device::{LoopDevice, Shape};
+use super::loop_device::{self, LoopDevice, Shape};
 use super::over::Over;
 use super::place::{Place, State, driver_takes};
 use super::priority;
@@ -100,7 +101,8 @@ pub fn serve(dir: &Path) -> u8 {
         }
     };
     let flush = || disk.map_or(Ok(()), |disk| disk.flush_below());
-    match take_down(&host, &place, flush) {
+    let taken_down = connection::without(|| take_down(&host, &place, flush));
+    match taken_down.unwrap_or_else(|error| Err(step("take it down")(error))) {
         Ok(left) => {
             for user in left {
                 log(format_args!("left behind: {user}"));
@@ -143,62 +145,41 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
     detach_from_terminal();
     protect_from_memory_pressure();
 
-    let Prepared {
-        disk,
-        queue_depth,
-        shape,
-        takes_discards,
-        backing_dir,
-        backing_fd,
-        made,
-    } = prepare(host, &spec)?;
-
+    let prepared = prepare(host, &spec)?;
     let mount_point = place.mount_point();
     let ended = until.session_end().map_err(step("make a pipe"))?;
     let max_request = filesystem::serve(
-        disk.clone(),
+        prepared.disk.clone(),
         place.id(),
         &spec.disk_file,
         &mount_point,
         ended,
     )
     .map_err(step(&format!("mount FUSE on {}", mount_point.display())))?;
-
-    let file = open_directly(&mount_point.join(&spec.disk_file), shape.read_only)
-        .map_err(step("open the disk's file for direct I/O"))?;
-    let device = LoopDevice::attach(host, &file, shape).map_err(|error| match error.kind() {
-        io::ErrorKind::Unsupported => EmulateError::Missing(Missing::LoopConfigure),
-        _ => step("attach a loop device")(error),
-    })?;
-    drop(file); // the loop device has it now
-    let (name, loop_number) = (device.name(), device.number());
-    let udev_waits = device
-        .hold_off_udev()
-        .map_err(step(&format!("lock {name}")))?;
-    let wanted = match &spec.scheduler {
-        Some(scheduler) => inside::driver_depth(scheduler, spec.tags, queue_depth)?,
-        None => queue_depth,
-    };
-    let (driver_depth, most_requests) = set_driver_depth(host, &name, wanted)?;
-    set_max_request(host, &name, max_request)?;
-    let rotational = set_rotational(host, &name, &spec);
-    if !takes_discards {
-        offer_no_discard(host, &name)?;
+    let file = mount_point.join(&spec.disk_file);
+    let above = connection::without(|| set_up_above(host, &spec, &prepared, &file, max_request))
+        .map_err(step("set up its loop device"))??;
+    let Above {
+        loop_number,
+        driver_depth,
+        most_requests,
+        rotational,
+        inside,
+        path,
+    } = above;
+    let Prepared {
+        disk,
+        queue_depth,
+        backing_dir,
+        backing_fd,
+        made,
+        ..
+    } = prepared;
+    let name = loop_device::name(loop_number);
+    if let Base::Model(model) = &spec.base {
+        // Here, where the connection is: those who read meanwhile get their answers.
+        disk.replace(engine(&spec, model, inside)?, path);
     }
-    let (inside, path) = match &spec.base {
-        Base::Model(model) => {
-            let path = measure_path(host, &name, &disk, &spec)?;
-            let inside = Inside {
-                queue_depth,
-                rotational,
-                max_request,
-            };
-            disk.replace(engine(&spec, model, inside)?, path);
-            (inside, path)
-        }
-        Base::Over(over) => (inside_over(&spec, over), Nanos::ZERO),
-    };
-    drop(udev_waits);
 
     let server_pid = i32::try_from(std::process::id()).expect("process numbers are small");
     let state = State {
@@ -232,6 +213,70 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
     log(format_args!("ready: {} as {name}, {state:?}", spec.id()));
     made.keep();
     Ok((until, disk))
+}
+
+/// The loop device above the disk's file, as it was set.
+struct Above {
+    loop_number: u32,
+    driver_depth: u32,
+    most_requests: u32,
+    rotational: bool,
+    inside: Inside,
+    path: Nanos,
+}
+
+/// Attaches a loop device, sets its queue, and measures the way to it.
+fn set_up_above(
+    host: &Host,
+    spec: &Spec,
+    prepared: &Prepared<'_>,
+    file: &Path,
+    max_request: Bytes,
+) -> Result<Above, EmulateError> {
+    let file = open_directly(file, prepared.shape.read_only)
+        .map_err(step("open the disk's file for direct I/O"))?;
+    let device =
+        LoopDevice::attach(host, &file, prepared.shape).map_err(|error| match error.kind() {
+            io::ErrorKind::Unsupported => EmulateError::Missing(Missing::LoopConfigure),
+            _ => step("attach a loop device")(error),
+        })?;
+    drop(file); // the loop device has it now
+    let (name, loop_number) = (device.name(), device.number());
+    let udev_waits = device
+        .hold_off_udev()
+        .map_err(step(&format!("lock {name}")))?;
+    let queue_depth = prepared.queue_depth;
+    let wanted = match &spec.scheduler {
+        Some(scheduler) => inside::driver_depth(scheduler, spec.tags, queue_depth)?,
+        None => queue_depth,
+    };
+    let (driver_depth, most_requests) = set_driver_depth(host, &name, wanted)?;
+    set_max_request(host, &name, max_request)?;
+    let rotational = set_rotational(host, &name, spec);
+    if !prepared.takes_discards {
+        offer_no_discard(host, &name)?;
+    }
+    let (inside, path) = match &spec.base {
+        Base::Model(_) => {
+            let path = measure_path(host, &name, &prepared.disk, spec)?;
+            let inside = Inside {
+                queue_depth,
+                rotational,
+                max_request,
+            };
+            (inside, path)
+        }
+        Base::Over(over) => (inside_over(spec, over), Nanos::ZERO),
+    };
+    drop(udev_waits);
+    Ok(Above {
+        loop_number,
+        driver_depth,
+        most_requests,
+        rotational,
+        inside,
+        path,
+    })
 }
 
 /// The disk before it has a device.
