@@ -35,8 +35,10 @@ fn all_is_read_cold_and_written_anew_in_each_trial_and_nothing_of_it_stays() {
         let headers = 10 * 20 * 4096;
         for trial in trials {
             let moved = |name: &str| trial["measured"][name].as_u64().unwrap();
-            // A page that another processor just has in its hands stays in the cache: few, whatever else runs.
-            assert!(2 * moved("read_bytes") >= sources + headers, "{trial}");
+            // The kernel drops no page that is in use just then (`invalidate_mapping_pages`): seen was one of 329.
+            let in_use = 32 * 4096;
+            let read = moved("read_bytes") + in_use;
+            assert!(read >= sources + headers, "{trial}");
             assert!(
                 moved("write_bytes") >= 4 * sources,
                 "objects and program: {trial}"
