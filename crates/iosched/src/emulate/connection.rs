@@ -9,14 +9,17 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::panic::resume_unwind;
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use super::log::log;
 
 /// Memory is locked; nothing that is done here goes deep.
 const STACK: usize = 1 << 20;
 
-/// Does what may wait for this process's own disk, and answers nobody: it cannot. Descriptors that `work` opens are closed when it returns, or
-/// stay its own: no other thread can use them.
+/// Does what may wait for this process's own disk. It can answer no request: that is for threads with the
+/// connection. Descriptors that `work` opens are its own: no other thread can use them.
 ///
 /// # Errors
 /// There is no thread for it.
@@ -24,13 +27,12 @@ pub(super) fn without<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T>
     std::thread::scope(|scope| {
         let threads = std::thread::Builder::new().name("beside".to_owned());
         let thread = threads.stack_size(STACK).spawn_scoped(scope, || {
-            let_go()?;
-            Ok(work())
+            if let Err(error) = let_go() {
+                log(format_args!("cannot let go of /dev/fuse: {error}"));
+            }
+            work()
         })?;
-        match thread.join() {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+        Ok(thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
     })
 }
 
@@ -44,9 +46,9 @@ fn let_go() -> io::Result<()> {
         let entry = entry?;
         let stands_for = std::fs::read_link(entry.path());
         if stands_for.is_ok_and(|file| file.as_os_str() == "/dev/fuse") {
+            let number = entry.file_name();
             connections.extend(
-                entry
-                    .file_name()
+                number
                     .to_str()
                     .and_then(|number| number.parse::<RawFd>().ok()),
             );

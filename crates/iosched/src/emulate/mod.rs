@@ -11,8 +11,9 @@
 //! Modules in the order data passes: [`spec`] (what is wanted), `place` (the disk's directory and
 //! its lock), `server` (the process), `filesystem` (FUSE and the clock), `engine` (the model with
 //! what waits for it), `backing` (the data), `loop_device`, `usage` and `take_down` (the way back),
-//! `check` and `ledger` (is it as the model says?), `connection` (how the server waits for its own disk). Instead of a model there may be a real disk or a file:
-//! [`over`] (which, and whether it may be), `below` (what does the commands there).
+//! `check` and `ledger` (is it as the model says?), `connection` (how the server waits for its own disk). Instead
+//! of a model there may be a real disk or a file: [`over`] (which, and whether it may be), `below` (what does the
+//! commands there).
 
 mod attribution;
 mod backing;

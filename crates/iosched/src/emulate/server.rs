@@ -159,49 +159,34 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
     let file = mount_point.join(&spec.disk_file);
     let above = connection::without(|| set_up_above(host, &spec, &prepared, &file, max_request))
         .map_err(step("set up its loop device"))??;
-    let Above {
-        loop_number,
-        driver_depth,
-        most_requests,
-        rotational,
-        inside,
-        path,
-    } = above;
-    let Prepared {
-        disk,
-        queue_depth,
-        backing_dir,
-        backing_fd,
-        made,
-        ..
-    } = prepared;
-    let name = loop_device::name(loop_number);
+    let disk = prepared.disk;
+    let name = loop_device::name(above.loop_number);
     if let Base::Model(model) = &spec.base {
         // Here, where the connection is: those who read meanwhile get their answers.
-        disk.replace(engine(&spec, model, inside)?, path);
+        disk.replace(engine(&spec, model, above.inside)?, above.path);
     }
 
     let server_pid = i32::try_from(std::process::id()).expect("process numbers are small");
     let state = State {
         version: State::VERSION,
-        loop_number,
+        loop_number: above.loop_number,
         size_bytes: disk.size().as_u64(),
-        queue_depth,
-        driver_depth,
-        most_requests,
+        queue_depth: prepared.queue_depth,
+        driver_depth: above.driver_depth,
+        most_requests: above.most_requests,
         max_request_bytes: max_request.as_u64(),
-        rotational,
-        backing_in_memory: backing::is_tmpfs(&backing_dir),
-        backing_dir,
-        backing_fd,
-        path_ns: path.as_nanos(),
+        rotational: above.rotational,
+        backing_in_memory: backing::is_tmpfs(&prepared.backing_dir),
+        backing_dir: prepared.backing_dir,
+        backing_fd: prepared.backing_fd,
+        path_ns: above.path.as_nanos(),
         server_pid,
         scheduler: spec.scheduler.clone(),
         server_started: start_ticks(server_pid).unwrap_or(0),
     };
     if spec.scheduler.is_some() {
         let attribution = Attribution::of(capture::device_number(host, &name));
-        disk.may_switch(inside, attribution, tell_of_scheduler(place, &state));
+        disk.may_switch(above.inside, attribution, tell_of_scheduler(place, &state));
     }
     place
         .write_state(&state)
@@ -211,7 +196,7 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
             source,
         })?;
     log(format_args!("ready: {} as {name}, {state:?}", spec.id()));
-    made.keep();
+    prepared.made.keep();
     Ok((until, disk))
 }
 
