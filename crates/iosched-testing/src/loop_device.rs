@@ -52,7 +52,8 @@ pub fn attach(file: &Path, options: &[&str]) -> String {
     name
 }
 
-fn make_writable(name: &str) {
+/// Takes back `blockdev --setro`.
+pub fn make_writable(name: &str) {
     let status = Command::new("blockdev")
         .args(["--setrw", &format!("/dev/{name}")])
         .status()

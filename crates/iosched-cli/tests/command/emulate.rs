@@ -3,7 +3,6 @@
 //! Each test has a state directory of its own, and takes down whatever is left in it.
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -12,7 +11,7 @@ use iosched_testing::world::DEBUGFS;
 use serde_json::Value;
 
 use crate::common::lab::{Lab, Served, attribute, stderr, stdout, stored};
-use crate::common::{iosched_process, processes_with, run, wait_until};
+use crate::common::{CopyForEverybody, iosched_process, processes_with, run, wait_until};
 
 #[test]
 fn a_disk_is_made_listed_and_removed() {
@@ -280,8 +279,7 @@ fn waits_for_a_disk(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task"));
     threads.into_iter().flatten().flatten().any(|thread| {
         let at = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
-        let state = at("stat").rsplit(") ").next().map(str::to_owned);
-        state.is_some_and(|state| state.starts_with('D')) || at("wchan") == "request_wait_answer"
+        at("status").contains("\nState:\tD") || at("wchan") == "request_wait_answer"
     })
 }
 
@@ -291,22 +289,23 @@ fn a_server_that_is_killed_while_it_waits_for_its_own_disk_ends_and_leaves_nothi
     let Some(lab) = Lab::new(&[]) else {
         return;
     };
-    // Whatever the disk does takes a quarter of an hour. If nothing tells when it is waited for, it is killed for
-    // not being ready in time.
+    // Whatever the disk does takes a quarter of an hour. A kernel that does not tell when it is waited for lets
+    // `create` kill the server, which is not ready in time.
     let mut create = iosched_process();
     create.args(["emulate", "create", "hdd-7200", "--size", "64M"]);
     create.args(["--slow-down", "100000", "--state-dir"]);
     let create = create.arg(lab.state_dir()).stderr(Stdio::piped());
-    let create = create.spawn().unwrap();
+    let mut create = create.spawn().unwrap();
     let place = format!("{}/hdd-7200-1", lab.state_dir().display());
     let mut server = None;
     assert!(wait_until(|| {
         let processes = processes_with(&place);
         server = processes.into_iter().find(|pid| waits_for_a_disk(*pid));
-        server.is_some()
+        server.is_some() || create.try_wait().unwrap().is_some()
     }));
-    let server = server.unwrap();
-    run("kill", &["-KILL", &server.to_string()]);
+    if let Some(server) = server {
+        run("kill", &["-KILL", &server.to_string()]);
+    }
     let ended = create.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(1), "{}", stderr(&ended));
     assert!(wait_until(|| processes_with(&place).is_empty()));
@@ -359,14 +358,11 @@ fn what_cannot_be_made_is_refused_with_one_clear_error() {
 
 #[test]
 fn without_root_it_says_that_root_is_missing() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let binary = dir.path().join("iosched");
-    fs::copy(assert_cmd::cargo::cargo_bin!("iosched"), &binary).unwrap();
+    let copy = CopyForEverybody::new();
     let missing = iosched::emulate::missing(&iosched::host::Host::live());
     let are_root = missing != [iosched::emulate::Missing::Root];
     let as_nobody = |args: &[&str]| {
-        let mut command = Command::new(&binary);
+        let mut command = Command::new(copy.binary());
         command.arg("emulate").args(args).current_dir("/");
         if are_root {
             command.uid(65534).gid(65534);

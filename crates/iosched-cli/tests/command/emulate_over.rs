@@ -614,11 +614,11 @@ fn what_is_only_to_be_read_takes_no_writes_and_stays_as_it_is() {
 }
 
 /// The kernel keeps the flag when the file is detached: the next disk of that number would be read-only.
-struct WritableAgain(PathBuf);
+struct WritableAgain(String);
 
 impl Drop for WritableAgain {
     fn drop(&mut self) {
-        run("blockdev", &["--setrw", text(&self.0)]);
+        loop_device::make_writable(&self.0);
     }
 }
 
@@ -697,7 +697,7 @@ impl Case {
             Target::DeviceReadOnly => {
                 let disk = disk();
                 run("blockdev", &["--setro", text(&disk.path())]);
-                let writable_again = WritableAgain(disk.path());
+                let writable_again = WritableAgain(disk.name.clone());
                 Case::device(disk).with(writable_again)
             }
             Target::FileNew => Case {

@@ -5,14 +5,14 @@
 use iosched_testing::lacks;
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use assert_cmd::Command;
 
-use crate::common::{answer, text};
+use crate::common::{CopyForEverybody, answer, text};
 
 fn machines() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines")
@@ -262,12 +262,8 @@ fn this_machine_is_listed_without_root() {
         lacks("/sys/block");
         return;
     }
-    // Where everybody may run it: the build directory may be root's alone.
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let binary = dir.path().join("iosched");
-    fs::copy(assert_cmd::cargo::cargo_bin("iosched"), &binary).unwrap();
-    let mut command = std::process::Command::new(&binary);
+    let copy = CopyForEverybody::new();
+    let mut command = std::process::Command::new(copy.binary());
     command
         .args(["list", "--json", "--all", "-v"])
         .current_dir("/");

@@ -1,10 +1,14 @@
 //! What `iosched tune` does not do: write where it may not, share a disk, take bad input or a damaged record.
 use std::fs;
+use std::process::Command;
+
+use iosched_testing::loop_device;
 
 use crate::common::lab::stderr;
 use crate::common::tuning::{MIB, fio_runs_on, signal, small_disk, start, tune};
 use crate::common::{
-    LoopDevice, can_emulate, can_use_loop_devices, has_fio, iosched, run, wait_until,
+    CopyForEverybody, LoopDevice, can_emulate, can_use_loop_devices, has_fio, iosched, run,
+    wait_until,
 };
 
 #[test]
@@ -106,7 +110,7 @@ fn a_dry_run_finds_what_a_run_would_find_in_its_first_seconds() {
     // The kernel keeps the flag when the file is detached: it is cleared before anything can fail.
     run("blockdev", &["--setro", disk.path().to_str().unwrap()]);
     let (code, stderr) = dry(&["--load", "random-write", "--destroy-data"]);
-    run("blockdev", &["--setrw", disk.path().to_str().unwrap()]);
+    loop_device::make_writable(&disk.name);
     assert_eq!(code, 11, "{stderr}");
     assert!(stderr.contains("is read-only"), "{stderr}");
     assert_eq!(disk.whole_queue(), before);
@@ -313,19 +317,6 @@ fn bad_input_gets_one_clear_error_and_its_exit_code() {
     assert_eq!(disk.scheduler(), "none");
 }
 
-/// The command in a directory that any user may enter.
-fn copy_for_everybody() -> tempfile::TempDir {
-    use std::os::unix::fs::PermissionsExt;
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::copy(
-        assert_cmd::cargo::cargo_bin!("iosched"),
-        dir.path().join("iosched"),
-    )
-    .unwrap();
-    dir
-}
-
 #[test]
 fn a_damaged_record_is_refused_with_its_line_and_a_full_disk_is_said() {
     let Some(disk) = small_disk() else {
@@ -341,10 +332,7 @@ fn a_damaged_record_is_refused_with_its_line_and_a_full_disk_is_said() {
             env!("CARGO_BIN_EXE_iosched"),
             out.display()
         );
-        std::process::Command::new("sh")
-            .args(["-c", &command])
-            .output()
-            .unwrap()
+        Command::new("sh").args(["-c", &command]).output().unwrap()
     };
     let full = report("--csv > /dev/full");
     assert_eq!(full.status.code(), Some(1));
@@ -376,27 +364,23 @@ fn a_dry_run_says_why_a_disk_of_its_own_cannot_be_made_as_the_run_does() {
     if !can_emulate() {
         return;
     }
-    let dir = copy_for_everybody();
-    let told = |nobody: bool, disk: &[&str], more: &[&str]| {
-        let binary = dir.path().join("iosched");
-        let mut command = std::process::Command::new("setpriv");
-        if nobody {
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-        }
-        command.arg("--").arg(binary).args(["tune", "--emulate"]);
-        let output = command.args(disk).args(more).current_dir("/").output();
-        let output = output.unwrap();
+    let copy = CopyForEverybody::new();
+    let told = |mut command: Command, disk: &[&str], more: &[&str]| {
+        command.args(["tune", "--emulate"]).args(disk).args(more);
+        let output = command.output().unwrap();
         let said = stderr(&output).replace(" --dry-run", "");
         (output.status.code(), said)
     };
+    let as_root = || Command::new(copy.binary());
+    let as_nobody = || copy.as_nobody();
     let too_small = &["null", "--size", "1"][..];
-    let refused = [
-        (false, too_small, 2, "null cannot be"),
-        (true, &["null", "--size", "64M"], 8, "need root"),
+    let refused: [(&dyn Fn() -> Command, _, _, _); 2] = [
+        (&as_root, too_small, 2, "null cannot be"),
+        (&as_nobody, &["null", "--size", "64M"], 8, "need root"),
     ];
-    for (nobody, disk, code, words) in refused {
-        let dry = told(nobody, disk, &["--dry-run"]);
-        assert_eq!(dry, told(nobody, disk, &[]), "{disk:?}");
+    for (command, disk, code, words) in refused {
+        let dry = told(command(), disk, &["--dry-run"]);
+        assert_eq!(dry, told(command(), disk, &[]), "{disk:?}");
         assert_eq!(dry.0, Some(code), "{}", dry.1);
         assert!(dry.1.contains(words), "{}", dry.1);
     }
@@ -412,13 +396,8 @@ fn restore_without_rights_does_not_say_that_all_is_well() {
         .args(["set", &disk.name, "bfq", "--for", "1h"])
         .assert()
         .success();
-    let dir = copy_for_everybody();
-    let output = std::process::Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
-        .arg(dir.path().join("iosched"))
-        .arg("restore")
-        .output()
-        .unwrap();
+    let copy = CopyForEverybody::new();
+    let output = copy.as_nobody().arg("restore").output().unwrap();
     iosched().arg("restore").assert().success();
     assert_eq!(
         output.status.code(),

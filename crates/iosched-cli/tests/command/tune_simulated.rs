@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use crate::common::{can_use_loop_devices, iosched, text};
+use crate::common::{CopyForEverybody, can_use_loop_devices, iosched, text};
 use serde_json::Value;
 
 fn tune(directory: &Path, arguments: &str) -> Output {
@@ -237,15 +237,12 @@ fn without_rights_to_make_a_disk_it_simulates_and_says_so_first() {
     if !can_use_loop_devices() {
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let binary = dir.path().join("iosched");
-    fs::copy(assert_cmd::cargo::cargo_bin!("iosched"), &binary).unwrap();
-    let output = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(&binary)
+    let copy = CopyForEverybody::new();
+    fs::set_permissions(copy.dir(), fs::Permissions::from_mode(0o777)).unwrap();
+    let output = copy
+        .as_nobody()
         .args(["tune", "--arms", "noop,deadline", "--out"])
-        .arg(dir.path().join("record"))
+        .arg(copy.dir().join("record"))
         .output()
         .unwrap();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));

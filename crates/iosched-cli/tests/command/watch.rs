@@ -2,12 +2,11 @@
 
 use iosched_testing::lacks;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use crate::common::{
-    LoopDevice, can_emulate, can_trace, can_use_loop_devices, iosched, iosched_process, run,
-    traced, tracing_instances, wait_until,
+    CopyForEverybody, LoopDevice, can_emulate, can_trace, can_use_loop_devices, iosched,
+    iosched_process, run, traced, tracing_instances, wait_until,
 };
 use iosched::watch::Rates;
 use serde_json::Value;
@@ -236,14 +235,11 @@ fn without_rights_it_reads_and_says_that_it_may_not_switch() {
         return;
     }
     let disk = LoopDevice::new(1 << 20);
-    let dir = tempfile::tempdir().unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let binary = dir.path().join("iosched");
-    fs::copy(assert_cmd::cargo::cargo_bin!("iosched"), &binary).unwrap();
+    let copy = CopyForEverybody::new();
     let as_nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
     let watch = format!(
         "{as_nobody} {} watch -i 200ms {}",
-        binary.display(),
+        copy.binary().display(),
         disk.name
     );
     let screen = Screen::new((82, 20), &watch);

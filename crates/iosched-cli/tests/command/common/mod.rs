@@ -13,6 +13,7 @@ pub(crate) mod tuning;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -300,6 +301,37 @@ pub(crate) fn iosched_process() -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("iosched"));
     command.env("NO_COLOR", "1").env("COLUMNS", "80");
     command
+}
+
+/// The command in a directory that any user may enter: the build directory may be root's alone.
+pub(crate) struct CopyForEverybody {
+    dir: tempfile::TempDir,
+}
+
+impl CopyForEverybody {
+    pub(crate) fn new() -> CopyForEverybody {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let copy = CopyForEverybody { dir };
+        fs::copy(assert_cmd::cargo::cargo_bin!("iosched"), copy.binary()).unwrap();
+        copy
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn binary(&self) -> PathBuf {
+        self.dir.path().join("iosched")
+    }
+
+    /// To be run without any right.
+    pub(crate) fn as_nobody(&self) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+        command.arg(self.binary()).current_dir("/");
+        command
+    }
 }
 
 /// Runs a program that must succeed.
