@@ -47,6 +47,20 @@ pub(super) fn arrays(drives: &[Model]) -> Vec<Model> {
             },
         ),
         array(
+            "raid10-sas-ssd",
+            "fifty-two SAS solid-state drives as RAID 10: for the database space of a write-up on SLES 11",
+            &[
+                "52 SAS solid-state drives of 73 GB: the write-up, which names neither level nor controllers",
+                "members: ssd-sas-slc",
+                "RAID 10, 64 commands at a time as over a SAN, no controller's cache: our choice",
+            ],
+            ArrayParameters {
+                queue_depth: 64,
+                rotational: false,
+                ..parameters(Level::Raid10, &["ssd-sas-slc"; 52], None)
+            },
+        ),
+        array(
             "virtual-disk",
             "what a host makes of a SATA solid-state drive for a guest: said to be rotational, without seeks",
             &[

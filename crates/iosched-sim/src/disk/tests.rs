@@ -311,6 +311,90 @@ fn the_sata_model_meets_the_measured_rates() {
 }
 
 #[test]
+fn the_write_ups_hard_disks_have_the_seeks_and_rates_of_the_data_sheets_that_they_name() {
+    // Average and full seek in ms; the rates of the outermost and the innermost track in MB/s.
+    let sheets = [
+        (
+            "hdd-mk1637gsx",
+            presets::hdd_mk1637gsx(),
+            11.0,
+            20.0,
+            60.0,
+            30.0,
+        ),
+        (
+            "hdd-wd5000aaks",
+            presets::hdd_wd5000aaks(),
+            8.5,
+            15.0,
+            76.3,
+            36.5,
+        ),
+    ];
+    for (name, parameters, average, full, outer, inner) in sheets {
+        let cylinders = parameters.cylinders();
+        let seek = 1e3 * parameters.seek.mean(cylinders).as_secs_f64();
+        assert!((0.98..1.02).contains(&(seek / average)), "{name}: {seek}");
+        let whole = 1e3 * parameters.seek.time(f64::from(cylinders)).as_secs_f64();
+        assert!((0.98..1.02).contains(&(whole / full)), "{name}: {whole}");
+        // A track switch is lost on every track.
+        let turn = parameters.turn().as_secs_f64();
+        let share = turn / (turn + parameters.head_switch.as_secs_f64());
+        let mut model = build(name, &ModelOptions::default()).unwrap();
+        let rate = sequential_rate(model.as_mut(), DiskOp::Read, 0, 128) / 1e6;
+        assert!(
+            (0.95..1.02).contains(&(rate / outer / share)),
+            "{name}: {rate}"
+        );
+        let mut model = build(name, &ModelOptions::default()).unwrap();
+        let near_the_end = model.capacity().as_u64() / 128 * 128 - (80 << 20) / 512;
+        let rate = sequential_rate(model.as_mut(), DiskOp::Read, near_the_end, 128) / 1e6;
+        assert!(
+            (0.95..1.06).contains(&(rate / inner / share)),
+            "{name}: {rate}"
+        );
+    }
+}
+
+#[test]
+fn the_sas_model_meets_what_its_like_claim() {
+    let rate = |op, depth, length: u64| {
+        let mut model = build("ssd-sas-slc", &ModelOptions::default()).unwrap();
+        let mut random = random_read(model.as_ref(), 5);
+        let count = 20_000;
+        let next = |tag| Command {
+            op,
+            length: Sectors::new(length),
+            start: Sector::new(random(tag).start.as_u64() / length * length),
+            ..random(tag)
+        };
+        let (time, _) = closed_loop(model.as_mut(), depth, count, next);
+        count as f64 / time.as_secs_f64()
+    };
+    let reads = rate(DiskOp::Read, 32, 8);
+    assert!((0.95..1.01).contains(&(reads / 105_000.0)), "{reads}");
+    let writes = rate(DiskOp::Write, 32, 8);
+    assert!((0.95..1.01).contains(&(writes / 30_000.0)), "{writes}");
+    let large = rate(DiskOp::Read, 8, 256) * 131_072.0;
+    assert!((0.95..1.01).contains(&(large / 350e6)), "{large}");
+    // Nothing is acknowledged that a power failure would lose: a write waits for its program.
+    let alone = rate(DiskOp::Write, 1, 8);
+    assert!(alone < 1.0 / 300e-6, "{alone}");
+}
+
+#[test]
+fn fifty_two_solid_state_drives_are_read_faster_than_one_and_mirrored_in_pairs() {
+    let one = build("ssd-sas-slc", &ModelOptions::default()).unwrap();
+    let array = build("raid10-sas-ssd", &ModelOptions::default()).unwrap();
+    let drives = array.capacity().as_u64() as f64 / one.capacity().as_u64() as f64;
+    assert!((25.9..=26.0).contains(&drives), "{drives} drives' room");
+    assert!(!Model::named("raid10-sas-ssd").unwrap().rotational());
+    let alone = random_read_iops("ssd-sas-slc", &ModelOptions::default(), 1);
+    let deep = random_read_iops("raid10-sas-ssd", &ModelOptions::default(), 64);
+    assert!(deep > 20.0 * alone, "{deep} against {alone}");
+}
+
+#[test]
 fn a_flush_of_an_ssd_waits_for_the_programs() {
     let mut model = ssd::Ssd::new(
         ssd::SsdParameters {
