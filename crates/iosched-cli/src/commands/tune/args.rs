@@ -80,15 +80,25 @@ pub(crate) struct TuneArgs {
     pub(super) emulate: Option<String>,
 
     /// Size of that disk, for example 32G [default: the model's]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "emulate")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "emulate", conflicts_with = "simulate")]
     pub(super) size: Option<Bytes>,
 
     /// How many commands that disk takes at once [default: the model's]
-    #[arg(long, value_name = "N", requires = "emulate")]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "emulate",
+        conflicts_with = "simulate"
+    )]
     pub(super) queue_depth: Option<usize>,
 
     /// Let all that disk does take N times as long: for one that is too fast for this machine
-    #[arg(long, value_name = "N", requires = "emulate")]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "emulate",
+        conflicts_with = "simulate"
+    )]
     pub(super) slow_down: Option<NonZeroU32>,
 
     #[arg(long = "load", value_name = "LOAD[:WEIGHT]", help = load_help())]
