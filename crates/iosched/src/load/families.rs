@@ -340,17 +340,23 @@ impl Documents {
     }
 }
 
-/// Documents in random order, none twice, through the page cache, which is empty at first. With
-/// `control=on` the same follows with all of them in memory. To be read from the disk and not from
-/// the drive's own memory, more must be `stored` than that holds.
+/// Documents, none twice, through the page cache, which is empty at first: in random order, or as they
+/// are stored, so that the kernel reads ahead. With `control=on` the same follows with all of them in
+/// memory, in random order. To be read from the disk and not from the drive's own memory, more must be
+/// `stored` than that holds.
 fn documents_read(text: &str) -> Result<Vec<Member>, SettingError> {
-    let known = ["threads", "documents", "stored", "size", "control"];
+    let known = ["threads", "documents", "stored", "size", "order", "control"];
     let mut given = Settings::parse("documents-read", text, &known)?;
     let documents = Documents::parse(&mut given, 32_000)?;
     let has_control = match given.text("control").unwrap_or("on") {
         "on" => true,
         "off" => false,
         other => return Err(given.refuse("control", other, "on or off is wanted")),
+    };
+    let (name, options) = match given.text("order").unwrap_or("random") {
+        "random" => ("documents-read", "rw=randread\n"),
+        "stored" => ("documents-read-as-stored", "rw=read\n"),
+        other => return Err(given.refuse("order", other, "random or stored is wanted")),
     };
     let member = |name: &str, options: &str, files, times| Member {
         name: name.into(),
@@ -368,7 +374,7 @@ fn documents_read(text: &str) -> Result<Vec<Member>, SettingError> {
             _ => 1,
         },
     };
-    let mut members = vec![member("documents-read", "rw=randread\n", Files::Cold, 1)];
+    let mut members = vec![member(name, options, Files::Cold, 1)];
     if has_control {
         // The kernel is not told to forget the file. Should somebody else empty the page cache meanwhile,
         // the rest would come from the disk and take hours.
@@ -505,6 +511,8 @@ mod tests {
             .collect();
         assert_eq!(controls, [false, true]);
         assert_eq!(members("documents-read:control=off").len(), 1);
+        let stored = members("documents-read:order=stored,control=off");
+        assert_eq!(stored[0].name, "documents-read-as-stored");
     }
 
     #[test]
@@ -522,6 +530,7 @@ mod tests {
         assert!(error("five-tests:tests=rewrite+reread").contains("names from initial-write, "));
         assert!(error("database:5").contains("a number from 1 to 4"));
         assert!(error("documents-read:size=huge").contains("a size such as 4k"));
+        assert!(error("documents-read:order=age").contains("random or stored is wanted"));
         assert!(error("five-tests:size=1m,record=2m").contains("must not be larger"));
         assert!(read("random-read", None).is_none());
     }

@@ -299,8 +299,8 @@ fn load_help() -> String {
          writers=0, random-writers=0, size=256m, starts=3, command=…), desktop (starts=5, seconds=20, \
          size=256m), build (files=1000, jobs=4), five-tests (size=1g, record=…, \
          threads=1..3, runs=…, driver=iozone or fio), \
-         documents-read (threads=80, documents=32000, stored=…, size=4k, control=on), \
-         documents-create (the same), database:1..4; or a built-in one: {} [default: random-read]",
+         documents-read (threads=80, documents=32000, stored=…, size=4k, order=random or stored, control=on), \
+         documents-create (threads=80, documents=2000, size=4k), database:1..4; or a built-in one: {} [default: random-read]",
         loads.join("; ")
     )
 }
