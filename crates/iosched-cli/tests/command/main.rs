@@ -60,3 +60,4 @@ mod tune_simulated;
 mod tune_split;
 mod units;
 mod watch;
+mod write_up;
