@@ -116,9 +116,9 @@ fn drives() -> Vec<Model> {
             "hdd-wd5000aaks",
             "7200 rpm, 3.5 inch, 500 GB: for the desktop disk of a write-up of 2011, a WD5000AAKS",
             &[
-                "7200 rpm: as the drive was described to this project; 500 GB: public lists of machines' parts; cache of 16 MB: \
-             taken from the write-up's default record, 16 MiB, for which it advises \
-             the size of the disk's buffer; WD's data sheet was not at hand",
+                "7200 rpm: as the drive was described to this project; 500 GB: public lists of machines' parts; WD's data \
+             sheet was not at hand",
+                "cache of 16 MB: taken from the write-up's default record, 16 MiB, for which it advises the size of the disk's buffer",
                 "seeks 8.5 ms average, 9.5 ms writing: Hitachi 7K1000.C data sheet, of the same speed and class",
                 "30 zones, 76.3 to 36.5 MB/s: Deskstar 7K500 data sheet, of the same size and speed",
                 "one cylinder and head switch 0.8 ms, full stroke 15 ms, surfaces, cylinders, overheads, queue: our choice",
