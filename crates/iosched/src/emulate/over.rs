@@ -83,7 +83,7 @@ pub enum OverKind {
 #[derive(Debug, thiserror::Error)]
 pub enum OverError {
     /// The path leads over a link.
-    #[error("{} is reached by a link", path.display())]
+    #[error("{} is reached by a link or over `..`", path.display())]
     Link {
         /// As given.
         path: PathBuf,
@@ -181,6 +181,13 @@ impl Failure for OverError {
                 Some(path) => format!("name the file itself: {}", path.display()),
                 None => "name a file that has a name of its own".to_owned(),
             }),
+            OverError::NotThere { path, .. } if path.starts_with("/dev") => {
+                Some("`iosched list` shows the disks of this machine".to_owned())
+            }
+            OverError::NotThere {
+                lacks_directory: true,
+                ..
+            } => Some("name a file in a directory that is there".to_owned()),
             OverError::NotThere {
                 lacks_directory: false,
                 ..
@@ -202,8 +209,7 @@ impl Failure for OverError {
             OverError::NotDirect { .. } => {
                 Some("put it on another file system, ext4 or xfs for example".to_owned())
             }
-            OverError::NotThere { .. }
-            | OverError::Zoned { .. }
+            OverError::Zoned { .. }
             | OverError::TooSmall { .. }
             | OverError::BlockTooLarge { .. }
             | OverError::Io { .. } => None,
