@@ -13,7 +13,8 @@ use iosched::emulate::spec::{
     STATE_DIR, Spec, Tags, order_name, parse_order, parse_size, parse_tags,
 };
 use iosched::emulate::{
-    self, Attributed, Check, Condition, EmulateError, EmulatedDisk, Missing, Spread, Status, User,
+    self, Attributed, Check, Condition, EmulateError, EmulatedDisk, Missing, Removal, Spread,
+    Status, User,
 };
 use iosched::failure::exit;
 use iosched::host::Host;
@@ -550,29 +551,21 @@ fn show_models(args: &ModelsArgs, output: &Output) -> Result<(), EmulateError> {
 }
 
 fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(), EmulateError> {
-    let mut removed = Vec::new();
-    let mut left = Vec::new();
-    if args.all {
-        let (cleared, users) = emulate::remove_remains_in(state_dir)?;
-        removed.extend(cleared);
-        left.extend(users);
-        for disk in emulate::list_in(state_dir)? {
-            if disk.condition != Condition::Remains {
-                let (id, users) = emulate::remove(state_dir, &disk.id, args.force)?;
-                removed.push(id);
-                left.extend(users);
-            }
-        }
-    }
-    for disk in &args.disks {
-        let (id, users) = emulate::remove(state_dir, disk, args.force)?;
-        removed.push(id);
-        left.extend(users);
-    }
-    if output.is_json() {
-        output.json(&json!({ "removed": removed, "still_open": left }));
+    let Removal {
+        removed,
+        left,
+        failures,
+    } = if args.all {
+        emulate::remove_all(state_dir, args.force)?
     } else {
-        if removed.is_empty() {
+        remove_each(&args.disks, state_dir, args.force)
+    };
+    if output.is_json() {
+        if failures.is_empty() {
+            output.json(&json!({ "removed": removed, "still_open": left }));
+        }
+    } else {
+        if removed.is_empty() && failures.is_empty() {
             output.note("no emulated disks: nothing to remove");
         }
         for id in &removed {
@@ -586,7 +579,30 @@ fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(),
             join(&left)
         ));
     }
-    Ok(())
+    why_not_all(failures)
+}
+
+fn remove_each(disks: &[String], state_dir: &Path, force: bool) -> Removal {
+    let mut removal = Removal::default();
+    for disk in disks {
+        match emulate::remove(state_dir, disk, force) {
+            Ok((id, users)) => {
+                removal.removed.push(id);
+                removal.left.extend(users);
+            }
+            Err(failure) => removal.failures.push((disk.clone(), failure)),
+        }
+    }
+    removal
+}
+
+/// The one reason, or all of them.
+fn why_not_all(mut failures: Vec<(String, EmulateError)>) -> Result<(), EmulateError> {
+    match failures.len() {
+        0 => Ok(()),
+        1 => Err(failures.remove(0).1),
+        _ => Err(EmulateError::NotRemoved { failures }),
+    }
 }
 
 fn switch(args: &SetArgs, state_dir: &Path, output: &Output) -> Result<(), EmulateError> {

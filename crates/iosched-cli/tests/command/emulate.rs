@@ -314,6 +314,43 @@ fn a_server_that_is_killed_while_it_waits_for_its_own_disk_ends_and_leaves_nothi
 }
 
 #[test]
+fn a_disk_whose_reads_take_seconds_gets_ready() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    lab.create(&["fixed", "--size", "8M", "--slow-down", "2000"]);
+    assert_eq!(lab.only_disk()["condition"], "running");
+    lab.remove(&["--all"]);
+    lab.assert_clean();
+}
+
+/// Neither who uses one nor one that never gets ready keeps the others.
+#[test]
+fn all_disks_but_those_in_use_are_removed_and_one_that_is_starting_by_force() {
+    let Some(lab) = Lab::new(&[]) else {
+        return;
+    };
+    let used = lab.create(&["fixed", "--size", "8M"]);
+    lab.create(&["null", "--size", "8M"]);
+    let file = fs::File::open(&used).unwrap();
+    let refused = lab.emulate(&["remove", "--all"]);
+    assert_eq!(refused.status.code(), Some(9), "{}", stderr(&refused));
+    assert_eq!(lab.only_disk()["id"], "fixed-1", "the other one is gone");
+    drop(file);
+
+    // Whatever this disk does takes a quarter of an hour; it sorts before the others.
+    let mut create = iosched_process();
+    create.args(["emulate", "create", "fixed", "--size", "64M", "--slow-down"]);
+    create.args(["1000000", "--state-dir"]).arg(lab.state_dir());
+    let mut create = create.stderr(Stdio::piped()).spawn().unwrap();
+    assert!(wait_until(|| lab.list().len() == 2));
+    lab.create(&["null", "--size", "8M"]);
+    lab.remove(&["--all", "--force"]);
+    assert_eq!(create.wait().unwrap().code(), Some(1));
+    lab.assert_clean();
+}
+
+#[test]
 fn what_cannot_be_made_is_refused_with_one_clear_error() {
     let Some(lab) = Lab::new(&[]) else {
         return;

@@ -168,6 +168,12 @@ pub enum EmulateError {
         /// By whom.
         users: Vec<User>,
     },
+    /// Of several, some could not be removed.
+    #[error("not removed: {}", each(failures))]
+    NotRemoved {
+        /// Which, and why; at least one.
+        failures: Vec<(String, EmulateError)>,
+    },
     /// The server does not react.
     #[error("the server of {id} (pid {pid}) does not end")]
     Stuck {
@@ -237,6 +243,11 @@ fn list(users: &[User]) -> String {
     names.join(", ")
 }
 
+fn each(failures: &[(String, EmulateError)]) -> String {
+    let reasons = failures.iter().map(|(id, why)| format!("{id}: {why}"));
+    reasons.collect::<Vec<_>>().join("; ")
+}
+
 impl Failure for EmulateError {
     fn hint(&self) -> Option<String> {
         match self {
@@ -264,6 +275,14 @@ impl Failure for EmulateError {
             EmulateError::Step { source, .. } if is_refusal(source) => Some(
                 "root is not enough where the system takes rights from it: in a container, start \
                  it with `--privileged`"
+                    .to_owned(),
+            ),
+            EmulateError::NotRemoved { failures } => {
+                failures.iter().find_map(|(_, why)| why.hint())
+            }
+            EmulateError::NotReady { .. } => Some(
+                "`iosched emulate remove --force` ends it; where --slow-down makes single reads take seconds, less of it \
+                 helps"
                     .to_owned(),
             ),
             EmulateError::Gone { .. } => {
@@ -297,6 +316,9 @@ impl Failure for EmulateError {
             EmulateError::Server { exit_code, .. } => *exit_code,
             EmulateError::Unknown { .. } => exit::NO_SUCH_DEVICE,
             EmulateError::InUse { .. } => exit::BUSY,
+            EmulateError::NotRemoved { failures } => failures
+                .first()
+                .map_or(exit::FAILURE, |(_, why)| why.exit_code()),
             EmulateError::Step { source, .. } if is_refusal(source) => exit::NOT_PERMITTED,
             _ => exit::FAILURE,
         }

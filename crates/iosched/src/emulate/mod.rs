@@ -448,6 +448,38 @@ pub fn remove(
     Ok((place.id().to_owned(), left))
 }
 
+/// What became of all emulated disks.
+#[derive(Debug, Default)]
+pub struct Removal {
+    /// Ids of those that are gone.
+    pub removed: Vec<String>,
+    /// Who still has a device of theirs open.
+    pub left: Vec<User>,
+    /// Those that are not gone, each with the reason.
+    pub failures: Vec<(String, EmulateError)>,
+}
+
+/// Takes away all emulated disks and what killed servers have left: one that cannot be removed keeps no other.
+///
+/// # Errors
+/// Their directory cannot be read or tidied up.
+pub fn remove_all(state_dir: &Path, force: bool) -> Result<Removal, EmulateError> {
+    let host = Host::live();
+    let mut removal = Removal::default();
+    for place in Place::all(state_dir)? {
+        let id = place.id().to_owned();
+        match remove_place(&host, &place, force) {
+            Ok(users) => {
+                removal.removed.push(id);
+                removal.left.extend(users);
+            }
+            Err(failure) => removal.failures.push((id, failure)),
+        }
+    }
+    delete_unfinished(state_dir)?;
+    Ok(removal)
+}
+
 /// Clears what servers that were killed have left; running disks stay. Returns what was cleared, and
 /// who still has a device open that therefore could not be cleared altogether.
 pub fn remove_remains() -> Result<(Vec<String>, Vec<User>), EmulateError> {
@@ -465,12 +497,16 @@ pub fn remove_remains_in(state_dir: &Path) -> Result<(Vec<String>, Vec<User>), E
             cleared.push(place.id().to_owned());
         }
     }
+    delete_unfinished(state_dir)?;
+    Ok((cleared, left))
+}
+
+fn delete_unfinished(state_dir: &Path) -> Result<(), EmulateError> {
     place::delete_unfinished(state_dir).map_err(|source| EmulateError::File {
         action: "tidy up",
         path: state_dir.to_owned(),
         source,
-    })?;
-    Ok((cleared, left))
+    })
 }
 
 /// Compares single random reads of a running disk with what its model says.
@@ -503,7 +539,11 @@ pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, Emul
             id: place.id().to_owned(),
         });
     }
-    let state = wait_for_state(&place)?;
+    let Some(state) = wait_for_state(&place)? else {
+        return Err(EmulateError::Gone {
+            id: place.id().to_owned(),
+        });
+    };
     if state.scheduler.is_none() {
         return Err(EmulateError::NoScheduler {
             id: place.id().to_owned(),
@@ -601,10 +641,14 @@ fn find(state_dir: &Path, name: &str) -> Result<Place, EmulateError> {
 }
 
 /// The rule of removing: what is used stays unless by force; a running disk's server is told to end,
-/// and killed only by force; what it leaves is cleared.
+/// and killed only by force; what it leaves is cleared. By force, one that is just starting is not waited for.
 fn remove_place(host: &Host, place: &Place, force: bool) -> Result<Vec<User>, EmulateError> {
-    if place.is_alive() {
-        let state = wait_for_state(place)?;
+    if force && place.is_alive() && place.state().is_none() {
+        kill_starting(host, place)?;
+    }
+    if place.is_alive()
+        && let Some(state) = wait_for_state(place)?
+    {
         if !force {
             refuse_if_used(host, &state)?;
         }
@@ -620,14 +664,46 @@ fn remove_place(host: &Host, place: &Place, force: bool) -> Result<Vec<User>, Em
     take_down::take_down(host, place, || Ok(()))
 }
 
-/// The state of a disk that may just be starting.
-fn wait_for_state(place: &Place) -> Result<State, EmulateError> {
+/// Kills the server of a disk that is starting, unless the disk gets ready or the server ends first.
+fn kill_starting(host: &Host, place: &Place) -> Result<(), EmulateError> {
+    let deadline = Instant::now() + END_TIMEOUT;
+    while place.is_alive() && place.state().is_none() {
+        let server = place.starting_server(host);
+        if let Some(handle) = server
+            .and_then(Pid::from_raw)
+            .and_then(|pid| ProcessFd::open(pid).ok())
+            && place.starting_server(host) == server
+        {
+            let _ = handle.signal(Signal::KILL); // it may just have ended by itself
+        }
+        if Instant::now() > deadline {
+            return Err(match server {
+                Some(pid) => EmulateError::Stuck {
+                    id: place.id().to_owned(),
+                    pid,
+                },
+                None => EmulateError::NotReady {
+                    id: place.id().to_owned(),
+                    after: END_TIMEOUT,
+                },
+            });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// The state of a disk that may just be starting; `None` if its server has ended.
+fn wait_for_state(place: &Place) -> Result<Option<State>, EmulateError> {
     let deadline = Instant::now() + SETUP_TIMEOUT;
     loop {
         if let Some(state) = place.state() {
-            return Ok(state);
+            return Ok(Some(state));
         }
-        if !place.is_alive() || Instant::now() > deadline {
+        if !place.is_alive() {
+            return Ok(None);
+        }
+        if Instant::now() > deadline {
             return Err(EmulateError::NotReady {
                 id: place.id().to_owned(),
                 after: SETUP_TIMEOUT,

@@ -12,9 +12,9 @@
 //! The lock (flock) is what tells a running disk from the remains of one: the kernel drops it with
 //! the process, however that ends, and no process number has to be trusted.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, rename, renameat_with};
@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::EmulateError;
 use super::spec::Spec;
+use crate::host::Host;
 
 /// Directories that are not yet complete begin with this.
 const UNFINISHED: &str = ".new-";
@@ -199,6 +200,20 @@ impl Place {
             Ok(file) => flock(&file, FlockOperation::NonBlockingLockShared).is_err(),
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         }
+    }
+
+    /// The server of a disk that is not ready, whose number no state tells yet: the specification is its standard input.
+    pub(super) fn starting_server(&self, host: &Host) -> Option<i32> {
+        let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+        let spec = fs::metadata(self.dir.join(SPEC)).ok()?;
+        let processes = fs::read_dir(host.path(Path::new("/proc"))).ok()?.flatten();
+        let reads_it = |process: &fs::DirEntry| {
+            let input = fs::metadata(process.path().join("fd/0"));
+            input.is_ok_and(|input| same(&input, &spec))
+        };
+        processes
+            .filter(reads_it)
+            .find_map(|process| process.file_name().to_str()?.parse().ok())
     }
 
     pub(super) fn spec(&self) -> Option<Spec> {
