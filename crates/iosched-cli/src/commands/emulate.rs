@@ -558,7 +558,7 @@ fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(),
     } = if args.all {
         emulate::remove_all(state_dir, args.force)?
     } else {
-        remove_each(&args.disks, state_dir, args.force)
+        emulate::remove_each(state_dir, &args.disks, args.force)
     };
     if output.is_json() {
         if failures.is_empty() {
@@ -580,20 +580,6 @@ fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(),
         ));
     }
     why_not_all(failures)
-}
-
-fn remove_each(disks: &[String], state_dir: &Path, force: bool) -> Removal {
-    let mut removal = Removal::default();
-    for disk in disks {
-        match emulate::remove(state_dir, disk, force) {
-            Ok((id, users)) => {
-                removal.removed.push(id);
-                removal.left.extend(users);
-            }
-            Err(failure) => removal.failures.push((disk.clone(), failure)),
-        }
-    }
-    removal
 }
 
 /// The one reason, or all of them.

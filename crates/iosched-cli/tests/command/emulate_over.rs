@@ -846,6 +846,16 @@ fn what_makes_no_sense_is_refused_in_one_sentence() {
             "does not exist",
         ),
         (
+            [&["create", "--over", "/dev/no-such-disk"][..], &noop].concat(),
+            3,
+            "hint: `iosched list` shows the disks",
+        ),
+        (
+            [&["create", "--over", "/dev/shm/no-such-file"][..], &noop].concat(),
+            3,
+            "hint: with --size a file of zeros is made",
+        ),
+        (
             [&["create", "--over", text(&tiny)][..], &noop].concat(),
             1,
             "has no room for a block",

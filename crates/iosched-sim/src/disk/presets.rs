@@ -342,6 +342,18 @@ pub(super) fn hdd_7200() -> HddParameters {
     }
 }
 
+/// One cylinder in `first` ms, `d` of them in `a + b * sqrt(d)` ms, however many they are.
+fn square_root(first: f64, a: f64, b: f64) -> SeekCurve {
+    SeekCurve::Fit {
+        first: vec![first],
+        a,
+        b,
+        knee: u32::MAX,
+        c: 0.0,
+        e: 0.0,
+    }
+}
+
 fn hdd_7200_ncq() -> HddParameters {
     HddParameters {
         queue_depth: 32,
@@ -366,14 +378,7 @@ fn hdd_7200_desktop() -> HddParameters {
             },
         },
         // a + b * 8/15 = 13 ms: the mean over random moves.
-        seek: SeekCurve::Fit {
-            first: vec![0.8],
-            a: 3.0,
-            b: 18.75 / 616.44, // sqrt(380 000)
-            knee: u32::MAX,
-            c: 0.0,
-            e: 0.0,
-        },
+        seek: square_root(0.8, 3.0, 18.75 / 616.44), // sqrt(380 000)
         head_switch: micros(800),
         reading: reading(16, Sectors::new(3072).to_bytes(), Bytes::from_mib(1)),
         writing: writing(Bytes::from_mib(1), 64),
@@ -397,14 +402,7 @@ fn hdd_5400() -> HddParameters {
             },
         },
         // a + b * 8/15 = 12 ms on average, a + b = 20 ms over the whole way.
-        seek: SeekCurve::Fit {
-            first: vec![1.0],
-            a: 2.86,
-            b: 17.14 / 346.41, // sqrt(120 000)
-            knee: u32::MAX,
-            c: 0.0,
-            e: 0.0,
-        },
+        seek: square_root(1.0, 2.86, 17.14 / 346.41), // sqrt(120 000)
         write_settle: settle(1_000),
         head_switch: micros(1_000),
         reading: reading(16, Bytes::from_kib(512), Bytes::from_kib(256)),
@@ -432,14 +430,7 @@ pub(super) fn hdd_mk1637gsx() -> HddParameters {
             },
         },
         // a + b * 8/15 = 11 ms on average, a + b = 20 ms over the whole way.
-        seek: SeekCurve::Fit {
-            first: vec![1.0],
-            a: 0.714,
-            b: 19.286 / 282.84, // sqrt(80 000)
-            knee: u32::MAX,
-            c: 0.0,
-            e: 0.0,
-        },
+        seek: square_root(1.0, 0.714, 19.286 / 282.84), // sqrt(80 000)
         write_settle: settle(2_000),
         link: LinkRates {
             read: 150_000_000,
@@ -466,14 +457,7 @@ pub(super) fn hdd_wd5000aaks() -> HddParameters {
             },
         },
         // a + b * 8/15 = 8.5 ms on average, a + b = 15 ms over the whole way.
-        seek: SeekCurve::Fit {
-            first: vec![0.8],
-            a: 1.071,
-            b: 13.929 / 421.07, // sqrt(177 300)
-            knee: u32::MAX,
-            c: 0.0,
-            e: 0.0,
-        },
+        seek: square_root(0.8, 1.071, 13.929 / 421.07), // sqrt(177 300)
         write_settle: settle(1_000),
         head_switch: micros(800),
         link: LinkRates {
@@ -521,14 +505,7 @@ fn hdd_15k() -> HddParameters {
             zones: Zones::Table(ZONES.into_iter().map(zone).collect()),
         },
         // a + b * 8/15 = 3.5 ms.
-        seek: SeekCurve::Fit {
-            first: vec![0.3],
-            a: 0.9,
-            b: 4.875 / 268.65, // sqrt(72 171)
-            knee: u32::MAX,
-            c: 0.0,
-            e: 0.0,
-        },
+        seek: square_root(0.3, 0.9, 4.875 / 268.65), // sqrt(72 171)
         write_settle: settle(500),
         head_switch: micros(300),
         overheads: overheads([80, 100, 80, 100]),

@@ -436,19 +436,7 @@ pub fn list_in(state_dir: &Path) -> Result<Vec<Status>, EmulateError> {
     Ok(each.collect())
 }
 
-/// Takes away the disk that is called `name`: a device (`/dev/loop3`, `loop3`) or an id. Returns its
-/// id, and who still has its device open (by `force`).
-pub fn remove(
-    state_dir: &Path,
-    name: &str,
-    force: bool,
-) -> Result<(String, Vec<User>), EmulateError> {
-    let place = find(state_dir, name)?;
-    let left = remove_place(&Host::live(), &place, force)?;
-    Ok((place.id().to_owned(), left))
-}
-
-/// What became of all emulated disks.
+/// What became of several emulated disks.
 #[derive(Debug, Default)]
 pub struct Removal {
     /// Ids of those that are gone.
@@ -459,6 +447,32 @@ pub struct Removal {
     pub failures: Vec<(String, EmulateError)>,
 }
 
+impl Removal {
+    fn add(&mut self, id: &str, outcome: Result<Vec<User>, EmulateError>) {
+        match outcome {
+            Ok(users) => {
+                self.removed.push(id.to_owned());
+                self.left.extend(users);
+            }
+            Err(failure) => self.failures.push((id.to_owned(), failure)),
+        }
+    }
+}
+
+/// Takes away the disks with these names, each a device (`/dev/loop3`, `loop3`) or an id: one that cannot be removed
+/// keeps no other.
+pub fn remove_each(state_dir: &Path, names: &[String], force: bool) -> Removal {
+    let host = Host::live();
+    let mut removal = Removal::default();
+    for name in names {
+        match find(state_dir, name) {
+            Ok(place) => removal.add(place.id(), remove_place(&host, &place, force)),
+            Err(failure) => removal.add(name, Err(failure)),
+        }
+    }
+    removal
+}
+
 /// Takes away all emulated disks and what killed servers have left: one that cannot be removed keeps no other.
 ///
 /// # Errors
@@ -467,14 +481,7 @@ pub fn remove_all(state_dir: &Path, force: bool) -> Result<Removal, EmulateError
     let host = Host::live();
     let mut removal = Removal::default();
     for place in Place::all(state_dir)? {
-        let id = place.id().to_owned();
-        match remove_place(&host, &place, force) {
-            Ok(users) => {
-                removal.removed.push(id);
-                removal.left.extend(users);
-            }
-            Err(failure) => removal.failures.push((id, failure)),
-        }
+        removal.add(place.id(), remove_place(&host, &place, force));
     }
     delete_unfinished(state_dir)?;
     Ok(removal)
@@ -534,16 +541,13 @@ pub fn check(state_dir: &Path, name: &str, reads: usize, seed: u64) -> Result<Ch
 pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, EmulateError> {
     inside::check(scheduler)?;
     let place = find(state_dir, name)?;
-    if !place.is_alive() {
-        return Err(EmulateError::Gone {
-            id: place.id().to_owned(),
-        });
-    }
-    let Some(state) = wait_for_state(&place)? else {
-        return Err(EmulateError::Gone {
-            id: place.id().to_owned(),
-        });
+    let gone = || EmulateError::Gone {
+        id: place.id().to_owned(),
     };
+    if !place.is_alive() {
+        return Err(gone());
+    }
+    let state = wait_for_state(&place)?.ok_or_else(gone)?;
     if state.scheduler.is_none() {
         return Err(EmulateError::NoScheduler {
             id: place.id().to_owned(),
@@ -553,9 +557,7 @@ pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, Emul
     let path = place.mount_point().join(filesystem::SCHEDULER_FILE);
     let written = write_scheduler(&path, scheduler);
     if written.is_err() && !place.is_alive() {
-        return Err(EmulateError::Gone {
-            id: place.id().to_owned(),
-        });
+        return Err(gone());
     }
     written.map_err(|source| EmulateError::File {
         action: "write the scheduler to",

@@ -82,7 +82,7 @@ pub enum OverKind {
 /// Why a disk cannot stand over this.
 #[derive(Debug, thiserror::Error)]
 pub enum OverError {
-    /// The path leads over a link.
+    /// The path leads over a link, or over `..`.
     #[error("{} is reached by a link or over `..`", path.display())]
     Link {
         /// As given.
@@ -181,7 +181,7 @@ impl Failure for OverError {
                 Some(path) => format!("name the file itself: {}", path.display()),
                 None => "name a file that has a name of its own".to_owned(),
             }),
-            OverError::NotThere { path, .. } if path.starts_with("/dev") => {
+            OverError::NotThere { path, .. } if path.parent() == Some(Path::new("/dev")) => {
                 Some("`iosched list` shows the disks of this machine".to_owned())
             }
             OverError::NotThere {
