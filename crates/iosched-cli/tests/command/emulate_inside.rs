@@ -2,14 +2,15 @@
 //! switched meanwhile, the kernel's events tell whose each access is, and nothing is left of them.
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use iosched::capture;
 use iosched_testing::lacks;
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::iosched_process;
 use crate::common::lab::{Lab, attribute, stderr, wait_for};
+use crate::common::{iosched_process, processes_with};
 
 /// Aligned as direct I/O wants it.
 #[repr(align(4096))]
@@ -137,29 +138,51 @@ fn a_disk_whose_maker_is_gone_before_it_is_there_goes_too() {
     let Some(lab) = Lab::new(&[]) else {
         return;
     };
-    let mut maker = iosched_process();
-    maker.args([
-        "emulate",
-        "create",
-        "hdd-7200",
-        "--size",
-        "64M",
-        "--scheduler",
-        "cfq",
-    ]);
-    maker.arg("--state-dir").arg(lab.state_dir());
-    let mut maker = maker
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let log = lab.state_dir().join("hdd-7200-1/server.log");
-    wait_for("the server", || log.exists());
-    maker.kill().unwrap();
-    if maker.wait().unwrap().success() {
-        lab.remove(&["--all"]); // it was there sooner
-    }
+    // A maker that dies sooner leaves a directory, one that dies later a disk: `remove` is for these.
+    wait_for("a server that is stopped before its disk is there", || {
+        let mut maker = Maker::start(&lab);
+        let server = Maker::server(&lab);
+        kill_process(server, Signal::STOP).unwrap();
+        let is_there = lab.state_dir().join("hdd-7200-1/state.json").exists();
+        maker.kill();
+        kill_process(server, Signal::CONT).unwrap();
+        if is_there {
+            lab.remove(&["--all"]);
+        }
+        !is_there
+    });
     wait_for("the end of the disk", || lab.remains().is_empty());
+}
+
+/// `emulate create` of a disk whose path is measured for a while.
+struct Maker(Child);
+
+impl Maker {
+    fn start(lab: &Lab) -> Maker {
+        let mut maker = iosched_process();
+        maker.args(["emulate", "create", "hdd-7200", "--size", "64M"]);
+        maker.args(["--scheduler", "cfq", "--state-dir"]);
+        maker.arg(lab.state_dir());
+        let maker = maker.stdout(Stdio::null()).stderr(Stdio::null());
+        Maker(maker.spawn().unwrap())
+    }
+
+    /// The process that is to be the disk, once it is.
+    fn server(lab: &Lab) -> Pid {
+        let place = lab.state_dir().join("hdd-7200-1");
+        let place = place.to_str().unwrap();
+        let mut server = None;
+        wait_for("the server", || {
+            server = processes_with(place).first().copied();
+            server.is_some()
+        });
+        Pid::from_raw(server.unwrap().cast_signed()).unwrap()
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 #[test]

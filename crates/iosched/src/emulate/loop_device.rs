@@ -366,11 +366,11 @@ mod tests {
             return;
         }
         let host = Host::live();
+        let is_bare = |name: &str| backing_file(&host, name).is_ok_and(|file| file.is_none());
         let without_file = || {
             let devices = host.sysfs().block_devices().unwrap().into_iter();
             let loops = devices.filter(|name| name.starts_with("loop"));
-            let bare = |name: &String| backing_file(&host, name).is_ok_and(|file| file.is_none());
-            loops.filter(bare).count()
+            loops.filter(|name| is_bare(name)).count()
         };
         let before = without_file();
         let file = tempfile::tempfile().unwrap();
@@ -380,7 +380,8 @@ mod tests {
             threads.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     let last = name(first_unused(&host).saturating_sub(1));
-                    let opened = File::open(host.dev(&last));
+                    // One with a file is somebody's, who may just want to remove it.
+                    let opened = is_bare(&last).then(|| File::open(host.dev(&last)));
                     std::thread::sleep(Duration::from_millis(5));
                     drop(opened);
                 }
