@@ -34,6 +34,7 @@ mod stat;
 mod user;
 
 pub(crate) use accounts::name_of;
+pub(crate) use confine::close_inherited;
 pub(crate) use numbers::numbers;
 pub(crate) use output::MOST_OUTPUT;
 pub use owner::Owner;

@@ -16,7 +16,7 @@ use iosched::emulate::{
     self, Attributed, Check, Condition, EmulateError, EmulatedDisk, Missing, Removal, Spread,
     Status, User,
 };
-use iosched::failure::exit;
+use iosched::failure::{Failure, exit};
 use iosched::host::Host;
 use iosched::report::table::{Align, Table};
 use iosched_sim::disk::{DriveQueue, Model, models};
@@ -561,9 +561,11 @@ fn take_away(args: &RemoveArgs, state_dir: &Path, output: &Output) -> Result<(),
         emulate::remove_each(state_dir, &args.disks, args.force)
     };
     if output.is_json() {
-        if failures.is_empty() {
-            output.json(&json!({ "removed": removed, "still_open": left }));
-        }
+        let not_removed: Vec<_> = failures
+            .iter()
+            .map(|(id, why)| json!({ "disk": id, "error": why.to_string(), "exit_code": why.exit_code() }))
+            .collect();
+        output.json(&json!({ "removed": removed, "still_open": left, "not_removed": not_removed }));
     } else {
         if removed.is_empty() && failures.is_empty() {
             output.note("no emulated disks: nothing to remove");

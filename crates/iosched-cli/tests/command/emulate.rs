@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use iosched_testing::lacks;
@@ -324,6 +325,31 @@ fn a_disk_whose_reads_take_seconds_gets_ready() {
     lab.assert_clean();
 }
 
+/// Whoever waits for the end of a pipe that a shell has open does not wait for the disk.
+#[test]
+fn the_server_has_no_descriptor_of_whoever_made_the_disk() {
+    let Some(lab) = Lab::new(&["sh"]) else {
+        return;
+    };
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec 9</dev/null; exec \"$0\" \"$@\""]);
+    shell.arg(env!("CARGO_BIN_EXE_iosched"));
+    shell.args(["emulate", "create", "null", "--size", "8M", "--state-dir"]);
+    let made = shell.arg(lab.state_dir()).output().unwrap();
+    assert!(made.status.success(), "{}", stderr(&made));
+    let descriptors = format!("/proc/{}/fd", lab.server_pid());
+    let of_null = fs::read_dir(descriptors)
+        .unwrap()
+        .flatten()
+        .filter(|entry| {
+            let number = entry.file_name().to_string_lossy().parse::<u32>().unwrap();
+            number > 2 && fs::read_link(entry.path()).is_ok_and(|at| at == Path::new("/dev/null"))
+        });
+    assert_eq!(of_null.count(), 0);
+    lab.remove(&["--all"]);
+    lab.assert_clean();
+}
+
 /// Neither who uses one nor one that never gets ready keeps the others.
 #[test]
 fn all_disks_but_those_in_use_are_removed_and_one_that_is_starting_by_force() {
@@ -333,8 +359,12 @@ fn all_disks_but_those_in_use_are_removed_and_one_that_is_starting_by_force() {
     let used = lab.create(&["fixed", "--size", "8M"]);
     lab.create(&["null", "--size", "8M"]);
     let file = fs::File::open(&used).unwrap();
-    let refused = lab.emulate(&["remove", "--all"]);
+    let refused = lab.emulate(&["remove", "--all", "--json"]);
     assert_eq!(refused.status.code(), Some(9), "{}", stderr(&refused));
+    let told: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(told["removed"], serde_json::json!(["null-1"]));
+    assert_eq!(told["not_removed"][0]["disk"], "fixed-1");
+    assert_eq!(told["not_removed"][0]["exit_code"], 9);
     assert_eq!(lab.only_disk()["id"], "fixed-1", "the other one is gone");
     drop(file);
 

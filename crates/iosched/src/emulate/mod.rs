@@ -59,7 +59,7 @@ pub use self::spec::Spec;
 pub use self::usage::User;
 use crate::device::open_exclusively;
 use crate::host::Host;
-use crate::process::{Owner, ProcessFd, signal_until_ended};
+use crate::process::{Owner, ProcessFd, close_inherited, signal_until_ended};
 use crate::sysfs::Sysfs;
 
 /// How long a server may take to set its disk up.
@@ -175,14 +175,15 @@ fn start(spec: &Spec, place: &Place, lock: File) -> Result<(State, Child), Emula
         path: place.dir().to_owned(),
         source,
     })?;
-    let mut server = Command::new(&spec.server)
+    let mut server = Command::new(&spec.server);
+    server
         .args(["emulate", "serve"])
         .arg(place.dir())
         .stdin(Stdio::from(lock)) // the lock goes over to the server with it
         .stdout(Stdio::piped())
-        .stderr(Stdio::from(log))
-        .spawn()
-        .map_err(failed)?;
+        .stderr(Stdio::from(log));
+    close_inherited(&mut server);
+    let mut server = server.spawn().map_err(failed)?;
     let failure = match first_word(&mut server) {
         Ok(Some(FirstWord::Ready)) => match place.try_state() {
             Ok(Some(state)) => return Ok((state, server)),
@@ -476,14 +477,18 @@ pub fn remove_each(state_dir: &Path, names: &[String], force: bool) -> Removal {
 /// Takes away all emulated disks and what killed servers have left: one that cannot be removed keeps no other.
 ///
 /// # Errors
-/// Their directory cannot be read or tidied up.
+/// Their directory cannot be read.
 pub fn remove_all(state_dir: &Path, force: bool) -> Result<Removal, EmulateError> {
     let host = Host::live();
     let mut removal = Removal::default();
     for place in Place::all(state_dir)? {
         removal.add(place.id(), remove_place(&host, &place, force));
     }
-    delete_unfinished(state_dir)?;
+    if let Err(failure) = delete_unfinished(state_dir) {
+        removal
+            .failures
+            .push(("what was never finished".to_owned(), failure));
+    }
     Ok(removal)
 }
 

@@ -207,12 +207,15 @@ impl Place {
         let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
         let spec = fs::metadata(self.dir.join(SPEC)).ok()?;
         let processes = fs::read_dir(host.path(Path::new("/proc"))).ok()?.flatten();
-        let reads_it = |process: &fs::DirEntry| {
+        // Whoever only reads the specification has no lock on it.
+        let serves_it = |process: &fs::DirEntry| {
             let input = fs::metadata(process.path().join("fd/0"));
+            let locks = fs::read_to_string(process.path().join("fdinfo/0"));
             input.is_ok_and(|input| same(&input, &spec))
+                && locks.is_ok_and(|info| info.lines().any(is_flock))
         };
         processes
-            .filter(reads_it)
+            .filter(serves_it)
             .find_map(|process| process.file_name().to_str()?.parse().ok())
     }
 
@@ -286,6 +289,11 @@ impl Place {
         absent_is_fine(fs::remove_dir(self.dir.join(MOUNT)))?;
         absent_is_fine(fs::remove_dir(&self.dir))
     }
+}
+
+/// True for the line of `/proc/PID/fdinfo` that says that the descriptor has an exclusive `flock`.
+fn is_flock(line: &str) -> bool {
+    line.starts_with("lock:") && line.contains("FLOCK") && line.contains("WRITE")
 }
 
 /// Deletes directories of disks whose maker died before they had a name.
@@ -364,6 +372,28 @@ mod tests {
         assert!(place.is_alive(), "the server has a copy");
         drop(copy);
         assert!(!place.is_alive());
+    }
+
+    #[test]
+    fn the_server_of_a_starting_disk_is_who_has_its_lock_not_who_reads_its_specification() {
+        use std::process::{Command, Stdio};
+        let dir = tempfile::tempdir().unwrap();
+        let (place, lock) = Place::claim(&spec(dir.path())).unwrap();
+        let sleeping = |input: File| {
+            let mut command = Command::new("sleep");
+            command.arg("1000").stdin(Stdio::from(input));
+            command.spawn().unwrap()
+        };
+        let mut reader = sleeping(File::open(place.dir().join(SPEC)).unwrap());
+        let host = Host::live();
+        assert_eq!(place.starting_server(&host), None);
+        let mut server = sleeping(lock);
+        let found = place.starting_server(&host);
+        for process in [&mut reader, &mut server] {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+        assert_eq!(found, i32::try_from(server.id()).ok());
     }
 
     #[test]

@@ -119,6 +119,18 @@ fn leave_session_keyring() {
     }
 }
 
+/// Keeps what our own parent left open from a child that may outlive us.
+pub(crate) fn close_inherited(command: &mut Command) {
+    let last = last_descriptor();
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        command.pre_exec(move || {
+            close_descriptors_on_exec(last);
+            Ok(())
+        });
+    }
+}
+
 /// What our own parent left open must not reach the child. Only marked: [`Command`] has a pipe open to tell
 /// whether exec worked.
 fn close_descriptors_on_exec(last: i32) {
