@@ -4,8 +4,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    apply, calibrate, check, completions, conform, emulate, list, log, manual, persist, report,
-    restore, set, simulate, tune, undo, watch,
+    advise, apply, calibrate, check, completions, conform, emulate, list, log, manual, persist,
+    report, restore, set, simulate, tune, undo, watch,
 };
 
 /// Which I/O scheduler should each disk of this machine use? Measure, decide, apply, undo.
@@ -36,6 +36,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show every block device, its stack, and the schedulers it offers
     List(list::ListArgs),
+    /// Say without measuring what each disk should have, from whom that is, and why to doubt it
+    Advise(advise::AdviseArgs),
     /// Switch a disk's scheduler now, with read-back
     Set(set::SetArgs),
     /// Measure every scheduler under a load until the answer is known

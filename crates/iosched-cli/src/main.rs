@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
 use commands::{
-    apply, calibrate, check, completions, conform, emulate, list, log, manual, persist, report,
-    restore, set, simulate, tune, undo, watch,
+    advise, apply, calibrate, check, completions, conform, emulate, list, log, manual, persist,
+    report, restore, set, simulate, tune, undo, watch,
 };
 
 fn main() -> ExitCode {
@@ -43,6 +43,7 @@ fn run(cli: Cli, output: &output::Output) -> commands::Outcome {
     match cli.command {
         Command::Calibrate(args) => Ok(calibrate::run(&args, output)),
         Command::List(args) => list::run(&args, output),
+        Command::Advise(args) => advise::run(&args, output),
         Command::Set(args) => set::run(&args, output),
         Command::Tune(args) => tune::run(&args, output),
         Command::Report(args) => report::run(&args, output),

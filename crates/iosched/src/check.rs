@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::durable;
-use crate::facts;
 use crate::host::Host;
 use crate::persist::deploy::{DeployError, Deployment};
-use crate::policy::file::{Evidence, Policy};
+use crate::policy::evidence::{self, Stale};
+use crate::policy::file::Policy;
 use crate::policy::matching::{self, KnownDisk};
 use crate::policy::wanted::{self, Deviation, Wanted};
 use crate::policy::writers::{self, Writer};
@@ -86,17 +86,6 @@ pub struct Overridden {
     pub by: Writer,
 }
 
-/// Evidence that does not describe this machine any more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Stale {
-    /// `kernel`, `model` or `firmware`.
-    pub what: &'static str,
-    /// When it was measured.
-    pub measured: String,
-    /// Now.
-    pub now: String,
-}
-
 /// Since when a disk differs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Since {
@@ -160,7 +149,7 @@ fn check_disk(host: &Host, policy: &Policy, wanted: &Wanted) -> Result<DiskRepor
         stale: rule
             .evidence
             .as_ref()
-            .map(|evidence| stale(host, wanted, evidence))
+            .map(|evidence| evidence::stale(host, &wanted.disk.device, evidence))
             .unwrap_or_default(),
     })
 }
@@ -220,42 +209,6 @@ fn overridden(wanted: &Wanted, at_boot: &[Writer], on_change: &[Writer]) -> Vec<
         }
     }
     found
-}
-
-/// What of the evidence is not so any more. Of the kernel only the first two numbers count: a
-/// scheduler does not change within a stable series.
-fn stale(host: &Host, wanted: &Wanted, evidence: &Evidence) -> Vec<Stale> {
-    let sysfs = host.sysfs();
-    let device = &wanted.disk.device;
-    let release = fs::read_to_string(host.proc("sys/kernel/osrelease")).unwrap_or_default();
-    let series = |release: &str| {
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-        (
-            numbers.next().map(str::to_owned),
-            numbers.next().map(str::to_owned),
-        )
-    };
-    let firmware = facts::firmware(&sysfs, &device.name);
-    [
-        ("kernel", &evidence.kernel, Some(release.trim().to_owned())),
-        ("model", &evidence.model, device.model.clone()),
-        ("firmware", &evidence.firmware, firmware),
-    ]
-    .into_iter()
-    .filter_map(|(what, measured, now)| {
-        let (measured, now) = (measured.clone()?, now.unwrap_or_default());
-        let is_same = if what == "kernel" {
-            series(&measured) == series(&now)
-        } else {
-            measured.trim() == now.trim()
-        };
-        (!is_same).then_some(Stale {
-            what,
-            measured,
-            now,
-        })
-    })
-    .collect()
 }
 
 /// Where `elevator=` is given a value that no disk listens to, unless a rule of udev reads it.

@@ -19,6 +19,7 @@
 //! - `system_config`: the files below `/etc` that set schedulers, and the programs that read them
 //! - [`policy`], [`history`], [`persist`], [`check`]: what each disk is to have, taken back, kept over reboots, compared with
 //!   what is
+//! - [`advise`]: what each disk should have, without measuring
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
 //! - [`diskstats`], `pressure`: the kernel's counters
 //! - [`measure`], `metrics`, `trial`, [`facts`], [`record`]: what was measured, kept on disk; `foreign`: JSON that others
@@ -28,6 +29,7 @@
 //! - `fuzz`: every reader of what others wrote, for tests
 //! - [`calibrate`]: do the answers keep what they promise? Whole tunes over simulated trials
 
+pub mod advise;
 pub mod analysis;
 mod beneath;
 pub mod calibrate;

@@ -3,11 +3,12 @@
 //! The tree grows as data do: a disk, then what stands on it. What stands on several devices (md, a
 //! volume group) is shown in full below the first of them and named below the others.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
+use iosched::advise;
 use iosched::device::{
     Attribute, Device, Inventory, Kind, NoChoice, Role, Schedulers, TUNABLE_SCHEDULERS, Target,
     Transport, Tunable, User, attributes, tunables,
@@ -36,7 +37,8 @@ Examples:
   iosched list --json | jq .            for scripts
 
 The scheduler in [brackets] is the active one, as the kernel writes it. What is
-served stands inside an emulated disk, and is none of the kernel's.")]
+served stands inside an emulated disk, and is none of the kernel's. ADVICE is what
+`iosched advise` says, where it says something else: it tells why.")]
 pub(crate) struct ListArgs {
     /// Devices to show, with what they stand on and what stands on them [default: all]: a kernel
     /// name, a node or a link to one, a directory or file
@@ -170,6 +172,8 @@ struct Shown<'a> {
     names: Option<HashSet<&'a str>>,
     /// How many were left out because nobody uses them.
     hidden: usize,
+    /// What `advise` says of those that have something else.
+    differing: HashMap<String, Vec<String>>,
 }
 
 /// Named devices with all below and above them; or all devices except those that nobody uses.
@@ -194,6 +198,7 @@ fn choose<'a>(
             roots,
             names: None,
             hidden,
+            differing: advise::differing(host, inventory),
         });
     }
     let mut names = HashSet::new();
@@ -228,6 +233,7 @@ fn choose<'a>(
         roots,
         names: Some(names),
         hidden: 0,
+        differing: advise::differing(host, inventory),
     })
 }
 
@@ -266,6 +272,9 @@ struct Listed<'a> {
     scheduled_by: Vec<&'a str>,
     /// Mounts and swap on the device itself; those above it are with the devices above it.
     users: &'a [User],
+    /// What `advise` says that it should have, where it has something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advised: Option<&'a [String]>,
     /// The schedulers of ours inside, where it is an emulated disk that is served with one.
     #[serde(skip_serializing_if = "Option::is_none")]
     served: Option<ServedInside>,
@@ -304,7 +313,7 @@ fn listing<'a>(
     args: &ListArgs,
     host: &Host,
     inventory: &'a Inventory,
-    shown: &Shown<'a>,
+    shown: &'a Shown<'a>,
 ) -> Listing<'a> {
     let devices = inventory
         .devices
@@ -318,6 +327,7 @@ fn listing<'a>(
             role: inventory.role(device),
             scheduled_by: scheduled_by(inventory, device),
             users: inventory.usage.direct(&device.name),
+            advised: shown.differing.get(&device.name).map(Vec::as_slice),
             served: ServedInside::of(host, device),
             attributes: args.verbose.then(|| attributes(host, device)),
         })
@@ -413,6 +423,21 @@ fn table(
     let names = column(&|row| row.name.chars().count(), 6, 32);
     let schedulers = column(&|row| chosen(row.device).len(), 9, 36);
     let queue = column(&|row| queues(row.device).len(), 6, 10);
+    let advised = |device: &Device| {
+        shown
+            .differing
+            .get(&device.name)
+            .map(|names| names.join("/"))
+    };
+    // A column of nothing is left out.
+    let advice = rows
+        .iter()
+        .filter_map(|row| Some(advised(row.device)?.len()));
+    let advice = advice.max().map_or(0, |widest| widest.max("ADVICE".len()));
+    let advice_cell = |text: &str| match advice {
+        0 => String::new(),
+        advice => format!("  {text:advice$}"),
+    };
 
     // What the list is asked for is the scheduler: sizes go first where there is no room for all.
     let has_room_for_sizes = names + 2 + SIZE_WIDTH + 2 + schedulers <= width;
@@ -425,9 +450,10 @@ fn table(
     };
     let mut lines = vec![cut(
         &format!(
-            "{}  {:schedulers$}  ROT  {:queue$}  WHAT",
+            "{}  {:schedulers$}{}  ROT  {:queue$}  WHAT",
             begin("DEVICE", "SIZE"),
             "SCHEDULER",
+            advice_cell("ADVICE"),
             "QUEUES"
         ),
         width,
@@ -446,8 +472,9 @@ fn table(
                 None => "?",
             };
             format!(
-                "{start}  {:schedulers$}  {rotational:3}  {:queue$}  ",
+                "{start}  {:schedulers$}{}  {rotational:3}  {:queue$}  ",
                 chosen(device),
+                advice_cell(&advised(device).unwrap_or_default()),
                 queues(device),
             )
         } else {
@@ -654,7 +681,7 @@ fn details(host: &Host, inventory: &Inventory, device: &Device) -> Vec<(String, 
 }
 
 /// `931.5G`: powers of 1024, at most six characters below 10 EiB.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "K", "M", "G", "T", "P", "E"] {
         // What would round up to 1024.0 belongs to the next unit.

@@ -1,5 +1,6 @@
 //! One file per command: its arguments, the call into the library, and what it prints.
 
+pub(crate) mod advise;
 pub(crate) mod apply;
 pub(crate) mod calibrate;
 pub(crate) mod check;

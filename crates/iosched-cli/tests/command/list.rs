@@ -7,16 +7,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 
 use assert_cmd::Command;
 
+use crate::common::machines::{machines, on_each_machine};
 use crate::common::{CopyForEverybody, answer, text};
-
-fn machines() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines")
-}
 
 fn list(root: &Path, args: &[&str]) -> Output {
     let mut command = Command::cargo_bin("iosched").unwrap();
@@ -62,28 +59,15 @@ fn names(listing: &serde_json::Value) -> Vec<&str> {
 
 #[test]
 fn every_machine_is_listed_as_kept_beside_its_tree() {
-    let mut seen = 0;
-    for machine in fs::read_dir(machines()).unwrap() {
-        let root = machine.unwrap().path();
-        if !root.is_dir() {
-            continue;
+    on_each_machine(|root| {
+        let text = stdout(root, &[]);
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "too wide: {line}");
         }
-        seen += 1;
-        let mut settings = insta::Settings::clone_current();
-        settings.set_snapshot_path(&root);
-        settings.set_prepend_module_to_snapshot(false);
-        settings.set_omit_expression(true);
-        settings.bind(|| {
-            let text = stdout(&root, &[]);
-            for line in text.lines() {
-                assert!(line.chars().count() <= 80, "too wide: {line}");
-            }
-            insta::assert_snapshot!("list", text);
-            insta::assert_snapshot!("list-verbose", stdout(&root, &["-v"]));
-            insta::assert_json_snapshot!("list-json", json(&root, &["--json"]));
-        });
-    }
-    assert_eq!(seen, 11, "machines in tests/machines");
+        insta::assert_snapshot!("list", text);
+        insta::assert_snapshot!("list-verbose", stdout(root, &["-v"]));
+        insta::assert_json_snapshot!("list-json", json(root, &["--json"]));
+    });
 }
 
 #[test]

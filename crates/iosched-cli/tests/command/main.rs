@@ -11,6 +11,7 @@
 
 iosched_testing::world!();
 
+mod advise;
 mod attacks;
 mod block_layers;
 mod browser;

@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 use crate::host::Host;
 
 /// Directories below `tests/machines`.
-pub(super) const MACHINES: [&str; 11] = [
+pub(crate) const MACHINES: [&str; 11] = [
     "workstation",
     "virtual-machine",
     "md-raid",

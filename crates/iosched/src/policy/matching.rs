@@ -318,7 +318,7 @@ fn check_word(what: &str, word: Option<&str>, known: &[String]) -> Result<(), St
 }
 
 /// A hypervisor's disk, by its bus or by the name that hypervisors give.
-fn is_virtual(device: &Device) -> bool {
+pub(crate) fn is_virtual(device: &Device) -> bool {
     let is_hypervisors = |name: &Option<String>| {
         name.as_ref().is_some_and(|name| {
             [

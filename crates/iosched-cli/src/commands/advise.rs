@@ -1,0 +1,232 @@
+//! `iosched advise`: what each disk should have, without measuring.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use iosched::advise::{self, Advice, LoadClass, Measured, RuleOfThumb};
+use iosched::device::Target;
+use iosched::failure::{Failure, exit};
+use iosched::host::Host;
+use iosched::persist::deploy::DeployError;
+use iosched::policy::file::{self, Policy};
+use iosched::report::text::fold;
+use iosched::set;
+use serde::Serialize;
+
+use super::list::size;
+use super::{Outcome, boxed};
+use crate::output::Output;
+
+/// Arguments of `iosched advise`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  iosched advise                          every disk
+  iosched advise sda --load-class desktop
+  iosched advise /var/lib/postgresql --load-class database
+  iosched advise --json | jq .
+
+Two answers are kept apart: what was measured on this machine and is kept in its
+policy, and a rule of thumb, with its source and the reason to doubt it. Nothing
+is measured, and nothing is changed. docs/advice.md has all rules.")]
+pub(crate) struct AdviseArgs {
+    /// Disks to advise on [default: all but loop devices]: a kernel name, a node or a link to one, a
+    /// directory or file
+    #[arg(value_name = "DEVICE")]
+    devices: Vec<String>,
+
+    /// What they are used for
+    #[arg(long, value_enum, value_name = "CLASS", default_value = "general")]
+    load_class: Class,
+
+    /// Advise on a copied tree (DIR/sys, DIR/proc, DIR/etc) instead of this machine
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+}
+
+/// What a disk is used for.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Class {
+    /// Nothing is known of it
+    General,
+    /// A database server
+    Database,
+    /// Programs start and open files while something copies
+    Desktop,
+    /// A file server
+    Files,
+    /// Long streams
+    Backup,
+    /// Images of virtual machines lie on it
+    Vm,
+}
+
+impl From<Class> for LoadClass {
+    fn from(class: Class) -> LoadClass {
+        match class {
+            Class::General => LoadClass::General,
+            Class::Database => LoadClass::Database,
+            Class::Desktop => LoadClass::Desktop,
+            Class::Files => LoadClass::Files,
+            Class::Backup => LoadClass::Backup,
+            Class::Vm => LoadClass::Vm,
+        }
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Answer {
+    /// Of this format; a new number only when a field changes its meaning or goes.
+    schema: u32,
+    load_class: LoadClass,
+    disks: Vec<Advice>,
+}
+
+/// Runs `iosched advise`.
+pub(crate) fn run(args: &AdviseArgs, output: &Output) -> Outcome {
+    let host = args.root.as_ref().map_or_else(Host::live, Host::at);
+    let class = LoadClass::from(args.load_class);
+    let policy = file::read(&host).map_err(boxed)?;
+    let policy = policy.map(|(policy, _)| policy).unwrap_or_default();
+    let disks = if args.devices.is_empty() {
+        advise::disks(&host, class, &policy).map_err(|error| boxed(DeployError::List(error)))?
+    } else {
+        named(args, &host, class, &policy)?
+    };
+    if output.is_json() {
+        output.json(&Answer {
+            schema: 1,
+            load_class: class,
+            disks,
+        });
+        return Ok(exit::OK);
+    }
+    if disks.is_empty() {
+        output.text("no disk here has a scheduler to choose");
+    }
+    for (number, disk) in disks.iter().enumerate() {
+        if number > 0 {
+            output.text("");
+        }
+        let is_told = |before: &&Advice| before.rule_of_thumb == disk.rule_of_thumb;
+        tell(disk, disks[..number].iter().find(is_told), output);
+    }
+    Ok(exit::OK)
+}
+
+/// The disks below what was named, each once.
+fn named(
+    args: &AdviseArgs,
+    host: &Host,
+    class: LoadClass,
+    policy: &Policy,
+) -> Result<Vec<Advice>, Box<dyn Failure>> {
+    let mut found: Vec<Advice> = Vec::new();
+    for target in &args.devices {
+        let target = Target::find(host, target).map_err(boxed)?;
+        for device in target.devices() {
+            for name in set::disks_of(host, device).map_err(boxed)? {
+                if found.iter().any(|advice| advice.device == name) {
+                    continue;
+                }
+                let advice = advise::disk(host, &name, class, policy);
+                found.extend(advice.map_err(|error| boxed(DeployError::List(error)))?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Tells of a disk; the reasons of its rule only if no other disk was told to have it before.
+fn tell(disk: &Advice, same_rule: Option<&Advice>, output: &Output) {
+    let model = disk.model.as_deref().unwrap_or_default();
+    let size = size(disk.size_bytes);
+    output.text(format!("{}  {size}  {model}", disk.device).trim_end());
+    let set_by = match &disk.set_by {
+        Some(writer) => {
+            let value = writer.value.as_deref().unwrap_or("something");
+            format!("set to {value} at boot by: {writer}")
+        }
+        None => "nobody sets it at boot".to_owned(),
+    };
+    let line = |what: &str, text: &str| entry(output, what, text);
+    line("now", &format!("{}; {set_by}", disk.active));
+    line("measured here", &measured(disk.measured_here.as_ref()));
+    let taken = taken(&disk.rule_of_thumb);
+    match same_rule {
+        Some(other) => line(
+            "rule of thumb",
+            &format!("{taken}: as for {}", other.device),
+        ),
+        None => {
+            line("rule of thumb", &taken);
+            reasons(&disk.rule_of_thumb, output);
+        }
+    }
+    if let Some(should) = &disk.differs {
+        let should = should.join(" or ");
+        line("differs", &format!("{} instead of {should}", disk.active));
+    }
+    // Not folded: it is there to be copied.
+    output.text(&format!("  to settle it:\n    {}", disk.to_settle));
+}
+
+fn reasons(rule: &RuleOfThumb, output: &Output) {
+    let line = |text: &str| entry(output, "", text);
+    line(&format!("for {}", rule.of));
+    line(&format!("because {}", rule.because));
+    line(&format!("doubt: {}", rule.doubt));
+    let sources: Vec<&str> = rule.sources.iter().map(|source| source.who).collect();
+    if !sources.is_empty() {
+        line(&format!("sources: {}", sources.join("; ")));
+    }
+}
+
+fn measured(measured: Option<&Measured>) -> String {
+    let Some(measured) = measured else {
+        return "nothing that the policy knows of".to_owned();
+    };
+    let mut text = format!("{} (rule {:?} of the policy", measured.arm, measured.rule);
+    if let Some(why) = &measured.why {
+        text += &format!(": {why}");
+    }
+    text.push(')');
+    for stale in &measured.stale {
+        text += &format!(
+            "; does not hold any more: {} was {}, is {}",
+            stale.what, stale.measured, stale.now
+        );
+    }
+    text
+}
+
+fn taken(rule: &RuleOfThumb) -> String {
+    let names: Vec<String> = rule
+        .take
+        .iter()
+        .map(|take| {
+            let lacking = if take.is_offered {
+                ""
+            } else {
+                " (not offered here)"
+            };
+            format!("{}{lacking}", take.scheduler)
+        })
+        .collect();
+    match (names.is_empty(), rule.is_required) {
+        (true, _) => "unknown".to_owned(),
+        (_, true) => format!("{} and no other", names.join(" or ")),
+        _ => names.join(" or "),
+    }
+}
+
+/// A line with its name before it; what does not fit goes on below.
+fn entry(output: &Output, what: &str, text: &str) {
+    const NAMES: usize = 17;
+    let folded = fold(text, output.width().saturating_sub(NAMES).max(24));
+    for (number, line) in folded.lines().enumerate() {
+        let what = if number == 0 { what } else { "" };
+        output.text(&format!("  {what:<15}{line}"));
+    }
+}

@@ -1,0 +1,152 @@
+//! `iosched advise` on copied machines: what it prints is kept beside each tree in `tests/machines/`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::machines::{machines, on_each_machine};
+
+/// What it prints, at 80 columns.
+fn advise(root: &Path, args: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
+    command.env("COLUMNS", "80").arg("advise").arg("--root");
+    let output = command.arg(root).args(args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {said}");
+    assert_eq!(said, "");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(root: &Path, args: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&advise(root, &[&["--json"], args].concat())).unwrap()
+}
+
+#[test]
+fn every_machine_is_advised_as_kept_beside_its_tree() {
+    on_each_machine(|root| {
+        let text = advise(root, &[]);
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "too wide: {line}");
+        }
+        insta::assert_snapshot!("advise", text);
+        insta::assert_snapshot!("advise-desktop", advise(root, &["--load-class", "desktop"]));
+        insta::assert_json_snapshot!("advise-json", json(root, &[]));
+    });
+}
+
+/// A copy of a machine, with files of `/etc` besides.
+fn with_files(machine: &str, files: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let copied = Command::new("cp")
+        .args(["-a"])
+        .arg(machines().join(machine).join("."))
+        .arg(dir.path())
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    for (path, text) in files {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    dir
+}
+
+const MEASURED: &str = r#"
+version = 1
+[[rule]]
+name = "home"
+match = { model = "ST4000DM004*" }
+scheduler = "bfq"
+why = "p99 of reads 0.71 x that of mq-deadline"
+record = "/root/iosched-2026-11-21"
+evidence = { kernel = "KERNEL" }
+"#;
+
+#[test]
+fn what_was_measured_here_goes_before_the_rule_until_the_kernel_is_another() {
+    for (kernel, differs) in [("6.12.1", true), ("5.10.0", false)] {
+        let policy = MEASURED.replace("KERNEL", kernel);
+        let root = with_files("workstation", &[("etc/iosched/policy.toml", &policy)]);
+        // The rule of thumb for databases is mq-deadline, which sda has.
+        let answer = json(root.path(), &["sda", "--load-class", "database"]);
+        let disk = &answer["disks"][0];
+        assert_eq!(disk["measured_here"]["arm"], "bfq", "{disk}");
+        assert_eq!(
+            disk["measured_here"]["stale"]
+                .as_array()
+                .unwrap()
+                .is_empty(),
+            differs
+        );
+        assert_eq!(disk["rule_of_thumb"]["take"][0]["scheduler"], "mq-deadline");
+        assert_eq!(
+            disk["differs"] == serde_json::json!(["bfq"]),
+            differs,
+            "{disk}"
+        );
+        let text = advise(root.path(), &["sda"]);
+        assert_eq!(
+            text.contains("does not hold any more: kernel was 5.10.0"),
+            !differs,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_rule_of_the_policy_without_a_measurement_is_none() {
+    let policy = MEASURED.replace(
+        "record = \"/root/iosched-2026-11-21\"\nevidence = { kernel = \"KERNEL\" }\n",
+        "",
+    );
+    assert!(!policy.contains("evidence"));
+    let root = with_files("workstation", &[("etc/iosched/policy.toml", &policy)]);
+    let answer = json(root.path(), &["sda"]);
+    assert!(answer["disks"][0]["measured_here"].is_null(), "{answer}");
+}
+
+#[test]
+fn who_sets_a_scheduler_at_boot_is_named() {
+    let rule = "ACTION==\"add|change\", KERNEL==\"sd[a-z]\", ATTR{queue/scheduler}=\"bfq\"\n";
+    let root = with_files(
+        "workstation",
+        &[("usr/lib/udev/rules.d/60-ioschedulers.rules", rule)],
+    );
+    let text = advise(root.path(), &["sda"]);
+    assert!(text.contains("set to bfq at boot by: udev rule"), "{text}");
+    let answer = json(root.path(), &["sda"]);
+    let set_by = &answer["disks"][0]["set_by"];
+    assert_eq!(
+        set_by["file"],
+        "/usr/lib/udev/rules.d/60-ioschedulers.rules"
+    );
+    assert_eq!(set_by["line"], 1);
+}
+
+#[test]
+fn a_directory_or_partition_stands_for_its_disks_and_a_loop_device_is_advised_by_name() {
+    let named = |machine: &str, target: &str| {
+        let answer = json(&machines().join(machine), &[target]);
+        let disks = answer["disks"].as_array().unwrap();
+        let names = disks
+            .iter()
+            .map(|disk| disk["device"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(named("workstation", "/home"), ["sda", "sdb"]);
+    assert_eq!(named("md-raid", "md0"), ["sda", "sdb"]);
+    assert_eq!(named("virtual-machine", "loop0"), ["loop0"]);
+}
+
+#[test]
+fn where_there_is_nothing_to_choose_it_says_so_as_set_does() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
+    command
+        .arg("advise")
+        .arg("--root")
+        .arg(machines().join("nvme-multipath"));
+    let output = command.arg("nvme0n1").output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    assert!(output.stdout.is_empty());
+}
