@@ -154,15 +154,14 @@ fn tell(disk: &Advice, same_rule: Option<&Advice>, output: &Output) {
     line("now", &format!("{}; {set_by}", disk.active));
     line("measured here", &measured(disk.measured_here.as_ref()));
     let taken = taken(&disk.rule_of_thumb);
-    match same_rule {
-        Some(other) => line(
+    if let Some(other) = same_rule {
+        line(
             "rule of thumb",
             &format!("{taken}: as for {}", other.device),
-        ),
-        None => {
-            line("rule of thumb", &taken);
-            reasons(&disk.rule_of_thumb, output);
-        }
+        );
+    } else {
+        line("rule of thumb", &taken);
+        reasons(&disk.rule_of_thumb, output);
     }
     if let Some(should) = &disk.differs {
         let should = should.join(" or ");
@@ -187,18 +186,19 @@ fn measured(measured: Option<&Measured>) -> String {
     let Some(measured) = measured else {
         return "nothing that the policy knows of".to_owned();
     };
-    let mut text = format!("{} (rule {:?} of the policy", measured.arm, measured.rule);
-    if let Some(why) = &measured.why {
-        text += &format!(": {why}");
-    }
-    text.push(')');
-    for stale in &measured.stale {
-        text += &format!(
-            "; does not hold any more: {} was {}, is {}",
+    let why = measured.why.as_ref();
+    let why = why.map_or(String::new(), |why| format!(": {why}"));
+    let mut parts = vec![format!(
+        "{} (rule {:?} of the policy{why})",
+        measured.arm, measured.rule
+    )];
+    parts.extend(measured.stale.iter().map(|stale| {
+        format!(
+            "does not hold any more: {} was {}, is {}",
             stale.what, stale.measured, stale.now
-        );
-    }
-    text
+        )
+    }));
+    parts.join("; ")
 }
 
 fn taken(rule: &RuleOfThumb) -> String {

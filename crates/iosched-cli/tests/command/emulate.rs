@@ -398,6 +398,16 @@ fn what_cannot_be_made_is_refused_with_one_clear_error() {
         ),
         (&["hdd-7200", "--order", "random"], 2, "is no order"),
         (&["null", "--backing-dir", "/no/such/dir"], 1, no_dir),
+        (
+            &["null", "--backing-dir", "/proc"],
+            1,
+            "hint: `--backing-dir` names another",
+        ),
+        (
+            &["null", "--owner-pid", "2147483647"],
+            2,
+            "cannot watch process 2147483647",
+        ),
     ] {
         let output = lab.emulate(&[&["create"], args].concat());
         assert_eq!(

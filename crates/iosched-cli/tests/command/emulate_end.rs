@@ -193,7 +193,7 @@ fn a_disk_ends_with_its_owner() {
     let output = lab.emulate(&["create", "null", "--size", "8M", "--owner-pid", &pid]);
     assert!(!output.status.success());
     assert!(
-        stderr(&output).contains("cannot watch the owner"),
+        stderr(&output).contains(&format!("cannot watch process {pid}")),
         "{}",
         stderr(&output)
     );

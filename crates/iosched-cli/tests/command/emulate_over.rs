@@ -866,6 +866,21 @@ fn what_makes_no_sense_is_refused_in_one_sentence() {
             "neither a block device nor a regular file",
         ),
         (
+            [&["create", "--over", "/proc/sys/vm/swappiness"][..], &noop].concat(),
+            3,
+            "is on proc, where the kernel shows its own state",
+        ),
+        (
+            [&["create", "--over", "/sys/new", "--size", "1M"][..], &noop].concat(),
+            3,
+            "is on sysfs, where the kernel shows its own state",
+        ),
+        (
+            [&over[..], &["--scheduler", "cfq:slice_idle"]].concat(),
+            2,
+            "hint: tunables stand behind the scheduler's name",
+        ),
+        (
             [&["create", "--over", "no-such-disk"][..], &noop].concat(),
             3,
             "there is no block device no-such-disk",

@@ -70,6 +70,9 @@ impl Missing {
     }
 }
 
+/// What [`EmulateError::File`] says of the file with a disk's data.
+pub(super) const DATA_FILE: &str = "make a data file in";
+
 /// Why an emulated disk cannot be made, found or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulateError {
@@ -190,6 +193,14 @@ pub enum EmulateError {
         /// What the system said.
         why: String,
     },
+    /// The process that the disk is to end with cannot be watched.
+    #[error("cannot watch process {pid}, which the disk is to end with")]
+    Owner {
+        /// Its number.
+        pid: i32,
+        /// What the system says.
+        source: io::Error,
+    },
     /// A step of setting up or taking down failed.
     #[error("cannot {step}")]
     Step {
@@ -289,6 +300,14 @@ impl Failure for EmulateError {
                 Some("`iosched emulate remove --all` clears what it left".to_owned())
             }
             EmulateError::Stuck { .. } => Some("`--force` kills it".to_owned()),
+            EmulateError::Owner { .. } => {
+                Some("name a process that runs: `--owner-pid $$` is the shell itself".to_owned())
+            }
+            EmulateError::File { action, .. } if *action == DATA_FILE => Some(
+                "`--backing-dir` names another directory: on ext4, xfs, btrfs or tmpfs, with room for \
+                 what will be written"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }
@@ -307,7 +326,9 @@ impl Failure for EmulateError {
         match self {
             EmulateError::Missing(Missing::Root) => exit::NOT_PERMITTED,
             EmulateError::Missing(_) => exit::MISSING,
-            EmulateError::Model(_) | EmulateError::NoScheduler { .. } => exit::USAGE,
+            EmulateError::Model(_)
+            | EmulateError::NoScheduler { .. }
+            | EmulateError::Owner { .. } => exit::USAGE,
             EmulateError::DiskFile(error) => error.exit_code(),
             EmulateError::Scheduler(error) => error.exit_code(),
             EmulateError::Over(error) => error.exit_code(),

@@ -110,6 +110,14 @@ pub enum OverError {
         /// As given.
         path: PathBuf,
     },
+    /// Its file system shows the kernel's own state.
+    #[error("{} is on {fs_type}, where the kernel shows its own state: it holds no data", path.display())]
+    OfKernel {
+        /// As given.
+        path: PathBuf,
+        /// Type of the file system.
+        fs_type: String,
+    },
     /// It is a file of an emulated disk itself.
     #[error("{} is a part of the emulated disk {id}", path.display())]
     OfEmulated {
@@ -195,7 +203,7 @@ impl Failure for OverError {
             OverError::Exists { .. } => {
                 Some("leave --size out to serve it, or name another file".to_owned())
             }
-            OverError::NoDisk { .. } => Some(
+            OverError::NoDisk { .. } | OverError::OfKernel { .. } => Some(
                 "name a disk, as `iosched list` shows them, or a file whose bytes are the disk's"
                     .to_owned(),
             ),
@@ -231,7 +239,9 @@ impl Failure for OverError {
 
     fn exit_code(&self) -> u8 {
         match self {
-            OverError::NotThere { .. } | OverError::NoDisk { .. } => exit::NO_SUCH_DEVICE,
+            OverError::NotThere { .. } | OverError::NoDisk { .. } | OverError::OfKernel { .. } => {
+                exit::NO_SUCH_DEVICE
+            }
             OverError::Link { .. } | OverError::Exists { .. } | OverError::OfEmulated { .. } => {
                 exit::UNSAFE
             }
@@ -345,7 +355,9 @@ fn found(host: &Host, wish: &Wish<'_>) -> Result<Found, NotOver> {
         return if is_there {
             Err(OverError::Exists { path: path.into() }.into())
         } else {
-            Ok(Found::NewFile(new_path(path)?, size))
+            let path = new_path(path)?;
+            check_holds_data(host, &path)?;
+            Ok(Found::NewFile(path, size))
         };
     }
     if is_device {
@@ -355,6 +367,7 @@ fn found(host: &Host, wish: &Wish<'_>) -> Result<Found, NotOver> {
         Ok(metadata) if metadata.is_file() => {
             let path = without_links(path)?;
             check_not_of_emulated(host, &path, &metadata)?;
+            check_holds_data(host, &path)?;
             Ok(Found::File(path, metadata))
         }
         Ok(_) => Err(OverError::NoDisk { path: path.into() }.into()),
@@ -374,6 +387,37 @@ fn found(host: &Host, wish: &Wish<'_>) -> Result<Found, NotOver> {
             },
         }
         .into()),
+    }
+}
+
+/// A file of `/proc` or `/sys` can be opened and written like any other, and is no disk.
+fn check_holds_data(host: &Host, path: &Path) -> Result<(), OverError> {
+    const OF_THE_KERNEL: [&str; 15] = [
+        "proc",
+        "sysfs",
+        "debugfs",
+        "tracefs",
+        "securityfs",
+        "selinuxfs",
+        "cgroup",
+        "cgroup2",
+        "bpf",
+        "configfs",
+        "efivarfs",
+        "pstore",
+        "fusectl",
+        "mqueue",
+        "devpts",
+    ];
+    let mounts = MountTable::read(host).unwrap_or_default();
+    match mounts.containing(path) {
+        Some(mount) if OF_THE_KERNEL.contains(&mount.fs_type.as_str()) => {
+            Err(OverError::OfKernel {
+                path: path.to_owned(),
+                fs_type: mount.fs_type.clone(),
+            })
+        }
+        _ => Ok(()),
     }
 }
 

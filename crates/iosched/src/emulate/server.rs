@@ -27,7 +27,7 @@ use super::check::{self, DirectReader, Pair};
 use super::connection;
 use super::disk::Disk;
 use super::engine::Engine;
-use super::error::{EmulateError, Missing};
+use super::error::{DATA_FILE, EmulateError, Missing};
 use super::filesystem;
 use super::inside::{self, Inside};
 use super::log::{log, monotonic};
@@ -140,7 +140,8 @@ fn set_up(host: &Host, place: &Place) -> Result<(Until, Arc<Disk>), EmulateError
         .map_err(io::Error::from)
         .map_err(step("understand the specification"))?;
     if let Some(owner) = spec.owner_pid {
-        until.watch_owner(owner).map_err(step("watch the owner"))?;
+        let watched = until.watch_owner(owner);
+        watched.map_err(|source| EmulateError::Owner { pid: owner, source })?;
     }
     detach_from_terminal();
     protect_from_memory_pressure();
@@ -296,7 +297,7 @@ fn prepare_model<'a>(
         .clone()
         .unwrap_or_else(|| backing::default_dir(host, size));
     let backing = Backing::create(&backing_dir, size).map_err(|source| EmulateError::File {
-        action: "make a data file in",
+        action: DATA_FILE,
         path: backing_dir.clone(),
         source,
     })?;

@@ -54,6 +54,11 @@ impl Failure for SchedulerError {
             SchedulerError::TooOld { oldest, .. } => Some(format!(
                 "take the rules of a later kernel: `kernel={oldest}`"
             )),
+            SchedulerError::Syntax { .. } => Some(
+                "tunables stand behind the scheduler's name, as in cfq:slice_idle=0,quantum=16; \
+                 `iosched list --help-tunables` has those of today's schedulers"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }
