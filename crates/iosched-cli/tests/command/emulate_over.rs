@@ -896,14 +896,29 @@ fn what_makes_no_sense_is_refused_in_one_sentence() {
         assert!(!missing.exists());
         lab.assert_clean();
     }
-    // A new file goes with a disk that does not come.
+}
+
+#[test]
+fn a_new_file_goes_with_a_disk_that_does_not_come() {
+    let Some(lab) = Lab::new(&["mount"]) else {
+        return;
+    };
+    let place = Place::new();
     let dir = place.file("dir");
     fs::create_dir(&dir).unwrap();
     run("mount", &["-t", "ramfs", "none", text(&dir)]);
     let _mounted = Unmounted(dir.clone());
     let new = dir.join("new");
-    let output =
-        lab.emulate(&[&["create", "--over", text(&new), "--size", "1M"][..], &noop].concat());
+    let output = lab.emulate(&[
+        "create",
+        "--over",
+        text(&new),
+        "--size",
+        "1M",
+        "--scheduler",
+        "noop",
+    ]);
     assert_eq!(output.status.code(), Some(15), "{}", stderr(&output));
     assert!(!new.exists());
+    lab.assert_clean();
 }
