@@ -39,6 +39,7 @@ mod loads_pgbench;
 mod loads_responsiveness;
 mod loads_rights;
 mod old_kernel;
+mod package;
 mod persist;
 mod power;
 mod report;

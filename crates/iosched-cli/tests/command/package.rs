@@ -1,0 +1,145 @@
+//! What the Debian package's script does when the package is purged, in each state that a machine can be in: in a mount
+//! namespace where `/etc`, `/usr/share` and `/var/lib` are empty, with stand-ins for the programs that it calls.
+
+use std::path::Path;
+use std::process::Command;
+
+use iosched_testing::is_root;
+
+const POSTRM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/debian/postrm");
+
+/// Files with what is in them.
+type Files<'a> = &'a [(&'a str, &'a str)];
+
+/// What a purge called, said and left.
+struct Purged {
+    called: String,
+    said: String,
+    /// Files, each with its text in one line.
+    left: Vec<String>,
+}
+
+/// Purges a machine with these files, once and again: the second time does nothing more.
+fn purge(files: Files) -> Purged {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for (path, text) in files {
+        let path = at("files").join(path.trim_start_matches('/'));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    std::fs::create_dir_all(at("files/etc")).unwrap();
+    let script = r#"
+        set -e
+        for at in /etc /usr/share /var/lib; do mount -t tmpfs none $at; done
+        cp -a "$1/files/." /
+        mkdir "$1/bin"
+        for name in udevadm update-initramfs dracut systemctl tuned-adm; do
+            printf '#!/bin/sh\necho "%s $*" >>"%s/called"\n' $name "$1" >"$1/bin/$name"
+        done
+        echo 'test "$1" != recommend || echo balanced' >>"$1/bin/tuned-adm"
+        chmod +x "$1"/bin/*
+        touch "$1/called"
+        PATH=$1/bin:$PATH DPKG_MAINTSCRIPT_PACKAGE=iosched sh "$2" purge 2>"$1/said"
+        cp "$1/called" "$1/called-once"
+        PATH=$1/bin:$PATH DPKG_MAINTSCRIPT_PACKAGE=iosched sh "$2" purge 2>/dev/null
+        cmp "$1/called" "$1/called-once"
+        find /etc /usr/share /var/lib -type f | sort | while read -r file; do
+            echo "$file: $(tr '\n' ' ' <"$file")"
+        done
+    "#;
+    let output = Command::new("unshare")
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            script,
+            "purge",
+        ])
+        .args([dir.path(), Path::new(POSTRM)])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let text = |name: &str| std::fs::read_to_string(at(name)).unwrap();
+    Purged {
+        called: text("called-once"),
+        said: text("said"),
+        left: String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .map(|line| line.trim_end().to_owned())
+            .collect(),
+    }
+}
+
+const PROFILE: &str = "/etc/tuned/profiles/iosched/tuned.conf";
+const ACTIVE: &str = "/etc/tuned/active_profile";
+const GRUB: (&str, &str) = (
+    "/etc/default/grub",
+    "GRUB_CMDLINE_LINUX=\"elevator=noop\"\n",
+);
+
+#[test]
+fn purge_takes_away_what_was_written_and_nothing_else() {
+    if !is_root() {
+        return;
+    }
+    let purged = purge(&[]);
+    assert_eq!((purged.called.as_str(), purged.said.as_str()), ("", ""));
+    assert!(purged.left.is_empty(), "{:?}", purged.left);
+    let purged = purge(&[
+        ("/etc/udev/rules.d/99-iosched.rules", "ours"),
+        ("/etc/udev/rules.d/99-mine.rules", "theirs"),
+        ("/etc/modules-load.d/iosched.conf", "bfq"),
+        ("/usr/share/initramfs-tools/modules.d/iosched", "bfq"),
+        ("/etc/dracut.conf.d/iosched.conf", "ours"),
+        ("/etc/iosched/policy.toml", "version = 1"),
+        ("/var/lib/iosched/history/1", "{}"),
+    ]);
+    assert_eq!(purged.left, ["/etc/udev/rules.d/99-mine.rules: theirs"]);
+    for call in [
+        "update-initramfs -u -k all\n",
+        "dracut --force --regenerate-all\n",
+    ] {
+        assert!(purged.called.contains(call), "{}", purged.called);
+    }
+}
+
+#[test]
+fn purge_gives_tuned_the_profile_that_ours_stood_before() {
+    if !is_root() {
+        return;
+    }
+    let ours = |include: &'static str| purge(&[(PROFILE, include), (ACTIVE, "iosched\n")]).left;
+    let included = ours("[main]\ninclude=throughput-performance,mine\n");
+    assert_eq!(included, [format!("{ACTIVE}: throughput-performance mine")]);
+    assert_eq!(ours("[main]\n"), [format!("{ACTIVE}: balanced")]);
+    let theirs = purge(&[(PROFILE, "[main]\n"), (ACTIVE, "powersave\n")]);
+    assert_eq!(theirs.left, [format!("{ACTIVE}: powersave")]);
+}
+
+#[test]
+fn purge_tells_of_the_command_line_only_if_it_is_of_ours() {
+    if !is_root() {
+        return;
+    }
+    let theirs = purge(&[GRUB]);
+    assert_eq!(theirs.said, "");
+    let history = (
+        "/var/lib/iosched/history/1",
+        r#"{"path":"/etc/default/grub"}"#,
+    );
+    let ours = purge(&[GRUB, history]);
+    assert!(
+        ours.said
+            .contains("it has set elevator= in /etc/default/grub"),
+        "{}",
+        ours.said
+    );
+    assert_eq!(ours.left, [format!("{}: {}", GRUB.0, GRUB.1.trim_end())]);
+    let taken_out = purge(&[("/etc/default/grub", "# elevator=noop\n"), history]);
+    assert_eq!(taken_out.said, "");
+}
