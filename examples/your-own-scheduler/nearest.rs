@@ -77,7 +77,7 @@ impl Nearest {
         nearest.map(|(_, id)| id)
     }
 
-    fn give_out(&mut self, requests: &Requests, id: RequestId) {
+    fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
         self.sorted.remove(requests[id].start, id);
         self.fifo.remove(&mut self.links, id);
         self.head = requests[id].end();
@@ -98,7 +98,7 @@ impl Elevator for Nearest {
 
     fn dispatch(&mut self, now: Time, requests: &Requests, _queue: usize) -> Option<RequestId> {
         let id = self.choose(now)?;
-        self.give_out(requests, id);
+        self.dispatch_request(requests, id);
         Some(id)
     }
 
@@ -150,7 +150,7 @@ impl Elevator for Nearest {
 /// Only for `conform`.
 impl Followed for Nearest {
     fn dispatch_recorded(&mut self, _now: Time, requests: &Requests, id: RequestId) {
-        self.give_out(requests, id);
+        self.dispatch_request(requests, id);
     }
 
     fn vain_dispatches_matter(&self) -> bool {

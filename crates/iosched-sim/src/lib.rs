@@ -18,16 +18,16 @@
 
 #![forbid(unsafe_code)]
 
-mod agenda;
 pub mod block_layer;
-mod by_request;
 pub mod conform;
 pub mod disk;
-mod divide;
+mod event_queue;
 pub mod histogram;
 mod list;
 pub mod random;
+mod reciprocal;
 pub mod request;
+mod request_table;
 pub mod scheduler;
 pub mod serve;
 pub mod simulate;

@@ -317,13 +317,13 @@ pub enum Action {
     /// F: a bio was put before a request.
     FrontMerged,
     /// RM: a request became part of the one before it.
-    Joined,
+    RequestsMerged,
     /// X: the scheduler gave out a request (multi-queue, in recordings of our own; for `blktrace` it is a split).
-    Decided,
+    Dispatched,
     /// D: the driver took a request.
     Issued,
     /// R: the disk did not take it after all; the driver has to try again.
-    GivenBack,
+    Requeued,
     /// C: the disk was done.
     Completed,
     /// Anything else (A, X of others, …).

@@ -107,7 +107,7 @@ proptest! {
     ) {
         // Equal processes: they end together, so that none is alone for long.
         let jobs = vec![job.clone(); others + 1];
-        let attachment = if budget { Attachment::Budget } else { Attachment::LookAhead };
+        let attachment = if budget { Attachment::Budget } else { Attachment::TagOnly };
         let (outcome, wakeup) =
             simulate(&jobs, (scheduler, disk), (queue_depth, nr_requests), attachment);
         for process in &outcome.processes {
@@ -146,6 +146,6 @@ fn what_absorbed_a_request_may_be_absorbed_at_once() {
     };
     let jobs = vec![job; 4];
     let machine = ("deadline", "formula");
-    let (outcome, _) = simulate(&jobs, machine, (32, 128), Attachment::LookAhead);
+    let (outcome, _) = simulate(&jobs, machine, (32, 128), Attachment::TagOnly);
     assert_eq!(outcome.latencies().total.count(), 4 * 36 * ROUNDS);
 }

@@ -13,7 +13,7 @@ use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, KernelVersion, SchedulerSpec, build, build_followed};
 use iosched_sim::simulate::{
-    Attachment, Happening, HostTimes, MultiQueueSettings, Observer, Outcome, Retaken, Setup, run,
+    Attachment, BlockEvent, HostTimes, MultiQueueSettings, Observer, Outcome, Setup, TagSteal, run,
     write_head, write_line,
 };
 use iosched_sim::trace::kernel::Action;
@@ -33,18 +33,18 @@ struct Recorder {
 }
 
 impl Observer for Recorder {
-    fn happened(&mut self, happening: &Happening) {
-        write_line(&mut self.text, Time::ZERO, happening).unwrap();
-        match happening.action {
-            Action::Queued => self.queued_sectors += happening.length.as_u64(),
+    fn happened(&mut self, block_event: &BlockEvent) {
+        write_line(&mut self.text, Time::ZERO, block_event).unwrap();
+        match block_event.action {
+            Action::Queued => self.queued_sectors += block_event.length.as_u64(),
             Action::Issued => {
                 self.outstanding += 1;
                 self.most_outstanding = self.most_outstanding.max(self.outstanding);
             }
-            Action::GivenBack => self.outstanding -= 1,
+            Action::Requeued => self.outstanding -= 1,
             Action::Completed => {
                 self.outstanding -= 1;
-                self.completed_sectors += happening.length.as_u64();
+                self.completed_sectors += block_event.length.as_u64();
             }
             _ => {}
         }
@@ -153,15 +153,15 @@ const SCHEDULERS: [&str; 16] = [
 const FOLLOWED: usize = 10;
 
 fn settings() -> impl Strategy<Value = MultiQueueSettings> {
-    let attachment = prop::sample::select(vec![Attachment::LookAhead, Attachment::Budget]);
+    let attachment = prop::sample::select(vec![Attachment::TagOnly, Attachment::Budget]);
     let nr_requests = prop::sample::select(vec![None, Some(1), Some(5), Some(256)]);
     let processors = prop::sample::select(vec![None, Some(1), Some(3)]);
     let hardware_queues = prop::sample::select(vec![1, 1, 2, 3]);
     let all = (attachment, nr_requests, hardware_queues, processors);
     let shares = prop::sample::select(vec![[0.0; 4], [0.8, 0.1, 0.4, 0.9], [1.0; 4]]);
-    let retaken = shares.prop_map(Retaken::steadily);
-    (all, any::<bool>(), retaken).prop_map(
-        |((attachment, nr_requests, hardware_queues, processors), flushes_alone, retaken)| {
+    let tag_steal = shares.prop_map(TagSteal::steadily);
+    (all, any::<bool>(), tag_steal).prop_map(
+        |((attachment, nr_requests, hardware_queues, processors), flushes_alone, tag_steal)| {
             MultiQueueSettings {
                 attachment,
                 kernel: kernel(),
@@ -169,8 +169,8 @@ fn settings() -> impl Strategy<Value = MultiQueueSettings> {
                 hardware_queues,
                 processors,
                 flushes_alone,
-                throttle_above: None,
-                retaken,
+                wbt_lat: None,
+                tag_steal,
             }
         },
     )
@@ -194,7 +194,7 @@ proptest! {
         prop_assert_eq!(recorder.outstanding, 0);
         prop_assert_eq!(recorder.completed_sectors, recorder.queued_sectors);
         let queues = match settings.attachment {
-            Attachment::LookAhead => settings.hardware_queues,
+            Attachment::TagOnly => settings.hardware_queues,
             Attachment::Budget => 1,
         };
         prop_assert!(recorder.most_outstanding <= queue_depth * queues);
@@ -216,7 +216,7 @@ proptest! {
         scheduler in prop::sample::select(SCHEDULERS[..FOLLOWED].to_vec()),
         disk in prop::sample::select(vec!["fixed", "formula"]),
         queue_depth in 1..6_usize,
-        attachment in prop::sample::select(vec![Attachment::LookAhead, Attachment::Budget]),
+        attachment in prop::sample::select(vec![Attachment::TagOnly, Attachment::Budget]),
         processors in prop::sample::select(vec![None, Some(1), Some(3)]),
     ) {
         let kernel = kernel();
@@ -237,7 +237,7 @@ fn bfq_that_follows_the_recording_of_a_run_decides_as_in_the_run() {
     };
     let mut runner =
         TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
-    let attachment = prop::sample::select(vec![Attachment::LookAhead, Attachment::Budget]);
+    let attachment = prop::sample::select(vec![Attachment::TagOnly, Attachment::Budget]);
     let processors = prop::sample::select(vec![None, Some(1), Some(3)]);
     let scheduler = prop::sample::select(SCHEDULERS[FOLLOWED..].to_vec());
     let jobs = prop::collection::vec(job(), 1..5);
@@ -302,7 +302,7 @@ proptest! {
         scheduler in prop::sample::select(STRICT.to_vec()),
         disk in prop::sample::select(vec!["fixed", "formula"]),
         queue_depth in 1..6_usize,
-        attachment in prop::sample::select(vec![Attachment::LookAhead, Attachment::Budget]),
+        attachment in prop::sample::select(vec![Attachment::TagOnly, Attachment::Budget]),
         hz in prop::sample::select(vec![100, 250, 1000]),
         tick_phase in 0..10_000_u64,
         processors in prop::sample::select(vec![None, Some(2), Some(5)]),
@@ -414,13 +414,13 @@ fn an_insert_during_the_wait_for_a_higher_class_prolongs_it_only_up_to_6_9() {
     assert_eq!(since, later);
 }
 
-/// Readers over four tags of `hdd-7200`, of which these shares are retaken.
+/// Readers over four tags of `hdd-7200`, of which another process takes these shares first.
 fn over_four_tags(load: &str, shares: [f64; 4]) -> (Outcome, String) {
     let model = disk::build("hdd-7200", &ModelOptions::default()).unwrap();
     let load = format!("[readers]\nrw=randread\nbs=4k\ntime_based\nruntime=20\n{load}");
     let jobs = fio_job::parse(&load, model.capacity()).unwrap();
     let settings = MultiQueueSettings {
-        retaken: Retaken::steadily(shares),
+        tag_steal: TagSteal::steadily(shares),
         ..MultiQueueSettings::default()
     };
     let mut recorder = Recorder::default();
@@ -443,7 +443,7 @@ fn tags_that_are_retaken_let_some_wait_longer_and_the_disk_do_as_much() {
     let done = |outcome: &Outcome| outcome.disk.commands as f64;
     assert!(p99(&unfair) > 2.0 * p99(&fair));
     assert!((0.95..1.05).contains(&(done(&unfair) / done(&fair))));
-    // half of all are retaken there, too; but nobody is too late twice
+    // half of all are taken by others there, too; but nobody is too late twice
     assert!(p99(&unfair) > 1.3 * p99(&run([1.0, 0.0, 0.0, 0.0])));
 }
 
@@ -455,14 +455,14 @@ fn a_process_does_not_retake_what_it_sleeps_for_itself() {
 
 /// A reader beside a copy through the page cache, with and without write-back throttling: bytes that
 /// each moved per second, and the reader's mean latency.
-fn beside_a_copy(disk: &str, throttle_above: Option<Nanos>) -> ([f64; 2], Nanos) {
+fn beside_a_copy(disk: &str, wbt_lat: Option<Nanos>) -> ([f64; 2], Nanos) {
     let model = disk::build(disk, &ModelOptions::default()).unwrap();
     let load = "[global]\ntime_based\nruntime=10\nsize=10g\n\
                 [read]\nrw=randread\nbs=4k\nthinktime=5000\n\
                 [copy]\nrw=write\nbs=64k\ndirect=0\noffset=20g\nfsync=5000\n";
     let jobs = fio_job::parse(load, model.capacity()).unwrap();
     let settings = MultiQueueSettings {
-        throttle_above,
+        wbt_lat,
         ..MultiQueueSettings::default()
     };
     let depth = model.queue_depth();

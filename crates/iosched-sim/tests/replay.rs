@@ -12,7 +12,7 @@ use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, Op, ProcessId};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build};
 use iosched_sim::simulate::{
-    self, Happening, Observer, Outcome, ProcessOutcome, Setup, write_line,
+    self, BlockEvent, Observer, Outcome, ProcessOutcome, Setup, write_line,
 };
 use iosched_sim::trace::kernel::Action;
 use iosched_sim::trace::{Merge, Records, Stage};
@@ -35,16 +35,16 @@ struct Recorder {
 }
 
 impl Observer for Recorder {
-    fn happened(&mut self, happening: &Happening) {
-        write_line(&mut self.text, Time::ZERO, happening).unwrap();
-        let Happening {
+    fn happened(&mut self, block_event: &BlockEvent) {
+        write_line(&mut self.text, Time::ZERO, block_event).unwrap();
+        let BlockEvent {
             time,
             process,
             start,
             length,
             ..
-        } = *happening;
-        match happening.action {
+        } = *block_event;
+        match block_event.action {
             Action::Queued => {
                 self.submitted.push((time, process, start, length));
                 let waiting = self.submitted.len() as u64 - self.completed;

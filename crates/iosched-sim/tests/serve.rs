@@ -16,7 +16,7 @@ use iosched_sim::scheduler::{
     self, BlockLayer, Kernel, SchedulerSpec, build, build_followed, schedulers,
 };
 use iosched_sim::serve::{Access, Asker, Finished, Served, Settings};
-use iosched_sim::simulate::{Happening, Observer, write_line};
+use iosched_sim::simulate::{BlockEvent, Observer, write_line};
 use iosched_sim::trace::kernel::Action;
 use iosched_sim::units::{Nanos, Sector, Sectors, Time};
 use proptest::prelude::*;
@@ -34,10 +34,10 @@ struct Text {
 }
 
 impl Observer for Recorder {
-    fn happened(&mut self, happening: &Happening) {
+    fn happened(&mut self, block_event: &BlockEvent) {
         let mut text = self.0.lock().unwrap();
-        write_line(&mut text.events, Time::ZERO, happening).unwrap();
-        match happening.action {
+        write_line(&mut text.events, Time::ZERO, block_event).unwrap();
+        match block_event.action {
             Action::Issued => text.outstanding += 1,
             Action::Completed => text.outstanding -= 1,
             _ => {}

@@ -16,7 +16,7 @@ use iosched_sim::disk::{self, ModelOptions};
 use iosched_sim::request::{IoPriority, PriorityClass, ProcessId};
 use iosched_sim::scheduler::{Kernel, SchedulerSpec, build, build_followed};
 use iosched_sim::simulate::{
-    Happening, Observer, Outcome, ProcessOutcome, Setup, Writeback, run, write_head, write_line,
+    BlockEvent, Observer, Outcome, ProcessOutcome, Setup, Writeback, run, write_head, write_line,
 };
 use iosched_sim::trace::kernel::Action;
 use iosched_sim::units::{Bytes, Nanos, Sector, Sectors, Time};
@@ -42,21 +42,21 @@ struct Recorder {
 }
 
 impl Observer for Recorder {
-    fn happened(&mut self, happening: &Happening) {
-        write_line(&mut self.text, Time::ZERO, happening).unwrap();
-        match happening.action {
+    fn happened(&mut self, block_event: &BlockEvent) {
+        write_line(&mut self.text, Time::ZERO, block_event).unwrap();
+        match block_event.action {
             Action::Queued => {
                 self.queued += 1;
-                self.queued_sectors += happening.length.as_u64();
+                self.queued_sectors += block_event.length.as_u64();
             }
             Action::Issued => {
                 self.outstanding += 1;
                 self.most_outstanding = self.most_outstanding.max(self.outstanding);
             }
-            Action::GivenBack => self.outstanding -= 1,
+            Action::Requeued => self.outstanding -= 1,
             Action::Completed => {
                 self.outstanding -= 1;
-                self.completed_sectors += happening.length.as_u64();
+                self.completed_sectors += block_event.length.as_u64();
             }
             _ => {}
         }
@@ -368,11 +368,11 @@ struct Overlaps {
 }
 
 impl Observer for Overlaps {
-    fn happened(&mut self, happening: &Happening) {
-        let Some(op) = happening.op else { return };
-        let place = (op.is_write(), happening.start.as_u64());
-        let length = happening.length.as_u64();
-        match happening.action {
+    fn happened(&mut self, block_event: &BlockEvent) {
+        let Some(op) = block_event.op else { return };
+        let place = (op.is_write(), block_event.start.as_u64());
+        let length = block_event.length.as_u64();
+        match block_event.action {
             Action::Inserted => self.waiting.entry(place).or_default().push_back(length),
             Action::Issued => {
                 let first = self.waiting.get_mut(&place).unwrap().pop_front();

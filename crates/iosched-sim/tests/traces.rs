@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::io::Read;
 
 use iosched_sim::request::{IoPriority, Op, PriorityClass, ProcessId};
-use iosched_sim::simulate::{Happening, write_line};
+use iosched_sim::simulate::{BlockEvent, write_line};
 use iosched_sim::trace::kernel::Action;
 use iosched_sim::trace::{
     Format, Labels, Merge, Place, ReadError, Record, Records, Skip, Stage, WINDOW,
@@ -421,7 +421,7 @@ proptest! {
             let (op, sync) = op;
             let op = [Op::Read, Op::Write, Op::Discard][op];
             let sync = sync || op == Op::Read;
-            let happening = Happening {
+            let block_event = BlockEvent {
                 time: Time::from_nanos(nanos),
                 action: [Action::Queued, Action::Issued, Action::Completed][stage],
                 op: Some(op),
@@ -433,7 +433,7 @@ proptest! {
                 owner: "a name",
                 cpu: (process % 2 == 1).then_some(3),
             };
-            write_line(&mut text, Time::ZERO, &happening).unwrap();
+            write_line(&mut text, Time::ZERO, &block_event).unwrap();
             let stage = [Stage::Submitted, Stage::Issued, Stage::Completed][stage];
             written.push((nanos, stage, (op, sync), start, length, process));
         }

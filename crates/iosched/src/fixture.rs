@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use iosched_sim::request::ProcessId;
-use iosched_sim::simulate::{Happening, Observer, write_line};
+use iosched_sim::simulate::{BlockEvent, Observer, write_line};
 use iosched_sim::units::Time;
 
 use crate::facts::MachineFacts;
@@ -20,8 +20,8 @@ use crate::trial::{Flow, JobResult, Metrics, Phases, Slot, Trial};
 pub(crate) struct Recording(pub(crate) String);
 
 impl Observer for Recording {
-    fn happened(&mut self, happening: &Happening) {
-        write_line(&mut self.0, Time::ZERO, happening).unwrap();
+    fn happened(&mut self, block_event: &BlockEvent) {
+        write_line(&mut self.0, Time::ZERO, block_event).unwrap();
     }
 
     fn exited(&mut self, _time: Time, _process: ProcessId, _name: &str) {}

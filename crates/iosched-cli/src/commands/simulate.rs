@@ -254,12 +254,12 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
         attachment: if args.scsi {
             Attachment::Budget
         } else {
-            Attachment::LookAhead
+            Attachment::TagOnly
         },
         hardware_queues: args
             .hardware_queues
             .and_then(|queues| usize::try_from(queues).ok()),
-        throttle_above: args.wbt_lat.map(|Span(time)| nanos(time)),
+        wbt_lat: args.wbt_lat.map(|Span(time)| nanos(time)),
         processors: args.cpus.and_then(|cpus| usize::try_from(cpus).ok()),
         seed: args.seed,
         writeback: Writeback {

@@ -95,7 +95,7 @@ fn every_request_is_recorded_once_and_in_order() {
     let mut events = events;
     events.retain(|event| ours.contains(&event.start) && !theirs.contains(&event.start));
     let merged = count(&events, Action::BackMerged, "") + count(&events, Action::FrontMerged, "");
-    let joined = count(&events, Action::Joined, "");
+    let joined = count(&events, Action::RequestsMerged, "");
     let issued = count(&events, Action::Issued, "");
     assert_eq!(count(&events, Action::Queued, "") - merged - joined, issued);
     assert_eq!(count(&events, Action::Inserted, ""), issued + joined);

@@ -1,8 +1,8 @@
 //! The bios that requests carry: each request answers them, in the order in which they joined it.
 
 use super::Token;
-use crate::by_request::ByRequest;
 use crate::request::RequestId;
+use crate::request_table::ByRequest;
 use crate::slab::Slab;
 
 /// A bio in a request.

@@ -3,8 +3,8 @@
 //! A hash of fixed size whose chains run through a table by request, as the kernel's does: nothing is
 //! allocated for a member. In a chain the newest comes first.
 
-use crate::by_request::ByRequest;
 use crate::request::RequestId;
+use crate::request_table::ByRequest;
 use crate::units::Sector;
 
 /// Four times as many as requests of a kind by default: a chain seldom has two members.

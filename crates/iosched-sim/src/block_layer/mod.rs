@@ -22,9 +22,9 @@ mod merge_hash;
 mod merging;
 pub(crate) mod multi_queue;
 mod pool;
-mod retaken;
 pub(crate) mod single_queue;
 mod submitter;
+mod tag_steal;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +32,7 @@ pub(crate) use flush::FLUSH;
 pub use merging::{MergeLimits, Merging};
 pub(crate) use merging::{Merger, RequestsMerged};
 pub use multi_queue::Attachment;
-pub use retaken::Retaken;
+pub use tag_steal::TagSteal;
 
 use crate::disk::{Command, DiskOp};
 use crate::request::{Action, Bio, Merge, Op, ProcessId, Request, RequestId};
@@ -47,7 +47,7 @@ pub(crate) struct Token(pub(crate) usize);
 pub(crate) struct Delays {
     /// A process that waits for a request, or was held back.
     pub(crate) wakeup: Nanos,
-    /// A process that waits for a tag; as long after `wakeup` where that is late ([`Retaken`]).
+    /// A process that waits for a tag; as long after `wakeup` where that is late ([`TagSteal`]).
     pub(crate) tag_wakeup: Nanos,
     /// A worker that runs the queue.
     pub(crate) worker: Nanos,

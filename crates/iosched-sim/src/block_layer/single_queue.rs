@@ -18,8 +18,8 @@ use super::{
     Delays, Device, MergeLimits, Merger, Outputs, RequestQueue, RequestsMerged, Token, action_of,
     trace_bio, trace_plug, trace_request,
 };
-use crate::by_request::ByRequest;
 use crate::request::{Action, Bio, ProcessId, Request, RequestId, Requests};
+use crate::request_table::ByRequest;
 use crate::scheduler::Elevator;
 use crate::units::Time;
 
@@ -68,7 +68,7 @@ pub(crate) struct SingleQueue {
     /// Looked at by the driver, not yet taken by the device.
     held: Option<RequestId>,
     /// The device has given it back.
-    given_back: bool,
+    requeued: bool,
     merged: Vec<RequestsMerged>,
 }
 
@@ -89,7 +89,7 @@ impl SingleQueue {
             past_scheduler: VecDeque::new(),
             issued: ByRequest::default(),
             held: None,
-            given_back: false,
+            requeued: false,
             merged: Vec::new(),
         }
     }
@@ -362,21 +362,21 @@ impl SingleQueue {
     /// take it.
     fn is_accepted(&mut self, out: &mut impl Outputs, now: Time, held: RequestId) -> bool {
         let accepts = self.device.is_accepting();
-        if accepts && self.given_back {
+        if accepts && self.requeued {
             self.scheduler.activate(now, &self.requests, held);
             trace_request(out, now, Action::Issued, &self.requests[held], self.current);
             self.issued[held] = Some(now);
-        } else if !accepts && !self.given_back {
+        } else if !accepts && !self.requeued {
             self.scheduler.deactivate(now, &self.requests, held);
             trace_request(
                 out,
                 now,
-                Action::GivenBack,
+                Action::Requeued,
                 &self.requests[held],
                 self.current,
             );
         }
-        self.given_back = !accepts;
+        self.requeued = !accepts;
         accepts
     }
 
@@ -393,7 +393,7 @@ impl SingleQueue {
 
     /// A worker runs the queue if the scheduler asked for one.
     fn call_worker(&mut self, out: &mut impl Outputs, now: Time) {
-        if self.scheduler.take_kick().is_some() {
+        if self.scheduler.take_queue_run_request().is_some() {
             out.call_worker(now + self.delays.worker);
         }
     }

@@ -32,7 +32,7 @@ impl Outputs for Told {
             return;
         };
         let action = match action {
-            Action::Decided => 'X',
+            Action::Dispatched => 'X',
             Action::Issued => 'D',
             _ => return,
         };
@@ -139,9 +139,9 @@ fn with_requests(
         cpus: 1,
         processes: 2,
         kernel: Kernel::default(),
-        throttle_above: None,
+        wbt_lat: None,
         delays: Delays::RECORDED,
-        retaken: Retaken::default(),
+        tag_steal: TagSteal::default(),
         seed: 0,
     };
     Driven::new(MultiQueue::new(elevator(scheduler), &settings))
@@ -161,7 +161,7 @@ fn single_queue(scheduler: &str, queue_depth: usize) -> Driven<SingleQueue> {
 
 #[test]
 fn what_is_chosen_ahead_of_the_device_is_not_overtaken() {
-    let mut driven = multi_queue("mq-deadline", Attachment::LookAhead, 1);
+    let mut driven = multi_queue("mq-deadline", Attachment::TagOnly, 1);
     driven.reads(0, &[100, 300, 500]);
     assert_eq!(driven.told.events, "X100 D100 X300 ");
     driven.reads(0, &[200]);
@@ -181,10 +181,10 @@ fn with_a_budget_the_choice_waits_for_a_slot() {
 
 #[test]
 fn without_a_scheduler_a_plug_is_issued_from_its_end() {
-    let mut none = multi_queue("none", Attachment::LookAhead, 8);
+    let mut none = multi_queue("none", Attachment::TagOnly, 8);
     none.reads_plugged(0, &[100, 300, 500]);
     assert_eq!(none.told.issued, [500, 300, 100]);
-    let mut with_one = multi_queue("kyber", Attachment::LookAhead, 8);
+    let mut with_one = multi_queue("kyber", Attachment::TagOnly, 8);
     with_one.reads_plugged(0, &[300, 100, 500]);
     assert_eq!(with_one.told.issued, [300, 100, 500]);
 }
@@ -192,10 +192,10 @@ fn without_a_scheduler_a_plug_is_issued_from_its_end() {
 #[test]
 fn today_only_the_last_request_of_a_plug_takes_a_bio_and_once_any_did() {
     let commands = |issued: &[u64]| issued.len();
-    let mut today = multi_queue("mq-deadline", Attachment::LookAhead, 8);
+    let mut today = multi_queue("mq-deadline", Attachment::TagOnly, 8);
     today.reads_plugged(0, &[100, 300, 308]);
     assert_eq!(commands(&today.told.issued), 2, "300 and 308 are one");
-    let mut today = multi_queue("none", Attachment::LookAhead, 8);
+    let mut today = multi_queue("none", Attachment::TagOnly, 8);
     today.reads_plugged(0, &[100, 300, 108]);
     assert_eq!(commands(&today.told.issued), 3);
     let mut once = single_queue("noop", 8);
@@ -205,7 +205,7 @@ fn today_only_the_last_request_of_a_plug_takes_a_bio_and_once_any_did() {
 
 #[test]
 fn who_finds_no_tag_sleeps_until_one_is_free() {
-    let mut driven = with_requests("mq-deadline", Attachment::LookAhead, 4, 1);
+    let mut driven = with_requests("mq-deadline", Attachment::TagOnly, 4, 1);
     driven.reads(0, &[100]);
     driven.reads(1, &[300]);
     assert!(driven.queue.is_blocked(1) && !driven.queue.is_blocked(0));

@@ -131,7 +131,7 @@ impl Recording {
             self.plugged.insert(event.process);
             return;
         }
-        let of_request = event.op.is_some() || event.action == Action::Decided;
+        let of_request = event.op.is_some() || event.action == Action::Dispatched;
         if !of_request || event.length == Sectors::ZERO {
             return;
         }
@@ -163,7 +163,7 @@ impl Recording {
     fn learn_direction(&mut self, event: &Event) {
         let place = (event.start, event.length);
         match event.action {
-            Action::Decided if event.op.is_none() => {
+            Action::Dispatched if event.op.is_none() => {
                 self.undirected.entry(place).or_insert(self.steps.len());
             }
             Action::Issued => {
@@ -209,7 +209,9 @@ impl Recording {
 
     /// True if it says which requests the scheduler gave out.
     pub(super) fn has_decisions(&self) -> bool {
-        self.steps.iter().any(|step| step.action == Action::Decided)
+        self.steps
+            .iter()
+            .any(|step| step.action == Action::Dispatched)
     }
 
     /// What the device is like, as the recording says, or else as far as it shows it: the most
@@ -229,7 +231,7 @@ impl Recording {
         for step in &self.steps {
             match step.action {
                 Action::Issued => in_driver += 1,
-                Action::GivenBack | Action::Completed => in_driver = in_driver.saturating_sub(1),
+                Action::Requeued | Action::Completed => in_driver = in_driver.saturating_sub(1),
                 _ => {}
             }
             most = most.max(in_driver);
@@ -244,7 +246,7 @@ impl Recording {
         let (mut given_out, mut in_driver) = (0_usize, 0_usize);
         for step in &self.steps {
             match step.action {
-                Action::Decided => {
+                Action::Dispatched => {
                     decisions += 1;
                     given_out += 1;
                     ahead += usize::from(given_out + in_driver > queue_depth);
@@ -253,7 +255,7 @@ impl Recording {
                     given_out = given_out.saturating_sub(1);
                     in_driver += 1;
                 }
-                Action::GivenBack => {
+                Action::Requeued => {
                     given_out += 1;
                     in_driver = in_driver.saturating_sub(1);
                 }
@@ -280,7 +282,7 @@ impl Device {
         Depth {
             commands: self.queue_depth,
             attachment: if self.look_ahead {
-                Attachment::LookAhead
+                Attachment::TagOnly
             } else {
                 Attachment::Budget
             },

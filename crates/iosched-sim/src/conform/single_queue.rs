@@ -58,7 +58,7 @@ pub struct Follower {
     /// Requests that the driver has.
     issued: Vec<RequestId>,
     /// Requests that the device gave back to it.
-    given_back: Vec<RequestId>,
+    requeued: Vec<RequestId>,
     /// Commands between issue and completion, also those that do not pass the scheduler.
     outstanding: usize,
     /// The event before the one that was read last: it is judged by what follows.
@@ -82,7 +82,7 @@ impl Follower {
             allocated: BTreeMap::new(),
             queued: BTreeMap::new(),
             issued: Vec::new(),
-            given_back: Vec::new(),
+            requeued: Vec::new(),
             outstanding: 0,
             pending: None,
             report: Report::default(),
@@ -114,7 +114,7 @@ impl Follower {
                 let after = self.exits.partition_point(|&(known, _)| known <= time);
                 self.exits.insert(after, (time, process));
             }
-            Some(Line::Event(event)) if event.action == Action::Decided => {
+            Some(Line::Event(event)) if event.action == Action::Dispatched => {
                 return Err(self.multi_queue());
             }
             Some(Line::Event(event)) => {
@@ -169,10 +169,10 @@ impl Follower {
                 }
                 self.run(now, next);
             }
-            (Action::GivenBack, Some(op)) => self.given_back(now, event, op),
+            (Action::Requeued, Some(op)) => self.requeued(now, event, op),
             (Action::Completed, op) => {
                 self.completed(now, event, op);
-                self.heed_kick(now);
+                self.run_if_requested(now);
                 self.run(now, next);
             }
             _ => {}
@@ -184,13 +184,13 @@ impl Follower {
         while let Some(now) = self.next_cause().filter(|&next| next <= event.time) {
             if self.scheduler.next_timer() == Some(now) {
                 self.scheduler.timer(now, &self.requests);
-                self.heed_kick(now);
+                self.run_if_requested(now);
             } else if let Some(&(time, process)) = self.exits.front()
                 && time == now
             {
                 self.exits.pop_front();
                 self.scheduler.process_exited(now, &self.requests, process);
-                self.heed_kick(now);
+                self.run_if_requested(now);
             } else {
                 self.worker = None;
                 self.run(now, Some(event));
@@ -205,8 +205,8 @@ impl Follower {
         [timer, exit, self.worker].into_iter().flatten().min()
     }
 
-    fn heed_kick(&mut self, now: Time) {
-        if self.scheduler.take_kick().is_some() {
+    fn run_if_requested(&mut self, now: Time) {
+        if self.scheduler.take_queue_run_request().is_some() {
             self.call_worker(now);
         }
     }
@@ -400,17 +400,17 @@ impl Follower {
     }
 
     /// The device did not take a request: the driver sends it again, without asking.
-    fn given_back(&mut self, now: Time, event: &Event, op: Op) {
+    fn requeued(&mut self, now: Time, event: &Event, op: Op) {
         if let Some(id) = take(&mut self.issued, &self.requests, event, op) {
             self.outstanding = self.outstanding.saturating_sub(1);
             self.scheduler.deactivate(now, &self.requests, id);
-            self.given_back.push(id);
+            self.requeued.push(id);
         }
     }
 
     fn issued(&mut self, now: Time, event: &Event, op: Op) {
         self.outstanding += 1;
-        if let Some(id) = take(&mut self.given_back, &self.requests, event, op) {
+        if let Some(id) = take(&mut self.requeued, &self.requests, event, op) {
             self.scheduler.activate(now, &self.requests, id);
             self.issued.push(id);
             return;

@@ -8,8 +8,8 @@
 //! A [`Model`] describes one: its parameters, where they come from and what it leaves out.
 //! [`models`] lists those that come with the program, [`build`] makes one by name.
 
+mod admission;
 pub mod array;
-mod door;
 pub mod hdd;
 mod model;
 mod presets;
@@ -93,7 +93,7 @@ pub trait DiskModel: Send {
     fn capacity(&self) -> Sectors;
 
     /// Commands that the drive itself works on or puts in order. More may be submitted: they wait
-    /// at its door in order of arrival.
+    /// for admission in order of arrival.
     fn queue_depth(&self) -> usize;
 
     /// Takes a command at `now`.

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use super::door::{Door, Tray};
+use super::admission::{Admission, CompletionQueue};
 use super::{Command, Completion, DiskModel, DiskOp, assert_on_disk};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
@@ -56,15 +56,15 @@ pub(crate) const HDD1: ServiceTime = ServiceTime::Formula {
 /// The disk `fix1` of the recordings.
 pub(crate) const FIX1: ServiceTime = ServiceTime::Fixed(Nanos::from_millis(1));
 
-/// Servers with one rule; each takes the next command at the door. With [`ServiceTime::Formula`] there
+/// Servers with one rule; each takes the next command that waits for admission. With [`ServiceTime::Formula`] there
 /// is one, because there is one place where the last command ended; else as many as the depth.
 #[derive(Debug)]
 pub(crate) struct SimpleDisk {
     capacity: Sectors,
     queue_depth: usize,
     rule: ServiceTime,
-    door: Door,
-    tray: Tray,
+    admission: Admission,
+    completed_commands: CompletionQueue,
     /// Commands in service, by their ends; of those that end together the one that came first.
     /// Nearly always the order that they came in.
     in_service: VecDeque<Completion>,
@@ -83,8 +83,8 @@ impl SimpleDisk {
             capacity,
             queue_depth,
             rule,
-            door: Door::new(servers),
-            tray: Tray::default(),
+            admission: Admission::new(servers),
+            completed_commands: CompletionQueue::default(),
             in_service: VecDeque::with_capacity(servers.min(1024)),
             last_end: Sector::ZERO,
             now: Time::ZERO,
@@ -116,7 +116,7 @@ impl SimpleDisk {
     }
 
     fn start_next(&mut self, now: Time) {
-        while let Some(command) = self.door.enter() {
+        while let Some(command) = self.admission.enter() {
             let time = now + self.service_time(&command);
             if !matches!(command.op, DiskOp::Flush) {
                 self.last_end = command.end();
@@ -140,8 +140,8 @@ impl SimpleDisk {
                 break;
             }
             self.in_service.pop_front();
-            self.door.leave();
-            self.tray.put(completion);
+            self.admission.leave();
+            self.completed_commands.put(completion);
             self.start_next(completion.time);
         }
     }
@@ -159,20 +159,20 @@ impl DiskModel for SimpleDisk {
     fn submit(&mut self, now: Time, command: Command) {
         assert_on_disk(&command, self.capacity);
         self.catch_up(now);
-        self.door.arrive(command);
+        self.admission.arrive(command);
         self.start_next(self.now);
     }
 
     fn next_event(&self) -> Option<Time> {
         let first = self.in_service.front();
         let served = first.map_or(Time::MAX, |completion| completion.time);
-        let next = served.min(self.tray.next_time());
+        let next = served.min(self.completed_commands.next_time());
         (next < Time::MAX).then_some(next)
     }
 
     fn advance(&mut self, now: Time, completed: &mut Vec<Completion>) {
         self.catch_up(now);
-        self.tray.fetch(completed);
+        self.completed_commands.fetch(completed);
     }
 }
 

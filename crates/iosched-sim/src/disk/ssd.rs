@@ -14,11 +14,11 @@
 
 use std::collections::VecDeque;
 
-use super::door::{Door, Tray};
+use super::admission::{Admission, CompletionQueue};
 use super::{Command, Completion, DiskModel, DiskOp, assert_on_disk};
-use crate::agenda::{Agenda, Planned};
-use crate::divide::Divisor;
+use crate::event_queue::{EventQueue, Planned};
 use crate::random::Random;
+use crate::reciprocal::Divisor;
 use crate::units::{Bytes, Nanos, Sectors, Time};
 
 /// A shared way for data: each transfer takes `per_command + length / bytes_per_second`.
@@ -149,7 +149,7 @@ enum Event {
     Done(usize),
 }
 
-/// Lines of the agenda.
+/// Lines of the event queue.
 const AT_DIES: usize = 0;
 const PAGES_READ: usize = 1;
 const DONE: usize = 2;
@@ -186,9 +186,9 @@ pub struct Ssd {
     write_wire: Wire,
     /// A read's data are not at the link sooner after its address is at the dies.
     quickest_read: Nanos,
-    door: Door,
-    agenda: Agenda<Event, LINES>,
-    tray: Tray,
+    admission: Admission,
+    event_queue: EventQueue<Event, LINES>,
+    completed_commands: CompletionQueue,
     slots: Vec<Option<Slot>>,
     free_slots: Vec<usize>,
     die_random: Random,
@@ -231,9 +231,9 @@ impl Ssd {
             long_reads: LongWay::new(&parameters),
             write_wire: Wire::new(parameters.write_link),
             quickest_read: quickest_page,
-            door: Door::new(depth),
-            agenda: Agenda::default(),
-            tray: Tray::default(),
+            admission: Admission::new(depth),
+            event_queue: EventQueue::default(),
+            completed_commands: CompletionQueue::default(),
             slots: vec![None; depth],
             free_slots: (0..depth).rev().collect(),
             die_random: Random::new(seed, "ssd dies"),
@@ -254,18 +254,18 @@ impl Ssd {
     fn slot(&self, slot: usize) -> &Slot {
         self.slots[slot]
             .as_ref()
-            .expect("the agenda names slots in use")
+            .expect("the event queue names slots in use")
     }
 
     fn enter(&mut self, now: Time) {
-        while let Some(command) = self.door.enter() {
+        while let Some(command) = self.admission.enter() {
             self.take_in(now, &command);
         }
     }
 
     fn take_in(&mut self, now: Time, command: &Command) {
         let slot = self.free_slots.pop();
-        let slot = slot.expect("as many slots as the door lets in");
+        let slot = slot.expect("as many slots as the admission lets in");
         self.slots[slot] = Some(Slot {
             command: *command,
             started: now,
@@ -279,7 +279,7 @@ impl Ssd {
             DiskOp::Flush => (self.parameters.write_pipeline, Event::FlushDecoded(slot)),
             DiskOp::Discard => (self.parameters.write_pipeline, Event::Done(slot)),
         };
-        self.agenda.plan(now + pipeline, event);
+        self.event_queue.plan(now + pipeline, event);
     }
 
     fn happen(&mut self, now: Time, event: Event) {
@@ -300,7 +300,7 @@ impl Ssd {
             Event::FlushDecoded(slot) => {
                 let clean = self.program_all(now).max(self.flush_free);
                 self.flush_free = clean + self.parameters.flush;
-                self.agenda.plan(self.flush_free, Event::Done(slot));
+                self.event_queue.plan(self.flush_free, Event::Done(slot));
             }
             Event::Programmed(bytes) => {
                 self.buffered -= Bytes::new(bytes);
@@ -326,7 +326,7 @@ impl Ssd {
             self.die_free[die] = done;
             read_by = read_by.max(done);
         }
-        self.agenda.plan(read_by, Event::PagesRead(slot));
+        self.event_queue.plan(read_by, Event::PagesRead(slot));
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "below the number of dies")]
@@ -356,7 +356,7 @@ impl Ssd {
 
     fn pass_link(&mut self, through: Time, then: Event) {
         self.link_free = through;
-        self.agenda.plan(through, then);
+        self.event_queue.plan(through, then);
     }
 
     /// Writes enter the buffer as they came, while there is room. One that is larger than the whole
@@ -380,7 +380,7 @@ impl Ssd {
                 self.complete(now, slot);
             } else {
                 let durable = self.program_all(now);
-                self.agenda.plan(durable, Event::Done(slot));
+                self.event_queue.plan(durable, Event::Done(slot));
             }
         }
     }
@@ -391,7 +391,8 @@ impl Ssd {
         self.die_free[self.next_die] = done;
         self.next_die = (self.next_die + 1) % self.parameters.dies;
         self.programmed_by = self.programmed_by.max(done);
-        self.agenda.plan(done, Event::Programmed(bytes.as_u64()));
+        self.event_queue
+            .plan(done, Event::Programmed(bytes.as_u64()));
     }
 
     /// Gives the rest of the buffer to a die; says when all of it is on the medium.
@@ -405,8 +406,8 @@ impl Ssd {
     fn complete(&mut self, now: Time, slot: usize) {
         let done = self.slots[slot].take().expect("a command completes once");
         self.free_slots.push(slot);
-        self.door.leave();
-        self.tray.put(Completion {
+        self.admission.leave();
+        self.completed_commands.put(Completion {
             tag: done.command.tag,
             started: done.started,
             time: now,
@@ -416,7 +417,7 @@ impl Ssd {
 
     fn catch_up(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while let Some((key, event)) = self.agenda.take_due(self.now) {
+        while let Some((key, event)) = self.event_queue.take_due(self.now) {
             self.happen(key.time(), event);
         }
     }
@@ -424,19 +425,19 @@ impl Ssd {
     /// Before this nothing completes; [`Time::MAX`] if nothing is to happen. The stations of a read
     /// are passed without any effect until its data are over the link.
     fn next_effect(&self) -> Time {
-        let at_dies = self.agenda.next_time_in(AT_DIES);
+        let at_dies = self.event_queue.next_time_in(AT_DIES);
         let sent = if at_dies == Time::MAX {
             Time::MAX
         } else {
             at_dies + self.quickest_read
         };
-        let read = match self.agenda.next_in(PAGES_READ) {
+        let read = match self.event_queue.next_in(PAGES_READ) {
             Some((time, Event::PagesRead(slot))) => self.read_through_link(time, slot),
             _ => Time::MAX,
         };
-        let done = self.agenda.next_time_in(DONE);
-        let write = self.agenda.next_time_in(WRITES);
-        let other = self.agenda.next_other_time();
+        let done = self.event_queue.next_time_in(DONE);
+        let write = self.event_queue.next_time_in(WRITES);
+        let other = self.event_queue.next_other_time();
         sent.min(read).min(done).min(write).min(other)
     }
 
@@ -453,27 +454,27 @@ impl DiskModel for Ssd {
     }
 
     fn queue_depth(&self) -> usize {
-        self.door.depth()
+        self.admission.depth()
     }
 
     fn submit(&mut self, now: Time, command: Command) {
         assert_on_disk(&command, self.parameters.capacity);
         self.catch_up(now);
-        if self.door.passes() {
+        if self.admission.passes() {
             self.take_in(self.now, &command);
         } else {
-            self.door.arrive(command);
+            self.admission.arrive(command);
         }
     }
 
     fn next_event(&self) -> Option<Time> {
-        let next = self.tray.next_time().min(self.next_effect());
+        let next = self.completed_commands.next_time().min(self.next_effect());
         (next < Time::MAX).then_some(next)
     }
 
     fn advance(&mut self, now: Time, completed: &mut Vec<Completion>) {
         self.catch_up(now);
-        self.tray.fetch(completed);
+        self.completed_commands.fetch(completed);
     }
 }
 

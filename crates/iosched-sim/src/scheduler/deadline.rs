@@ -4,9 +4,9 @@
 //! Follows `block/deadline-iosched.c` (Linux 4.19). Left out: zoned disks.
 
 use super::{BlockLayer, CpuCost, Elevator, Followed, Kernel, SchedulerInfo, TunableInfo, Values};
-use crate::by_request::ByRequest;
 use crate::list::{Links, List};
 use crate::request::{Bio, RequestId, Requests};
+use crate::request_table::ByRequest;
 use crate::sorted::Sorted;
 use crate::units::{Sector, Time};
 
@@ -164,7 +164,7 @@ impl Deadline {
     }
 
     /// Takes a request out; the batch goes on behind it.
-    fn give_out(&mut self, requests: &Requests, id: RequestId) {
+    fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
         let side = Self::side_of(requests, id);
         self.batching += 1;
         let next = self.sides[side].sorted.remove(requests[id].start, id);
@@ -191,7 +191,7 @@ impl Elevator for Deadline {
 
     fn dispatch(&mut self, now: Time, requests: &Requests, _hw_queue: usize) -> Option<RequestId> {
         let id = self.choose(now)?;
-        self.give_out(requests, id);
+        self.dispatch_request(requests, id);
         Some(id)
     }
 
@@ -259,7 +259,7 @@ impl Elevator for Deadline {
 impl Followed for Deadline {
     fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
         let _ = self.choose(now); // what the choice changes, changes all the same
-        self.give_out(requests, id);
+        self.dispatch_request(requests, id);
     }
 
     fn explain(&self, now: Time) -> String {

@@ -110,7 +110,7 @@ impl Kernel {
     /// wait of 3 ms ends with a tick. A process that asks in vain during the wait changes nothing (since
     /// Linux 5.18: `blk_mq_delay_run_hw_queues`); a worker that runs the queue ends it.
     #[inline(never)]
-    pub(crate) fn asks_again(&self, now: Time) -> Time {
+    pub(crate) fn delayed_run_at(&self, now: Time) -> Time {
         self.tick_begins(self.tick(now) + self.millis_to_ticks(3) + 1)
     }
 
@@ -288,7 +288,7 @@ pub trait Elevator: Send {
     fn timer(&mut self, _now: Time, _requests: &Requests) {}
 
     /// A hardware queue that it asked to be run by a worker: each is told once.
-    fn take_kick(&mut self) -> Option<usize> {
+    fn take_queue_run_request(&mut self) -> Option<usize> {
         None
     }
 

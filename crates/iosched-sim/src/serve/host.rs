@@ -2,11 +2,11 @@
 
 use super::Finished;
 use super::device::Device;
-use crate::agenda::{self, Planned};
 use crate::block_layer::{Outputs, Subject, Token};
 use crate::disk::{Command, Completion};
+use crate::event_queue::{self, Planned};
 use crate::request::{ProcessId, Request};
-use crate::simulate::{Happening, Observer};
+use crate::simulate::{BlockEvent, Observer};
 use crate::slab::Slab;
 use crate::trace::kernel::Action;
 use crate::units::{Sector, Sectors, Time};
@@ -45,7 +45,7 @@ struct Waiting<T> {
 /// See the [module's page](self).
 pub(super) struct Host<T> {
     disk: Device,
-    agenda: agenda::Agenda<Event, 1>,
+    event_queue: event_queue::EventQueue<Event, 1>,
     waiting: Slab<Waiting<T>>,
     /// Accesses on their way, by process.
     of_process: Vec<usize>,
@@ -66,7 +66,7 @@ impl<T> Host<T> {
     pub(super) fn new(disk: Device, observer: Option<Box<dyn Observer + Send>>) -> Host<T> {
         Host {
             disk,
-            agenda: agenda::Agenda::default(),
+            event_queue: event_queue::EventQueue::default(),
             waiting: Slab::new(),
             of_process: vec![0; MOST_PROCESSES],
             leaving: vec![false; MOST_PROCESSES],
@@ -123,7 +123,7 @@ impl<T> Host<T> {
     /// When the disk or something that was planned is due; [`Time::MAX`] if nothing is.
     pub(super) fn next_event(&self) -> Time {
         let disk = self.disk.next_event().unwrap_or(Time::MAX);
-        disk.min(self.agenda.next_time())
+        disk.min(self.event_queue.next_time())
     }
 
     pub(super) fn disk_is_due(&self, now: Time) -> bool {
@@ -145,7 +145,7 @@ impl<T> Host<T> {
 
     /// What was planned first, if it is due and still wanted.
     pub(super) fn take_due(&mut self, now: Time) -> Option<Event> {
-        let (_, event) = self.agenda.take_due(now)?;
+        let (_, event) = self.event_queue.take_due(now)?;
         if let Event::Wake(process) = event {
             if self.wakes[process].is_none_or(|planned| planned > now) {
                 return None; // it went on before
@@ -177,7 +177,7 @@ impl<T> Outputs for Host<T> {
             Subject::Request(request) => Some(*request),
             Subject::Plug | Subject::Flush => None,
         };
-        observer.happened(&Happening {
+        observer.happened(&BlockEvent {
             time,
             action,
             op: request.map(|request| request.op),
@@ -229,7 +229,7 @@ impl<T> Outputs for Host<T> {
     fn wake(&mut self, at: Time, process: usize) {
         if self.wakes[process].is_none_or(|planned| at < planned) {
             self.wakes[process] = Some(at);
-            self.agenda.plan(at, Event::Wake(process));
+            self.event_queue.plan(at, Event::Wake(process));
         }
     }
 
@@ -240,6 +240,6 @@ impl<T> Outputs for Host<T> {
     }
 
     fn call_worker(&mut self, at: Time) {
-        self.agenda.plan(at, Event::RunQueue);
+        self.event_queue.plan(at, Event::RunQueue);
     }
 }

@@ -18,7 +18,7 @@ mod host;
 
 use crate::block_layer::multi_queue::{self, Depth, MultiQueue};
 use crate::block_layer::single_queue::{self, SingleQueue};
-use crate::block_layer::{Attachment, MergeLimits, RequestQueue, Retaken, Token};
+use crate::block_layer::{Attachment, MergeLimits, RequestQueue, TagSteal, Token};
 use crate::disk::{Command, Completion, DiskModel, DiskOp};
 use crate::request::{Bio, IoPriority, Op, ProcessId};
 use crate::scheduler::{BlockLayer, Elevator, Kernel};
@@ -358,9 +358,9 @@ impl Layer {
                     cpus: 1,
                     processes: MOST_PROCESSES,
                     kernel: settings.kernel,
-                    throttle_above: None,
+                    wbt_lat: None,
                     delays,
-                    retaken: Retaken::default(),
+                    tag_steal: TagSteal::default(),
                     seed: 0,
                 };
                 Layer::Multi(Box::new(MultiQueue::new(scheduler, &settings)))

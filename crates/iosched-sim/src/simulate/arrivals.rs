@@ -3,8 +3,8 @@
 //! When more wait than a host could hold, the trace's clock stands still until there is room, and the account says
 //! for how long: memory does not grow with what a slow disk cannot do.
 
-use super::agenda::Event;
 use super::engine::Simulation;
+use super::event_queue::Event;
 use crate::block_layer::RequestQueue;
 use crate::units::Time;
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::HostTimes;
-use super::agenda::{Agenda, Event};
+use super::event_queue::{Event, EventQueue};
 use super::outcome::DiskUse;
 use super::page_cache::PAGE;
 use crate::block_layer::FLUSH;
@@ -19,7 +19,7 @@ pub(super) struct Drive {
     /// Completions are at least so far apart; the next is not before this.
     completion_gap: Nanos,
     /// For each page of a write on its way.
-    page_takes: Nanos,
+    per_page: Nanos,
     /// Writes whose data are on their way, in order, and when the way is free.
     coming: VecDeque<Command>,
     way_free: Time,
@@ -44,7 +44,7 @@ impl Drive {
             disk,
             completion_delay: host.completion,
             completion_gap: host.completion_gap,
-            page_takes: host.page_to_drive,
+            per_page: host.page_to_drive,
             coming: VecDeque::new(),
             way_free: Time::ZERO,
             next_completion: Time::ZERO,
@@ -71,14 +71,14 @@ impl Drive {
 
     /// Lets the disk do what is due, and plans the completions of what it finished.
     #[inline(always)]
-    pub(super) fn advance(&mut self, now: Time, agenda: &mut Agenda) {
+    pub(super) fn advance(&mut self, now: Time, event_queue: &mut EventQueue) {
         self.disk.advance(now, &mut self.completions);
         self.note_next_event();
         for completion in self.completions.drain(..) {
             let time = completion.time + self.completion_delay;
             let time = time.max(self.next_completion);
             self.next_completion = time + self.completion_gap;
-            agenda.plan(time, Event::Completed(completion.tag));
+            event_queue.plan(time, Event::Completed(completion.tag));
         }
     }
 
@@ -95,11 +95,11 @@ impl Drive {
     }
 
     #[inline]
-    pub(super) fn submit(&mut self, now: Time, command: Command, agenda: &mut Agenda) {
+    pub(super) fn submit(&mut self, now: Time, command: Command, event_queue: &mut EventQueue) {
         self.in_flight += 1;
         self.busy_since.get_or_insert(now);
-        if command.op == DiskOp::Write && self.page_takes > Nanos::ZERO {
-            self.send(now, command, agenda);
+        if command.op == DiskOp::Write && self.per_page > Nanos::ZERO {
+            self.send(now, command, event_queue);
         } else {
             self.arrives(now, command);
         }
@@ -107,12 +107,12 @@ impl Drive {
 
     /// A write's data go to the drive, behind those of earlier ones.
     #[inline(never)]
-    fn send(&mut self, now: Time, command: Command, agenda: &mut Agenda) {
+    fn send(&mut self, now: Time, command: Command, event_queue: &mut EventQueue) {
         let pages = command.length.as_u64().div_ceil(PAGE);
-        let takes = Nanos::new(pages * self.page_takes.as_nanos());
+        let takes = Nanos::new(pages * self.per_page.as_nanos());
         self.way_free = self.way_free.max(now) + takes;
         self.coming.push_back(command);
-        agenda.plan(self.way_free, Event::Arrived);
+        event_queue.plan(self.way_free, Event::Arrived);
     }
 
     /// The data of the first write on its way have reached the drive.

@@ -1,8 +1,8 @@
 //! From one event to the next: the disk, the block layer, the processes.
 
 use super::access::Accesses;
-use super::agenda::{Agenda, Event};
 use super::drive::Drive;
+use super::event_queue::{Event, EventQueue};
 use super::host::Host;
 use super::outcome::Outcome;
 use super::page_cache::PageCache;
@@ -82,16 +82,11 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
             .any(|process| process.job.buffered)
             .then(|| {
                 let index = processes.len();
-                processes.push(Process::new(
-                    index,
-                    cpu_of(index),
-                    flusher(),
-                    Source::Nothing,
-                ));
+                processes.push(Process::new(index, cpu_of(index), flusher(), Source::Idle));
                 index
             });
         let host = Host {
-            agenda: Agenda::default(),
+            event_queue: EventQueue::default(),
             drive: Drive::new(machine.disk, &machine.host, machine.flushes_alone),
             accesses: Accesses::new(),
             processes,
@@ -101,7 +96,7 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
             several_cpus: machine.cpus > 1,
             max_sectors: machine.max_sectors,
             times: machine.host,
-            observed: observer.looks(),
+            observed: observer.is_enabled(),
             observer,
             last: Time::ZERO,
         };
@@ -142,7 +137,7 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
     fn is_over(&self) -> bool {
         let host = &self.host;
         self.running == 0
-            && host.agenda.next_time() == Time::MAX
+            && host.event_queue.next_time() == Time::MAX
             && host.drive.next_event() == Time::MAX
     }
 
@@ -150,7 +145,7 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
     /// disk's first, then the block layer's timer, then what was planned.
     fn next(&self) -> (Time, Due) {
         let disk = self.host.drive.next_event();
-        let planned = self.host.agenda.next_time();
+        let planned = self.host.event_queue.next_time();
         if disk <= self.timer && disk <= planned {
             (disk, Due::Disk)
         } else if self.timer <= planned {
@@ -167,9 +162,14 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
     fn step(&mut self, now: Time, due: Due) {
         let Simulation { queue, host, .. } = self;
         match due {
-            Due::Disk => return host.drive.advance(now, &mut host.agenda),
+            Due::Disk => return host.drive.advance(now, &mut host.event_queue),
             Due::Timer => queue.timer(host, now),
-            Due::Planned => match host.agenda.take_due(now).expect("something is planned").1 {
+            Due::Planned => match host
+                .event_queue
+                .take_due(now)
+                .expect("something is planned")
+                .1
+            {
                 Event::Completed(tag) => {
                     self.completed(now, tag);
                     self.go_on_arriving(now);

@@ -1,12 +1,12 @@
 //! What a run has besides its block layer: processes, page cache and accesses above it, the disk below,
-//! the agenda, and who looks on. What comes out of the block layer arrives here.
+//! the event queue, and who looks on. What comes out of the block layer arrives here.
 
 use super::access::{Access, Accesses, Purpose};
-use super::agenda::{Agenda, Event};
 use super::drive::Drive;
+use super::event_queue::{Event, EventQueue};
 use super::page_cache::PageCache;
 use super::process::Process;
-use super::{Happening, HostTimes, Observer};
+use super::{BlockEvent, HostTimes, Observer};
 use crate::block_layer::{Outputs, Subject, Token};
 use crate::disk::Command;
 use crate::request::{Action, ProcessId, Request};
@@ -15,7 +15,7 @@ use crate::units::{Sector, Sectors, Time};
 /// See the [module's page](self).
 pub(super) struct Host<'run> {
     pub(super) times: HostTimes,
-    pub(super) agenda: Agenda,
+    pub(super) event_queue: EventQueue,
     pub(super) drive: Drive,
     pub(super) accesses: Accesses,
     pub(super) processes: Vec<Process>,
@@ -41,13 +41,13 @@ impl Host<'_> {
     }
 
     pub(super) fn plan(&mut self, time: Time, event: Event) {
-        self.agenda.plan(time, event);
+        self.event_queue.plan(time, event);
     }
 
     /// The process goes on at this time, if it does not before.
     #[inline(always)]
     pub(super) fn wake_at(&mut self, time: Time, process: usize) {
-        self.processes[process].wake_at(time, process, &mut self.agenda);
+        self.processes[process].wake_at(time, process, &mut self.event_queue);
     }
 
     /// An access is done, whose bio the driver took up at `issued`: whoever waited for it goes on after
@@ -76,12 +76,12 @@ impl Host<'_> {
     fn written_back(&mut self, noticed: Time, number: u64, length: Sectors) {
         let Host {
             processes,
-            agenda,
+            event_queue,
             cache,
             flusher,
             ..
         } = self;
-        let mut wake = |process: usize| processes[process].wake_at(noticed, process, agenda);
+        let mut wake = |process: usize| processes[process].wake_at(noticed, process, event_queue);
         cache.write_ends(number, length, &mut wake);
         if let Some(flusher) = flusher.filter(|_| cache.is_to_be_flushed()) {
             wake(flusher);
@@ -109,7 +109,7 @@ impl Outputs for Host<'_> {
         };
         let owner = owner.map(|owner| &self.processes[owner.index()]);
         let flush = owner.is_none();
-        self.observer.happened(&Happening {
+        self.observer.happened(&BlockEvent {
             time,
             action,
             op: request.map(|request| request.op),
@@ -135,7 +135,7 @@ impl Outputs for Host<'_> {
 
     #[inline]
     fn issue(&mut self, now: Time, command: Command) {
-        self.drive.submit(now, command, &mut self.agenda);
+        self.drive.submit(now, command, &mut self.event_queue);
     }
 
     #[inline]

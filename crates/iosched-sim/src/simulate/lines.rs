@@ -1,6 +1,6 @@
 //! Events of a run as lines of this project's recordings.
 
-use super::{Attachment, Happening, Setup};
+use super::{Attachment, BlockEvent, Setup};
 use crate::request::PriorityClass;
 use crate::scheduler::BlockLayer;
 use crate::trace::kernel_write::{Kind, write_columns};
@@ -22,7 +22,7 @@ pub fn write_head(
     )?;
     if multi_queue {
         let settings = &setup.multi_queue;
-        let look_ahead = u8::from(settings.attachment == Attachment::LookAhead);
+        let look_ahead = u8::from(settings.attachment == Attachment::TagOnly);
         let phase = settings.kernel.tick_phase.as_nanos();
         let (micros, rest) = (phase / 1000, phase % 1000);
         write!(
@@ -52,26 +52,26 @@ pub fn write_head(
 pub fn write_line(
     out: &mut impl std::fmt::Write,
     zero: Time,
-    happening: &Happening,
+    block_event: &BlockEvent,
 ) -> std::fmt::Result {
     // The fields of a line are separated by blanks.
     let name = |c: char| if c.is_whitespace() { '_' } else { c };
-    let owner: String = happening.owner.chars().map(name).collect();
+    let owner: String = block_event.owner.chars().map(name).collect();
     write_columns(
         out,
-        happening.time.saturating_since(zero),
-        happening.action,
+        block_event.time.saturating_since(zero),
+        block_event.action,
         Kind {
-            op: happening.op,
-            flush: happening.flush,
-            sync: happening.sync,
+            op: block_event.op,
+            flush: block_event.flush,
+            sync: block_event.sync,
             meta: false,
         },
-        (happening.start, happening.length),
-        happening.process,
+        (block_event.start, block_event.length),
+        block_event.process,
     )?;
     write!(out, " {owner} {owner}")?;
-    if let Some(cpu) = happening.cpu {
+    if let Some(cpu) = block_event.cpu {
         write!(out, " - {cpu}")?;
     }
     writeln!(out)

@@ -14,19 +14,19 @@
 //! Left out: reads through the page cache.
 
 mod access;
-mod agenda;
 mod arrivals;
-mod drawn;
 mod drive;
 mod engine;
+mod event_queue;
+mod generated;
 mod groups;
 mod host;
 mod lines;
-mod listed;
 mod outcome;
 mod page_cache;
 mod process;
 mod processors;
+mod replayed;
 mod source;
 mod submit;
 mod writeback;
@@ -41,7 +41,7 @@ use processors::Processors;
 
 use crate::block_layer::multi_queue::{self, Depth, MultiQueue};
 use crate::block_layer::single_queue::{self, SingleQueue};
-pub use crate::block_layer::{Attachment, Retaken};
+pub use crate::block_layer::{Attachment, TagSteal};
 use crate::block_layer::{Delays, MergeLimits};
 use crate::disk::DiskModel;
 use crate::request::{Action, Op, ProcessId};
@@ -62,7 +62,7 @@ pub struct HostTimes {
     pub after_flush: Nanos,
     /// From a completion until a process that waits in the kernel for a tag tries to take it. It has
     /// no way back from its program to go, so that it comes before the process that waited for what
-    /// completed; where it does not ([`MultiQueueSettings::retaken`]), as long after that.
+    /// completed; where it does not ([`MultiQueueSettings::tag_steal`]), as long after that.
     pub tag_wakeup: Nanos,
     /// From the wish that a worker run the queue to its doing so.
     pub worker: Nanos,
@@ -171,13 +171,13 @@ pub struct MultiQueueSettings {
     pub processors: Option<usize>,
     /// Write-back throttling: the latency that reads should not exceed while the page cache is
     /// written (`queue/wbt_lat_usec`); off if not said.
-    pub throttle_above: Option<Nanos>,
+    pub wbt_lat: Option<Nanos>,
     /// The driver gives the device nothing while that flushes, as the loop driver does, which has one
     /// worker for both.
     pub flushes_alone: bool,
     /// How often a process that is woken for a tag runs only after the one whose request gave it back,
     /// which has then taken it for its next.
-    pub retaken: Retaken,
+    pub tag_steal: TagSteal,
 }
 
 impl MultiQueueSettings {
@@ -189,7 +189,7 @@ impl MultiQueueSettings {
 
 /// Something that the block layer did, as blktrace would show it.
 #[derive(Debug, Clone, Copy)]
-pub struct Happening<'run> {
+pub struct BlockEvent<'run> {
     /// When.
     pub time: Time,
     /// What.
@@ -215,11 +215,11 @@ pub struct Happening<'run> {
 /// Who wants to see what happens.
 pub trait Observer {
     /// False if it looks away all the time: then it is told nothing, which takes less time.
-    fn looks(&self) -> bool {
+    fn is_enabled(&self) -> bool {
         true
     }
     /// Something happened.
-    fn happened(&mut self, happening: &Happening);
+    fn happened(&mut self, block_event: &BlockEvent);
     /// A process ended.
     fn exited(&mut self, time: Time, process: ProcessId, name: &str);
     /// A process was woken for a tag.
@@ -228,10 +228,10 @@ pub trait Observer {
 
 /// Looks away.
 impl Observer for () {
-    fn looks(&self) -> bool {
+    fn is_enabled(&self) -> bool {
         false
     }
-    fn happened(&mut self, _happening: &Happening) {}
+    fn happened(&mut self, _block_event: &BlockEvent) {}
     fn exited(&mut self, _time: Time, _process: ProcessId, _name: &str) {}
 }
 
@@ -320,9 +320,9 @@ impl Setup {
             cpus: settings.cpus(),
             processes: self.processes(),
             kernel: settings.kernel,
-            throttle_above: settings.throttle_above,
+            wbt_lat: settings.wbt_lat,
             delays: self.host.delays(),
-            retaken: settings.retaken,
+            tag_steal: settings.tag_steal,
             seed: self.seed,
         }
     }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::ProcessOutcome;
 use super::access::Access;
-use super::agenda::{Agenda, Event};
+use super::event_queue::{Event, EventQueue};
 use super::outcome::{Flow, Latencies};
 use super::source::Source;
 use crate::request::ProcessId;
@@ -97,10 +97,10 @@ impl Process {
 
     /// It goes on at this time, if it does not before.
     #[inline]
-    pub(super) fn wake_at(&mut self, time: Time, index: usize, agenda: &mut Agenda) {
+    pub(super) fn wake_at(&mut self, time: Time, index: usize, event_queue: &mut EventQueue) {
         if self.wake_planned.is_none_or(|planned| time < planned) {
             self.wake_planned = Some(time);
-            agenda.plan(time, Event::Wake(index));
+            event_queue.plan(time, Event::Wake(index));
         }
     }
 

@@ -221,9 +221,9 @@ impl Reader {
                 "F" => Action::FrontMerged,
                 "D" => Action::Issued,
                 "C" => Action::Completed,
-                "RM" => Action::Joined,
-                "X" => Action::Decided,
-                "R" => Action::GivenBack,
+                "RM" => Action::RequestsMerged,
+                "X" => Action::Dispatched,
+                "R" => Action::Requeued,
                 _ => Action::Other,
             },
             sync: op == Some(Op::Read) || after_op.contains(['S', 'F']),
@@ -277,7 +277,7 @@ mod tests {
             Some(Line::Event(event)) => event.action,
             other => panic!("{other:?}"),
         };
-        assert_eq!(action("1.0 X W 8 8 369 rw rw"), Action::Decided);
+        assert_eq!(action("1.0 X W 8 8 369 rw rw"), Action::Dispatched);
         let others = [
             "8,0 3 1 0.000000000 697 X W 223490 / 223746 [kjournald]",
             "rw-1583 [000] d..1. 32.415492: 8,0 X WS 9796816 / 9797328 [rw]",

@@ -2,8 +2,8 @@
 
 use super::distribution::{Distribution, Places};
 use super::{Access, Job, Pattern};
-use crate::divide::Divisor;
 use crate::random::Random;
+use crate::reciprocal::Divisor;
 use crate::request::Op;
 use crate::units::{Sector, Sectors};
 

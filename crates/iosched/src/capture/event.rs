@@ -19,7 +19,7 @@ pub(super) const BLOCK_EVENTS: [(&str, Action); 8] = [
     ("block_bio_backmerge", Action::BackMerged),
     ("block_bio_frontmerge", Action::FrontMerged),
     ("block_getrq", Action::Allocated),
-    ("block_rq_merge", Action::Joined), // from 5.9
+    ("block_rq_merge", Action::RequestsMerged), // from 5.9
 ];
 
 /// How many of [`BLOCK_EVENTS`] must be there.

@@ -38,7 +38,7 @@ use crate::record::Record;
 use crate::report::input::Input;
 use crate::report::traffic::Traffic;
 use crate::report::{html, input, markdown, text};
-use crate::schedule::Course;
+use crate::schedule::RunProgress;
 use crate::simulate::file::decompressed;
 use crate::simulate::settings::{Checked, Wanted};
 use crate::simulate::{conform as following, recordings, response as recorded};
@@ -75,7 +75,7 @@ pub(super) fn record(bytes: &[u8]) {
     let _ = text::record(&record, &analysis, 80);
     let _ = text::rest(&record, 80);
     let _ = markdown::record(&record, &analysis);
-    let course = Course::of(&record.header.plan, &record);
+    let course = RunProgress::of(&record.header.plan, &record);
     let _ = (course.at_most(), course.trials_at_most(), course.next());
 }
 

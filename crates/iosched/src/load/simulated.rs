@@ -126,7 +126,7 @@ struct SimulatedArm {
     scheduler: Box<dyn Elevator>,
     kernel: Kernel,
     nr_requests: Option<usize>,
-    throttle_above: Option<Nanos>,
+    wbt_lat: Option<Nanos>,
 }
 
 impl SimulatedArm {
@@ -154,7 +154,7 @@ impl SimulatedArm {
             kernel,
             nr_requests: value("nr_requests")
                 .map(|number| usize::try_from(number.max(4)).unwrap_or(usize::MAX)), // as the kernel
-            throttle_above: value("wbt_lat_usec")
+            wbt_lat: value("wbt_lat_usec")
                 .filter(|&micros| micros > 0)
                 .map(Nanos::from_micros),
         })
@@ -213,7 +213,7 @@ impl SimulatedLoad {
         let block_layer = MultiQueueSettings {
             kernel: arm.kernel,
             nr_requests: arm.nr_requests.or(Some(SCHEDULER_TAGS)),
-            throttle_above: arm.throttle_above,
+            wbt_lat: arm.wbt_lat,
             ..MultiQueueSettings::default()
         };
         let mut setup = Setup {

@@ -13,7 +13,7 @@ use super::words::{count, enumerate_plain, number, span, stop_reason};
 use crate::analysis::{Analysis, Rank};
 use crate::plan::{Plan, PlannedLoad, Target};
 use crate::record::Record;
-use crate::schedule::{Course, Next};
+use crate::schedule::{Next, RunProgress};
 
 pub use super::sentences::going_on;
 
@@ -176,7 +176,7 @@ pub fn plan(plan: &Plan) -> String {
 /// What a run that goes on would do: for `--resume DIR --dry-run`.
 pub fn rest(record: &Record, width: usize) -> String {
     let plan = &record.header.plan;
-    let course = Course::of(plan, record);
+    let course = RunProgress::of(plan, record);
     let trials = count(record.trials().count(), "trial");
     let mut text = fold(&plan_in_short(plan), width);
     text += &fold(

@@ -23,7 +23,7 @@ use crate::lock::{self, Lock};
 use crate::plan::{Plan, PlannedLoad, Target};
 use crate::process::{ChildError, LoadProcesses, Owner, Scope, Stop, User};
 use crate::record::{Entry, Recorder, StopReason};
-use crate::schedule::{Course, Next};
+use crate::schedule::{Next, RunProgress};
 use crate::split::SplitWatch;
 use crate::switch::{QueueState, SwitchError};
 use crate::trial::{Slot, VoidReason, VoidTrial};
@@ -85,7 +85,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<StopReason, RunError> {
     let plan = recorder.record().header.plan.clone();
-    let course = Course::of(&plan, recorder.record());
+    let course = RunProgress::of(&plan, recorder.record());
     let time_left = course.time_left();
     let stop = &stop.at(time_left.map(|left| options.begun + left));
     let locks = plan.disks.iter().map(|disk| lock::lock(host, disk));
@@ -204,7 +204,7 @@ struct Runner<'a> {
     host: &'a Host,
     plan: &'a Plan,
     /// Follows the record.
-    course: Course<'a>,
+    course: RunProgress<'a>,
     /// Those of the plan, in its order.
     loads: Vec<Box<dyn Load>>,
     recorder: &'a mut Recorder,

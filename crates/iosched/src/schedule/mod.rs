@@ -3,7 +3,7 @@
 //! A run that was interrupted goes on as if it had not been, and what the race decides after a
 //! round does not depend on when anybody looked. See [`iosched_stats::race`] for the rules.
 //!
-//! A [`Course`] follows a record while it grows and reads each line once: after ten thousand trials the
+//! A [`RunProgress`] follows a record while it grows and reads each line once: after ten thousand trials the
 //! next one is found as fast as after ten. It knows nothing that the record does not say.
 
 use std::collections::BTreeMap;
@@ -30,18 +30,18 @@ pub enum Next {
 
 /// What comes next after the trials in the record.
 pub fn next(plan: &Plan, record: &Record) -> Next {
-    Course::of(plan, record).next()
+    RunProgress::of(plan, record).next()
 }
 
 /// Where the race stands for a reader of the record, and after how many rounds: when time ran out, what
 /// is not decided is undecided, with its bound.
 pub(crate) fn standing_to_report(plan: &Plan, record: &Record) -> (u32, Standing) {
-    let Course {
+    let RunProgress {
         rounds,
         standing,
         mut race,
         ..
-    } = Course::of(plan, record);
+    } = RunProgress::of(plan, record);
     let seen = rounds as usize;
     if record.stop_reason() != Some(StopReason::TimeSpent) || seen < MIN_FIXED_ROUNDS as usize {
         return (rounds, standing);
@@ -57,7 +57,7 @@ pub(crate) fn standing_to_report(plan: &Plan, record: &Record) -> (u32, Standing
 
 /// Where a run has got to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Course<'a> {
+pub struct RunProgress<'a> {
     plan: &'a Plan,
     /// How long a trial of each load takes, as far as the load says it.
     planned: Vec<Option<Duration>>,
@@ -119,15 +119,15 @@ impl Values {
     }
 }
 
-impl<'a> Course<'a> {
+impl<'a> RunProgress<'a> {
     /// Where the run of a record has got to.
-    pub fn of(plan: &'a Plan, record: &Record) -> Course<'a> {
+    pub fn of(plan: &'a Plan, record: &Record) -> RunProgress<'a> {
         let withdrawn = (0..plan.arms.len()).filter(|&arm| record.arm_left(arm).is_some());
         let withdrawn: Vec<usize> = withdrawn.collect();
         let race = race(plan, withdrawn.clone());
         let judge = Judge::new(&race).expect("the plan's rules were checked");
         let loads = plan.loads.len();
-        let mut course = Course {
+        let mut course = RunProgress {
             plan,
             planned: (0..loads).map(|load| plan.trial_duration(load)).collect(),
             entries: 0,
@@ -156,7 +156,7 @@ impl<'a> Course<'a> {
             _ => false,
         };
         if added.iter().any(changes_the_past) {
-            *self = Course::of(self.plan, record);
+            *self = RunProgress::of(self.plan, record);
         } else {
             self.read(record);
         }

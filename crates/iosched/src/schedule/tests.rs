@@ -205,7 +205,7 @@ fn the_time_left_never_grows_where_there_is_a_budget() {
     let mut plan = plan(3);
     plan.rules.time_budget_s = Some(500.0);
     let mut record = record(&plan);
-    let mut left = Course::of(&plan, &record).at_most();
+    let mut left = RunProgress::of(&plan, &record).at_most();
     assert!(left <= Duration::from_secs(500));
     while let Next::Trial(slot) = next(&plan, &record) {
         // Three times as long as planned.
@@ -214,7 +214,7 @@ fn the_time_left_never_grows_where_there_is_a_budget() {
         };
         slow.phases.load_ns *= 3;
         record.entries.push(Entry::Trial(slow));
-        let now = Course::of(&plan, &record).at_most();
+        let now = RunProgress::of(&plan, &record).at_most();
         assert!(now <= left, "{now:?} after {left:?}");
         left = now;
     }
@@ -234,16 +234,16 @@ fn what_a_finished_run_measured_is_all_read_although_it_lacks_an_arm_that_would_
             record.entries.push(trial(slot, 100.0));
         }
     }
-    assert_eq!(Course::of(&plan, &record).rounds(), 3);
+    assert_eq!(RunProgress::of(&plan, &record).rounds(), 3);
     let finished = |is_cut| Entry::Finished {
         at_unix_s: 0.0,
         stop: StopReason::Decided,
         is_cut,
     };
     record.entries.push(finished(false));
-    assert_eq!(Course::of(&plan, &record).rounds(), 4);
+    assert_eq!(RunProgress::of(&plan, &record).rounds(), 4);
     *record.entries.last_mut().expect("the end") = finished(true);
-    let whole = Course::of(&plan, &record).rounds();
+    let whole = RunProgress::of(&plan, &record).rounds();
     assert_eq!(whole, 3, "the budget of time cut the fourth");
 }
 
@@ -295,7 +295,7 @@ proptest! {
             plan.rules.requirements.push(plan::Requirement { objective, at_least: 0.97 });
         }
         let mut record = record(&plan);
-        let mut course = Course::of(&plan, &record);
+        let mut course = RunProgress::of(&plan, &record);
         for step in 0..200 {
             let Next::Trial(slot) = by_definition(&plan, &record) else {
                 break;
@@ -313,7 +313,7 @@ proptest! {
             if looks[step] {
                 course.follow(&record);
                 prop_assert_eq!(course.next(), by_definition(&plan, &record));
-                prop_assert_eq!(&course, &Course::of(&plan, &record));
+                prop_assert_eq!(&course, &RunProgress::of(&plan, &record));
             }
         }
     }

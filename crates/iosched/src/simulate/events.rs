@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use iosched_sim::request::ProcessId;
-use iosched_sim::simulate::{Happening, Observer, Setup, write_head, write_line};
+use iosched_sim::simulate::{BlockEvent, Observer, Setup, write_head, write_line};
 use iosched_sim::units::Time;
 
 /// A new file of events. It remembers the first failure.
@@ -47,10 +47,10 @@ impl EventFile {
 }
 
 impl Observer for EventFile {
-    fn happened(&mut self, happening: &Happening) {
+    fn happened(&mut self, block_event: &BlockEvent) {
         let mut line = std::mem::take(&mut self.line);
         line.clear();
-        write_line(&mut line, Time::ZERO, happening).expect("strings take all text");
+        write_line(&mut line, Time::ZERO, block_event).expect("strings take all text");
         self.write(&line);
         self.line = line;
     }

@@ -144,7 +144,7 @@ pub struct Wanted {
     /// attached so that it can have several, or one.
     pub hardware_queues: Option<usize>,
     /// Write-back throttling: the latency that reads should not exceed; off if not said.
-    pub throttle_above: Option<Nanos>,
+    pub wbt_lat: Option<Nanos>,
     /// Processors on which a request of the multi-queue block layer costs time.
     pub processors: Option<usize>,
     /// Where chance comes from.
@@ -160,7 +160,7 @@ pub struct Wanted {
 impl Wanted {
     fn hardware_queues(&self) -> usize {
         let each = match self.attachment {
-            Attachment::LookAhead => self.processors,
+            Attachment::TagOnly => self.processors,
             Attachment::Budget => None,
         };
         self.hardware_queues.or(each).unwrap_or(1)
@@ -559,7 +559,7 @@ impl Plan {
             nr_requests: wanted.nr_requests,
             hardware_queues: wanted.hardware_queues(),
             processors: wanted.processors,
-            throttle_above: wanted.throttle_above,
+            wbt_lat: wanted.wbt_lat,
             ..MultiQueueSettings::default()
         };
         let scheduler = build(&self.specs[index], &kernel, &self.initial)?;

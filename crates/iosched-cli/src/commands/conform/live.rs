@@ -12,7 +12,9 @@ use iosched::failure::exit;
 use iosched::process::Stop;
 use iosched::report::words;
 use iosched::run::random_seed;
-use iosched::simulate::live::{Comparison, Contested, Event, Figures, Plan, Report, Speed, Wanted};
+use iosched::simulate::live::{
+    Comparison, ContendedTags, Event, Figures, Plan, Report, Speed, Wanted,
+};
 use iosched::visible::visible;
 
 use super::super::{Outcome, boxed, stop_on_signals};
@@ -168,7 +170,7 @@ fn text(comparison: &Comparison) -> String {
         let _ = writeln!(text, "  {lost_events} events lost, {events} recorded");
     }
     if contested.all.tags > 0 {
-        let Contested { tags, retaken } = contested.all;
+        let ContendedTags { tags, retaken } = contested.all;
         let _ = writeln!(
             text,
             "  {retaken} of {tags} tags retaken before a waiter ran; predicted so"
@@ -359,7 +361,7 @@ mod tests {
             lost_events: 0,
             followed,
             contested: Contests {
-                all: Contested {
+                all: ContendedTags {
                     tags: 999_999,
                     retaken: 999_999,
                 },

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use iosched::failure::Failure;
-use iosched::schedule::Course;
+use iosched::schedule::RunProgress;
 use serde_json::{Value, json};
 
 use super::*;
@@ -146,7 +146,7 @@ fn report_record(directory: &Path) -> bool {
     for chart in of_record::charts(&record, &analysis) {
         text += &svg::file(&chart);
     }
-    let course = Course::of(&record.header.plan, &record);
+    let course = RunProgress::of(&record.header.plan, &record);
     let _ = (course.at_most(), course.trials_at_most());
     assert!(text.len() < 64 << 20, "{} bytes", text.len());
     true

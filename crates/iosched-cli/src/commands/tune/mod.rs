@@ -24,7 +24,7 @@ use iosched::process::{Stop, User};
 use iosched::record::{self, Entry, Header, Record, Recorder, StopReason};
 use iosched::report::{self, named::Names};
 use iosched::run::{self, RunOptions};
-use iosched::schedule::Course;
+use iosched::schedule::RunProgress;
 use iosched::set::{self, Settled};
 use iosched::switch::{modern_name, renamed};
 use serde::Serialize;
@@ -372,7 +372,7 @@ struct Rest {
 impl Rest {
     fn of(record: &Record) -> Rest {
         let plan = &record.header.plan;
-        let course = Course::of(plan, record);
+        let course = RunProgress::of(plan, record);
         let names = Names::of(plan);
         Rest {
             plan: names.plan(plan),

@@ -18,7 +18,7 @@ use crate::units::Time;
 pub enum Attachment {
     /// By its tags only: the next request is chosen before there is room (loop, virtio, `NVMe`).
     #[default]
-    LookAhead,
+    TagOnly,
     /// The scheduler is asked only when the device has a slot (SCSI, SATA).
     Budget,
 }
@@ -39,12 +39,12 @@ impl Depth {
     /// The scheduler may be asked while so many requests that it chose have not completed: a budget is
     /// a slot of the device, and the tag is looked for only after the choice.
     fn has_budget(self, chosen: usize) -> bool {
-        self.attachment == Attachment::LookAhead || chosen < self.commands
+        self.attachment == Attachment::TagOnly || chosen < self.commands
     }
 
     /// The last of so many requests, chosen and not completed, found no tag.
     pub(crate) fn lacks_tag(self, chosen: usize) -> bool {
-        self.attachment == Attachment::LookAhead && chosen > self.commands
+        self.attachment == Attachment::TagOnly && chosen > self.commands
     }
 }
 
@@ -110,7 +110,7 @@ impl HwQueue {
         if any {
             self.note_busy(false);
         }
-        if self.batch > 0 && depth.attachment == Attachment::LookAhead {
+        if self.batch > 0 && depth.attachment == Attachment::TagOnly {
             self.delayed_run = None;
         }
         self.batch = 0;
@@ -149,7 +149,7 @@ impl HwQueue {
     /// ticks later, or when that was planned already.
     pub(crate) fn chose_nothing(&mut self, kernel: &Kernel, now: Time) -> Next {
         if self.batch == 0 && self.delayed_run.is_none() {
-            self.delayed_run = Some(kernel.asks_again(now));
+            self.delayed_run = Some(kernel.delayed_run_at(now));
         }
         self.batch_ends()
     }
@@ -161,9 +161,9 @@ impl HwQueue {
 
     /// The device gave a request back that had been issued. The queue is run again when a command of
     /// its own has completed or, as it may not have any, after some ticks.
-    pub(crate) fn given_back(&mut self, kernel: &Kernel, now: Time) {
+    pub(crate) fn requeued(&mut self, kernel: &Kernel, now: Time) {
         self.restart = true;
-        self.delayed_run = Some(kernel.asks_again(now));
+        self.delayed_run = Some(kernel.delayed_run_at(now));
     }
 
     /// Whether the device had room now, in eighths of how often it had not.
@@ -208,7 +208,7 @@ mod tests {
     use crate::units::Nanos;
 
     const LOOP: Depth = Depth {
-        attachment: Attachment::LookAhead,
+        attachment: Attachment::TagOnly,
         commands: 4,
     };
     const SCSI: Depth = Depth {
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(queue.chose_nothing(&kernel(), at(1)), Next::End);
         queue.chose_nothing(&kernel(), at(5));
         assert_eq!(queue.delayed_run(), Some(at(8)), "what is planned stays");
-        queue.given_back(&kernel(), at(5));
+        queue.requeued(&kernel(), at(5));
         assert_eq!(queue.delayed_run(), Some(at(12)));
         queue.worker_runs();
         assert_eq!(queue.delayed_run(), None);

@@ -32,16 +32,16 @@ use super::carried::Carried;
 use super::flush::{FLUSH, Flushes};
 use super::submitter::Submitter;
 use super::{
-    Delays, Device, MergeLimits, Merger, Outputs, RequestQueue, RequestsMerged, Retaken, Token,
+    Delays, Device, MergeLimits, Merger, Outputs, RequestQueue, RequestsMerged, TagSteal, Token,
     trace_bio,
 };
-use crate::by_request::ByRequest;
 use crate::request::{Action, Bio, ProcessId, RequestId, Requests};
+use crate::request_table::ByRequest;
 use crate::scheduler::{Elevator, HardwareQueues, Kernel};
 use crate::units::{Nanos, Time};
 use tag_set::TagSet;
 use throttle::Throttle;
-use waiters::{Rise, Waiters};
+use waiters::{Waiters, WakeState};
 
 /// What a multi-queue block layer is like.
 #[derive(Debug, Clone, Copy)]
@@ -60,10 +60,10 @@ pub(crate) struct Settings {
     /// Its ticks, and whose rules hold.
     pub(crate) kernel: Kernel,
     /// The latency that reads should not exceed while the page cache is written; off if not said.
-    pub(crate) throttle_above: Option<Nanos>,
+    pub(crate) wbt_lat: Option<Nanos>,
     pub(crate) delays: Delays,
-    pub(crate) retaken: Retaken,
-    /// Where the chance of [`Retaken`] comes from.
+    pub(crate) tag_steal: TagSteal,
+    /// Where the chance of [`TagSteal`] comes from.
     pub(crate) seed: u64,
 }
 
@@ -134,7 +134,7 @@ impl MultiQueue {
             tags: TagSet::new(depth, direct, settings.nr_requests),
         };
         let throttle = settings
-            .throttle_above
+            .wbt_lat
             .map(|target| Throttle::new(target, depth.commands, processes, kernel));
         MultiQueue {
             direct,
@@ -149,7 +149,7 @@ impl MultiQueue {
             hardware,
             queues: (0..hardware.count()).map(queue).collect(),
             submitters: Submitter::many(processes, settings.cpus),
-            waiters: Waiters::new(processes, &settings.retaken, delays, settings.seed),
+            waiters: Waiters::new(processes, &settings.tag_steal, delays, settings.seed),
             delays,
             flushes: Flushes::default(),
             merged: Vec::new(),
@@ -196,14 +196,14 @@ impl RequestQueue for MultiQueue {
             return;
         }
         self.current = ProcessId::of_index(process);
-        let mut place = match self.waiters.rises(now, process) {
-            Rise::Sleeps => return,
-            Rise::Later(runs) => return out.wake(runs, process),
-            Rise::Woken => {
+        let mut place = match self.waiters.wake_state(now, process) {
+            WakeState::Sleeps => return,
+            WakeState::Later(runs) => return out.wake(runs, process),
+            WakeState::Woken => {
                 let queue = self.queue_of(process);
                 Some(self.queues[queue].tags.runs())
             }
-            Rise::Awake => None,
+            WakeState::Awake => None,
         };
         while let Some(&(bio, token)) = self.submitters[process].blocked.front() {
             let Some(tag) = self.take_tag(now, &bio, place.take()) else {

@@ -27,7 +27,7 @@ impl MultiQueue {
     /// budget, slots for all together.
     fn has_room(&self, number: usize) -> bool {
         self.depth.has_room(match self.depth.attachment {
-            Attachment::LookAhead => self.queues[number].hw.in_flight,
+            Attachment::TagOnly => self.queues[number].hw.in_flight,
             Attachment::Budget => self.device.in_flight,
         })
     }
@@ -36,7 +36,7 @@ impl MultiQueue {
     #[inline]
     fn chosen(&self, number: usize) -> usize {
         match self.depth.attachment {
-            Attachment::LookAhead => self.queues[number].hw.chosen(),
+            Attachment::TagOnly => self.queues[number].hw.chosen(),
             Attachment::Budget => {
                 let waiting = |queue: &Queue| queue.hw.dispatch.len();
                 self.device.in_flight + self.queues.iter().map(waiting).sum::<usize>()
@@ -127,7 +127,13 @@ impl MultiQueue {
     fn dispatched(&mut self, out: &mut impl Outputs, now: Time, id: RequestId) {
         self.merger.dispatched(id);
         if !self.direct {
-            trace_request(out, now, Action::Decided, &self.requests[id], self.current);
+            trace_request(
+                out,
+                now,
+                Action::Dispatched,
+                &self.requests[id],
+                self.current,
+            );
         }
     }
 
@@ -139,8 +145,8 @@ impl MultiQueue {
         let queue = &mut self.queues[known.queue].hw;
         trace_request(out, now, Action::Issued, request, self.current);
         if !self.device.is_accepting() {
-            trace_request(out, now, Action::GivenBack, request, self.current);
-            queue.given_back(&self.kernel, now);
+            trace_request(out, now, Action::Requeued, request, self.current);
+            queue.requeued(&self.kernel, now);
             return false;
         }
         out.took_up(request);
@@ -189,14 +195,14 @@ impl MultiQueue {
     /// the scheduler's; itself; the first if a flush is due; and with a budget, which is the device's,
     /// all that lacked a slot.
     fn run_again(&mut self, out: &mut impl Outputs, now: Time, number: usize) {
-        while let Some(lacked_token) = self.scheduler.take_kick() {
+        while let Some(lacked_token) = self.scheduler.take_queue_run_request() {
             self.queues[lacked_token].hw.mark_restart();
-            if self.depth.attachment == Attachment::LookAhead && lacked_token != number {
+            if self.depth.attachment == Attachment::TagOnly && lacked_token != number {
                 self.run_waiting(out, now, lacked_token);
             }
         }
         match self.depth.attachment {
-            Attachment::LookAhead => {
+            Attachment::TagOnly => {
                 self.run_waiting(out, now, number);
                 if self.flushes.is_due() && number != 0 {
                     self.run_waiting(out, now, 0);
@@ -212,7 +218,7 @@ impl MultiQueue {
 
     /// Runs the hardware queues that the scheduler wants to be run, not after a completion.
     pub(super) fn run_kicked(&mut self, out: &mut impl Outputs, now: Time) {
-        while let Some(kicked) = self.scheduler.take_kick() {
+        while let Some(kicked) = self.scheduler.take_queue_run_request() {
             self.run_in_worker(out, now, kicked);
         }
     }
@@ -269,7 +275,7 @@ impl MultiQueue {
         let waiters = &mut self.waiters;
         let mut late = None;
         self.queues[queue].tags.wake(|process| {
-            let is_late = || rival && waiters.come_too_late(now, process);
+            let is_late = || rival && waiters.loses_tag_race(now, process);
             let late = *late.get_or_insert_with(is_late);
             let runs = waiters.wake(now, process, late);
             out.woken_for_tag(now, process);

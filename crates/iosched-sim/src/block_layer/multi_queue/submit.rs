@@ -45,7 +45,7 @@ impl MultiQueue {
     }
 
     fn requests_merged(&mut self, out: &mut impl Outputs, now: Time, merged: &RequestsMerged) {
-        trace_request(out, now, Action::Joined, &merged.was, self.current);
+        trace_request(out, now, Action::RequestsMerged, &merged.was, self.current);
         self.carried.join(merged.survivor, merged.victim);
         self.free_tag(out, now, merged.victim, None);
     }

@@ -21,7 +21,7 @@ pub(super) struct TagSet {
 impl TagSet {
     /// For a device that takes so many commands, without a scheduler if `direct`.
     pub(super) fn new(depth: Depth, direct: bool, nr_requests: Option<usize>) -> TagSet {
-        let tags = if direct && depth.attachment == Attachment::LookAhead {
+        let tags = if direct && depth.attachment == Attachment::TagOnly {
             depth.commands // the device's own
         } else {
             nr_requests
@@ -63,7 +63,7 @@ impl TagSet {
 
     /// Who is woken because of that.
     pub(super) fn wake(&mut self, wake: impl FnMut(usize)) {
-        self.waiting.given_back(wake);
+        self.waiting.requeued(wake);
     }
 
     /// A process that was woken runs: the place where it sleeps if it finds no tag.

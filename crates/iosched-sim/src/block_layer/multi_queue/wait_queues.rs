@@ -36,7 +36,7 @@ pub(super) struct WaitQueues {
     /// Processes that stand in queues, and those that were woken and do not run yet.
     waiting: usize,
     /// Tags that were given back for which nobody was woken yet.
-    given_back: usize,
+    requeued: usize,
     /// Tags that are given back until processes are woken, as many.
     batch: usize,
 }
@@ -58,7 +58,7 @@ impl WaitQueues {
             place: 0,
             turn: 0,
             waiting: 0,
-            given_back: 0,
+            requeued: 0,
             batch,
         }
     }
@@ -89,12 +89,12 @@ impl WaitQueues {
     }
 
     /// A tag was given back while someone waited: who is woken.
-    pub(super) fn given_back(&mut self, mut wake: impl FnMut(usize)) {
-        self.given_back += 1;
-        if self.given_back < self.batch {
+    pub(super) fn requeued(&mut self, mut wake: impl FnMut(usize)) {
+        self.requeued += 1;
+        if self.requeued < self.batch {
             return;
         }
-        self.given_back -= self.batch;
+        self.requeued -= self.batch;
         let mut left = self.batch;
         for _ in 0..QUEUES {
             let queue = &mut self.queues[self.turn];
@@ -117,7 +117,7 @@ mod tests {
 
     fn woken(queues: &mut WaitQueues) -> Vec<usize> {
         let mut woken = Vec::new();
-        queues.given_back(|process| woken.push(process));
+        queues.requeued(|process| woken.push(process));
         woken
     }
 

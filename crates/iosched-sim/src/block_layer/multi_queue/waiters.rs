@@ -3,11 +3,11 @@
 //! A freed tag goes back to the others, and a waiter is woken for it, whichever is first in
 //! `wait_queues`. Until that runs the tag is anyone's: the process whose request gave it back was woken
 //! just before, and takes it if it is back with its next request sooner. The waiter then finds nothing
-//! and sleeps again. Which of the two is first is drawn ([`Retaken`]).
+//! and sleeps again. Which of the two is first is drawn ([`TagSteal`]).
 //!
 //! Facts: `blk_mq_get_tag` (Linux 6.12).
 
-use super::super::{Delays, Retaken};
+use super::super::{Delays, TagSteal};
 use crate::random::Random;
 use crate::units::{Nanos, Time};
 
@@ -22,7 +22,7 @@ enum Sleep {
 
 /// What becomes of a process that is to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rise {
+pub(super) enum WakeState {
     /// It sleeps for a tag, and nobody has woken it: an answer to something else does not.
     Sleeps,
     /// It was woken for a tag, and runs then.
@@ -45,20 +45,25 @@ struct Waiter {
 pub(super) struct Waiters {
     /// By process.
     all: Vec<Waiter>,
-    retaken: Retaken,
+    tag_steal: TagSteal,
     delays: Delays,
     chance: Random,
 }
 
 impl Waiters {
-    pub(super) fn new(processes: usize, retaken: &Retaken, delays: Delays, seed: u64) -> Waiters {
+    pub(super) fn new(
+        processes: usize,
+        tag_steal: &TagSteal,
+        delays: Delays,
+        seed: u64,
+    ) -> Waiters {
         let awake = Waiter {
             sleep: Sleep::Awake,
             in_vain: 0,
         };
         Waiters {
             all: vec![awake; processes],
-            retaken: *retaken,
+            tag_steal: *tag_steal,
             delays,
             chance: Random::new(seed, "waiters"),
         }
@@ -77,8 +82,8 @@ impl Waiters {
 
     /// Whether all who are woken for a tag run only after the process that gave it back, which was
     /// woken before them and comes again; the first of them is this one.
-    pub(super) fn come_too_late(&mut self, now: Time, first: usize) -> bool {
-        let share = self.retaken.at(now, self.all[first].in_vain);
+    pub(super) fn loses_tag_race(&mut self, now: Time, first: usize) -> bool {
+        let share = self.tag_steal.at(now, self.all[first].in_vain);
         share > 0.0 && self.chance.unit() < share
     }
 
@@ -96,12 +101,12 @@ impl Waiters {
     }
 
     /// The process is to go on.
-    pub(super) fn rises(&mut self, now: Time, process: usize) -> Rise {
+    pub(super) fn wake_state(&mut self, now: Time, process: usize) -> WakeState {
         let rise = match self.all[process].sleep {
-            Sleep::Awake => Rise::Awake,
-            Sleep::Asleep => return Rise::Sleeps,
-            Sleep::Woken(runs) if runs > now => return Rise::Later(runs),
-            Sleep::Woken(_) => Rise::Woken,
+            Sleep::Awake => WakeState::Awake,
+            Sleep::Asleep => return WakeState::Sleeps,
+            Sleep::Woken(runs) if runs > now => return WakeState::Later(runs),
+            Sleep::Woken(_) => WakeState::Woken,
         };
         self.all[process].sleep = Sleep::Awake;
         rise
@@ -112,30 +117,34 @@ impl Waiters {
 mod tests {
     use super::*;
 
-    fn waiters(retaken: &Retaken) -> Waiters {
-        Waiters::new(1, retaken, Delays::RECORDED, 7)
+    fn waiters(tag_steal: &TagSteal) -> Waiters {
+        Waiters::new(1, tag_steal, Delays::RECORDED, 7)
     }
 
     #[test]
     fn who_sleeps_rises_when_it_was_woken_and_not_before() {
-        let mut waiters = waiters(&Retaken::default());
+        let mut waiters = waiters(&TagSteal::default());
         let now = Time::ZERO + Nanos::from_micros(1);
-        assert_eq!(waiters.rises(now, 0), Rise::Awake);
+        assert_eq!(waiters.wake_state(now, 0), WakeState::Awake);
         waiters.sleeps(0, false);
-        assert_eq!(waiters.rises(now, 0), Rise::Sleeps);
+        assert_eq!(waiters.wake_state(now, 0), WakeState::Sleeps);
         let runs = waiters.wake(now, 0, false);
         assert_eq!(runs, now + Delays::RECORDED.tag_wakeup);
-        assert_eq!(waiters.rises(now, 0), Rise::Later(runs));
-        assert_eq!(waiters.rises(runs, 0), Rise::Woken);
-        assert_eq!(waiters.rises(now, 0), Rise::Awake, "it sleeps no longer");
+        assert_eq!(waiters.wake_state(now, 0), WakeState::Later(runs));
+        assert_eq!(waiters.wake_state(runs, 0), WakeState::Woken);
+        assert_eq!(
+            waiters.wake_state(now, 0),
+            WakeState::Awake,
+            "it sleeps no longer"
+        );
     }
 
     #[test]
     fn who_was_woken_in_vain_comes_too_late_as_often_as_is_said_for_that() {
-        let mut waiters = waiters(&Retaken::steadily([0.8, 0.1, 1.0, 0.0]));
+        let mut waiters = waiters(&TagSteal::steadily([0.8, 0.1, 1.0, 0.0]));
         let mut late = |again: bool| {
             waiters.sleeps(0, again);
-            let is_late = |_: &i32| waiters.come_too_late(Time::ZERO, 0);
+            let is_late = |_: &i32| waiters.loses_tag_race(Time::ZERO, 0);
             (0..1000).filter(is_late).count()
         };
         assert!((750..850).contains(&late(false)));

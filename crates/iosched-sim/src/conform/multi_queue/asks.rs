@@ -17,7 +17,7 @@ impl Follower<'_> {
         let mut soon = soon.take_while(|step| step.time - time < SAME_RUN && !answers(step));
         let next = soon.find(|step| step.is_done_by(process));
         next.is_some_and(|next| {
-            matches!(next.action, Action::Inserted | Action::Joined) && !next.after_plug
+            matches!(next.action, Action::Inserted | Action::RequestsMerged) && !next.after_plug
         })
     }
 
@@ -84,7 +84,7 @@ impl Follower<'_> {
         }
         let lacks_tag = self.depth.lacks_tag(self.queue.chosen());
         if self.queue.chose(lacks_tag) == Next::Choose && self.may_choose() {
-            if self.next_is(next, Action::Decided) {
+            if self.next_is(next, Action::Dispatched) {
                 return;
             }
             self.asked_in_vain(now, true);
@@ -137,7 +137,7 @@ impl Follower<'_> {
     /// Without X, what is issued next was chosen here, if it was there and the device is asked for
     /// ahead; else when it is issued.
     fn asks_unseen(&mut self, now: Time, next: usize) {
-        while self.depth.attachment == Attachment::LookAhead
+        while self.depth.attachment == Attachment::TagOnly
             && self.queue.dispatch.is_empty()
             && self.scheduler.has_work(0)
         {
@@ -161,7 +161,7 @@ impl Follower<'_> {
     /// Without X, and with a scheduler that forgets dispatches that gave nothing: what is issued next was
     /// chosen at some moment since the last issue at which ours chooses it, too.
     pub(super) fn seek_choice(&mut self, now: Time, next: usize) {
-        let is_chosen_ahead = self.depth.attachment == Attachment::LookAhead;
+        let is_chosen_ahead = self.depth.attachment == Attachment::TagOnly;
         let has_hand_free = self.queue.dispatch.len() < self.recording.processors().max(1);
         if !(is_chosen_ahead && has_hand_free && self.scheduler.has_work(0)) {
             return;
@@ -213,5 +213,5 @@ impl Follower<'_> {
 
 /// The event may be what an ask gave.
 fn answers(step: &Step) -> bool {
-    matches!(step.action, Action::Decided | Action::Issued)
+    matches!(step.action, Action::Dispatched | Action::Issued)
 }

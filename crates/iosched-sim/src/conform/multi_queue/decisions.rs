@@ -37,7 +37,7 @@ impl Follower<'_> {
     pub(super) fn agree(&mut self, chosen: RequestId) {
         self.report.decisions += 1;
         self.report.agreed += 1;
-        self.give_out(chosen);
+        self.dispatch_request(chosen);
     }
 
     /// The recorded scheduler gave out the request of this event: what would ours have done? `next` is
@@ -51,7 +51,7 @@ impl Follower<'_> {
         let ours = self.scheduler.dispatch(now, &self.requests, 0);
         if let Some(ours) = ours.filter(|&ours| self.is_alike(ours, id)) {
             self.report.agreed += 1;
-            return self.give_out(ours);
+            return self.dispatch_request(ours);
         }
         if let Some(ours) = ours
             && let Some(alike) = self.overtakes(now, ours, id, next)
@@ -59,26 +59,26 @@ impl Follower<'_> {
             self.report.decisions += 1;
             self.report.agreed += 2;
             self.report.overtaken += 1;
-            self.give_out(alike);
-            return self.give_out(ours);
+            self.dispatch_request(alike);
+            return self.dispatch_request(ours);
         }
         if self.with_decisions
             && let Some(alike) = self.chooses_before(now, id, before.as_ref())
         {
             self.report.agreed += 1;
             self.report.interrupted += 1;
-            return self.give_out(alike);
+            return self.dispatch_request(alike);
         }
         if let Some((alike, after)) = self.chooses_after_ends(now, id, before.as_ref()) {
             self.scheduler = after;
             self.report.agreed += 1;
             self.report.ended += 1;
-            return self.give_out(alike);
+            return self.dispatch_request(alike);
         }
         self.scheduler = before;
         self.disagree(now, id, ours);
         self.scheduler.dispatch_recorded(now, &self.requests, id);
-        self.give_out(id);
+        self.dispatch_request(id);
     }
 
     /// What ours chooses if a process that has done its last request has ended already: when it ends
@@ -156,7 +156,7 @@ impl Follower<'_> {
         second.filter(|&second| self.is_alike(second, recorded))
     }
 
-    fn give_out(&mut self, id: RequestId) {
+    fn dispatch_request(&mut self, id: RequestId) {
         self.queued.retain(|&other| other != id);
         self.merger.dispatched(id);
         self.queue.dispatch.push_back(id);

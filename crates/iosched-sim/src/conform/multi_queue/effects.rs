@@ -43,8 +43,8 @@ impl Recording {
         }
         let after = |action: Action| {
             let pairs = self.steps.windows(2);
-            let pairs =
-                pairs.filter(|pair| pair[0].action == action && pair[1].action == Action::Decided);
+            let pairs = pairs
+                .filter(|pair| pair[0].action == action && pair[1].action == Action::Dispatched);
             let mut gaps: Vec<_> = pairs.map(|pair| pair[1].time - pair[0].time).collect();
             gaps.sort_unstable();
             gaps.get(gaps.len() / 2).copied()
@@ -64,7 +64,7 @@ impl Recording {
                     step.time += INSERTED;
                 }
                 Action::Completed => step.time += COMPLETED,
-                Action::Decided => {
+                Action::Dispatched => {
                     let held_off = |other: &Step| {
                         other.action == Action::Completed
                             && step.time + COMPLETED < other.time + HELD_OFF

@@ -60,7 +60,7 @@ impl Recording {
         let from = self.steps.partition_point(|step| step.time < first);
         let run = self.steps.get(from).filter(|run| {
             let before = from.checked_sub(1).map(|before| self.steps[before].time);
-            let dispatches = matches!(run.action, Action::Decided | Action::Issued);
+            let dispatches = matches!(run.action, Action::Dispatched | Action::Issued);
             dispatches && run.time <= last && before.is_some_and(|before| before + UNLED < run.time)
         });
         run.map_or(through + usual, |run| before(run.time, RUN_LATER))

@@ -21,7 +21,7 @@ mod asks;
 mod decisions;
 mod effects;
 mod exits;
-mod meanwhile;
+mod interrupts;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -30,14 +30,14 @@ use std::collections::BTreeMap;
 
 use crate::block_layer::multi_queue::{Depth, HwQueue};
 use crate::block_layer::{MergeLimits, Merger};
-use crate::by_request::ByRequest;
 use crate::request::{Merge, ProcessId, RequestId, Requests};
+use crate::request_table::ByRequest;
 use crate::scheduler::kyber::Statement;
 use crate::scheduler::{Followed, Kernel};
 use crate::trace::kernel::Action;
 use crate::units::{Nanos, Time};
 
-use self::meanwhile::Interrupt;
+use self::interrupts::Interrupt;
 use super::Report;
 use super::recording::Step;
 pub use super::recording::{Device, Recording};
@@ -176,8 +176,8 @@ impl Follower<'_> {
                 }
                 (Action::BackMerged, Some(op)) => self.merged(&step, op, true),
                 (Action::FrontMerged, Some(op)) => self.merged(&step, op, false),
-                (Action::Joined, Some(op)) => {
-                    self.inserting &= at > 0 && self.steps[at - 1].action == Action::Joined;
+                (Action::RequestsMerged, Some(op)) => {
+                    self.inserting &= at > 0 && self.steps[at - 1].action == Action::RequestsMerged;
                     self.inserting |= self.joined(&step, op);
                     if self.replays && self.inserting && !self.flush_goes_on(at) {
                         self.runs_after_insert(at);
@@ -189,19 +189,19 @@ impl Follower<'_> {
                         self.runs_after_insert(at);
                     }
                 }
-                (Action::Decided, _) => {
+                (Action::Dispatched, _) => {
                     self.decided(at);
                     self.asks_on(step.time, at + 1);
                 }
                 (Action::Issued, Some(_)) => {
                     self.issued(at);
-                    if !self.next_is(at + 1, Action::GivenBack) {
+                    if !self.next_is(at + 1, Action::Requeued) {
                         self.issued_on(step.time, at + 1);
                     }
                 }
-                (Action::GivenBack, Some(_)) => {
-                    self.given_back(&step);
-                    self.queue.given_back(self.kernel, step.time);
+                (Action::Requeued, Some(_)) => {
+                    self.requeued(&step);
+                    self.queue.requeued(self.kernel, step.time);
                     self.queue.list_blocked();
                 }
                 (Action::Completed, Some(_)) => {
@@ -209,7 +209,7 @@ impl Follower<'_> {
                         self.foresee_interrupt(at);
                     }
                     self.completed(&step);
-                    while self.scheduler.take_kick().is_some() {
+                    while self.scheduler.take_queue_run_request().is_some() {
                         self.queue.mark_restart();
                     }
                     if self.queue.take_restart() && self.with_decisions {
@@ -268,7 +268,7 @@ impl Follower<'_> {
 
     /// The scheduler wants the queue to be run: a worker does it.
     fn run_kicked(&mut self, now: Time, at: usize) {
-        while self.scheduler.take_kick().is_some() {
+        while self.scheduler.take_queue_run_request().is_some() {
             if self.with_decisions {
                 self.runs_in_worker(now, at);
             }

@@ -302,7 +302,7 @@ impl Follower<'_> {
     }
 
     /// The device did not take a request: it stands before it again, at the head.
-    pub(super) fn given_back(&mut self, step: &Step) {
+    pub(super) fn requeued(&mut self, step: &Step) {
         if let Some(id) = self.find(&self.in_driver, step) {
             self.in_driver.retain(|&other| other != id);
             self.scheduler.deactivate(step.time, &self.requests, id);

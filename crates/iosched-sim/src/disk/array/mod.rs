@@ -18,7 +18,7 @@ pub use self::layout::Level;
 use self::layout::{Layout, Span, WritePlan};
 use self::streams::{Fetch, Found, Streams};
 use self::write_back::WriteBack;
-use super::door::{Door, Tray};
+use super::admission::{Admission, CompletionQueue};
 use super::{
     Command, Completion, DiskModel, DiskOp, Model, ModelKind, ModelOptions, assert_on_disk,
 };
@@ -148,8 +148,8 @@ pub struct Array {
     parameters: ArrayParameters,
     layout: Layout,
     members: Vec<Member>,
-    door: Door,
-    tray: Tray,
+    admission: Admission,
+    completed_commands: CompletionQueue,
     /// By time, then by number.
     due: BTreeMap<(Time, u64), Due>,
     numbered: u64,
@@ -182,8 +182,8 @@ impl Array {
         let read_ahead = cache.map_or(Bytes::new(0), |cache| cache.read_ahead);
         Array {
             members: members.collect(),
-            door: Door::new(parameters.queue_depth),
-            tray: Tray::default(),
+            admission: Admission::new(parameters.queue_depth),
+            completed_commands: CompletionQueue::default(),
             due: BTreeMap::new(),
             numbered: 0,
             jobs: Slab::new(),
@@ -265,7 +265,7 @@ impl Array {
     // ---- the host's commands -------------------------------------------------------------
 
     fn take_next(&mut self) {
-        while let Some(command) = self.door.enter() {
+        while let Some(command) = self.admission.enter() {
             let time = self.now + self.parameters.command;
             self.plan(time, Due::Understood(command, self.now));
         }
@@ -329,8 +329,8 @@ impl Array {
     }
 
     fn answer(&mut self, host: Host) {
-        self.door.leave();
-        self.tray.put(Completion {
+        self.admission.leave();
+        self.completed_commands.put(Completion {
             tag: host.tag,
             started: host.started,
             time: self.now,
@@ -523,17 +523,17 @@ impl DiskModel for Array {
     fn submit(&mut self, now: Time, command: Command) {
         assert_on_disk(&command, self.parameters.capacity);
         self.catch_up(now);
-        self.door.arrive(command);
+        self.admission.arrive(command);
         self.take_next();
     }
 
     fn next_event(&self) -> Option<Time> {
-        let next = self.next_inside().min(self.tray.next_time());
+        let next = self.next_inside().min(self.completed_commands.next_time());
         (next < Time::MAX).then_some(next)
     }
 
     fn advance(&mut self, now: Time, completed: &mut Vec<Completion>) {
         self.catch_up(now);
-        self.tray.fetch(completed);
+        self.completed_commands.fetch(completed);
     }
 }

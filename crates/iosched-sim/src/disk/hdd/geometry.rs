@@ -8,7 +8,7 @@
 
 use super::parameters::HeadOrder;
 use super::turn::{Angle, Spindle, part_of_turn};
-use crate::divide::Divisor;
+use crate::reciprocal::Divisor;
 use crate::units::{Nanos, Sector, Sectors};
 
 /// A track, and an angle on it.

@@ -4,7 +4,7 @@ use super::geometry::{Geometry, Unit, Zone, ZoneMap, to_u32};
 use super::parameters::{ExactZone, HddParameters, HeadOrder, Layout, Spares, ZoneSpec};
 use super::seek::Scale;
 use super::turn::{Angle, Spindle, angle_of_sectors, part_of_turn};
-use crate::divide::Divisor;
+use crate::reciprocal::Divisor;
 use crate::units::Nanos;
 
 /// What a proportional layout has besides its zones.

@@ -44,9 +44,9 @@ use stream::Stream;
 use turn::Angle;
 use write_cache::WriteCache;
 
-use super::door::{Door, Tray};
+use super::admission::{Admission, CompletionQueue};
 use super::{Command, Completion, DiskModel, DiskOp, assert_on_disk};
-use crate::agenda::{Agenda, Key, Planned};
+use crate::event_queue::{EventQueue, Key, Planned};
 use crate::random::Random;
 use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
 
@@ -75,7 +75,7 @@ enum Event {
     Done(usize),
 }
 
-/// Lines of the agenda.
+/// Lines of the event queue.
 const DONE: usize = 0;
 const ARM_DONE: usize = 1;
 const LINES: usize = 2;
@@ -148,9 +148,9 @@ pub struct Hdd {
     mechanics: Mechanics,
     read_pace: Pace,
     write_pace: Pace,
-    door: Door,
-    agenda: Agenda<Event, LINES>,
-    tray: Tray,
+    admission: Admission,
+    event_queue: EventQueue<Event, LINES>,
+    completed_commands: CompletionQueue,
     slots: Vec<Slot>,
     free_slots: Vec<usize>,
     /// Commands for the arm, in order of arrival.
@@ -205,9 +205,9 @@ impl Hdd {
             quickest: mechanics.quickest_sector(),
             read_pace: Pace::new(parameters.link.read),
             write_pace: Pace::new(parameters.link.write),
-            door: Door::new(depth),
-            agenda: Agenda::default(),
-            tray: Tray::default(),
+            admission: Admission::new(depth),
+            event_queue: EventQueue::default(),
+            completed_commands: CompletionQueue::default(),
             slots: vec![Slot::empty(mechanics.place(Sector::ZERO)); depth],
             free_slots: (0..depth).rev().collect(),
             for_arm: Vec::with_capacity(depth),
@@ -236,26 +236,26 @@ impl Hdd {
     #[inline]
     fn slot(&self, slot: usize) -> &Slot {
         let slot = &self.slots[slot];
-        assert!(slot.used, "the agenda names slots in use");
+        assert!(slot.used, "the event queue names slots in use");
         slot
     }
 
     #[inline]
     fn slot_mut(&mut self, slot: usize) -> &mut Slot {
         let slot = &mut self.slots[slot];
-        assert!(slot.used, "the agenda names slots in use");
+        assert!(slot.used, "the event queue names slots in use");
         slot
     }
 
     fn enter(&mut self, now: Time) {
-        while let Some(command) = self.door.enter() {
+        while let Some(command) = self.admission.enter() {
             self.take_in(now, &command);
         }
     }
 
     fn take_in(&mut self, now: Time, command: &Command) {
         let slot = self.free_slots.pop();
-        let slot = slot.expect("as many slots as the door lets in");
+        let slot = slot.expect("as many slots as the admission lets in");
         let start = match command.op {
             DiskOp::Read | DiskOp::Write => command.start,
             DiskOp::Flush | DiskOp::Discard => Sector::ZERO,
@@ -318,11 +318,11 @@ impl Hdd {
             DiskOp::Flush => {
                 self.flushes.push((slot, self.cache.next_number()));
                 let ready = now + self.overhead(overheads.write_hit);
-                self.agenda.plan(ready, Event::FlushReady(slot));
+                self.event_queue.plan(ready, Event::FlushReady(slot));
             }
             DiskOp::Discard => {
                 let done = now + self.overhead(overheads.write_hit);
-                self.agenda.plan(done, Event::Done(slot));
+                self.event_queue.plan(done, Event::Done(slot));
             }
         }
     }
@@ -372,7 +372,7 @@ impl Hdd {
             entered,
             ..
         } = self.slot(slot);
-        let ready = self.agenda.reserve(ready);
+        let ready = self.event_queue.reserve(ready);
         self.for_arm.push(Waiting {
             slot,
             spot: place.spot,
@@ -394,7 +394,7 @@ impl Hdd {
     fn announce_ready(&mut self) {
         for waiting in self.for_arm.iter_mut().filter(|waiting| !waiting.announced) {
             waiting.announced = true;
-            self.agenda.plan_at(waiting.ready, Event::Ready);
+            self.event_queue.plan_at(waiting.ready, Event::Ready);
         }
     }
 
@@ -404,7 +404,7 @@ impl Hdd {
         let length = self.slot(slot).command.length;
         self.link_free = self.link_free.max(ready) + self.read_pace.time(length);
         let done = self.link_free + self.parameters.overheads.read_completion;
-        self.agenda.plan(done, Event::Done(slot));
+        self.event_queue.plan(done, Event::Done(slot));
     }
 
     /// Writes go into the cache as they came, while there is room.
@@ -420,7 +420,7 @@ impl Hdd {
             let ready = now + self.overhead(overheads.write_hit) + overheads.data_preparation;
             self.link_free = self.link_free.max(ready) + self.write_pace.time(length);
             let done = self.link_free + overheads.write_completion;
-            self.agenda.plan(done, Event::Done(slot));
+            self.event_queue.plan(done, Event::Done(slot));
         }
     }
 
@@ -439,8 +439,8 @@ impl Hdd {
         }
         self.wrote_last = matches!(command.op, DiskOp::Write);
         self.free_slots.push(slot);
-        self.door.leave();
-        self.tray.put(Completion {
+        self.admission.leave();
+        self.completed_commands.put(Completion {
             tag: command.tag,
             started,
             time: now,
@@ -473,7 +473,7 @@ impl Hdd {
 
     fn catch_up(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while let Some((key, event)) = self.agenda.take_due(self.now) {
+        while let Some((key, event)) = self.event_queue.take_due(self.now) {
             self.happen(key, event);
         }
     }
@@ -481,10 +481,10 @@ impl Hdd {
     /// Before this nothing completes; [`Time::MAX`] if nothing is to happen.
     fn next_effect(&self) -> Time {
         let Some(work) = &self.work else {
-            return self.agenda.next_time();
+            return self.event_queue.next_time();
         };
-        let done = self.agenda.next_time_in(DONE);
-        let arm = self.agenda.next_time_in(ARM_DONE);
+        let done = self.event_queue.next_time_in(DONE);
+        let arm = self.event_queue.next_time_in(ARM_DONE);
         let read = match work {
             Work::Read(read) if self.flushes.is_empty() => self.completion_of(read),
             _ => arm,
@@ -495,7 +495,7 @@ impl Hdd {
         } else {
             arm
         };
-        done.min(arm).min(self.agenda.next_other_time())
+        done.min(arm).min(self.event_queue.next_other_time())
     }
 
     /// Acknowledged and not yet on the medium.
@@ -531,26 +531,26 @@ impl DiskModel for Hdd {
     }
 
     fn queue_depth(&self) -> usize {
-        self.door.depth()
+        self.admission.depth()
     }
 
     fn submit(&mut self, now: Time, command: Command) {
         assert_on_disk(&command, self.parameters.capacity);
         self.catch_up(now);
-        if self.door.passes() {
+        if self.admission.passes() {
             self.take_in(self.now, &command);
         } else {
-            self.door.arrive(command);
+            self.admission.arrive(command);
         }
     }
 
     fn next_event(&self) -> Option<Time> {
-        let next = self.tray.next_time().min(self.next_effect());
+        let next = self.completed_commands.next_time().min(self.next_effect());
         (next < Time::MAX).then_some(next)
     }
 
     fn advance(&mut self, now: Time, completed: &mut Vec<Completion>) {
         self.catch_up(now);
-        self.tray.fetch(completed);
+        self.completed_commands.fetch(completed);
     }
 }

@@ -1,6 +1,6 @@
 //! Angles, and the platter that turns: which angle is under the heads when.
 
-use crate::divide::Divisor;
+use crate::reciprocal::Divisor;
 use crate::units::{Nanos, Time};
 
 /// A part of a turn, in units of 2^-32 of it. Arithmetic wraps, as angles do.

@@ -43,7 +43,7 @@ impl Bfq {
             (queue.dispatched, queue.allocated) = (0, 0);
         }
         self.links = crate::list::Links::default();
-        self.data = crate::by_request::ByRequest::default();
+        self.data = crate::request_table::ByRequest::default();
         self.positions = super::red_black::Tree::default();
         (self.in_driver, self.queued, self.kick) = (0, 0, false);
         self.processes.forget_requests();

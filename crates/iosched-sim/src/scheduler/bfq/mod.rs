@@ -52,9 +52,9 @@ pub(crate) use tunables::INFO;
 use tunables::Tunables;
 
 use super::{Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, Values};
-use crate::by_request::ByRequest;
 use crate::list::Links;
 use crate::request::{Bio, Op, ProcessId, RequestId, Requests};
+use crate::request_table::ByRequest;
 use crate::units::{Sector, Time};
 
 /// The first version that follows the rules of 6.1: with stable merges, and think times compared with half
@@ -387,7 +387,7 @@ impl Elevator for Bfq {
         self.idled_long_enough(at, requests);
     }
 
-    fn take_kick(&mut self) -> Option<usize> {
+    fn take_queue_run_request(&mut self) -> Option<usize> {
         std::mem::take(&mut self.kick).then_some(0)
     }
 

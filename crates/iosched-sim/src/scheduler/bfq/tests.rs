@@ -598,7 +598,7 @@ fn a_process_that_ends_takes_its_queue_out_of_service_and_wants_a_run() {
     assert!(lab.queue(1).waiting && lab.bfq.idle_timer.is_some());
     lab.bfq.process_exited(lab.now, &lab.requests, ProcessId(1));
     assert_eq!((lab.bfq.in_service, lab.bfq.idle_timer), (None, None));
-    assert_eq!(lab.bfq.take_kick(), Some(0));
+    assert_eq!(lab.bfq.take_queue_run_request(), Some(0));
 }
 
 #[test]

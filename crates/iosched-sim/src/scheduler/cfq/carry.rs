@@ -3,9 +3,9 @@
 
 use super::queue::{QueueId, TreeId, Type};
 use super::{Cfq, signed};
-use crate::by_request::ByRequest;
 use crate::list::{Links, List};
 use crate::request::{PriorityClass, Requests};
+use crate::request_table::ByRequest;
 use crate::scheduler::{BEFORE, Elevator, Settings, Values};
 use crate::sorted::Sorted;
 use crate::units::{Nanos, Sector, Time};

@@ -40,9 +40,9 @@ pub(crate) use tunables::INFO;
 use tunables::Tunables;
 
 use super::{Elevator, Followed, Kernel, SchedulerInfo, Settings, Values};
-use crate::by_request::ByRequest;
 use crate::list::Links;
 use crate::request::{Bio, PriorityClass, ProcessId, RequestId, Requests};
+use crate::request_table::ByRequest;
 use crate::sorted::Sorted;
 use crate::units::{Nanos, Sector, Time};
 
@@ -359,7 +359,7 @@ impl Elevator for Cfq {
         self.schedule_dispatch();
     }
 
-    fn take_kick(&mut self) -> Option<usize> {
+    fn take_queue_run_request(&mut self) -> Option<usize> {
         std::mem::take(&mut self.kick).then_some(0)
     }
 

@@ -3,7 +3,7 @@
 
 use super::latency::{Clock, Latencies};
 use super::tokens::Tokens;
-use crate::divide::Divisor;
+use crate::reciprocal::Divisor;
 
 pub(super) const READ: usize = 0;
 pub(super) const WRITE: usize = 1;

@@ -1,6 +1,6 @@
 //! What kyber knows of latencies: counts in quarters of the target, and percentiles of them.
 
-use crate::divide::Divisor;
+use crate::reciprocal::Divisor;
 use crate::units::Nanos;
 
 /// Buckets: four up to the target, four beyond, the last without end.

@@ -20,10 +20,10 @@ use super::{
     BlockLayer, CpuCost, Elevator, Followed, HardwareQueues, Kernel, KernelVersion, SchedulerInfo,
     TunableInfo, Values,
 };
-use crate::by_request::ByRequest;
-use crate::divide::Divisor;
 use crate::list::{Links, List};
+use crate::reciprocal::Divisor;
 use crate::request::{Bio, Merge, Op, ProcessId, RequestId, Requests};
+use crate::request_table::ByRequest;
 use crate::units::{Nanos, Time};
 
 /// How it is listed.
@@ -254,7 +254,7 @@ impl Kyber {
         NAMES.into_iter().zip(depths).collect()
     }
 
-    fn give_out(&mut self, requests: &Requests, id: RequestId) {
+    fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
         let (number, domain) = self.place(requests, id);
         let queue = &mut self.queues[number];
         queue.domains[domain].flushed.remove(&mut self.links, id);
@@ -316,7 +316,7 @@ impl Elevator for Kyber {
         hardware_queue: usize,
     ) -> Option<RequestId> {
         let id = self.choose(hardware_queue)?;
-        self.give_out(requests, id);
+        self.dispatch_request(requests, id);
         Some(id)
     }
 
@@ -371,7 +371,7 @@ impl Elevator for Kyber {
         flushed.remove(&mut self.links, victim);
     }
 
-    fn take_kick(&mut self) -> Option<usize> {
+    fn take_queue_run_request(&mut self) -> Option<usize> {
         self.kicks.pop_front()
     }
 
@@ -413,7 +413,7 @@ impl Followed for Kyber {
             (queue.current, queue.batching) = (domain, 0);
         }
         queue.domains[domain].expose(&mut self.links, requests, id);
-        self.give_out(requests, id);
+        self.dispatch_request(requests, id);
     }
 
     fn timer_recorded(&mut self, now: Time, _requests: &Requests, said: &[Statement]) -> usize {
@@ -581,10 +581,10 @@ mod tests {
         queue.complete(1000);
         for write in 0..7 {
             queue.complete(write);
-            assert_eq!(queue.scheduler.take_kick(), None);
+            assert_eq!(queue.scheduler.take_queue_run_request(), None);
         }
         queue.complete(7); // a batch: an eighth of 128 tokens, but 8 at most
-        assert_eq!(queue.scheduler.take_kick(), Some(1));
-        assert_eq!(queue.scheduler.take_kick(), None);
+        assert_eq!(queue.scheduler.take_queue_run_request(), Some(1));
+        assert_eq!(queue.scheduler.take_queue_run_request(), None);
     }
 }

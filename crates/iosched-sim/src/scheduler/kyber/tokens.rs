@@ -18,7 +18,7 @@ pub(super) struct Tokens {
     /// Hardware queues, in the order in which they came.
     waiting: Vec<usize>,
     /// Given back while somebody waited, since somebody was woken.
-    given_back: u32,
+    requeued: u32,
 }
 
 impl Tokens {
@@ -29,7 +29,7 @@ impl Tokens {
         Tokens {
             tags,
             waiting: Vec::new(),
-            given_back: 0,
+            requeued: 0,
         }
     }
 
@@ -69,11 +69,11 @@ impl Tokens {
         self.tags.free(token);
         let mut wakes = false;
         if !self.waiting.is_empty() {
-            self.given_back += 1;
-            wakes = self.given_back >= self.batch();
+            self.requeued += 1;
+            wakes = self.requeued >= self.batch();
         }
         if wakes {
-            self.given_back -= self.batch();
+            self.requeued -= self.batch();
         }
         let woken = if wakes { self.waiting.len() } else { 0 };
         self.waiting.drain(..woken)

@@ -13,9 +13,9 @@ use super::{
     BlockLayer, CpuCost, Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TunableInfo,
     Values,
 };
-use crate::by_request::ByRequest;
 use crate::list::Links;
 use crate::request::{Bio, Op, PriorityClass, ProcessId, Request, RequestId, Requests};
+use crate::request_table::ByRequest;
 use crate::units::{Nanos, Sector, Time};
 
 const MAX: i64 = i32::MAX as i64;
@@ -286,12 +286,12 @@ impl MqDeadline {
 
     /// Takes a request out; its side goes on behind it.
     #[inline(always)]
-    fn give_out(&mut self, requests: &Requests, id: RequestId) {
+    fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
         let request = &requests[id];
         self.batching += 1;
         let MqDeadline { levels, links, .. } = self;
         let side = &mut levels[level_of(request)].sides[side_of(request)];
-        side.give_out(links, request.start, id);
+        side.dispatch_request(links, request.start, id);
     }
 
     #[inline]
@@ -322,7 +322,7 @@ impl Elevator for MqDeadline {
 
     fn dispatch(&mut self, now: Time, requests: &Requests, _hw_queue: usize) -> Option<RequestId> {
         let id = self.choose(now)?;
-        self.give_out(requests, id);
+        self.dispatch_request(requests, id);
         Some(id)
     }
 
@@ -415,7 +415,7 @@ impl Elevator for MqDeadline {
 impl Followed for MqDeadline {
     fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
         let _ = self.choose(now); // what the choice changes, changes all the same
-        self.give_out(requests, id);
+        self.dispatch_request(requests, id);
     }
 
     fn carried_over(&self, kernel: &Kernel) -> Option<Box<dyn Followed>> {

@@ -55,7 +55,7 @@ impl Side {
 
     /// Takes out a request that goes to the disk: the batch goes on behind it.
     #[inline]
-    pub(super) fn give_out(&mut self, links: &mut Links, start: Sector, id: RequestId) {
+    pub(super) fn dispatch_request(&mut self, links: &mut Links, start: Sector, id: RequestId) {
         self.next = self.sorted.remove(start, id);
         self.fifo.remove(links, id);
         self.last_position = start;
@@ -114,7 +114,7 @@ mod tests {
                 match (step, found) {
                     (0, Some(place)) => {
                         let (at, id) = queued.remove(place);
-                        side.give_out(&mut links, at, id);
+                        side.dispatch_request(&mut links, at, id);
                         last = at;
                     }
                     (1, Some(place)) => {

@@ -30,7 +30,7 @@ use iosched_sim::workload::fio_job;
 
 pub use self::compare::{Comparison, Figures, Measurement, Pace, ProcessComparison, Report, Speed};
 pub use self::error::LiveError;
-pub use self::tags::{Contested, Contests};
+pub use self::tags::{ContendedTags, Contests};
 use crate::emulate::{EmulatedDisk, Spec};
 use crate::foreign;
 use crate::host::Host;

@@ -107,7 +107,7 @@ pub(super) fn predict(
         let seed = plan.wanted.seed.wrapping_add(run as u64);
         let disk = build(&plan.wanted, plan.size, machine.slow_down, seed)?;
         let mut setup = setup(plan, scheduler, load, measured, machine, disk)?;
-        setup.multi_queue.retaken = contested.retaken(runtime(plan));
+        setup.multi_queue.tag_steal = contested.tag_steal(runtime(plan));
         let setup = Setup { seed, ..setup };
         match &plan.wanted.recordings {
             Some(folder) if run == 0 => {
@@ -177,7 +177,7 @@ fn setup(
             kernel,
             nr_requests: measured.nr_requests(),
             flushes_alone: true,
-            throttle_above: measured.throttles_above(),
+            wbt_lat: measured.throttles_above(),
             ..MultiQueueSettings::default()
         },
         volatile_cache: volatile,

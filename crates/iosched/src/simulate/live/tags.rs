@@ -4,7 +4,7 @@
 //! for its next. Which of the two the kernel lets run first depends on the processors that they were put
 //! on and on all else that runs there, which no model here says. So it is counted, as a property of the
 //! machine while the load ran, and the simulated machine gets the same shares
-//! ([`iosched_sim::simulate::Retaken`]). Who waits how long for that is predicted.
+//! ([`iosched_sim::simulate::TagSteal`]). Who waits how long for that is predicted.
 //!
 //! On a disk whose completions are closer together than wakes take, tens of microseconds, a
 //! waiter may get the tag of another one, and what is counted is not quite what happened.
@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use iosched_sim::request::ProcessId;
-use iosched_sim::simulate::Retaken;
+use iosched_sim::simulate::TagSteal;
 use iosched_sim::trace::kernel::{Action, Event, Line, Remark};
 use iosched_sim::units::{Nanos, Sector, Time};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ const ENOUGH: u64 = 20;
 /// Tags that two processes could have had: one that slept for it and was woken, and the one whose
 /// request gave it back, which did not sleep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Contested {
+pub struct ContendedTags {
     /// How many there were.
     pub tags: u64,
     /// How many of them the woken one came too late for.
@@ -35,13 +35,13 @@ pub struct Contested {
 pub struct Contests {
     /// All.
     #[serde(flatten)]
-    pub all: Contested,
+    pub all: ContendedTags,
     /// In each eighth of the run, by how often the one that was woken had been woken in vain since it
     /// found no tag: not yet, once, two or three times, more often.
-    pub parts: [[Contested; Retaken::SORTS]; Retaken::PARTS],
+    pub parts: [[ContendedTags; TagSteal::SORTS]; TagSteal::PARTS],
 }
 
-impl Contested {
+impl ContendedTags {
     /// The share that was retaken, if there were so many.
     fn share_of(self, least: u64) -> Option<f64> {
         (self.tags >= least).then(|| self.retaken as f64 / self.tags as f64)
@@ -56,7 +56,7 @@ impl Contested {
 impl Contests {
     /// In the recording of a run that lasted as long as this.
     pub(super) fn of(lines: &[Line], runtime: Nanos) -> Contests {
-        let part = runtime / Retaken::PARTS as u64;
+        let part = runtime / TagSteal::PARTS as u64;
         let mut seen = Seen::default();
         for line in lines {
             match line {
@@ -70,17 +70,17 @@ impl Contests {
 
     /// What the simulated machine is told: of a part in which too few were contested, what holds for
     /// the whole run.
-    pub(super) fn retaken(&self, runtime: Nanos) -> Retaken {
-        let mut whole = [Contested::default(); Retaken::SORTS];
+    pub(super) fn tag_steal(&self, runtime: Nanos) -> TagSteal {
+        let mut whole = [ContendedTags::default(); TagSteal::SORTS];
         for part in &self.parts {
             for (sum, of_part) in whole.iter_mut().zip(part) {
                 sum.tags += of_part.tags;
                 sum.retaken += of_part.retaken;
             }
         }
-        let mut told = Retaken {
-            part: runtime / Retaken::PARTS as u64,
-            ..Retaken::default()
+        let mut told = TagSteal {
+            part: runtime / TagSteal::PARTS as u64,
+            ..TagSteal::default()
         };
         for (shares, part) in told.shares.iter_mut().zip(&self.parts) {
             for ((share, of_part), whole) in shares.iter_mut().zip(part).zip(&whole) {
@@ -194,8 +194,8 @@ impl Seen {
                 continue; // the recording ended before
             }
             let time = Time::ZERO + (contest.time - began);
-            let of_part = &mut counted.parts[Retaken::part_at(part, time)];
-            of_part[Retaken::sort(contest.in_vain)].count(!contest.is_theirs);
+            let of_part = &mut counted.parts[TagSteal::part_at(part, time)];
+            of_part[TagSteal::sort(contest.in_vain)].count(!contest.is_theirs);
             counted.all.count(!contest.is_theirs);
         }
         counted
@@ -208,7 +208,7 @@ mod tests {
 
     use iosched_sim::disk::{self, ModelOptions};
     use iosched_sim::scheduler::{Kernel, SchedulerSpec, Settings, build};
-    use iosched_sim::simulate::{Happening, MultiQueueSettings, Observer, Setup, run, write_line};
+    use iosched_sim::simulate::{BlockEvent, MultiQueueSettings, Observer, Setup, run, write_line};
     use iosched_sim::trace::kernel::Reader;
     use iosched_sim::workload::fio_job;
 
@@ -233,9 +233,9 @@ mod tests {
     }
 
     impl Observer for Lines {
-        fn happened(&mut self, happening: &Happening) {
+        fn happened(&mut self, block_event: &BlockEvent) {
             let mut text = String::new();
-            write_line(&mut text, Time::ZERO, happening).unwrap();
+            write_line(&mut text, Time::ZERO, block_event).unwrap();
             self.add(&text);
         }
 
@@ -263,11 +263,11 @@ mod tests {
         lines.wake(9, 2);
         lines.add("9 G R 40 8 2 a - - 0\n");
         let counted = Contests::of(&lines.0, Nanos::from_secs(SECONDS));
-        let of = |tags, retaken| Contested { tags, retaken };
+        let of = |tags, retaken| ContendedTags { tags, retaken };
         assert_eq!(counted.all, of(2, 1));
         let none = of(0, 0);
         assert_eq!(counted.parts[0], [of(1, 1), of(1, 0), none, none]);
-        let told = counted.retaken(Nanos::from_secs(SECONDS));
+        let told = counted.tag_steal(Nanos::from_secs(SECONDS));
         assert_eq!(percent(told.shares[5]), "[100, 0, 0, 0]", "as on the whole");
     }
 
@@ -276,7 +276,7 @@ mod tests {
     }
 
     /// What is counted in the recording of a simulated run of so many readers.
-    fn counted(retaken: &Retaken, queue_depth: usize, readers: usize) -> Contests {
+    fn counted(tag_steal: &TagSteal, queue_depth: usize, readers: usize) -> Contests {
         let slow = ModelOptions {
             slow_down: NonZeroU32::new(30), // completions are further apart than wakes take
             ..ModelOptions::default()
@@ -291,7 +291,7 @@ mod tests {
         let setup = Setup {
             queue_depth,
             multi_queue: MultiQueueSettings {
-                retaken: *retaken,
+                tag_steal: *tag_steal,
                 ..MultiQueueSettings::default()
             },
             until: Nanos::from_secs(SECONDS),
@@ -307,11 +307,11 @@ mod tests {
         let told = [[0.0; 4], [0.8, 0.2, 0.4, 0.9], [0.4; 4], [1.0; 4]];
         for (depth, readers) in [(1, 8), (4, 32), (16, 48)] {
             for told in told {
-                let counted = counted(&Retaken::steadily(told), depth, readers);
+                let counted = counted(&TagSteal::steadily(told), depth, readers);
                 assert!(counted.all.tags > 500, "{counted:?}");
-                let shares = counted.retaken(Nanos::ZERO).shares[7];
+                let shares = counted.tag_steal(Nanos::ZERO).shares[7];
                 for (sort, (told, share)) in told.iter().zip(shares).enumerate() {
-                    let of_sort = |part: &[Contested; 4]| part[sort].tags;
+                    let of_sort = |part: &[ContendedTags; 4]| part[sort].tags;
                     let tags: u64 = counted.parts.iter().map(of_sort).sum();
                     let is_told = tags < 100 || (share - told).abs() < 0.1;
                     assert!(is_told, "depth {depth}, {told}: {share} of {tags}");
@@ -322,14 +322,14 @@ mod tests {
 
     #[test]
     fn each_part_of_a_run_has_its_own_share() {
-        let mut told = Retaken {
+        let mut told = TagSteal {
             part: Nanos::from_millis(500),
-            ..Retaken::default()
+            ..TagSteal::default()
         };
         for (index, shares) in told.shares.iter_mut().enumerate() {
             *shares = [if index < 4 { 0.9 } else { 0.1 }, 0.5, 0.5, 0.5];
         }
-        let counted = counted(&told, 4, 32).retaken(Nanos::from_secs(SECONDS));
+        let counted = counted(&told, 4, 32).tag_steal(Nanos::from_secs(SECONDS));
         for (told, counted) in told.shares.iter().zip(&counted.shares) {
             assert!((told[0] - counted[0]).abs() < 0.15, "{counted:?}");
         }

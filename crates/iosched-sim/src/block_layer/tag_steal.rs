@@ -8,19 +8,19 @@
 
 use crate::units::{Nanos, Time};
 
-/// The shares of tags that are retaken, in each part of a run. By default none, as where all have a
+/// The shares of tags that another process takes first, in each part of a run. By default none, as where all have a
 /// processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Retaken {
+pub struct TagSteal {
     /// How long each part of the run is; the last has no end. All is the first one if it is zero.
     pub part: Nanos,
     /// In each part of the run (what else the machine has to do changes): the shares, from 0 to 1, of
     /// tags that went to the process that had given them back, though another was woken for them; by
-    /// how often that one [had been woken in vain](Retaken::sort).
-    pub shares: [[f64; Retaken::SORTS]; Retaken::PARTS],
+    /// how often that one [had been woken in vain](TagSteal::sort).
+    pub shares: [[f64; TagSteal::SORTS]; TagSteal::PARTS],
 }
 
-impl Retaken {
+impl TagSteal {
     /// Parts of a run.
     pub const PARTS: usize = 8;
 
@@ -28,10 +28,10 @@ impl Retaken {
     pub const SORTS: usize = 4;
 
     /// As often at all times.
-    pub fn steadily(shares: [f64; Retaken::SORTS]) -> Retaken {
-        Retaken {
+    pub fn steadily(shares: [f64; TagSteal::SORTS]) -> TagSteal {
+        TagSteal {
             part: Nanos::ZERO,
-            shares: [shares; Retaken::PARTS],
+            shares: [shares; TagSteal::PARTS],
         }
     }
 
@@ -49,12 +49,12 @@ impl Retaken {
     /// The part of the run at this time.
     pub fn part_at(part: Nanos, time: Time) -> usize {
         let number = time.as_nanos().checked_div(part.as_nanos());
-        usize::try_from(number.unwrap_or(0)).map_or(0, |number| number.min(Retaken::PARTS - 1))
+        usize::try_from(number.unwrap_or(0)).map_or(0, |number| number.min(TagSteal::PARTS - 1))
     }
 
     /// For one who was woken so often in vain.
     pub(super) fn at(&self, time: Time, in_vain: u32) -> f64 {
-        self.shares[Retaken::part_at(self.part, time)][Retaken::sort(in_vain)]
+        self.shares[TagSteal::part_at(self.part, time)][TagSteal::sort(in_vain)]
     }
 }
 
@@ -63,26 +63,26 @@ mod tests {
     use super::*;
 
     /// As percent.
-    fn at(retaken: &Retaken, secs: u64, in_vain: u32) -> String {
+    fn at(tag_steal: &TagSteal, secs: u64, in_vain: u32) -> String {
         let time = Time::ZERO + Nanos::from_secs(secs);
-        format!("{:.0}", 100.0 * retaken.at(time, in_vain))
+        format!("{:.0}", 100.0 * tag_steal.at(time, in_vain))
     }
 
     #[test]
     fn each_part_has_its_share_and_the_last_has_no_end() {
-        let mut retaken = Retaken {
+        let mut tag_steal = TagSteal {
             part: Nanos::from_secs(2),
-            ..Retaken::default()
+            ..TagSteal::default()
         };
-        (retaken.shares[1][0], retaken.shares[7][0]) = (0.5, 1.0);
-        let found = [0, 1, 2, 3, 4, 14, 500].map(|secs| at(&retaken, secs, 0));
+        (tag_steal.shares[1][0], tag_steal.shares[7][0]) = (0.5, 1.0);
+        let found = [0, 1, 2, 3, 4, 14, 500].map(|secs| at(&tag_steal, secs, 0));
         assert_eq!(found, ["0", "0", "50", "50", "0", "100", "100"]);
     }
 
     #[test]
     fn who_was_woken_in_vain_has_a_share_of_its_own() {
-        let retaken = Retaken::steadily([0.1, 0.2, 0.3, 0.4]);
-        let found = [0, 1, 2, 3, 4, 1000].map(|in_vain| at(&retaken, 9, in_vain));
+        let tag_steal = TagSteal::steadily([0.1, 0.2, 0.3, 0.4]);
+        let found = [0, 1, 2, 3, 4, 1000].map(|in_vain| at(&tag_steal, 9, in_vain));
         assert_eq!(found, ["10", "20", "30", "30", "40", "40"]);
     }
 }

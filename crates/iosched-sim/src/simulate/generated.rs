@@ -1,4 +1,4 @@
-//! Accesses that are drawn as a job says: what comes next, and not before when.
+//! Accesses that are generated as a job says: what comes next, and not before when.
 
 use crate::random::Random;
 use crate::request::Op;
@@ -6,7 +6,7 @@ use crate::units::{Nanos, Time};
 use crate::workload::{Access, Job, Stream, Think};
 
 /// See the [module's page](self).
-pub(super) struct Drawn {
+pub(super) struct Generated {
     stream: Stream,
     /// Reads or writes next, once that is decided.
     op: Option<Op>,
@@ -19,9 +19,9 @@ pub(super) struct Drawn {
     since_think: u64,
 }
 
-impl Drawn {
-    pub(super) fn new(job: &Job, seed: u64) -> Drawn {
-        Drawn {
+impl Generated {
+    pub(super) fn new(job: &Job, seed: u64) -> Generated {
+        Generated {
             stream: Stream::new(job, seed),
             op: None,
             due: [Time::ZERO; 2],
@@ -130,15 +130,15 @@ mod tests {
 
     /// Submits everything as soon as it is due, with nothing ever in flight.
     fn times(job: &Job, count: usize) -> Vec<(Time, Op)> {
-        let mut drawn = Drawn::new(job, 1);
+        let mut generated = Generated::new(job, 1);
         let mut now = Time::ZERO;
-        drawn.begin(now);
+        generated.begin(now);
         let mut times = Vec::new();
         while times.len() < count {
-            now = drawn
+            now = generated
                 .due(now, job, 0)
                 .expect("nothing has to happen before");
-            times.push((now, drawn.next(job).op));
+            times.push((now, generated.next(job).op));
         }
         times
     }
@@ -196,18 +196,18 @@ mod tests {
             depth: 2,
             ..Job::default()
         };
-        let mut drawn = Drawn::new(&job, 1);
+        let mut generated = Generated::new(&job, 1);
         let now = Time::from_nanos(10);
         for in_flight in 0..2 {
-            assert_eq!(drawn.due(now, &job, in_flight), Some(now));
-            drawn.next(&job);
+            assert_eq!(generated.due(now, &job, in_flight), Some(now));
+            generated.next(&job);
         }
-        assert_eq!(drawn.answered(now, &job, 1), Nanos::ZERO);
-        assert_eq!(drawn.due(now, &job, 1), Some(now));
-        drawn.next(&job);
-        assert_eq!(drawn.answered(now, &job, 1), Nanos::ZERO);
-        assert_eq!(drawn.due(now, &job, 1), None);
-        assert_eq!(drawn.answered(now, &job, 0), think.time);
-        assert_eq!(drawn.due(now, &job, 0), Some(now + think.time));
+        assert_eq!(generated.answered(now, &job, 1), Nanos::ZERO);
+        assert_eq!(generated.due(now, &job, 1), Some(now));
+        generated.next(&job);
+        assert_eq!(generated.answered(now, &job, 1), Nanos::ZERO);
+        assert_eq!(generated.due(now, &job, 1), None);
+        assert_eq!(generated.answered(now, &job, 0), think.time);
+        assert_eq!(generated.due(now, &job, 0), Some(now + think.time));
     }
 }

@@ -5,16 +5,16 @@ use crate::workload::Access;
 use crate::workload::replay::Step;
 
 /// See the [module's page](self).
-pub(super) struct Listed {
+pub(super) struct Replayed {
     steps: Box<dyn Iterator<Item = Step> + Send>,
     next: Option<Step>,
     /// Since when no more accesses are in flight than may be beside the next one.
     ready: Option<Time>,
 }
 
-impl Listed {
-    pub(super) fn new(mut steps: Box<dyn Iterator<Item = Step> + Send>) -> Listed {
-        Listed {
+impl Replayed {
+    pub(super) fn new(mut steps: Box<dyn Iterator<Item = Step> + Send>) -> Replayed {
+        Replayed {
             next: steps.next(),
             steps,
             ready: None,

@@ -1,6 +1,6 @@
 //! What is to happen and when, in a run.
 
-use crate::agenda::{self, Planned};
+use crate::event_queue::{self, Planned};
 
 /// What can be planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,4 +31,4 @@ impl Planned for Event {
 }
 
 /// See the [module's page](self).
-pub(super) type Agenda = agenda::Agenda<Event, 2>;
+pub(super) type EventQueue = event_queue::EventQueue<Event, 2>;

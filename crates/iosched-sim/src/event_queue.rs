@@ -72,7 +72,7 @@ impl<E> Ord for Entry<E> {
 
 /// See the [module's page](self).
 #[derive(Debug)]
-pub(crate) struct Agenda<E, const LINES: usize> {
+pub(crate) struct EventQueue<E, const LINES: usize> {
     lines: [VecDeque<Entry<E>>; LINES],
     others: BinaryHeap<Reverse<Entry<E>>>,
     /// The first entry of each line.
@@ -84,9 +84,9 @@ pub(crate) struct Agenda<E, const LINES: usize> {
     planned: u64,
 }
 
-impl<E, const LINES: usize> Default for Agenda<E, LINES> {
-    fn default() -> Agenda<E, LINES> {
-        Agenda {
+impl<E, const LINES: usize> Default for EventQueue<E, LINES> {
+    fn default() -> EventQueue<E, LINES> {
+        EventQueue {
             lines: std::array::from_fn(|_| VecDeque::with_capacity(64)),
             others: BinaryHeap::with_capacity(64),
             firsts: [Key::NEVER; LINES],
@@ -97,7 +97,7 @@ impl<E, const LINES: usize> Default for Agenda<E, LINES> {
     }
 }
 
-impl<E: Planned, const LINES: usize> Agenda<E, LINES> {
+impl<E: Planned, const LINES: usize> EventQueue<E, LINES> {
     /// Plans something.
     #[inline]
     pub(crate) fn plan(&mut self, time: Time, event: E) {
@@ -227,32 +227,32 @@ mod tests {
         fn things_come_in_order_of_time_and_then_of_planning(
             things in prop::collection::vec((0..20_u64, 0..5_usize), 0..300),
         ) {
-            let mut agenda = Agenda::<(usize, usize), 3>::default();
+            let mut event_queue = EventQueue::<(usize, usize), 3>::default();
             let mut expected = Vec::new();
             let mut reserved = Vec::new();
             for (number, &(time, line)) in things.iter().enumerate() {
                 let time = Time::from_nanos(time);
                 if number % 5 == 3 {
-                    reserved.push((agenda.reserve(time), (line, number)));
+                    reserved.push((event_queue.reserve(time), (line, number)));
                 } else {
-                    agenda.plan(time, (line, number));
+                    event_queue.plan(time, (line, number));
                 }
                 expected.push((time, (line, number)));
             }
             for (key, event) in reserved {
-                agenda.plan_at(key, event);
+                event_queue.plan_at(key, event);
             }
             expected.sort_by_key(|(time, _)| *time); // keeps the order of equals
             for (time, event) in expected {
-                prop_assert_eq!(agenda.next_time(), time);
+                prop_assert_eq!(event_queue.next_time(), time);
                 if time > Time::ZERO {
                     let before = Time::from_nanos(time.as_nanos() - 1);
-                    prop_assert!(agenda.take_due(before).is_none());
+                    prop_assert!(event_queue.take_due(before).is_none());
                 }
-                let (key, taken) = agenda.take_due(Time::MAX).unwrap();
+                let (key, taken) = event_queue.take_due(Time::MAX).unwrap();
                 prop_assert_eq!((key.time(), taken), (time, event));
             }
-            prop_assert!(agenda.take_due(Time::MAX).is_none());
+            prop_assert!(event_queue.take_due(Time::MAX).is_none());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What every model needs around its mechanics: the door where commands wait for a place in the
-//! drive, and the tray of what has completed.
+//! What every model needs around its mechanics: [`Admission`], where commands wait for a place in the
+//! drive, and the [`CompletionQueue`] of what has completed.
 
 use std::collections::VecDeque;
 
@@ -8,15 +8,15 @@ use crate::units::Time;
 
 /// Commands that wait for a place in the drive, in order of arrival.
 #[derive(Debug, Default)]
-pub(super) struct Door {
+pub(super) struct Admission {
     waiting: VecDeque<Command>,
     inside: usize,
     depth: usize,
 }
 
-impl Door {
-    pub(super) fn new(depth: usize) -> Door {
-        Door {
+impl Admission {
+    pub(super) fn new(depth: usize) -> Admission {
+        Admission {
             waiting: VecDeque::with_capacity(64),
             inside: 0,
             depth,
@@ -56,11 +56,11 @@ impl Door {
 
 /// What completed and has not been fetched yet, in order of time.
 #[derive(Debug, Default)]
-pub(super) struct Tray {
+pub(super) struct CompletionQueue {
     completed: Vec<Completion>,
 }
 
-impl Tray {
+impl CompletionQueue {
     pub(super) fn put(&mut self, completion: Completion) {
         debug_assert!(
             self.completed

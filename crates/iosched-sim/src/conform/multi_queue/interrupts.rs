@@ -45,7 +45,7 @@ impl Follower<'_> {
         let pairs = self.steps[at..].windows(2);
         let mut soon = pairs.take_while(|pair| pair[1].time - pair[0].time < INTERRUPTED);
         let after = soon.find(|pair| pair[1].action != Action::Completed);
-        after.is_some_and(|pair| pair[1].action == Action::Decided)
+        after.is_some_and(|pair| pair[1].action == Action::Dispatched)
     }
 
     /// A request of the scheduler has completed.
