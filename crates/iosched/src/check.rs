@@ -7,8 +7,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use iosched_stats::Interval;
+use iosched_stats::race::Contest;
 use serde::{Deserialize, Serialize};
 
+use crate::advise;
+use crate::analysis::Analysis;
+use crate::device::Inventory;
 use crate::durable;
 use crate::host::Host;
 use crate::persist::deploy::{DeployError, Deployment};
@@ -17,6 +22,7 @@ use crate::policy::file::Policy;
 use crate::policy::matching::{self, KnownDisk};
 use crate::policy::wanted::{self, Deviation, Wanted};
 use crate::policy::writers::{self, Writer};
+use crate::record::Record;
 use crate::switch;
 use crate::system_config::cmdline::{self, Place};
 use crate::system_config::identity::Identity;
@@ -32,6 +38,9 @@ pub struct Report {
     pub not_in_force: Vec<PathBuf>,
     /// `elevator=` with a value that no disk listens to.
     pub dead_elevator: Vec<Place>,
+    /// What [`advise`](crate::advise) says of each disk that has something else, by kernel name. It counts for no
+    /// verdict.
+    pub advised: BTreeMap<String, Vec<String>>,
 }
 
 /// How bad it is; also the exit code.
@@ -63,6 +72,17 @@ pub struct DiskReport {
     pub overridden: Vec<Overridden>,
     /// What the measurement behind the rule rests on and has changed.
     pub stale: Vec<Stale>,
+    /// What that measurement came to, where its record can be read.
+    pub measured: Option<Measured>,
+}
+
+/// What the record behind a rule says of the arm that the rule has.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measured {
+    /// When the run began, seconds since 1970.
+    pub created_unix_s: f64,
+    /// The arm's metric / the baseline's, with the interval: over all loads, or of each where there is no such answer.
+    pub ratios: BTreeMap<String, Interval>,
 }
 
 /// A deviation, and who made it.
@@ -122,11 +142,13 @@ pub fn check(host: &Host, policy: &Policy) -> Result<Report, DeployError> {
     } else {
         Verdict::Good
     };
+    let inventory = Inventory::read(host).map_err(DeployError::List)?;
     Ok(Report {
         verdict,
         disks: found,
         not_in_force,
         dead_elevator,
+        advised: advise::differing(host, &inventory).into_iter().collect(),
     })
 }
 
@@ -151,6 +173,31 @@ fn check_disk(host: &Host, policy: &Policy, wanted: &Wanted) -> Result<DiskRepor
             .as_ref()
             .map(|evidence| evidence::stale(host, &wanted.disk.device, evidence))
             .unwrap_or_default(),
+        measured: rule
+            .record
+            .as_ref()
+            .and_then(|record| measured(&host.path(record), &rule.arm.to_string())),
+    })
+}
+
+/// What the record in a directory says of an arm; nothing if it is not there, or is of other arms.
+fn measured(directory: &Path, arm: &str) -> Option<Measured> {
+    let record = Record::load(directory).ok()?;
+    let analysis = Analysis::of(&record);
+    let arm = analysis.arms.iter().position(|label| label == arm)?;
+    let ratio = |contest: &Contest| contest.arms.get(arm)?.to_baseline;
+    let overall = analysis.overall.as_ref().and_then(ratio);
+    let ratios = if let Some(overall) = overall {
+        BTreeMap::from([("all loads".to_owned(), overall)])
+    } else {
+        let loads = analysis.loads.iter();
+        loads
+            .filter_map(|load| Some((load.name.clone(), ratio(&load.contest)?)))
+            .collect()
+    };
+    Some(Measured {
+        created_unix_s: record.header.created_unix_s,
+        ratios,
     })
 }
 

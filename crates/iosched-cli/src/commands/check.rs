@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use iosched::check::{self, DiskReport, Memory, Report, Verdict};
+use iosched::check::{self, DiskReport, Measured, Memory, Report, Verdict};
 use iosched::command_line::quoted;
 use iosched::device;
 use iosched::failure::{Failure, exit};
@@ -284,6 +284,53 @@ fn metrics(report: &Report) -> String {
             disk.overridden.len() + disk.stale.len()
         );
     }
+    text.push_str(
+        "# HELP iosched_measured_timestamp_seconds When the run that the rule rests on began, since 1970.\n\
+         # TYPE iosched_measured_timestamp_seconds gauge\n",
+    );
+    for (disk, measured) in report.disks.iter().filter_map(with_measurement) {
+        let _ = writeln!(
+            text,
+            "iosched_measured_timestamp_seconds{{device=\"{}\",rule=\"{}\"}} {:.0}",
+            label(&disk.device),
+            label(&disk.rule),
+            measured.created_unix_s
+        );
+    }
+    text.push_str(
+        "# HELP iosched_measured_ratio The arm's metric divided by the baseline's, with its interval.\n\
+         # TYPE iosched_measured_ratio gauge\n",
+    );
+    for (disk, measured) in report.disks.iter().filter_map(with_measurement) {
+        for (load, ratio) in &measured.ratios {
+            let bounds = [
+                ("lower", ratio.lower),
+                ("estimate", ratio.estimate),
+                ("upper", ratio.upper),
+            ];
+            for (bound, value) in bounds {
+                let _ = writeln!(
+                    text,
+                    "iosched_measured_ratio{{device=\"{}\",rule=\"{}\",load=\"{}\",bound=\"{bound}\"}} {value}",
+                    label(&disk.device),
+                    label(&disk.rule),
+                    label(load),
+                );
+            }
+        }
+    }
+    text.push_str(
+        "# HELP iosched_disk_differs_from_advice 1 for each disk of which `iosched advise` says something else.\n\
+         # TYPE iosched_disk_differs_from_advice gauge\n",
+    );
+    for (device, advised) in &report.advised {
+        let _ = writeln!(
+            text,
+            "iosched_disk_differs_from_advice{{device=\"{}\",advised=\"{}\"}} 1",
+            label(device),
+            label(&advised.join(" or "))
+        );
+    }
     let _ = write!(
         text,
         "# HELP iosched_policy_in_force 1 if the installed files are those of the policy.\n\
@@ -292,6 +339,10 @@ fn metrics(report: &Report) -> String {
         u8::from(report.not_in_force.is_empty())
     );
     text
+}
+
+fn with_measurement(disk: &DiskReport) -> Option<(&DiskReport, &Measured)> {
+    Some((disk, disk.measured.as_ref()?))
 }
 
 /// Readers see the old file or the new one.

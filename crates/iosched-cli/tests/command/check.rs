@@ -223,6 +223,65 @@ fn what_monitoring_reads_says_the_same() {
     assert_eq!(fs::read_to_string(&file).unwrap(), stdout);
 }
 
+/// When the run behind a rule began, and its interval: what the record of docs/example-record says of bfq.
+#[test]
+fn monitoring_is_told_what_the_rule_rests_on_as_far_as_it_can_be_read() {
+    let machine = with_disk(None, "bfq");
+    let policy = format!("{POLICY}record = '/root/run'\n");
+    machine.write("etc/iosched/policy.toml", &policy);
+    let metrics = |machine: &Machine| machine.run("check", &["--prometheus"]).1;
+    let none = metrics(&machine);
+    assert!(!none.contains("iosched_measured_ratio{"), "{none}");
+    let record = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/example-record/record.jsonl"
+    );
+    machine.write(
+        "root/run/record.jsonl",
+        &fs::read_to_string(record).unwrap(),
+    );
+    let report = json(&machine);
+    let measured = &report["disks"][0]["measured"];
+    let ratios = measured["ratios"].as_object().unwrap();
+    assert!(!ratios.is_empty(), "{measured}");
+    let told = metrics(&machine);
+    for (load, ratio) in ratios {
+        for bound in ["lower", "estimate", "upper"] {
+            let labels = format!("device=\"sda\",rule=\"ours\",load=\"{load}\",bound=\"{bound}\"");
+            let line = format!("iosched_measured_ratio{{{labels}}} {}", ratio[bound]);
+            assert!(told.lines().any(|told| told == line), "{line}: {told}");
+        }
+        assert!(ratio["lower"].as_f64() <= ratio["upper"].as_f64());
+    }
+    let began = measured["created_unix_s"].as_f64().unwrap();
+    let line =
+        format!("iosched_measured_timestamp_seconds{{device=\"sda\",rule=\"ours\"}} {began:.0}");
+    assert!(told.contains(&line), "{line}: {told}");
+    // Of another arm it says nothing.
+    machine.write(
+        "etc/iosched/policy.toml",
+        &policy.replace("'bfq'", "'adios'"),
+    );
+    assert!(!metrics(&machine).contains("iosched_measured_ratio{"));
+}
+
+#[test]
+fn advice_counts_for_no_exit_code_and_is_told_of_each_disk() {
+    let machine = with_disk(None, "bfq");
+    machine.write("sys/block/sda/removable", "0\n");
+    assert_eq!(machine.run("apply", &["--yes"]).0, 0);
+    let (code, before, _) = machine.run("check", &["--prometheus"]);
+    assert!(
+        !before.contains("iosched_disk_differs_from_advice{"),
+        "{before}"
+    );
+    machine.write("sys/block/sda/queue/zoned", "host-managed\n");
+    let (after_code, after, _) = machine.run("check", &["--prometheus"]);
+    let metric = "iosched_disk_differs_from_advice{device=\"sda\",advised=\"mq-deadline\"} 1";
+    assert!(after.contains(metric), "{after}");
+    assert_eq!(after_code, code);
+}
+
 #[test]
 fn what_is_known_of_the_machines_own_policy_is_not_changed_by_a_check_of_another_one() {
     let machine = with_disk(None, "none");
