@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use iosched::advise::{self, Advice, LoadClass, Measured, RuleOfThumb};
 use iosched::device::Target;
 use iosched::failure::{Failure, exit};
@@ -13,7 +14,7 @@ use iosched::report::text::fold;
 use iosched::set;
 use serde::Serialize;
 
-use super::list::size;
+use super::list::{inventory, size};
 use super::{Outcome, boxed};
 use crate::output::Output;
 
@@ -36,42 +37,21 @@ pub(crate) struct AdviseArgs {
     devices: Vec<String>,
 
     /// What they are used for
-    #[arg(long, value_enum, value_name = "CLASS", default_value = "general")]
-    load_class: Class,
+    #[arg(long, value_name = "CLASS", default_value = "general", value_parser = load_class())]
+    load_class: LoadClass,
 
     /// Advise on a copied tree (DIR/sys, DIR/proc, DIR/etc) instead of this machine
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 }
 
-/// What a disk is used for.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Class {
-    /// Nothing is known of it
-    General,
-    /// A database server
-    Database,
-    /// Programs start and open files while something copies
-    Desktop,
-    /// A file server
-    Files,
-    /// Long streams
-    Backup,
-    /// Images of virtual machines lie on it
-    Vm,
-}
-
-impl From<Class> for LoadClass {
-    fn from(class: Class) -> LoadClass {
-        match class {
-            Class::General => LoadClass::General,
-            Class::Database => LoadClass::Database,
-            Class::Desktop => LoadClass::Desktop,
-            Class::Files => LoadClass::Files,
-            Class::Backup => LoadClass::Backup,
-            Class::Vm => LoadClass::Vm,
-        }
-    }
+fn load_class() -> impl TypedValueParser<Value = LoadClass> {
+    let values = LoadClass::ALL.map(|class| PossibleValue::new(class.name()).help(class.what()));
+    PossibleValuesParser::new(values).map(|name| {
+        let mut all = LoadClass::ALL.into_iter();
+        all.find(|class| class.name() == name)
+            .expect("one of the possible values")
+    })
 }
 
 /// What `--json` prints.
@@ -86,7 +66,8 @@ struct Answer {
 /// Runs `iosched advise`.
 pub(crate) fn run(args: &AdviseArgs, output: &Output) -> Outcome {
     let host = args.root.as_ref().map_or_else(Host::live, Host::at);
-    let class = LoadClass::from(args.load_class);
+    let class = args.load_class;
+    inventory(&host, args.root.as_deref())?; // a root without devices is a mistake, whatever its policy
     let policy = file::read(&host).map_err(boxed)?;
     let policy = policy.map(|(policy, _)| policy).unwrap_or_default();
     let disks = if args.devices.is_empty() {
@@ -140,7 +121,12 @@ fn named(
 
 /// Tells of a disk; the reasons of its rule only if no other disk was told to have it before.
 fn tell(disk: &Advice, same_rule: Option<&Advice>, output: &Output) {
-    let model = disk.model.as_deref().unwrap_or_default();
+    let model: Vec<&str> = disk
+        .model
+        .iter()
+        .flat_map(|model| model.split_whitespace())
+        .collect();
+    let model = model.join(" ");
     let size = size(disk.size_bytes);
     output.text(format!("{}  {size}  {model}", disk.device).trim_end());
     let set_by = match &disk.set_by {

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use iosched::advise;
@@ -22,7 +22,7 @@ use iosched::report;
 use serde::Serialize;
 use thiserror::Error;
 
-use super::Outcome;
+use super::{Outcome, boxed};
 use crate::output::Output;
 
 /// Arguments of `iosched list`.
@@ -69,12 +69,7 @@ pub(crate) fn run(args: &ListArgs, output: &Output) -> Outcome {
         return Ok(exit::OK);
     }
     let host = args.root.as_ref().map_or_else(Host::live, Host::at);
-    let inventory = Inventory::read(&host).map_err(|source| -> Box<dyn Failure> {
-        Box::new(ListError {
-            root: args.root.clone(),
-            source,
-        })
-    })?;
+    let inventory = inventory(&host, args.root.as_deref())?;
     let shown = choose(args, &host, &inventory)?;
     if output.is_json() {
         output.json(&listing(args, &host, &inventory, &shown));
@@ -100,6 +95,16 @@ pub(crate) fn run(args: &ListArgs, output: &Output) -> Outcome {
         output.warn("an interrupted run has left its settings on a disk: run `iosched restore`");
     }
     Ok(exit::OK)
+}
+
+/// All devices of this machine, or of a copied tree.
+pub(super) fn inventory(host: &Host, root: Option<&Path>) -> Result<Inventory, Box<dyn Failure>> {
+    Inventory::read(host).map_err(|source| {
+        boxed(ListError {
+            root: root.map(Path::to_owned),
+            source,
+        })
+    })
 }
 
 /// What each tunable is for.

@@ -140,6 +140,24 @@ fn a_directory_or_partition_stands_for_its_disks_and_a_loop_device_is_advised_by
 }
 
 #[test]
+fn what_is_no_machine_is_refused_and_a_models_odd_characters_keep_to_their_line() {
+    let none = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
+    let output = command
+        .args(["advise", "--root"])
+        .arg(none.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("cannot list the block devices"), "{said}");
+    let model = ("sys/block/sda/device/model", "a\u{1b}[31m\nb");
+    let root = with_files("workstation", &[model]);
+    let text = advise(root.path(), &["sda"]);
+    assert!(text.starts_with("sda  3.6T  a␛[31m b\n"), "{text}");
+}
+
+#[test]
 fn where_there_is_nothing_to_choose_it_says_so_as_set_does() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
     command

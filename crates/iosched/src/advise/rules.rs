@@ -8,22 +8,17 @@ use serde::Serialize;
 use crate::device::{Device, Kind, Transport};
 use crate::policy::matching::is_virtual;
 
-/// What a disk is used for.
+/// What a disk is used for ([`LoadClass::what`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "what() says it, for --help too")]
 pub enum LoadClass {
-    /// Nothing is known of it.
     #[default]
     General,
-    /// A database server: small reads and writes that wait for one another, flushes.
     Database,
-    /// Programs start and open files while something copies.
     Desktop,
-    /// A file server: many clients at once.
     Files,
-    /// Long streams.
     Backup,
-    /// The host of virtual machines, whose images lie on it.
     Vm,
 }
 
@@ -47,6 +42,20 @@ impl LoadClass {
             LoadClass::Files => "files",
             LoadClass::Backup => "backup",
             LoadClass::Vm => "vm",
+        }
+    }
+
+    /// What that is.
+    pub fn what(self) -> &'static str {
+        match self {
+            LoadClass::General => "Nothing is known of it",
+            LoadClass::Database => {
+                "A database server: small reads and writes that wait for one another, flushes"
+            }
+            LoadClass::Desktop => "Programs start and open files while something copies",
+            LoadClass::Files => "A file server: many clients at once",
+            LoadClass::Backup => "Long streams",
+            LoadClass::Vm => "The host of virtual machines, whose images lie on it",
         }
     }
 }
