@@ -7,6 +7,7 @@ use iosched_stats::race::Verdict;
 use super::sentences::next_best;
 use super::words::{enumerate, milliseconds, percent, significant};
 use crate::analysis::{Analysis, ArmSummary, LoadAnalysis, SplitSummary};
+use crate::switch::Layer;
 
 /// A part of the times of fewer requests says nothing of an arm.
 const ENOUGH_REQUESTS: u64 = 100;
@@ -38,6 +39,10 @@ pub(super) fn why(analysis: &Analysis, load: &LoadAnalysis) -> String {
         other: (&analysis.arms[other], &load.arms[other]),
         is_rotational: analysis.rotational == Some(true),
     };
+    let is_served = |arm: usize| analysis.arms[arm].starts_with(Layer::Served.prefix());
+    if is_served(arm) || is_served(other) {
+        return named(load, &pair.inside());
+    }
     let sentences: Vec<String> = [
         pair.waits("read", |arm| arm.read_split),
         pair.waits("write", |arm| arm.write_split),
@@ -49,6 +54,10 @@ pub(super) fn why(analysis: &Analysis, load: &LoadAnalysis) -> String {
     .into_iter()
     .flatten()
     .collect();
+    named(load, &sentences)
+}
+
+fn named(load: &LoadAnalysis, sentences: &[String]) -> String {
     if sentences.is_empty() {
         return String::new();
     }
@@ -102,6 +111,31 @@ impl Pair<'_> {
             milliseconds(took_other),
             self.other.0,
         ))
+    }
+
+    /// What there is to say of a scheduler inside a disk: the kernel's events end where the disk begins, so that they
+    /// show neither its queue nor the order in which it dispatches.
+    fn inside(&self) -> Vec<String> {
+        let took = |split: &SplitSummary| {
+            let before = split.before_mean_ns.unwrap_or(0.0);
+            before + split.queue_mean_ns + split.service_mean_ns
+        };
+        let reads = self.splits(|arm| arm.read_split);
+        let writes = self.splits(|arm| arm.write_split);
+        let of = [("read", reads), ("write", writes)].into_iter();
+        let said = of.filter_map(|(kind, splits)| {
+            let (winner, other) = splits?;
+            Some(format!(
+                "A {kind} takes {} ms under {} ({} of them inside the disk, with its scheduler), {} ms under {} ({}).",
+                milliseconds(took(&winner)),
+                self.winner.0,
+                time(winner.service_mean_ns),
+                milliseconds(took(&other)),
+                self.other.0,
+                time(other.service_mean_ns),
+            ))
+        });
+        said.collect()
     }
 
     /// Whether one direction is let pass by the other.
@@ -243,6 +277,7 @@ fn distance(bytes: f64) -> String {
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::plan::Plan;
     use crate::record::{Entry, Record};
     use crate::schedule::{Next, next};
     use crate::split::{Order, Parts, Split};
@@ -251,9 +286,12 @@ mod tests {
     /// What is said of a run whose arms are this much faster than the first, and whose trials were changed like
     /// this.
     fn said_of(factors: &[f64], edit: impl Fn(&mut Trial)) -> String {
-        let plan = fixture::plan(factors.len());
-        let mut record: Record = fixture::record(&plan);
-        while let Next::Trial(slot) = next(&plan, &record) {
+        said_of_plan(&fixture::plan(factors.len()), factors, edit)
+    }
+
+    fn said_of_plan(plan: &Plan, factors: &[f64], edit: impl Fn(&mut Trial)) -> String {
+        let mut record: Record = fixture::record(plan);
+        while let Next::Trial(slot) = next(plan, &record) {
             let noise = ((slot.round as usize * 7 + slot.arm * 3) % 5) as f64 * 0.002;
             let mut entry = fixture::trial(slot, 1e6 * factors[slot.arm] * (1.0 + noise));
             let Entry::Trial(trial) = &mut entry else {
@@ -345,6 +383,25 @@ mod tests {
             said.contains("Under mq-deadline writes wait for reads."),
             "{said}"
         );
+    }
+
+    #[test]
+    fn of_schedulers_inside_a_disk_no_queue_and_no_order_is_told() {
+        let mut plan = fixture::plan(2);
+        plan.arms = plan
+            .arms
+            .into_iter()
+            .map(|arm| arm.of(Layer::Served))
+            .collect();
+        let said = said_of_plan(&plan, &[1.0, 1.6], |trial| {
+            let is_winner = trial.slot.arm == 1;
+            trial.measured.split = Some(split(0, if is_winner { 3 } else { 5 }, 80_000_000));
+            trial.measured.average_queue_length = 20.0;
+            trial.measured.reads_merged = [0, 3000][trial.slot.arm];
+        });
+        let expected = "Why, in random-read: A read takes 81.6 ms under served/mq-deadline (3.00 of them inside \
+                        the disk, with its scheduler), 131 ms under served/none (5.00).";
+        assert_eq!(said, expected);
     }
 
     #[test]

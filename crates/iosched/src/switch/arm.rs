@@ -20,7 +20,7 @@ pub enum Layer {
 
 impl Layer {
     /// What stands before the arm's name: `served/cfq`.
-    fn prefix(self) -> &'static str {
+    pub(crate) fn prefix(self) -> &'static str {
         match self {
             Layer::Served => "served/",
             Layer::Kernel => "kernel/",
