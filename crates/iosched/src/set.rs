@@ -69,18 +69,6 @@ pub enum SetError {
         /// The devices on top of it.
         holders: Vec<String>,
     },
-    /// Sequential zones need their order kept.
-    #[error(
-        "{device} is zoned ({model}), and on Linux {kernel} only mq-deadline keeps its writes in order"
-    )]
-    Zoned {
-        /// Kernel name.
-        device: String,
-        /// `host-managed` or `host-aware`.
-        model: String,
-        /// Its version.
-        kernel: String,
-    },
 }
 
 impl Failure for SetError {
@@ -102,9 +90,6 @@ impl Failure for SetError {
                 "set it on the multipath device: {}",
                 holders.join(", ")
             )),
-            SetError::Zoned { .. } => {
-                Some("leave it at mq-deadline, or use Linux 6.10 or later".into())
-            }
         }
     }
 
@@ -124,7 +109,6 @@ impl Failure for SetError {
             SetError::Journal(error) => error.exit_code(),
             SetError::Pending { .. } => exit::BUSY,
             SetError::PathOfMultipath { .. } => exit::NOTHING_TO_CHOOSE,
-            SetError::Zoned { .. } => exit::UNSAFE,
         }
     }
 }
@@ -175,7 +159,7 @@ impl Change {
             let scheduler = switch::resolve(&sysfs, &name, &wanted.scheduler)?;
             let note = switch::renamed(&wanted.scheduler, &scheduler);
             notes.extend(note.filter(|note| !notes.contains(note)));
-            check_zones(host, &name, &scheduler)?;
+            switch::check_order(host, &name, &scheduler)?;
             let state = QueueState::read(&sysfs, &name)?;
             if let Some(served) = &state.served {
                 notes.push(format!(
@@ -333,26 +317,6 @@ fn nothing_below(host: &Host, device: &Device) -> SetError {
     })
 }
 
-/// From 4.16 to 6.9 the schedulers other than mq-deadline did not keep the order of writes that
-/// sequential zones need (since 6.10 the block layer does it itself).
-fn check_zones(host: &Host, device: &str, scheduler: &str) -> Result<(), SetError> {
-    let zoned = host.sysfs().read_if_present(device, "queue/zoned");
-    let Some(model) = zoned.filter(|model| model.starts_with("host-")) else {
-        return Ok(());
-    };
-    let Some((major, minor)) = host.kernel_version() else {
-        return Ok(());
-    };
-    if scheduler != "mq-deadline" && ((4, 16)..(6, 10)).contains(&(major, minor)) {
-        return Err(SetError::Zoned {
-            device: device.into(),
-            model,
-            kernel: format!("{major}.{minor}"),
-        });
-    }
-    Ok(())
-}
-
 /// The journal file that a detached process puts back later: waits, then undoes it.
 pub fn revert_file(host: &Host, path: &Path) -> Vec<Undone> {
     journal::leftovers(host)
@@ -360,33 +324,4 @@ pub fn revert_file(host: &Host, path: &Path) -> Vec<Undone> {
         .find(|leftover| leftover.path == path)
         .map(|leftover| leftover.undo(host))
         .unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn zoned_disk(dir: &Path) -> Host {
-        std::fs::create_dir_all(dir.join("sys/block/sda/queue")).unwrap();
-        std::fs::write(dir.join("sys/block/sda/queue/zoned"), "host-managed\n").unwrap();
-        std::fs::create_dir_all(dir.join("proc/sys/kernel")).unwrap();
-        Host::at(dir)
-    }
-
-    #[test]
-    fn sequential_zones_stay_with_mq_deadline_from_4_16_to_6_9() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = zoned_disk(dir.path());
-        for (kernel, scheduler, is_refused) in [
-            ("4.15.0", "none", false),
-            ("4.16.0", "none", true),
-            ("6.9.12", "bfq", true),
-            ("6.9.12", "mq-deadline", false),
-            ("6.10.0", "bfq", false),
-        ] {
-            std::fs::write(host.proc("sys/kernel/osrelease"), format!("{kernel}\n")).unwrap();
-            let result = check_zones(&host, "sda", scheduler);
-            assert_eq!(result.is_err(), is_refused, "{kernel} {scheduler}");
-        }
-    }
 }

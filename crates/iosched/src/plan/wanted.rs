@@ -199,17 +199,13 @@ fn choose_arms(
     active: &str,
     inside: Option<&str>,
 ) -> Result<(Vec<Arm>, usize), PlanError> {
-    let sysfs = host.sysfs();
     let read = |text: &String| match inside {
         Some(_) => served::arm(text, host, disks),
         None => kernel_arm(text, host, disks),
     };
     let mut arms: Vec<Arm> = match inside {
         Some(_) if wanted.arms.is_empty() => served::all(),
-        None if wanted.arms.is_empty() => {
-            let offered = switch::offered(&sysfs, &disks[0])?.into_iter();
-            offered.map(Arm::plain).collect()
-        }
+        None if wanted.arms.is_empty() => all_offered(host, disks)?,
         _ => wanted.arms.iter().map(read).collect::<Result<_, _>>()?,
     };
     let baseline = match (&wanted.baseline, inside) {
@@ -224,6 +220,9 @@ fn choose_arms(
             arms.insert(0, baseline);
             0
         });
+    for arm in &arms {
+        keeps_order(host, disks, arm)?;
+    }
     if arms.len() < 2 {
         return Err(PlanError::OneArm {
             device: disks[0].clone(),
@@ -231,6 +230,22 @@ fn choose_arms(
         });
     }
     Ok((arms, at))
+}
+
+/// What the first disk offers, but for what would lose the order of writes to a zoned one.
+fn all_offered(host: &Host, disks: &[String]) -> Result<Vec<Arm>, SwitchError> {
+    let offered = switch::offered(&host.sysfs(), &disks[0])?.into_iter();
+    let arms = offered.map(Arm::plain);
+    Ok(arms
+        .filter(|arm| keeps_order(host, disks, arm).is_ok())
+        .collect())
+}
+
+/// Whether writes to these disks keep their order under an arm.
+fn keeps_order(host: &Host, disks: &[String], arm: &Arm) -> Result<(), SwitchError> {
+    disks
+        .iter()
+        .try_for_each(|disk| switch::check_order(host, disk, &arm.scheduler))
 }
 
 /// An arm as these disks can really be given it, none of which has a scheduler of ours inside.
@@ -247,4 +262,24 @@ fn kernel_arm(text: &str, host: &Host, disks: &[String]) -> Result<Arm, PlanErro
         arm.scheduler = switch::resolve(&host.sysfs(), disk, &arm.scheduler)?;
     }
     Ok(arm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::testing::machine;
+
+    #[test]
+    fn no_arm_is_chosen_under_which_a_zoned_disk_loses_its_order() {
+        let host = machine("zoned"); // Linux 5.15
+        let disks = ["sdc".to_owned()];
+        assert_eq!(
+            all_offered(&host, &disks).unwrap(),
+            [Arm::plain("mq-deadline".to_owned())]
+        );
+        let none = keeps_order(&host, &disks, &Arm::plain("none".to_owned()));
+        assert!(matches!(none, Err(SwitchError::Zoned { .. })), "{none:?}");
+        let conventional = ["sda".to_owned()];
+        assert_eq!(all_offered(&host, &conventional).unwrap().len(), 2);
+    }
 }

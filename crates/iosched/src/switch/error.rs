@@ -55,6 +55,18 @@ pub enum SwitchError {
         /// What is active after the failure: it may not be what was before.
         active: String,
     },
+    /// Sequential zones need their order kept.
+    #[error(
+        "{device} is zoned ({model}), and on Linux {kernel} only mq-deadline keeps its writes in order"
+    )]
+    Zoned {
+        /// Kernel name.
+        device: String,
+        /// `host-managed` or `host-aware`.
+        model: String,
+        /// Its version.
+        kernel: String,
+    },
     /// EOPNOTSUPP.
     #[error(
         "cannot switch {device} to {scheduler}: the device does not support a switch now; now active: {active}"
@@ -169,6 +181,9 @@ pub enum SwitchError {
 impl Failure for SwitchError {
     fn hint(&self) -> Option<String> {
         match self {
+            SwitchError::Zoned { .. } => {
+                Some("leave it at mq-deadline, or use Linux 6.10 or later".into())
+            }
             SwitchError::BadName { .. } => {
                 Some("`iosched list` shows what each device offers".into())
             }
@@ -204,6 +219,7 @@ impl Failure for SwitchError {
         match self {
             SwitchError::BadName { .. } | SwitchError::BadArm { .. } => exit::USAGE,
             SwitchError::NothingToChoose { .. } => exit::NOTHING_TO_CHOOSE,
+            SwitchError::Zoned { .. } => exit::UNSAFE,
             SwitchError::NotOffered { .. } | SwitchError::Refused { .. } => exit::NOT_OFFERED,
             SwitchError::NotSupported { .. } => exit::NOT_SUPPORTED,
             SwitchError::NotTaken { .. } => exit::NOT_TAKEN,

@@ -18,6 +18,7 @@ mod offered;
 mod served;
 mod state;
 mod value;
+mod zones;
 
 use std::fmt;
 
@@ -30,6 +31,8 @@ pub use self::foresee::foresee;
 pub use self::names::{is_single_queue, modern_name, name_on, renamed};
 pub use self::offered::{active, offered, resolve};
 pub use self::state::{Difference, QueueState};
+pub(crate) use self::zones::check_order;
+pub use self::zones::only_in_order;
 
 use self::arm::tunable_rank;
 use self::error::io_error;
