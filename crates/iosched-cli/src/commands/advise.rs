@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use iosched::advise::{self, Advice, LoadClass, Measured, RuleOfThumb};
+use iosched::advise::{self, Advice, Basis, LoadClass, Measured, RuleOfThumb};
 use iosched::device::Target;
 use iosched::failure::{Failure, exit};
 use iosched::host::Host;
@@ -29,7 +29,8 @@ Examples:
 
 Two answers are kept apart: what was measured on this machine and is kept in its
 policy, and a rule of thumb, with its source and the reason to doubt it. Nothing
-is measured, and nothing is changed. docs/advice.md has all rules.")]
+is measured, and nothing is changed; the command that would settle it loads the
+disk, and switches its scheduler meanwhile.")]
 pub(crate) struct AdviseArgs {
     /// Disks to advise on [default: all but loop devices]: a kernel name, a node or a link to one, a
     /// directory or file
@@ -68,7 +69,12 @@ pub(crate) fn run(args: &AdviseArgs, output: &Output) -> Outcome {
     let host = args.root.as_ref().map_or_else(Host::live, Host::at);
     let class = args.load_class;
     inventory(&host, args.root.as_deref())?; // a root without devices is a mistake, whatever its policy
-    let policy = file::read(&host).map_err(boxed)?;
+    let policy = file::read(&host).unwrap_or_else(|error| {
+        output.warn(&format!(
+            "warning: what was measured here is not known: {error}"
+        ));
+        None
+    });
     let policy = policy.map(|(policy, _)| policy).unwrap_or_default();
     let disks = if args.devices.is_empty() {
         advise::disks(&host, class, &policy).map_err(|error| boxed(DeployError::List(error)))?
@@ -92,6 +98,12 @@ pub(crate) fn run(args: &AdviseArgs, output: &Output) -> Outcome {
         }
         let is_told = |before: &&Advice| before.rule_of_thumb == disk.rule_of_thumb;
         tell(disk, disks[..number].iter().find(is_told), output);
+    }
+    if disks
+        .iter()
+        .any(|disk| !disk.rule_of_thumb.sources.is_empty())
+    {
+        output.note("--json has what each source says, and where");
     }
     Ok(exit::OK)
 }
@@ -149,12 +161,27 @@ fn tell(disk: &Advice, same_rule: Option<&Advice>, output: &Output) {
         line("rule of thumb", &taken);
         reasons(&disk.rule_of_thumb, output);
     }
-    if let Some(should) = &disk.differs {
-        let should = should.join(" or ");
-        line("differs", &format!("{} instead of {should}", disk.active));
+    if let Some(differs) = &disk.differs {
+        let by = match differs.by {
+            Basis::MeasuredHere => "as measured here",
+            Basis::RuleOfThumb => "by the rule of thumb",
+        };
+        let should = differs.should.join(" or ");
+        line(
+            "differs",
+            &format!("{} instead of {should}, {by}", disk.active),
+        );
     }
-    // Not folded: it is there to be copied.
-    output.text(&format!("  to settle it:\n    {}", disk.to_settle));
+    if let Some(command) = &disk.to_settle {
+        let what = if command.writes_files {
+            "loads the disk and switches its scheduler meanwhile; files of its own are removed afterwards"
+        } else {
+            "loads the disk with reads alone and switches its scheduler meanwhile"
+        };
+        line("to settle it", what);
+        // Not folded: it is there to be copied.
+        output.text(&format!("    {}", command.line));
+    }
 }
 
 fn reasons(rule: &RuleOfThumb, output: &Output) {
@@ -174,10 +201,20 @@ fn measured(measured: Option<&Measured>) -> String {
     };
     let why = measured.why.as_ref();
     let why = why.map_or(String::new(), |why| format!(": {why}"));
+    let which = if measured.is_of_this_disk {
+        ""
+    } else {
+        ", which is for all disks like it"
+    };
     let mut parts = vec![format!(
-        "{} (rule {:?} of the policy{why})",
+        "{} (rule {:?} of the policy{which}{why})",
         measured.arm, measured.rule
     )];
+    if measured.is_unchecked {
+        parts.push(
+            "what it was measured on was not kept: whether it still holds cannot be told".into(),
+        );
+    }
     parts.extend(measured.stale.iter().map(|stale| {
         format!(
             "does not hold any more: {} was {}, is {}",

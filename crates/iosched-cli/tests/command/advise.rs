@@ -13,7 +13,8 @@ fn advise(root: &Path, args: &[&str]) -> String {
     let output = command.arg(root).args(args).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{args:?}: {said}");
-    assert_eq!(said, "");
+    let notes = ["", "--json has what each source says, and where\n"];
+    assert!(notes.contains(&said.as_str()), "{said}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -32,6 +33,11 @@ fn every_machine_is_advised_as_kept_beside_its_tree() {
         insta::assert_snapshot!("advise-desktop", advise(root, &["--load-class", "desktop"]));
         insta::assert_json_snapshot!("advise-json", json(root, &[]));
     });
+}
+
+/// With every line break and indent one blank.
+fn unfolded(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A copy of a machine, with files of `/etc` besides.
@@ -81,11 +87,11 @@ fn what_was_measured_here_goes_before_the_rule_until_the_kernel_is_another() {
         );
         assert_eq!(disk["rule_of_thumb"]["take"][0]["scheduler"], "mq-deadline");
         assert_eq!(
-            disk["differs"] == serde_json::json!(["bfq"]),
+            disk["differs"] == serde_json::json!({"should": ["bfq"], "by": "measured-here"}),
             differs,
             "{disk}"
         );
-        let text = advise(root.path(), &["sda"]);
+        let text = unfolded(&advise(root.path(), &["sda"]));
         assert_eq!(
             text.contains("does not hold any more: kernel was 5.10.0"),
             !differs,
@@ -104,6 +110,57 @@ fn a_rule_of_the_policy_without_a_measurement_is_none() {
     let root = with_files("workstation", &[("etc/iosched/policy.toml", &policy)]);
     let answer = json(root.path(), &["sda"]);
     assert!(answer["disks"][0]["measured_here"].is_null(), "{answer}");
+}
+
+#[test]
+fn no_measurement_goes_before_what_keeps_the_data_whole_or_what_the_disk_offers() {
+    let policy = MEASURED
+        .replace("KERNEL", "5.15.0")
+        .replace("ST4000DM004*", "*");
+    let root = with_files("zoned", &[("etc/iosched/policy.toml", &policy)]);
+    let answer = json(root.path(), &["sdb", "sdc", "sda"]);
+    let differs = |at: usize| answer["disks"][at]["differs"].clone();
+    assert!(
+        differs(0).is_null(),
+        "it has mq-deadline, and must: {answer}"
+    );
+    let should = serde_json::json!({"should": ["mq-deadline"], "by": "rule-of-thumb"});
+    assert_eq!(differs(1), should);
+    assert!(answer["disks"][1]["to_settle"].is_null());
+    assert!(differs(2).is_null(), "bfq is not offered: {answer}");
+    assert_eq!(
+        answer["disks"][2]["measured_here"]["is_of_this_disk"],
+        false
+    );
+}
+
+#[test]
+fn a_measurement_of_which_nothing_was_kept_says_so_and_a_broken_policy_leaves_the_rules() {
+    let policy = MEASURED.replace("evidence = { kernel = \"KERNEL\" }\n", "");
+    let root = with_files("workstation", &[("etc/iosched/policy.toml", &policy)]);
+    let text = unfolded(&advise(root.path(), &["sda"]));
+    assert!(
+        text.contains("what it was measured on was not kept"),
+        "{text}"
+    );
+    let root = with_files("workstation", &[("etc/iosched/policy.toml", "[[rule]]\n")]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
+    let output = command
+        .args(["advise", "sda", "--root"])
+        .arg(root.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("warning: what was measured here is not known"),
+        "{said}"
+    );
+    assert!(
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .contains("rule of thumb  mq-deadline or bfq")
+    );
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::command_line;
 use crate::device::{Device, Inventory, Kind, Role, User};
 use crate::host::Host;
 use crate::policy::evidence::{self, Stale};
-use crate::policy::file::{self, Policy};
+use crate::policy::file::{self, Evidence, Policy};
 use crate::policy::matching::{self, KnownDisk};
 use crate::policy::wanted;
 use crate::policy::writers::{self, Writer};
@@ -41,10 +41,38 @@ pub struct Advice {
     pub measured_here: Option<Measured>,
     /// What is said of such disks.
     pub rule_of_thumb: RuleOfThumb,
-    /// What it should have, where it has something else: by the measurement, or else by the rule.
-    pub differs: Option<Vec<String>>,
-    /// The command that measures which is best.
-    pub to_settle: String,
+    /// What it should have, where it has something else.
+    pub differs: Option<Differs>,
+    /// The command that measures which is best; none where there is nothing to settle.
+    pub to_settle: Option<Command>,
+}
+
+/// That a disk has another scheduler than it should.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Differs {
+    /// Each of these would do.
+    pub should: Vec<String>,
+    /// By what.
+    pub by: Basis,
+}
+
+/// What an answer rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// A measurement on this machine.
+    MeasuredHere,
+    /// What others say of such disks.
+    RuleOfThumb,
+}
+
+/// A command to be run by hand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Command {
+    /// As a shell takes it.
+    pub line: String,
+    /// It makes files of its own in a directory, and removes them; otherwise it only reads.
+    pub writes_files: bool,
 }
 
 /// A measurement that the policy rests on.
@@ -60,6 +88,10 @@ pub struct Measured {
     pub record: Option<PathBuf>,
     /// What it rests on and has changed since.
     pub stale: Vec<Stale>,
+    /// Nothing was kept of what it was measured on: whether it still holds cannot be told.
+    pub is_unchecked: bool,
+    /// The rule is for this disk by its identity, not for all that are like it.
+    pub is_of_this_disk: bool,
     #[serde(skip)]
     scheduler: String,
 }
@@ -135,8 +167,10 @@ pub fn differing(host: &Host, inventory: &Inventory) -> HashMap<String, Vec<Stri
         let measured = known.and_then(|disk| measured(host, &policy, disk));
         let seen = Seen { device, kernel };
         let rule = RuleOfThumb::of(&seen, LoadClass::General, device.schedulers.offered());
-        let should = differs(device.schedulers.active()?, measured.as_ref(), &rule)?;
-        Some((device.name.clone(), should))
+        let offered = device.schedulers.offered();
+        let active = device.schedulers.active()?;
+        let differs = differs(active, offered, measured.as_ref(), &rule)?;
+        Some((device.name.clone(), differs.should))
     });
     differing.collect()
 }
@@ -167,8 +201,9 @@ impl Machine {
         let measured_here = measured(host, policy, disk);
         Advice {
             set_by: writers::winner(&writers, "queue/scheduler").cloned(),
-            differs: differs(active, measured_here.as_ref(), &rule_of_thumb),
-            to_settle: self.to_settle(&disk.device, class),
+            differs: differs(active, &offered, measured_here.as_ref(), &rule_of_thumb),
+            to_settle: (!rule_of_thumb.is_required && disk.device.kind != Kind::Optical)
+                .then(|| self.to_settle(&disk.device, class)),
             device: disk.device.name.clone(),
             model: disk.device.model.clone(),
             size_bytes: disk.device.size_bytes,
@@ -180,7 +215,7 @@ impl Machine {
     }
 
     /// A file system on the disk is measured in a directory; a bare disk is only read.
-    fn to_settle(&self, device: &Device, class: LoadClass) -> String {
+    fn to_settle(&self, device: &Device, class: LoadClass) -> Command {
         let loads: &[&str] = match class {
             LoadClass::General => &[],
             LoadClass::Database => &["pgbench"],
@@ -190,7 +225,9 @@ impl Machine {
             LoadClass::Vm => &["mixed", "fairness"],
         };
         let mut words = vec!["iosched".to_owned(), "tune".to_owned()];
-        match self.directory_on(device) {
+        let directory = self.directory_on(device);
+        let writes_files = directory.is_some();
+        match directory {
             Some(directory) => {
                 words.push(directory);
                 words.extend(
@@ -201,7 +238,10 @@ impl Machine {
             }
             None => words.push(device.name.clone()),
         }
-        command_line::joined(&words)
+        Command {
+            line: command_line::joined(&words),
+            writes_files,
+        }
     }
 
     /// Where the largest file system that stands on this disk alone or with others is mounted and can be written.
@@ -214,6 +254,7 @@ impl Machine {
                 User::Mount {
                     mount_point,
                     fs_type,
+                    is_read_only: false,
                     ..
                 } if !READ_ONLY.contains(&fs_type.as_str()) => {
                     Some((above.size_bytes, mount_point.to_str()?))
@@ -287,6 +328,11 @@ fn measured(host: &Host, policy: &Policy, disk: &KnownDisk) -> Option<Measured> 
         why: rule.why.clone(),
         record: rule.record.clone(),
         stale: stale.map_or_else(Vec::new, |is| evidence::stale(host, &disk.device, is)),
+        is_unchecked: rule
+            .evidence
+            .as_ref()
+            .is_none_or(|is| *is == Evidence::default()),
+        is_of_this_disk: rule.matching.is_of_identity(),
         scheduler: wanted.arm.scheduler.clone(),
     })
 }
@@ -295,18 +341,26 @@ fn is_of_measurement(rule: &file::Rule) -> bool {
     rule.record.is_some() || rule.evidence.is_some()
 }
 
-/// What the disk should have and has not. A measurement that does not hold any more leaves it to the rule, and what a
-/// disk does not offer is nothing that it differs from.
-fn differs(active: &str, measured: Option<&Measured>, rule: &RuleOfThumb) -> Option<Vec<String>> {
-    let holds = measured.filter(|measured| measured.stale.is_empty());
-    let should: Vec<String> = if let Some(measured) = holds {
-        vec![measured.scheduler.clone()]
+/// What the disk should have and has not. What keeps the data whole goes before any measurement; one that does not hold
+/// any more leaves it to the rule; and what a disk does not offer is nothing that it differs from.
+fn differs(
+    active: &str,
+    offered: &[String],
+    measured: Option<&Measured>,
+    rule: &RuleOfThumb,
+) -> Option<Differs> {
+    let is_offered = |name: &String| offered.contains(name);
+    let holds = measured.filter(|measured| {
+        measured.stale.is_empty() && is_offered(&measured.scheduler) && !rule.is_required
+    });
+    let (should, by) = if let Some(measured) = holds {
+        (vec![measured.scheduler.clone()], Basis::MeasuredHere)
     } else {
-        let offered = rule.take.iter().filter(|proposed| proposed.is_offered);
-        offered.map(|proposed| proposed.scheduler.clone()).collect()
+        let names = rule.take.iter().map(|proposed| proposed.scheduler.clone());
+        (names.filter(is_offered).collect(), Basis::RuleOfThumb)
     };
     let is_so = should.iter().any(|name| name == active);
-    (!is_so && !should.is_empty()).then_some(should)
+    (!is_so && !should.is_empty()).then_some(Differs { should, by })
 }
 
 #[cfg(test)]
@@ -350,7 +404,12 @@ mod tests {
                 (disk.rule_of_thumb.rule, disk.rule_of_thumb.is_required)
             };
             assert_eq!(rule("sdb"), ("zoned-write-order", true));
-            assert_eq!(rule("sdc"), ("zoned", false));
+            assert_eq!(rule("sdc"), ("zoned-write-order", true));
+            assert!(
+                disks
+                    .iter()
+                    .all(|disk| disk.device == "sda" || disk.to_settle.is_none())
+            );
         }
     }
 
@@ -359,10 +418,13 @@ mod tests {
         for name in MACHINES {
             for class in LoadClass::ALL {
                 for disk in of(name, class) {
-                    assert!(disk.to_settle.starts_with("iosched tune "), "{disk:?}");
+                    let command = disk.to_settle.as_ref();
+                    assert!(
+                        command.is_none_or(|command| command.line.starts_with("iosched tune "))
+                    );
                     assert!(
                         disk.differs
-                            .is_none_or(|should| !should.contains(&disk.active))
+                            .is_none_or(|differs| !differs.should.contains(&disk.active))
                     );
                 }
             }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::device::{Device, Kind, Transport};
 use crate::policy::matching::is_virtual;
+use crate::switch::only_in_order;
 
 /// What a disk is used for ([`LoadClass::what`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -175,32 +176,33 @@ const ZONE_LOCKING: Source = Source {
     url: "https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/commit/?id=5700f69178e91a6b21250049b86148ed5e9550c1",
 };
 
+const ZONE_PLUGS: Source = Source {
+    who: "Linux 6.10",
+    what: "the block layer orders the writes to a zone itself (zone write plugging)",
+    url: "https://github.com/torvalds/linux/blob/v6.10/block/blk-zoned.c",
+};
+
 /// All rules, in the order in which they are asked.
 pub static RULES: &[Rule] = &[
     Rule {
         name: "zoned-write-order",
-        of: "host-managed zoned disks, Linux 4.16 to 6.9",
-        holds: |seen| {
-            is_zoned(seen, "host-managed")
-                && seen
-                    .kernel
-                    .is_some_and(|kernel| ((4, 16)..(6, 10)).contains(&kernel))
-        },
+        of: "zoned disks, Linux 4.16 to 6.9",
+        holds: |seen| only_in_order(seen.device.zoned.as_deref(), seen.kernel).is_some(),
         general: Says::Only("mq-deadline"),
         but: &[],
         because: "a zone takes writes in order only, and in these kernels mq-deadline alone keeps them so",
         doubt: "none about the order; how fast it is, is another question",
-        sources: &[ZONE_LOCKING],
+        sources: &[ZONE_LOCKING, ZONE_PLUGS],
     },
     Rule {
         name: "zoned",
-        of: "other zoned disks",
+        of: "zoned disks on other kernels",
         holds: |seen| seen.device.zoned.is_some(),
         general: Says::Take("mq-deadline"),
         but: &[],
-        because: "what reaches a zone out of order is slow where it is allowed; mq-deadline sorts by sector",
+        because: "it is the kernel's choice for them, and sorts by sector",
         doubt: "since Linux 6.10 the block layer orders the writes itself, and nobody has compared schedulers since",
-        sources: &[ZONE_LOCKING, SUSE],
+        sources: &[SUSE, ZONE_PLUGS],
     },
     Rule {
         name: "loop",
@@ -253,33 +255,39 @@ pub static RULES: &[Rule] = &[
     },
     Rule {
         name: "san",
-        of: "disks on a storage network (Fibre Channel, iSCSI, NVMe-oF) and their multipath maps",
+        of: "disks on a storage network (Fibre Channel, NVMe-oF), and multipath maps",
         holds: |seen| {
             seen.device.kind == Kind::Multipath
                 || matches!(
                     seen.device.transport,
-                    Transport::FibreChannel | Transport::Iscsi | Transport::NvmeFabrics
+                    Transport::FibreChannel | Transport::NvmeFabrics
                 )
         },
         general: Says::Take("none"),
         but: &[],
         because: "the array orders the requests of all its hosts behind a cache",
-        doubt: "said of flash arrays; an array of hard disks, or an iSCSI target without a cache, may do better with \
-                mq-deadline",
-        sources: &[
-            Source {
-                who: "Pure Storage",
-                what: "noop, today's none, for FlashArray",
-                url: "https://support.purestorage.com/Solutions/Linux/Linux_Reference/Linux_Recommended_Settings",
-            },
-            RHEL_GUESTS,
-        ],
+        doubt: "said of flash arrays; an array of hard disks may do better with mq-deadline",
+        sources: &[Source {
+            who: "Pure Storage",
+            what: "noop, today's none, for FlashArray",
+            url: "https://support.purestorage.com/Solutions/Linux/Linux_Reference/Linux_Recommended_Settings",
+        }],
+    },
+    Rule {
+        name: "iscsi",
+        of: "disks over iSCSI",
+        holds: |seen| seen.device.transport == Transport::Iscsi,
+        general: Says::OneOf(&["mq-deadline", "none"]),
+        but: &[],
+        because: "the target may be an array with a cache, or one disk",
+        doubt: "what stands behind it is not seen from here",
+        sources: &[RHEL_GUESTS, KERNEL_DEFAULT],
     },
     Rule {
         name: "raid-controller",
         of: "volumes of a RAID controller",
         holds: |seen| is_raid_volume(seen.device),
-        general: Says::Take("none"),
+        general: Says::OneOf(&["none", "mq-deadline"]),
         but: &[],
         because: "the controller has a cache, knows its disks and orders their requests",
         doubt: "from one drive type each; a controller gives no process its share, as bfq does",
@@ -298,17 +306,27 @@ pub static RULES: &[Rule] = &[
     },
     Rule {
         name: "slow-flash",
-        of: "USB sticks, SD cards and eMMC, and what can be taken out",
+        of: "USB sticks, SD cards and eMMC",
         holds: |seen| {
-            seen.device.removable
-                || matches!(seen.device.transport, Transport::Usb | Transport::Mmc)
+            let is_usb = seen.device.transport == Transport::Usb;
+            seen.device.transport == Transport::Mmc || (is_usb && seen.device.removable)
         },
         general: Says::Take("bfq"),
         but: &[],
         because: "the disk is slow and takes few requests at once: who writes a lot keeps all others waiting",
-        doubt: "a fast drive in a USB case is no slow flash: a minute's hang with bfq was reported of one",
+        doubt: "sticks are taken for slow because most are; the discussion that it rests on ended without data",
+        sources: &[SYSTEMD],
+    },
+    Rule {
+        name: "usb-disk",
+        of: "other disks over USB",
+        holds: |seen| seen.device.transport == Transport::Usb,
+        general: Says::OneOf(&["mq-deadline", "bfq"]),
+        but: &[],
+        because: "a case for a drive tells little of the drive: whether it rotates, how much it takes at once",
+        doubt: "bfq helps a slow drive, and a minute's hang with it was reported of a fast one",
         sources: &[
-            SYSTEMD,
+            KERNEL_DEFAULT,
             Source {
                 who: "CachyOS, issue 50",
                 what: "bfq made a SATA drive in a USB case hang",
@@ -356,7 +374,7 @@ pub static RULES: &[Rule] = &[
             (LoadClass::Database, Says::OneOf(&["mq-deadline", "none"])),
             (LoadClass::Desktop, Says::OneOf(&["bfq", "kyber"])),
         ],
-        because: "it takes 32 requests or so at once: enough that writes delay reads, few enough to order them",
+        because: "it takes some 32 requests at once (SATA) or a few hundred (SAS): enough that writes delay reads",
         doubt: "distributions differ (mq-deadline, bfq, kyber), and none has published figures with intervals",
         sources: &[KERNEL_DEFAULT, RHEL, POP_OS],
     },
@@ -371,10 +389,6 @@ pub static RULES: &[Rule] = &[
         sources: &[],
     },
 ];
-
-fn is_zoned(seen: &Seen<'_>, model: &str) -> bool {
-    seen.device.zoned.as_deref() == Some(model)
-}
 
 fn is_scsi(device: &Device) -> bool {
     let is_on_bus = matches!(

@@ -22,6 +22,8 @@ pub struct Mount {
     pub fs_type: String,
     /// What was mounted: a node, usually.
     pub source: PathBuf,
+    /// Nothing can be written through it.
+    pub is_read_only: bool,
 }
 
 /// All mounts that we see, findable by path and by number.
@@ -138,10 +140,17 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let number = DeviceNumber::parse(std::str::from_utf8(fields.nth(2)?).ok()?)?;
     let mount_point = unescape(fields.nth(1)?);
+    let has_ro = |options: &[u8]| {
+        options
+            .split(|&byte| byte == b',')
+            .any(|option| option == b"ro")
+    };
+    let is_read_only = has_ro(fields.next()?);
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     Some(Mount {
         number,
         mount_point,
+        is_read_only,
         fs_type: String::from_utf8_lossy(fields.next()?).into_owned(),
         source: unescape(fields.next()?),
     })

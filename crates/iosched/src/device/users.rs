@@ -29,6 +29,9 @@ pub enum User {
         mount_point: PathBuf,
         /// Its type: `ext4`.
         fs_type: String,
+        /// Nothing can be written through this mount.
+        #[serde(skip)]
+        is_read_only: bool,
     },
     /// The kernel swaps to it.
     Swap {
@@ -55,6 +58,7 @@ impl fmt::Display for User {
                 device,
                 mount_point,
                 fs_type,
+                ..
             } => write!(
                 f,
                 "{device} ({fs_type}) is mounted on {}",
@@ -109,6 +113,7 @@ impl Usage {
                         device: device.clone(),
                         mount_point: mount.mount_point.clone(),
                         fs_type: mount.fs_type.clone(),
+                        is_read_only: mount.is_read_only,
                     };
                     usage.direct.entry(device).or_default().push(user);
                 }

@@ -117,6 +117,7 @@ fn a_mounted_disk_is_refused_and_its_directory_leads_back_to_it() {
         device: disk.name.clone(),
         mount_point: mounted.point.path().to_owned(),
         fs_type: "ext4".to_owned(),
+        is_read_only: false,
     });
     assert!(refusals.contains(&used), "{refusals:?}");
     assert!(!used.can_be_overruled());
