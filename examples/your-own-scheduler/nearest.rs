@@ -4,7 +4,7 @@
 //! AFIPS 1967); what it lacks is a limit on waiting, and `expire` is that.
 
 use super::{BlockLayer, CpuCost, Elevator, Followed, Kernel, SchedulerInfo, TunableInfo, Values};
-use crate::by_request::ByRequest;
+use crate::request_table::ByRequest;
 use crate::list::{Links, List};
 use crate::request::{Bio, RequestId, Requests};
 use crate::sorted::Sorted;

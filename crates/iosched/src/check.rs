@@ -38,7 +38,7 @@ pub struct Report {
     pub not_in_force: Vec<PathBuf>,
     /// `elevator=` with a value that no disk listens to.
     pub dead_elevator: Vec<Place>,
-    /// What [`advise`](crate::advise) says of each disk that has something else, by kernel name. It counts for no
+    /// What [`advise`] says of each disk that has something else, by kernel name. It counts for no
     /// verdict.
     pub advised: BTreeMap<String, Vec<String>>,
 }
