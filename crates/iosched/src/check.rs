@@ -24,6 +24,7 @@ use crate::policy::wanted::{self, Deviation, Wanted};
 use crate::policy::writers::{self, Writer};
 use crate::record::Record;
 use crate::switch;
+use crate::system_config::boot;
 use crate::system_config::cmdline::{self, Place};
 use crate::system_config::identity::Identity;
 
@@ -270,7 +271,7 @@ fn dead_elevator(host: &Host, disks: &[KnownDisk]) -> Vec<Place> {
     if disks.iter().any(listens) || writers::reads_elevator(host) {
         return Vec::new();
     }
-    let mut places = cmdline::places_of_elevator(host);
+    let mut places = boot::places_of_elevator(host);
     if places.is_empty() {
         places.push(Place {
             file: "/proc/cmdline".into(),

@@ -41,6 +41,7 @@ mod loads_rights;
 mod old_kernel;
 mod package;
 mod persist;
+mod persist_boot;
 mod power;
 mod report;
 mod report_large;

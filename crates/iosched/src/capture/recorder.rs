@@ -71,7 +71,7 @@ impl Recorder {
         tracefs.sweep(&host);
         let instance = tracefs.make_instance(&host)?;
         instance.write("tracing_on", "0")?;
-        instance.write("trace_clock", "mono")?;
+        instance.write("trace_clock", clock(&instance.read("trace_clock")?))?;
         let mut decoder = match events {
             [Events::Requests] => Decoder::nameless(),
             _ => Decoder::default(),
@@ -294,6 +294,15 @@ fn wanted(tracefs: &Tracefs, events: &[Events]) -> Vec<String> {
     names
 }
 
+/// The clock to stamp events with, of those that `trace_clock` offers: before Linux 3.17 there is none that the rest of
+/// the system has, too, and the one that is the same on all processors has to do.
+fn clock(offered: &str) -> &'static str {
+    let has_mono = offered
+        .split_whitespace()
+        .any(|name| name.trim_matches(['[', ']']) == "mono");
+    if has_mono { "mono" } else { "global" }
+}
+
 /// The event is one of a disk's, and says of which.
 fn is_of_disk(event: &str) -> bool {
     !event.starts_with("sched/")
@@ -371,6 +380,18 @@ fn monotonic() -> Time {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_are_stamped_by_a_clock_that_the_kernel_has() {
+        let since_3_17 = "[local] global counter uptime perf mono mono_raw boot x86-tsc\n";
+        assert_eq!(clock(since_3_17), "mono");
+        assert_eq!(clock("local global counter uptime perf [mono]\n"), "mono");
+        assert_eq!(
+            clock("[local] global counter uptime perf x86-tsc\n"),
+            "global"
+        );
+        assert_eq!(clock("[local] global mono_raw\n"), "global");
+    }
 
     #[test]
     fn what_the_kernel_lost_is_all_that_it_says() {

@@ -43,6 +43,7 @@ use crate::simulate::file::decompressed;
 use crate::simulate::settings::{Checked, Wanted};
 use crate::simulate::{conform as following, recordings, response as recorded};
 use crate::switch::Arm;
+use crate::system_config::boot;
 use crate::system_config::cmdline::{self, Format as BootFormat};
 use crate::system_config::identity::Properties;
 use crate::system_config::rules;
@@ -577,8 +578,12 @@ pub(super) fn command_line(bytes: &[u8]) {
     let _ = cmdline::elevator_in(text);
     for format in [
         BootFormat::GrubDefault,
+        BootFormat::GrubDropIn,
         BootFormat::MenuLst,
         BootFormat::KernelInstall,
+        BootFormat::Extlinux,
+        BootFormat::LoaderEntry,
+        BootFormat::GrubEnvironment,
     ] {
         let Ok(with) = cmdline::with_elevator(text, format, Some("noop")) else {
             continue;
@@ -627,7 +632,7 @@ pub(super) fn writers(bytes: &[u8]) {
         let _ = other_writers::find(host, disk);
         let _ = other_writers::find_on_change(host, disk);
         let _ = other_writers::reads_elevator(host);
-        let _ = cmdline::places_of_elevator(host);
+        let _ = boot::places_of_elevator(host);
     });
 }
 

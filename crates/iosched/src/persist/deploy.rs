@@ -11,7 +11,7 @@ use crate::device::{self, Device};
 use crate::history::Turn;
 use crate::host::Host;
 use crate::journal::{SavedDisk, Undone};
-use crate::persist::made;
+use crate::persist::{made, tuned};
 use crate::policy::file::{self, Policy};
 use crate::policy::matching;
 use crate::policy::wanted::{self, Deviation, Wanted};
@@ -21,7 +21,7 @@ use crate::switch::{self, Adjusted, Entered, QueueState, SwitchError};
 use crate::system_config::announce::announce;
 use crate::system_config::files::FileChange;
 use crate::system_config::identity::Properties;
-use crate::system_config::{boot, cmdline, rules, udev};
+use crate::system_config::{boot, rules, udev};
 
 pub use crate::persist::error::DeployError;
 pub use crate::persist::made::{Method, Ways};
@@ -89,9 +89,13 @@ impl Deployment {
         let made = made::files(host, &policy, &wanted, ways)?;
         for file in &made {
             if let (Some(text), true) = (&file.after, file.path == Path::new(rules::PATH)) {
+                if !udev::is_here(host) {
+                    return Err(DeployError::NoUdev);
+                }
                 udev::verify(text)?;
             }
         }
+        tuned::check_is_ours_to_choose(host, &made)?;
         let notes = made::notes(host, &policy, &wanted, &made, ways);
         let change = switches(host, &wanted)?;
         let sysfs = host.sysfs();
@@ -130,19 +134,10 @@ impl Deployment {
         }
         let scheduler = wanted.map(|(_, scheduler)| scheduler);
         let files = boot::files(host, scheduler)?;
-        if scheduler.is_some() && files.is_empty() && cmdline::places_of_elevator(host).is_empty() {
+        if scheduler.is_some() && files.is_empty() && boot::places_of_elevator(host).is_empty() {
             return Err(DeployError::NoBootLoader);
         }
-        if files
-            .iter()
-            .any(|file| file.path.ends_with("kernel/cmdline"))
-        {
-            notes.push(
-                "/etc/kernel/cmdline is for kernels installed from now on: run kernel-install for \
-                 the present one"
-                    .into(),
-            );
-        }
+        notes.extend(boot::notes(host, &files));
         Ok(Deployment {
             policy: Policy::default(),
             disks: Vec::new(),

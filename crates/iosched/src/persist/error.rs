@@ -80,6 +80,9 @@ pub enum DeployError {
     /// TuneD was asked for and does not run.
     #[error("TuneD does not run here")]
     NoTuned,
+    /// Rules were to be written, and nothing reads them.
+    #[error("no udev is installed here, and nothing else reads its rules")]
+    NoUdev,
     /// An initramfs was asked for, and nothing that is known here makes one.
     #[error("none of initramfs-tools, dracut and mkinitcpio makes the initramfs here")]
     NoInitramfs,
@@ -118,6 +121,11 @@ impl Failure for DeployError {
                 "leave out --method: a udev rule does it; elevator= is for {listening}"
             )),
             DeployError::NoBootLoader => Some("a udev rule needs none: leave out --method".into()),
+            DeployError::NoUdev => Some(
+                "install it (Alpine: `setup-devd udev`), or have `iosched set` run at every boot \
+                 (OpenRC: a script in /etc/local.d)"
+                    .into(),
+            ),
             DeployError::NoInitramfs => Some(
                 "leave out --initramfs: the module is loaded when the root is mounted; or name it to \
                  the program that makes the initramfs"
@@ -145,6 +153,7 @@ impl Failure for DeployError {
             | DeployError::NotForElevator { .. }
             | DeployError::NoBootLoader
             | DeployError::NoInitramfs
+            | DeployError::NoUdev
             | DeployError::NoTuned => exit::MISSING,
         }
     }

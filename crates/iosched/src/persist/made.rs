@@ -104,10 +104,27 @@ pub(super) fn notes(
             command.join(" ")
         ));
     }
+    notes.extend(stale_image(host, made));
     for disk in wanted {
         notes.extend(remarks(policy, disk));
     }
     notes
+}
+
+/// That an initramfs may go on with the rules that are replaced or taken out.
+fn stale_image(host: &Host, made: &[FileChange]) -> Option<String> {
+    let replaces = made
+        .iter()
+        .any(|file| file.path == Path::new(rules::PATH) && file.before.is_some());
+    let is_remade = made
+        .iter()
+        .any(|file| initramfs::generator(host, file).is_some());
+    let image = initramfs::image_with_rules(host).filter(|_| replaces && !is_remade)?;
+    let command = initramfs::remake(host)?;
+    Some(format!(
+        "{} may have the rules as they were, which then act before the root is mounted: `{command}` makes it anew",
+        image.display()
+    ))
 }
 
 /// What can be done where the root disk needs a module.

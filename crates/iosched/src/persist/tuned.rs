@@ -52,6 +52,27 @@ pub fn files(host: &Host, wanted: &[Wanted], wish: bool) -> Result<Vec<FileChang
     Ok(changes.into_iter().flatten().collect())
 }
 
+/// Refuses to make our profile the active one where another program chooses TuneD's profile at every boot.
+///
+/// # Errors
+/// tuned-ppd is enabled (Fedora 41 and later): it knows the profiles of `/etc/tuned/ppd.conf` alone.
+pub(crate) fn check_is_ours_to_choose(host: &Host, made: &[FileChange]) -> Result<(), FileError> {
+    let chooses = made.iter().any(|file| {
+        let after = file.after.as_deref().unwrap_or_default();
+        file.path == Path::new(ACTIVE) && after.split_whitespace().any(|name| name == PROFILE)
+    });
+    if !chooses || !writers::tuned_ppd_runs(host) {
+        return Ok(());
+    }
+    Err(FileError::Elsewhere {
+        path: ACTIVE.into(),
+        reason: "tuned-ppd chooses TuneD's profile at every boot, and would not choose ours".into(),
+        way: "take elevator= out of the profiles that /etc/tuned/ppd.conf names (a copy below \
+              /etc/tuned counts before the original), or give tuned-ppd up: systemctl disable --now tuned-ppd"
+            .into(),
+    })
+}
+
 /// The profile's text.
 pub(crate) fn text(chosen: &str, wanted: &[Wanted]) -> String {
     let mut text = format!(
@@ -142,5 +163,24 @@ mod tests {
         }
         assert_eq!(read("etc/tuned/active_profile"), "desktop\n");
         assert!(!dir.path().join("etc/tuned/iosched/tuned.conf").exists());
+    }
+
+    #[test]
+    fn a_profile_that_tuned_ppd_would_not_choose_is_refused() {
+        let (dir, host) = machine(&[Disk::new("sda").property("ID_SERIAL", "S.1")]);
+        write(dir.path(), "run/tuned/tuned.pid", "1\n");
+        write(dir.path(), "etc/tuned/active_profile", "desktop\n");
+        write(
+            dir.path(),
+            "usr/lib/tuned/desktop/tuned.conf",
+            "[disk]\nelevator=none\n",
+        );
+        let changes = plan(&host, POLICY);
+        assert!(check_is_ours_to_choose(&host, &changes).is_ok());
+        let unit = "etc/systemd/system/graphical.target.wants/tuned-ppd.service";
+        write(dir.path(), unit, "");
+        let error = check_is_ours_to_choose(&host, &changes).unwrap_err();
+        assert!(error.to_string().contains("tuned-ppd chooses"), "{error}");
+        assert!(check_is_ours_to_choose(&host, &plan(&host, "")).is_ok());
     }
 }

@@ -33,8 +33,18 @@ pub(crate) fn commands(host: &Host, files: &[FileChange]) -> Vec<Vec<String>> {
         commands.push(restart.map(str::to_owned).to_vec());
     }
     for file in files {
-        commands.extend(boot::generator(host, file));
-        commands.extend(initramfs::generator(host, file));
+        for command in [
+            boot::generator(host, file),
+            initramfs::generator(host, file),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            // Several files may be read by one program.
+            if !commands.contains(&command) {
+                commands.push(command);
+            }
+        }
     }
     commands
 }

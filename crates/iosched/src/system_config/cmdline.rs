@@ -1,17 +1,18 @@
 //! `elevator=` on the kernel's command line, for disks on the single-queue path: put in, changed or taken out in
-//! the files that boot loaders read, every other parameter kept. Pure but for the search.
+//! the files that boot loaders read, every other parameter kept. Pure.
 //!
 //! Disks on blk-mq do not listen to it, and since 5.0 there are no others: there it is refused.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
 use crate::host::Host;
+use crate::system_config::bls;
 
 /// The parameter.
-const PARAMETER: &str = "elevator=";
+pub(super) const PARAMETER: &str = "elevator=";
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -27,10 +28,18 @@ pub struct Place {
 pub(crate) enum Format {
     /// `/etc/default/grub`: `GRUB_CMDLINE_LINUX="…"`.
     GrubDefault,
+    /// A file of `/etc/default/grub.d`, which Debian's and Ubuntu's GRUB reads after that.
+    GrubDropIn,
     /// `menu.lst` of GRUB before 2: lines `kernel /vmlinuz …`.
     MenuLst,
     /// `/etc/kernel/cmdline` of kernel-install: the parameters themselves.
     KernelInstall,
+    /// `/etc/update-extlinux.conf` of Alpine: `default_kernel_opts="…"`.
+    Extlinux,
+    /// An entry of the Boot Loader Specification: lines `options …`.
+    LoaderEntry,
+    /// GRUB's environment block, whose `kernelopts` come before the entry's own options: taken out there, not put in.
+    GrubEnvironment,
 }
 
 /// A line of a shell script whose effect on the command line is not known here: a condition, a function, `+=`, a
@@ -54,9 +63,19 @@ pub(crate) fn with_elevator(
 ) -> Result<String, NotUnderstood> {
     Ok(match format {
         Format::GrubDefault => {
-            check_grub_default(text, value.is_some())?;
-            grub_default(text, value)
+            check_script(text, GRUB, value.is_some())?;
+            script(text, GRUB, value)
         }
+        Format::Extlinux => {
+            check_script(text, EXTLINUX, value.is_some())?;
+            script(text, EXTLINUX, value)
+        }
+        Format::GrubDropIn => {
+            check_drop_in(text, value.is_some())?;
+            script(text, GRUB, None)
+        }
+        Format::LoaderEntry => bls::entry(text, value),
+        Format::GrubEnvironment => bls::environment_without(text)?,
         Format::MenuLst => each_line(text, |line| menu_line(line, value)),
         Format::KernelInstall => {
             let (parameters, blank) = text.split_at(text.trim_end().len());
@@ -66,17 +85,45 @@ pub(crate) fn with_elevator(
     })
 }
 
-/// Finds what [`grub_default`] would misread: to put the parameter in, all that can touch the variables has to be
+/// Finds what [`script`] would misread: to put the parameter in, all that can touch the variables has to be
 /// understood, the shell's conditions and functions included; to take it out, the lines that have it.
-fn check_grub_default(text: &str, puts: bool) -> Result<(), NotUnderstood> {
+fn check_script(text: &str, every: &str, puts: bool) -> Result<(), NotUnderstood> {
     let lines = text.lines().enumerate();
     for (index, line) in lines.filter(|(_, line)| !line.trim_start().starts_with('#')) {
-        let names_it = line.contains(EVERY) && (puts || line.contains(PARAMETER));
+        let names_it = line.contains(every) && (puts || line.contains(PARAMETER));
         let assignment = Assignment::of(line);
         let is_all = assignment.as_ref().is_some_and(Assignment::is_all);
         let is_plain = assignment.as_ref().is_some_and(Assignment::is_plain);
         let is_shell = puts && !line.trim().is_empty() && !is_all;
         if is_shell || (names_it && !is_plain) {
+            return Err(NotUnderstood {
+                line: index + 1,
+                text: line.trim().to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Finds in a file that is read after `/etc/default/grub` what would lose the parameter put in there, or has it in a
+/// way that is not understood.
+fn check_drop_in(text: &str, puts: bool) -> Result<(), NotUnderstood> {
+    let lines = text.lines().enumerate();
+    for (index, line) in lines.filter(|(_, line)| !line.trim_start().starts_with('#')) {
+        let assigned = line
+            .split_once(&format!("{GRUB}="))
+            .map(|(_, assigned)| assigned);
+        let loses = |assigned: &str| {
+            let keeps = [
+                format!("${GRUB} "),
+                format!("${GRUB}\""),
+                format!("${{{GRUB}}}"),
+            ];
+            !keeps.iter().any(|words| assigned.contains(words.as_str()))
+        };
+        let has_it = line.contains(GRUB) && line.contains(PARAMETER);
+        let is_plain = Assignment::of(line).is_some_and(|assignment| assignment.is_plain());
+        if (puts && assigned.is_some_and(loses)) || (has_it && !is_plain) {
             return Err(NotUnderstood {
                 line: index + 1,
                 text: line.trim().to_owned(),
@@ -161,24 +208,26 @@ impl Value<'_> {
     }
 }
 
-/// The variable that counts for every entry; the names of the others begin like it.
-const EVERY: &str = "GRUB_CMDLINE_LINUX";
+/// The variable of GRUB that counts for every entry; the names of the others begin like it.
+const GRUB: &str = "GRUB_CMDLINE_LINUX";
 
-/// The value is put into `GRUB_CMDLINE_LINUX`, which counts for every entry, and taken out of all
-/// other variables, which come after it.
-fn grub_default(text: &str, value: Option<&str>) -> String {
+/// The variable of Alpine's update-extlinux.
+const EXTLINUX: &str = "default_kernel_opts";
+
+/// The value is put into the variable that counts for every entry, and taken out of all others, which come after it.
+fn script(text: &str, every: &str, value: Option<&str>) -> String {
     let mut is_put = false;
     let mut edited = each_line(text, |line| {
         let Some(Assignment {
             export,
             name,
             assigned,
-        }) = Assignment::of(line).filter(|assignment| assignment.name.starts_with(EVERY))
+        }) = Assignment::of(line).filter(|assignment| assignment.name.starts_with(every))
         else {
             return line.to_owned();
         };
         // Several assignments of one variable: the last one counts, so all are the same.
-        let put = (name == EVERY).then_some(value).flatten();
+        let put = (name == every).then_some(value).flatten();
         is_put |= put.is_some();
         format!("{export}{name}={}", quoted_with(assigned, put))
     });
@@ -187,7 +236,7 @@ fn grub_default(text: &str, value: Option<&str>) -> String {
             edited.push('\n');
         }
         // Should something that is sourced set it, that stays.
-        let _ = writeln!(edited, "{EVERY}=\"${EVERY} {PARAMETER}{value}\"");
+        let _ = writeln!(edited, "{every}=\"${every} {PARAMETER}{value}\"");
     }
     edited
 }
@@ -227,7 +276,7 @@ fn menu_line(line: &str, value: Option<&str>) -> String {
 
 /// Parameters with `elevator=` set once (where it first stood, or at the end) or taken out; all else,
 /// blanks too, as it was.
-fn with_parameter(parameters: &str, value: Option<&str>) -> String {
+pub(super) fn with_parameter(parameters: &str, value: Option<&str>) -> String {
     let mut text = parameters.to_owned();
     let mut wanted = value.map(|value| format!("{PARAMETER}{value}"));
     let mut from = 0;
@@ -284,7 +333,7 @@ fn find_parameter(text: &str, from: usize) -> Option<(usize, usize)> {
 }
 
 /// Every line edited, line ends kept.
-fn each_line(text: &str, mut edit: impl FnMut(&str) -> String) -> String {
+pub(super) fn each_line(text: &str, mut edit: impl FnMut(&str) -> String) -> String {
     text.split_inclusive('\n')
         .map(|line| match line.strip_suffix('\n') {
             Some(line) => edit(line) + "\n",
@@ -292,15 +341,6 @@ fn each_line(text: &str, mut edit: impl FnMut(&str) -> String) -> String {
         })
         .collect()
 }
-
-/// The files of this machine that may carry the command line.
-const FILES: [&str; 5] = [
-    "/etc/default/grub",
-    "/etc/kernel/cmdline",
-    "/boot/grub/menu.lst",
-    "/boot/grub/grub.conf",
-    "/etc/default/grub.d/",
-];
 
 /// The value of `elevator=` that this boot was given last, which is the one that counts.
 pub(crate) fn given_at_boot(host: &Host) -> Option<String> {
@@ -317,47 +357,15 @@ pub(crate) fn elevator_in(text: &str) -> Option<String> {
 }
 
 /// The value that a line gives.
-fn given_in(line: &str) -> Option<String> {
+pub(super) fn given_in(line: &str) -> Option<String> {
     if line.trim_start().starts_with('#') {
         return None;
     }
+    let of_variable = Assignment::of(line).filter(|variable| variable.name != "elevator");
+    let line = of_variable.map_or(line, |variable| variable.assigned);
     let parameters = line.replace(['"', '\''], " ");
     let (start, end) = find_parameter(&parameters, 0)?;
     Some(parameters[start + PARAMETER.len()..end].to_owned())
-}
-
-/// The lines in which `elevator=` is given.
-pub(crate) fn places_of_elevator(host: &Host) -> Vec<Place> {
-    let mut files: Vec<PathBuf> = Vec::new();
-    for file in FILES {
-        match file.strip_suffix('/') {
-            Some(directory) => {
-                let entries = std::fs::read_dir(host.path(Path::new(directory)));
-                let mut found: Vec<PathBuf> = entries
-                    .into_iter()
-                    .flatten()
-                    .flatten()
-                    .map(|entry| Path::new(directory).join(entry.file_name()))
-                    .collect();
-                found.sort();
-                files.extend(found);
-            }
-            None => files.push(file.into()),
-        }
-    }
-    let mut places = Vec::new();
-    for file in files {
-        let text = std::fs::read_to_string(host.path(&file)).unwrap_or_default();
-        for (index, line) in text.lines().enumerate() {
-            if given_in(line).is_some() {
-                places.push(Place {
-                    file: file.clone(),
-                    line: index + 1,
-                });
-            }
-        }
-    }
-    places
 }
 
 #[cfg(test)]

@@ -73,6 +73,16 @@ pub enum FileError {
         /// What stands there.
         text: String,
     },
+    /// What it is for is in the hands of another program, or in a file that cannot be changed.
+    #[error("{}: {reason}: nothing was changed", path.display())]
+    Elsewhere {
+        /// What shows it.
+        path: PathBuf,
+        /// What that is.
+        reason: String,
+        /// How it is changed.
+        way: String,
+    },
     /// Anything else: read-only, full, not permitted.
     #[error("cannot {action} {}", path.display())]
     Io {
@@ -101,6 +111,7 @@ impl Failure for FileError {
                     .into(),
             ),
             FileError::ChangedMeanwhile { .. } => Some("look at it, then try again".into()),
+            FileError::Elsewhere { way, .. } => Some(way.clone()),
             FileError::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Some("run it as root".into()),
                 io::ErrorKind::ReadOnlyFilesystem => Some(

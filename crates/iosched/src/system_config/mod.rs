@@ -6,12 +6,13 @@
 //! - [`modules`]: the modules that schedulers come in
 //! - [`files`]: files of the system replaced so that a power failure leaves the old one or the new one
 //! - [`tuned`]: what of TuneD's files is ours
-//! - [`cmdline`], [`boot`]: `elevator=` for kernels before 5.0, and the files of boot loaders
+//! - [`cmdline`], [`bls`], [`boot`]: `elevator=` for kernels before 5.0, and the files of boot loaders
 //! - [`initramfs`]: the module of the root disk's scheduler, there before the root is
 //! - [`udev`]: the running udev: check rules, load them, apply them now
 //! - [`announce`](mod@announce): programs that must be told of files that changed
 
 pub(crate) mod announce;
+pub(crate) mod bls;
 pub(crate) mod boot;
 pub(crate) mod cmdline;
 pub(crate) mod files;

@@ -1,12 +1,12 @@
 //! The running udev, through `udevadm`: check a file of rules, load it, have it applied now.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::host::Host;
 use crate::process::{self, ChildError, Stop};
-use crate::sysfs::sysfs_name;
 
 /// How long any of it may take. Settling waits for every event of the machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -31,12 +31,39 @@ pub enum UdevError {
     /// It could not be run.
     #[error(transparent)]
     Child(#[from] ChildError),
+    /// The kernel did not make an event for it.
+    #[error("cannot have the kernel tell udev of {device}")]
+    Event {
+        /// Kernel name.
+        device: String,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
     /// No temporary file could be made for it.
     #[error("cannot write a temporary file for udevadm")]
     Io(#[source] std::io::Error),
 }
 
 impl crate::failure::Failure for UdevError {}
+
+/// Where udev's daemon is: systemd's, eudev's, udev's of old.
+const DAEMONS: [&str; 7] = [
+    "/usr/lib/systemd/systemd-udevd",
+    "/lib/systemd/systemd-udevd",
+    "/usr/lib/udev/udevd",
+    "/lib/udev/udevd",
+    "/usr/sbin/udevd",
+    "/sbin/udevd",
+    "/usr/bin/udevd",
+];
+
+/// True if there is a udev that reads rules, or its database. Alpine has none unless it is asked for: its device
+/// nodes are made by mdev.
+pub(crate) fn is_here(host: &Host) -> bool {
+    let mut places = DAEMONS.iter().map(|path| host.path(Path::new(path)));
+    host.run("udev").exists() || places.any(|path| path.exists())
+}
 
 /// True if udev runs on this machine (and it is this machine that is meant).
 pub(crate) fn is_running(host: &Host) -> bool {
@@ -73,21 +100,21 @@ pub(crate) fn reload() -> Result<(), UdevError> {
     succeed(&["control", "--reload"])
 }
 
-/// Has udev apply its rules to these devices as at a change, and waits until it has.
+/// Has udev apply its rules to these devices as at a change, and waits until it has. The kernel is asked for the
+/// event: `udevadm trigger` of before systemd 218 takes no devices, and has every one of the machine changed.
 pub(crate) fn trigger(host: &Host, devices: &[String]) -> Result<(), UdevError> {
-    let paths: Vec<String> = devices
-        .iter()
-        .map(|device| {
-            let path = host.path(std::path::Path::new("/sys/block"));
-            path.join(sysfs_name(device)).display().to_string()
-        })
-        .collect();
-    if paths.is_empty() {
+    if devices.is_empty() {
         return Ok(());
     }
-    let mut arguments = vec!["trigger", "--action=change"];
-    arguments.extend(paths.iter().map(String::as_str));
-    succeed(&arguments)?;
+    let sysfs = host.sysfs();
+    for device in devices {
+        sysfs
+            .write(device, "uevent", "change")
+            .map_err(|source| UdevError::Event {
+                device: device.clone(),
+                source,
+            })?;
+    }
     succeed(&["settle", "--timeout=100"])
 }
 

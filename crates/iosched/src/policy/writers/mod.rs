@@ -134,6 +134,11 @@ pub(crate) fn tuned_runs(host: &Host) -> bool {
     programs::tuned_runs(host)
 }
 
+/// True if tuned-ppd, which chooses TuneD's profile by the desktop's choice of power, will run at the next boot.
+pub(crate) fn tuned_ppd_runs(host: &Host) -> bool {
+    services::is_enabled(host, Path::new("tuned-ppd.service"))
+}
+
 /// What these profiles of TuneD (separated by commas or blanks) write into a disk's queue.
 pub(crate) fn tuned_writers(host: &Host, profiles: &str, device: &str) -> Vec<Writer> {
     programs::tuned_writers(host, profiles, device)

@@ -1,0 +1,172 @@
+//! Entries of the Boot Loader Specification, which GRUB (Fedora, RHEL 8 and later) and systemd-boot read at every
+//! boot, and GRUB's environment block, where RHEL 8 keeps what its entries call `$kernelopts`. Pure.
+//!
+//! Follows type #1 of the specification. An entry that is there is changed by nobody but `grubby` and, in some
+//! versions or when told so, `grub2-mkconfig`: so it is edited itself, and an undo puts back exactly what it held.
+
+use std::fmt::Write;
+
+use crate::system_config::cmdline::{
+    NotUnderstood, PARAMETER, each_line, elevator_in, with_parameter,
+};
+
+/// What the environment block begins with.
+const SIGNATURE: &str = "# GRUB Environment Block\n";
+
+/// The value of a key of an entry, where it stands first.
+fn value_of<'a>(entry: &'a str, key: &str) -> Option<&'a str> {
+    entry.lines().find_map(|line| {
+        let rest = line.trim_start().strip_prefix(key)?;
+        rest.starts_with(char::is_whitespace).then(|| rest.trim())
+    })
+}
+
+fn is_options(line: &str) -> bool {
+    line.split_whitespace().next() == Some("options")
+}
+
+/// True if an entry starts a Linux of this machine: no memory test, no EFI program, and not of another system on
+/// the same partition.
+pub(super) fn is_for(entry: &str, machine_id: Option<&str>) -> bool {
+    let is_linux = value_of(entry, "linux").is_some_and(|image| !image.contains("memtest"));
+    let of = value_of(entry, "machine-id");
+    is_linux && (of.is_none() || machine_id.is_none() || of == machine_id)
+}
+
+/// An entry with `elevator=` set to this value, which stands once in all its lines of options; with none, taken out.
+pub(super) fn entry(text: &str, value: Option<&str>) -> String {
+    let options = || {
+        text.lines()
+            .enumerate()
+            .filter(|(_, line)| is_options(line))
+    };
+    let has_it = |(_, line): &(usize, &str)| elevator_in(line).is_some();
+    let chosen = options().find(has_it).or_else(|| options().last());
+    let chosen = chosen.map(|(index, _)| index);
+    let mut index = 0;
+    let mut edited = each_line(text, |line| {
+        index += 1;
+        if is_options(line) {
+            with_parameter(line, value.filter(|_| Some(index - 1) == chosen))
+        } else {
+            line.to_owned()
+        }
+    });
+    if let (None, Some(value)) = (chosen, value) {
+        if !edited.is_empty() && !edited.ends_with('\n') {
+            edited.push('\n');
+        }
+        let _ = writeln!(edited, "options {PARAMETER}{value}");
+    }
+    edited
+}
+
+/// The environment block without `elevator=` in `kernelopts`, and as long as it was: GRUB knows it by its size.
+pub(super) fn environment_without(text: &str) -> Result<String, NotUnderstood> {
+    const NAME: &str = "kernelopts=";
+    let mut edited = each_line(text, |line| match line.strip_prefix(NAME) {
+        Some(parameters) => NAME.to_owned() + &with_parameter(parameters, None),
+        None => line.to_owned(),
+    });
+    let is_block = text.starts_with(SIGNATURE) && text.ends_with(['#', '\n']);
+    if edited != text && !is_block {
+        return Err(NotUnderstood {
+            line: 1,
+            text: text.lines().next().unwrap_or_default().to_owned(),
+        });
+    }
+    edited.extend(std::iter::repeat_n('#', text.len() - edited.len()));
+    Ok(edited)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Fedora's and RHEL's kernel packages make it, in our own words.
+    const RHEL_9: &str = "title Red Hat Enterprise Linux (5.14.0-1.el9.x86_64) 9.0 (Plow)\n\
+        version 5.14.0-1.el9.x86_64\nlinux /vmlinuz-5.14.0-1.el9.x86_64\n\
+        initrd /initramfs-5.14.0-1.el9.x86_64.img $tuned_initrd\n\
+        options root=/dev/mapper/rhel-root ro crashkernel=1G-4G:192M rhgb quiet $tuned_params\n\
+        grub_users $grub_users\ngrub_arg --unrestricted\ngrub_class rhel\n";
+    const RHEL_8: &str = "title RHEL\nlinux /vmlinuz-4.18.0\noptions $kernelopts $tuned_params\n";
+    /// As kernel-install makes it.
+    const SYSTEMD_BOOT: &str = "# Boot Loader Specification type#1 entry\ntitle      Arch Linux\n\
+        version    6.12.1-arch1-1\nmachine-id 0123456789abcdef0123456789abcdef\nsort-key   arch\n\
+        options    root=UUID=1 rw systemd.machine_id=0123456789abcdef0123456789abcdef\n\
+        linux      /0123/6.12.1-arch1-1/linux\ninitrd     /0123/6.12.1-arch1-1/initrd\n";
+
+    #[test]
+    fn an_entry_gets_the_parameter_at_the_end_of_its_options_and_loses_it_again() {
+        for (text, from, to) in [
+            (RHEL_9, "$tuned_params\n", "$tuned_params elevator=noop\n"),
+            (RHEL_8, "$tuned_params\n", "$tuned_params elevator=noop\n"),
+            (
+                SYSTEMD_BOOT,
+                "abcdef\nlinux ",
+                "abcdef elevator=noop\nlinux ",
+            ),
+        ] {
+            let edited = entry(text, Some("noop"));
+            assert_eq!(edited, text.replace(from, to));
+            assert_eq!(entry(&edited, Some("noop")), edited);
+            assert_eq!(
+                entry(&edited, Some("deadline")),
+                edited.replace("noop", "deadline")
+            );
+            assert_eq!(entry(&edited, None), text);
+        }
+    }
+
+    #[test]
+    fn of_several_lines_of_options_one_has_it_and_an_entry_without_any_gets_one() {
+        let text = "linux /l\noptions a elevator=cfq\noptions b elevator=noop c\n";
+        assert_eq!(
+            entry(text, Some("deadline")),
+            "linux /l\noptions a elevator=deadline\noptions b c\n"
+        );
+        assert_eq!(entry(text, None), "linux /l\noptions a\noptions b c\n");
+        assert_eq!(
+            entry("linux /l", Some("noop")),
+            "linux /l\noptions elevator=noop\n"
+        );
+        assert_eq!(entry("linux /l\n", None), "linux /l\n");
+    }
+
+    #[test]
+    fn memory_tests_efi_programs_and_other_systems_are_left_alone() {
+        let own = Some("0123456789abcdef0123456789abcdef");
+        for (text, is) in [
+            (RHEL_9, true),
+            (SYSTEMD_BOOT, true),
+            (
+                "title Windows\nefi /EFI/Microsoft/Boot/bootmgfw.efi\n",
+                false,
+            ),
+            ("title Memory test\nlinux /memtest86+x64\n", false),
+            ("machine-id fedcba\nlinux /vmlinuz\n", false),
+        ] {
+            assert_eq!(is_for(text, own), is, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_environment_block_keeps_its_size() {
+        let block = |variables: &str| {
+            let mut block = format!("{SIGNATURE}{variables}");
+            block.extend(std::iter::repeat_n('#', 1024 - block.len()));
+            block
+        };
+        let with = block("saved_entry=1\nkernelopts=root=/dev/sda1 ro elevator=cfq quiet\n");
+        let without = environment_without(&with).unwrap();
+        assert_eq!(
+            without,
+            block("saved_entry=1\nkernelopts=root=/dev/sda1 ro quiet\n")
+        );
+        assert_eq!(environment_without(&without).unwrap(), without);
+        let first = environment_without(&block("kernelopts=elevator=cfq\n")).unwrap();
+        assert_eq!(first, block("kernelopts=\n"));
+        assert!(environment_without("kernelopts=elevator=cfq\n").is_err());
+        assert!(environment_without("").is_ok());
+    }
+}
