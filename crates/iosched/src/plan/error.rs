@@ -166,6 +166,16 @@ pub enum PlanError {
         #[source]
         source: std::io::Error,
     },
+    /// It was on another disk when the run began.
+    #[error("{} is on {is} now, and was on {was} when the run began", path.display())]
+    Moved {
+        /// The directory or file.
+        path: PathBuf,
+        /// Kernel name of the device then.
+        was: String,
+        /// Kernel name of the device now.
+        is: String,
+    },
     /// The test files do not fit.
     #[error("no room in {}: the loads need {needed} MiB, {free} MiB are free", path.display())]
     NoRoom {
@@ -274,6 +284,10 @@ impl Failure for PlanError {
             PlanError::NotWritable { .. } => {
                 Some("measure reads only, or name a target that may be written".into())
             }
+            PlanError::Moved { path, was, .. } => Some(format!(
+                "mount {was} where it was; what {} is on now is for a new run",
+                path.display()
+            )),
             PlanError::NoRoom { .. } => {
                 Some("make it smaller: --file-size, or the load's own scale=, size= or files=".into())
             }
@@ -315,6 +329,7 @@ impl Failure for PlanError {
             PlanError::MayNotWrite(error) => error.exit_code(),
             PlanError::WritesToFile { .. } => exit::UNSAFE,
             PlanError::NotWritable { .. } => exit::NOT_PERMITTED,
+            PlanError::Moved { .. } => exit::BAD_RECORD,
             PlanError::NoRoom { .. } | PlanError::Io { .. } => exit::FAILURE,
             _ => exit::USAGE,
         }

@@ -258,6 +258,15 @@ impl Plan {
         self.writes_to().filter(|_| self.emulated.is_none())
     }
 
+    /// Whether the directory or the file is still on the disk that it was on, with room for the loads, when a run goes
+    /// on. (Whether a raw device may be written is asked by itself.)
+    ///
+    /// # Errors
+    /// It is elsewhere, or cannot be used any more.
+    pub fn check_target(&self, host: &Host) -> Result<(), PlanError> {
+        target::check_again(host, &self.target, &self.loads)
+    }
+
     /// True if schedulers of ours inside the disk are compared.
     pub fn is_served(&self) -> bool {
         self.arms.iter().any(Arm::is_served)

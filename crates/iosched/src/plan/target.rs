@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{PlanError, PlannedLoad, Target, Wanted, writer};
-use crate::device::{Device, GivenUp, Occasion, Target as Found, Write, may_write};
+use crate::device::{
+    Device, GivenUp, Occasion, Target as Found, Write, find_file_system, may_write,
+};
 use crate::file_system::Kind;
 use crate::host::Host;
 use crate::load::Kept;
@@ -71,6 +73,38 @@ pub(super) fn check(
             }
         }
     }
+}
+
+/// Asks again when a run goes on: a directory or a file that is on another disk by now (its file system is not
+/// mounted, or another one is) would be measured for the one of the plan, and a directory has to have room for
+/// the loads' files again.
+pub(super) fn check_again(
+    host: &Host,
+    target: &Target,
+    loads: &[PlannedLoad],
+) -> Result<(), PlanError> {
+    let (path, device, file_size) = match target {
+        Target::Directory {
+            path,
+            device,
+            file_size,
+        } => (path, device, Some(*file_size)),
+        Target::File { path, device } => (path, device, None),
+        Target::Device { .. } | Target::FileSystem { .. } | Target::Simulated(_) => return Ok(()),
+    };
+    let now = find_file_system(host, path)?;
+    if now.devices.iter().all(|now| now.name != *device) {
+        return Err(PlanError::Moved {
+            path: path.clone(),
+            was: device.clone(),
+            is: now.devices[0].name.clone(),
+        });
+    }
+    let Some(file_size) = file_size else {
+        return Ok(());
+    };
+    check_directory_is_writable(path)?;
+    check_room(path, file_size, loads)
 }
 
 /// The file system that is made for the run: the one that is asked for, or ext4 where a load needs a

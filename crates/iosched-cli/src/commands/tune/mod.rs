@@ -171,6 +171,7 @@ impl Session<'_> {
             check_can_emulate(host)?;
         } else {
             self.check_same_machine(&record, directory)?;
+            record.header.plan.check_target(host).map_err(boxed)?;
             self.foresee_permission(&record)?;
         }
         record.push(self.resumed(None));
@@ -256,6 +257,7 @@ impl Session<'_> {
         self.check_same_machine(recorder.record(), recorder.directory())?;
         let plan = &recorder.record().header.plan;
         settle(&self.host, plan, &self.stop, self.output)?;
+        plan.check_target(&self.host).map_err(boxed)?;
         let given_up = self.permission(recorder.record())?;
         recorder.append(self.resumed(given_up)).map_err(boxed)?;
         self.measure(recorder, disk)

@@ -43,6 +43,28 @@ pub(crate) fn names(directory: &Path) -> Vec<String> {
         .collect()
 }
 
+/// The processes of this test's world, but for the test itself: what the command has left.
+pub(crate) fn processes_here() -> Vec<String> {
+    let world = fs::read_link("/proc/self/ns/mnt").unwrap();
+    let ours = std::process::id().to_string();
+    let is_left = |pid: &String| {
+        let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let is_zombie = status
+            .rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.starts_with(" Z"));
+        let is_here = fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok_and(|its| its == world);
+        is_here && !is_zombie && *pid != ours
+    };
+    let pids = names(Path::new("/proc"))
+        .into_iter()
+        .filter(|name| name.parse::<u32>().is_ok());
+    let name = |pid: &String| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    pids.filter(is_left)
+        .map(|pid| format!("{pid} {}", name(&pid).trim()))
+        .collect()
+}
+
 /// Takes back all changes that the history has, and says how many these were.
 pub(crate) fn undo_all(root: Option<&Path>) -> Result<usize, String> {
     for undone in 0.. {

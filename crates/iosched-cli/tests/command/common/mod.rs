@@ -124,7 +124,7 @@ impl LoopDevice {
     }
 
     /// A loop device keeps its queue's settings from one file to the next.
-    fn reset(&self) {
+    pub(crate) fn reset(&self) {
         for (file, value) in [
             ("scheduler", "none"),
             ("nr_requests", "128"),
@@ -138,15 +138,38 @@ impl LoopDevice {
     /// then it has another name.
     pub(crate) fn attach_again(&mut self) -> bool {
         let node = self.path().display().to_string();
-        let file = self.file.path().display().to_string();
         run("losetup", &["--detach", &node]);
-        let again = Command::new("losetup").args([&node, &file]).output();
-        let is_same = again.is_ok_and(|output| output.status.success());
-        if !is_same {
-            self.name = loop_device::attach(self.file.path(), &[]);
+        self.attach_at(&node)
+    }
+
+    /// Detaches both, and attaches each file under the name that the other had. If another test was faster, a disk has
+    /// a third name then.
+    pub(crate) fn swap_names(&mut self, other: &mut LoopDevice) {
+        let names = [&self.name, &other.name].map(|name| format!("/dev/{name}"));
+        for node in &names {
+            run("losetup", &["--detach", node]);
+        }
+        let [of_self, of_other] = names;
+        self.attach_at(&of_other);
+        other.attach_at(&of_self);
+    }
+
+    /// Attaches its file at a node, or where there is one free; false if that is elsewhere.
+    fn attach_at(&mut self, node: &str) -> bool {
+        let again = Command::new("losetup")
+            .arg(node)
+            .arg(self.file.path())
+            .output();
+        let is_there = again.is_ok_and(|output| output.status.success());
+        self.name = if is_there {
+            node.trim_start_matches("/dev/").to_owned()
+        } else {
+            loop_device::attach(self.file.path(), &[])
+        };
+        if !is_there {
             self.reset();
         }
-        is_same
+        is_there
     }
 
     /// `/dev/loop3`.

@@ -101,12 +101,14 @@ pub(crate) enum Way {
     Fail,
     /// It fails, and so do all of its kind after it.
     FailEver,
+    /// The command gets SIGINT before it, as from Ctrl-C.
+    Interrupt,
 }
 
 impl Way {
     /// True if this processor's registers are known here.
     pub(crate) fn is_possible(self) -> bool {
-        self == Way::Kill || cfg!(target_arch = "x86_64")
+        matches!(self, Way::Kill | Way::Interrupt) || cfg!(target_arch = "x86_64")
     }
 }
 
@@ -289,13 +291,17 @@ impl Tracer {
         if self.hit.is_none() {
             self.hit = Some(format!("{kind:?} {}", named(thread, kind, arguments)));
         }
-        if way == Way::Kill {
-            // SAFETY: it is our own child, stopped.
-            unsafe { libc::kill(self.command, libc::SIGKILL) };
-        } else {
-            set_register(thread, Register::Call, -1);
-            self.failing.insert(thread, kind.errno());
-        }
+        let signal = match way {
+            Way::Kill => libc::SIGKILL,
+            Way::Interrupt => libc::SIGINT,
+            Way::Fail | Way::FailEver => {
+                set_register(thread, Register::Call, -1);
+                self.failing.insert(thread, kind.errno());
+                return;
+            }
+        };
+        // SAFETY: it is our own child, stopped.
+        unsafe { libc::kill(self.command, signal) };
     }
 }
 

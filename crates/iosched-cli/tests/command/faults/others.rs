@@ -6,9 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::runs::processes_here;
 use super::{DRAWN, DRAWN_OF_RUNS, Situation, at_calls};
-use crate::common::checks::{self, must, names, restore};
+use crate::common::checks::{self, must, names, processes_here, restore};
 use crate::common::lab::Lab;
 use crate::common::machine::{Machine, is_unfinished};
 use crate::common::traced::{End, Traced};

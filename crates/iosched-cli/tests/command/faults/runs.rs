@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{DRAWN, DRAWN_OF_RUNS, Situation, at_calls, at_moments};
-use crate::common::checks::{difference, must, names, restore};
+use crate::common::checks::{difference, must, names, processes_here, restore};
 use crate::common::served::ServedDisk;
 use crate::common::traced::{End, Traced, Way};
 use crate::common::tuning::{MIB, SHORTEST, fio_runs_on, small_disk, start};
@@ -216,28 +216,6 @@ impl Situation for Tune {
         }
         self.is_as_before()
     }
-}
-
-/// The processes of this test's world, but for the test itself: what the command has left.
-pub(super) fn processes_here() -> Vec<String> {
-    let world = fs::read_link("/proc/self/ns/mnt").unwrap();
-    let ours = std::process::id().to_string();
-    let is_left = |pid: &String| {
-        let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let is_zombie = status
-            .rsplit(')')
-            .next()
-            .is_some_and(|rest| rest.starts_with(" Z"));
-        let is_here = fs::read_link(format!("/proc/{pid}/ns/mnt")).is_ok_and(|its| its == world);
-        is_here && !is_zombie && *pid != ours
-    };
-    let pids = names(Path::new("/proc"))
-        .into_iter()
-        .filter(|name| name.parse::<u32>().is_ok());
-    let name = |pid: &String| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    pids.filter(is_left)
-        .map(|pid| format!("{pid} {}", name(&pid).trim()))
-        .collect()
 }
 
 /// True if something failed that it needs to put back what it changed; then it says so, unless it can write nothing
