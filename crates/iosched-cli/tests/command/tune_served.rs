@@ -151,6 +151,14 @@ fn what_a_killed_run_left_inside_is_put_back_before_the_next_one_takes_its_basel
         }
         assert!(answer(&["restore"]).status.success());
     }
+    // An older program, which would leave what is inside, keeps the entry.
+    let entries = fs::read_dir("/var/lib/iosched/journal").unwrap();
+    let schemas = entries.map(|entry| {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        let entry: serde_json::Value = serde_json::from_str(&text).unwrap();
+        entry["schema"].clone()
+    });
+    assert_eq!(schemas.collect::<Vec<_>>(), [2]);
     let out = dir.path().join("next");
     let output = tune(&[&disk.name, "--arms", "noop"], &out);
     assert!(output.status.success(), "{}", stderr(&output));

@@ -29,8 +29,8 @@ mod undo;
 pub use turn::{Turn, Waiting, take_turn};
 pub use undo::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
 
-/// The version of the format.
-pub(crate) const SCHEMA: u32 = 1;
+/// The newest version of the format; an entry has the lowest whose programs can take back all of it.
+pub(crate) const SCHEMA: u32 = 2;
 
 /// A change of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -279,12 +279,13 @@ fn new_entry(
     files: Vec<FileChange>,
     disks: Vec<SavedDisk>,
 ) -> Result<Entry, HistoryError> {
+    let schema = journal::schema_of(disks.iter().map(|disk| &disk.state));
     let disks = disks.into_iter().map(|before| DiskChange {
         before,
         after: None,
     });
     Ok(Entry {
-        schema: SCHEMA,
+        schema,
         id: next_id(host)?,
         at_unix_s: now_unix_s(),
         command: facts::command_line().join(" "),
@@ -421,7 +422,7 @@ mod tests {
 
     #[test]
     fn what_came_after_and_cannot_be_read_keeps_an_undo_from_taking_the_one_before() {
-        let newer = |text: &str| text.replace("\"schema\":1", "\"schema\":2");
+        let newer = |text: &str| text.replace("\"schema\":1", "\"schema\":3");
         let cut = |text: &str| text[..120].to_owned();
         let spoil: [&dyn Fn(&str) -> String; 2] = [&newer, &cut];
         for spoil in spoil {

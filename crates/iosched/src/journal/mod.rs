@@ -33,8 +33,9 @@ pub use foreseen::Foreseen;
 pub use target_mount::TargetMount;
 pub use undone::Undone;
 
-/// The version of the format. What has a higher one is left to the version that wrote it.
-pub(crate) const SCHEMA: u32 = 1;
+/// The newest version of the format. An entry has the lowest whose programs can put back all of it
+/// ([`QueueState::schema`]); what has a higher one is left to the version that wrote it.
+pub(crate) const SCHEMA: u32 = 2;
 
 /// What one run may have to put back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -187,6 +188,11 @@ pub struct Journal {
     is_open: bool,
 }
 
+/// The version that an entry with these states has.
+pub(crate) fn schema_of<'a>(states: impl Iterator<Item = &'a QueueState>) -> u32 {
+    states.map(QueueState::schema).max().unwrap_or(1)
+}
+
 /// Where the journal files are.
 pub fn directory(host: &Host) -> PathBuf {
     host.path(Path::new("/var/lib/iosched/journal"))
@@ -201,7 +207,7 @@ impl Journal {
             .map(|device| SavedDisk::read(&sysfs, device))
             .collect::<Result<Vec<_>, SwitchError>>()?;
         let entry = Entry {
-            schema: SCHEMA,
+            schema: schema_of(disks.iter().map(|disk| &disk.state)),
             command: facts::command_line().join(" "),
             owner: Owner::this_process(host),
             boot_id: boot_id(host)?,
@@ -809,10 +815,10 @@ mod tests {
         let path = journal.path().to_owned();
         std::mem::forget(journal);
         let whole = fs::read_to_string(&path).unwrap();
-        let newer = whole.replace("\"schema\": 1", "\"schema\": 2");
+        let newer = whole.replace("\"schema\": 1", "\"schema\": 3");
         for (text, cause) in [
             (&whole[..whole.len() / 2], "cut short"),
-            (&newer, "schema 2"),
+            (&newer, "schema 3"),
         ] {
             fs::write(&path, text).unwrap();
             let (found, not_understood) = read_all(&host);
@@ -823,6 +829,18 @@ mod tests {
                 "{not_understood:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_older_programs_cannot_put_back_has_a_schema_that_they_leave_alone() {
+        let plain = QueueState::default();
+        let served = QueueState {
+            served: Some("cfq".into()),
+            ..QueueState::default()
+        };
+        assert_eq!(schema_of([].into_iter()), 1);
+        assert_eq!(schema_of([&plain].into_iter()), 1);
+        assert_eq!(schema_of([&plain, &served].into_iter()), 2);
     }
 
     #[test]

@@ -43,6 +43,12 @@ pub struct Difference {
 }
 
 impl QueueState {
+    /// The oldest schema of the journal and the history whose programs put back all of this: those of 1 do not know
+    /// of schedulers inside a disk, and would leave the one that they found there.
+    pub(crate) fn schema(&self) -> u32 {
+        if self.served.is_some() { 2 } else { 1 }
+    }
+
     /// The scheduler that decides: the one inside, where the disk is served with one and the kernel's queue has `none`.
     pub fn deciding(&self) -> String {
         match &self.served {
