@@ -111,6 +111,8 @@ enum Unit {
         most: f64,
     },
     Nanoseconds,
+    /// How many in a second, or a share: nothing is the least.
+    Rate,
     /// How many, or how much.
     Amount,
     /// A number of the load's own, or one that only names something.
@@ -127,9 +129,16 @@ impl Unit {
             "created_ns",
             "diskseq",
         ];
+        const RATES: [&str; 5] = [
+            "iops",
+            "fairness",
+            "utilisation",
+            "average_queue_length",
+            "load_average",
+        ];
         match key {
             _ if FREE.contains(&key) => Unit::Any,
-            _ if key.ends_with("_per_s") => Unit::Amount,
+            _ if key.ends_with("_per_s") || RATES.contains(&key) => Unit::Rate,
             _ if key.ends_with("_unix_s") => Unit::Seconds {
                 most: 100.0 * MOST_SECONDS,
             },
@@ -144,6 +153,7 @@ impl Unit {
         match self {
             Unit::Seconds { most } => (0.0, most),
             Unit::Nanoseconds => (0.0, MOST_SECONDS * 1e9),
+            Unit::Rate => (0.0, LARGEST_COUNT),
             Unit::Amount => (-LARGEST_COUNT, LARGEST_COUNT),
             Unit::Any => (f64::MIN, f64::MAX),
         }
@@ -225,7 +235,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
                 "{} is {text:?}, and must be a number",
                 self.path
             ))),
-            Unit::Amount | Unit::Any => Ok(()),
+            Unit::Rate | Unit::Amount | Unit::Any => Ok(()),
         }
     }
 
@@ -281,6 +291,8 @@ mod tests {
             (r#"{"a_ns":[[1,2],[1e19,1]]}"#, "a_ns is 1e19"),
             (r#"{"created_unix_s":1e12}"#, "created_unix_s is 1e12"),
             (r#"{"ios":18446744073709551615}"#, "ios is 1.8"),
+            (r#"{"metrics":{"iops":-1}}"#, "metrics.iops is -1"),
+            (r#"{"read_bytes_per_s":-0.5}"#, "read_bytes_per_s is -0.5"),
             (
                 r#"{"ramp_s":"NaN"}"#,
                 "ramp_s is \"NaN\", and must be a number",

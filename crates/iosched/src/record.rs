@@ -298,7 +298,7 @@ impl Record {
     /// that follows has to expect it.
     pub fn load(directory: &Path) -> Result<Record, RecordError> {
         let path = directory.join(FILE);
-        let file = File::open(&path).map_err(|source| match source.kind() {
+        let file = open_to_read(&path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => RecordError::NotARecord {
                 path: directory.into(),
             },
@@ -819,6 +819,21 @@ fn lock_record(directory: &Path) -> Result<File, RecordError> {
     })
 }
 
+/// Opens a record that may be from anybody: what is no file is not waited for.
+fn open_to_read(path: &Path) -> io::Result<File> {
+    #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
+    let without_waiting = OFlags::NONBLOCK.bits() as i32;
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(without_waiting)
+        .open(path);
+    let file = opened?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    Ok(file)
+}
+
 /// Opens the record so that each line goes to its end, wherever that is by then.
 fn open_to_append(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.append(true).custom_flags(NOFOLLOW).open(path)
@@ -863,6 +878,27 @@ mod tests {
         let record = Record::parse(Path::new("r"), text.as_bytes()).unwrap();
         let spec = &record.header.plan.loads[0].spec;
         assert_eq!(*spec, Spec::JobFile("[a]\nrw=randread\n".into()));
+    }
+
+    #[test]
+    fn a_fifo_in_the_place_of_a_record_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let error = Record::load(dir.path()).unwrap_err();
+        let RecordError::Io { source, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(source.to_string(), "it is no regular file");
+        let error = Recorder::resume(dir.path()).unwrap_err();
+        assert!(matches!(error, RecordError::NotARecord { .. }), "{error}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::common;
 use crate::common::tuning::{MIB, tune};
-use crate::common::{Mounted, answer, can_use_loop_devices, has_fio, iosched, text};
+use crate::common::{Mounted, answer, can_use_loop_devices, has_fio, iosched, run, text};
 
 /// Sets the title of the window, colours, goes up a line, turns the order of letters round.
 const EVIL: &str = "ev\u{1b}]0;owned\u{7}il\u{1b}[31m\r\u{9b}1A\u{202e}";
@@ -157,6 +157,7 @@ fn what_is_wrong_in_a_record_is_one_error_with_file_line_and_field() {
             "\"round\":4294967295",
             "record.jsonl:2: not a line of a record: round is 4294967295",
         ),
+        ("\"iops\":", "\"iops\":-", "iops is -"),
     ] {
         assert!(example.contains(from), "{from}");
         fs::write(&path, example.replacen(from, to, 1)).unwrap();
@@ -174,15 +175,25 @@ fn what_is_wrong_in_a_record_is_one_error_with_file_line_and_field() {
 #[test]
 fn what_has_no_end_is_refused_and_so_is_a_disk_of_too_many_cylinders() {
     let directory = tempfile::tempdir().unwrap();
-    let record = directory.path().join("endless");
-    fs::create_dir(&record).unwrap();
-    std::os::unix::fs::symlink("/dev/zero", record.join("record.jsonl")).unwrap();
-    let output = answer(&["report", record.to_str().unwrap()]);
-    let message = text(&output.stderr);
-    assert!(
-        message.contains("record.jsonl:1: not a line of a record: a line is larger than 32 MiB"),
-        "{message}"
-    );
+    let place = directory.path().join("endless");
+    let record = place.join("record.jsonl");
+    fs::create_dir(&place).unwrap();
+    let refused = |words: &str| {
+        let output = answer(&["report", place.to_str().unwrap()]);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(12), "{message}");
+        assert!(message.contains(words), "{message}");
+        fs::remove_file(&record).unwrap();
+    };
+    fs::File::create(&record)
+        .unwrap()
+        .set_len(70 * MIB)
+        .unwrap();
+    refused("record.jsonl:1: not a line of a record: a line is larger than 32 MiB");
+    std::os::unix::fs::symlink("/dev/zero", &record).unwrap();
+    refused("it is no regular file");
+    run("mkfifo", &[record.to_str().unwrap()]);
+    refused("it is no regular file");
 
     let json = directory.path().join("sparse.json");
     let mut file = fs::File::create(&json).unwrap();

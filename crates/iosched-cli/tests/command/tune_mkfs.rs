@@ -1,10 +1,12 @@
 //! `iosched tune DEVICE --mkfs …`: a file system of our own for loads that need a directory. It is
 //! made only where the user gave the device up, and nothing of it is left, whatever happens.
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::common::traced::{self, End, Kind};
 use crate::common::tuning::MIB;
 use crate::common::{
     LoopDevice, Mounted, can_emulate, can_use_loop_devices, has_fio, iosched, iosched_process,
@@ -327,4 +329,68 @@ fn an_emulated_disk_of_the_runs_own_gets_one_by_itself() {
     );
     let record = fs::read_to_string(records.path().join("r/record.jsonl")).unwrap();
     assert_eq!(record.matches("\"type\":\"trial\"").count(), 4);
+}
+
+/// What somebody does to a disk, or to its name, after a run looked at it and before mkfs.
+type Meanwhile = fn(&mut LoopDevice, &mut LoopDevice);
+
+#[test]
+fn what_comes_between_the_plan_and_mkfs_is_not_destroyed() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let cases: [(&str, &str, Meanwhile); 3] = [
+        (
+            "a file system",
+            "new or changed since",
+            |disk: &mut LoopDevice, _: &mut LoopDevice| {
+                let node = disk.path().display().to_string();
+                run("mkfs.ext4", &["-q", "-F", &node]);
+            },
+        ),
+        (
+            "data",
+            "holds other data",
+            |disk: &mut LoopDevice, _: &mut LoopDevice| {
+                fs::write(disk.path(), [0xa5; 8192]).unwrap();
+            },
+        ),
+        (
+            "another disk under its name, and it under another",
+            "not the disk that was given up",
+            LoopDevice::swap_names,
+        ),
+    ];
+    for (name, because, meanwhile) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let disks = RefCell::new([LoopDevice::new(64 * MIB), LoopDevice::new(64 * MIB)]);
+        let device = disks.borrow()[0].name.clone();
+        let mut command = iosched_process();
+        command.args(["tune", &device, "--mkfs", "ext4", "--destroy-data"]);
+        command.args(["--load", "command: true", "--arms", "none,mq-deadline"]);
+        command.arg("--out").arg(dir.path().join("r"));
+        // The record's first line is synced right after the plan was made.
+        let is_done = Cell::new(false);
+        let before = RefCell::new(None);
+        let bytes = || {
+            let disks = disks.borrow();
+            [&disks[0], &disks[1]].map(|disk| fs::read(disk.file()).unwrap())
+        };
+        let at_call = |kind| {
+            if kind == Kind::Sync && !is_done.replace(true) {
+                let [disk, other] = &mut *disks.borrow_mut();
+                meanwhile(disk, other);
+            }
+            if is_done.get() && before.borrow().is_none() {
+                *before.borrow_mut() = Some(bytes());
+            }
+        };
+        let ended = traced::watch(tempfile::tempfile().unwrap(), &mut command, at_call);
+        assert_eq!(ended.end, End::Exited(11), "{name}: {}", ended.stderr);
+        assert!(ended.stderr.contains(because), "{name}: {}", ended.stderr);
+        assert!(
+            before.into_inner() == Some(bytes()),
+            "{name}: a disk was written"
+        );
+    }
 }

@@ -133,6 +133,11 @@ fn merged_share(trials: &[&Trial]) -> Option<f64> {
 }
 
 impl SplitSummary {
+    /// Those of one trial: of its reads and of its writes.
+    pub(crate) fn of_trial(trial: &Trial) -> [Option<SplitSummary>; 2] {
+        [Direction::READ, Direction::WRITE].map(|direction| SplitSummary::of(&[trial], direction))
+    }
+
     fn of(trials: &[&Trial], direction: Direction) -> Option<SplitSummary> {
         let splits = || trials.iter().filter_map(|t| t.measured.split.as_ref());
         let parts = Parts::merged(splits().filter_map(|split| (direction.parts)(split).as_ref()))?;

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -119,9 +119,9 @@ impl Usage {
                 }
             }
         }
-        for path in swap_files(host) {
+        for SwapArea { path, is_device } in swap_areas(host) {
             // A node, or a file that lies on a file system.
-            if let Ok(device) = name_of_node(host, &path) {
+            if let Some(device) = device_swapped_to(host, &path, is_device) {
                 let user = User::Swap {
                     device: device.clone(),
                     file: None,
@@ -186,16 +186,43 @@ pub(super) fn names_above(source: &impl Source, device: &Device, usage: &Usage) 
     names
 }
 
-/// The paths that the kernel swaps to: nodes and files.
-pub(super) fn swap_files(host: &Host) -> Vec<PathBuf> {
+/// The device whose node this path is. A node that was given to `swapon` in a mount namespace that we cannot see is
+/// shown from the root of its mount: `/sdb2`, which is no path of ours.
+fn device_swapped_to(host: &Host, path: &Path, is_device: bool) -> Option<String> {
+    if let Ok(device) = name_of_node(host, path) {
+        return Some(device);
+    }
+    let name = path.strip_prefix("/").ok()?.to_str()?;
+    (is_device && host.sysfs().has_device(name)).then(|| name.to_owned())
+}
+
+/// A line of `/proc/swaps`.
+struct SwapArea {
+    path: PathBuf,
+    /// The kernel says `partition` of every device, and `file` of the rest.
+    is_device: bool,
+}
+
+fn swap_areas(host: &Host) -> Vec<SwapArea> {
     let text = std::fs::read(host.proc("swaps")).unwrap_or_default();
     text.split(|&byte| byte == b'\n')
         .skip(1) // the heading
         .filter_map(|line| {
-            let path = line.split(u8::is_ascii_whitespace).next()?;
-            (!path.is_empty()).then(|| unescape(path))
+            let mut words = line
+                .split(u8::is_ascii_whitespace)
+                .filter(|word| !word.is_empty());
+            Some(SwapArea {
+                path: unescape(words.next()?),
+                is_device: words.next() == Some(b"partition"),
+            })
         })
         .collect()
+}
+
+/// The paths that the kernel swaps to: nodes and files.
+pub(super) fn swap_files(host: &Host) -> Vec<PathBuf> {
+    let areas = swap_areas(host).into_iter();
+    areas.map(|area| area.path).collect()
 }
 
 #[cfg(test)]
@@ -203,7 +230,6 @@ mod tests {
     use super::super::testing::machine;
     use super::super::{find, find_file_system};
     use super::*;
-    use std::path::Path;
 
     fn users_of(name: &str, device: &str) -> Vec<String> {
         let host = machine(name);
@@ -281,6 +307,28 @@ mod tests {
         assert_eq!(
             users_of("lvm-on-crypt", "nvme0n1p1"),
             ["nvme0n1p1 (vfat) is mounted on /boot/efi"]
+        );
+    }
+
+    #[test]
+    fn swap_that_another_mount_namespace_turned_on_is_of_its_device() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
+        for path in ["sys/class/block/sdb", "sys/block/sdb", "proc/self"] {
+            std::fs::create_dir_all(at(path)).unwrap();
+        }
+        let lines = "Filename Type Size Used Priority\n/sdb partition 1 0 -2\n/sdb file 1 0 -3\n";
+        std::fs::write(at("proc/swaps"), lines).unwrap();
+        std::fs::write(at("proc/self/mountinfo"), "").unwrap();
+        let usage = Usage::read(&Host::at(dir.path()));
+        let swap = User::Swap {
+            device: "sdb".into(),
+            file: None,
+        };
+        assert_eq!(
+            usage.direct("sdb"),
+            [swap],
+            "a file of that name is another"
         );
     }
 }

@@ -49,6 +49,9 @@ pub(super) fn check(file: &str, assignment: &Assignment) -> Result<(), JobFileEr
         "runtime" | "ramp_time" | "startdelay" if parse_time(given).is_none() => {
             Err(bad("a time such as 10, 10s or 500ms is wanted".into()))
         }
+        "nrfiles" | "nr_files" if given.parse().is_ok_and(|n: u32| n == 0) => Err(bad(
+            "a job without files does nothing: a number from 1 on is wanted".into(),
+        )),
         "nrfiles" | "nr_files" if given.parse::<u32>().is_err() => {
             Err(bad("a number of files is wanted".into()))
         }

@@ -209,4 +209,25 @@ mod tests {
         let told = settings(Some(Duration::from_secs(10)));
         assert_eq!(file.duration(&told), Duration::from_secs(15 + 10));
     }
+
+    #[test]
+    fn a_job_without_files_or_workers_is_refused() {
+        for (text, words) in [
+            (
+                "[a]\nnrfiles=0\n",
+                "nrfiles=0 is not supported in a load: a job without files does nothing",
+            ),
+            (
+                "[a]\nnr_files=-1\n",
+                "nr_files=-1 is not supported in a load: a number of files",
+            ),
+            (
+                "[a]\nnumjobs=0\n",
+                "numjobs=0 is not supported in a load: a number from 1 to 4096",
+            ),
+        ] {
+            let error = JobFile::parse("j", text).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ use parquet::data_type::{DoubleType, Int32Type};
 use parquet::errors::ParquetError;
 
 use super::file::{column, number, parquet_file, quoted, texts};
+use crate::analysis::SplitSummary;
 use crate::record::Record;
 use crate::split::Parts;
 use crate::trial::{Latency, Trial};
@@ -184,6 +185,13 @@ fn of_trial(row: &Row, trial: &Trial) -> Vec<Row> {
                     }),
             );
         }
+        for (kind, split) in ["read", "write"]
+            .into_iter()
+            .zip(SplitSummary::of_trial(trial))
+        {
+            let before = split.and_then(|split| split.before_mean_ns);
+            rows.extend(before.map(|ns| metric(&format!("{kind}_before_mean"), "ns", ns)));
+        }
         rows.push(metric("split_one_in", "", split.one_in as f64));
         rows.push(metric("split_lost_events", "", split.lost_events as f64));
     }
@@ -257,6 +265,8 @@ mod tests {
 
     use super::*;
     use crate::fixture;
+    use crate::record::Entry;
+    use crate::split::Split;
     use crate::switch::Arm;
     use crate::trial::Slot;
 
@@ -284,6 +294,44 @@ mod tests {
             text.contains(",random-read,throughput,B/s,5000000\n"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_time_before_the_queue_has_a_row_where_each_access_was_a_request() {
+        let slot = Slot {
+            load: 0,
+            round: 0,
+            arm: 1,
+        };
+        let plan = fixture::plan(2);
+        let before = |requests_of_disk: u64| {
+            let Entry::Trial(mut trial) = fixture::trial(slot, 5e6) else {
+                unreachable!("a trial")
+            };
+            let flow = trial.jobs[0].read.as_mut().unwrap();
+            (flow.ios, flow.latency_mean_ns) = (100, 1000.0);
+            trial.measured.reads = requests_of_disk;
+            trial.measured.split = Some(Split {
+                read: Some(parts(100, 300, 500)),
+                ..Split::default()
+            });
+            let mut record = fixture::record(&plan);
+            record.entries.push(Entry::Trial(trial));
+            let mut rows = rows("", &record);
+            let row = rows.find(|row| &*row.metric == "read_before_mean");
+            row.map(|row| (row.unit, row.value))
+        };
+        assert_eq!(before(100), Some(("ns", 200.0)));
+        assert_eq!(before(50), None, "half of them were merged");
+    }
+
+    /// So many requests, each of which waited and was served for so long.
+    fn parts(requests: u64, queue_ns: u64, service_ns: u64) -> Parts {
+        Parts::counted(
+            requests,
+            (requests * queue_ns, [(queue_ns, requests)].into_iter()),
+            (requests * service_ns, [(service_ns, requests)].into_iter()),
+        )
     }
 
     #[test]
