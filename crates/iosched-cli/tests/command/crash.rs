@@ -13,7 +13,8 @@ use rustix::process::Signal;
 
 use crate::common::tuning::{MIB, fio_runs_on, record, signal, small_disk, start};
 use crate::common::{
-    Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, run, text, wait_until,
+    LoopDevice, Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, run, text,
+    wait_until,
 };
 
 const LOCK: &str = "/var/lib/iosched/lock";
@@ -137,6 +138,68 @@ fn foretold() -> String {
     let output = iosched().args(["restore", "--dry-run"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     text(&output.stdout)
+}
+
+#[test]
+fn a_run_in_a_directory_goes_on_only_on_the_disk_where_it_began() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let below = Mounted::new(64 * MIB);
+    let mut disk = LoopDevice::new(64 * MIB);
+    let point = below.at.join("data");
+    let at = point.to_str().unwrap();
+    fs::create_dir(&point).unwrap();
+    run("mkfs.ext4", &["-q", disk.path().to_str().unwrap()]);
+    let mount = |disk: &LoopDevice| run("mount", &[disk.path().to_str().unwrap(), at]);
+    mount(&disk);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let load = "command: sh: sleep 0.1; touch $IOSCHED_SCRATCH/x";
+    let short = [
+        "--arms",
+        "none,mq-deadline",
+        "--fixed-rounds",
+        "2",
+        "--no-html",
+    ];
+    let mut tune = start(&[&[at, "--load", load], &short[..]].concat(), &out);
+    assert!(
+        wait_until(|| out.join("record.jsonl").exists()),
+        "it never began"
+    );
+    signal(tune.id(), Signal::INT);
+    assert_eq!(tune.wait().unwrap().code(), Some(130));
+    run("umount", &[at]);
+
+    let goes_on = |expected: i32, because: &str| {
+        let before = below.disk.whole_queue();
+        let output = iosched()
+            .args(["tune", "--resume"])
+            .arg(&out)
+            .output()
+            .unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(expected), "{stderr}");
+        assert!(stderr.contains(because), "{stderr}");
+        assert_eq!(below.names(), ["data"]);
+        assert_eq!(below.disk.whole_queue(), before);
+    };
+    let was = format!("and was on {} when the run began", disk.name);
+    let elsewhere = format!("{at} is on {} now, {was}", below.disk.name);
+    goes_on(12, &elsewhere);
+    let name = disk.name.clone();
+    let mut other = LoopDevice::new(64 * MIB);
+    disk.swap_names(&mut other);
+    mount(&disk);
+    goes_on(12, &format!("{at} is on {} now, {was}", disk.name));
+    run("umount", &[at]);
+    disk.swap_names(&mut other);
+    mount(&disk);
+    if disk.name == name {
+        goes_on(0, "");
+    }
+    run("umount", &[at]);
 }
 
 #[test]
