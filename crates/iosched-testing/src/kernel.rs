@@ -47,13 +47,15 @@ enum Call {
     Prctl(u32),
     /// A flag of `openat` without which the rest of its flags ask for a directory: `EISDIR` before.
     OpenFlag(u32),
+    /// A flag of `getrandom`: `EINVAL` before.
+    RandomFlag(u32),
 }
 
 impl Call {
     fn errno(self) -> libc::c_int {
         match self {
             Call::Number(_) => libc::ENOSYS,
-            Call::Ioctl(_) | Call::Prctl(_) => libc::EINVAL,
+            Call::Ioctl(_) | Call::Prctl(_) | Call::RandomFlag(_) => libc::EINVAL,
             Call::OpenFlag(_) => libc::EISDIR,
         }
     }
@@ -120,6 +122,11 @@ pub const FACILITIES: &[Facility] = &[
         since: (5, 6),
         call: Call::Prctl(57),
     },
+    Facility {
+        name: "GRND_INSECURE",
+        since: (5, 6),
+        call: Call::RandomFlag(libc::GRND_INSECURE),
+    },
     call("openat2", libc::SYS_openat2, (5, 6)),
     call("pidfd_getfd", libc::SYS_pidfd_getfd, (5, 6)),
     Facility {
@@ -182,7 +189,7 @@ pub fn on<T: Send>(version: Version, work: impl FnOnce() -> T + Send) -> (T, Ask
         if let Ok(listener) = receiver.recv() {
             while !worker.is_finished() {
                 if is_readable(&listener) {
-                    refuse_next(&listener, &mut asked);
+                    refuse_next(&listener, version, &mut asked);
                 }
             }
         }
@@ -224,6 +231,7 @@ fn filter(version: Version) -> Vec<libc::sock_filter> {
             Call::Ioctl(request) => argument_is(&mut program, libc::SYS_ioctl, 1, request),
             Call::Prctl(option) => argument_is(&mut program, libc::SYS_prctl, 0, option),
             Call::OpenFlag(flag) => argument_has(&mut program, libc::SYS_openat, 2, flag),
+            Call::RandomFlag(flag) => argument_has(&mut program, libc::SYS_getrandom, 2, flag),
         }
     }
     program.push(step(IF_ABOVE, last, 1));
@@ -303,8 +311,8 @@ fn is_readable(listener: &OwnedFd) -> bool {
         && waiting[0].revents().contains(PollFlags::IN)
 }
 
-/// Answers one call as the old kernel does.
-fn refuse_next(listener: &OwnedFd, asked: &mut Asked) {
+/// Answers one call as the old kernel does. Of a call that it lacks no flag matters.
+fn refuse_next(listener: &OwnedFd, version: Version, asked: &mut Asked) {
     let mut call = MaybeUninit::<libc::seccomp_notif>::zeroed();
     // SAFETY: the kernel wants zeros there, and fills it; zeros are a value of it, too.
     let call = unsafe {
@@ -318,7 +326,9 @@ fn refuse_next(listener: &OwnedFd, asked: &mut Asked) {
         }
         call.assume_init()
     };
-    let facility = FACILITIES.iter().find(|of| is_call(of.call, &call.data));
+    let lacking = FACILITIES.iter().filter(|of| of.since > version);
+    let lacking = lacking.filter(|of| is_call(of.call, &call.data));
+    let facility = lacking.min_by_key(|of| of.since);
     let name = facility.map_or_else(
         || format!("system call {}", call.data.nr),
         |of| of.name.to_owned(),
@@ -355,6 +365,7 @@ fn is_call(call: Call, data: &libc::seccomp_data) -> bool {
         Call::Ioctl(request) => is(libc::SYS_ioctl) && lower(1) == u64::from(request),
         Call::Prctl(option) => is(libc::SYS_prctl) && lower(0) == u64::from(option),
         Call::OpenFlag(flag) => is(libc::SYS_openat) && lower(2) & u64::from(flag) != 0,
+        Call::RandomFlag(flag) => is(libc::SYS_getrandom) && lower(2) & u64::from(flag) != 0,
     }
 }
 

@@ -58,7 +58,10 @@ fn an_old_name_is_each_disks_own_and_a_policy_of_it_is_in_force_after_it_was_app
 #[test]
 fn a_scheduler_that_a_disk_lacks_is_refused_with_the_name_that_it_has_there() {
     let machine = mixed();
+    // A driver that has its own way with requests offers two of them on 4.19.
+    machine.write("sys/block/vda/queue/scheduler", "[none] mq-deadline\n");
     for (disk, scheduler, words) in [
+        ("vda", "cfq", "for disks on the single-queue path"),
         ("sda", "mq-deadline", "where it is deadline"),
         ("sda", "none", "where noop does that"),
         ("sda", "bfq", "scsi_mod.use_blk_mq=1"),

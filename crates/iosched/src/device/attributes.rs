@@ -180,14 +180,21 @@ impl Context<'_> {
         known
     }
 
-    /// As many as the scheduler holds; older kernels three quarters of these.
+    /// As many as the scheduler holds; three quarters of these under bfq and kyber, and on older kernels under
+    /// mq-deadline.
     fn default_async_depth(&self) -> Known {
         let Some(requests) = self.nr_requests else {
             return Known::unit("requests");
         };
+        let three_quarters = (requests * 3 / 4).to_string();
+        let defaults = match self.device.schedulers.active() {
+            Some("bfq" | "kyber") => vec![three_quarters],
+            Some("none") => vec![requests.to_string()],
+            _ => vec![requests.to_string(), three_quarters],
+        };
         Known {
             unit: Some("requests"),
-            defaults: vec![requests.to_string(), (requests * 3 / 4).to_string()],
+            defaults,
         }
     }
 
@@ -319,7 +326,7 @@ const BFQ: [&str; 10] = [
 #[cfg(test)]
 mod tests {
     use super::super::testing::{LoopDevice, MACHINES, machine};
-    use super::super::{Inventory, find};
+    use super::super::{Inventory, Schedulers, find};
     use super::*;
 
     #[test]
@@ -345,6 +352,28 @@ mod tests {
         assert_eq!(defaults(Some((6, 12)), Some(1 << 20)), ["128", "2048"]);
         assert_eq!(defaults(Some((6, 17)), Some(0)), [""; 0]);
         assert_eq!(defaults(None, None), [""; 0]);
+    }
+
+    #[test]
+    fn the_depth_of_asynchronous_requests_follows_the_scheduler_that_is_active() {
+        let mut device = find(&machine("newest-7.0"), "vdb").unwrap();
+        for (schedulers, expected) in [
+            ("[none] mq-deadline kyber bfq", &["256"][..]),
+            ("none [mq-deadline] kyber bfq", &["256", "192"]),
+            ("none mq-deadline [kyber] bfq", &["192"]),
+            ("none mq-deadline kyber [bfq]", &["192"]),
+        ] {
+            device.schedulers = Schedulers::parse(schedulers);
+            let context = Context {
+                device: &device,
+                kernel: Some((7, 0)),
+                hardware_depth: Some(256),
+                nr_requests: Some(256),
+                best_size: None,
+            };
+            let known = context.of_queue("async_depth");
+            assert_eq!(known.defaults, expected, "{schedulers}");
+        }
     }
 
     #[test]
