@@ -6,7 +6,7 @@
 use super::Bfq;
 use super::merging::Saved;
 use super::moment::{LONG_AGO, Moment};
-use super::queue::{ProcessIndex, Queue, QueueId, place_of, weight_of};
+use super::queue::{ProcessIndex, Queue, QueueId, level_of, place_of, weight_of};
 use crate::request::{IoPriority, PriorityClass, ProcessId, Request, RequestId, Requests};
 
 /// A process as the device sees it (`struct bfq_io_cq`).
@@ -202,7 +202,7 @@ impl Bfq {
         let priority = self.processes[process].priority;
         let place = match priority.class {
             PriorityClass::Idle => 16,
-            class => 8 * place_of(class) + usize::from(priority.level.min(7)),
+            class => 8 * place_of(class) + usize::from(level_of(priority)),
         };
         let queue = match self.async_queues[place] {
             Some(queue) => queue,
@@ -241,7 +241,7 @@ impl Bfq {
         if let Some(queue) = self.processes[process].sync_queue {
             let queue = self.queue_mut(queue);
             queue.new_class = place_of(priority.class);
-            queue.level = priority.level;
+            queue.level = level_of(priority);
             queue.entity.new_weight = weight_of(priority);
             queue.entity.prio_changed = true;
         }

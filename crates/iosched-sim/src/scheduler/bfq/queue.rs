@@ -40,13 +40,17 @@ pub(super) fn place_of(class: PriorityClass) -> usize {
     }
 }
 
-/// Weight of a priority: 80 at level 0, 10 at level 7. The idle class has one level.
-pub(super) fn weight_of(priority: IoPriority) -> i64 {
-    let level = match priority.class {
+/// The level of a priority. The idle class has one.
+pub(super) fn level_of(priority: IoPriority) -> u8 {
+    match priority.class {
         PriorityClass::Idle => 7,
         _ => priority.level.min(7),
-    };
-    10 * (8 - i64::from(level))
+    }
+}
+
+/// Weight of a priority: 80 at level 0, 10 at level 7.
+pub(super) fn weight_of(priority: IoPriority) -> i64 {
+    10 * (8 - i64::from(level_of(priority)))
 }
 
 /// The weight of the usual priority (best effort, level 4): only queues of this weight are raised.
@@ -245,7 +249,7 @@ impl Queue {
             sync,
             class,
             new_class: class,
-            level: priority.level,
+            level: level_of(priority),
             exists: true,
             shared_async: !sync,
             owners: 0,
@@ -359,6 +363,16 @@ mod tests {
         assert_eq!(weight(PriorityClass::BestEffort, 0), 80);
         assert_eq!(weight(PriorityClass::RealTime, 4), USUAL_WEIGHT);
         assert_eq!(weight(PriorityClass::Idle, 0), 10);
+    }
+
+    #[test]
+    fn all_of_the_idle_class_are_of_one_level() {
+        let at = Moment { ns: 0, tick: 0 };
+        let level = |level| {
+            let class = PriorityClass::Idle;
+            Queue::new(at, true, IoPriority { class, level }, 16_384).level
+        };
+        assert_eq!((level(0), level(3)), (7, 7));
     }
 
     #[test]
