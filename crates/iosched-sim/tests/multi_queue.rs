@@ -266,6 +266,66 @@ fn bfq_that_follows_the_recording_of_a_run_decides_as_in_the_run() {
     result.unwrap();
 }
 
+/// bfq as others run it: without idling, with strict guarantees, without raises, with budgets that are set.
+const BFQ: [&str; 10] = [
+    "bfq:slice_idle=0",
+    "bfq:slice_idle=0,low_latency=0",
+    "bfq:kernel=6.1,slice_idle=0",
+    "bfq:strict_guarantees=1",
+    "bfq:kernel=6.1,strict_guarantees=1,low_latency=0",
+    "bfq:kernel=6.1,low_latency=0",
+    "bfq:kernel=6.1,slice_idle_us=500",
+    "bfq:max_budget=2000,back_seek_penalty=1",
+    "bfq:timeout_sync=40,fifo_expire_async=20,low_latency=0",
+    "bfq:kernel=6.1",
+];
+
+#[test]
+fn bfq_follows_its_own_runs_with_any_tunables_on_disks_that_turn_and_others() {
+    let config = ProptestConfig {
+        cases: 300,
+        ..ProptestConfig::default()
+    };
+    let mut runner =
+        TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let jobs = prop::collection::vec((job(), 0..8_u8, 0..1200_u64), 2..5);
+    let loads = (
+        jobs,
+        prop::sample::select(BFQ.to_vec()),
+        prop::sample::select(vec![1_usize, 4, 32]),
+        prop::sample::select(vec![Attachment::TagOnly, Attachment::Budget]),
+        any::<bool>(),
+    );
+    let result = runner.run(
+        &loads,
+        |(jobs, scheduler, depth, attachment, rotational)| {
+            // They begin one after the other, or at once.
+            let jobs = jobs.into_iter().map(|(mut job, level, delay)| {
+                job.priority.level = level;
+                job.delay = Nanos::from_millis(delay.saturating_sub(400)) + Nanos::new(delay);
+                job.amount = job.amount.map(|amount| Bytes::new(amount.as_u64() * 4));
+                job
+            });
+            let mut jobs: Vec<Job> = jobs.collect();
+            apart(&mut jobs);
+            let settings = MultiQueueSettings {
+                attachment,
+                kernel: Kernel {
+                    rotational,
+                    ..kernel()
+                },
+                ..MultiQueueSettings::default()
+            };
+            let report = followed(&jobs, scheduler, "formula", depth, &settings);
+            let first = &report.first_disagreements;
+            prop_assert_eq!(report.agreed, report.decisions, "{:?}", first);
+            prop_assert_eq!(report.unexplained, 0);
+            Ok(())
+        },
+    );
+    result.unwrap();
+}
+
 /// Each job has sectors of its own: of two requests for the same ones a recording does not tell which
 /// was given out, and to bfq it matters whose it was. And none pauses for whole microseconds, nor does
 /// the disk take such times: of a request and a timer at the same nanosecond it does not tell which came
@@ -339,6 +399,7 @@ fn followed(
     let kernel = Kernel {
         hz,
         tick_phase: recording.tick_phase(hz).unwrap(),
+        rotational: settings.kernel.rotational,
         ..Kernel::default()
     };
     let spec = SchedulerSpec::parse(scheduler).unwrap();
