@@ -217,6 +217,18 @@ bfq!(
 );
 
 #[test]
+fn bfq_on_two_processors_that_each_hold_a_request_aside() {
+    let recording = read(include_bytes!("golden/bfq-6.18-hdd4-l_rw_aio32.txt.gz"));
+    let report = follow_bfq(&recording, "bfq", 2000, "");
+    assert_eq!(report.decisions, 381);
+    // What bfq had learnt before is not known.
+    assert!(report.agreement() >= 0.98, "{}", report.agreement());
+    // Two processors are told from what two processes did at once.
+    assert!(report.overtaken + report.chosen_ahead > 0);
+    assert!(report.overtaken + report.chosen_ahead < 20);
+}
+
+#[test]
 fn with_other_tunables_bfq_decides_otherwise() {
     let recording = read(include_bytes!("golden/bfq-hdd1-a_rand4.txt.gz"));
     for other in ["bfq:low_latency=0", "bfq:slice_idle=0", "bfq:max_budget=16"] {

@@ -43,6 +43,9 @@ pub struct Report {
     /// Those of these that another processor had in hand while one that ours gave out later was issued:
     /// where two processors dispatch at a time, the order of issue need not be that of the decisions.
     pub overtaken: u64,
+    /// Those of these that another processor chose while the one that ours gave out before still waited for
+    /// a tag (bfq, where the recording does not show choices).
+    pub chosen_ahead: u64,
     /// Those that ours gave out only as if the completions or the tick just before had come after it had
     /// begun to choose.
     pub interrupted: u64,

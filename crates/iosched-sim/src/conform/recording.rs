@@ -16,6 +16,10 @@ const FEW: usize = 200;
 /// kyber's lines come this much after the tick began.
 const KYBER_LINE: Nanos = Nanos::from_micros(5);
 
+/// What two processes do sooner after one another, two processors do: the first of them needs longer to
+/// begin with the other process.
+const AT_ONCE: Nanos = Nanos::from_micros(2);
+
 /// An event of a recording, as far as it matters.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
@@ -59,8 +63,12 @@ impl Step {
 pub struct Recording {
     pub(super) reader: Reader,
     pub(super) steps: Vec<Step>,
-    /// The number of the last processor that is named, and one.
+    /// The number of the last processor that is named, and one; nothing is named in most forms.
     processors: usize,
+    /// Two processes did something at once, and no processor is named.
+    shows_two_processors: bool,
+    /// What a process did last, and when.
+    last_done: Option<(Time, ProcessId)>,
     pub(super) workers: Vec<Worker>,
     /// Processes that ended, if it says so.
     pub(super) exits: Vec<(Time, ProcessId)>,
@@ -136,6 +144,7 @@ impl Recording {
             return;
         }
         self.learn_direction(event);
+        self.look_for_two_processors(event);
         let worker = self
             .workers
             .iter()
@@ -156,6 +165,18 @@ impl Recording {
             locked: None,
             begun: false,
         });
+    }
+
+    /// A completion is told of in whatever process the interrupt came upon.
+    fn look_for_two_processors(&mut self, event: &Event) {
+        if event.action == Action::Completed {
+            return;
+        }
+        if let Some((last, process)) = self.last_done {
+            let at_once = event.time.saturating_since(last) <= AT_ONCE;
+            self.shows_two_processors |= at_once && process != event.process && event.cpu.is_none();
+        }
+        self.last_done = Some((event.time, event.process));
     }
 
     /// Two requests may ask for the same sectors, a read and a write: which of them an X gave out is
@@ -202,9 +223,14 @@ impl Recording {
         Some(Nanos::new((tick - edge.as_nanos() % tick) % tick))
     }
 
-    /// On how many processors something happened; 1 if it does not say.
+    /// On how many processors something happened, as far as it says or shows it. In a simulation all that
+    /// happens at one time may be one processor's.
     pub(super) fn processors(&self) -> usize {
-        self.processors
+        if self.shows_two_processors && !self.is_simulated() {
+            self.processors.max(2)
+        } else {
+            self.processors
+        }
     }
 
     /// True if it says which requests the scheduler gave out.

@@ -360,6 +360,12 @@ pub trait Followed: Elevator {
     fn duplicate(&self) -> Box<dyn Followed>;
 }
 
+impl Clone for Box<dyn Followed> {
+    fn clone(&self) -> Box<dyn Followed> {
+        self.duplicate()
+    }
+}
+
 /// A tunable as the kernel shows it in `queue/iosched/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TunableInfo {

@@ -143,6 +143,10 @@ pub struct Conformance {
     /// them in hand.
     #[serde(default)] // records of before said nothing of it
     pub overtaken: u64,
+    /// Those of them that another processor chose while the one that ours gave out before still waited for a
+    /// tag (bfq, where the recording does not show choices).
+    #[serde(default)]
+    pub chosen_ahead: u64,
     /// Those that ours gave out only as if the completions or the tick just before had come after it had
     /// begun to choose.
     #[serde(default)]
@@ -215,6 +219,7 @@ impl Conformance {
             eager: report.eager,
             merge_mismatches: report.merge_mismatches,
             overtaken: report.overtaken,
+            chosen_ahead: report.chosen_ahead,
             interrupted: report.interrupted,
             ended: report.ended,
             unexplained: report.unexplained,

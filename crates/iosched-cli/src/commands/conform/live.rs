@@ -334,6 +334,7 @@ mod tests {
             agreed: 999_999,
             agreement: 0.999_999,
             overtaken: 12,
+            chosen_ahead: 0,
             interrupted: 0,
             ended: 0,
             eager: 3,

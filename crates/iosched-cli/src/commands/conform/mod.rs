@@ -209,6 +209,10 @@ const ENDED: &str = "of these with a process that had ended a little earlier tha
 /// What a count of those is called.
 const OVERTAKEN: &str = "of these issued one later than given out, by two processors at once";
 
+/// What a count of those is called.
+const AHEAD: &str =
+    "of these chosen while another choice waited for a tag, by two processors at once";
+
 /// The recording's figures, and the first disagreements in words.
 pub(super) fn text(conformance: &Conformance) -> String {
     let Conformance {
@@ -232,6 +236,7 @@ pub(super) fn text(conformance: &Conformance) -> String {
     }
     let counts = [
         (conformance.overtaken, OVERTAKEN),
+        (conformance.chosen_ahead, AHEAD),
         (conformance.interrupted, INTERRUPTED),
         (conformance.ended, ENDED),
         (

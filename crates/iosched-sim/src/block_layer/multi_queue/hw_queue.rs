@@ -60,7 +60,7 @@ pub(crate) enum Next {
 }
 
 /// See the [module's page](self).
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct HwQueue {
     /// Commands that the device has from it.
     pub(crate) in_flight: usize,

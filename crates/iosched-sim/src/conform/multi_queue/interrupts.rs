@@ -20,6 +20,7 @@ const INTERRUPTED: Nanos = Nanos::from_micros(35);
 const LATE: Nanos = Nanos::from_micros(10);
 
 /// Completions that may have come in the midst of the choice that the next event shows.
+#[derive(Clone)]
 pub(super) struct Interrupt {
     /// The scheduler as it was.
     before: Box<dyn Followed>,

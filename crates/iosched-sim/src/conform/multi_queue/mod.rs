@@ -23,6 +23,7 @@ mod effects;
 mod exits;
 mod interrupts;
 mod requests;
+mod second_choice;
 #[cfg(test)]
 mod tests;
 
@@ -112,6 +113,7 @@ pub fn follow_until(
     follower.follow()
 }
 
+#[derive(Clone)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a question of its own"
@@ -165,65 +167,7 @@ impl Follower<'_> {
             if self.until == Until::Disagreement && !self.report.first_disagreements.is_empty() {
                 break;
             }
-            let step = self.steps[at];
-            self.at = at;
-            self.pass_time(step.time, at);
-            match (step.action, step.op) {
-                (Action::Queued, Some(op)) => self.submitted(at, op),
-                (Action::Allocated, Some(op)) => self.allocated(&step, op),
-                (Action::BackMerged, Some(op)) if self.joins_at_insertion(at) => {
-                    self.joined(&step, op);
-                }
-                (Action::BackMerged, Some(op)) => self.merged(&step, op, true),
-                (Action::FrontMerged, Some(op)) => self.merged(&step, op, false),
-                (Action::RequestsMerged, Some(op)) => {
-                    self.inserting &= at > 0 && self.steps[at - 1].action == Action::RequestsMerged;
-                    self.inserting |= self.joined(&step, op);
-                    if self.replays && self.inserting && !self.flush_goes_on(at) {
-                        self.runs_after_insert(at);
-                    }
-                }
-                (Action::Inserted, Some(op)) => {
-                    self.inserted(&step, op);
-                    if self.replays && !self.flush_goes_on(at) {
-                        self.runs_after_insert(at);
-                    }
-                }
-                (Action::Dispatched, _) => {
-                    self.decided(at);
-                    self.asks_on(step.time, at + 1);
-                }
-                (Action::Issued, Some(_)) => {
-                    self.issued(at);
-                    if !self.next_is(at + 1, Action::Requeued) {
-                        self.issued_on(step.time, at + 1);
-                    }
-                }
-                (Action::Requeued, Some(_)) => {
-                    self.requeued(&step);
-                    self.queue.requeued(self.kernel, step.time);
-                    self.queue.list_blocked();
-                }
-                (Action::Completed, Some(_)) => {
-                    if !self.with_effects {
-                        self.foresee_interrupt(at);
-                    }
-                    self.completed(&step);
-                    while self.scheduler.take_queue_run_request().is_some() {
-                        self.queue.mark_restart();
-                    }
-                    if self.queue.take_restart() && self.with_decisions {
-                        self.runs_in_worker(step.time, at + 1);
-                    }
-                }
-                _ => {}
-            }
-            if step.action != Action::Completed {
-                self.forget_interrupt();
-            }
-            if !self.replays && !self.with_decisions {
-                self.seek_choice(step.time, at + 1);
-            }
+            self.step_with_second_choice(at);
         }
         if let Some(last) = self.steps.last()
             && !self.replays
@@ -231,6 +175,69 @@ impl Follower<'_> {
             self.pass_time(last.time + AFTERMATH, self.steps.len());
         }
         (self.report, self.scheduler)
+    }
+
+    /// What this event tells.
+    fn step(&mut self, at: usize) {
+        let step = self.steps[at];
+        self.at = at;
+        self.pass_time(step.time, at);
+        match (step.action, step.op) {
+            (Action::Queued, Some(op)) => self.submitted(at, op),
+            (Action::Allocated, Some(op)) => self.allocated(&step, op),
+            (Action::BackMerged, Some(op)) if self.joins_at_insertion(at) => {
+                self.joined(&step, op);
+            }
+            (Action::BackMerged, Some(op)) => self.merged(&step, op, true),
+            (Action::FrontMerged, Some(op)) => self.merged(&step, op, false),
+            (Action::RequestsMerged, Some(op)) => {
+                self.inserting &= at > 0 && self.steps[at - 1].action == Action::RequestsMerged;
+                self.inserting |= self.joined(&step, op);
+                if self.replays && self.inserting && !self.flush_goes_on(at) {
+                    self.runs_after_insert(at);
+                }
+            }
+            (Action::Inserted, Some(op)) => {
+                self.inserted(&step, op);
+                if self.replays && !self.flush_goes_on(at) {
+                    self.runs_after_insert(at);
+                }
+            }
+            (Action::Dispatched, _) => {
+                self.decided(at);
+                self.asks_on(step.time, at + 1);
+            }
+            (Action::Issued, Some(_)) => {
+                self.issued(at);
+                if !self.next_is(at + 1, Action::Requeued) {
+                    self.issued_on(step.time, at + 1);
+                }
+            }
+            (Action::Requeued, Some(_)) => {
+                self.requeued(&step);
+                self.queue.requeued(self.kernel, step.time);
+                self.queue.list_blocked();
+            }
+            (Action::Completed, Some(_)) => {
+                if !self.with_effects {
+                    self.foresee_interrupt(at);
+                }
+                self.completed(&step);
+                while self.scheduler.take_queue_run_request().is_some() {
+                    self.queue.mark_restart();
+                }
+                if self.queue.take_restart() && self.with_decisions {
+                    self.runs_in_worker(step.time, at + 1);
+                }
+            }
+            _ => {}
+        }
+        if step.action != Action::Completed {
+            self.forget_interrupt();
+        }
+        if !self.replays && !self.with_decisions {
+            self.seek_choice(step.time, at + 1);
+        }
     }
 
     // ---- time ----------------------------------------------------------------------------
