@@ -1,4 +1,6 @@
 //! `iosched simulate` and `iosched conform` as a user calls them.
+use std::path::Path;
+
 use crate::common::{answer, text};
 use serde_json::Value;
 
@@ -214,6 +216,8 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
     );
     let old = ["conform", "--scheduler", "mq-deadline:kernel=4.19", &empty];
     fails(&old, 6, "mq-deadline of Linux 4.19 is not simulated");
+    let old = ["conform", "--scheduler", "bfq:kernel=4.19", &empty];
+    fails(&old, 6, "bfq of Linux 4.19 is not simulated");
     let recordings = dir.path().display().to_string();
     fails(
         &["conform", "--scheduler", "mq-deadline", &recordings],
@@ -374,4 +378,93 @@ fn a_load_that_cannot_be_simulated_is_named_with_what_can() {
     let output = answer(&["simulate", "--load", &two]);
     let error = text(&output.stderr);
     assert!(error.contains("line 3: filename cannot be"), "{error}");
+}
+
+/// What the S suite shows of bfq on real disks, with the loads of `scripts/s-suite`: start-up, shares, a player.
+#[test]
+fn what_the_s_suite_shows_of_bfq_holds_in_virtual_time() {
+    let runs = |load: &str, until: &str, schedulers: &str| {
+        let load = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../examples")
+            .join(load);
+        let output = answer(&[
+            "simulate",
+            "--json",
+            "--nr-requests",
+            "256",
+            "--load",
+            &load.display().to_string(),
+            "--until",
+            until,
+            "--scheduler",
+            schedulers,
+        ]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        result["runs"].as_array().unwrap().clone()
+    };
+    let number = |value: &Value| value.as_f64().unwrap();
+    let process = |run: &Value, name: &str| {
+        let processes = run["processes"].as_array().unwrap();
+        processes
+            .iter()
+            .find(|process| process["name"] == name)
+            .unwrap()
+            .clone()
+    };
+
+    let started = runs(
+        "program-beside-readers.fio",
+        "120s",
+        "bfq,deadline,noop,cfq",
+    );
+    let seconds = started.iter().map(|run| {
+        let program = process(run, "program");
+        number(&program["accesses"]) / number(&program["iops"])
+    });
+    let seconds: Vec<f64> = seconds.collect();
+    let [bfq, deadline, noop, cfq] = seconds[..] else {
+        panic!("{seconds:?}")
+    };
+    assert!(5.0 * bfq < deadline && 5.0 * bfq < noop, "{seconds:?}");
+    assert!(deadline < cfq, "{seconds:?}");
+
+    let shared = runs(
+        "readers-by-weight.fio",
+        "60s",
+        "bfq:low_latency=0,cfq,deadline,noop",
+    );
+    let worst = shared.iter().map(|run| {
+        let rates = run["processes"].as_array().unwrap();
+        let rates: Vec<f64> = rates
+            .iter()
+            .map(|one| number(&one["bytes_per_second"]))
+            .collect();
+        let all: f64 = rates.iter().sum();
+        let errors = rates.iter().zip([0.4, 0.3, 0.2, 0.1]);
+        errors
+            .map(|(rate, share)| (rate / all / share - 1.0).abs())
+            .fold(0.0, f64::max)
+    });
+    let worst: Vec<f64> = worst.collect();
+    let [bfq, cfq, deadline, noop] = worst[..] else {
+        panic!("{worst:?}")
+    };
+    assert!(
+        bfq < 0.1 && bfq < cfq && cfq < deadline && cfq < noop,
+        "{worst:?}"
+    );
+
+    let played = runs("player-beside-readers.fio", "40s", "bfq,deadline,noop,cfq");
+    let medians = played
+        .iter()
+        .map(|run| number(&process(run, "player")["latency"]["p50_ns"]));
+    let medians: Vec<f64> = medians.collect();
+    let [bfq, deadline, noop, cfq] = medians[..] else {
+        panic!("{medians:?}")
+    };
+    assert!(
+        2.0 * bfq < deadline.min(noop) && deadline < cfq,
+        "{medians:?}"
+    );
 }
