@@ -6,8 +6,8 @@
 
 use std::fmt::Write;
 
-use crate::system_config::cmdline::{
-    NotUnderstood, PARAMETER, each_line, elevator_in, with_parameter,
+use crate::system_config::parameter::{
+    NotUnderstood, PARAMETER, each_line, find_parameter, with_parameter,
 };
 
 /// What the environment block begins with.
@@ -40,7 +40,7 @@ pub(super) fn entry(text: &str, value: Option<&str>) -> String {
             .enumerate()
             .filter(|(_, line)| is_options(line))
     };
-    let has_it = |(_, line): &(usize, &str)| elevator_in(line).is_some();
+    let has_it = |(_, line): &(usize, &str)| find_parameter(line, 0).is_some();
     let chosen = options().find(has_it).or_else(|| options().last());
     let chosen = chosen.map(|(index, _)| index);
     let mut index = 0;

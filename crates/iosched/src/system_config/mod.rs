@@ -6,7 +6,7 @@
 //! - [`modules`]: the modules that schedulers come in
 //! - [`files`]: files of the system replaced so that a power failure leaves the old one or the new one
 //! - [`tuned`]: what of TuneD's files is ours
-//! - [`cmdline`], [`bls`], [`boot`]: `elevator=` for kernels before 5.0, and the files of boot loaders
+//! - [`parameter`], [`cmdline`], [`bls`], [`boot`]: `elevator=` for kernels before 5.0, and the files of boot loaders
 //! - [`initramfs`]: the module of the root disk's scheduler, there before the root is
 //! - [`udev`]: the running udev: check rules, load them, apply them now
 //! - [`announce`](mod@announce): programs that must be told of files that changed
@@ -19,6 +19,7 @@ pub(crate) mod files;
 pub(crate) mod identity;
 pub(crate) mod initramfs;
 pub(crate) mod modules;
+pub(crate) mod parameter;
 pub(crate) mod pattern;
 pub(crate) mod rules;
 #[cfg(test)]
