@@ -74,7 +74,7 @@ pub(crate) enum Command {
     RevertAfter(set::RevertArgs),
 }
 
-/// The exit codes of [`iosched::failure::exit`], for `--help`.
+/// The exit codes of [`iosched_machine::failure::exit`], for `--help`.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done                              8  not permitted (run it as root)

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use iosched::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, exit};
 use tempfile::NamedTempFile;
 
 /// A file cannot be written.

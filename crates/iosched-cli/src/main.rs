@@ -1,7 +1,7 @@
 //! The command `iosched`: arguments in, library called, text or JSON out, an exit code.
 //!
 //! [`args`] says what can be asked, `commands/` has one file per command, [`output`] is the one
-//! place that knows about terminals, and [`iosched::failure::exit`] has the exit codes.
+//! place that knows about terminals, and [`iosched_machine::failure::exit`] has the exit codes.
 
 mod args;
 mod commands;
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         Ok(_) if output.lost().is_some() => {
             let cause = output.lost().unwrap_or_default();
             output.warn(&format!("error: the result could not be written: {cause}"));
-            ExitCode::from(iosched::failure::exit::FAILURE)
+            ExitCode::from(iosched_machine::failure::exit::FAILURE)
         }
         Ok(code) => ExitCode::from(code),
         Err(failure) => {

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iosched::simulate::replay::Meter;
+use iosched_experiment::simulate::replay::Meter;
 
 use crate::output::Output;
 

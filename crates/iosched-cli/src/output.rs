@@ -1,16 +1,16 @@
 //! The one place that writes to the terminal: text or JSON, colour only where it is wanted.
 //!
 //! Results go to standard output, everything else (progress, notes, errors) to standard error. What is printed may carry
-//! names that others chose: no control character of theirs passes here ([`iosched::visible`]).
+//! names that others chose: no control character of theirs passes here ([`iosched_machine::visible`]).
 
 use std::cell::RefCell;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use iosched::command_line::Remedy;
-use iosched::facts;
-use iosched::failure::{Failure, exit};
-use iosched::report::text::Widths;
-use iosched::visible::{visible, visible_json};
+use iosched_machine::command_line::Remedy;
+use iosched_machine::facts;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::visible::{visible, visible_json};
+use iosched_report::text::Widths;
 use serde::Serialize;
 
 /// How this run prints.

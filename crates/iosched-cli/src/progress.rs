@@ -5,11 +5,11 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iosched::event::{Event, Observer};
-use iosched::plan::Plan;
-use iosched::report::named::{self, Names};
-use iosched::report::{text, words};
-use iosched::visible::{visible, visible_json};
+use iosched_experiment::event::{Event, Observer};
+use iosched_experiment::plan::Plan;
+use iosched_machine::visible::{visible, visible_json};
+use iosched_report::named::{self, Names};
+use iosched_report::{text, words};
 use serde_json::Value;
 
 use crate::undone::describe;

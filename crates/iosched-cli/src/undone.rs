@@ -1,6 +1,6 @@
 //! What became, or would become, of what a run had changed, in words.
 
-use iosched::journal::{Foreseen, Undone};
+use iosched_experiment::journal::{Foreseen, Undone};
 
 /// What would become of one thing, in words.
 pub(crate) fn foretell(foreseen: &Foreseen) -> String {

@@ -1,5 +1,5 @@
 //! What options take as values: times, margins, lists of schedulers. (Sizes are read by
-//! [`iosched::emulate::spec::parse_size`].)
+//! [`iosched_emulate::spec::parse_size`].)
 
 use std::str::FromStr;
 use std::time::Duration;

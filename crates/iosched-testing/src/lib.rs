@@ -1,9 +1,11 @@
 //! What the tests of several crates share: a mount namespace of their own ([`world!`]), loop devices, what may
-//! be written ([`refusal_matrix`]), an account of [`memory`], older kernels ([`kernel`]), and one way to say that
+//! be written ([`refusal_matrix`]), an account of [`memory`], older kernels ([`kernel`]), readers
+//! to be fuzzed ([`fuzz`]), and one way to say that
 //! something is lacking.
 //!
 //! Only for tests: no other crate depends on it.
 
+pub mod fuzz;
 pub mod kernel;
 pub mod loop_device;
 pub mod memory;

@@ -1,7 +1,7 @@
 //! What may be written: the answer for each occasion, state and kind of device. The one source of the tables
 //! in `docs/safety.md` and of the tests that build each case.
 //!
-//! Written down by hand, and not worked out from the rule in `iosched::device::may_write`: the rule has to
+//! Written down by hand, and not worked out from the rule in `iosched_machine::device::may_write`: the rule has to
 //! agree with it. After a change of the tables, `INSTA_UPDATE=always cargo test -p iosched-testing` writes the
 //! document again.
 

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use iosched::advise::{self, Advice, Basis, LoadClass, Measured, RuleOfThumb};
-use iosched::device::Target;
-use iosched::failure::{Failure, exit};
-use iosched::host::Host;
-use iosched::persist::deploy::DeployError;
-use iosched::policy::file::{self, Policy};
-use iosched::report::text::fold;
-use iosched::set;
+use iosched_machine::device::Target;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_policy::advise::{self, Advice, Basis, LoadClass, Measured, RuleOfThumb};
+use iosched_policy::persist::deploy::DeployError;
+use iosched_policy::policy::file::{self, Policy};
+use iosched_policy::set;
+use iosched_report::text::fold;
 use serde::Serialize;
 
 use super::list::{inventory, size};

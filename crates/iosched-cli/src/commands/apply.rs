@@ -1,9 +1,9 @@
 //! `iosched apply`: bring the policy file into force.
 
 use clap::Args;
-use iosched::failure::{Failure, exit};
-use iosched::persist::deploy::{Deployment, Ways};
-use iosched::policy::file;
+use iosched_machine::failure::{Failure, exit};
+use iosched_policy::persist::deploy::{Deployment, Ways};
+use iosched_policy::policy::file;
 
 use super::persist::{HowArgs, deploy, finish_undo};
 use super::{Outcome, boxed};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use iosched::calibrate::{Rules, Settings, calibrate};
-use iosched::failure::exit;
-use iosched::plan;
+use iosched_experiment::calibrate::{Rules, Settings, calibrate};
+use iosched_experiment::plan;
+use iosched_machine::failure::exit;
 
 use crate::output::Output;
 

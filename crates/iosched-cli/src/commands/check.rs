@@ -5,15 +5,15 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use iosched::check::{self, DiskReport, Measured, Memory, Report, Verdict};
-use iosched::command_line::quoted;
-use iosched::device;
-use iosched::failure::{Failure, exit};
-use iosched::host::Host;
-use iosched::persist::deploy::DeployError;
-use iosched::policy::file::{self, Policy, PolicyError};
-use iosched::policy::{matching, writers};
-use iosched::set;
+use iosched_machine::command_line::quoted;
+use iosched_machine::device;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_policy::check::{self, DiskReport, Measured, Memory, Report, Verdict};
+use iosched_policy::persist::deploy::DeployError;
+use iosched_policy::policy::file::{self, Policy, PolicyError};
+use iosched_policy::policy::{matching, writers};
+use iosched_policy::set;
 
 use super::log::date;
 use super::{Outcome, boxed};

@@ -2,7 +2,7 @@
 
 use clap::{Args, Command};
 use clap_complete::Shell;
-use iosched::failure::exit;
+use iosched_machine::failure::exit;
 
 use super::Outcome;
 use crate::output::Output;

@@ -5,20 +5,20 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use iosched::device::Consent;
-use iosched::disk_file;
-use iosched::disk_file::disksim::{self, BusTimes};
-use iosched::emulate::over::{MOST_COMMANDS, Over, Wish};
-use iosched::emulate::spec::{
+use iosched_emulate::disk_file;
+use iosched_emulate::disk_file::disksim::{self, BusTimes};
+use iosched_emulate::over::{MOST_COMMANDS, Over, Wish};
+use iosched_emulate::spec::{
     STATE_DIR, Spec, Tags, order_name, parse_order, parse_size, parse_tags,
 };
-use iosched::emulate::{
-    self, Attributed, Check, Condition, EmulateError, EmulatedDisk, Missing, Removal, Spread,
-    Status, User,
+use iosched_emulate::{
+    self as emulate, Attributed, Check, Condition, EmulateError, EmulatedDisk, Missing, Removal,
+    Spread, Status, User,
 };
-use iosched::failure::{Failure, exit};
-use iosched::host::Host;
-use iosched::report::table::{Align, Table};
+use iosched_machine::device::Consent;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_report::table::{Align, Table};
 use iosched_sim::disk::{DriveQueue, Model, models};
 use iosched_sim::units::{Bytes, Nanos};
 use serde_json::json;

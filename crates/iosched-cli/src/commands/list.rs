@@ -8,17 +8,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use iosched::advise;
-use iosched::device::{
+use iosched_emulate as emulate;
+use iosched_experiment::journal::{self, Leftover};
+use iosched_experiment::load::simulated;
+use iosched_machine::device::{
     Attribute, Device, Inventory, Kind, NoChoice, Role, Schedulers, TUNABLE_SCHEDULERS, Target,
     Transport, Tunable, User, attributes, tunables,
 };
-use iosched::emulate;
-use iosched::failure::{Failure, exit};
-use iosched::host::Host;
-use iosched::journal::{self, Leftover};
-use iosched::load::simulated;
-use iosched::report;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_policy::advise;
+use iosched_report as report;
 use serde::Serialize;
 use thiserror::Error;
 

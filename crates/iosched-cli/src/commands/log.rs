@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use iosched::failure::{Failure, exit};
-use iosched::history::{self, Entry, Status};
-use iosched::host::Host;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_policy::history::{self, Entry, Status};
 
 use super::{Outcome, boxed};
 use crate::output::Output;

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
-use iosched::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, exit};
 
 use super::{Outcome, boxed};
 

@@ -20,11 +20,11 @@ pub(crate) mod tune;
 pub(crate) mod undo;
 pub(crate) mod watch;
 
-use iosched::analysis::{Analysis, Conclusion};
-use iosched::failure::{Failure, exit};
-use iosched::history::{self, Turn};
-use iosched::host::Host;
-use iosched::process::Stop;
+use iosched_experiment::analysis::{Analysis, Conclusion};
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_machine::process::Stop;
+use iosched_policy::history::{self, Turn};
 
 use crate::output::Output;
 

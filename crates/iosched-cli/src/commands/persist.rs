@@ -4,17 +4,17 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use iosched::analysis::Analysis;
-use iosched::command_line::Remedy;
-use iosched::failure::{Failure, exit};
-use iosched::host::Host;
-use iosched::persist::choice::{self, Edited, Grounds};
-use iosched::persist::deploy::{DeployError, Deployed, Deployment, Method, Ways, When};
-use iosched::plan::{Plan, Target};
-use iosched::policy::file;
-use iosched::process::Stop;
-use iosched::record::Record;
-use iosched::switch::Arm;
+use iosched_experiment::analysis::Analysis;
+use iosched_experiment::plan::{Plan, Target};
+use iosched_experiment::record::Record;
+use iosched_machine::command_line::Remedy;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_machine::process::Stop;
+use iosched_policy::persist::choice::{self, Edited, Grounds};
+use iosched_policy::persist::deploy::{DeployError, Deployed, Deployment, Method, Ways, When};
+use iosched_policy::policy::file;
+use iosched_switch::Arm;
 use serde::Serialize;
 
 use super::{Outcome, boxed, take_turn, undo};
@@ -156,7 +156,7 @@ struct Report<'a> {
     id: Option<u64>,
     files: Vec<FileReport>,
     disks: Vec<DiskReport<'a>>,
-    adjusted: &'a [iosched::switch::Adjusted],
+    adjusted: &'a [iosched_switch::Adjusted],
     notes: &'a [String],
 }
 
@@ -172,7 +172,7 @@ struct DiskReport<'a> {
     device: &'a str,
     rule: &'a str,
     wanted: String,
-    deviations: &'a [iosched::policy::wanted::Deviation],
+    deviations: &'a [iosched_policy::policy::wanted::Deviation],
 }
 
 /// Runs `iosched persist`.
@@ -226,7 +226,7 @@ fn command_line(args: &PersistArgs, host: &Host, output: &Output) -> Outcome {
     let scheduler = args.scheduler.as_deref().filter(|_| args.remove.is_none());
     if let Some(tunable) = args.tunables.first() {
         let known = Vec::new();
-        return Err(boxed(iosched::switch::SwitchError::UnknownTunable {
+        return Err(boxed(iosched_switch::SwitchError::UnknownTunable {
             device: "the kernel's command line".into(),
             scheduler: "elevator=".into(),
             tunable: tunable.clone(),
@@ -456,9 +456,9 @@ fn list(host: &Host, output: &Output) -> Outcome {
         .map_err(boxed)?
         .map(|(policy, _)| policy)
         .unwrap_or_default();
-    let disks =
-        iosched::policy::matching::disks(host).map_err(|error| boxed(DeployError::List(error)))?;
-    let wanted = iosched::policy::wanted::wanted(&policy, &disks);
+    let disks = iosched_policy::policy::matching::disks(host)
+        .map_err(|error| boxed(DeployError::List(error)))?;
+    let wanted = iosched_policy::policy::wanted::wanted(&policy, &disks);
     let devices = |index: usize| -> Vec<&str> {
         wanted
             .iter()

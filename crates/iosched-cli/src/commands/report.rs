@@ -4,14 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use iosched::analysis::Analysis;
-use iosched::failure::{Failure, exit};
-use iosched::record::{self, Record};
-use iosched::report::chart::{Chart, of_events, of_record, of_simulated, png, svg};
-use iosched::report::input::{Input, Recording};
-use iosched::report::tidy::{events, trials};
-use iosched::report::traffic::Traffic;
-use iosched::report::{comparable, html, known, markdown, named, text, words};
+use iosched_experiment::analysis::Analysis;
+use iosched_experiment::record::{self, Record};
+use iosched_machine::failure::{Failure, exit};
+use iosched_report::chart::{Chart, of_events, of_record, of_simulated, png, svg};
+use iosched_report::input::{Input, Recording};
+use iosched_report::tidy::{events, trials};
+use iosched_report::traffic::Traffic;
+use iosched_report::{comparable, html, known, markdown, named, text, words};
 
 use super::{Outcome, answer_code, boxed, conform, simulate};
 use crate::files;

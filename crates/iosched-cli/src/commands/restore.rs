@@ -4,13 +4,14 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use iosched::emulate::Condition;
-use iosched::failure::{Failure, exit};
-use iosched::history::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
-use iosched::host::Host;
-use iosched::journal::{self, Foreseen, Leftover, NotUnderstood, Undone};
-use iosched::process::Stop;
-use iosched::{capture, emulate};
+use iosched_emulate as emulate;
+use iosched_emulate::Condition;
+use iosched_experiment::journal::{self, Foreseen, Leftover, NotUnderstood, Undone};
+use iosched_machine::capture;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_machine::process::Stop;
+use iosched_policy::history::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
 use serde::Serialize;
 
 use super::{Outcome, boxed, undo};

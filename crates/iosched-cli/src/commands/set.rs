@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use iosched::failure::{Failure, exit};
-use iosched::host::Host;
-use iosched::journal::Journal;
-use iosched::process::{Owner, Stop};
-use iosched::set::{Change, Settled, revert_file};
-use iosched::switch::{Arm, Difference};
+use iosched_experiment::journal::Journal;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_machine::process::{Owner, Stop};
+use iosched_policy::set::{Change, Settled, revert_file};
+use iosched_switch::{Arm, Difference};
 use serde::Serialize;
 
 use super::{Outcome, boxed, take_turn, undo};
@@ -68,10 +68,10 @@ struct Report {
 #[derive(Serialize)]
 struct DiskReport {
     device: String,
-    before: iosched::switch::QueueState,
+    before: iosched_switch::QueueState,
     asked: Arm,
-    after: Option<iosched::switch::QueueState>,
-    adjusted: Vec<iosched::switch::Adjusted>,
+    after: Option<iosched_switch::QueueState>,
+    adjusted: Vec<iosched_switch::Adjusted>,
     /// What the kernel changed besides: `expected` is what it was, `found` what it is.
     side_effects: Vec<Difference>,
 }
@@ -180,7 +180,7 @@ enum RevertError {
     #[error("cannot start the process that puts it back; it was put back at once")]
     Start(#[source] std::io::Error),
     #[error(transparent)]
-    Journal(#[from] iosched::journal::JournalError),
+    Journal(#[from] iosched_experiment::journal::JournalError),
 }
 
 impl Failure for RevertError {}
@@ -217,6 +217,8 @@ pub(crate) fn revert_after(args: &RevertArgs) -> Outcome {
         std::thread::sleep(left.min(Duration::from_millis(100)));
     }
     let undone = revert_file(&Host::live(), &args.journal);
-    let is_settled = undone.iter().all(iosched::journal::Undone::is_settled);
+    let is_settled = undone
+        .iter()
+        .all(iosched_experiment::journal::Undone::is_settled);
     Ok(if is_settled { exit::OK } else { exit::FAILURE })
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use iosched::simulate::replay::{Loop, TraceOptions, TraceReport};
+use iosched_experiment::simulate::replay::{Loop, TraceOptions, TraceReport};
 use iosched_sim::trace::Format;
 
 /// Arguments about a trace.

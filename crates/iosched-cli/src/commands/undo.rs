@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use iosched::failure::{Failure, exit};
-use iosched::history::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
-use iosched::host::Host;
-use iosched::process::Stop;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_machine::process::Stop;
+use iosched_policy::history::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
 
 use super::{Outcome, boxed, take_turn};
 use crate::output::Output;

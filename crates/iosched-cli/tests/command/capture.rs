@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{LoopDevice, can_trace, can_use_loop_devices, has_fio, run, tracing_instances};
-use iosched::capture::{self, Losses, Recorder};
-use iosched::host::Host;
+use iosched_machine::capture::{self, Losses, Recorder};
+use iosched_machine::host::Host;
 use iosched_sim::trace::kernel::{Action, Event, Line};
 use iosched_sim::units::Sector;
 use iosched_testing::world::{self, DEBUGFS, TRACEFS};

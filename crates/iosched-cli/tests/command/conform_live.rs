@@ -9,7 +9,7 @@ use crate::common::{
     can_emulate, can_trace, has_fio, iosched, iosched_process, processes_with, tracing_instances,
     wait_until,
 };
-use iosched::simulate::live::{Comparison, LEAST_AGREEMENT, Report};
+use iosched_experiment::simulate::live::{Comparison, LEAST_AGREEMENT, Report};
 
 /// True if the command can run here; says why not otherwise.
 fn can_run() -> bool {
@@ -32,7 +32,7 @@ fn assert_judged_rightly(results: &[Comparison], code: Option<i32>, stderr: &str
 
 /// Emulated disks that go with this process.
 fn disks_of(pid: u32) -> Vec<String> {
-    let disks = iosched::emulate::list().unwrap();
+    let disks = iosched_emulate::list().unwrap();
     let pid = i32::try_from(pid).unwrap();
     let ours = disks.into_iter().filter(|disk| disk.owner_pid == Some(pid));
     ours.map(|disk| disk.id).collect()
@@ -192,7 +192,7 @@ fn nothing_stays_behind_when_it_is_killed_or_interrupted() {
         let pid = child.id();
         let is_recording = wait_until(|| !tracing_instances(pid).is_empty());
         assert!(is_recording, "it records");
-        let device = iosched::emulate::list()
+        let device = iosched_emulate::list()
             .unwrap()
             .into_iter()
             .find(|disk| disk.owner_pid == i32::try_from(pid).ok())

@@ -436,8 +436,8 @@ fn what_cannot_be_made_is_refused_with_one_clear_error() {
 #[test]
 fn without_root_it_says_that_root_is_missing() {
     let copy = CopyForEverybody::new();
-    let missing = iosched::emulate::missing(&iosched::host::Host::live());
-    let are_root = missing != [iosched::emulate::Missing::Root];
+    let missing = iosched_emulate::missing(&iosched_machine::host::Host::live());
+    let are_root = missing != [iosched_emulate::Missing::Root];
     let as_nobody = |args: &[&str]| {
         let mut command = Command::new(copy.binary());
         command.arg("emulate").args(args).current_dir("/");

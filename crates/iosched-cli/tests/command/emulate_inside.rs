@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use iosched::capture;
+use iosched_machine::capture;
 use iosched_testing::lacks;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -100,7 +100,7 @@ fn the_process_of_each_access_is_known() {
     assert_eq!(now_unknown, unknown, "of {}: {log}", now_known - known);
     let ours = format!("iosched-{}-", lab.server_pid());
     lab.remove(&[&device]);
-    let left = capture::remains(&iosched::host::Host::live());
+    let left = capture::remains(&iosched_machine::host::Host::live());
     assert!(!left.iter().any(|name| name.contains(&ours)), "{left:?}");
     lab.assert_clean();
 }
@@ -127,7 +127,7 @@ fn a_disk_whose_server_was_killed_gives_errors_and_leaves_nothing() {
     wait_for("the end of whoever else looks at the disk", || {
         lab.emulate(&["remove", "--all"]).status.success() && lab.remains().is_empty()
     });
-    let host = iosched::host::Host::live();
+    let host = iosched_machine::host::Host::live();
     let ours = format!("iosched-{server}-");
     let left = capture::remains(&host);
     assert!(!left.iter().any(|name| name.contains(&ours)), "{left:?}");

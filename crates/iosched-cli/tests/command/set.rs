@@ -149,9 +149,9 @@ fn bad_input_gets_one_clear_error_and_its_exit_code() {
 
 #[test]
 fn whichever_write_the_kernel_refuses_the_disk_ends_as_it_began() {
-    use iosched::host::Host;
-    use iosched::set::Change;
-    use iosched::switch::Arm;
+    use iosched_machine::host::Host;
+    use iosched_policy::set::Change;
+    use iosched_switch::Arm;
 
     if !can_use_loop_devices() {
         return;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use iosched::failure::exit;
+use iosched_machine::failure::exit;
 use iosched_testing::loop_device;
 use iosched_testing::refusal_matrix::{Answer, Kind, Occasion, State, answer};
 use iosched_testing::shell::Shell;

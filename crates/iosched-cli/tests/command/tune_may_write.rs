@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use iosched::device;
-use iosched::host::Host;
+use iosched_machine::device;
+use iosched_machine::host::Host;
 
 use crate::common::tuning::{MIB, fio_runs_on, record, signal, small_disk, start, tune};
 use crate::common::{LoopDevice, iosched, run, wait_until};

@@ -8,7 +8,7 @@ use crate::common::{
     CopyForEverybody, LoopDevice, can_emulate, can_trace, can_use_loop_devices, iosched,
     iosched_process, run, traced, tracing_instances, wait_until,
 };
-use iosched::watch::Rates;
+use iosched_machine::watch::Rates;
 use serde_json::Value;
 
 fn has(program: &str, argument: &str) -> bool {
@@ -56,7 +56,7 @@ fn its_numbers_are_those_of_iostat() {
     let theirs = iostat_of_made_up_counters(&disk.name);
     assert_eq!(theirs["disk_device"], disk.name);
     let line = format!("7 0 {} {COUNTERS}", disk.name);
-    let counted = iosched::diskstats::counters_of(&line, &disk.name).unwrap();
+    let counted = iosched_machine::diskstats::counters_of(&line, &disk.name).unwrap();
     let ours = serde_json::to_value(Rates::of(&counted, UPTIME_S)).unwrap();
     // They print hundredths.
     let near = |ours: f64, theirs: &Value, what: &str| {

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iosched::disk_file;
-use iosched::failure::exit;
-use iosched::process::Stop;
-use iosched::report::words;
-use iosched::run::random_seed;
-use iosched::simulate::live::{
+use iosched_emulate::disk_file;
+use iosched_experiment::run::random_seed;
+use iosched_experiment::simulate::live::{
     Comparison, ContendedTags, Event, Figures, Plan, Report, Speed, Wanted,
 };
-use iosched::visible::visible;
+use iosched_machine::failure::exit;
+use iosched_machine::process::Stop;
+use iosched_machine::visible::visible;
+use iosched_report::words;
 
 use super::super::{Outcome, boxed, stop_on_signals};
 use super::{ConformArgs, OVERTAKEN};
@@ -307,8 +307,8 @@ machine the measured figures are the machine's, too.";
 
 #[cfg(test)]
 mod tests {
-    use iosched::simulate::conform::{Conformance, StartState};
-    use iosched::simulate::live::{Contests, Measurement, ProcessComparison};
+    use iosched_experiment::simulate::conform::{Conformance, StartState};
+    use iosched_experiment::simulate::live::{Contests, Measurement, ProcessComparison};
 
     use super::*;
 

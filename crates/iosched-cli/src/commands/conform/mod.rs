@@ -6,11 +6,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use iosched::failure::{Failure, exit};
-use iosched::simulate::conform::{self, ConformError, Conformance, StartState};
-use iosched::simulate::initial::Initial;
-use iosched::simulate::recordings;
-use iosched::simulate::settings::Wanted;
+use iosched_experiment::simulate::conform::{self, ConformError, Conformance, StartState};
+use iosched_experiment::simulate::initial::Initial;
+use iosched_experiment::simulate::recordings;
+use iosched_experiment::simulate::settings::Wanted;
+use iosched_machine::failure::{Failure, exit};
 
 use self::live::LiveArgs;
 use super::{Outcome, boxed};

@@ -5,8 +5,8 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use iosched::failure::Failure;
-use iosched::schedule::RunProgress;
+use iosched_experiment::schedule::RunProgress;
+use iosched_machine::failure::Failure;
 use serde_json::{Value, json};
 
 use super::*;

@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use iosched::analysis::Analysis;
-use iosched::emulate;
-use iosched::emulate::spec::STATE_DIR;
-use iosched::failure::Failure;
-use iosched::host::Host;
-use iosched::plan::{Plan, Target};
-use iosched::process::Stop;
-use iosched::record::Record;
-use iosched::report;
-use iosched::set::Change;
+use iosched_emulate as emulate;
+use iosched_emulate::spec::STATE_DIR;
+use iosched_experiment::analysis::Analysis;
+use iosched_experiment::plan::{Plan, Target};
+use iosched_experiment::record::Record;
+use iosched_machine::failure::Failure;
+use iosched_machine::host::Host;
+use iosched_machine::process::Stop;
+use iosched_policy::set::Change;
+use iosched_report as report;
 
 use super::{boxed, take_turn};
 use crate::files;

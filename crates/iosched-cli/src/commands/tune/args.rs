@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use iosched::device::Consent;
-use iosched::emulate::spec::parse_size;
-use iosched::file_system;
-use iosched::load::builtin::BUILT_IN;
-use iosched::objective::Objective;
-use iosched::plan::{CommandOptions, DEFAULT_MAX_ROUNDS, Requirement, Rules, Steady, Wanted};
-use iosched::run;
+use iosched_emulate::spec::parse_size;
+use iosched_experiment::load::builtin::BUILT_IN;
+use iosched_experiment::objective::Objective;
+use iosched_experiment::plan::{
+    CommandOptions, DEFAULT_MAX_ROUNDS, Requirement, Rules, Steady, Wanted,
+};
+use iosched_experiment::run;
+use iosched_machine::device::Consent;
+use iosched_machine::file_system;
 use iosched_sim::units::Bytes;
 
 use super::place::Place;

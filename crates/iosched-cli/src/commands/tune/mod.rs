@@ -10,23 +10,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use iosched::analysis::Analysis;
-use iosched::command_line::{Remedy, quoted};
-use iosched::device::GivenUp;
-use iosched::emulate::{Condition, EmulatedDisk};
-use iosched::event::{Observer, Silent};
-use iosched::facts::{self, MachineFacts};
-use iosched::failure::{Failure, exit};
-use iosched::host::Host;
-use iosched::load::Spec;
-use iosched::plan::{self, OwnDisk, Plan, PlannedLoad, Target, Wanted};
-use iosched::process::{Stop, User};
-use iosched::record::{self, Entry, Header, Record, Recorder, StopReason};
-use iosched::report::{self, named::Names};
-use iosched::run::{self, RunOptions};
-use iosched::schedule::RunProgress;
-use iosched::set::{self, Settled};
-use iosched::switch::{modern_name, renamed};
+use iosched_emulate::{Condition, EmulatedDisk};
+use iosched_experiment::analysis::Analysis;
+use iosched_experiment::event::{Observer, Silent};
+use iosched_experiment::load::Spec;
+use iosched_experiment::plan::{self, OwnDisk, Plan, PlannedLoad, Target, Wanted};
+use iosched_experiment::record::{self, Entry, Header, Record, Recorder, StopReason};
+use iosched_experiment::run::{self, RunOptions};
+use iosched_experiment::schedule::RunProgress;
+use iosched_machine::clock::unix_time;
+use iosched_machine::command_line::{Remedy, quoted};
+use iosched_machine::device::GivenUp;
+use iosched_machine::facts::{self, MachineFacts};
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_machine::process::{Stop, User};
+use iosched_policy::set::{self, Settled};
+use iosched_report::{self as report, named::Names};
+use iosched_switch::{modern_name, renamed};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -113,7 +114,7 @@ impl Session<'_> {
             return Ok(exit::OK);
         }
         settle(host, &plan, &self.stop, output)?;
-        let now = run::unix_time();
+        let now = unix_time();
         let machine = MachineFacts::read(host, &plan.disks, programs);
         let directory = args.out.clone();
         let directory = directory.unwrap_or_else(|| new_directory(place.name(), now));
@@ -246,7 +247,7 @@ impl Session<'_> {
     fn resumed(&self, given_up: Option<GivenUp>) -> Entry {
         Entry::Resumed {
             given_up: given_up.map(Box::new),
-            at_unix_s: run::unix_time(),
+            at_unix_s: unix_time(),
             max_rounds: self.args.rounds,
             time_budget_s: self.args.budget.map(|span| span.0.as_secs_f64()),
         }

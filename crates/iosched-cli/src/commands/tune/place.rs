@@ -1,13 +1,13 @@
 //! Where a new run measures: on what the user named, on an emulated disk of its own, or over the
 //! simulator where there is no such thing.
 
-use iosched::disk_file;
-use iosched::emulate::{self, EmulatedDisk, Spec};
-use iosched::failure::Failure;
-use iosched::host::Host;
-use iosched::load::fio;
-use iosched::load::simulated::SimulatedDisk;
-use iosched::plan::{self, OwnDisk, Plan};
+use iosched_emulate::disk_file;
+use iosched_emulate::{self as emulate, EmulatedDisk, Spec};
+use iosched_experiment::load::fio;
+use iosched_experiment::load::simulated::SimulatedDisk;
+use iosched_experiment::plan::{self, OwnDisk, Plan};
+use iosched_machine::failure::Failure;
+use iosched_machine::host::Host;
 use iosched_sim::units::Bytes;
 
 use super::{TuneArgs, TuneError, boxed};

@@ -1,7 +1,7 @@
 //! Draws what requests took: await split into queue and service, and a heat map over time, the newest
 //! at the right, one row for each class of latencies.
 
-use iosched::watch::latency::{CLASSES, LatencySample, Parts, class_begin_us};
+use iosched_machine::watch::latency::{CLASSES, LatencySample, Parts, class_begin_us};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Stylize};
@@ -106,7 +106,7 @@ fn from(class: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use iosched::watch::latency::class;
+    use iosched_machine::watch::latency::class;
 
     use super::*;
 

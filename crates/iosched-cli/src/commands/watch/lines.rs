@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use iosched::watch::{DeviceSample, Rates, Sample};
+use iosched_machine::watch::{DeviceSample, Rates, Sample};
 
 /// The heading of every table.
 pub(super) const HEADING: &str =

@@ -8,10 +8,10 @@ use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Block, Clear, Paragraph, RenderDirection, Sparkline};
 
-use iosched::report::words::span;
-use iosched::visible::visible;
-use iosched::watch::processes::Processes;
-use iosched::watch::{DeviceSample, Rates};
+use iosched_machine::visible::visible;
+use iosched_machine::watch::processes::Processes;
+use iosched_machine::watch::{DeviceSample, Rates};
+use iosched_report::words::span;
 
 use super::heat;
 use super::lines::{self, short};
@@ -371,7 +371,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-    use iosched::watch::processes::ProcessIo;
+    use iosched_machine::watch::processes::ProcessIo;
 
     use super::super::state::tests::sample;
     use super::*;

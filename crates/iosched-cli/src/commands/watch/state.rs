@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use iosched::watch::latency::LatencySample;
-use iosched::watch::processes::Processes;
-use iosched::watch::{DeviceSample, Rates, Sample};
+use iosched_machine::watch::latency::LatencySample;
+use iosched_machine::watch::processes::Processes;
+use iosched_machine::watch::{DeviceSample, Rates, Sample};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// Looks that are remembered: more than any terminal is wide.

@@ -18,10 +18,11 @@ pub(crate) struct Lab {
 impl Lab {
     /// `None`, with a word about it, where this machine cannot run the test.
     pub(crate) fn new(tools: &[&str]) -> Option<Lab> {
-        let mut lacking: Vec<String> = iosched::emulate::missing(&iosched::host::Host::live())
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let mut lacking: Vec<String> =
+            iosched_emulate::missing(&iosched_machine::host::Host::live())
+                .iter()
+                .map(ToString::to_string)
+                .collect();
         let absent = tools.iter().filter(|tool| !is_installed(tool));
         lacking.extend(absent.map(ToString::to_string));
         if !lacking.is_empty() {

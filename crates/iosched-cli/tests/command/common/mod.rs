@@ -399,7 +399,7 @@ pub(crate) fn processes_with(text: &str) -> Vec<u32> {
 
 /// True if the kernel's tracing files may be used; says so otherwise.
 pub(crate) fn can_trace() -> bool {
-    let error = iosched::capture::missing();
+    let error = iosched_machine::capture::missing();
     if let Some(error) = &error {
         lacks(&format!("tracefs ({error})"));
     }

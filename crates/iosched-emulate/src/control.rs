@@ -1,0 +1,756 @@
+//! Emulated disks from outside: made, listed, changed and removed by other processes than their server.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write as _};
+use std::num::NonZeroU32;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use iosched_machine::device::open_exclusively;
+use iosched_machine::host::Host;
+use iosched_machine::process::{ProcessFd, close_inherited, signal_until_ended};
+use iosched_machine::sysfs::Sysfs;
+use iosched_sim::disk::Model;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal};
+use serde::Serialize;
+
+use crate::place::{Place, State, start_ticks};
+use crate::server::FirstWord;
+use crate::{
+    Attributed, Check, EmulateError, Missing, Spec, User, filesystem, inside, loop_device, place,
+    server, spec, take_down, usage,
+};
+
+/// How long a server may take to set its disk up.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a server may take to end: its file systems are unmounted and written back meanwhile.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What this machine lacks for emulated disks; empty if nothing.
+pub fn missing(host: &Host) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    if !rustix::process::geteuid().is_root() {
+        missing.push(Missing::Root);
+        return missing; // the devices cannot be tried then
+    }
+    if let Some(why) = unusable(&host.dev("fuse")) {
+        missing.push(Missing::Fuse { why });
+    }
+    if let Some(why) = unusable(&host.dev("loop-control")) {
+        missing.push(Missing::LoopControl { why });
+    }
+    missing
+}
+
+/// Why a device node cannot be opened; opening one also loads its module.
+fn unusable(path: &Path) -> Option<String> {
+    let opened = OpenOptions::new().read(true).write(true).open(path);
+    opened.err().map(|error| error.to_string())
+}
+
+/// A running emulated disk.
+///
+/// It lives in a process of its own and goes on when this value is dropped.
+#[derive(Debug)]
+pub struct EmulatedDisk {
+    place: Place,
+    device: String,
+    server: Child,
+}
+
+impl EmulatedDisk {
+    /// Why such a disk cannot be made on this machine, before anything is made.
+    pub fn check(spec: &Spec, host: &Host) -> Result<(), EmulateError> {
+        if let Some(missing) = missing(host).into_iter().next() {
+            return Err(EmulateError::Missing(missing));
+        }
+        if let Some(model) = spec.model() {
+            spec.build(model)?;
+        }
+        if let Some(scheduler) = &spec.scheduler {
+            inside::check(scheduler)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a server and waits until the disk is there.
+    pub fn create(spec: &Spec) -> Result<EmulatedDisk, EmulateError> {
+        let host = Host::live();
+        EmulatedDisk::check(spec, &host)?;
+        let (place, lock) = Place::claim(spec)?;
+        match start(spec, &place, lock) {
+            Ok((state, server)) => Ok(EmulatedDisk {
+                device: loop_device::name(state.loop_number),
+                place,
+                server,
+            }),
+            Err(failure) => {
+                // The server is gone: clear what it may have left.
+                let _ = take_down::take_down(&host, &place, || Ok(()));
+                Err(failure)
+            }
+        }
+    }
+
+    /// Its kernel name, for example `loop3`.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Its name among emulated disks, for example `hdd-7200-1`.
+    pub fn id(&self) -> &str {
+        self.place.id()
+    }
+
+    /// Its directory, which has the mount and the server's log.
+    pub fn dir(&self) -> &Path {
+        self.place.dir()
+    }
+
+    /// What it is now.
+    pub fn status(&self) -> Status {
+        Status::of(&Host::live(), &self.place)
+    }
+
+    /// Takes the disk away. Refused while somebody uses it, unless by `force`; then those who still
+    /// have it open, and get errors from now on, are returned.
+    pub fn remove(mut self, force: bool) -> Result<Vec<User>, EmulateError> {
+        let host = Host::live();
+        let left = remove_place(&host, &self.place, force)?;
+        let _ = self.server.wait();
+        Ok(left)
+    }
+}
+
+/// Starts the server and waits for its first word. On an error the server has ended.
+fn start(spec: &Spec, place: &Place, lock: File) -> Result<(State, Child), EmulateError> {
+    let failed = |source| EmulateError::Start {
+        server: spec.server.clone(),
+        source,
+    };
+    let log = place.create_log().map_err(|source| EmulateError::File {
+        action: "make a log in",
+        path: place.dir().to_owned(),
+        source,
+    })?;
+    let mut server = Command::new(&spec.server);
+    server
+        .args(["emulate", "serve"])
+        .arg(place.dir())
+        .stdin(Stdio::from(lock)) // the lock goes over to the server with it
+        .stdout(Stdio::piped())
+        .stderr(Stdio::from(log));
+    close_inherited(&mut server);
+    let mut server = server.spawn().map_err(failed)?;
+    let failure = match first_word(&mut server) {
+        Ok(Some(FirstWord::Ready)) => match place.try_state() {
+            Ok(Some(state)) => return Ok((state, server)),
+            Ok(None) => ended(place),
+            Err(failure) => failure,
+        },
+        Ok(Some(FirstWord::Failed {
+            message,
+            hint,
+            exit_code,
+        })) => EmulateError::Server {
+            message,
+            hint,
+            exit_code,
+        },
+        Ok(None) => ended(place),
+        Err(TimedOut) => EmulateError::NotReady {
+            id: place.id().to_owned(),
+            after: SETUP_TIMEOUT,
+        },
+    };
+    // It may well be ready, and not know that we could not hear of it; one that is stuck is not asked.
+    let is_stuck = matches!(failure, EmulateError::NotReady { .. });
+    let signals = [Signal::TERM, Signal::KILL].map(|signal| (signal, SETUP_TIMEOUT));
+    signal_until_ended(&mut server, &signals[usize::from(is_stuck)..]);
+    Err(failure)
+}
+
+fn ended(place: &Place) -> EmulateError {
+    EmulateError::Ended {
+        id: place.id().to_owned(),
+        log: place.log_tail(),
+    }
+}
+
+struct TimedOut;
+
+/// The server's line; `None` if it ended without one, or with one that is not understood.
+fn first_word(server: &mut Child) -> Result<Option<FirstWord>, TimedOut> {
+    let Some(mut stdout) = server.stdout.take() else {
+        return Ok(None);
+    };
+    let deadline = Instant::now() + SETUP_TIMEOUT;
+    let mut text = Vec::new();
+    loop {
+        if !wait_readable(&stdout, deadline) {
+            return Err(TimedOut);
+        }
+        let mut buffer = [0; 4096];
+        let length = stdout.read(&mut buffer).unwrap_or(0);
+        text.extend_from_slice(&buffer[..length]);
+        if length == 0 || text.ends_with(b"\n") {
+            return Ok(serde_json::from_slice(&text).ok());
+        }
+    }
+}
+
+/// An emulated disk as `iosched emulate list` shows it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    /// Its name, for example `hdd-7200-1`.
+    pub id: String,
+    /// Running, starting, or what a killed server left.
+    pub condition: Condition,
+    /// Its model.
+    pub model: Option<String>,
+    /// Kernel name of its loop device.
+    pub device: Option<String>,
+    /// Its size.
+    pub size_bytes: Option<u64>,
+    /// The device or file that it stands over, if it has no model.
+    pub over: Option<PathBuf>,
+    /// It takes no writes.
+    pub read_only: bool,
+    /// The model's queue depth, or the most commands that are under way below.
+    pub queue_depth: Option<usize>,
+    /// Requests that the loop driver gives to the model at once.
+    pub driver_depth: Option<u32>,
+    /// How many times as long as its model says all that it does takes.
+    pub slow_down: Option<u32>,
+    /// The scheduler of ours that stands inside.
+    pub scheduler: Option<String>,
+    /// How many accesses that scheduler knows the processes of.
+    pub attributed: Option<Attributed>,
+    /// What the kernel believes it to be.
+    pub rotational: Option<bool>,
+    /// The directory that its data are in.
+    pub backing_dir: Option<PathBuf>,
+    /// True if that is memory.
+    pub backing_in_memory: Option<bool>,
+    /// Space that its data take.
+    pub stored_bytes: Option<u64>,
+    /// Time that a request is under way to the model and back; taken off.
+    pub path_ns: Option<u64>,
+    /// The process that serves it.
+    pub server_pid: Option<i32>,
+    /// The process that it ends with.
+    pub owner_pid: Option<i32>,
+    /// Who uses it.
+    pub users: Vec<User>,
+    /// What is there of a disk whose server is gone.
+    pub remains: Vec<String>,
+}
+
+/// Whether an emulated disk works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Condition {
+    /// It does.
+    Running,
+    /// It is being set up (or taken down).
+    Starting,
+    /// Its server is gone, parts of it are still there.
+    Remains,
+}
+
+impl Status {
+    fn of(host: &Host, place: &Place) -> Status {
+        let spec = place.spec();
+        let state = place.state();
+        let is_alive = place.is_alive();
+        let device = state
+            .as_ref()
+            .map(|state| loop_device::name(state.loop_number));
+        let condition = match (is_alive, &state) {
+            (true, Some(_)) => Condition::Running,
+            (true, None) => Condition::Starting,
+            (false, _) => Condition::Remains,
+        };
+        let running = state.as_ref().filter(|_| condition == Condition::Running);
+        let over = spec.as_ref().and_then(|spec| spec.stands_over()).cloned();
+        let stored = running.filter(|_| over.is_none()).and_then(|state| {
+            use std::os::unix::fs::MetadataExt;
+            let metadata = fs::metadata(server::backing_path(state)).ok()?;
+            Some(metadata.blocks() * 512)
+        });
+        let users = running
+            .zip(device.as_deref())
+            .map(|(state, device)| usage::users(host, device, &[own_pid(), state.server_pid]));
+        let inside = running.filter(|state| state.scheduler.is_some());
+        let attributed = inside.and_then(|_| {
+            let counts = fs::read(place.mount_point().join(filesystem::ASKERS_FILE));
+            serde_json::from_slice(&counts.ok()?).ok()
+        });
+        let remains = match condition {
+            Condition::Remains => take_down::remains(host, place),
+            _ => Vec::new(),
+        };
+        let own_data = state.as_ref().filter(|_| over.is_none());
+        Status {
+            id: place.id().to_owned(),
+            condition,
+            model: spec
+                .as_ref()
+                .and_then(|spec| Some(spec.model()?.name.clone())),
+            read_only: over.as_ref().is_some_and(|over| over.read_only),
+            slow_down: spec
+                .as_ref()
+                .map(|spec| spec.slow_down.map_or(1, NonZeroU32::get)),
+            owner_pid: spec.as_ref().and_then(|spec| spec.owner_pid),
+            device,
+            size_bytes: state.as_ref().map(|state| state.size_bytes),
+            queue_depth: state.as_ref().map(|state| state.queue_depth),
+            driver_depth: state.as_ref().map(|state| state.driver_depth),
+            scheduler: state.as_ref().and_then(|state| state.scheduler.clone()),
+            attributed,
+            rotational: state.as_ref().map(|state| state.rotational),
+            backing_in_memory: own_data.map(|state| state.backing_in_memory),
+            path_ns: state.as_ref().map(|state| state.path_ns),
+            server_pid: running.map(|state| state.server_pid),
+            backing_dir: own_data.map(|state| state.backing_dir.clone()),
+            over: over.map(|over| over.path),
+            stored_bytes: stored,
+            users: users.unwrap_or_default(),
+            remains,
+        }
+    }
+}
+
+/// All emulated disks of this machine, and what is left of some.
+///
+/// # Errors
+/// Their directory cannot be read.
+pub fn list() -> Result<Vec<Status>, EmulateError> {
+    list_in(Path::new(spec::STATE_DIR))
+}
+
+/// The model of the emulated disk that is this device, if it is one.
+pub fn model_of(host: &Host, device: &str) -> Option<Model> {
+    place_of(host, device)?.spec()?.model().cloned()
+}
+
+/// The process that serves the emulated disk that is this device, if it is one.
+pub fn server_of(host: &Host, device: &str) -> Option<i32> {
+    place_of(host, device)?
+        .state()
+        .map(|state| state.server_pid)
+}
+
+/// A disk with a scheduler of ours inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedDisk {
+    /// The scheduler, with its tunables.
+    pub scheduler: String,
+    /// Requests that the loop driver has to take at a time so that it takes no more than the disk.
+    pub driver_depth: u32,
+}
+
+/// What stands inside the emulated disk that is this device, if it is one that has a scheduler of ours.
+pub fn served_by(host: &Host, device: &str) -> Option<ServedDisk> {
+    if !device.starts_with("loop") {
+        return None;
+    }
+    let state = place_of(host, device)?.state()?;
+    let driver_depth = state.driver_takes(state.queue_depth);
+    Some(ServedDisk {
+        scheduler: state.scheduler?,
+        driver_depth,
+    })
+}
+
+/// Puts another scheduler inside this device; returns what is read back then.
+pub fn set_inside(host: &Host, device: &str, scheduler: &str) -> Result<String, EmulateError> {
+    let state_dir = host.path(Path::new(spec::STATE_DIR));
+    let status = set(&state_dir, device, scheduler)?;
+    Ok(status.scheduler.unwrap_or_default())
+}
+
+/// Whether a text names a scheduler of ours, with tunables that it has.
+pub fn check_scheduler(text: &str) -> Result<(), EmulateError> {
+    Ok(inside::check(text)?)
+}
+
+fn place_of(host: &Host, device: &str) -> Option<Place> {
+    let places = Place::all(&host.path(Path::new(spec::STATE_DIR))).ok()?;
+    let is_it = |place: &Place| {
+        let state = place.state().filter(|_| place.is_alive());
+        state.is_some_and(|state| loop_device::name(state.loop_number) == device)
+    };
+    places.into_iter().find(is_it)
+}
+
+/// [`list`] for another directory than the usual one.
+///
+/// # Errors
+/// It cannot be read.
+pub fn list_in(state_dir: &Path) -> Result<Vec<Status>, EmulateError> {
+    let host = Host::live();
+    let places = Place::all(state_dir)?;
+    let each = places.iter().map(|place| Status::of(&host, place));
+    Ok(each.collect())
+}
+
+/// What became of several emulated disks.
+#[derive(Debug, Default)]
+pub struct Removal {
+    /// Ids of those that are gone.
+    pub removed: Vec<String>,
+    /// Who still has a device of theirs open.
+    pub left: Vec<User>,
+    /// Those that are not gone, each with the reason.
+    pub failures: Vec<(String, EmulateError)>,
+}
+
+impl Removal {
+    fn add(&mut self, id: &str, outcome: Result<Vec<User>, EmulateError>) {
+        match outcome {
+            Ok(users) => {
+                self.removed.push(id.to_owned());
+                self.left.extend(users);
+            }
+            Err(failure) => self.failures.push((id.to_owned(), failure)),
+        }
+    }
+}
+
+/// Takes away the disks with these names, each a device (`/dev/loop3`, `loop3`) or an id: one that cannot be removed
+/// keeps no other.
+pub fn remove_each(state_dir: &Path, names: &[String], force: bool) -> Removal {
+    let host = Host::live();
+    let mut removal = Removal::default();
+    for name in names {
+        match find(state_dir, name) {
+            Ok(place) => removal.add(place.id(), remove_place(&host, &place, force)),
+            Err(failure) => removal.add(name, Err(failure)),
+        }
+    }
+    removal
+}
+
+/// Takes away all emulated disks and what killed servers have left: one that cannot be removed keeps no other.
+///
+/// # Errors
+/// Their directory cannot be read.
+pub fn remove_all(state_dir: &Path, force: bool) -> Result<Removal, EmulateError> {
+    let host = Host::live();
+    let mut removal = Removal::default();
+    for place in Place::all(state_dir)? {
+        removal.add(place.id(), remove_place(&host, &place, force));
+    }
+    if let Err(failure) = delete_unfinished(state_dir) {
+        removal
+            .failures
+            .push(("what was never finished".to_owned(), failure));
+    }
+    Ok(removal)
+}
+
+/// Clears what servers that were killed have left; running disks stay. Returns what was cleared, and
+/// who still has a device open that therefore could not be cleared altogether.
+pub fn remove_remains() -> Result<(Vec<String>, Vec<User>), EmulateError> {
+    remove_remains_in(Path::new(spec::STATE_DIR))
+}
+
+/// [`remove_remains`] for another directory than the usual one.
+pub fn remove_remains_in(state_dir: &Path) -> Result<(Vec<String>, Vec<User>), EmulateError> {
+    let host = Host::live();
+    let mut cleared = Vec::new();
+    let mut left = Vec::new();
+    for place in Place::all(state_dir)? {
+        if !place.is_alive() {
+            left.extend(take_down::take_down(&host, &place, || Ok(()))?);
+            cleared.push(place.id().to_owned());
+        }
+    }
+    delete_unfinished(state_dir)?;
+    Ok((cleared, left))
+}
+
+fn delete_unfinished(state_dir: &Path) -> Result<(), EmulateError> {
+    place::delete_unfinished(state_dir).map_err(|source| EmulateError::File {
+        action: "tidy up",
+        path: state_dir.to_owned(),
+        source,
+    })
+}
+
+/// Compares single random reads of a running disk with what its model says.
+pub fn check(state_dir: &Path, name: &str, reads: usize, seed: u64) -> Result<Check, EmulateError> {
+    let host = Host::live();
+    let place = find(state_dir, name)?;
+    let state = place.state().filter(|_| place.is_alive());
+    let Some(state) = state else {
+        return Err(EmulateError::Check {
+            device: name.to_owned(),
+            why: "its server is gone".to_owned(),
+        });
+    };
+    let device = loop_device::name(state.loop_number);
+    if let Some(over) = place.spec().as_ref().and_then(|spec| spec.stands_over()) {
+        return Err(EmulateError::Check {
+            device,
+            why: format!("it stands over {} and has no model", over.path.display()),
+        });
+    }
+    crate::check::check(&host, &place, &device, state.path_ns, reads, seed)
+}
+
+/// Puts another scheduler into a running disk that has one: what the old one holds is done first.
+pub fn set(state_dir: &Path, name: &str, scheduler: &str) -> Result<Status, EmulateError> {
+    inside::check(scheduler)?;
+    let place = find(state_dir, name)?;
+    let gone = || EmulateError::Gone {
+        id: place.id().to_owned(),
+    };
+    if !place.is_alive() {
+        return Err(gone());
+    }
+    let state = wait_for_state(&place)?.ok_or_else(gone)?;
+    if state.scheduler.is_none() {
+        return Err(EmulateError::NoScheduler {
+            id: place.id().to_owned(),
+            model: place.spec().map_or("MODEL".into(), |spec| spec.id()),
+        });
+    }
+    let path = place.mount_point().join(filesystem::SCHEDULER_FILE);
+    let written = write_scheduler(&path, scheduler);
+    if written.is_err() && !place.is_alive() {
+        return Err(gone());
+    }
+    written.map_err(|source| EmulateError::File {
+        action: "write the scheduler to",
+        path,
+        source,
+    })?;
+    let host = Host::live();
+    let tags = place.spec().map(|spec| spec.tags).unwrap_or_default();
+    let depth = inside::driver_depth(scheduler, tags, state.queue_depth)?;
+    set_requests_above(&host, &state, depth)?;
+    Ok(Status::of(&host, &place))
+}
+
+/// Gives the loop driver above a scheduler inside so many requests, or as many as it has, unless a scheduler of the kernel's
+/// is active there: then they are that one's.
+fn set_requests_above(host: &Host, state: &State, depth: usize) -> Result<(), EmulateError> {
+    let sysfs = host.sysfs();
+    let device = loop_device::name(state.loop_number);
+    let is_none = sysfs
+        .read_if_present(&device, "queue/scheduler")
+        .is_some_and(|schedulers| schedulers.contains("[none]"));
+    if !is_none {
+        return Ok(());
+    }
+    let depth = state.driver_takes(depth);
+    let set = set_requests(&sysfs, &device, &depth.to_string());
+    set.map_err(|source| EmulateError::Step {
+        step: format!("set queue/nr_requests of {device}"),
+        source,
+    })
+}
+
+/// Writes `nr_requests` so that the driver of a queue with `none` takes it. After a switch of the kernel's scheduler the file
+/// shows the driver's own number while the tags are still as few as before, and a write of what it shows does nothing.
+pub fn set_requests(sysfs: &Sysfs, device: &str, requests: &str) -> std::io::Result<()> {
+    let file = "queue/nr_requests";
+    let is_shown = sysfs.read_if_present(device, file).as_deref() == Some(requests);
+    if is_shown && let Ok(number) = requests.parse::<u32>() {
+        let is_more = number > place::MIN_DRIVER_DEPTH;
+        let other = if is_more { number - 1 } else { number + 1 };
+        sysfs.write(device, file, &other.to_string())?;
+    }
+    sysfs.write(device, file, requests)
+}
+
+/// Tells the server; while another scheduler is just coming, it is told again.
+fn write_scheduler(path: &Path, scheduler: &str) -> std::io::Result<()> {
+    let deadline = Instant::now() + SETUP_TIMEOUT;
+    loop {
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        match file.write_all(scheduler.as_bytes()) {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::ResourceBusy
+                    && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done => return done,
+        }
+    }
+}
+
+fn find(state_dir: &Path, name: &str) -> Result<Place, EmulateError> {
+    let places = Place::all(state_dir)?;
+    let device_of = |place: &Place| Some(loop_device::name(place.state()?.loop_number));
+    let wanted = name.strip_prefix("/dev/").unwrap_or(name);
+    let is_it = |place: &&Place| place.id() == name || device_of(place).as_deref() == Some(wanted);
+    // A running disk goes before the remains of one that had the same device.
+    let alive = places.iter().filter(|place| place.is_alive()).find(is_it);
+    alive
+        .or_else(|| places.iter().find(is_it))
+        .cloned()
+        .ok_or_else(|| EmulateError::Unknown {
+            name: name.to_owned(),
+            known: places
+                .iter()
+                .map(|place| match device_of(place) {
+                    Some(device) => format!("{} (/dev/{device})", place.id()),
+                    None => place.id().to_owned(),
+                })
+                .collect(),
+        })
+}
+
+/// The rule of removing: what is used stays unless by force; a running disk's server is told to end,
+/// and killed only by force; what it leaves is cleared. By force, one that is just starting is not waited for.
+fn remove_place(host: &Host, place: &Place, force: bool) -> Result<Vec<User>, EmulateError> {
+    if force && place.is_alive() && place.state().is_none() {
+        kill_starting(host, place)?;
+    }
+    if place.is_alive()
+        && let Some(state) = wait_for_state(place)?
+    {
+        if !force {
+            refuse_if_used(host, &state)?;
+        }
+        let has_ended = end_server(place, &state, Signal::TERM)
+            || (force && end_server(place, &state, Signal::KILL));
+        if !has_ended {
+            return Err(EmulateError::Stuck {
+                id: place.id().to_owned(),
+                pid: state.server_pid,
+            });
+        }
+    }
+    take_down::take_down(host, place, || Ok(()))
+}
+
+/// Kills the server of a disk that is starting, unless the disk gets ready or the server ends first.
+fn kill_starting(host: &Host, place: &Place) -> Result<(), EmulateError> {
+    let deadline = Instant::now() + END_TIMEOUT;
+    while place.is_alive() && place.state().is_none() {
+        let server = place.starting_server(host);
+        if let Some(handle) = server
+            .and_then(Pid::from_raw)
+            .and_then(|pid| ProcessFd::open(pid).ok())
+            && place.starting_server(host) == server
+        {
+            let _ = handle.signal(Signal::KILL); // it may just have ended by itself
+        }
+        if Instant::now() > deadline {
+            return Err(match server {
+                Some(pid) => EmulateError::Stuck {
+                    id: place.id().to_owned(),
+                    pid,
+                },
+                None => EmulateError::NotReady {
+                    id: place.id().to_owned(),
+                    after: END_TIMEOUT,
+                },
+            });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// The state of a disk that may just be starting; `None` if its server has ended.
+fn wait_for_state(place: &Place) -> Result<Option<State>, EmulateError> {
+    let deadline = Instant::now() + SETUP_TIMEOUT;
+    loop {
+        if let Some(state) = place.state() {
+            return Ok(Some(state));
+        }
+        if !place.is_alive() {
+            return Ok(None);
+        }
+        if Instant::now() > deadline {
+            return Err(EmulateError::NotReady {
+                id: place.id().to_owned(),
+                after: SETUP_TIMEOUT,
+            });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Refuses while somebody uses the disk. If nobody does, it is detached under an exclusive hold, so
+/// that nobody can begin to in between.
+fn refuse_if_used(host: &Host, state: &State) -> Result<(), EmulateError> {
+    const PASSING: Duration = Duration::from_secs(2);
+    let device = loop_device::name(state.loop_number);
+    let deadline = Instant::now() + PASSING;
+    let in_use = |users| EmulateError::InUse {
+        device: format!("/dev/{device}"),
+        users,
+    };
+    loop {
+        let users = usage::users(host, &device, &[own_pid(), state.server_pid]);
+        if users.is_empty() {
+            break;
+        }
+        if !users.iter().all(User::is_passing) || Instant::now() > deadline {
+            return Err(in_use(users));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    match open_exclusively(&host.dev(&device)) {
+        Ok(file) => loop_device::detach_open(&file).map_err(|source| EmulateError::Step {
+            step: format!("detach {device}"),
+            source,
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
+            Err(in_use(vec![User::Exclusive {
+                device: device.clone(),
+            }]))
+        }
+        Err(_) => Ok(()), // not there, or nothing attached: nothing to refuse
+    }
+}
+
+/// Sends the server a signal and waits for its end. False if it lives on.
+fn end_server(place: &Place, state: &State, signal: Signal) -> bool {
+    let deadline = Instant::now() + END_TIMEOUT;
+    let pid = Pid::from_raw(state.server_pid);
+    let handle = pid.and_then(|pid| ProcessFd::open(pid).ok());
+    if let Some(handle) = handle
+        && start_ticks(state.server_pid) == Some(state.server_started)
+    {
+        let _ = handle.signal(signal); // it may just have ended by itself
+        return wait_readable(&handle, deadline);
+    }
+    while place.is_alive() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// Waits until a descriptor has something to say (a process: that it has ended). False if it has not
+/// until `deadline`.
+fn wait_readable(descriptor: impl AsFd, deadline: Instant) -> bool {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).expect("less than a minute is a time");
+        let mut waiting = [PollFd::new(&descriptor, PollFlags::IN)];
+        match poll(&mut waiting, Some(&timeout)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(_) => {} // interrupted
+        }
+    }
+}
+
+fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).expect("process numbers are small")
+}

@@ -1,0 +1,171 @@
+//! Taking an emulated disk apart: by its server when it ends, and by `remove` when that is gone.
+//!
+//! Every step can be repeated, and finds its things by itself rather than trusting the record: loop
+//! devices by the file that they stand on, the mount in the kernel's table.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use iosched_machine::capture;
+use iosched_machine::host::Host;
+use rustix::mount::{UnmountFlags, unmount};
+
+use super::error::EmulateError;
+use super::loop_device;
+use super::place::Place;
+use super::usage::{self, User};
+
+/// Takes the disk apart, whoever uses it. What still uses its device afterwards is returned: the
+/// device and the directory stay until that has ended, and a later call clears them.
+///
+/// `flush` is called when nothing more can come: what was written is on the medium then. If it fails, that is kept
+/// for whoever calls this next ([`EmulateError::NotFlushed`]).
+pub(super) fn take_down(
+    host: &Host,
+    place: &Place,
+    flush: impl FnOnce() -> io::Result<()>,
+) -> Result<Vec<User>, EmulateError> {
+    let devices = devices(host, place)?;
+    let spec = place.try_spec()?;
+    if spec
+        .as_ref()
+        .is_some_and(|spec| spec.stands_over().is_some())
+    {
+        write_back(host, &devices);
+    }
+    let has_traced = spec.as_ref().is_some_and(|spec| spec.scheduler.is_some());
+    let file = spec.map(|spec| spec.disk_file);
+    for device in &devices {
+        // File systems first: while the server lives they can still be written back.
+        for at in usage::mount_points(host, device) {
+            unmount(&at, UnmountFlags::DETACH)
+                .map_err(step(format!("unmount {}", at.display())))?;
+        }
+        let is_ours = || {
+            file.as_deref()
+                .map_or(Ok(false), |file| loop_device::stands_on(host, device, file))
+        };
+        let detached = loop_device::detach(host, device, is_ours, patience(host, device));
+        detached.map_err(step(format!("detach {device}")))?;
+    }
+    let mount_point = place.mount_point();
+    while is_mount_point(&mount_point) {
+        let what = format!("unmount {}", mount_point.display());
+        unmount(&mount_point, UnmountFlags::DETACH).map_err(step(what))?;
+    }
+    let mut left = Vec::new();
+    for device in &devices {
+        let number = device
+            .strip_prefix("loop")
+            .and_then(|number| number.parse().ok());
+        let Some(number) = number else { continue };
+        let removed = loop_device::remove_device(host, number, patience(host, device));
+        if !removed.map_err(step(format!("remove {device}")))? {
+            let users = usage::users(host, device, &[]);
+            let unknown = User::Exclusive {
+                device: device.clone(),
+            };
+            left.extend(if users.is_empty() {
+                vec![unknown]
+            } else {
+                users
+            });
+        }
+    }
+    if has_traced {
+        capture::remove_remains(host); // what a killed server recorded
+    }
+    if let Err(source) = flush() {
+        place.note_not_flushed(&source);
+        return Err(step("flush what is below".into())(source));
+    }
+    let not_flushed = place.not_flushed();
+    if left.is_empty() {
+        place.delete().map_err(|source| EmulateError::File {
+            action: "delete",
+            path: place.dir().to_owned(),
+            source,
+        })?;
+    }
+    match not_flushed {
+        Some(why) if left.is_empty() => Err(EmulateError::NotFlushed {
+            id: place.id().to_owned(),
+            why,
+        }),
+        _ => Ok(left),
+    }
+}
+
+/// What is dirty above a disk over real data goes to it while its server lives, whoever has it open or mounted.
+fn write_back(host: &Host, devices: &[String]) {
+    for device in devices {
+        for at in usage::mount_points(host, device) {
+            let _ = File::open(&at).and_then(|at| Ok(rustix::fs::syncfs(at)?));
+        }
+        let _ = File::open(host.dev(device)).and_then(|device| device.sync_all());
+    }
+}
+
+/// How long the kernel, or a rule of udev that looks at the device, may hold it up. Whoever else has
+/// it open is not waited for.
+fn patience(host: &Host, device: &str) -> Duration {
+    let is_held = usage::users(host, device, &[])
+        .iter()
+        .any(|user| !user.is_passing());
+    Duration::from_millis(if is_held { 20 } else { 3000 })
+}
+
+/// The loop devices that belong to a disk: those that stand on its file, and the recorded one if it stands on
+/// none (detached, not yet removed).
+fn devices(host: &Host, place: &Place) -> Result<Vec<String>, EmulateError> {
+    let look = || step("look for its loop devices".into());
+    let mut devices = match place.try_spec()? {
+        Some(spec) => loop_device::standing_on(host, &spec.disk_file).map_err(look())?,
+        None => Vec::new(),
+    };
+    let state = place.try_state()?;
+    let recorded = state.map(|state| loop_device::name(state.loop_number));
+    if let Some(device) = recorded.filter(|device| host.sysfs().has_device(device)) {
+        let file = loop_device::backing_file(host, &device).map_err(look())?;
+        if file.is_none() && !devices.contains(&device) {
+            devices.push(device);
+        }
+    }
+    Ok(devices)
+}
+
+/// True if something is mounted on this directory: it is on another device than the one above it, or
+/// it belongs to a FUSE server that is gone.
+fn is_mount_point(dir: &Path) -> bool {
+    let device_of = |path: &Path| std::fs::metadata(path).map(|metadata| metadata.dev());
+    match (device_of(dir), dir.parent().map(device_of)) {
+        (Ok(own), Some(Ok(above))) => own != above,
+        (Err(error), _) => error.kind() == io::ErrorKind::NotConnected,
+        _ => false,
+    }
+}
+
+/// What is left of a disk whose server is gone, in words.
+pub(super) fn remains(host: &Host, place: &Place) -> Vec<String> {
+    let mut remains: Vec<String> = devices(host, place)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|device| format!("loop device {device}"))
+        .collect();
+    let mount_point = place.mount_point();
+    if is_mount_point(&mount_point) {
+        remains.push(format!("mount {}", mount_point.display()));
+    }
+    remains.push(format!("directory {}", place.dir().display()));
+    remains
+}
+
+fn step<E: Into<io::Error>>(step: String) -> impl FnOnce(E) -> EmulateError {
+    move |error| EmulateError::Step {
+        step,
+        source: error.into(),
+    }
+}

@@ -1,0 +1,162 @@
+//! Which arm to use, and what comes with it.
+
+use iosched_stats::race::Contest;
+use iosched_stats::{Interval, sequence};
+use serde::Serialize;
+
+use super::LoadAnalysis;
+use crate::objective::Objective;
+use crate::plan::Plan;
+use crate::record::Record;
+use crate::schedule;
+
+/// A metric that does not decide and that differs: surely, or for the worse as far as is known.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SideEffect {
+    /// Index of the load.
+    pub load: usize,
+    /// The metric.
+    pub objective: Objective,
+    /// The choice's / the baseline's, valid at any time.
+    pub ratio: Interval,
+    /// True if it surely differs by more than the margin; otherwise the estimate does.
+    pub is_proven: bool,
+}
+
+impl SideEffect {
+    /// True if the choice is better than the baseline here.
+    pub fn is_good(&self) -> bool {
+        (self.ratio.estimate > 1.0) == self.objective.higher_is_better()
+    }
+}
+
+/// The smallest relative standard deviation of a difference that is believed, as in the race.
+const RESOLUTION: f64 = 0.001;
+
+/// The arm to use, where the race allows to name one ([`Contest::choice`]); what breaks a tie is
+/// [`costs`].
+pub(super) fn choose(
+    plan: &Plan,
+    record: &Record,
+    loads: &[LoadAnalysis],
+    contest: &Contest,
+) -> Option<usize> {
+    contest.choice(plan.baseline, &costs(plan, record, loads, contest))
+}
+
+/// What breaks a tie, per arm: CPU time per I/O, summed over loads; none where one load has none. Of
+/// those that may be used, only the ones with the fewest setbacks have a cost, where these differ.
+fn costs(
+    plan: &Plan,
+    record: &Record,
+    loads: &[LoadAnalysis],
+    contest: &Contest,
+) -> Vec<Option<f64>> {
+    let cpu = |arm: usize| loads.iter().map(|load| load.arms[arm].cpu_ns_per_io).sum();
+    let eligible = contest.eligible(plan.baseline);
+    let setbacks: Vec<usize> = (eligible.iter())
+        .map(|&arm| setbacks(plan, record, &eligible, arm))
+        .collect();
+    let fewest = setbacks.iter().min();
+    let is_behind = |arm: usize| {
+        let place = eligible.iter().position(|&other| other == arm);
+        place.is_some_and(|place| Some(&setbacks[place]) != fewest)
+    };
+    let differ = setbacks.iter().max() != fewest;
+    (0..plan.arms.len())
+        .map(|arm| match cpu(arm) {
+            _ if is_behind(arm) => None,
+            None if differ => Some(f64::INFINITY),
+            cost => cost,
+        })
+        .collect()
+}
+
+/// In how many loads and metrics that do not decide an arm is surely worse than another that may be used:
+/// throughput, and the 99th percentile of latencies.
+fn setbacks(plan: &Plan, record: &Record, eligible: &[usize], arm: usize) -> usize {
+    let watched = [Objective::Throughput, Objective::P99];
+    let pairs = eligible.len() * eligible.len().saturating_sub(1);
+    let questions = plan.loads.len() * watched.len() * pairs;
+    let is_worse = |load: usize, objective: Objective, other: usize| {
+        let log_ratio = log_ratio(plan, record, load, objective, (arm, other), questions);
+        let sure = log_ratio.filter(|&log_ratio| is_sure(plan, log_ratio));
+        sure.is_some_and(|log_ratio| (log_ratio.lower < 0.0) == objective.higher_is_better())
+    };
+    undecisive(plan, &watched)
+        .filter(|&(load, _)| !plan.loads[load].is_control)
+        .filter(|&(load, objective)| {
+            let mut others = eligible.iter().filter(|&&other| other != arm);
+            others.any(|&other| is_worse(load, objective, other))
+        })
+        .count()
+}
+
+/// What the choice changes besides the objective by more than the margin: what is sure, and what would
+/// be a drawback if it is what it looks like. Few rounds must not hide a price.
+pub(super) fn side_effects(plan: &Plan, record: &Record, choice: usize) -> Vec<SideEffect> {
+    let watched = [Objective::Throughput, Objective::P99, Objective::Cpu];
+    // Which arm is asked about was chosen by the same data: all of them might have been.
+    let questions = plan.loads.len() * watched.len() * (plan.arms.len() - 1);
+    let arms = (choice, plan.baseline);
+    undecisive(plan, &watched)
+        .filter_map(|(load, objective)| {
+            let log_ratio = log_ratio(plan, record, load, objective, arms, questions)?;
+            let effect = SideEffect {
+                load,
+                objective,
+                ratio: log_ratio.exp(),
+                is_proven: is_sure(plan, log_ratio),
+            };
+            let is_off = log_ratio.estimate.abs() > plan.rules.margin.ln();
+            let looks_worse = is_off && !effect.is_good() && !plan.loads[load].is_control;
+            (effect.is_proven || looks_worse).then_some(effect)
+        })
+        .collect()
+}
+
+/// Each load with those of these metrics that do not decide it.
+fn undecisive(plan: &Plan, watched: &[Objective]) -> impl Iterator<Item = (usize, Objective)> {
+    let loads = plan.loads.iter().enumerate();
+    loads.flat_map(|(load, planned)| {
+        let others = watched.iter().filter(|&&it| it != planned.objective);
+        others.map(move |&objective| (load, objective))
+    })
+}
+
+/// The logarithm of a metric's ratio between two arms (the first / the second), one of so many
+/// questions that are asked of the record; none before two rounds that both ran.
+fn log_ratio(
+    plan: &Plan,
+    record: &Record,
+    load: usize,
+    objective: Objective,
+    (a, b): (usize, usize),
+    questions: usize,
+) -> Option<Interval> {
+    let level = (1.0 - plan.rules.confidence) / questions as f64;
+    let logs = log_ratios(record, load, objective, a, b);
+    sequence::interval(&logs, level, RESOLUTION)
+}
+
+/// True if the ratio is surely off by more than the margin, on whichever side.
+fn is_sure(plan: &Plan, log_ratio: Interval) -> bool {
+    let margin = plan.rules.margin.ln();
+    log_ratio.lower > margin || log_ratio.upper < -margin
+}
+
+/// Log-ratios of a metric between two arms within each round that both ran.
+pub(super) fn log_ratios(
+    record: &Record,
+    load: usize,
+    objective: Objective,
+    a: usize,
+    b: usize,
+) -> Vec<f64> {
+    let rounds = record.trials().map(|trial| trial.slot.round + 1).max();
+    let table = schedule::table(record, load, rounds.unwrap_or(0), objective);
+    let logs = table
+        .iter()
+        .filter_map(|row| Some((row[a]? / row[b]?).ln()));
+    logs.filter(|log| log.is_finite()).collect()
+}

@@ -1,0 +1,888 @@
+//! The journal: what a run changes on this machine, written down before it changes it, so that it
+//! can be put back after Ctrl-C, SIGKILL, a power failure or a vanished device.
+//!
+//! One file per run below `/var/lib/iosched/journal/` (not `/run`: a directory of test files
+//! outlives a power failure, so what names it must too). A file is there exactly as long as
+//! something may have to be put back. [`leftovers`] finds the files of dead runs, `Entry::undo`
+//! works one off.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use iosched_machine::beneath;
+use iosched_machine::durable;
+use iosched_machine::facts;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::file_system::OwnFileSystem;
+use iosched_machine::host::Host;
+use iosched_machine::process::{LoadProcesses, Owner, User, as_user};
+use iosched_machine::sysfs::Sysfs;
+use iosched_switch::{QueueState, SwitchError};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::load::pgbench::OwnDatabases;
+
+mod foreseen;
+mod target_mount;
+mod undone;
+
+pub use foreseen::Foreseen;
+pub use target_mount::TargetMount;
+pub use undone::Undone;
+
+/// The newest version of the format. An entry has the lowest whose programs can put back all of it
+/// ([`QueueState::schema`]); what has a higher one is left to the version that wrote it.
+pub(crate) const SCHEMA: u32 = 2;
+
+/// What one run may have to put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Version of this format.
+    pub schema: u32,
+    /// The command, for people.
+    pub command: String,
+    /// Who wrote it: a run that is alive is left alone.
+    pub owner: Owner,
+    /// The boot in which the states were read: after another boot they mean nothing.
+    pub boot_id: String,
+    /// Each disk and its state before.
+    pub disks: Vec<SavedDisk>,
+    /// What is our own, to be removed.
+    #[serde(flatten)]
+    pub ours: Ours,
+}
+
+/// What a run makes besides changing disks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ours {
+    /// Directories on the target.
+    pub directories: Vec<PathBuf>,
+    /// Where the file system with the directories was mounted, and from what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mount: Option<TargetMount>,
+    /// The file system on the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<OwnFileSystem>,
+    /// Databases on servers of somebody's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub databases: Vec<OwnDatabases>,
+    /// Whose rights the loads have, if not the run's: with them the directories are emptied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<User>,
+    /// How the processes of the loads are found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<LoadProcesses>,
+}
+
+impl Ours {
+    /// True if there is nothing to remove.
+    pub fn is_empty(&self) -> bool {
+        let Ours {
+            directories,
+            mount: _,
+            file_system,
+            databases,
+            user: _,
+            processes,
+        } = self;
+        let is_without_things =
+            directories.is_empty() && file_system.is_none() && databases.is_empty();
+        is_without_things && processes.is_none()
+    }
+}
+
+/// A disk and its state before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedDisk {
+    /// Kernel name.
+    pub device: String,
+    /// What tells it from a later disk of the same name.
+    pub identity: Identity,
+    /// Its state.
+    pub state: QueueState,
+}
+
+/// What tells a disk from a later one of the same name, within one boot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// `dev`: major:minor.
+    pub number: String,
+    /// `diskseq` (5.15 and later): never used twice in one boot.
+    pub diskseq: Option<String>,
+    /// `size` in sectors, for kernels without `diskseq`.
+    pub size: Option<String>,
+}
+
+/// Why the journal could not be kept or used.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// It cannot be written: nothing was changed.
+    #[error("cannot write the journal {}", path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The change was made, and is to stay, but its file does not go.
+    #[error("cannot remove {}: a later `iosched restore` would take back what was set now", path.display())]
+    Keep {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The state of a disk could not be read.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
+    /// States mean nothing in another boot.
+    #[error(transparent)]
+    Boot(#[from] UnknownBoot),
+}
+
+impl Failure for JournalError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            JournalError::Write { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Some("run it as root".into())
+            }
+            JournalError::Write { .. } => {
+                Some("without a journal nothing is changed: make room or rights there".into())
+            }
+            JournalError::Keep { path, .. } => {
+                Some(format!("remove it by hand: rm {}", path.display()))
+            }
+            JournalError::Switch(error) => error.hint(),
+            JournalError::Boot(_) => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            JournalError::Write { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                exit::NOT_PERMITTED
+            }
+            JournalError::Write { .. } | JournalError::Keep { .. } | JournalError::Boot(_) => {
+                exit::FAILURE
+            }
+            JournalError::Switch(error) => error.exit_code(),
+        }
+    }
+}
+
+/// A journal file while its run lasts.
+#[derive(Debug)]
+pub struct Journal {
+    host: Host,
+    path: PathBuf,
+    entry: Entry,
+    is_open: bool,
+}
+
+/// The version that an entry with these states has.
+pub fn schema_of<'a>(states: impl Iterator<Item = &'a QueueState>) -> u32 {
+    states.map(QueueState::schema).max().unwrap_or(1)
+}
+
+/// Where the journal files are.
+pub fn directory(host: &Host) -> PathBuf {
+    host.path(Path::new("/var/lib/iosched/journal"))
+}
+
+impl Journal {
+    /// Reads the state of the disks and writes it down. From now on they may be changed.
+    pub fn open(host: &Host, devices: &[String], ours: Ours) -> Result<Journal, JournalError> {
+        let sysfs = host.sysfs();
+        let disks = devices
+            .iter()
+            .map(|device| SavedDisk::read(&sysfs, device))
+            .collect::<Result<Vec<_>, SwitchError>>()?;
+        let entry = Entry {
+            schema: schema_of(disks.iter().map(|disk| &disk.state)),
+            command: facts::command_line().join(" "),
+            owner: Owner::this_process(host),
+            boot_id: boot_id(host)?,
+            disks,
+            ours,
+        };
+        let chance = rand::rng().next_u32();
+        let name = format!("{}-{chance:08x}.json", entry.owner.pid);
+        let journal = Journal {
+            host: host.clone(),
+            path: directory(host).join(name),
+            entry,
+            is_open: true,
+        };
+        journal.save()?;
+        Ok(journal)
+    }
+
+    /// The state before of each disk, in the order given to [`Journal::open`].
+    pub fn saved(&self) -> &[SavedDisk] {
+        &self.entry.disks
+    }
+
+    /// Hands the entry over to another process, which will put things back in our place.
+    pub fn hand_over(mut self, owner: Owner) -> Result<(), JournalError> {
+        self.entry.owner = owner;
+        self.save()?;
+        self.is_open = false;
+        Ok(())
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The loads have dropped their databases themselves, but for these.
+    pub(crate) fn leave_databases(&mut self, left: Vec<OwnDatabases>) {
+        self.entry.ours.databases = left;
+    }
+
+    /// Puts everything back and, when that worked, removes the file.
+    pub fn undo(mut self) -> Vec<Undone> {
+        self.is_open = false;
+        undo_file(&self.host, &self.path, &self.entry)
+    }
+
+    /// Removes the file without putting anything back: the change is meant to stay.
+    ///
+    /// # Errors
+    /// The change stays, but the file that says how to take it back is still there.
+    pub fn keep_changes(mut self) -> Result<(), JournalError> {
+        self.is_open = false;
+        durable::remove(&self.path).map_err(|source| JournalError::Keep {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    fn save(&self) -> Result<(), JournalError> {
+        durable::write_whole(&self.path, &self.entry).map_err(|source| JournalError::Write {
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+impl Drop for Journal {
+    /// A run that ends by an error or a panic puts things back all the same.
+    fn drop(&mut self) {
+        if self.is_open {
+            let _ = undo_file(&self.host, &self.path, &self.entry);
+        }
+    }
+}
+
+/// A journal file that some run left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// The file.
+    pub path: PathBuf,
+    /// What it says.
+    pub entry: Entry,
+    /// True if the run is still alive.
+    pub is_alive: bool,
+}
+
+/// A journal file that does not say what is to be put back. It stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotUnderstood {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub cause: String,
+}
+
+/// Removes what runs left that were killed before their file was whole: they had changed nothing yet.
+pub fn remove_unfinished(host: &Host) {
+    durable::remove_unfinished(&directory(host));
+}
+
+/// The journal files on this machine that can be understood.
+pub fn leftovers(host: &Host) -> Vec<Leftover> {
+    read_all(host).0
+}
+
+/// The commands of other runs that are alive and do more than wait to put something back.
+pub fn others(host: &Host) -> Vec<String> {
+    let us = Owner::this_process(host);
+    let others = leftovers(host).into_iter();
+    others
+        .filter(|other| other.is_alive && other.entry.owner != us)
+        .filter(|other| !other.is_waiting_to_revert(host))
+        .map(|other| other.entry.command)
+        .collect()
+}
+
+/// The journal files on this machine, and those that cannot be understood: cut short, damaged, or of a newer
+/// version.
+pub fn read_all(host: &Host) -> (Vec<Leftover>, Vec<NotUnderstood>) {
+    let mut found = Vec::new();
+    let mut not_understood = Vec::new();
+    let directory = directory(host);
+    let mut paths = durable::whole_files(&directory).unwrap_or_else(|error| {
+        not_understood.push(NotUnderstood {
+            cause: error.to_string(),
+            path: directory,
+        });
+        Vec::new()
+    });
+    paths.sort();
+    for path in paths {
+        match durable::read_entry::<Entry>(&path, SCHEMA) {
+            Ok(entry) => found.push(Leftover {
+                is_alive: boot_id(host).map_or(true, |now| now == entry.boot_id)
+                    && entry.owner.is_alive(host),
+                path,
+                entry,
+            }),
+            // Its run has ended since the directory was read.
+            Err(_) if !path.exists() => {}
+            Err(cause) => not_understood.push(NotUnderstood { path, cause }),
+        }
+    }
+    (found, not_understood)
+}
+
+/// An error if there may be journal files that we cannot see or read.
+pub fn check_readable(host: &Host) -> io::Result<()> {
+    match fs::read_dir(directory(host)) {
+        Ok(files) => files.into_iter().try_for_each(|file| {
+            fs::File::open(file?.path())?;
+            Ok(())
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl Leftover {
+    /// True if its owner does nothing but wait to put things back (`set --for`).
+    pub fn is_waiting_to_revert(&self, host: &Host) -> bool {
+        fs::read(host.proc(&format!("{}/cmdline", self.entry.owner.pid)))
+            .is_ok_and(|cmdline| cmdline.split(|&b| b == 0).nth(1) == Some(b"revert-after"))
+    }
+
+    /// Ends its owner with SIGTERM, and waits a moment for that; true once it has ended.
+    pub fn end_owner(&self, host: &Host) -> bool {
+        let pid = i32::try_from(self.entry.owner.pid)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        let Some(pid) = pid else { return false };
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        for _ in 0..100 {
+            if !self.entry.owner.is_alive(host) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        false
+    }
+
+    /// Puts back what the dead run left, and removes the file when that worked.
+    pub fn undo(&self, host: &Host) -> Vec<Undone> {
+        undo_file(host, &self.path, &self.entry)
+    }
+}
+
+/// Puts back what an entry says. Its file goes when all is done, and else keeps what is not.
+fn undo_file(host: &Host, path: &Path, entry: &Entry) -> Vec<Undone> {
+    let (mut undone, left) = entry.undo(host);
+    let result = match &left {
+        None => durable::remove(path),
+        Some(left) => durable::write_whole(path, left),
+    };
+    if let Err(error) = result {
+        undone.push(Undone::Failed {
+            thing: path.display().to_string(),
+            cause: format!("the journal cannot say what was put back: {error}"),
+        });
+    }
+    undone
+}
+
+impl Entry {
+    /// Ends what the loads left running, then puts every disk back and removes what is ours; with it goes what is
+    /// still to be done, if anything is. While a process of a load goes on, nothing is as before: then nothing else
+    /// is done.
+    fn undo(&self, host: &Host) -> (Vec<Undone>, Option<Entry>) {
+        let same_boot = match boot_id(host) {
+            Ok(now) => now == self.boot_id,
+            Err(error) => {
+                let failed = Undone::Failed {
+                    thing: "this boot of the machine".into(),
+                    cause: error.to_string(),
+                };
+                return (vec![failed], Some(self.clone()));
+            }
+        };
+        let processes = self.ours.processes.as_ref().filter(|_| same_boot);
+        let processes = processes.and_then(|processes| match processes.end(host) {
+            Ok(ended) if ended.is_empty() => None,
+            Ok(names) => Some(Undone::ProcessesEnded { names }),
+            Err(left) => Some(Undone::Failed {
+                thing: left.join(", "),
+                cause: "this process of its load does not end, and may still write".into(),
+            }),
+        });
+        if let Some(failed) = processes.iter().find(|ended| !ended.is_settled()) {
+            return (vec![failed.clone()], Some(self.clone()));
+        }
+        let mut undone: Vec<Undone> = processes.into_iter().collect();
+        let Ours {
+            directories,
+            mount,
+            file_system,
+            databases,
+            user,
+            processes: _,
+        } = &self.ours;
+        let mut rest = Rest(&mut undone);
+        let disks = rest.of(&self.disks, |disk| Some(disk.undo(host, same_boot)));
+        let databases = rest.of(databases, Undone::of_databases);
+        let directories = rest.of(directories, |path| {
+            remove_directory(host, path, user.as_ref(), mount.as_ref())
+        });
+        let file_system = rest
+            .of(file_system.as_slice(), Undone::of_file_system)
+            .pop();
+        let left = Entry {
+            disks,
+            ours: Ours {
+                databases,
+                directories,
+                file_system,
+                processes: None,
+                ..self.ours.clone()
+            },
+            ..self.clone()
+        };
+        let is_done = left.disks.is_empty() && left.ours.is_empty();
+        (undone, (!is_done).then_some(left))
+    }
+}
+
+/// Collects what became of things, and tells which are still to be put back.
+struct Rest<'a>(&'a mut Vec<Undone>);
+
+impl Rest<'_> {
+    fn of<T: Clone>(&mut self, things: &[T], undo: impl Fn(&T) -> Option<Undone>) -> Vec<T> {
+        let mut left = Vec::new();
+        for thing in things {
+            let undone = undo(thing);
+            if undone.as_ref().is_some_and(|undone| !undone.is_settled()) {
+                left.push(thing.clone());
+            }
+            self.0.extend(undone);
+        }
+        left
+    }
+}
+
+impl SavedDisk {
+    /// The disk as it is now.
+    pub fn read(sysfs: &Sysfs, device: &str) -> Result<SavedDisk, SwitchError> {
+        let identity = Identity::read(sysfs, device);
+        let unknown = |source| SwitchError::Io {
+            device: device.into(),
+            file: "diskseq".into(),
+            source,
+        };
+        Ok(SavedDisk {
+            device: device.into(),
+            identity: identity.map_err(unknown)?,
+            state: QueueState::read(sysfs, device)?,
+        })
+    }
+
+    /// True if that very disk is there, not a later one of the same name.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub fn is_still_there(&self, host: &Host) -> io::Result<bool> {
+        let sysfs = host.sysfs();
+        let is_there = sysfs.has_device(&self.device);
+        Ok(is_there && Identity::read(&sysfs, &self.device)? == self.identity)
+    }
+
+    /// Whether the saved state is still one of this disk.
+    fn standing(&self, host: &Host, same_boot: bool) -> Standing {
+        if !same_boot {
+            return Standing::Rebooted;
+        }
+        match self.is_still_there(host) {
+            Ok(true) => Standing::There,
+            Ok(false) => Standing::Gone,
+            Err(error) => Standing::Unknown(error),
+        }
+    }
+
+    /// True if the disk is gone within a moment.
+    fn goes_away(&self, host: &Host) -> bool {
+        (0..20).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            self.is_still_there(host).is_ok_and(|is_there| !is_there)
+        })
+    }
+
+    /// Puts the disk back to this state, if it is that disk and that boot.
+    pub fn undo(&self, host: &Host, same_boot: bool) -> Undone {
+        let device = self.device.clone();
+        match self.standing(host, same_boot) {
+            Standing::There => {}
+            Standing::Rebooted => return Undone::Rebooted { device },
+            Standing::Gone => return Undone::Gone { device },
+            Standing::Unknown(error) => {
+                return Undone::Failed {
+                    thing: device,
+                    cause: error.to_string(),
+                };
+            }
+        }
+        match self.state.restore(&host.sysfs(), &device) {
+            Ok(adjusted) if adjusted.is_empty() => Undone::Restored {
+                device,
+                scheduler: self.state.deciding(),
+            },
+            Ok(adjusted) => Undone::RestoredExcept { device, adjusted },
+            Err(SwitchError::Vanished { .. }) => Undone::Gone { device },
+            // A device that is being removed loses its files before its name.
+            Err(_) if self.goes_away(host) => Undone::Gone { device },
+            Err(error) => Undone::Failed {
+                thing: device,
+                cause: error.to_string(),
+            },
+        }
+    }
+}
+
+/// Whether something that is to be put back is there.
+enum Standing {
+    There,
+    Gone,
+    Rebooted,
+    /// It cannot be told.
+    Unknown(io::Error),
+}
+
+/// Whether a directory of ours is there; none if something else is. Where it is not, its file system may not be mounted
+/// now: that is given, too.
+fn standing_of_directory(
+    host: &Host,
+    path: &Path,
+    mount: Option<&TargetMount>,
+) -> Option<(Standing, Option<TargetMount>)> {
+    let is_ours = path
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with(".iosched-"));
+    Some(match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() && is_ours => (Standing::There, None),
+        Ok(_) => return None,
+        Err(error) if is_absence(&error) => {
+            let mount = mount.filter(|mount| is_ours && !mount.is_mounted(host));
+            (Standing::Gone, mount.cloned())
+        }
+        Err(error) => (Standing::Unknown(error), None),
+    })
+}
+
+/// Removes a directory of ours, in which `user` (or else we) worked; nothing to say where there is none, if the
+/// file system that it was on is there.
+fn remove_directory(
+    host: &Host,
+    path: &Path,
+    user: Option<&User>,
+    mount: Option<&TargetMount>,
+) -> Option<Undone> {
+    let failed = |error: io::Error| Undone::Failed {
+        thing: path.display().to_string(),
+        cause: error.to_string(),
+    };
+    match standing_of_directory(host, path, mount)? {
+        (Standing::There, _) => {}
+        (Standing::Unknown(error), _) => return Some(failed(error)),
+        (_, Some(mount)) => {
+            return Some(Undone::NotMounted {
+                directory: path.into(),
+                mount,
+            });
+        }
+        // Whoever removed it may have been killed before that was on disk.
+        (_, None) => return sync_above(path).err().map(failed),
+    }
+    Some(match remove_tree(path, user) {
+        Ok(()) => Undone::Removed {
+            directory: path.into(),
+        },
+        Err(error) => failed(error),
+    })
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+/// What is in it goes with its user's rights, so that it cannot lead us to what he may not remove; the empty
+/// directory goes with ours, where he may not remove that. It is gone on disk when this returns: the entry that
+/// names it goes next, and may be on another disk.
+fn remove_tree(path: &Path, user: Option<&User>) -> io::Result<()> {
+    as_user(user, || {
+        let (above, name) = beneath::split(path)?;
+        above.clear_directory(name)
+    })?;
+    let (above, name) = beneath::split(path)?;
+    above.remove_directory(name)?;
+    durable::sync_names(above.descriptor())
+}
+
+/// Makes sure that the name of a directory that is gone is gone on disk.
+fn sync_above(path: &Path) -> io::Result<()> {
+    match beneath::split(path) {
+        Ok((above, _)) => durable::sync_names(above.descriptor()),
+        Err(error) if is_absence(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl Identity {
+    /// Reads it. Files that are not there are not compared.
+    ///
+    /// # Errors
+    /// One that is there cannot be read.
+    pub fn read(sysfs: &Sysfs, device: &str) -> io::Result<Identity> {
+        let diskseq = sysfs.read_or_absent(device, "diskseq")?;
+        let size = if diskseq.is_some() {
+            None
+        } else {
+            sysfs.read_or_absent(device, "size")?
+        };
+        Ok(Identity {
+            number: sysfs.read_or_absent(device, "dev")?.unwrap_or_default(),
+            diskseq,
+            size,
+        })
+    }
+}
+
+/// Where the kernel names a boot, below `/proc`.
+const BOOT_ID: &str = "sys/kernel/random/boot_id";
+
+/// Names this boot of the machine; empty where the kernel has no name for it (a copied tree).
+///
+/// # Errors
+/// It is there and cannot be read.
+pub fn boot_id(host: &Host) -> Result<String, UnknownBoot> {
+    match fs::read_to_string(host.proc(BOOT_ID)) {
+        Ok(id) => Ok(id.trim().to_owned()),
+        Err(error) if is_absence(&error) => Ok(String::new()),
+        Err(error) => Err(UnknownBoot(error)),
+    }
+}
+
+/// It cannot be told which boot of the machine this is.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read /proc/{BOOT_ID}")]
+pub struct UnknownBoot(#[source] io::Error);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine with one disk and a `/proc` of our own.
+    fn machine(dir: &Path) -> Host {
+        let block = dir.join("sys/block/sda/queue");
+        fs::create_dir_all(&block).unwrap();
+        fs::create_dir_all(dir.join("proc/sys/kernel/random")).unwrap();
+        fs::write(dir.join("proc/sys/kernel/random/boot_id"), "boot-1\n").unwrap();
+        fs::write(block.join("scheduler"), "[none] bfq\n").unwrap();
+        fs::write(block.join("nr_requests"), "64\n").unwrap();
+        fs::write(dir.join("sys/block/sda/dev"), "8:0\n").unwrap();
+        fs::write(dir.join("sys/block/sda/diskseq"), "7\n").unwrap();
+        Host::at(dir)
+    }
+
+    #[test]
+    fn what_a_dead_run_changed_is_put_back_and_the_file_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let journal = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+        host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
+        let path = journal.path().to_owned();
+        std::mem::forget(journal); // SIGKILL
+        let found = leftovers(&host);
+        assert_eq!(found.len(), 1);
+        assert!(!found[0].is_alive, "this /proc knows no such process");
+        let undone = found[0].undo(&host);
+        assert!(
+            matches!(&undone[..], [Undone::Restored { .. }]),
+            "{undone:?}"
+        );
+        assert_eq!(host.sysfs().read("sda", "queue/nr_requests").unwrap(), "64");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn runs_beside_us_are_those_of_others_that_are_alive() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let fields = (5..22).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+        let is_alive = |pid: u32, start: u64| {
+            fs::create_dir_all(host.proc(&pid.to_string())).unwrap();
+            let stat = format!("{pid} (iosched) S 1 {fields} {start} 9\n");
+            fs::write(host.proc(&format!("{pid}/stat")), stat).unwrap();
+        };
+        is_alive(std::process::id(), 1);
+        let own = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+        assert_eq!(others(&host), Vec::<String>::new(), "we are not beside us");
+        let other = |pid, start_ticks| {
+            let journal = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+            journal.hand_over(Owner { pid, start_ticks }).unwrap();
+        };
+        is_alive(4711, 5);
+        other(4711, 5);
+        other(4712, 5); // has ended
+        assert_eq!(others(&host), std::slice::from_ref(&own.entry.command));
+        fs::write(host.proc("4711/cmdline"), b"iosched\0revert-after\0").unwrap();
+        assert_eq!(others(&host), Vec::<String>::new(), "it only waits");
+    }
+
+    #[test]
+    fn another_disk_of_the_same_name_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        std::mem::forget(Journal::open(&host, &["sda".into()], Ours::default()).unwrap());
+        host.sysfs().write("sda", "diskseq", "8").unwrap();
+        host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
+        let undone = leftovers(&host)[0].undo(&host);
+        assert_eq!(
+            undone,
+            [Undone::Gone {
+                device: "sda".into()
+            }]
+        );
+        assert_eq!(host.sysfs().read("sda", "queue/nr_requests").unwrap(), "8");
+    }
+
+    #[test]
+    fn after_a_reboot_the_states_mean_nothing_but_the_directories_still_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let ours = dir.path().join(".iosched-x1");
+        fs::create_dir(&ours).unwrap();
+        let made = Ours {
+            directories: vec![ours.clone()],
+            ..Ours::default()
+        };
+        std::mem::forget(Journal::open(&host, &["sda".into()], made).unwrap());
+        fs::write(host.proc("sys/kernel/random/boot_id"), "boot-2\n").unwrap();
+        let undone = leftovers(&host)[0].undo(&host);
+        assert!(matches!(
+            &undone[..],
+            [Undone::Rebooted { .. }, Undone::Removed { .. }]
+        ));
+        assert!(!ours.exists());
+    }
+
+    #[test]
+    fn a_directory_that_is_not_ours_is_never_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(
+            remove_directory(&Host::live(), dir.path(), None, None),
+            None
+        );
+        assert!(dir.path().exists());
+    }
+
+    #[test]
+    fn an_entry_that_is_cut_short_or_of_a_newer_version_is_named_and_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let journal = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+        let path = journal.path().to_owned();
+        std::mem::forget(journal);
+        let whole = fs::read_to_string(&path).unwrap();
+        let newer = whole.replace("\"schema\": 1", "\"schema\": 3");
+        for (text, cause) in [
+            (&whole[..whole.len() / 2], "cut short"),
+            (&newer, "schema 3"),
+        ] {
+            fs::write(&path, text).unwrap();
+            let (found, not_understood) = read_all(&host);
+            assert_eq!(found, []);
+            assert_eq!(not_understood[0].path, path);
+            assert!(
+                not_understood[0].cause.contains(cause),
+                "{not_understood:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_older_programs_cannot_put_back_has_a_schema_that_they_leave_alone() {
+        let plain = QueueState::default();
+        let served = QueueState {
+            served: Some("cfq".into()),
+            ..QueueState::default()
+        };
+        assert_eq!(schema_of([].into_iter()), 1);
+        assert_eq!(schema_of([&plain].into_iter()), 1);
+        assert_eq!(schema_of([&plain, &served].into_iter()), 2);
+    }
+
+    #[test]
+    fn a_file_that_does_not_go_is_an_error_when_the_change_is_to_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let journal = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+        let path = journal.path().to_owned();
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        let error = journal.keep_changes().unwrap_err();
+        assert!(error.to_string().contains("would take back"), "{error}");
+        assert!(error.hint().unwrap().contains("rm "));
+    }
+
+    #[test]
+    fn what_is_put_back_is_not_put_back_again_while_the_rest_waits_for_its_file_system() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let mount = TargetMount {
+            mount_point: dir.path().join("mnt"),
+            source: "/dev/sda1".into(),
+            uuid: None,
+        };
+        let ours = Ours {
+            directories: vec![dir.path().join("mnt/.iosched-1")],
+            mount: Some(mount.clone()),
+            ..Ours::default()
+        };
+        let journal = Journal::open(&host, &["sda".into()], ours).unwrap();
+        let path = journal.path().to_owned();
+        std::mem::forget(journal);
+        let undone = leftovers(&host)[0].undo(&host);
+        assert!(
+            matches!(
+                &undone[..],
+                [Undone::Restored { .. }, Undone::NotMounted { .. }]
+            ),
+            "{undone:?}"
+        );
+        let left = &leftovers(&host)[0].entry;
+        assert_eq!((left.disks.len(), left.ours.directories.len()), (0, 1));
+        assert!(path.exists());
+    }
+}

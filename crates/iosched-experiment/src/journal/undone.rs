@@ -1,0 +1,122 @@
+//! What became of what a run had changed.
+
+use std::path::PathBuf;
+
+use iosched_machine::failure::NotUndone;
+use iosched_machine::file_system::{self, OwnFileSystem};
+use iosched_switch::Adjusted;
+use serde::Serialize;
+
+use super::TargetMount;
+use crate::load::pgbench::OwnDatabases;
+
+/// What became of one disk, process, directory or file system of an [`Entry`](super::Entry).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum Undone {
+    /// The disk is as before.
+    Restored {
+        /// Kernel name.
+        device: String,
+        /// The scheduler that is active again.
+        scheduler: String,
+    },
+    /// The disk is as before but for these.
+    RestoredExcept {
+        /// Kernel name.
+        device: String,
+        /// What the kernel did not take back.
+        adjusted: Vec<Adjusted>,
+    },
+    /// The disk is not there any more, or is another one: nothing to put back.
+    Gone {
+        /// Kernel name.
+        device: String,
+    },
+    /// The machine was booted since: the kernel has set up the disk anew.
+    Rebooted {
+        /// Kernel name.
+        device: String,
+    },
+    /// The disk could not be put back.
+    Failed {
+        /// Kernel name or path.
+        thing: String,
+        /// Why.
+        cause: String,
+    },
+    /// A directory of ours was removed.
+    Removed {
+        /// Where it was.
+        directory: PathBuf,
+    },
+    /// A directory of ours is on a file system that is not mounted now: it may still be there.
+    NotMounted {
+        /// Where it was.
+        directory: PathBuf,
+        /// What must be mounted.
+        mount: TargetMount,
+    },
+    /// A file system of ours was unmounted, and its signature erased.
+    FileSystemRemoved {
+        /// Kernel name of the device that it was on.
+        device: String,
+        /// What it was.
+        kind: file_system::Kind,
+    },
+    /// What the loads had left running was ended.
+    ProcessesEnded {
+        /// Name and pid of each.
+        names: Vec<String>,
+    },
+    /// Databases of ours were dropped.
+    DatabasesDropped {
+        /// Their names.
+        names: Vec<String>,
+    },
+}
+
+impl From<NotUndone> for Undone {
+    fn from(NotUndone { thing, cause }: NotUndone) -> Undone {
+        Undone::Failed { thing, cause }
+    }
+}
+
+impl Undone {
+    /// Drops databases of ours; nothing to say where none is there.
+    pub(super) fn of_databases(own: &OwnDatabases) -> Option<Undone> {
+        match own.undo() {
+            Ok(names) => (!names.is_empty()).then_some(Undone::DatabasesDropped { names }),
+            Err(left) => Some(left.into()),
+        }
+    }
+
+    /// Removes a file system of ours; nothing to say where it is not there.
+    pub(super) fn of_file_system(own: &OwnFileSystem) -> Option<Undone> {
+        match own.undo() {
+            Ok(device) => device.map(|device| Undone::FileSystemRemoved {
+                device,
+                kind: own.kind,
+            }),
+            Err(left) => Some(left.into()),
+        }
+    }
+
+    /// What is still to be put back, and why it is not, if it is.
+    pub fn left(&self) -> Option<String> {
+        match self {
+            Undone::Failed { thing, cause } => Some(format!("{thing}: {cause}")),
+            Undone::NotMounted { directory, mount } => Some(format!(
+                "{}: {} is not mounted",
+                directory.display(),
+                mount.source.display()
+            )),
+            _ => None,
+        }
+    }
+
+    /// True unless something is still to be put back.
+    pub fn is_settled(&self) -> bool {
+        self.left().is_none()
+    }
+}

@@ -1,0 +1,37 @@
+//! From a plan to the answer: decide, do, work out.
+//!
+//! Modules in the order data passes:
+//!
+//! - [`plan`]: arms × loads × rounds on a target, checked, nothing touched
+//! - [`objective`], [`load`]: what decides, and what a trial runs
+//! - [`journal`]: what a run changes, written down before, so that it can be put back
+//! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
+//! - [`measure`], [`split`], [`metrics`], [`trial`], [`record`]: what was measured, kept on disk
+//! - [`analysis`]: from the record to the answer
+//! - [`simulate`]: schedulers and disks in virtual time, with files and threads around them
+//! - [`calibrate`]: do the answers keep what they promise? Whole tunes over simulated trials
+
+pub mod analysis;
+pub mod calibrate;
+pub mod event;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod fixture;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+pub mod fuzz;
+pub mod journal;
+pub mod load;
+pub mod measure;
+pub mod metrics;
+pub mod objective;
+pub mod plan;
+pub mod record;
+pub mod run;
+pub mod schedule;
+pub mod simulate;
+pub mod split;
+pub mod trial;
+
+#[cfg(test)]
+iosched_testing::world!();

@@ -1,0 +1,522 @@
+//! Any program as a load: run to its end, and its number or its time taken.
+//!
+//! It is run without a shell (unless it begins with `sh:`), in the target directory, with the
+//! rights of `--user`, and is told by environment variables which trial it is. What it leaves in
+//! the target directory is the user's business; `SCRATCH` names a directory that is removed.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::process::{self, ChildError, Finished, Scope};
+use regex_lite::Regex;
+use serde::{Deserialize, Serialize};
+
+use super::fio_job::{Place, TrialSettings};
+use super::words::{self, WordsError};
+use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
+use crate::objective::Objective;
+
+/// A program that hangs is killed after this time, where the user does not say (`--timeout`).
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// What is shown of a program's output.
+const SHOWN_LINES: usize = 3;
+
+/// The variable that names the target: a directory or a device.
+pub const TARGET: &str = "IOSCHED_TARGET";
+/// The variable that names a directory on the target that is removed after the run; none with a
+/// raw device.
+pub(crate) const SCRATCH: &str = "IOSCHED_SCRATCH";
+/// The variable with the arm: `bfq:low_latency=0`. Not there in the set-up, as those below.
+pub const ARM: &str = "IOSCHED_ARM";
+/// The variable with the arm's scheduler: `bfq`.
+pub const SCHEDULER: &str = "IOSCHED_SCHEDULER";
+/// The variable with the round, counted from 1.
+pub(crate) const ROUND: &str = "IOSCHED_ROUND";
+/// The variable with a number that is the same for all arms of a round, and for no two rounds.
+pub(crate) const SEED: &str = "IOSCHED_SEED";
+
+/// A program and how to judge it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The command line of a trial.
+    pub line: String,
+    /// The command line that is run once, before the first trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<String>,
+    /// The command line that is run before each trial, not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prepare: Option<String>,
+    /// What decides.
+    pub metric: Metric,
+}
+
+/// What of a program decides.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// How long it takes.
+    Time,
+    /// The number that the last match of this regular expression on its output has in its first
+    /// group (or is, without a group).
+    Regex(String),
+    /// The number at this JSON pointer (RFC 6901) of its output.
+    Json(String),
+}
+
+/// Why a command cannot be a load.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandSpecError {
+    /// The command line.
+    #[error("cannot read the command {line:?}: {cause}")]
+    Line {
+        /// As given.
+        line: String,
+        /// What is wrong with it.
+        cause: WordsError,
+    },
+    /// The regular expression.
+    #[error("--metric {pattern:?} is no regular expression: {cause}")]
+    Regex {
+        /// As given.
+        pattern: String,
+        /// The first line of what is wrong with it.
+        cause: String,
+    },
+}
+
+impl Failure for CommandSpecError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            CommandSpecError::Line { .. } => {
+                "write it as for a shell, or let one run it: --load 'command: sh: a | b'".into()
+            }
+            CommandSpecError::Regex { .. } => {
+                r"write --metric 'tps = ([0-9.]+)', --metric /a/b (JSON), or --metric time".into()
+            }
+        })
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::USAGE
+    }
+}
+
+/// Why a command gave no number.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// It is not there, hung, or we were interrupted.
+    #[error(transparent)]
+    Child(#[from] ChildError),
+    /// It ended with an error.
+    #[error("{what} {line:?} failed with {status}: {message}")]
+    Failed {
+        /// Which of the command lines: `the command`, `--prepare`, `--setup`.
+        what: &'static str,
+        /// The command line.
+        line: String,
+        /// How it ended.
+        status: String,
+        /// The last lines it wrote.
+        message: String,
+        /// True if it never worked, so that it will not the next time.
+        never_worked: bool,
+    },
+    /// What it printed does not have the number.
+    #[error("the command printed no number for --metric {metric:?}; it printed: {printed}")]
+    NoNumber {
+        /// As given.
+        metric: String,
+        /// The last lines of it.
+        printed: String,
+    },
+    /// The directory for its files cannot be made.
+    #[error("cannot make {}", path.display())]
+    Scratch {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl CommandError {
+    /// True if another trial would fail the same way.
+    pub(crate) fn ends_the_run(&self) -> bool {
+        match self {
+            CommandError::Failed { never_worked, .. } => *never_worked,
+            CommandError::Child(ChildError::TimedOut { .. }) => false,
+            _ => true,
+        }
+    }
+}
+
+impl Failure for CommandError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            CommandError::Child(ChildError::Start { source, .. })
+                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
+                "its user must be allowed to run it and to enter the target directory".into()
+            }
+            CommandError::Child(ChildError::Missing { program }) => {
+                format!("is {program} on PATH? What a shell is to run begins with `sh:`")
+            }
+            CommandError::Child(ChildError::TooMuchOutput { .. }) => {
+                "send what nobody reads to /dev/null: sh:… > /dev/null".into()
+            }
+            CommandError::Child(_) => return None,
+            CommandError::Failed { .. } => {
+                "run it by hand in the target directory, as the same user".into()
+            }
+            CommandError::NoNumber { metric, .. } => match Metric::parse(metric) {
+                Metric::Json(pointer) => format!(
+                    "its whole standard output must be JSON, with a number at {pointer}: for example \
+                     /jobs/0/read/iops of fio --output-format=json"
+                ),
+                Metric::Time | Metric::Regex(_) => {
+                    "the last match counts: its first group must be a number such as 12.5".into()
+                }
+            },
+            CommandError::Scratch { .. } => "its user must be allowed to write there".into(),
+        })
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            CommandError::Child(ChildError::Missing { .. }) => exit::MISSING,
+            CommandError::Child(ChildError::Stopped) => exit::INTERRUPTED,
+            _ => exit::LOAD_FAILED,
+        }
+    }
+}
+
+impl Settings {
+    /// A name for the load: the program's.
+    pub fn name(&self) -> String {
+        let line = self.line.trim_start();
+        if line.starts_with(SHELL) {
+            return "sh".into();
+        }
+        let words = words::split(line).unwrap_or_default();
+        let program = words.first().map_or("command", String::as_str);
+        program.rsplit('/').next().unwrap_or(program).to_owned()
+    }
+
+    /// What decides, where it is not time and the user does not say which way is better.
+    pub fn objective(&self, is_higher_better: Option<bool>) -> Objective {
+        match (&self.metric, is_higher_better) {
+            (Metric::Time, _) => Objective::Time,
+            (_, Some(false)) => Objective::NumberLower,
+            _ => Objective::NumberHigher,
+        }
+    }
+}
+
+impl Metric {
+    /// `time`, a JSON pointer (it begins with `/`), or else a regular expression.
+    pub fn parse(text: &str) -> Metric {
+        match text {
+            "time" => Metric::Time,
+            _ if text.starts_with('/') => Metric::Json(text.into()),
+            _ => Metric::Regex(text.into()),
+        }
+    }
+
+    fn text(&self) -> &str {
+        match self {
+            Metric::Time => "time",
+            Metric::Regex(text) | Metric::Json(text) => text,
+        }
+    }
+}
+
+/// What lets a shell run the rest of the line.
+const SHELL: &str = "sh:";
+
+/// A line as it will be run.
+fn words_of(line: &str) -> Result<Vec<String>, CommandSpecError> {
+    if let Some(script) = line.trim_start().strip_prefix(SHELL) {
+        return Ok(["/bin/sh", "-c", script.trim()].map(str::to_owned).into());
+    }
+    words::split(line).map_err(|cause| CommandSpecError::Line {
+        line: line.into(),
+        cause,
+    })
+}
+
+/// A program as a load.
+#[derive(Debug)]
+pub struct CommandLoad {
+    settings: Settings,
+    pattern: Option<Regex>,
+    has_worked: bool,
+}
+
+impl CommandLoad {
+    /// Checks the command lines and the regular expression.
+    pub fn new(settings: &Settings) -> Result<CommandLoad, CommandSpecError> {
+        let Settings {
+            line,
+            setup,
+            prepare,
+            metric,
+        } = settings;
+        for line in std::iter::once(line).chain(setup).chain(prepare) {
+            words_of(line)?;
+        }
+        let pattern = match metric {
+            Metric::Regex(pattern) => Some(compile(pattern)?),
+            Metric::Time | Metric::Json(_) => None,
+        };
+        Ok(CommandLoad {
+            settings: settings.clone(),
+            pattern,
+            has_worked: false,
+        })
+    }
+
+    /// Runs one of the command lines; an error unless it says that it went well.
+    fn run_line(
+        &self,
+        what: &'static str,
+        line: &str,
+        at: &Workplace<'_>,
+        scope: &Scope,
+        turn: Option<&Turn<'_>>,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Finished, CommandError> {
+        let words = words_of(line).expect("checked when the load was made");
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        tell(&mut command, at, turn);
+        let limit = at.trial_limit.unwrap_or(LONGEST);
+        let finished = scope.run(command, limit, at.stop, tick)?;
+        went_well(finished, what, line, !self.has_worked)
+    }
+
+    /// The number in a program's output.
+    fn number(&self, finished: &Finished) -> Result<f64, CommandError> {
+        let found = match &self.settings.metric {
+            Metric::Time => Some(finished.elapsed.as_secs_f64()),
+            Metric::Json(pointer) => json_number(&finished.stdout, pointer),
+            Metric::Regex(_) => self.pattern.as_ref().and_then(|pattern| {
+                last_match(pattern, &finished.stdout)
+                    .or_else(|| last_match(pattern, &finished.stderr))
+            }),
+        };
+        found.ok_or_else(|| CommandError::NoNumber {
+            metric: self.settings.metric.text().into(),
+            printed: process::last_lines(&finished.stdout, SHOWN_LINES),
+        })
+    }
+}
+
+fn compile(pattern: &str) -> Result<Regex, CommandSpecError> {
+    Regex::new(pattern).map_err(|error| CommandSpecError::Regex {
+        pattern: pattern.into(),
+        cause: error.to_string(),
+    })
+}
+
+/// The number in the first group (or the whole) of the last match.
+pub(crate) fn last_match(pattern: &Regex, text: &str) -> Option<f64> {
+    let captures = pattern.captures_iter(text).last()?;
+    let group = captures.get(1).or_else(|| captures.get(0))?;
+    group.as_str().trim().parse().ok()
+}
+
+/// The number at a JSON pointer, also where it is written as a string.
+pub(crate) fn json_number(text: &str, pointer: &str) -> Option<f64> {
+    let value: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
+    let found = value.pointer(pointer)?;
+    found.as_f64().or_else(|| found.as_str()?.parse().ok())
+}
+
+/// What has ended, if it says that it went well; else an error with what it said last.
+pub(super) fn went_well(
+    finished: Finished,
+    what: &'static str,
+    line: &str,
+    never_worked: bool,
+) -> Result<Finished, CommandError> {
+    if finished.status.success() {
+        return Ok(finished);
+    }
+    let said = match finished.stderr.trim() {
+        "" => &finished.stdout,
+        _ => &finished.stderr,
+    };
+    Err(CommandError::Failed {
+        what,
+        line: line.into(),
+        status: process::describe(finished.status),
+        message: process::last_lines(said, SHOWN_LINES),
+        never_worked,
+    })
+}
+
+/// Where the program runs, and what it is told.
+fn tell(command: &mut Command, at: &Workplace<'_>, turn: Option<&Turn<'_>>) {
+    match at.place {
+        Place::Path(path) => {
+            command.current_dir("/").env(TARGET, path);
+        }
+        Place::Directory { .. } => {
+            if let Some(target) = at.target_directory() {
+                command.current_dir(target).env(TARGET, target);
+            }
+            command.env(SCRATCH, scratch(at).unwrap_or_default());
+        }
+    }
+    if let Some(turn) = turn {
+        command
+            .env(ARM, turn.label)
+            .env(SCHEDULER, &turn.arm.scheduler)
+            .env(ROUND, (turn.round + 1).to_string())
+            .env(SEED, turn.settings.seed.to_string());
+    }
+}
+
+/// The directory that is removed after the run.
+fn scratch(at: &Workplace<'_>) -> Option<PathBuf> {
+    Some(at.own_directory()?.join("scratch"))
+}
+
+impl Load for CommandLoad {
+    /// We cannot know what it does to a raw device.
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {
+        None
+    }
+
+    fn kept(&self, _file_size: u64) -> Vec<Kept> {
+        Vec::new()
+    }
+
+    fn lacks(&self, objective: Objective) -> Option<&'static str> {
+        match objective {
+            Objective::NumberHigher | Objective::NumberLower => {
+                (self.settings.metric == Metric::Time).then_some("--metric does not ask for one")
+            }
+            Objective::Time | Objective::Throughput | Objective::Iops | Objective::Cpu => None,
+            Objective::Tps => Some("its transactions are not counted: use --metric"),
+            Objective::Fairness => Some("its workers are not known"),
+            _ => Some("the latencies that it sees are not known: use --metric"),
+        }
+    }
+
+    fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
+        if let Some(path) = scratch(at) {
+            files::make_directory(&path, at.user())
+                .map_err(|source| CommandError::Scratch { path, source })?;
+        }
+        if let Some(line) = self.settings.setup.clone() {
+            say(&format!("running --setup {line:?}"));
+            let scope = at.scope.lasting();
+            self.run_line("--setup", &line, at, &scope, None, &mut |_| {})?;
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self, at: &Workplace<'_>, turn: &Turn<'_>) -> Result<(), LoadError> {
+        if let Some(line) = &self.settings.prepare {
+            let scope = at.scope.lasting();
+            self.run_line("--prepare", line, at, &scope, Some(turn), &mut |_| {})?;
+        }
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        at: &Workplace<'_>,
+        turn: &Turn<'_>,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Outcome, LoadError> {
+        let line = &self.settings.line;
+        let finished = self.run_line("the command", line, at, at.scope, Some(turn), tick)?;
+        let number = self.number(&finished)?;
+        self.has_worked = true;
+        Ok(Outcome {
+            elapsed_s: Some(finished.elapsed.as_secs_f64()),
+            number: (self.settings.metric != Metric::Time).then_some(number),
+            ..Outcome::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(line: &str, metric: &str) -> Settings {
+        Settings {
+            line: line.into(),
+            setup: None,
+            prepare: None,
+            metric: Metric::parse(metric),
+        }
+    }
+
+    fn shown(stdout: &str, metric: &str) -> String {
+        number_in(stdout, metric).unwrap().to_string()
+    }
+
+    fn number_in(stdout: &str, metric: &str) -> Result<f64, CommandError> {
+        let load = CommandLoad::new(&settings("true", metric)).unwrap();
+        load.number(&Finished {
+            status: std::process::ExitStatus::default(),
+            stdout: stdout.into(),
+            stderr: String::new(),
+            elapsed: Duration::from_millis(1500),
+        })
+    }
+
+    #[test]
+    fn the_last_match_counts_and_its_first_group_is_the_number() {
+        let output = "progress: tps = 10.0\ntps = 149.5 (without initial connection time)\n";
+        assert_eq!(shown(output, "tps = ([0-9.]+)"), "149.5");
+        assert_eq!(shown("a 3\nb 4\n", "[0-9]+"), "4");
+        assert_eq!(shown("rate -1.5e3/s", r"rate (\S+)/s"), "-1500");
+    }
+
+    #[test]
+    fn a_json_pointer_finds_numbers_and_numbers_in_strings() {
+        let output = r#"{"a":[{"b":7.5},{"b":"8"}]}"#;
+        assert_eq!(shown(output, "/a/0/b"), "7.5");
+        assert_eq!(shown(output, "/a/1/b"), "8");
+        assert!(number_in(output, "/a/2/b").is_err());
+        assert!(number_in("not json", "/a").is_err());
+    }
+
+    #[test]
+    fn what_was_printed_instead_of_a_number_is_shown() {
+        let error = number_in("one\ntwo\n", "tps = ([0-9.]+)").unwrap_err();
+        assert!(error.ends_the_run());
+        assert_eq!(
+            error.to_string(),
+            "the command printed no number for --metric \"tps = ([0-9.]+)\"; it printed: one; two"
+        );
+    }
+
+    #[test]
+    fn the_load_is_named_after_its_program() {
+        assert_eq!(settings("/usr/bin/make -j2", "time").name(), "make");
+        assert_eq!(settings(" sh: make | tail", "time").name(), "sh");
+    }
+
+    #[test]
+    fn a_wrong_pattern_is_known_before_anything_runs() {
+        let error = CommandLoad::new(&settings("true", "tps = ([0-9.+")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--metric \"tps = ([0-9.+\" is no regular expression: non-empty character class has no closing bracket"
+        );
+    }
+}

@@ -1,0 +1,449 @@
+//! Runs fio on a composed job file and reads what it measured.
+//!
+//! Follows the JSON+ output of fio 3.33 (HOWTO, "Interpreting the output"). Latencies are those that the program sees
+//! (`lat_ns`): from before the submission, in which it may sleep for want of a free request, until it has the answer.
+//! They are kept as histogram bins so that percentiles of several jobs are merged from counts and never averaged.
+//!
+//! Older versions: 3.x before 3.11 shows the bins below `clat_ns`; 2.x counts bytes in KiB and times in µs, and has bins of
+//! the completion latency alone (`clat`: without the submission). Options of ours that a version does not know are left
+//! out: fio names them before it does anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::process::Command;
+use std::time::Duration;
+
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::process::{self, ChildError, Finished, Scope, Stop};
+use serde::Deserialize;
+
+use crate::metrics::{Flow, JobResult};
+
+/// Time that fio may take beyond the load's own duration: start, layout of nothing, result.
+const ALLOWANCE: Duration = Duration::from_secs(30);
+
+/// What may take long takes at the most this long: a large slow disk, written twice.
+pub(super) const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Why fio gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum FioError {
+    /// fio is not there, hung, or we were interrupted.
+    #[error(transparent)]
+    Child(#[from] ChildError),
+    /// fio ended with an error.
+    #[error("fio failed with {status}: {message}")]
+    Failed {
+        /// How it ended.
+        status: String,
+        /// The last lines it wrote.
+        message: String,
+    },
+    /// fio's output is not what we know.
+    #[error("cannot read fio's result: {cause}")]
+    Unreadable {
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// The files that it is to work on cannot be used.
+    #[error("cannot use the files of the load")]
+    Files(#[source] io::Error),
+}
+
+impl Failure for FioError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            FioError::Child(ChildError::Missing { .. }) => Some(
+                "install it: apt install fio (Debian, Ubuntu), dnf install fio (Fedora, RHEL), zypper \
+                 install fio (openSUSE), pacman -S fio (Arch), apk add fio (Alpine)"
+                    .into(),
+            ),
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            FioError::Child(ChildError::Missing { .. }) => exit::MISSING,
+            FioError::Child(ChildError::Stopped) => exit::INTERRUPTED,
+            _ => exit::LOAD_FAILED,
+        }
+    }
+}
+
+/// fio's version, for example `fio-3.33`.
+pub fn version() -> Result<String, FioError> {
+    let mut command = Command::new("fio");
+    command.arg("--version");
+    let finished = process::run(command, Duration::from_secs(30), &Stop::new(), &mut |_| {})?;
+    Ok(finished.stdout.trim().to_owned())
+}
+
+/// How fio is run.
+#[derive(Debug, Clone, Copy)]
+pub struct Running<'a> {
+    /// How long the load lasts by its own words.
+    pub duration: Duration,
+    /// fio's own guard against writes, beside our check of the job file.
+    pub read_only: bool,
+    /// When it is killed; by default after 30 s more than twice its duration.
+    pub limit: Option<Duration>,
+    /// Whose rights it has, and where its processes are kept together.
+    pub scope: &'a Scope,
+    /// Whether the user wants us to stop.
+    pub stop: &'a Stop,
+}
+
+/// What fio measured.
+#[derive(Debug)]
+pub struct Measurement {
+    /// What each job did.
+    pub jobs: Vec<JobResult>,
+    /// How long the job took that ended last, by fio's clock: its start and end are not in it.
+    pub longest: Duration,
+}
+
+/// Runs a composed job file. `tick` is called while it runs.
+pub fn run(
+    job_file: &str,
+    running: &Running<'_>,
+    tick: &mut dyn FnMut(Duration),
+) -> Result<Vec<JobResult>, FioError> {
+    Ok(run_timed(job_file, running, tick)?.jobs)
+}
+
+/// [`run`], with the time that it took.
+pub(crate) fn run_timed(
+    job_file: &str,
+    running: &Running<'_>,
+    tick: &mut dyn FnMut(Duration),
+) -> Result<Measurement, FioError> {
+    let mut finished = start(job_file, running, tick)?;
+    if !finished.status.success() {
+        let unknown = unknown_options(&finished.stderr);
+        if !unknown.is_empty() {
+            finished = start(&without(job_file, &unknown), running, tick)?;
+        }
+    }
+    if !finished.status.success() {
+        return Err(FioError::Failed {
+            status: process::describe(finished.status),
+            message: last_lines(&finished.stderr, &finished.stdout),
+        });
+    }
+    read_result(&finished.stdout)
+}
+
+fn start(
+    job_file: &str,
+    running: &Running<'_>,
+    tick: &mut dyn FnMut(Duration),
+) -> Result<Finished, FioError> {
+    let mut command = Command::new("fio");
+    command
+        .arg("--output-format=json+")
+        .arg("--eta=never")
+        // Where everybody may be, and nobody can lay a link for what fio writes into its working directory.
+        .current_dir("/proc");
+    if running.read_only {
+        command.arg("--readonly");
+    }
+    command.arg("-"); // the job file comes on standard input
+    let limit = running.limit.unwrap_or(running.duration * 2 + ALLOWANCE);
+    let scope = running.scope;
+    Ok(scope.run_with_input(command, job_file, limit, running.stop, tick)?)
+}
+
+/// Options that we set for what newer versions do, and that mean nothing to those that lack them.
+const NOT_EVERYWHERE: [&str; 3] = ["lat_percentiles", "unlink_each_loop", "verify_state_save"];
+
+/// Those of [`NOT_EVERYWHERE`] that fio says it does not know, as it says it.
+fn unknown_options(stderr: &str) -> BTreeSet<&'static str> {
+    let named = |option: &&str| stderr.contains(&format!("Bad option <{option}="));
+    let mut unknown: BTreeSet<&str> = NOT_EVERYWHERE.into_iter().filter(named).collect();
+    if unknown.contains("lat_percentiles") {
+        unknown.insert("clat_percentiles"); // then these are all that there are
+    }
+    unknown
+}
+
+/// A job file without these options.
+fn without(job_file: &str, options: &BTreeSet<&str>) -> String {
+    let is_kept = |line: &&str| {
+        let name = line.split('=').next().unwrap_or_default();
+        !options.contains(name.trim())
+    };
+    job_file.split_inclusive('\n').filter(is_kept).collect()
+}
+
+/// Runs a composed job file for as long as it takes: to write test files, or to fill a device.
+pub(crate) fn run_long(
+    job_file: &str,
+    scope: &Scope,
+    stop: &Stop,
+) -> Result<Vec<JobResult>, FioError> {
+    let running = Running {
+        duration: Duration::ZERO,
+        read_only: false,
+        limit: Some(LONGEST),
+        scope,
+        stop,
+    };
+    run(job_file, &running, &mut |_| {})
+}
+
+/// The few lines that say what went wrong: standard error, or what stands before the JSON.
+fn last_lines(stderr: &str, stdout: &str) -> String {
+    let before_json = stdout.split("\n{").next().unwrap_or_default();
+    let text = if stderr.trim().is_empty() {
+        before_json
+    } else {
+        stderr
+    };
+    process::last_lines(text, 3)
+}
+
+#[derive(Debug, Deserialize)]
+struct FioOutput {
+    jobs: Vec<FioJob>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FioJob {
+    jobname: String,
+    error: i64,
+    read: FioFlow,
+    write: FioFlow,
+    trim: Option<FioFlow>,
+    /// ms.
+    #[serde(default)]
+    job_runtime: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct FioFlow {
+    /// KiB where there is no `lat_ns`.
+    io_bytes: u64,
+    bw_bytes: Option<f64>,
+    iops: f64,
+    total_ios: u64,
+    /// ms.
+    #[serde(default)]
+    runtime: u64,
+    lat_ns: Option<FioLatency>,
+    clat_ns: Option<FioLatency>,
+    /// µs, of 2.x.
+    lat: Option<FioLatency>,
+    /// µs, of 2.x.
+    clat: Option<FioLatency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FioLatency {
+    mean: f64,
+    max: f64,
+    #[serde(default)]
+    bins: BTreeMap<String, u64>,
+}
+
+/// What the versions of fio say of a flow, in bytes and nanoseconds.
+struct Latencies<'a> {
+    all: &'a FioLatency,
+    bins: &'a BTreeMap<String, u64>,
+    /// ns in one of its units.
+    unit: u32,
+}
+
+impl FioFlow {
+    fn latencies(&self) -> Option<Latencies<'_>> {
+        let (all, of_completion, unit) = match (&self.lat_ns, &self.lat) {
+            (Some(all), _) => (all, &self.clat_ns, 1),
+            (None, Some(all)) => (all, &self.clat, 1000),
+            (None, None) => return None,
+        };
+        let own = Some(&all.bins).filter(|bins| !bins.is_empty());
+        let of_completion = of_completion.as_ref().map(|latency| &latency.bins);
+        Some(Latencies {
+            all,
+            bins: own.or(of_completion).unwrap_or(&all.bins),
+            unit,
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        let is_2 = self.lat_ns.is_none();
+        self.io_bytes.saturating_mul(if is_2 { 1024 } else { 1 })
+    }
+
+    fn bytes_per_s(&self) -> f64 {
+        let by_time = || self.bytes() as f64 * 1000.0 / self.runtime.max(1) as f64;
+        self.bw_bytes.unwrap_or_else(by_time)
+    }
+}
+
+/// Reads fio's JSON+, before which it may have printed notes.
+pub(crate) fn read_result(stdout: &str) -> Result<Measurement, FioError> {
+    let unreadable = |cause: String| FioError::Unreadable { cause };
+    let start = if stdout.starts_with('{') {
+        0
+    } else {
+        stdout
+            .find("\n{")
+            .ok_or_else(|| unreadable("there is no JSON in it".into()))?
+            + 1
+    };
+    let output: FioOutput =
+        serde_json::from_str(&stdout[start..]).map_err(|error| unreadable(error.to_string()))?;
+    if output.jobs.is_empty() {
+        return Err(unreadable("it names no job".into()));
+    }
+    // 2.x has no time of the job, only of its flows.
+    let runtime = |job: &FioJob| match job.job_runtime {
+        0 => job.read.runtime.max(job.write.runtime),
+        runtime => runtime,
+    };
+    let longest = output.jobs.iter().map(runtime).max();
+    let jobs = output.jobs.into_iter().map(job_result);
+    Ok(Measurement {
+        jobs: jobs.collect::<Result<_, _>>()?,
+        longest: Duration::from_millis(longest.unwrap_or(0)),
+    })
+}
+
+fn job_result(job: FioJob) -> Result<JobResult, FioError> {
+    if job.error != 0 {
+        let raw = i32::try_from(job.error).unwrap_or(5);
+        return Err(FioError::Failed {
+            status: format!("error {raw} in job {}", job.jobname),
+            message: io::Error::from_raw_os_error(raw).to_string(),
+        });
+    }
+    Ok(JobResult {
+        name: job.jobname,
+        read: flow(&job.read)?,
+        write: flow(&job.write)?,
+        trim: job.trim.as_ref().map(flow).transpose()?.flatten(),
+        transactions: None,
+    })
+}
+
+fn flow(flow: &FioFlow) -> Result<Option<Flow>, FioError> {
+    if flow.total_ios == 0 {
+        return Ok(None);
+    }
+    let latencies = flow.latencies().ok_or_else(|| FioError::Unreadable {
+        cause: "it has no latencies (lat_ns, or lat of fio 2.x)".into(),
+    })?;
+    let unit = latencies.unit;
+    let in_ns = |bin: &str| Ok(bin.parse::<u64>()?.saturating_mul(unit.into()));
+    let mut bins = latencies
+        .bins
+        .iter()
+        .map(|(bin, &count)| Ok((in_ns(bin)?, count)))
+        .collect::<Result<Vec<(u64, u64)>, std::num::ParseIntError>>()
+        .map_err(|_| FioError::Unreadable {
+            cause: "a latency bin is not a number".into(),
+        })?;
+    bins.sort_unstable();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "fio prints a whole number of nanoseconds here"
+    )]
+    let latency_max_ns = (latencies.all.max * f64::from(unit)) as u64;
+    Ok(Some(Flow {
+        ios: flow.total_ios,
+        bytes: flow.bytes(),
+        bytes_per_s: flow.bytes_per_s(),
+        iops: flow.iops,
+        latency_mean_ns: latencies.all.mean * f64::from(unit),
+        latency_max_ns,
+        latency_bins: bins,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = r#"note: both iodepth >= 1 and synchronous I/O engine are selected
+{"fio version":"fio-3.33","jobs":[{"jobname":"a","error":0,
+ "read":{"io_bytes":8192,"bw_bytes":4096,"iops":1.0,"total_ios":2,
+   "lat_ns":{"min":10,"max":2000,"mean":1005.0,"N":2,"bins":{"2000":1,"10":1}}},
+ "write":{"io_bytes":0,"bw_bytes":0,"iops":0.0,"total_ios":0,
+   "lat_ns":{"min":0,"max":0,"mean":0.0,"N":0}}}]}"#;
+
+    #[test]
+    fn notes_before_the_json_are_passed_over_and_bins_are_sorted() {
+        let jobs = read_result(OUTPUT).unwrap().jobs;
+        let read = jobs[0].read.as_ref().unwrap();
+        assert_eq!(read.latency_bins, vec![(10, 1), (2000, 1)]);
+        assert_eq!(read.ios, 2);
+        assert!(
+            jobs[0].write.is_none(),
+            "a direction without I/O is no flow"
+        );
+    }
+
+    /// As `stat.c` of fio 2.x prints it.
+    const OF_2: &str = r#"{"fio version":"fio-2.16","jobs":[{"jobname":"a","groupid":0,"error":0,"elapsed":2,
+ "read":{"io_bytes":8,"bw":8,"iops":2.0,"runtime":1000,"total_ios":2,"short_ios":0,"drop_ios":0,
+   "slat":{"min":0,"max":0,"mean":0.0,"stddev":0.0},
+   "clat":{"min":10,"max":2000,"mean":1005.0,"stddev":0.5,"percentile":{"0.00":0},"bins":{"10":1,"1992":1}},
+   "lat":{"min":11,"max":2001,"mean":1006.5,"stddev":0.5},"bw_min":0,"bw_max":0},
+ "write":{"io_bytes":0,"bw":0,"iops":0.0,"runtime":0,"total_ios":0,
+   "clat":{"min":0,"max":0,"mean":0.0},"lat":{"min":0,"max":0,"mean":0.0}}}]}"#;
+
+    #[test]
+    fn the_units_of_fio_2_are_kib_and_microseconds() {
+        let measured = read_result(OF_2).unwrap();
+        assert_eq!(measured.longest, Duration::from_secs(1));
+        let read = measured.jobs[0].read.as_ref().unwrap();
+        assert_eq!((read.ios, read.bytes), (2, 8192));
+        assert_eq!((read.bytes_per_s, read.iops), (8192.0, 2.0));
+        assert_eq!(read.latency_bins, [(10_000, 1), (1_992_000, 1)]);
+        assert_eq!(
+            (read.latency_mean_ns, read.latency_max_ns),
+            (1_006_500.0, 2_001_000)
+        );
+    }
+
+    #[test]
+    fn bins_below_clat_ns_count_where_lat_ns_has_none() {
+        let output = OUTPUT.replacen(
+            r#","bins":{"2000":1,"10":1}}"#,
+            r#"},"clat_ns":{"max":9,"mean":1.0,"bins":{"8":2}}"#,
+            1,
+        );
+        let jobs = read_result(&output).unwrap().jobs;
+        let read = jobs[0].read.as_ref().unwrap();
+        assert_eq!(
+            (read.latency_max_ns, &read.latency_bins[..]),
+            (2000, &[(8, 2)][..])
+        );
+    }
+
+    #[test]
+    fn options_of_ours_that_an_old_fio_does_not_know_are_left_out_and_no_others() {
+        let said = "Bad option <lat_percentiles=1>\nBad option <unlink_each_loop=0>\nBad option <fsync=x>\n\
+                    fio: job global dropped\n";
+        let unknown = unknown_options(said);
+        let job = "[a]\nrw=read\nlat_percentiles=1\nclat_percentiles=0\nunlink_each_loop=0\nunlink=0\nfsync=x\n";
+        assert_eq!(without(job, &unknown), "[a]\nrw=read\nunlink=0\nfsync=x\n");
+        assert!(unknown_options("fio: Bad option <rw=lat_percentiles>").is_empty());
+    }
+
+    #[test]
+    fn a_job_that_ended_with_an_error_is_an_error() {
+        let error = read_result(&OUTPUT.replace("\"error\":0", "\"error\":5")).unwrap_err();
+        assert!(error.to_string().contains("Input/output error"), "{error}");
+    }
+
+    #[test]
+    fn output_without_json_is_unreadable() {
+        assert!(matches!(
+            read_result("fio: nothing"),
+            Err(FioError::Unreadable { .. })
+        ));
+    }
+}

@@ -1,0 +1,483 @@
+//! Loads: what a trial runs.
+//!
+//! A [`Spec`] is what plan and record know of a load: data, from which the load can be made again.
+//! [`Spec::open`] makes the [`Load`] itself, which answers the planner's questions (does it write,
+//! how long does it take, which numbers has it?) and does the work: once before the first trial,
+//! before each trial, the trial, and the end.
+//!
+//! - `job_file`: a fio job file, one of the [`builtin`] ones or the user's own; [`fio_job`] reads
+//!   and checks it, [`fio`] runs it
+//! - [`command`]: any program, its time or a number that it prints; [`words`] cuts its command line
+//! - [`simulated`]: the same job files, run by the simulator over a disk model
+//! - [`pgbench`]: PostgreSQL with a database of our own
+//! - `fixed_work`: a job file with an end, judged by its time; [`families`] makes those of the
+//!   sweep, the document server and the database server
+//! - [`responsiveness`]: how long a program takes to start beside readers and writers
+//! - [`desktop`]: starts, a video, a package, a browser and small reads beside a copy
+//! - [`build`]: many small files read and written by several processes
+//! - [`iozone`]: the sweep's tests by the program that it was made with
+//! - [`settings`]: what stands after a load's name
+//! - `files`: what we do to a load's files, with the rights of its user
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::foreign;
+use iosched_machine::process::{ChildError, Scope, Stop, User};
+use iosched_switch::Arm;
+use serde::{Deserialize, Serialize};
+
+use crate::measure::Measured;
+use crate::metrics::{JobResult, Metrics};
+use crate::objective::Objective;
+
+pub mod build;
+pub mod builtin;
+pub mod command;
+pub mod desktop;
+pub mod families;
+pub mod fio;
+pub mod fio_job;
+mod fixed_work;
+pub mod iozone;
+mod job_file;
+pub mod pgbench;
+pub mod responsiveness;
+pub mod settings;
+pub mod simulated;
+pub mod words;
+
+pub(crate) mod files;
+
+use command::{CommandError, CommandSpecError};
+use fio::FioError;
+use fio_job::{JobFileError, Place, TrialSettings};
+use iozone::IozoneError;
+use pgbench::{OwnDatabases, PgbenchError, PgbenchSpecError};
+use settings::SettingError;
+use simulated::{SimulatedDisk, SimulatedLoad, SimulationError};
+
+/// What plan and record know of a load.
+///
+/// Written as one field, named after the variant, so that records from when every load was a job
+/// file are read as they are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Spec {
+    /// A fio job file, as it was read.
+    JobFile(String),
+    /// Any program.
+    Command(command::Settings),
+    /// A job file for the simulator.
+    Simulated {
+        /// As it was read.
+        job_file: String,
+        /// What it runs on.
+        disk: Box<SimulatedDisk>,
+    },
+    /// pgbench.
+    Pgbench(pgbench::Settings),
+    /// A fio job file with an end.
+    FixedWork(fixed_work::Settings),
+    /// A test of the sweep.
+    Iozone(iozone::Settings),
+    /// A program that is started beside streams.
+    Responsiveness(responsiveness::Settings),
+    /// A desktop beside a copy.
+    Desktop(desktop::Settings),
+    /// Many small files that become others.
+    Build(build::Settings),
+}
+
+/// Why a load cannot be made of what the user wrote.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// A job file.
+    #[error(transparent)]
+    JobFile(#[from] JobFileError),
+    /// A command.
+    #[error(transparent)]
+    Command(#[from] CommandSpecError),
+    /// It cannot be simulated.
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
+    /// pgbench.
+    #[error(transparent)]
+    Pgbench(#[from] PgbenchSpecError),
+    /// A setting of a family.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+}
+
+impl Failure for SpecError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SpecError::JobFile(error) => error.hint(),
+            SpecError::Command(error) => error.hint(),
+            SpecError::Simulation(error) => error.hint(),
+            SpecError::Pgbench(error) => error.hint(),
+            SpecError::Setting(error) => error.hint(),
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            SpecError::JobFile(error) => error.exit_code(),
+            SpecError::Command(error) => error.exit_code(),
+            SpecError::Simulation(error) => error.exit_code(),
+            SpecError::Pgbench(error) => error.exit_code(),
+            SpecError::Setting(error) => error.exit_code(),
+        }
+    }
+}
+
+impl Spec {
+    /// The load itself. `name` is what errors call it.
+    pub fn open(&self, name: &str) -> Result<Box<dyn Load>, SpecError> {
+        match self {
+            Spec::JobFile(text) => Ok(Box::new(job_file::FioLoad::new(name, text)?)),
+            Spec::Command(settings) => Ok(Box::new(command::CommandLoad::new(settings)?)),
+            Spec::Simulated { job_file, disk } => {
+                Ok(Box::new(SimulatedLoad::new(name, job_file, disk)?))
+            }
+            Spec::Pgbench(settings) => Ok(Box::new(pgbench::PgbenchLoad::new(settings)?)),
+            Spec::FixedWork(settings) => Ok(Box::new(fixed_work::FixedWork::new(name, settings)?)),
+            Spec::Iozone(settings) => Ok(Box::new(iozone::IozoneLoad::new(settings))),
+            Spec::Responsiveness(settings) => {
+                Ok(Box::new(responsiveness::Responsiveness::new(settings)?))
+            }
+            Spec::Desktop(settings) => Ok(Box::new(desktop::Desktop::new(settings))),
+            Spec::Build(settings) => Ok(Box::new(build::Build::new(settings))),
+        }
+    }
+}
+
+/// Where a load works, and under which conditions. The same for all its trials.
+#[derive(Debug, Clone, Copy)]
+pub struct Workplace<'a> {
+    /// A device, a file, or a directory of our own.
+    pub place: &'a Place,
+    /// Whose rights it has, and where its processes are kept together.
+    pub scope: &'a Scope,
+    /// Largest time for the load of one trial; `None` for the load's own choice.
+    pub trial_limit: Option<Duration>,
+    /// Whether the user wants us to stop.
+    pub stop: &'a Stop,
+}
+
+impl Workplace<'_> {
+    /// Whose rights the load has, if not ours.
+    pub fn user(&self) -> Option<&User> {
+        self.scope.user()
+    }
+
+    /// The directory of our own on the target, removed after the run.
+    pub(crate) fn own_directory(&self) -> Option<&Path> {
+        match self.place {
+            Place::Directory { directory, .. } => Some(Path::new(directory)),
+            Place::Path(_) => None,
+        }
+    }
+
+    /// The part of it that belongs to the load of this name.
+    ///
+    /// # Panics
+    /// If there is none: the plan gives one to each load that says it needs one.
+    pub(crate) fn directory_of(&self, load: &str) -> PathBuf {
+        let own = self.own_directory();
+        own.expect("the plan gave this load a directory").join(load)
+    }
+
+    /// The directory that the user named.
+    pub(crate) fn target_directory(&self) -> Option<&Path> {
+        self.own_directory()?.parent()
+    }
+}
+
+/// Which trial it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn<'a> {
+    /// The scheduler with its tunables.
+    pub arm: &'a Arm,
+    /// What the arm is called.
+    pub label: &'a str,
+    /// Counted from 0.
+    pub round: u32,
+    /// Place, run time and seed.
+    pub settings: &'a TrialSettings,
+}
+
+/// What a load gave in one trial.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// What each of its workers saw; empty for a load that does not count its own I/O.
+    pub jobs: Vec<JobResult>,
+    /// True if these workers are only a part of the load: then rates are those of the disk.
+    pub counts_a_part: bool,
+    /// How long a fixed amount of work took, s.
+    pub elapsed_s: Option<f64>,
+    /// The number that the load was asked to find.
+    pub number: Option<f64>,
+    /// What else it says, by name: kept, shown, never decisive.
+    pub numbers: BTreeMap<String, f64>,
+    /// What the disk and the processors did, where no kernel counted it (a simulated load).
+    pub measured: Option<Measured>,
+}
+
+impl Outcome {
+    /// Why it, or what was worked out of it, cannot have been measured, if so: programs print what they like, and a
+    /// record takes no such number.
+    pub fn check(&self, metrics: &Metrics) -> Result<(), LoadError> {
+        foreign::check_kept(&self.jobs)
+            .and_then(|()| foreign::check_kept(metrics))
+            .map_err(|cause| LoadError::Impossible { cause })
+    }
+}
+
+/// Files that a load keeps in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Other loads that keep files of this name keep the same ones; none if they are this load's own.
+    pub name: Option<String>,
+    /// How much they take.
+    pub bytes: u64,
+}
+
+impl Kept {
+    /// Files of a load's own.
+    pub fn own(bytes: u64) -> Vec<Kept> {
+        vec![Kept { name: None, bytes }]
+    }
+
+    /// The directory that a family of loads shares.
+    pub(crate) fn in_directory(directory: &str, bytes: u64) -> Vec<Kept> {
+        let name = Some(format!("{directory}/"));
+        vec![Kept { name, bytes }]
+    }
+}
+
+/// What a trial runs.
+///
+/// Of the actions only `run` must be there. An error in one of them makes the trial void, unless
+/// `LoadError::ends_the_run`.
+pub trait Load {
+    /// True if it writes to a raw device, or to the file that is the target.
+    fn writes(&self) -> bool;
+
+    /// True if it needs a directory on the target.
+    fn needs_directory(&self) -> bool {
+        false
+    }
+
+    /// True if running it changes what it will find the next time, so that it has to be run until
+    /// it is steady. A load that restores its data does not drift.
+    fn drifts(&self) -> bool {
+        false
+    }
+
+    /// True if it can leave the beginning of a trial out (`--ramp`).
+    fn takes_ramp(&self) -> bool {
+        false
+    }
+
+    /// True if its trials begin with an empty page cache.
+    fn is_cold(&self) -> bool {
+        true
+    }
+
+    /// The programs that it needs, with their versions, which are kept in the record.
+    ///
+    /// # Errors
+    /// One of them is missing.
+    fn programs(&self) -> Result<Vec<String>, LoadError> {
+        Ok(Vec::new())
+    }
+
+    /// How long the load of one trial takes; `None` if that is not known before it ran.
+    fn duration(&self, settings: &TrialSettings) -> Option<Duration>;
+
+    /// Run time of a trial where the user does not say; `None` if the load has its own end.
+    fn default_runtime(&self) -> Option<Duration> {
+        None
+    }
+
+    /// What it keeps in a directory, with test files of this size.
+    fn kept(&self, file_size: u64) -> Vec<Kept>;
+
+    /// An option by which it would take all that is free in a directory, with its place.
+    fn fills_directory(&self) -> Option<String> {
+        None
+    }
+
+    /// What it makes on a server of somebody's, or after [`Load::clean_up`] what of it is left: the
+    /// journal knows it before it is made.
+    fn databases(&self, _user: Option<&User>) -> Option<OwnDatabases> {
+        None
+    }
+
+    /// Why it can never have the number that is to decide; `None` if it can.
+    fn lacks(&self, objective: Objective) -> Option<&'static str>;
+
+    /// Once, before the first trial: what all trials use. `say` tells the user what takes time.
+    fn prepare(
+        &mut self,
+        _at: &Workplace<'_>,
+        _say: &mut dyn FnMut(&str),
+    ) -> Result<(), LoadError> {
+        Ok(())
+    }
+
+    /// Before each trial, under whatever scheduler was active: the data as they were at first.
+    fn reset(&mut self, _at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
+        Ok(())
+    }
+
+    /// After the arm was set and the page cache emptied, before anything is counted.
+    fn start(&mut self, _at: &Workplace<'_>, _turn: &Turn<'_>) -> Result<(), LoadError> {
+        Ok(())
+    }
+
+    /// The trial. `tick` is called while it runs.
+    fn run(
+        &mut self,
+        at: &Workplace<'_>,
+        turn: &Turn<'_>,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Outcome, LoadError>;
+
+    /// After the last trial, and after an error: nothing that runs is left. Our directory on the
+    /// target is removed by others.
+    fn clean_up(&mut self) {}
+}
+
+/// Why a load gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// fio.
+    #[error(transparent)]
+    Fio(#[from] FioError),
+    /// A command.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The simulator.
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
+    /// pgbench, or its server.
+    #[error(transparent)]
+    Pgbench(#[from] PgbenchError),
+    /// iozone.
+    #[error(transparent)]
+    Iozone(#[from] IozoneError),
+    /// Numbers that no disk and no clock has: a program printed them all the same.
+    #[error("it printed what cannot have been measured: {cause}")]
+    Impossible {
+        /// Which, and between what it must be.
+        cause: String,
+    },
+}
+
+impl LoadError {
+    /// True if the user wants us to stop.
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(self.child(), Some(ChildError::Stopped))
+    }
+
+    /// True if another trial would fail the same way.
+    pub(crate) fn ends_the_run(&self) -> bool {
+        match self {
+            LoadError::Fio(FioError::Child(error)) => {
+                matches!(error, ChildError::Stopped | ChildError::Missing { .. })
+            }
+            LoadError::Fio(_) | LoadError::Simulation(_) | LoadError::Impossible { .. } => false,
+            LoadError::Command(error) => error.ends_the_run(),
+            LoadError::Pgbench(error) => error.ends_the_run(),
+            LoadError::Iozone(error) => error.ends_the_run(),
+        }
+    }
+
+    fn child(&self) -> Option<&ChildError> {
+        match self {
+            LoadError::Fio(FioError::Child(error))
+            | LoadError::Command(CommandError::Child(error))
+            | LoadError::Pgbench(PgbenchError::Child(error))
+            | LoadError::Iozone(IozoneError::Child(error)) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl Failure for LoadError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            LoadError::Fio(error) => error.hint(),
+            LoadError::Command(error) => error.hint(),
+            LoadError::Simulation(error) => error.hint(),
+            LoadError::Pgbench(error) => error.hint(),
+            LoadError::Iozone(error) => error.hint(),
+            LoadError::Impossible { .. } => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            LoadError::Fio(error) => error.exit_code(),
+            LoadError::Command(error) => error.exit_code(),
+            LoadError::Simulation(error) => error.exit_code(),
+            LoadError::Pgbench(error) => error.exit_code(),
+            LoadError::Iozone(error) => error.exit_code(),
+            LoadError::Impossible { .. } => exit::FAILURE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Measured;
+    use crate::metrics::Flow;
+
+    fn checked(outcome: &Outcome) -> Result<(), String> {
+        let metrics = Metrics::of(outcome, &Measured::default(), Duration::from_secs(1));
+        outcome.check(&metrics).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_cannot_have_been_measured_is_no_result() {
+        let flow = |bytes, bytes_per_s| JobResult {
+            name: "a".into(),
+            read: Some(Flow {
+                ios: 1 << 60,
+                bytes,
+                bytes_per_s,
+                iops: 1.0,
+                latency_mean_ns: 1.0,
+                latency_max_ns: 1,
+                latency_bins: vec![(1, 1 << 60)],
+            }),
+            write: None,
+            trim: None,
+            transactions: None,
+        };
+        let with = |jobs: Vec<JobResult>| Outcome {
+            jobs,
+            ..Outcome::default()
+        };
+        assert_eq!(checked(&with(vec![flow(4096, 4096.0)])), Ok(()));
+        for (jobs, words) in [
+            (vec![flow(u64::MAX, 1.0)], "read.bytes is 1.8"),
+            (vec![flow(1, f64::INFINITY)], "null"),
+            // Each could be, and all of them together not.
+            (vec![flow(1, 1e18); 20], "throughput_bytes_per_s is 2e19"),
+        ] {
+            let error = checked(&with(jobs)).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+        let named = Outcome {
+            numbers: BTreeMap::from([("rate".to_owned(), f64::NAN)]),
+            ..Outcome::default()
+        };
+        assert!(checked(&named).is_err());
+    }
+}

@@ -1,0 +1,147 @@
+//! Where PostgreSQL's programs are, and how they are run.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use iosched_machine::process::{self, ChildError, Daemon, Finished, Scope, Stop, User};
+use rustix::process::Signal;
+
+use super::error::PgbenchError;
+
+/// Making a large database on a slow disk takes at the most this long.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// Where packages put the programs of each version.
+const VERSIONED: &[&str] = &["/usr/lib/postgresql/{}/bin", "/usr/pgsql-{}/bin"];
+
+/// Versions that are looked for, the newest first.
+const VERSIONS: std::ops::RangeInclusive<u32> = 10..=25;
+
+/// One version's programs, with the rights that they are run with.
+#[derive(Debug, Clone)]
+pub(super) struct Programs {
+    directory: PathBuf,
+    scope: Scope,
+    stop: Stop,
+}
+
+impl Programs {
+    /// The newest version that has all of `needed`: in the packages' own places first (what is on
+    /// PATH there are wrappers that look for a cluster of the distribution), then on PATH.
+    pub(super) fn find(
+        needed: &[&str],
+        scope: &Scope,
+        stop: &Stop,
+    ) -> Result<Programs, PgbenchError> {
+        let versioned = VERSIONS.rev().flat_map(|version| {
+            let version = version.to_string();
+            let places = VERSIONED.iter();
+            places.map(move |place| PathBuf::from(place.replace("{}", &version)))
+        });
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let on_path: Vec<PathBuf> = std::env::split_paths(&path).collect();
+        let places: Vec<PathBuf> = versioned.chain(on_path).collect();
+        let has = |place: &Path, program: &str| place.join(program).is_file();
+        let found = places
+            .iter()
+            .find(|place| needed.iter().all(|program| has(place, program)));
+        if let Some(directory) = found {
+            return Ok(Programs {
+                directory: directory.clone(),
+                scope: scope.clone(),
+                stop: stop.clone(),
+            });
+        }
+        let lacks = |program: &&&str| !places.iter().any(|place| has(place, program));
+        let missing = needed.iter().find(lacks).unwrap_or(&needed[0]);
+        Err(PgbenchError::Missing {
+            program: (*missing).to_owned(),
+        })
+    }
+
+    /// What `program --version` prints: `pgbench (PostgreSQL) 15.18`.
+    pub(super) fn version(&self, program: &str) -> Result<String, PgbenchError> {
+        let mut command = self.own_command(program);
+        command.arg("--version").current_dir("/");
+        Ok(self.run(program, command)?.stdout.trim().to_owned())
+    }
+
+    /// A program, to be given its arguments, for a server of the user's: in English, and with what our
+    /// environment says of that server, whoever runs it.
+    pub(super) fn client_command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.directory.join(program));
+        command.envs(of_postgres()).env("LC_ALL", "C");
+        command
+    }
+
+    /// The same for our own server, of which our environment knows nothing.
+    pub(super) fn own_command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.directory.join(program));
+        for (name, _) in of_postgres() {
+            command.env_remove(name);
+        }
+        command.env("LC_ALL", "C");
+        command
+    }
+
+    /// What they are run in.
+    pub(super) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Whose rights the programs have, if not ours.
+    pub(super) fn user(&self) -> Option<&User> {
+        self.scope.user()
+    }
+
+    /// Starts the server; what it says goes to `log`.
+    pub(super) fn start_server(&self, command: Command, log: File) -> Result<Daemon, ChildError> {
+        // Killed, it would leave its shared memory behind.
+        Daemon::start(&self.scope, command, log, Signal::QUIT)
+    }
+
+    /// Whether the user wants us to stop.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.is_wanted()
+    }
+
+    /// What is run from now on is run to its end even if the user wanted us to stop.
+    pub(super) fn go_on_after_stop(&mut self) {
+        self.stop = Stop::new();
+    }
+
+    /// Runs a step of the preparation to its end.
+    pub(super) fn run(&self, step: &str, command: Command) -> Result<Finished, PgbenchError> {
+        let finished = self.scope.run(command, LONGEST, &self.stop, &mut |_| {})?;
+        if finished.status.success() {
+            return Ok(finished);
+        }
+        Err(PgbenchError::Setup {
+            step: step.into(),
+            status: process::describe(finished.status),
+            message: what_went_wrong(&finished),
+        })
+    }
+}
+
+/// The variables that libpq and the server heed.
+fn of_postgres() -> impl Iterator<Item = (OsString, OsString)> {
+    std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG"))
+}
+
+/// The lines that say it: those with an error, or else the last ones.
+pub(super) fn what_went_wrong(finished: &Finished) -> String {
+    let is_error = |line: &&str| {
+        ["error:", "ERROR:", "FATAL:", "PANIC:"]
+            .iter()
+            .any(|mark| line.contains(mark))
+    };
+    let errors: Vec<&str> = finished.stderr.lines().filter(is_error).collect();
+    match errors.first() {
+        Some(first) => (*first).to_owned(),
+        None => process::last_lines(&finished.stderr, 3),
+    }
+}

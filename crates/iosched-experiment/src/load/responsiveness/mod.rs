@@ -1,0 +1,360 @@
+//! Responsiveness: how long a program takes to start, cold, beside readers and writers.
+//!
+//! What the S suite (P. Valente, github.com/Algodev-github/S) measures as `comm_startup_lat`: while streams read
+//! and write files, a program is started several times with none of its files in memory, and the mean time from
+//! its start to its end is what counts. The program's own files are read through the page cache and the file system, as
+//! any program's are; the streams go past the page cache (`O_DIRECT`), which a stream of reads would otherwise
+//! soon live on.
+
+pub(in crate::load) mod program;
+pub(in crate::load) mod start;
+
+use std::process::Command;
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
+
+use iosched_machine::host::Host;
+use iosched_machine::process::{ChildError, Scope, Stop};
+use serde::{Deserialize, Serialize};
+
+use self::program::Program;
+use super::fio::{self, FioError};
+use super::fio_job::{JobFile, JobFileError, Place, TrialSettings};
+use super::settings::{self, SettingError};
+use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files, words};
+use crate::objective::Objective;
+
+/// The name of the load, and of its directory on the target.
+pub const NAME: &str = "responsiveness";
+
+/// The settings that it has.
+const KNOWN: &[&str] = &[
+    "readers",
+    "random-readers",
+    "writers",
+    "random-writers",
+    "size",
+    "starts",
+    "command",
+];
+
+/// Streams of one kind.
+const MOST_STREAMS: u32 = 100;
+
+/// How long the streams run before the first start: each has begun by then, and none is in its first moments.
+const SETTLING: Duration = Duration::from_secs(2);
+
+/// Room for the copied program: a shell with its libraries takes some 4 MB.
+const ROOM_FOR_PROGRAM: u64 = 64 << 20;
+
+/// What runs, and beside what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Streams that read one after the other, 128 KiB each.
+    pub readers: u32,
+    /// Streams that read 4 KiB here and there.
+    pub random_readers: u32,
+    /// Streams that write one after the other, 128 KiB each.
+    pub writers: u32,
+    /// Streams that write 4 KiB here and there.
+    pub random_writers: u32,
+    /// Bytes of each stream's file.
+    pub size: u64,
+    /// Starts of a trial.
+    pub starts: u32,
+    /// What is started, in the target directory; `None` for a shell that is copied there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            readers: 10,
+            random_readers: 0,
+            writers: 0,
+            random_writers: 0,
+            size: 256 << 20,
+            starts: 3,
+            command: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads what stands after `responsiveness:`.
+    ///
+    /// # Errors
+    /// A setting that it does not have, or a value that the setting does not take.
+    pub fn parse(text: &str) -> Result<Settings, SettingError> {
+        let mut given = settings::Settings::parse(NAME, text, KNOWN)?;
+        let default = Settings::default();
+        // Who names streams means these, and not ten readers besides.
+        let streams = &KNOWN[..4];
+        let names_streams = streams.iter().any(|name| given.has(name));
+        let readers = if names_streams { 0 } else { default.readers };
+        let mut count = |name, default| given.number(name, 0..=MOST_STREAMS, default);
+        let (readers, random_readers) = (count("readers", readers)?, count("random-readers", 0)?);
+        let (writers, random_writers) = (count("writers", 0)?, count("random-writers", 0)?);
+        let starts = given.number("starts", 1..=100, default.starts)?;
+        let size = given.size("size", 1 << 20..=1 << 40, default.size)?;
+        let command = given.text("command").map(str::to_owned);
+        if let Some(line) = &command {
+            let split = words::split(line);
+            split.map_err(|cause| given.refuse("command", line, cause.to_string()))?;
+        }
+        Ok(Settings {
+            readers,
+            random_readers,
+            writers,
+            random_writers,
+            size,
+            starts,
+            command,
+        })
+    }
+
+    /// The streams as a fio job file; nothing where there is none.
+    fn job_file(&self) -> String {
+        let kinds = [
+            ("readers", "read", "128k", self.readers),
+            ("random-readers", "randread", "4k", self.random_readers),
+            ("writers", "write", "128k", self.writers),
+            ("random-writers", "randwrite", "4k", self.random_writers),
+        ];
+        let wanted = kinds.into_iter().filter(|(.., streams)| *streams > 0);
+        let jobs = wanted.map(|(name, rw, bs, streams)| {
+            let size = self.size;
+            format!("[{name}]\nrw={rw}\nbs={bs}\nnumjobs={streams}\nsize={size}\ntime_based\n")
+        });
+        jobs.collect()
+    }
+}
+
+/// The load.
+#[derive(Debug)]
+pub struct Responsiveness {
+    settings: Settings,
+    streams: Option<JobFile>,
+    program: Option<Program>,
+}
+
+impl Responsiveness {
+    /// Makes it of its settings.
+    ///
+    /// # Errors
+    /// Never with settings that were parsed: a record may be anybody's.
+    pub fn new(settings: &Settings) -> Result<Responsiveness, JobFileError> {
+        let text = settings.job_file();
+        let streams = (!text.is_empty()).then(|| JobFile::parse(NAME, &text));
+        Ok(Responsiveness {
+            settings: settings.clone(),
+            streams: streams.transpose()?,
+            program: None,
+        })
+    }
+
+    fn of_streams(
+        &self,
+        at: &Workplace<'_>,
+        seed: u64,
+        runtime: Option<Duration>,
+    ) -> TrialSettings {
+        TrialSettings {
+            place: Place::Directory {
+                directory: at.directory_of(NAME).display().to_string(),
+                file_size: self.settings.size,
+            },
+            runtime,
+            ramp: None,
+            seed,
+        }
+    }
+
+    /// Starts the program, cold, and says how long it took.
+    fn one_start(
+        &self,
+        at: &Workplace<'_>,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Duration, LoadError> {
+        let (line, command) = match (&self.program, &self.settings.command) {
+            (Some(program), _) => {
+                program.forget(at.user()).map_err(FioError::Files)?;
+                (program.to_string(), program.command())
+            }
+            (None, Some(line)) => {
+                // Who may not empties nothing: then nothing is measured but the processor.
+                let emptied = Host::live().drop_page_cache();
+                emptied.map_err(FioError::Files)?;
+                let words = words::split(line).expect("checked when it was parsed");
+                let mut command = Command::new(&words[0]);
+                command.args(&words[1..]);
+                (line.clone(), command)
+            }
+            (None, None) => unreachable!("it was copied while the load was prepared"),
+        };
+        Ok(start::time(command, &line, at, tick)?)
+    }
+
+    /// All starts of a trial, after the streams have settled.
+    fn starts(
+        &self,
+        at: &Workplace<'_>,
+        are_over: &dyn Fn() -> bool,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Vec<Duration>, LoadError> {
+        let begun = Instant::now();
+        if self.streams.is_some() && !start::wait_until(SETTLING, begun, at, are_over, tick)? {
+            return Ok(Vec::new()); // what went wrong is theirs to say
+        }
+        let mut took = Vec::new();
+        for _ in 0..self.settings.starts {
+            if are_over() {
+                return Ok(Vec::new());
+            }
+            took.push(self.one_start(at, &mut |_| tick(begun.elapsed()))?);
+        }
+        Ok(took)
+    }
+}
+
+/// Runs the streams until they are told to end; an error if they end otherwise.
+fn run_streams(job_file: &str, scope: &Scope, stop: &Stop) -> Result<(), FioError> {
+    match fio::run_long(job_file, scope, stop) {
+        Err(FioError::Child(ChildError::Stopped)) => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(FioError::Unreadable {
+            cause: "the streams ended before the program had started".into(),
+        }),
+    }
+}
+
+impl Load for Responsiveness {
+    fn writes(&self) -> bool {
+        true
+    }
+
+    fn needs_directory(&self) -> bool {
+        true
+    }
+
+    fn programs(&self) -> Result<Vec<String>, LoadError> {
+        Ok(match self.streams {
+            Some(_) => vec![fio::version()?],
+            None => Vec::new(),
+        })
+    }
+
+    fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {
+        None
+    }
+
+    fn kept(&self, _file_size: u64) -> Vec<Kept> {
+        let streams = self.streams.as_ref().map_or(0, JobFile::workers);
+        Kept::own(ROOM_FOR_PROGRAM.saturating_add(streams.saturating_mul(self.settings.size)))
+    }
+
+    fn lacks(&self, objective: Objective) -> Option<&'static str> {
+        match objective {
+            Objective::Time | Objective::Throughput | Objective::Iops | Objective::Cpu => None,
+            Objective::Tps => Some("it makes no transactions"),
+            Objective::NumberHigher | Objective::NumberLower => Some("it prints no number"),
+            Objective::Fairness => Some("one program is started"),
+            _ => Some("the program does not time its accesses: its start is what is timed"),
+        }
+    }
+
+    fn prepare(&mut self, at: &Workplace<'_>, say: &mut dyn FnMut(&str)) -> Result<(), LoadError> {
+        let directory = at.directory_of(NAME);
+        files::make_directory(&directory, at.user()).map_err(FioError::Files)?;
+        if self.settings.command.is_none() {
+            let copied = Program::copy(&directory, at)?;
+            say(&format!("what is started: {copied}, a copy on the target"));
+            self.program = Some(copied);
+        }
+        if let Some(streams) = &self.streams {
+            say("writing the files of the streams");
+            let layout = streams.compose_layout(&self.of_streams(at, 1, None));
+            fio::run_long(&layout, at.scope, at.stop)?;
+        }
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        at: &Workplace<'_>,
+        turn: &Turn<'_>,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Outcome, LoadError> {
+        let composed = self.streams.as_ref().map(|streams| {
+            let runtime = Some(fio::LONGEST);
+            streams.compose(&self.of_streams(at, turn.settings.seed, runtime))
+        });
+        let enough = Stop::new();
+        let (took, ended) = std::thread::scope(|threads| {
+            let streams = composed
+                .as_deref()
+                .map(|job_file| threads.spawn(|| run_streams(job_file, at.scope, &enough)));
+            let are_over = || streams.as_ref().is_some_and(ScopedJoinHandle::is_finished);
+            let took = self.starts(at, &are_over, tick);
+            enough.ask();
+            let ended = streams.map(|thread| thread.join().expect("it does not panic"));
+            (took, ended.unwrap_or(Ok(())))
+        });
+        let took = took?;
+        ended?;
+        let seconds: Vec<f64> = took.iter().map(Duration::as_secs_f64).collect();
+        let slowest = seconds.iter().copied().fold(0.0, f64::max);
+        Ok(Outcome {
+            elapsed_s: Some(seconds.iter().sum::<f64>() / seconds.len() as f64),
+            numbers: [("slowest start s".to_owned(), slowest)].into(),
+            ..Outcome::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_readers_are_meant_where_no_stream_is_named() {
+        assert_eq!(Settings::parse("").unwrap(), Settings::default());
+        let few = Settings::parse("writers=2,starts=5,size=16m").unwrap();
+        let expected = Settings {
+            readers: 0,
+            writers: 2,
+            starts: 5,
+            size: 16 << 20,
+            ..Settings::default()
+        };
+        assert_eq!(few, expected);
+        let of_command = Settings::parse("command=touch writers=1").unwrap();
+        assert_eq!((of_command.readers, of_command.writers), (10, 0));
+        let idle = Settings::parse("readers=0").unwrap();
+        assert!(Responsiveness::new(&idle).unwrap().streams.is_none());
+    }
+
+    #[test]
+    fn what_it_does_not_have_is_refused_by_name() {
+        for (text, named) in [
+            ("reader=1", "reader"),
+            ("readers=101", "readers"),
+            ("starts=0", "starts"),
+            ("size=1k", "size"),
+            ("command='x", "command"),
+        ] {
+            let error = Settings::parse(text).unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_stream_is_a_job_that_goes_on() {
+        let settings = Settings::parse("readers=2,random-readers=1,writers=1,random-writers=3");
+        let load = Responsiveness::new(&settings.unwrap()).unwrap();
+        assert_eq!(load.streams.as_ref().unwrap().workers(), 7);
+        let kept: u64 = load.kept(0).iter().map(|kept| kept.bytes).sum();
+        assert_eq!(kept, 7 * (256 << 20) + ROOM_FOR_PROGRAM);
+    }
+}

@@ -1,0 +1,197 @@
+//! The program that is started: a shell with its libraries, copied to the target, so that its pages come from
+//! the disk that is measured and from no other.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use iosched_machine::beneath::Directory;
+use iosched_machine::process::{ChildError, User, as_user};
+use rustix::fs::{Advice, fadvise};
+
+use super::super::command::CommandError;
+use super::super::{LoadError, Workplace, files};
+
+/// Shells that are looked for, the larger first.
+const SHELLS: &[&str] = &["/bin/bash", "/usr/bin/bash", "/bin/sh"];
+
+/// How long `ldd` may take.
+const LISTED_WITHIN: Duration = Duration::from_secs(60);
+
+/// A copied program.
+#[derive(Debug)]
+pub(in crate::load) struct Program {
+    /// What was copied.
+    original: PathBuf,
+    directory: PathBuf,
+    /// The names of the copies; the program's is the first, then its loader's if it has one.
+    names: Vec<String>,
+    has_loader: bool,
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -c exit", self.original.display())
+    }
+}
+
+impl Program {
+    /// Copies a shell with all that it loads into `directory`, which is the load's user's.
+    pub(in crate::load) fn copy(
+        directory: &Path,
+        at: &Workplace<'_>,
+    ) -> Result<Program, LoadError> {
+        let original = shell()?;
+        let listed = libraries(original, at)?;
+        let directory = directory.join("program");
+        let failed = |source| CommandError::Scratch {
+            path: directory.clone(),
+            source,
+        };
+        files::make_directory(&directory, at.user()).map_err(failed)?;
+        let mut names = Vec::new();
+        let paths = [original].into_iter().chain(listed.all());
+        for path in paths {
+            names.push(copy_one(path, &directory, at.user()).map_err(failed)?);
+        }
+        Ok(Program {
+            original: original.to_owned(),
+            has_loader: listed.loader.is_some(),
+            directory,
+            names,
+        })
+    }
+
+    /// Starts and ends at once. The loader is named: the one that the program names is on another disk.
+    pub(in crate::load) fn command(&self) -> Command {
+        let path = |name: &str| self.directory.join(name);
+        let mut command = if self.has_loader {
+            let mut command = Command::new(path(&self.names[1]));
+            command.arg("--library-path").arg(&self.directory);
+            command.arg(path(&self.names[0]));
+            command
+        } else {
+            Command::new(path(&self.names[0]))
+        };
+        // Its messages' catalogues are on another disk.
+        command.args(["-c", "exit"]).env("LC_ALL", "C");
+        command
+    }
+
+    /// Takes its pages out of memory.
+    pub(in crate::load) fn forget(&self, user: Option<&User>) -> io::Result<()> {
+        as_user(user, || {
+            let directory = Directory::open(&self.directory)?;
+            for name in &self.names {
+                let file = directory.open_file(Path::new(name))?;
+                fadvise(&file, 0, None, Advice::DontNeed)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The shell that is there.
+///
+/// # Errors
+/// There is none.
+pub(in crate::load) fn shell() -> Result<&'static Path, CommandError> {
+    let found = SHELLS.iter().map(Path::new).find(|path| path.exists());
+    found.ok_or_else(|| {
+        CommandError::from(ChildError::Missing {
+            program: "bash".into(),
+        })
+    })
+}
+
+/// What a program loads.
+struct Libraries {
+    loader: Option<PathBuf>,
+    others: Vec<PathBuf>,
+}
+
+impl Libraries {
+    /// The loader first.
+    fn all(&self) -> impl Iterator<Item = &Path> {
+        self.loader.iter().chain(&self.others).map(PathBuf::as_path)
+    }
+}
+
+/// Asks `ldd`. Of a program that loads nothing it says so with an exit code.
+fn libraries(program: &Path, at: &Workplace<'_>) -> Result<Libraries, LoadError> {
+    let mut command = Command::new("ldd");
+    command.arg(program).env("LC_ALL", "C");
+    let listed = at.scope.run(command, LISTED_WITHIN, at.stop, &mut |_| {});
+    let listed = listed.map_err(CommandError::from)?;
+    Ok(read_list(&listed.stdout))
+}
+
+/// `libc.so.6 => /lib/libc.so.6 (0x…)`, and `/lib64/ld-linux-x86-64.so.2 (0x…)` for the loader; what is in no file
+/// (`linux-vdso.so.1 (0x…)`) has no path.
+fn read_list(text: &str) -> Libraries {
+    let mut libraries = Libraries {
+        loader: None,
+        others: Vec::new(),
+    };
+    for line in text.lines() {
+        let (name, path) = line.split_once("=>").unwrap_or(("", line));
+        let path = path.split(" (").next().unwrap_or_default().trim();
+        if !path.starts_with('/') {
+            continue;
+        }
+        let is_loader = name.is_empty() || path.contains("/ld-");
+        if is_loader && libraries.loader.is_none() {
+            libraries.loader = Some(path.into());
+        } else if !is_loader {
+            libraries.others.push(path.into());
+        }
+    }
+    libraries
+}
+
+/// Copies a file under its own name, to be run by the user, and waits until it is on the disk.
+fn copy_one(path: &Path, directory: &Path, user: Option<&User>) -> io::Result<String> {
+    let mut original = File::open(path)?;
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| io::Error::other("a library without a name"))?;
+    as_user(user, || {
+        let mut copy = Directory::open(directory)?.create_file(name.as_ref())?;
+        io::copy(&mut original, &mut copy)?;
+        copy.set_permissions(fs::Permissions::from_mode(0o700))?;
+        copy.sync_all()
+    })?;
+    Ok(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ldd_lists_is_read_for_both_c_libraries_and_for_a_static_program() {
+        let glibc = "\tlinux-vdso.so.1 (0x00007ffd)\n\
+                     \tlibtinfo.so.6 => /lib/x86_64-linux-gnu/libtinfo.so.6 (0x00007f1)\n\
+                     \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f2)\n\
+                     \t/lib64/ld-linux-x86-64.so.2 (0x00007f3)\n";
+        let found = read_list(glibc);
+        assert_eq!(
+            found.loader.as_deref(),
+            Some(Path::new("/lib64/ld-linux-x86-64.so.2"))
+        );
+        assert_eq!(found.all().count(), 3);
+        let musl = "\t/lib/ld-musl-x86_64.so.1 (0x7f)\n\
+                    \tlibreadline.so.8 => /usr/lib/libreadline.so.8 (0x7e)\n\
+                    \tlibc.musl-x86_64.so.1 => /lib/ld-musl-x86_64.so.1 (0x7f)\n";
+        let found = read_list(musl);
+        assert_eq!(
+            found.loader.as_deref(),
+            Some(Path::new("/lib/ld-musl-x86_64.so.1"))
+        );
+        assert_eq!(found.all().count(), 2);
+        assert_eq!(read_list("\tnot a dynamic executable\n").all().count(), 0);
+    }
+}

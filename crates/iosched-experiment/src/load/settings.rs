@@ -1,0 +1,180 @@
+//! What stands after the name of a load: `pgbench:scale=50,clients=100`.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use iosched_emulate::spec::parse_size;
+use iosched_machine::failure::{Failure, exit};
+use iosched_sim::units::Bytes;
+
+/// Why a load's settings cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    /// Not `name=value`.
+    #[error("{load}: {text:?} is not a setting")]
+    Syntax {
+        /// The load.
+        load: String,
+        /// As given.
+        text: String,
+        /// The settings that it has.
+        known: String,
+    },
+    /// The load has no such setting.
+    #[error("{load} has no setting {setting:?}")]
+    Unknown {
+        /// The load.
+        load: String,
+        /// As given.
+        setting: String,
+        /// The settings that it has.
+        known: String,
+    },
+    /// The value is none that the setting takes.
+    #[error("{load}: {setting}={value} is not possible: {cause}")]
+    Value {
+        /// The load.
+        load: String,
+        /// The setting.
+        setting: String,
+        /// As given.
+        value: String,
+        /// What is wanted.
+        cause: String,
+    },
+}
+
+impl Failure for SettingError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SettingError::Syntax { load, known, .. }
+            | SettingError::Unknown { load, known, .. } => Some(format!(
+                "write --load {load}:name=value,…; {load} has {known}"
+            )),
+            SettingError::Value { .. } => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::USAGE
+    }
+}
+
+/// The settings of one load, each to be taken once.
+#[derive(Debug)]
+pub struct Settings<'a> {
+    load: &'a str,
+    values: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Settings<'a> {
+    /// Reads `name=value,name=value`; a name that is not `known` is refused.
+    pub fn parse(
+        load: &'a str,
+        text: &'a str,
+        known: &[&str],
+    ) -> Result<Settings<'a>, SettingError> {
+        let mut values = BTreeMap::new();
+        for piece in text.split(',').filter(|piece| !piece.trim().is_empty()) {
+            let (name, value) = piece.split_once('=').ok_or_else(|| SettingError::Syntax {
+                load: load.into(),
+                text: piece.into(),
+                known: known.join(", "),
+            })?;
+            let name = name.trim();
+            if !known.contains(&name) {
+                return Err(SettingError::Unknown {
+                    load: load.into(),
+                    setting: name.into(),
+                    known: known.join(", "),
+                });
+            }
+            values.insert(name, value.trim());
+        }
+        Ok(Settings { load, values })
+    }
+
+    /// The text of a setting.
+    pub fn text(&mut self, name: &str) -> Option<&'a str> {
+        self.values.remove(name)
+    }
+
+    /// A number in this range, or the default.
+    pub fn number<T>(
+        &mut self,
+        name: &str,
+        range: std::ops::RangeInclusive<T>,
+        default: T,
+    ) -> Result<T, SettingError>
+    where
+        T: FromStr + PartialOrd + std::fmt::Display,
+    {
+        let Some(text) = self.text(name) else {
+            return Ok(default);
+        };
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| {
+            let cause = format!(
+                "a number from {} to {} is wanted",
+                range.start(),
+                range.end()
+            );
+            self.refuse(name, text, cause)
+        })
+    }
+
+    /// A size in this range, bytes, or the default.
+    pub fn size(
+        &mut self,
+        name: &str,
+        range: std::ops::RangeInclusive<u64>,
+        default: u64,
+    ) -> Result<u64, SettingError> {
+        let Some(text) = self.text(name) else {
+            return Ok(default);
+        };
+        let parsed = parse_size(text).ok().map(Bytes::as_u64);
+        let parsed = parsed.filter(|bytes| range.contains(bytes));
+        parsed.ok_or_else(|| self.refuse(name, text, "a size such as 4k, 16m or 1g is wanted"))
+    }
+
+    /// True if the setting is given, and was not taken yet.
+    pub fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// A value that was understood otherwise and refused.
+    pub fn refuse(&self, name: &str, value: &str, cause: impl Into<String>) -> SettingError {
+        SettingError::Value {
+            load: self.load.into(),
+            setting: name.into(),
+            value: value.into(),
+            cause: cause.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_held_to_their_range() {
+        let mut settings = Settings::parse("l", "a=3, b=9", &["a", "b", "c"]).unwrap();
+        assert_eq!(settings.number("a", 1..=5, 2), Ok(3));
+        assert_eq!(settings.number("c", 1..=5, 2), Ok(2));
+        let error = settings.number("b", 1..=5, 2).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "l: b=9 is not possible: a number from 1 to 5 is wanted"
+        );
+    }
+
+    #[test]
+    fn an_unknown_setting_is_refused_by_name() {
+        let error = Settings::parse("l", "x=1", &["a"]).unwrap_err();
+        assert_eq!(error.to_string(), "l has no setting \"x\"");
+        assert!(error.hint().unwrap().contains("l has a"));
+        assert!(Settings::parse("l", "a", &["a"]).is_err());
+    }
+}

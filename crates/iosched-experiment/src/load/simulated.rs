@@ -1,0 +1,470 @@
+//! A job file that the simulator runs over a disk model: the load of a `tune` without a device.
+//!
+//! Everything happens in virtual time: a trial of 10 s on a hard disk takes milliseconds, and what a
+//! trial gives depends on the arm, the round's seed and nothing else.
+
+use std::time::Duration;
+
+use iosched_machine::failure::{Failure, exit};
+use iosched_sim::block_layer::{MergeLimits, Merging};
+use iosched_sim::disk::{DiskModel, Model, ModelError, ModelOptions};
+use iosched_sim::scheduler::{
+    self, Elevator, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
+};
+use iosched_sim::simulate::{
+    self, Latencies, MultiQueueSettings, Outcome as Simulated, ProcessOutcome, Setup,
+};
+use iosched_sim::units::{Bytes, Nanos};
+use iosched_sim::workload::Job;
+use iosched_sim::workload::fio_job::{self as simulated_job, JobError};
+use iosched_switch::Arm;
+use serde::{Deserialize, Serialize};
+
+use super::fio_job::{JobFile, JobFileError, TrialSettings};
+use super::{Kept, Load, LoadError, Outcome, Turn, Workplace};
+use crate::measure::Measured;
+use crate::metrics::{Flow, JobResult};
+use crate::objective::Objective;
+use crate::split::{Order, Parts, Split};
+
+/// Run time of a trial, in virtual time, where neither the user nor the job file says.
+const DEFAULT_RUNTIME: Duration = Duration::from_secs(10);
+
+/// Longest request: `max_sectors_kb` of most disks.
+const MAX_SECTORS: Bytes = Bytes::from_kib(1280);
+
+/// The disk that is simulated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SimulatedDisk {
+    /// The model.
+    #[serde(with = "iosched_emulate::disk_file::as_text")]
+    pub model: Model,
+}
+
+impl SimulatedDisk {
+    fn build(&self, seed: u64) -> Result<Box<dyn DiskModel>, ModelError> {
+        let options = ModelOptions {
+            seed,
+            ..ModelOptions::default()
+        };
+        self.model.build(&options)
+    }
+
+    fn kernel(&self) -> Kernel {
+        Kernel {
+            rotational: self.model.rotational(),
+            ..Kernel::default()
+        }
+    }
+}
+
+/// Why something cannot be simulated.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulationError {
+    /// The disk model.
+    #[error(transparent)]
+    Disk(#[from] ModelError),
+    /// The scheduler.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+    /// An option of the job file, or what it amounts to on this disk.
+    #[error("load {load}: {cause}")]
+    Load {
+        /// The load.
+        load: String,
+        /// What is wrong with it.
+        cause: JobError,
+    },
+    /// The job file itself.
+    #[error(transparent)]
+    JobFile(#[from] JobFileError),
+}
+
+impl Failure for SimulationError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SimulationError::Load {
+                cause: JobError::Unsupported { .. },
+                ..
+            } => Some(
+                "remove it if it does not matter; docs/simulation.md lists what is simulated"
+                    .to_owned(),
+            ),
+            SimulationError::JobFile(error) => error.hint(),
+            SimulationError::Scheduler(error) => error.hint(),
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            SimulationError::Scheduler(error) => error.exit_code(),
+            SimulationError::JobFile(error) => error.exit_code(),
+            _ => exit::USAGE,
+        }
+    }
+}
+
+/// The schedulers that can be simulated.
+pub fn schedulers() -> Vec<&'static str> {
+    scheduler::schedulers()
+        .iter()
+        .map(|info| info.name)
+        .collect()
+}
+
+/// What an arm may set that is the queue's, not the scheduler's.
+const OF_QUEUE: [&str; 2] = ["nr_requests", "wbt_lat_usec"];
+
+/// `nr_requests` of an arm with a scheduler that does not set it: what the kernel gives on an emulated disk of
+/// the model, whose loop driver has 128 tags however few the disk takes at a time (Linux 6.1,
+/// block/blk-mq-sched.c: twice as many). So both ask the same question.
+const SCHEDULER_TAGS: usize = 256;
+
+/// An arm as the simulator understands it: the scheduler, and what it sets of the queue.
+struct SimulatedArm {
+    scheduler: Box<dyn Elevator>,
+    kernel: Kernel,
+    nr_requests: Option<usize>,
+    wbt_lat: Option<Nanos>,
+}
+
+impl SimulatedArm {
+    fn new(arm: &Arm, kernel: &Kernel) -> Result<SimulatedArm, SchedulerError> {
+        let of_queue = |(name, _): &&(String, String)| OF_QUEUE.contains(&name.as_str());
+        let (of_queue, tunables): (Vec<_>, Vec<_>) = arm.tunables.iter().partition(of_queue);
+        let joined = |settings: &[&(String, String)]| {
+            let settings = settings
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"));
+            settings.collect::<Vec<_>>().join(",")
+        };
+        let spec = SchedulerSpec::parse(&format!("{}:{}", arm.scheduler, joined(&tunables)))?;
+        let of_queue = parse_settings(&joined(&of_queue))?;
+        let value = |wanted: &str| {
+            let (_, value) = of_queue.iter().find(|(name, _)| name == wanted)?;
+            u64::try_from(*value).ok()
+        };
+        let kernel = Kernel {
+            hz: scheduler::info(&spec.name)?.block_layer.usual_hz(),
+            ..*kernel
+        };
+        Ok(SimulatedArm {
+            scheduler: build(&spec, &kernel, &Settings::new())?,
+            kernel,
+            nr_requests: value("nr_requests")
+                .map(|number| usize::try_from(number.max(4)).unwrap_or(usize::MAX)), // as the kernel
+            wbt_lat: value("wbt_lat_usec")
+                .filter(|&micros| micros > 0)
+                .map(Nanos::from_micros),
+        })
+    }
+}
+
+/// Checks that an arm can be simulated on a disk.
+pub(crate) fn check_arm(arm: &Arm, disk: &SimulatedDisk) -> Result<(), SimulationError> {
+    SimulatedArm::new(arm, &disk.kernel())?;
+    Ok(())
+}
+
+/// See the [module's page](self).
+#[derive(Debug)]
+pub struct SimulatedLoad {
+    file: JobFile,
+    jobs: Vec<Job>,
+    disk: SimulatedDisk,
+}
+
+impl SimulatedLoad {
+    /// Reads and checks job file and disk. `name` is what errors call the load.
+    pub fn new(
+        name: &str,
+        text: &str,
+        disk: &SimulatedDisk,
+    ) -> Result<SimulatedLoad, SimulationError> {
+        let file = JobFile::parse(name, text)?;
+        let capacity = disk.model.capacity().to_sectors();
+        let jobs = simulated_job::parse(text, capacity).map_err(|cause| SimulationError::Load {
+            load: name.to_owned(),
+            cause,
+        })?;
+        Ok(SimulatedLoad {
+            file,
+            jobs,
+            disk: disk.clone(),
+        })
+    }
+
+    /// The processes of a trial: as fio would run them with this run time and `time_based`.
+    fn jobs(&self, settings: &TrialSettings) -> Vec<Job> {
+        let mut jobs = self.jobs.clone();
+        if let Some(runtime) = settings.runtime {
+            for job in &mut jobs {
+                job.runtime = Some(nanos(runtime));
+                job.amount = None;
+            }
+        }
+        jobs
+    }
+
+    fn simulate(&self, arm: &Arm, settings: &TrialSettings) -> Result<Simulated, SimulationError> {
+        let disk = self.disk.build(settings.seed)?;
+        let arm = SimulatedArm::new(arm, &self.disk.kernel())?;
+        let block_layer = MultiQueueSettings {
+            kernel: arm.kernel,
+            nr_requests: arm.nr_requests.or(Some(SCHEDULER_TAGS)),
+            wbt_lat: arm.wbt_lat,
+            ..MultiQueueSettings::default()
+        };
+        let mut setup = Setup {
+            multi_queue: block_layer,
+            limits: MergeLimits {
+                max_sectors: MAX_SECTORS.to_sectors(),
+                merging: Merging::Full,
+            },
+            volatile_cache: self.disk.model.write_cache(),
+            seed: settings.seed,
+            ..Setup::new(arm.scheduler, disk, self.jobs(settings))
+        };
+        setup.nr_requests = arm.nr_requests.unwrap_or(setup.nr_requests);
+        Ok(simulate::run(setup, &mut ()))
+    }
+}
+
+impl Load for SimulatedLoad {
+    /// No device is there to be written.
+    fn writes(&self) -> bool {
+        false
+    }
+
+    fn is_cold(&self) -> bool {
+        false
+    }
+
+    /// What counts here is how long the simulation takes, which only running it tells.
+    fn duration(&self, _settings: &TrialSettings) -> Option<Duration> {
+        None
+    }
+
+    fn default_runtime(&self) -> Option<Duration> {
+        (!self.file.has_runtime()).then_some(DEFAULT_RUNTIME)
+    }
+
+    fn kept(&self, _file_size: u64) -> Vec<Kept> {
+        Vec::new()
+    }
+
+    fn lacks(&self, objective: Objective) -> Option<&'static str> {
+        match objective {
+            Objective::Cpu => Some("the simulation has no processors"),
+            _ => self.file.lacks(objective),
+        }
+    }
+
+    fn run(
+        &mut self,
+        _at: &Workplace<'_>,
+        turn: &Turn<'_>,
+        _tick: &mut dyn FnMut(Duration),
+    ) -> Result<Outcome, LoadError> {
+        let simulated = self.simulate(turn.arm, turn.settings)?;
+        Ok(Outcome {
+            jobs: simulated.processes.iter().map(job_result).collect(),
+            measured: Some(measured(&simulated)),
+            ..Outcome::default()
+        })
+    }
+}
+
+/// What fio would say of the process.
+pub(crate) fn job_result(process: &ProcessOutcome) -> JobResult {
+    let seconds = process.elapsed.as_secs_f64();
+    let flow = |flow: &simulate::Flow| {
+        let latency = &flow.latencies.total;
+        let ios = latency.count();
+        let bytes = flow.bytes.as_u64();
+        (ios > 0 && seconds > 0.0).then(|| Flow {
+            ios,
+            bytes,
+            bytes_per_s: bytes as f64 / seconds,
+            iops: ios as f64 / seconds,
+            latency_mean_ns: latency.mean().as_nanos() as f64,
+            latency_max_ns: latency.max().as_nanos(),
+            latency_bins: latency
+                .bins()
+                .map(|(nanos, count)| (nanos.as_nanos(), count))
+                .collect(),
+        })
+    };
+    JobResult {
+        name: process.name.clone(),
+        read: flow(&process.read),
+        write: flow(&process.write),
+        trim: None,
+        transactions: None,
+    }
+}
+
+/// What the kernel's counters would say: awaits begin with a request's allocation. They are those of
+/// accesses, not of requests.
+fn measured(simulated: &Simulated) -> Measured {
+    let total = |pick: fn(&ProcessOutcome) -> &simulate::Flow| {
+        let flows = simulated.processes.iter().map(pick);
+        flows.fold((0, 0, 0.0), |(ios, bytes, time), flow| {
+            let Latencies { queue, service, .. } = &flow.latencies;
+            let mean = (queue.mean() + service.mean()).as_nanos() as f64;
+            (
+                ios + queue.count(),
+                bytes + flow.bytes.as_u64(),
+                time + mean * queue.count() as f64,
+            )
+        })
+    };
+    let (reads, read_bytes, read_time) = total(|process| &process.read);
+    let (writes, write_bytes, write_time) = total(|process| &process.write);
+    let elapsed = (simulated.elapsed.as_nanos() as f64).max(1.0);
+    let mean = |time: f64, count: u64| (count > 0).then(|| time / count as f64);
+    Measured {
+        reads: simulated.disk.reads,
+        writes: simulated.disk.commands - simulated.disk.reads,
+        reads_merged: reads.saturating_sub(simulated.disk.reads),
+        writes_merged: writes.saturating_sub(simulated.disk.commands - simulated.disk.reads),
+        read_bytes,
+        write_bytes,
+        read_await_ns: mean(read_time, reads),
+        write_await_ns: mean(write_time, writes),
+        average_queue_length: (read_time + write_time) / elapsed,
+        utilisation: simulated.disk.busy.as_nanos() as f64 / elapsed,
+        cpu_busy_ns: 0,
+        pressure_some_ns: None,
+        pressure_full_ns: None,
+        others_cpu_ns: None,
+        split: Some(Split {
+            read: parts(simulated, |process| &process.read),
+            write: parts(simulated, |process| &process.write),
+            lost_events: 0,
+            one_in: 1,
+            order: Some(Order {
+                requests: simulated.disk.commands,
+                sequential: simulated.disk.contiguous,
+                distance_sectors: simulated.disk.seek_sectors,
+                reach: None,
+            }),
+        }),
+    }
+}
+
+/// Where the accesses of one direction spent their time.
+fn parts(simulated: &Simulated, pick: fn(&ProcessOutcome) -> &simulate::Flow) -> Option<Parts> {
+    let counted = |histogram: &iosched_sim::histogram::Histogram| {
+        let sum = histogram.mean().as_nanos() * histogram.count();
+        let bins: Vec<(u64, u64)> = histogram
+            .bins()
+            .map(|(nanos, count)| (nanos.as_nanos(), count))
+            .collect();
+        (sum, bins.into_iter())
+    };
+    let flows: Vec<Parts> = simulated
+        .processes
+        .iter()
+        .map(|process| {
+            let Latencies { queue, service, .. } = &pick(process).latencies;
+            Parts::counted(queue.count(), counted(queue), counted(service))
+        })
+        .collect();
+    Parts::merged(flows.iter())
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    Nanos::new(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fio_job::Place;
+    use super::*;
+
+    const MIXED: &str = "[reader]\nrw=randread\nbs=4k\n[writer]\nrw=randrw\nbs=8k\niodepth=16\n";
+
+    fn disk() -> SimulatedDisk {
+        SimulatedDisk {
+            model: Model::named("hdd-7200").unwrap(),
+        }
+    }
+
+    fn settings(seed: u64) -> TrialSettings {
+        TrialSettings {
+            place: Place::Path(String::new()),
+            runtime: Some(Duration::from_secs(3)),
+            ramp: None,
+            seed,
+        }
+    }
+
+    #[test]
+    fn a_trial_depends_on_arm_and_seed_and_nothing_else() {
+        let load = SimulatedLoad::new("mixed", MIXED, &disk()).unwrap();
+        let run = |arm: &str, seed| {
+            let arm = Arm::parse(arm).unwrap();
+            let simulated = load.simulate(&arm, &settings(seed)).unwrap();
+            let jobs: Vec<JobResult> = simulated.processes.iter().map(job_result).collect();
+            (jobs, measured(&simulated))
+        };
+        assert_eq!(run("deadline", 1), run("deadline", 1));
+        assert_ne!(run("deadline", 1), run("deadline", 2));
+        assert_ne!(run("deadline", 1), run("noop", 1));
+        assert_ne!(run("deadline", 1), run("deadline:fifo_batch=1", 1));
+    }
+
+    #[test]
+    fn a_scheduler_has_as_many_requests_as_on_an_emulated_disk() {
+        let deep = "[readers]\nrw=randread\nbs=4k\niodepth=32\n";
+        let load = SimulatedLoad::new("deep", deep, &disk()).unwrap();
+        let reads = |arm: &str| {
+            let arm = Arm::parse(arm).unwrap();
+            let simulated = load.simulate(&arm, &settings(1)).unwrap();
+            simulated.disk.reads
+        };
+        assert_eq!(reads("mq-deadline"), reads("mq-deadline:nr_requests=256"));
+        assert!(reads("mq-deadline") > reads("mq-deadline:nr_requests=8"));
+        assert_eq!(reads("none"), reads("none:nr_requests=8"));
+    }
+
+    #[test]
+    fn directions_are_counted_apart_and_add_up() {
+        let load = SimulatedLoad::new("mixed", MIXED, &disk()).unwrap();
+        let simulated = load
+            .simulate(&Arm::plain("deadline"), &settings(1))
+            .unwrap();
+        let jobs: Vec<JobResult> = simulated.processes.iter().map(job_result).collect();
+        let [reader, writer] = jobs.as_slice() else {
+            panic!("two jobs")
+        };
+        assert!(reader.read.is_some() && reader.write.is_none());
+        assert!(writer.read.is_some() && writer.write.is_some());
+        let measured = measured(&simulated);
+        let flows = || jobs.iter().flat_map(JobResult::flows);
+        let bytes: u64 = flows().map(|flow| flow.bytes).sum();
+        assert_eq!(bytes, measured.read_bytes + measured.write_bytes);
+        let ios: u64 = flows().map(|flow| flow.ios).sum();
+        let binned = flows().flat_map(|flow| &flow.latency_bins);
+        assert_eq!(binned.map(|(_, count)| count).sum::<u64>(), ios);
+        // Little's law: seventeen accesses in flight, all the time.
+        assert!((measured.average_queue_length - 17.0).abs() < 0.5);
+    }
+
+    #[test]
+    fn what_cannot_be_simulated_is_refused_by_name() {
+        for (arm, named) in [
+            ("bfg", "bfg"),
+            ("deadline:read_ahead_kb=1", "read_ahead_kb"),
+            ("deadline:fifo_batch=x", "fifo_batch"),
+        ] {
+            let error = match Arm::parse(arm) {
+                Ok(arm) => check_arm(&arm, &disk()).unwrap_err().to_string(),
+                Err(error) => error.to_string(), // a value is looked at first
+            };
+            assert!(error.contains(named), "{error}");
+        }
+    }
+}

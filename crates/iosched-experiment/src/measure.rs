@@ -1,0 +1,266 @@
+//! What the kernel counts while a load runs: per-disk I/O, CPU time of the machine, I/O pressure.
+//!
+//! Follows `Documentation/admin-guide/iostats.rst`, `Documentation/scheduler/sched-stats.rst` and
+//! `Documentation/accounting/psi.rst` (Linux 6.12). CPU time is the whole machine's, because with
+//! `none` requests are dispatched by the submitter and with a scheduler mostly by a kernel worker.
+
+use std::fs;
+use std::io;
+
+use iosched_machine::diskstats::{self, DiskCounters};
+use iosched_machine::host::Host;
+use iosched_machine::pressure::Pressure;
+use serde::{Deserialize, Serialize};
+
+use crate::split::Split;
+
+/// Everything counted at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Counters {
+    disks: Vec<DiskCounters>,
+    cpu_busy_ns: u64,
+    io_pressure: Option<Pressure>,
+}
+
+/// What changed between two moments, summed over the disks of the target.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Reads completed by the disks (after merging).
+    pub reads: u64,
+    /// Writes completed by the disks (after merging).
+    pub writes: u64,
+    /// Reads that were merged into another before.
+    pub reads_merged: u64,
+    /// Writes that were merged into another before.
+    pub writes_merged: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// iostat's `r_await`: mean time of a read from queueing to completion; none without reads.
+    pub read_await_ns: Option<f64>,
+    /// iostat's `w_await`.
+    pub write_await_ns: Option<f64>,
+    /// iostat's `aqu-sz`: mean number of requests queued or in service.
+    pub average_queue_length: f64,
+    /// iostat's `%util` as a share (0 to 1) of the time, the busiest disk's.
+    pub utilisation: f64,
+    /// CPU time of the whole machine that was not idle.
+    pub cpu_busy_ns: u64,
+    /// Time in which at least one task waited for I/O (PSI `some`).
+    pub pressure_some_ns: Option<u64>,
+    /// Time in which all tasks waited for I/O (PSI `full`).
+    pub pressure_full_ns: Option<u64>,
+    /// CPU time, outside of the kernel, of programs that are neither the load nor ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_cpu_ns: Option<u64>,
+    /// Await, split into the time in the queue and at the disk; none where it was not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<Split>,
+}
+
+impl Counters {
+    /// Reads the counters of these devices (kernel names) and of the machine.
+    pub fn read(host: &Host, devices: &[String]) -> io::Result<Counters> {
+        Ok(Counters {
+            disks: diskstats::read(host, devices)?,
+            cpu_busy_ns: cpu_busy_ns(host)?,
+            io_pressure: Pressure::read(host),
+        })
+    }
+
+    /// What changed from `before` to `self`, over `elapsed_ns`.
+    pub fn since(&self, before: &Counters, elapsed_ns: u64) -> Measured {
+        let mut sum = DiskCounters::default();
+        let mut busiest_ms = 0;
+        for (now, then) in self.disks.iter().zip(&before.disks) {
+            let delta = now.since(then);
+            busiest_ms = busiest_ms.max(delta.ms_busy);
+            sum = sum.plus(&delta);
+        }
+        let interval_ms = elapsed_ns as f64 / 1e6;
+        let pressure = |field: fn(&Pressure) -> u64| {
+            let (now, then) = (self.io_pressure.as_ref()?, before.io_pressure.as_ref()?);
+            Some(field(now).saturating_sub(field(then)) * 1000)
+        };
+        Measured {
+            reads: sum.read.ios,
+            writes: sum.write.ios,
+            reads_merged: sum.read.merged,
+            writes_merged: sum.write.merged,
+            read_bytes: sum.read.bytes(),
+            write_bytes: sum.write.bytes(),
+            read_await_ns: sum.read.await_ns(),
+            write_await_ns: sum.write.await_ns(),
+            average_queue_length: sum.weighted_ms as f64 / interval_ms,
+            utilisation: (busiest_ms as f64 / interval_ms).min(1.0),
+            cpu_busy_ns: self.cpu_busy_ns.saturating_sub(before.cpu_busy_ns),
+            pressure_some_ns: pressure(|p| p.some_us),
+            pressure_full_ns: pressure(|p| p.full_us),
+            others_cpu_ns: None,
+            split: None,
+        }
+    }
+}
+
+/// CPU time of the machine that was not idle: `/proc/schedstat` to the nanosecond where the kernel
+/// keeps it, `/proc/stat` to the tick otherwise.
+fn cpu_busy_ns(host: &Host) -> io::Result<u64> {
+    if let Some(busy) = fs::read_to_string(host.proc("schedstat"))
+        .ok()
+        .and_then(|text| busy_from_schedstat(&text))
+    {
+        return Ok(busy);
+    }
+    let text = fs::read_to_string(host.proc("stat"))?;
+    busy_from_stat(&text)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no cpu line in /proc/stat"))
+}
+
+/// Sum over CPUs of the 7th field: time spent running by tasks, ns.
+fn busy_from_schedstat(text: &str) -> Option<u64> {
+    let sum = text
+        .lines()
+        .filter(|line| line.starts_with("cpu"))
+        .filter_map(|line| line.split_ascii_whitespace().nth(7)?.parse::<u64>().ok())
+        .sum();
+    (sum > 0).then_some(sum)
+}
+
+/// CPU time outside of the kernel, at one moment: of the whole machine, and of what is ours of it. What the kernel
+/// does for the load is nobody's process, so its time is left out on both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserTime {
+    machine: u64,
+    ours: u64,
+}
+
+impl UserTime {
+    /// Reads it; ours are this process with the children that it has waited for, and these (the servers of emulated
+    /// disks). None where one of them cannot be read.
+    pub fn read(host: &Host, servers: &[i32]) -> Option<UserTime> {
+        let machine = user_from_stat(&fs::read_to_string(host.proc("stat")).ok()?)?;
+        let of = |process: String| {
+            let stat = fs::read_to_string(host.proc(&format!("{process}/stat"))).ok()?;
+            user_of_process(&stat)
+        };
+        let servers = servers.iter().map(ToString::to_string);
+        let ours: Option<u64> = std::iter::once("self".to_owned())
+            .chain(servers)
+            .map(of)
+            .sum();
+        Some(UserTime {
+            machine,
+            ours: ours?,
+        })
+    }
+
+    /// What others used since then.
+    pub(crate) fn others_since(&self, before: &UserTime) -> u64 {
+        let machine = self.machine.saturating_sub(before.machine);
+        machine.saturating_sub(self.ours.saturating_sub(before.ours))
+    }
+}
+
+/// One of `USER_HZ`, ns: 100 on every architecture that Linux still runs on.
+const TICK_NS: u64 = 10_000_000;
+
+/// `user` (1st) and `nice` (2nd) of the first line, which hold the time of guests.
+fn user_from_stat(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("cpu "))?;
+    let fields = line.split_ascii_whitespace().skip(1).take(2);
+    let ticks: Option<u64> = fields.map(|field| field.parse::<u64>().ok()).sum();
+    Some(ticks? * TICK_NS)
+}
+
+/// `utime` (14th) and `cutime` (16th). The command (2nd) may hold anything, so count from its closing parenthesis.
+fn user_of_process(stat: &str) -> Option<u64> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    Some((ticks(14)? + ticks(16)?) * TICK_NS)
+}
+
+/// All but idle (4th) and iowait (5th) of the first line.
+fn busy_from_stat(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("cpu "))?;
+    let ticks: u64 = line
+        .split_ascii_whitespace()
+        .skip(1)
+        .take(7) // steal is the hypervisor's time; guest time is in user time already
+        .enumerate()
+        .filter(|(index, _)| !matches!(index, 3 | 4))
+        .filter_map(|(_, field)| field.parse::<u64>().ok())
+        .sum();
+    Some(ticks * TICK_NS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &str = "   8       0 sda 100 10 8000 500 50 5 4000 900 3 700 1400 0 0 0 0 2 1\n";
+    const AFTER: &str =
+        "   8       0 sda 300 30 24000 1500 150 25 12000 2900 9 1700 4400 0 0 0 0 2 1\n";
+
+    fn counters(text: &str) -> Counters {
+        Counters {
+            disks: vec![diskstats::counters_of(text, "sda").unwrap()],
+            cpu_busy_ns: 0,
+            io_pressure: None,
+        }
+    }
+
+    #[test]
+    fn awaits_queue_length_and_utilisation_are_iostats() {
+        let measured = counters(AFTER).since(&counters(BEFORE), 2_000_000_000);
+        assert_eq!(measured.reads, 200);
+        assert_eq!(measured.read_bytes, 16_000 * 512);
+        assert_eq!(measured.read_await_ns, Some(5e6)); // 1000 ms over 200 reads
+        assert_eq!(measured.write_await_ns, Some(2e7)); // 2000 ms over 100 writes
+        assert!((measured.average_queue_length - 1.5).abs() < 1e-12); // 3000 ms weighted in 2000 ms
+        assert!((measured.utilisation - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn no_reads_means_no_read_await() {
+        let measured = counters(BEFORE).since(&counters(BEFORE), 1_000_000_000);
+        assert_eq!(measured.read_await_ns, None);
+    }
+
+    #[test]
+    fn idle_iowait_and_steal_are_not_busy() {
+        assert_eq!(
+            busy_from_stat("cpu  1 2 3 400 500 6 7 8 9 10\n"),
+            Some(19 * 10_000_000)
+        );
+    }
+
+    #[test]
+    fn what_others_use_is_what_neither_we_nor_the_servers_of_our_disks_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let host = Host::at(directory.path());
+        let at = |machine: u64, ours: [u64; 2], server: u64| {
+            for process in ["self", "77"] {
+                fs::create_dir_all(host.proc(process)).unwrap();
+            }
+            fs::write(host.proc("stat"), format!("cpu  {machine} 10 9 9 9\n")).unwrap();
+            let process = |user: u64, children: u64| {
+                let before = "S 1 1 1 0 -1 0 0 0 0 0";
+                format!("7 (a) b) {before} {user} 5 {children} 5 20 0\n")
+            };
+            fs::write(host.proc("self/stat"), process(ours[0], ours[1])).unwrap();
+            fs::write(host.proc("77/stat"), process(server, 0)).unwrap();
+            UserTime::read(&host, &[77]).unwrap()
+        };
+        let before = at(1000, [10, 100], 50);
+        let after = at(1100, [20, 130], 55);
+        assert_eq!(after.others_since(&before), (100 - 10 - 30 - 5) * TICK_NS);
+        assert_eq!(UserTime::read(&host, &[78]), None);
+    }
+
+    #[test]
+    fn this_machine_counts() {
+        let counted = Counters::read(&Host::live(), &[]).unwrap();
+        assert!(counted.cpu_busy_ns > 0);
+    }
+}

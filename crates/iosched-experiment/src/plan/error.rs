@@ -1,0 +1,338 @@
+//! Why there is no plan.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use iosched_emulate::EmulateError;
+use iosched_machine::command_line::Remedy;
+use iosched_machine::device::{DeviceError, MayNotWrite};
+use iosched_machine::failure::{Failure, exit};
+use iosched_switch::SwitchError;
+
+use crate::load::SpecError;
+use crate::load::builtin::BUILT_IN;
+use crate::load::simulated::SimulationError;
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The target.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// An arm.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
+    /// A load.
+    #[error(transparent)]
+    Load(#[from] SpecError),
+    /// An arm or a disk that cannot be simulated.
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
+    /// An arm that cannot be served.
+    #[error(transparent)]
+    Inside(#[from] EmulateError),
+    /// The arm stands inside an emulated disk, and there is no such thing.
+    #[error("{device} has no scheduler of ours inside: {arm} cannot be set there")]
+    NotServed {
+        /// Kernel name, or what is simulated.
+        device: String,
+        /// The arm.
+        arm: String,
+    },
+    /// An arm would mean one thing on one disk and another on the other.
+    #[error(
+        "{target} stands on several disks, and not all are served with a scheduler inside: {other} is not"
+    )]
+    OneIsServed {
+        /// Kernel name of a disk that is not.
+        other: String,
+        /// The target.
+        target: String,
+    },
+    /// A scheduler above the one inside.
+    #[error(
+        "{device} has two schedulers, {above} of the kernel's above {inside} inside: no arm stands alone"
+    )]
+    TwoSchedulers {
+        /// Kernel name.
+        device: String,
+        /// The kernel's.
+        above: String,
+        /// Ours.
+        inside: String,
+    },
+    /// It needs a device, and only a model is there.
+    #[error("{what} cannot be simulated: it needs a device")]
+    NotSimulated {
+        /// A load or an option.
+        what: String,
+    },
+    /// Neither a built-in load nor a file.
+    #[error("there is no load {name:?}, and no job file of that name")]
+    UnknownLoad {
+        /// As given.
+        name: String,
+    },
+    /// The job file cannot be read.
+    #[error("cannot read job file {}", path.display())]
+    UnreadableJobFile {
+        /// As given.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The load never has the number that is to decide.
+    #[error("load {load} has no {objective}: {cause}")]
+    NoSuchNumber {
+        /// The load.
+        load: String,
+        /// What was to decide.
+        objective: &'static str,
+        /// Why it has none.
+        cause: &'static str,
+    },
+    /// fio would read the path otherwise than it is written.
+    #[error("fio cannot be given the path {path:?}: it has one of ; # $ \" or a control character")]
+    OddPath {
+        /// The target.
+        path: PathBuf,
+    },
+    /// Two loads of one name.
+    #[error("load {name:?} is given twice")]
+    LoadTwice {
+        /// Its name.
+        name: String,
+    },
+    /// There is no command among the loads.
+    #[error("{option} is about a load that is a command, and there is none")]
+    OnlyForCommands {
+        /// The option.
+        option: &'static str,
+    },
+    /// There is no pgbench among the loads.
+    #[error("--pg is about the load pgbench, and there is none")]
+    OnlyForPgbench,
+    /// The load cannot leave its beginning out.
+    #[error("load {load} counts from its start: --ramp is not possible with it")]
+    NoRamp {
+        /// The load.
+        load: String,
+    },
+    /// Only one arm.
+    #[error("there is nothing to compare: {device} has only the arm {arm}")]
+    OneArm {
+        /// Kernel name.
+        device: String,
+        /// The arm.
+        arm: String,
+    },
+    /// The load writes, and the device may not be written.
+    #[error(transparent)]
+    MayNotWrite(#[from] MayNotWrite),
+    /// The load makes files, and the target is no directory.
+    #[error("load {load} needs a directory, and {target} is none")]
+    NeedsDirectory {
+        /// The load.
+        load: String,
+        /// The target.
+        target: String,
+    },
+    /// The load writes and the target is a file.
+    #[error("{what} writes, and {} is somebody's file", path.display())]
+    WritesToFile {
+        /// The load, or the option.
+        what: String,
+        /// The target.
+        path: PathBuf,
+    },
+    /// Only a device can get a file system.
+    #[error("--mkfs makes a file system on a device, and {target} is none")]
+    NoDevice {
+        /// The target.
+        target: String,
+    },
+    /// Only a raw device can be filled.
+    #[error("--precondition fills a whole device, and {target} is none")]
+    NothingToFill {
+        /// The target.
+        target: String,
+    },
+    /// Nothing can be written there.
+    #[error("{target} cannot be written")]
+    NotWritable {
+        /// The directory.
+        target: String,
+        /// What the system says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It was on another disk when the run began.
+    #[error("{} is on {is} now, and was on {was} when the run began", path.display())]
+    Moved {
+        /// The directory or file.
+        path: PathBuf,
+        /// Kernel name of the device then.
+        was: String,
+        /// Kernel name of the device now.
+        is: String,
+    },
+    /// The test files do not fit.
+    #[error("no room in {}: the loads need {needed} MiB, {free} MiB are free", path.display())]
+    NoRoom {
+        /// The directory.
+        path: PathBuf,
+        /// MiB.
+        needed: u64,
+        /// MiB.
+        free: u64,
+    },
+    /// A load would take all that is free in its directory.
+    #[error("load {load} would fill the file system: {option}")]
+    FillsDirectory {
+        /// The load.
+        load: String,
+        /// The option with its place.
+        option: String,
+    },
+    /// A number outside its range.
+    #[error("{what} is {value}, and must be {range}")]
+    OutOfRange {
+        /// The option.
+        what: &'static str,
+        /// As given.
+        value: String,
+        /// What is allowed.
+        range: &'static str,
+    },
+    /// Not even the fewest rounds fit into the budget of time.
+    #[error(
+        "the budget of {} s is too short: {rounds} rounds take {} s",
+        budget.as_secs_f64(),
+        needed.as_secs_f64().ceil()
+    )]
+    BudgetTooShort {
+        /// What a decision takes at the least.
+        rounds: u32,
+        /// As given.
+        budget: Duration,
+        /// The budget that would do.
+        needed: Duration,
+    },
+    /// The state of the machine cannot be read.
+    #[error("cannot read the state of {thing}")]
+    Io {
+        /// What.
+        thing: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Failure for PlanError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            PlanError::Device(error) => error.hint(),
+            PlanError::Switch(error) => error.hint(),
+            PlanError::Load(error) => error.hint(),
+            PlanError::Simulation(error) => error.hint(),
+            PlanError::Inside(error) => error.hint(),
+            PlanError::NotServed { arm, .. } => Some(format!(
+                "make a disk that has one: `iosched tune --emulate hdd-7200 --arms {arm},…` for the run alone, or \
+                 `iosched emulate create hdd-7200 --scheduler …`"
+            )),
+            PlanError::OneIsServed { .. } => {
+                Some("measure on one disk: the schedulers of the others are the kernel's".into())
+            }
+            PlanError::TwoSchedulers { device, .. } => Some(format!(
+                "take the kernel's away first: `iosched set {device} none` (`iosched restore`, if an interrupted run left it)"
+            )),
+            PlanError::UnknownLoad { .. } => Some(format!(
+                "built-in loads: {}; pgbench, responsiveness, desktop, build, five-tests, command: and others: `iosched tune --help`",
+                BUILT_IN
+                    .iter()
+                    .map(|load| load.name)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )),
+            PlanError::LoadTwice { .. } => {
+                Some("give each load once, with a weight: NAME:2".into())
+            }
+            PlanError::OnlyForCommands { .. } => {
+                Some("name one: --load 'command: make -j2'".into())
+            }
+            PlanError::OnlyForPgbench => Some("name it: --load pgbench".into()),
+            PlanError::OneArm { .. } => {
+                Some("give two or more with --arms, for example none,bfq:low_latency=0".into())
+            }
+            PlanError::MayNotWrite(error) => error.hint(),
+            PlanError::NeedsDirectory { .. } => Some(
+                "name a directory on the disk that is meant; on a disk that holds nothing, let a file \
+                 system be made for the run: --mkfs ext4 --destroy-data"
+                    .into(),
+            ),
+            PlanError::NoDevice { .. } => Some("leave it out: the load works in a directory".into()),
+            PlanError::WritesToFile { .. } => {
+                Some("name the directory: the load then makes files of its own".into())
+            }
+            PlanError::NothingToFill { .. } => {
+                Some("name the raw device, and allow it with --destroy-data".into())
+            }
+            PlanError::OddPath { .. } => {
+                Some("give the directory a second, plainer name: mount --bind DIRECTORY /mnt".into())
+            }
+            PlanError::NotWritable { .. } => {
+                Some("measure reads only, or name a target that may be written".into())
+            }
+            PlanError::Moved { path, was, .. } => Some(format!(
+                "mount {was} where it was; what {} is on now is for a new run",
+                path.display()
+            )),
+            PlanError::NoRoom { .. } => {
+                Some("make it smaller: --file-size, or the load's own scale=, size= or files=".into())
+            }
+            PlanError::BudgetTooShort { needed, .. } => Some(format!(
+                "give more time (--budget {}s), shorter trials (--runtime), fewer loads or fewer --arms",
+                needed.as_secs_f64().ceil()
+            )),
+            PlanError::FillsDirectory { .. } => Some(
+                "give a size such as size=1g, or leave it out: --file-size says how large files are"
+                    .into(),
+            ),
+            _ => None,
+        }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            PlanError::Device(error) => error.remedy(),
+            PlanError::Switch(error) => error.remedy(),
+            PlanError::MayNotWrite(error) => error.remedy(),
+            PlanError::OnlyForPgbench => Some(Remedy::With("--load=pgbench".into())),
+            PlanError::BudgetTooShort { needed, .. } => {
+                let needed = needed.as_secs_f64().ceil();
+                Some(Remedy::With(format!("--budget={needed}s")))
+            }
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            PlanError::Device(error) => error.exit_code(),
+            PlanError::Switch(error) => error.exit_code(),
+            PlanError::Load(error) => error.exit_code(),
+            PlanError::Simulation(error) => error.exit_code(),
+            PlanError::Inside(error) => error.exit_code(),
+            PlanError::NotServed { .. } => exit::NOT_OFFERED,
+            PlanError::NeedsDirectory { .. } | PlanError::NoDevice { .. } => exit::NO_SUCH_DEVICE,
+            PlanError::MayNotWrite(error) => error.exit_code(),
+            PlanError::WritesToFile { .. } => exit::UNSAFE,
+            PlanError::NotWritable { .. } => exit::NOT_PERMITTED,
+            PlanError::Moved { .. } => exit::BAD_RECORD,
+            PlanError::NoRoom { .. } | PlanError::Io { .. } => exit::FAILURE,
+            _ => exit::USAGE,
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The loads of a plan, from what the user wrote after `--load`.
+
+use std::path::Path;
+
+use iosched_machine::foreign;
+
+use super::below::Below;
+use super::wanted::CommandOptions;
+use super::{PlanError, PlannedLoad, Steady, Wanted};
+use crate::load::builtin;
+use crate::load::command::{self, Metric};
+use crate::load::families::{self, Member, Work};
+use crate::load::{Load, Spec, SpecError, build, desktop, pgbench, responsiveness};
+use crate::objective::Objective;
+
+/// All loads that are wanted, checked.
+pub(super) fn read(wanted: &Wanted, below: &Below) -> Result<Vec<PlannedLoad>, PlanError> {
+    let mut loads: Vec<PlannedLoad> = Vec::new();
+    for text in &wanted.loads {
+        for load in read_text(wanted, below, text)? {
+            if loads.iter().any(|other| other.name == load.name) {
+                return Err(PlanError::LoadTwice { name: load.name });
+            }
+            loads.push(load);
+        }
+    }
+    let has_command = loads
+        .iter()
+        .any(|load| matches!(load.spec, Spec::Command(_)));
+    let has_pgbench = loads
+        .iter()
+        .any(|load| matches!(load.spec, Spec::Pgbench(_)));
+    match wanted.command.first_given() {
+        Some(option) if !has_command => Err(PlanError::OnlyForCommands { option }),
+        _ if wanted.connection.is_some() && !has_pgbench => Err(PlanError::OnlyForPgbench),
+        _ => Ok(loads),
+    }
+}
+
+/// Weight of a load that is there to show no difference: none to speak of.
+const CONTROL_WEIGHT: f64 = 1e-9;
+
+/// The loads that one text after `--load` stands for.
+fn read_text(wanted: &Wanted, below: &Below, text: &str) -> Result<Vec<PlannedLoad>, PlanError> {
+    let Some(members) = families::read(text, below.buffer.as_ref()) else {
+        return Ok(vec![read_one(wanted, below, text)?]);
+    };
+    let members = members.map_err(SpecError::from)?;
+    members
+        .into_iter()
+        .map(|member| plan_member(wanted, below, member))
+        .collect()
+}
+
+/// A load of a family.
+fn plan_member(wanted: &Wanted, below: &Below, member: Member) -> Result<PlannedLoad, PlanError> {
+    let weight = if member.is_control {
+        CONTROL_WEIGHT
+    } else {
+        1.0
+    };
+    let chosen = Chosen {
+        name: member.name,
+        objective: member.objective,
+        spec: match member.work {
+            Work::Timed(text) => spec_of(wanted, text.to_owned()),
+            Work::Fixed(settings) => Spec::FixedWork(settings),
+            Work::Iozone(settings) => Spec::Iozone(settings),
+        },
+    };
+    let planned = plan_one(wanted, below, chosen, weight)?;
+    Ok(PlannedLoad {
+        test: member.test,
+        note: member.note,
+        is_control: member.is_control,
+        turns: member.turns,
+        ..planned
+    })
+}
+
+/// What stands after `--load`, before it is held against the other options.
+struct Chosen {
+    name: String,
+    spec: Spec,
+    objective: Objective,
+}
+
+/// `command: …`, or `NAME[:WEIGHT]` of a built-in load or a job file.
+fn read_one(wanted: &Wanted, below: &Below, text: &str) -> Result<PlannedLoad, PlanError> {
+    if let Some(line) = text.strip_prefix("command:") {
+        return plan_one(wanted, below, command(line, &wanted.command)?, 1.0);
+    }
+    if let Some(settings) = after_name(text, "pgbench") {
+        return pgbench(wanted, below, settings);
+    }
+    if let Some(settings) = after_name(text, responsiveness::NAME) {
+        let settings = responsiveness::Settings::parse(settings).map_err(SpecError::from)?;
+        let spec = Spec::Responsiveness(settings);
+        return plan_timed(wanted, below, responsiveness::NAME, spec);
+    }
+    if let Some(settings) = after_name(text, desktop::NAME) {
+        let settings = desktop::Settings::parse(settings).map_err(SpecError::from)?;
+        return plan_timed(wanted, below, desktop::NAME, Spec::Desktop(settings));
+    }
+    if let Some(settings) = after_name(text, build::NAME) {
+        let settings = build::Settings::parse(settings).map_err(SpecError::from)?;
+        return plan_timed(wanted, below, build::NAME, Spec::Build(settings));
+    }
+    let (name, weight) = weight(text)?;
+    let chosen = match builtin::find(name) {
+        Some(load) => Chosen {
+            name: load.name.to_owned(),
+            spec: spec_of(wanted, load.text.to_owned()),
+            objective: load.objective,
+        },
+        None => job_file(wanted, Path::new(name))?,
+    };
+    plan_one(wanted, below, chosen, weight)
+}
+
+/// A load that is decided by how long something in it takes.
+fn plan_timed(
+    wanted: &Wanted,
+    below: &Below,
+    name: &str,
+    spec: Spec,
+) -> Result<PlannedLoad, PlanError> {
+    let chosen = Chosen {
+        name: name.into(),
+        spec,
+        objective: Objective::Time,
+    };
+    plan_one(wanted, below, chosen, 1.0)
+}
+
+/// What stands after the name of a load that has settings.
+fn after_name<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    match text.strip_prefix(name)? {
+        "" => Some(""),
+        rest => rest.strip_prefix(':'),
+    }
+}
+
+/// pgbench, with a server of our own or that of `--pg`.
+fn pgbench(wanted: &Wanted, below: &Below, settings: &str) -> Result<PlannedLoad, PlanError> {
+    let parsed = pgbench::Settings::parse(settings, wanted.connection.as_deref());
+    let parsed = parsed.map_err(SpecError::from)?;
+    let chosen = Chosen {
+        name: "pgbench".into(),
+        spec: Spec::Pgbench(parsed.settings),
+        objective: Objective::Tps,
+    };
+    let mut planned = plan_one(wanted, below, chosen, parsed.weight)?;
+    if let Some(time) = parsed.time {
+        planned.runtime_s = Some(time.as_secs_f64());
+    }
+    Ok(planned)
+}
+
+/// Splits a weight off.
+fn weight(text: &str) -> Result<(&str, f64), PlanError> {
+    let Some((name, weight)) = text.rsplit_once(':').filter(|_| !Path::new(text).exists()) else {
+        return Ok((text, 1.0));
+    };
+    let parsed = weight.parse().ok();
+    let number = parsed.filter(|w: &f64| w.is_finite() && *w > 0.0);
+    let number = number.ok_or_else(|| PlanError::OutOfRange {
+        what: "the weight of a load",
+        value: weight.into(),
+        range: "a number above 0",
+    })?;
+    Ok((name, number))
+}
+
+/// Any program.
+fn command(line: &str, options: &CommandOptions) -> Result<Chosen, PlanError> {
+    let metric = options
+        .metric
+        .as_deref()
+        .map_or(Metric::Time, Metric::parse);
+    if metric == Metric::Time && options.is_higher_better == Some(true) {
+        return Err(PlanError::OutOfRange {
+            what: "--better",
+            value: "higher".into(),
+            range: "lower where time decides",
+        });
+    }
+    let settings = command::Settings {
+        line: line.trim().into(),
+        setup: options.setup.clone(),
+        prepare: options.prepare.clone(),
+        metric,
+    };
+    Ok(Chosen {
+        name: settings.name(),
+        objective: settings.objective(options.is_higher_better),
+        spec: Spec::Command(settings),
+    })
+}
+
+/// The user's own job file.
+fn job_file(wanted: &Wanted, path: &Path) -> Result<Chosen, PlanError> {
+    if !path.is_file() {
+        return Err(PlanError::UnknownLoad {
+            name: path.display().to_string(),
+        });
+    }
+    let text = foreign::read_text(path).map_err(|source| PlanError::UnreadableJobFile {
+        path: path.into(),
+        source,
+    })?;
+    let stem = path.file_stem().unwrap_or_default();
+    let file = path.display().to_string();
+    // Errors in the file name it as the user did.
+    let spec = spec_of(wanted, text);
+    spec.open(&file)?;
+    Ok(Chosen {
+        name: stem.to_string_lossy().into_owned(),
+        spec,
+        objective: Objective::Throughput,
+    })
+}
+
+/// What runs a job file: fio, or the simulator.
+fn spec_of(wanted: &Wanted, job_file: String) -> Spec {
+    match &wanted.simulate {
+        None => Spec::JobFile(job_file),
+        Some(disk) => Spec::Simulated {
+            job_file,
+            disk: Box::new(disk.clone()),
+        },
+    }
+}
+
+/// Holds a load against the options that are about all loads.
+fn plan_one(
+    wanted: &Wanted,
+    below: &Below,
+    chosen: Chosen,
+    weight: f64,
+) -> Result<PlannedLoad, PlanError> {
+    let Chosen {
+        name,
+        spec,
+        objective,
+    } = chosen;
+    if wanted.simulate.is_some() && !matches!(spec, Spec::Simulated { .. }) {
+        return Err(PlanError::NotSimulated {
+            what: format!("load {name}"),
+        });
+    }
+    let load = spec.open(&name)?;
+    if !load.takes_ramp() && !wanted.ramp.is_zero() {
+        return Err(PlanError::NoRamp { load: name });
+    }
+    let objective = wanted.objective.unwrap_or(objective);
+    check_objective(&name, load.as_ref(), objective)?;
+    let wait_until_steady = match wanted.steady {
+        Steady::Auto => load.drifts() && below.ages,
+        Steady::On => true,
+        Steady::Off => false,
+    };
+    Ok(PlannedLoad {
+        name,
+        weight,
+        objective,
+        wait_until_steady,
+        spec,
+        test: None,
+        note: None,
+        is_control: false,
+        turns: 1,
+        runtime_s: wanted.runtime.map(|runtime| runtime.as_secs_f64()),
+    })
+}
+
+/// A number that the load cannot have is known before anything runs.
+fn check_objective(name: &str, load: &dyn Load, objective: Objective) -> Result<(), PlanError> {
+    match load.lacks(objective) {
+        Some(cause) => Err(PlanError::NoSuchNumber {
+            load: name.to_owned(),
+            objective: objective.name(),
+            cause,
+        }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,137 @@
+//! Arms on disks that are served with a scheduler of ours inside.
+//!
+//! There a plain name (`cfq`, and `mq-deadline`, too) is the scheduler inside, with the kernel's queue above kept at
+//! `none`: that is what the disk was made for. `served/cfq` says the same, and is what plans, records and reports say.
+//! `kernel/mq-deadline` is the kernel's scheduler above, over `none` inside. On other disks a plain name is the kernel's.
+
+use iosched_emulate as emulate;
+use iosched_machine::device::Target as Found;
+use iosched_machine::host::Host;
+use iosched_sim::scheduler;
+use iosched_switch::{self as switch, Arm, Layer, QueueState, SwitchError};
+
+use super::{PlanError, Wanted, disks_to_switch};
+
+/// What stands inside these disks; `None` if they have the kernel's schedulers alone.
+///
+/// # Errors
+/// One of several has a scheduler inside and another has none; or one has a second scheduler above.
+pub(super) fn inside(
+    wanted: &Wanted,
+    host: &Host,
+    disks: &[String],
+) -> Result<Option<String>, PlanError> {
+    if wanted.own_scheduler.is_some() {
+        return Ok(wanted.own_scheduler.clone());
+    }
+    let sysfs = host.sysfs();
+    let states = disks.iter().map(|disk| QueueState::read(&sysfs, disk));
+    let states = states.collect::<Result<Vec<_>, _>>()?;
+    let is_served = |state: &QueueState| state.served.is_some();
+    if !states.iter().any(is_served) {
+        return Ok(None);
+    }
+    for (disk, state) in disks.iter().zip(&states) {
+        let Some(served) = &state.served else {
+            return Err(PlanError::OneIsServed {
+                other: disk.clone(),
+                target: wanted.target.clone(),
+            });
+        };
+        if state.scheduler != "none" {
+            return Err(PlanError::TwoSchedulers {
+                device: disk.clone(),
+                above: state.scheduler.clone(),
+                inside: served.clone(),
+            });
+        }
+    }
+    Ok(states.into_iter().next().and_then(|state| state.served))
+}
+
+/// An arm as these disks can be given it, where all of them have a scheduler of ours inside.
+///
+/// # Errors
+/// It cannot be served, or the kernel does not offer it.
+pub(super) fn arm(text: &str, host: &Host, disks: &[String]) -> Result<Arm, PlanError> {
+    let mut arm = Arm::parse(text)?;
+    if arm.layer == Some(Layer::Kernel) {
+        for disk in disks {
+            arm.scheduler = switch::resolve(&host.sysfs(), disk, &arm.scheduler)?;
+        }
+        return Ok(arm);
+    }
+    emulate::check_scheduler(&arm.without_layer())?;
+    Ok(arm.of(Layer::Served))
+}
+
+/// The disks below a target that have a scheduler of ours inside; none where it cannot be told, which the plan then says.
+pub fn served_disks(host: &Host, target: &str) -> Vec<String> {
+    let found = Found::find(host, target).ok();
+    let disks = found.and_then(|found| disks_to_switch(host, &found).ok());
+    let mut disks = disks.unwrap_or_default();
+    disks.retain(|disk| emulate::served_by(host, disk).is_some());
+    disks
+}
+
+/// Every scheduler that can be served.
+pub(super) fn all() -> Vec<Arm> {
+    let schedulers = scheduler::schedulers().iter();
+    schedulers
+        .map(|info| Arm::plain(info.name).of(Layer::Served))
+        .collect()
+}
+
+/// What an emulated disk that is made for these arms has to be made with: nothing, if the kernel has them all; else the
+/// baseline, or the first of those that are served. `device` is any loop device.
+///
+/// # Errors
+/// An arm cannot be read, or not be served.
+pub fn scheduler_for_own_disk(
+    arms: &[String],
+    baseline: Option<&str>,
+    host: &Host,
+    device: &str,
+) -> Result<Option<String>, PlanError> {
+    let texts = baseline.into_iter().chain(arms.iter().map(String::as_str));
+    let arms = texts.map(Arm::parse).collect::<Result<Vec<_>, _>>()?;
+    if !arms.iter().any(|arm| has_to_be_served(arm, host, device)) {
+        return Ok(None);
+    }
+    let first = arms.iter().find(|arm| arm.layer != Some(Layer::Kernel));
+    let first = first.map(Arm::without_layer);
+    first.as_deref().map_or(Ok(()), emulate::check_scheduler)?;
+    Ok(first)
+}
+
+/// True of an arm that says so, and of a scheduler of ours that this kernel does not have.
+fn has_to_be_served(arm: &Arm, host: &Host, device: &str) -> bool {
+    let is_ours = scheduler::info(&arm.scheduler).is_ok();
+    arm.is_served()
+        || arm.layer.is_none()
+            && is_ours
+            && match switch::resolve(&host.sysfs(), device, &arm.scheduler) {
+                Ok(name) => name != arm.scheduler,
+                // No loop device is there that could tell: an old name is none of today's kernels'.
+                Err(SwitchError::Vanished { .. }) => switch::modern_name(&arm.scheduler).is_some(),
+                Err(error) => matches!(error, SwitchError::NotOffered { .. }),
+            }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_scheduler_is_served_also_where_no_loop_device_is_there_to_be_asked() {
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(tree.path().join("sys/block")).unwrap();
+        let host = Host::at(tree.path());
+        let inside = |arms: &[&str]| {
+            let arms: Vec<String> = arms.iter().map(|&arm| arm.to_owned()).collect();
+            scheduler_for_own_disk(&arms, None, &host, "loop0").unwrap()
+        };
+        assert_eq!(inside(&["cfq", "deadline"]).as_deref(), Some("cfq"));
+        assert_eq!(inside(&["none", "mq-deadline"]), None);
+    }
+}

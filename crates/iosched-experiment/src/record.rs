@@ -1,0 +1,1017 @@
+//! The record: everything measured, in a directory, saved after every trial.
+//!
+//! `record.jsonl` has one JSON object per line: first the [`Header`] (format version, machine,
+//! plan), then an [`Entry`] per trial or event, appended and synced as they happen. A record that
+//! ends in the middle of a line (power failure, full disk) is good up to the line before.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use iosched_machine::command_line::quoted;
+use iosched_machine::device::{Content, GivenUp};
+use iosched_machine::durable;
+use iosched_machine::facts::MachineFacts;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::foreign;
+use iosched_machine::host::Host;
+use iosched_machine::lock::{self, Holder};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, statat, unlinkat};
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{MOST_ROUNDS, Plan};
+use crate::trial::{Slot, Trial, VoidTrial};
+
+/// The version of the format that this program writes. Newer ones are refused, older ones read.
+///
+/// - 1: every load is a job file
+/// - 2: a load may be something else ([`crate::load::Spec`]); trials may have transactions, a time,
+///   a number
+/// - 3: what was given up of a raw device that is written, and what a run left on it
+/// - 4: how long preparing took; a round that the budget of time cut short
+/// - 5: what else was at work (load average, CPU time of others, other runs); how requests followed one another; the
+///   names of load and arm beside their indices, which count
+/// - 6: an arm may be a scheduler of ours inside the disk; what the emulated disk of the run is
+pub(crate) const SCHEMA: u32 = 6;
+
+/// What [`Header::kind`] says.
+const KIND: &str = "iosched-record";
+
+/// The file in the directory.
+const FILE: &str = "record.jsonl";
+
+/// How the name of that file begins until the first line is in it.
+const UNFINISHED: &str = ".record.jsonl.new-";
+
+/// The file beside it that is locked by whoever writes the record. Others may read a record, and whoever may read
+/// a file may lock it: this one is for its owner alone.
+const LOCK: &str = ".lock";
+
+/// So long a lock may be held by who only looks whether it is held.
+const LOOKED_AT: Duration = Duration::from_millis(200);
+
+/// The first line of a record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// `iosched-record`.
+    pub kind: String,
+    /// `SCHEMA` of the program that wrote it.
+    pub schema: u32,
+    /// Version of the program that wrote it.
+    pub program: String,
+    /// The command, as it can be repeated.
+    pub command: Vec<String>,
+    /// Seconds since 1970.
+    pub created_unix_s: f64,
+    /// The machine and the disks before anything was changed.
+    pub machine: MachineFacts,
+    /// What was to be measured.
+    pub plan: Plan,
+}
+
+/// A line after the first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub enum Entry {
+    /// A trial that counts.
+    Trial(Box<Trial>),
+    /// A trial that does not, and why.
+    Void(VoidTrial),
+    /// An arm cannot be measured and leaves the run.
+    ArmLeft {
+        /// Index of the load under which it failed.
+        load: usize,
+        /// Index of the arm.
+        arm: usize,
+        /// Why, in words.
+        reason: String,
+    },
+    /// The whole device was filled before the first trial.
+    Preconditioned {
+        /// Bytes written.
+        bytes: u64,
+        /// How long it took, s.
+        elapsed_s: f64,
+    },
+    /// Everything was ready, in this sitting, for the first trial or for the runs until steady.
+    Prepared {
+        /// How long it took from the start of the command, s: it counts into the budget of time.
+        elapsed_s: f64,
+    },
+    /// A load was run until it was steady, or too often; these runs count for nothing else.
+    Steady {
+        /// Index of the load.
+        load: usize,
+        /// Bytes per second of each run.
+        throughput_bytes_per_s: Vec<f64>,
+        /// The window that was steady; none if none was.
+        window: Option<SteadyWindow>,
+        /// How long it took, s: it counts into the budget of time.
+        #[serde(default)]
+        elapsed_s: f64,
+    },
+    /// The run went on after it had been interrupted.
+    Resumed {
+        /// Seconds since 1970.
+        at_unix_s: f64,
+        /// Rounds at the most from now on, if they were changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_rounds: Option<u32>,
+        /// Budget of time from now on, if it was changed, s.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        time_budget_s: Option<f64>,
+        /// What the user gave up this time, where the run writes to a raw device.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        given_up: Option<Box<GivenUp>>,
+    },
+    /// What was on the raw device that the run wrote to when it came to an orderly end, or was interrupted.
+    Left {
+        /// What can be seen of it.
+        content: Content,
+    },
+    /// The run came to its end (decided, or out of budget).
+    Finished {
+        /// Seconds since 1970.
+        at_unix_s: f64,
+        /// Why it stopped.
+        stop: StopReason,
+        /// True if its time was over within a round: what that round has is no whole one.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_cut: bool,
+    },
+}
+
+/// A window that keeps the limits of [`iosched_stats::steady`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SteadyWindow {
+    /// (largest - smallest) / mean.
+    pub excursion: f64,
+    /// Change of the fitted line over the window / mean.
+    pub slope: f64,
+}
+
+/// Why a run came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StopReason {
+    /// Every load has its answer.
+    Decided,
+    /// The budget of rounds is spent.
+    RoundsSpent,
+    /// The budget of time is spent.
+    TimeSpent,
+    /// A decision within the budget has become too unlikely to go on.
+    Hopeless,
+}
+
+/// A record in memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The first line.
+    pub header: Header,
+    /// The lines after it.
+    pub entries: Vec<Entry>,
+}
+
+/// Why a record cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The directory for a new record has something in it.
+    #[error("the results directory {} is not empty", path.display())]
+    NotEmpty {
+        /// As given.
+        path: PathBuf,
+    },
+    /// It is a file, or a symbolic link.
+    #[error("the results directory {} is not a directory", path.display())]
+    NotADirectory {
+        /// As given.
+        path: PathBuf,
+    },
+    /// It is a symbolic link: as root we never write through one.
+    #[error("the results directory {} is a symbolic link", path.display())]
+    SymbolicLink {
+        /// As given.
+        path: PathBuf,
+    },
+    /// Another command writes it.
+    #[error("the record {} is being written by {}", path.display(), lock::named(holder.as_ref()))]
+    InUse {
+        /// Its directory.
+        path: PathBuf,
+        /// Who, where `/proc/locks` tells.
+        holder: Option<Holder>,
+    },
+    /// There is no record.
+    #[error("{} holds no record", path.display())]
+    NotARecord {
+        /// As given.
+        path: PathBuf,
+    },
+    /// It was written by a newer program.
+    #[error("{} has record schema {found}; this iosched knows up to {SCHEMA}", path.display())]
+    Newer {
+        /// As given.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// A line cannot be understood.
+    #[error("{}:{line}: not a line of a record: {cause}", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// No room (ENOSPC or EDQUOT).
+    #[error("the results directory {} is full: the trials so far are saved, the last is not", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Anything else.
+    #[error("cannot access {}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Failure for RecordError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            RecordError::NotEmpty { .. } => {
+                "name a new directory with --out, or go on with --resume DIR".into()
+            }
+            RecordError::SymbolicLink { .. } => "name the directory that it points to".into(),
+            RecordError::NotADirectory { .. } => "name a new directory with --out".into(),
+            RecordError::InUse { path, holder } => {
+                let kill = holder.as_ref().map_or(String::new(), |Holder { pid, .. }| {
+                    format!(", or interrupt it: kill -INT {pid}")
+                });
+                format!(
+                    "wait for it{kill}; then: iosched tune --resume {}",
+                    quoted(&path.display().to_string())
+                )
+            }
+            RecordError::NotARecord { .. } => {
+                "a record is the directory that `iosched tune` wrote (it has record.jsonl)".into()
+            }
+            RecordError::Newer { .. } => {
+                "read it with the version that wrote it, or a newer one".into()
+            }
+            RecordError::Full { path } => format!(
+                "make room, then go on with: iosched tune --resume {}",
+                quoted(&path.parent().unwrap_or(path).display().to_string())
+            ),
+            RecordError::Corrupt { .. } => {
+                "it was damaged or edited: take a whole copy of it, or measure again with \
+                 `iosched tune`"
+                    .into()
+            }
+            RecordError::Io { .. } => return None,
+        })
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            RecordError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                exit::NOT_PERMITTED
+            }
+            RecordError::InUse { .. } => exit::BUSY,
+            _ => exit::BAD_RECORD,
+        }
+    }
+}
+
+impl Record {
+    /// Reads the record in a directory. It is data from anywhere: what cannot be a run is refused here, and nothing
+    /// that follows has to expect it.
+    pub fn load(directory: &Path) -> Result<Record, RecordError> {
+        let path = directory.join(FILE);
+        let file = open_to_read(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => RecordError::NotARecord {
+                path: directory.into(),
+            },
+            _ => RecordError::Io {
+                path: path.clone(),
+                source,
+            },
+        })?;
+        // One more, so that a file that is too large is seen to be.
+        Record::parse(&path, BufReader::new(file.take(foreign::LARGEST_FILE + 1)))
+    }
+
+    /// Reads a record; `path` is for errors.
+    pub fn parse(path: &Path, mut reader: impl BufRead) -> Result<Record, RecordError> {
+        let mut lines = Lines {
+            path,
+            number: 0,
+            bytes: 0,
+            line: Vec::new(),
+        };
+        let Some(first) = lines.next(&mut reader)? else {
+            return Err(RecordError::NotARecord { path: path.into() });
+        };
+        check_schema(path, first)?;
+        let header: Header = lines.read()?;
+        let plan = header.plan.check();
+        plan.map_err(|error| lines.corrupt(error.to_string()))?;
+        let mut record = Record {
+            header,
+            entries: Vec::new(),
+        };
+        while lines.next(&mut reader)?.is_some() {
+            let entry = lines.read()?;
+            check_entry(&record.header.plan, &entry).map_err(|cause| lines.corrupt(cause))?;
+            record.push(entry);
+        }
+        Ok(record)
+    }
+
+    /// Takes an entry in, in memory only. A run that goes on with a larger budget has a plan with that
+    /// budget.
+    pub fn push(&mut self, entry: Entry) {
+        if let Entry::Resumed {
+            max_rounds,
+            time_budget_s,
+            ..
+        } = &entry
+        {
+            let rules = &mut self.header.plan.rules;
+            rules.max_rounds = max_rounds.unwrap_or(rules.max_rounds);
+            rules.time_budget_s = time_budget_s.or(rules.time_budget_s);
+        }
+        self.entries.push(entry);
+    }
+
+    /// The trials that count, in the order they ran.
+    pub fn trials(&self) -> impl Iterator<Item = &Trial> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Trial(trial) => Some(trial.as_ref()),
+            _ => None,
+        })
+    }
+
+    /// The trials that do not count.
+    pub fn void_trials(&self) -> impl Iterator<Item = &VoidTrial> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Void(void) => Some(void),
+            _ => None,
+        })
+    }
+
+    /// Why an arm left the run, if it did.
+    pub(crate) fn arm_left(&self, wanted: usize) -> Option<&str> {
+        self.entries.iter().find_map(|entry| match entry {
+            Entry::ArmLeft { arm, reason, .. } if *arm == wanted => Some(reason.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Why the run ended; `None` if it was interrupted.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        let is_of_the_run = |entry: &&Entry| !matches!(entry, Entry::Left { .. });
+        match self.entries.iter().rev().find(is_of_the_run) {
+            Some(Entry::Finished { stop, .. }) => Some(*stop),
+            _ => None,
+        }
+    }
+
+    /// What the user gave up the last time; `None` if nothing, or if the record is from before schema 3.
+    pub fn given_up(&self) -> Option<&GivenUp> {
+        let resumed = self.entries.iter().rev().find_map(|entry| match entry {
+            Entry::Resumed { given_up, .. } => given_up.as_deref(),
+            _ => None,
+        });
+        resumed.or(self.header.plan.given_up.as_ref())
+    }
+
+    /// What the run left on its raw device when it ended the last time; `None` if it was killed.
+    pub fn left(&self) -> Option<&Content> {
+        let mut last = self.entries.iter().rev();
+        last.find_map(|entry| match entry {
+            Entry::Left { content } => Some(Some(content)),
+            Entry::Resumed { .. } => Some(None),
+            _ => None,
+        })
+        .flatten()
+    }
+}
+
+/// The lines of a record, one at a time.
+struct Lines<'a> {
+    path: &'a Path,
+    /// The line that was read last, counted from 1.
+    number: usize,
+    /// How much was read.
+    bytes: u64,
+    line: Vec<u8>,
+}
+
+impl Lines<'_> {
+    /// The next whole line: what stands after the last newline was cut off while it was written.
+    fn next(&mut self, reader: &mut impl BufRead) -> Result<Option<&str>, RecordError> {
+        self.number += 1;
+        foreign::read_line(reader, &mut self.line).map_err(|source| self.unreadable(source))?;
+        self.bytes += self.line.len() as u64;
+        if self.bytes > foreign::LARGEST_FILE {
+            let source = foreign::too_large("it", foreign::LARGEST_FILE);
+            return Err(self.unreadable(source));
+        }
+        if self.line.pop() != Some(b'\n') {
+            return Ok(None);
+        }
+        self.text().map(Some)
+    }
+
+    /// What the line says, its numbers within range.
+    fn read<T: for<'de> Deserialize<'de>>(&self) -> Result<T, RecordError> {
+        let text = self.text()?;
+        foreign::check_numbers(text).map_err(|cause| self.corrupt(cause))?;
+        serde_json::from_str(text).map_err(|error| self.corrupt(foreign::cause(&error)))
+    }
+
+    fn text(&self) -> Result<&str, RecordError> {
+        std::str::from_utf8(&self.line).map_err(|error| self.corrupt(error.to_string()))
+    }
+
+    fn corrupt(&self, cause: String) -> RecordError {
+        RecordError::Corrupt {
+            path: self.path.into(),
+            line: self.number,
+            cause,
+        }
+    }
+
+    fn unreadable(&self, source: io::Error) -> RecordError {
+        match source.kind() {
+            io::ErrorKind::FileTooLarge => self.corrupt(source.to_string()),
+            _ => RecordError::Io {
+                path: self.path.into(),
+                source,
+            },
+        }
+    }
+}
+
+/// A line that could have been edited or damaged must not lead the analysis astray.
+fn check_entry(plan: &Plan, entry: &Entry) -> Result<(), String> {
+    if let Entry::Resumed {
+        max_rounds: Some(rounds),
+        ..
+    } = entry
+        && !Plan::may_have_rounds(*rounds)
+    {
+        return Err(format!(
+            "max_rounds is {rounds}, and must be from 2 to {MOST_ROUNDS}"
+        ));
+    }
+    let slot = match entry {
+        Entry::Trial(trial) => trial.slot,
+        Entry::Void(void) => void.slot,
+        Entry::ArmLeft { load, arm, .. } => Slot {
+            load: *load,
+            round: 0,
+            arm: *arm,
+        },
+        Entry::Steady { load, .. } => Slot {
+            load: *load,
+            round: 0,
+            arm: 0,
+        },
+        _ => return Ok(()),
+    };
+    if !plan.has_slot(slot) {
+        return Err(format!(
+            "the plan has no load {} with arm {}",
+            slot.load, slot.arm
+        ));
+    }
+    let sequence = match entry {
+        Entry::Trial(trial) => trial.sequence,
+        Entry::Void(void) => void.sequence,
+        _ => 0,
+    };
+    if sequence == u32::MAX {
+        return Err(format!("sequence is {sequence}, and must be less"));
+    }
+    // Loads run until they are steady before the first round, and say so with other rounds.
+    if slot.round >= MOST_ROUNDS && !matches!(entry, Entry::Void(_)) {
+        let most = MOST_ROUNDS - 1;
+        return Err(format!(
+            "round is {}, and must be at most {most}",
+            slot.round
+        ));
+    }
+    if let Entry::Trial(trial) = entry
+        && let Some(reason) = plan.bad_metric(slot, &trial.metrics)
+    {
+        return Err(reason.to_string());
+    }
+    Ok(())
+}
+
+/// The version is looked at before anything else: a newer format may differ in all the rest.
+fn check_schema(path: &Path, first: &str) -> Result<(), RecordError> {
+    #[derive(Deserialize)]
+    struct Version {
+        kind: String,
+        schema: u32,
+    }
+    match serde_json::from_str::<Version>(first) {
+        Ok(version) if version.kind != KIND => Err(RecordError::NotARecord { path: path.into() }),
+        Ok(version) if version.schema > SCHEMA => Err(RecordError::Newer {
+            path: path.into(),
+            found: version.schema,
+        }),
+        Ok(_) => Ok(()),
+        Err(_) => Err(RecordError::NotARecord { path: path.into() }),
+    }
+}
+
+/// A record in memory and on disk, growing together.
+#[derive(Debug)]
+pub struct Recorder {
+    record: Record,
+    directory: PathBuf,
+    file: File,
+    /// Held as long as we may write.
+    _lock: File,
+}
+
+impl Header {
+    /// A header of this program's version.
+    pub fn new(
+        command: Vec<String>,
+        created_unix_s: f64,
+        machine: MachineFacts,
+        plan: Plan,
+    ) -> Header {
+        Header {
+            kind: KIND.into(),
+            schema: SCHEMA,
+            program: env!("CARGO_PKG_VERSION").into(),
+            command,
+            created_unix_s,
+            machine,
+            plan,
+        }
+    }
+}
+
+/// Checks that a directory can take a new record, without making anything.
+pub fn check_new(directory: &Path) -> Result<(), RecordError> {
+    let metadata = match fs::symlink_metadata(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => {
+            return Err(RecordError::Io {
+                path: directory.into(),
+                source,
+            });
+        }
+        Ok(metadata) => metadata,
+    };
+    if metadata.is_symlink() {
+        return Err(RecordError::SymbolicLink {
+            path: directory.into(),
+        });
+    }
+    if !metadata.is_dir() {
+        return Err(RecordError::NotADirectory {
+            path: directory.into(),
+        });
+    }
+    let mut entries = fs::read_dir(directory).map_err(|source| RecordError::Io {
+        path: directory.into(),
+        source,
+    })?;
+    // What a run left that was cut short before it had a record.
+    let is_remains = |name: &OsStr| name == LOCK || is_unfinished(name);
+    if entries.any(|entry| entry.is_ok_and(|entry| !is_remains(&entry.file_name()))) {
+        return Err(RecordError::NotEmpty {
+            path: directory.into(),
+        });
+    }
+    Ok(())
+}
+
+fn is_unfinished(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
+}
+
+/// Removes what runs left that were cut short before they had a record; we have the lock.
+fn remove_unfinished(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if is_unfinished(&entry.file_name()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+impl Recorder {
+    /// Starts a record in a new or empty directory.
+    pub fn create(directory: &Path, header: Header) -> Result<Recorder, RecordError> {
+        check_new(directory)?;
+        let path = directory.join(FILE);
+        let failed = |source| write_error(&path, source);
+        durable::make_directories(directory).map_err(failed)?;
+        let lock = lock_record(directory)?;
+        remove_unfinished(directory).map_err(failed)?;
+        let file = begin_file(directory, &line_of(&path, &header)?).map_err(failed)?;
+        Ok(Recorder {
+            record: Record {
+                header,
+                entries: Vec::new(),
+            },
+            directory: directory.into(),
+            file,
+            _lock: lock,
+        })
+    }
+
+    /// Goes on with a record: the half line that a crash may have left is cut off.
+    pub fn resume(directory: &Path) -> Result<Recorder, RecordError> {
+        let path = directory.join(FILE);
+        if !path.is_file() {
+            return Err(RecordError::NotARecord {
+                path: directory.into(),
+            });
+        }
+        let lock = lock_record(directory)?;
+        let record = Record::load(directory)?;
+        let failed = |source| write_error(&path, source);
+        let file = open_to_append(OpenOptions::new().read(true), &path).map_err(failed)?;
+        let text = fs::read(&path).map_err(failed)?;
+        let whole = text
+            .iter()
+            .rposition(|&byte| byte == b'\n')
+            .map_or(0, |end| end + 1);
+        file.set_len(whole as u64).map_err(failed)?;
+        Ok(Recorder {
+            record,
+            directory: directory.into(),
+            file,
+            _lock: lock,
+        })
+    }
+
+    /// Appends an entry, on disk before it returns.
+    pub fn append(&mut self, entry: Entry) -> Result<(), RecordError> {
+        self.write_line(&NamedEntry::new(&entry, &self.record.header.plan))?;
+        self.record.push(entry);
+        Ok(())
+    }
+
+    /// What was recorded so far.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Removes a record in which nothing was recorded; what else is in its directory stays, and so does that.
+    pub fn remove_if_empty(self) {
+        if !self.record.entries.is_empty() {
+            return;
+        }
+        // What cannot be removed is a record without a trial, and is read as one.
+        let _ = self.remove();
+        let _ = fs::remove_dir(&self.directory);
+    }
+
+    /// Removes the record and its lock from the directory that has them: another one may have its name by now.
+    fn remove(&self) -> io::Result<()> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(&self.directory, flags, Mode::empty())?;
+        let found = statat(&directory, FILE, AtFlags::SYMLINK_NOFOLLOW)?;
+        let ours = fstat(&self.file)?;
+        if (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino) {
+            return Ok(());
+        }
+        unlinkat(&directory, FILE, AtFlags::empty())?;
+        Ok(unlinkat(&directory, LOCK, AtFlags::empty())?)
+    }
+
+    /// Says that the emulated disk of a resumed run has another name now.
+    pub fn move_to_disk(&mut self, device: &str) {
+        self.record.header.plan.move_to_disk(device);
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn write_line<T: Serialize>(&self, value: &T) -> Result<(), RecordError> {
+        let path = self.directory.join(FILE);
+        let line = line_of(&path, value)?;
+        let before = self.file.metadata();
+        let before = before.map_err(|source| write_error(&path, source))?.len();
+        if before + line.len() as u64 > foreign::LARGEST_FILE {
+            let source = foreign::too_large("it", foreign::LARGEST_FILE);
+            return Err(write_error(&path, source));
+        }
+        (&self.file)
+            .write_all(&line)
+            .and_then(|()| self.file.sync_data())
+            .map_err(|source| write_error(&path, source))
+    }
+}
+
+/// An entry as it is written: with the names of its load and arm, for whoever reads the file without its first line.
+/// The indices are what counts.
+#[derive(Serialize)]
+struct NamedEntry<'a> {
+    #[serde(flatten)]
+    entry: &'a Entry,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    load_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arm_name: Option<String>,
+}
+
+impl NamedEntry<'_> {
+    fn new<'a>(entry: &'a Entry, plan: &'a Plan) -> NamedEntry<'a> {
+        let (load, arm) = match entry {
+            Entry::Trial(trial) => (Some(trial.slot.load), Some(trial.slot.arm)),
+            Entry::Void(void) => (Some(void.slot.load), Some(void.slot.arm)),
+            Entry::ArmLeft { load, arm, .. } => (Some(*load), Some(*arm)),
+            Entry::Steady { load, .. } => (Some(*load), None),
+            _ => (None, None),
+        };
+        NamedEntry {
+            entry,
+            load_name: load.map(|load| plan.loads[load].name.as_str()),
+            arm_name: arm.map(|arm| plan.arm_label(arm)),
+        }
+    }
+}
+
+/// A line of a record. What could not be read again is none.
+fn line_of<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>, RecordError> {
+    let mut line = serde_json::to_vec(value).map_err(|error| RecordError::Io {
+        path: path.into(),
+        source: io::Error::other(error),
+    })?;
+    line.push(b'\n');
+    if line.len() as u64 > foreign::LONGEST_LINE {
+        let source = foreign::too_large("a line", foreign::LONGEST_LINE);
+        return Err(write_error(path, source));
+    }
+    Ok(line)
+}
+
+/// Makes the file with its first line, on disk when this returns: cut short before, there is no record.
+fn begin_file(directory: &Path, first: &[u8]) -> io::Result<File> {
+    let mut file = tempfile::Builder::new()
+        .prefix(UNFINISHED)
+        .append(true)
+        .permissions(Permissions::from_mode(0o666)) // but for the umask, as any new file
+        .tempfile_in(directory)?;
+    file.write_all(first)?;
+    file.as_file().sync_all()?;
+    let file = file.persist_noclobber(directory.join(FILE))?;
+    durable::sync_directory(directory)?;
+    Ok(file)
+}
+
+/// True if a run writes the record in a directory now. For those who may not open its lock the kernel's table of
+/// locks says it, where its numbers are those of the file system (not on btrfs).
+pub fn is_being_written(directory: &Path) -> bool {
+    let path = directory.join(LOCK);
+    let Ok(metadata) = fs::symlink_metadata(&path) else {
+        return false;
+    };
+    if lock::holder_of(&Host::live(), &metadata).is_some() {
+        return true;
+    }
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(NOFOLLOW)
+        .open(&path);
+    opened.is_ok_and(|file| lock::is_locked(&file))
+}
+
+/// Takes the right to write the record in a directory, which lasts as long as the file is open.
+fn lock_record(directory: &Path) -> Result<File, RecordError> {
+    let path = directory.join(LOCK);
+    let failed = |source| write_error(&path, source);
+    let file = lock::open_private(&path).map_err(failed)?;
+    let begun = Instant::now();
+    while begun.elapsed() < LOOKED_AT {
+        if lock::try_lock(&file).map_err(failed)? {
+            return Ok(file);
+        }
+        std::thread::sleep(LOOKED_AT / 10);
+    }
+    Err(RecordError::InUse {
+        path: directory.into(),
+        holder: lock::holder(&Host::live(), &file),
+    })
+}
+
+/// Opens a record that may be from anybody: what is no file is not waited for.
+fn open_to_read(path: &Path) -> io::Result<File> {
+    #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
+    let without_waiting = OFlags::NONBLOCK.bits() as i32;
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(without_waiting)
+        .open(path);
+    let file = opened?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    Ok(file)
+}
+
+/// Opens the record so that each line goes to its end, wherever that is by then.
+fn open_to_append(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    options.append(true).custom_flags(NOFOLLOW).open(path)
+}
+
+/// `O_NOFOLLOW`: as root we never write through a link that somebody laid. `O_NONBLOCK`: a FIFO in its place is an
+/// error, not a wait without end; files do not mind.
+const NOFOLLOW: i32 = {
+    #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
+    let flag = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
+    flag
+};
+
+fn write_error(path: &Path, source: io::Error) -> RecordError {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            RecordError::Full { path: path.into() }
+        }
+        _ => RecordError::Io {
+            path: path.into(),
+            source,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use crate::load::Spec;
+
+    /// A load as schema 1 had it.
+    const LOAD_OF_1: &str = r#"{"name":"a","weight":1.0,"objective":"throughput",
+        "job_file":"[a]\nrw=randread\n","runtime_s":10.0,"wait_until_steady":false}"#;
+
+    #[test]
+    fn a_record_of_schema_1_is_read() {
+        let mut header = serde_json::to_value(fixture::record(&fixture::plan(2)).header).unwrap();
+        header["schema"] = 1.into();
+        header["plan"]["loads"][0] = serde_json::from_str(LOAD_OF_1).unwrap();
+        let text = format!("{header}\n");
+        let record = Record::parse(Path::new("r"), text.as_bytes()).unwrap();
+        let spec = &record.header.plan.loads[0].spec;
+        assert_eq!(*spec, Spec::JobFile("[a]\nrw=randread\n".into()));
+    }
+
+    #[test]
+    fn a_fifo_in_the_place_of_a_record_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let error = Record::load(dir.path()).unwrap_err();
+        let RecordError::Io { source, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!(source.to_string(), "it is no regular file");
+        let error = Recorder::resume(dir.path()).unwrap_err();
+        assert!(matches!(error, RecordError::NotARecord { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let plan = fixture::plan(2);
+        let mut text = serde_json::to_string(&fixture::record(&plan).header).unwrap() + "\n";
+        let slot = Slot {
+            load: 0,
+            round: 0,
+            arm: 1,
+        };
+        let entry = fixture::trial(slot, 1e6);
+        text += &(serde_json::to_string(&entry).unwrap() + "\n");
+        let record = Record::parse(Path::new("r"), text.as_bytes()).unwrap();
+        assert_eq!(record.header.plan, plan);
+        assert_eq!(record.entries, [entry]);
+    }
+
+    #[test]
+    fn a_line_names_the_load_and_the_arm_that_it_is_about() {
+        let dir = tempfile::tempdir().unwrap();
+        let header = fixture::record(&fixture::plan(2)).header;
+        let mut recorder = Recorder::create(dir.path(), header).unwrap();
+        let slot = Slot {
+            load: 0,
+            round: 0,
+            arm: 1,
+        };
+        let left = Entry::ArmLeft {
+            load: 0,
+            arm: 0,
+            reason: "it failed".into(),
+        };
+        let entries = [fixture::trial(slot, 1e6), left];
+        for entry in entries.clone() {
+            recorder.append(entry).unwrap();
+        }
+        let text = fs::read_to_string(dir.path().join(FILE)).unwrap();
+        let names: Vec<[String; 2]> = text
+            .lines()
+            .skip(1)
+            .map(|line| {
+                let value: serde_json::Value = serde_json::from_str(line).unwrap();
+                ["load_name", "arm_name"].map(|name| value[name].as_str().unwrap().to_owned())
+            })
+            .collect();
+        let expected = [["random-read", "mq-deadline"], ["random-read", "none"]];
+        assert_eq!(names, expected);
+        assert_eq!(Record::load(dir.path()).unwrap().entries, entries);
+    }
+
+    #[test]
+    fn a_record_has_one_writer_at_a_time_and_takes_what_others_appended() {
+        let dir = tempfile::tempdir().unwrap();
+        let header = fixture::record(&fixture::plan(2)).header;
+        let first = Recorder::create(dir.path(), header).unwrap();
+        let second = Recorder::resume(dir.path());
+        assert!(
+            matches!(second, Err(RecordError::InUse { .. })),
+            "{second:?}"
+        );
+        let mode = fs::metadata(dir.path().join(LOCK))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "nobody else can hold it");
+        drop(first);
+
+        let mut resumed = Recorder::resume(dir.path()).unwrap();
+        let slot = |arm| Slot {
+            load: 0,
+            round: 0,
+            arm,
+        };
+        let path = dir.path().join(FILE);
+        let line = serde_json::to_string(&fixture::trial(slot(0), 1e6)).unwrap() + "\n";
+        let mut other = OpenOptions::new().append(true).open(&path).unwrap();
+        other.write_all(line.as_bytes()).unwrap();
+        resumed.append(fixture::trial(slot(1), 1e6)).unwrap();
+        assert_eq!(Record::load(dir.path()).unwrap().trials().count(), 2);
+    }
+
+    #[test]
+    fn a_record_in_which_nothing_happened_goes_and_another_one_in_its_place_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let header = || fixture::record(&fixture::plan(2)).header;
+        let (here, aside) = (dir.path().join("r"), dir.path().join("aside"));
+        Recorder::create(&here, header()).unwrap().remove_if_empty();
+        assert!(!here.exists());
+        let ours = Recorder::create(&here, header()).unwrap();
+        fs::rename(&here, &aside).unwrap();
+        drop(Recorder::create(&here, header()).unwrap());
+        ours.remove_if_empty();
+        assert_eq!(fs::read_dir(&here).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn what_a_run_left_that_was_cut_short_before_its_first_line_is_no_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let left = dir.path().join(format!("{UNFINISHED}x"));
+        fs::write(&left, "{\"kind\"").unwrap();
+        fs::write(dir.path().join(LOCK), "").unwrap();
+        let header = fixture::record(&fixture::plan(2)).header;
+        drop(Recorder::create(dir.path(), header).unwrap());
+        assert!(!left.exists());
+        assert!(Record::load(dir.path()).is_ok());
+    }
+
+    #[test]
+    fn a_directory_without_a_record_gets_no_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Recorder::resume(dir.path()).is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

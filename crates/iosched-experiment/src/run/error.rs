@@ -1,0 +1,250 @@
+//! Why a run ended before its end.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use iosched_machine::command_line::{Remedy, quoted};
+use iosched_machine::device::{MayNotWrite, OPENED_EXCLUSIVELY};
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::file_system::FileSystemError;
+use iosched_machine::lock::{self, LockError};
+use iosched_machine::process::ChildError;
+use iosched_switch::SwitchError;
+
+use crate::journal::JournalError;
+use crate::load::LoadError;
+use crate::record::RecordError;
+
+/// The command line that goes on with a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resume {
+    /// The record.
+    pub directory: PathBuf,
+    /// True if it writes to a raw device, which the user has to allow again.
+    pub destroys_data: bool,
+}
+
+impl fmt::Display for Resume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let directory = quoted(&self.directory.display().to_string());
+        write!(f, "iosched tune --resume {directory}")?;
+        if self.destroys_data {
+            f.write_str(" --destroy-data")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a run ended before its end. The disks are as before all the same.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Somebody else measures the disk.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The journal cannot be kept.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// An arm cannot be set.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
+    /// The record cannot be kept.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// What a load needs is missing, or it cannot be prepared.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// There is no file system of our own on the target.
+    #[error(transparent)]
+    FileSystem(#[from] FileSystemError),
+    /// What it changed is not as before; the journal keeps it.
+    #[error("{}not all is as before: {left}", first(ended_by.as_deref()))]
+    NotPutBack {
+        /// Each thing, and why.
+        left: String,
+        /// What ended the run, if it did not come to its own end.
+        ended_by: Option<Box<RunError>>,
+    },
+    /// A signal.
+    #[error("interrupted: the disks are as before, the trials so far are saved in {}", resume.directory.display())]
+    Interrupted {
+        /// The record.
+        resume: Resume,
+    },
+    /// Preparing took all of the budget of time.
+    #[error("the budget of {} s was spent before the first trial", budget.as_secs_f64())]
+    NoTimeLeft {
+        /// As given.
+        budget: Duration,
+    },
+    /// A disk went away.
+    #[error("{device} vanished during the run: the trials so far are saved in {}", resume.directory.display())]
+    Vanished {
+        /// Kernel name.
+        device: String,
+        /// The record.
+        resume: Resume,
+    },
+    /// What the load ran on stopped working.
+    #[error("the target failed during the run: {cause}; the trials so far are saved in {}", resume.directory.display())]
+    TargetFailed {
+        /// Why.
+        cause: String,
+        /// The record.
+        resume: Resume,
+    },
+    /// Not one trial of a load counts.
+    #[error("load {load} fails under every arm: {cause}")]
+    LoadFails {
+        /// The load.
+        load: String,
+        /// Its words, the last time.
+        cause: String,
+    },
+    /// The target may not be written.
+    #[error(transparent)]
+    MayNotWrite(#[from] MayNotWrite),
+    /// The target is open for itself by another program.
+    #[error("{}", lock::in_use(device, None, OPENED_EXCLUSIVELY))]
+    InUse {
+        /// Kernel name.
+        device: String,
+    },
+    /// Somebody could replace the load's files by links to others.
+    #[error(
+        "refusing to run loads as {runner} in {}: {owner} may change {} and could lead them to other files",
+        target.display(),
+        above.display()
+    )]
+    Untrusted {
+        /// The directory to measure in.
+        target: PathBuf,
+        /// What of its path is not safe.
+        above: PathBuf,
+        /// Who may change it.
+        owner: String,
+        /// As whom the loads would run.
+        runner: String,
+        /// The user who owns it, if anybody but root and the runner.
+        suggests: Option<String>,
+    },
+    /// The loads' user cannot reach the directory to measure in.
+    #[error("{user} may not enter {}", target.display())]
+    MayNotEnter {
+        /// As whom the loads would run.
+        user: String,
+        /// The directory to measure in.
+        target: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// The target cannot be used.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// What.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl RunError {
+    /// True if the user wanted us to stop, or the time was over.
+    pub(super) fn is_stopped(&self) -> bool {
+        match self {
+            RunError::Load(error) => error.is_stopped(),
+            RunError::FileSystem(FileSystemError::Child(error)) => {
+                matches!(error, ChildError::Stopped)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Failure for RunError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            RunError::Lock(error) => error.hint(),
+            RunError::Journal(error) => error.hint(),
+            RunError::Switch(error) => error.hint(),
+            RunError::Record(error) => error.hint(),
+            RunError::Load(error) => error.hint(),
+            RunError::FileSystem(error) => error.hint(),
+            RunError::MayNotWrite(error) => error.hint(),
+            RunError::Interrupted { resume }
+            | RunError::Vanished { resume, .. }
+            | RunError::TargetFailed { resume, .. } => Some(format!("go on with: {resume}")),
+            RunError::NoTimeLeft { .. } => {
+                Some("give more time (--budget), or less to prepare (--file-size, scale=)".into())
+            }
+            RunError::LoadFails { .. } => Some("run the load by hand to see more".into()),
+            RunError::InUse { .. } => Some("take it out of use: see `iosched list -v`".into()),
+            RunError::Untrusted {
+                suggests: Some(user),
+                ..
+            } => Some(format!("run them as that user: --user {user}")),
+            RunError::Untrusted { above, .. } => Some(format!(
+                "take that right away (chmod go-w {}), or run them as a user: --user NAME",
+                above.display()
+            )),
+            RunError::MayNotEnter { user, .. } => Some(format!(
+                "let {user} enter each directory of that path (chmod o+x), or choose another one"
+            )),
+            RunError::NotPutBack { .. } => Some("`iosched restore` puts it back".into()),
+            RunError::Io { .. } => None,
+        }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            RunError::MayNotWrite(error) => error.remedy(),
+            RunError::NoTimeLeft { budget } => {
+                let twice = (2.0 * budget.as_secs_f64()).ceil();
+                Some(Remedy::With(format!("--budget={twice}s")))
+            }
+            RunError::Untrusted {
+                suggests: Some(user),
+                ..
+            } => Some(Remedy::With(format!("--user={user}"))),
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            RunError::Lock(error) => error.exit_code(),
+            RunError::Journal(error) => error.exit_code(),
+            RunError::Switch(error) => error.exit_code(),
+            RunError::Record(error) => error.exit_code(),
+            RunError::Load(error) => error.exit_code(),
+            RunError::FileSystem(error) => error.exit_code(),
+            RunError::MayNotWrite(error) => error.exit_code(),
+            RunError::Interrupted { .. } => exit::INTERRUPTED,
+            RunError::NotPutBack {
+                ended_by: Some(error),
+                ..
+            } => error.exit_code(),
+            RunError::Vanished { .. } | RunError::TargetFailed { .. } => exit::VANISHED,
+            RunError::LoadFails { .. } => exit::LOAD_FAILED,
+            RunError::NoTimeLeft { .. } => exit::USAGE,
+            RunError::MayNotEnter { .. } => exit::NOT_PERMITTED,
+            RunError::InUse { .. } | RunError::Untrusted { .. } => exit::UNSAFE,
+            RunError::Io { .. } | RunError::NotPutBack { .. } => exit::FAILURE,
+        }
+    }
+}
+
+/// What ended a run, before what is said besides.
+fn first(error: Option<&RunError>) -> String {
+    match error {
+        None => String::new(),
+        // That one promises the opposite.
+        Some(RunError::Interrupted { resume }) => format!(
+            "interrupted, the trials so far are saved in {}; ",
+            resume.directory.display()
+        ),
+        Some(error) => format!("{error}; "),
+    }
+}

@@ -1,0 +1,480 @@
+//! The trial loop: does what the plan says, and leaves the machine as it found it.
+//!
+//! Lock the disks, write the journal, rehearse every arm once, then trial after trial: put the
+//! load's data back, set the arm and read it back, drop caches, run the load, read counters and
+//! state again, save. Which trial is next is decided by [`crate::schedule`] from the plan and the
+//! record alone, so a run that was interrupted goes on as if it had not been.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use iosched_emulate as emulate;
+use iosched_machine::clock::unix_time;
+use iosched_machine::host::Host;
+use iosched_machine::lock::{self, Lock};
+use iosched_machine::process::{ChildError, LoadProcesses, Owner, Scope, Stop, User};
+use iosched_switch::{QueueState, SwitchError};
+use rand::Rng;
+
+use crate::analysis::Analysis;
+use crate::event::{Event, Observer};
+use crate::journal::{Journal, Ours, Undone};
+use crate::load::fio::FioError;
+use crate::load::fio_job::Place;
+use crate::load::pgbench::OwnDatabases;
+use crate::load::{Load, LoadError, Workplace};
+use crate::plan::{Plan, PlannedLoad, Target};
+use crate::record::{Entry, Recorder, StopReason};
+use crate::schedule::{Next, RunProgress};
+use crate::split::SplitWatch;
+use crate::trial::{Slot, VoidReason, VoidTrial};
+
+mod error;
+mod permission;
+mod prepare;
+mod site;
+mod trial;
+mod way;
+
+pub use error::{Resume, RunError};
+pub use permission::may_go_on;
+
+/// How often a void trial is repeated before its arm leaves the load.
+pub(crate) const MOST_VOID: usize = 3;
+
+/// What a run may be told besides its plan.
+pub struct RunOptions<'a> {
+    /// When the command began: the budget of time counts from here.
+    pub begun: Instant,
+    /// Largest time for the load of one trial; `None` for the load's own choice.
+    pub trial_limit: Option<Duration>,
+    /// Whose rights the load has, if not ours.
+    pub user: Option<User>,
+    /// Asked when a load failed: whether what it ran on still works, and if not, why.
+    pub health: &'a dyn Fn() -> Option<String>,
+}
+
+/// Refuses a directory in which the loads of `user` (ours, if there is none) could be led to somebody else's files,
+/// or that this user cannot enter. A run asks this itself, before it makes anything.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_way(target: &Target, user: Option<&User>) -> Result<(), RunError> {
+    match target {
+        Target::Directory { path, .. } => way::check(path, user),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses the path of a target, as it was written, that somebody else could lead elsewhere for the loads of `user`.
+///
+/// # Errors
+/// Who that is, and where.
+pub fn check_links(path: &Path, user: Option<&User>) -> Result<(), RunError> {
+    way::check_links(path, user)
+}
+
+/// Runs the plan of a record to its end, or until stopped.
+///
+/// # Errors
+/// Whatever happens, the disks are put back and our own files removed before this returns.
+pub fn run(
+    host: &Host,
+    recorder: &mut Recorder,
+    options: &RunOptions<'_>,
+    stop: &Stop,
+    observer: &mut dyn Observer,
+) -> Result<StopReason, RunError> {
+    let plan = recorder.record().header.plan.clone();
+    let course = RunProgress::of(&plan, recorder.record());
+    let time_left = course.time_left();
+    let stop = &stop.at(time_left.map(|left| options.begun + left));
+    let locks = plan.disks.iter().map(|disk| lock::lock(host, disk));
+    let _locks = locks.collect::<Result<Vec<Lock>, _>>()?;
+    let mut claim = permission::claim(host, recorder.record())?;
+    let site = site::Site::choose(host, &plan.target, options.user.as_ref())?;
+    let loads: Vec<Box<dyn Load>> = plan.loads.iter().map(PlannedLoad::open).collect();
+    let processes = processes(host, &plan);
+    let ours = Ours {
+        databases: databases(&loads, options),
+        processes: processes.clone(),
+        ..site.ours(host, options.user.as_ref())
+    };
+    let mut journal = journal(host, &plan, ours)?;
+    let mut scope = Scope::new(options.user.clone(), processes);
+    scope.make();
+    observer.event(&Event::Started {
+        plan: &plan,
+        directory: recorder.directory(),
+        trials_done: recorder.record().trials().count(),
+    });
+    let saved = journal.iter().flat_map(Journal::saved);
+    let baseline = saved.map(|disk| disk.state.clone()).collect();
+    let mut runner = Runner {
+        host,
+        plan: &plan,
+        course,
+        loads,
+        recorder,
+        options,
+        scope,
+        stop,
+        observer,
+        place: site.place(),
+        baseline,
+        servers: servers(host, &plan),
+        split: None,
+        mark: Instant::now(),
+    };
+    let made = site.make(&mut claim, options.user.as_ref(), stop);
+    let outcome = made.and_then(|()| runner.all_trials());
+    let outcome = outcome.or_else(|error| runner.end_of_time(error));
+    runner.loads.iter_mut().for_each(|load| load.clean_up());
+    runner.scope.end();
+    if let Some(journal) = &mut journal {
+        journal.leave_databases(databases(&runner.loads, options));
+    }
+    let undone = journal.map_or_else(Vec::new, Journal::undo);
+    permission::note_what_is_left(host, recorder);
+    observer.event(&Event::Restored { undone: &undone });
+    let is_gone = undone.iter().any(|one| matches!(one, Undone::Gone { .. }));
+    let ended =
+        outcome.map_err(|error| say_what_ended_it(error, is_gone, &plan, recorder.directory()));
+    let left: Vec<String> = undone.iter().filter_map(Undone::left).collect();
+    if left.is_empty() {
+        return ended;
+    }
+    Err(RunError::NotPutBack {
+        left: left.join("; "),
+        ended_by: ended.err().map(Box::new),
+    })
+}
+
+/// The journal, where there is anything that may have to be put back.
+fn journal(host: &Host, plan: &Plan, ours: Ours) -> Result<Option<Journal>, RunError> {
+    if plan.disks.is_empty() && ours.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Journal::open(host, &plan.disks, ours)?))
+}
+
+fn servers(host: &Host, plan: &Plan) -> Vec<i32> {
+    let disks = plan.disks.iter();
+    disks
+        .filter_map(|disk| emulate::server_of(host, disk))
+        .collect()
+}
+
+/// How the processes of the loads are found again, where loads are processes.
+fn processes(host: &Host, plan: &Plan) -> Option<LoadProcesses> {
+    let is_simulated = matches!(plan.target, Target::Simulated(_));
+    let Owner { pid, start_ticks } = Owner::this_process(host);
+    (!is_simulated).then(|| LoadProcesses::of_run(host, pid, start_ticks))
+}
+
+/// What the loads make, or have left, on servers of somebody's.
+fn databases(loads: &[Box<dyn Load>], options: &RunOptions<'_>) -> Vec<OwnDatabases> {
+    let databases = loads
+        .iter()
+        .map(|load| load.databases(options.user.as_ref()));
+    databases.flatten().collect()
+}
+
+/// A signal and a vanished disk show first as something else that failed.
+fn say_what_ended_it(error: RunError, is_gone: bool, plan: &Plan, directory: &Path) -> RunError {
+    let resume = resume(plan, directory);
+    match error {
+        RunError::Switch(SwitchError::Vanished { device }) => RunError::Vanished { device, resume },
+        error if error.is_stopped() => RunError::Interrupted { resume },
+        RunError::LoadFails { .. } if is_gone => RunError::Vanished {
+            device: plan.disks[0].clone(),
+            resume,
+        },
+        other => other,
+    }
+}
+
+fn resume(plan: &Plan, directory: &Path) -> Resume {
+    Resume {
+        directory: directory.to_owned(),
+        destroys_data: plan.destroys().is_some(),
+    }
+}
+
+struct Runner<'a> {
+    host: &'a Host,
+    plan: &'a Plan,
+    /// Follows the record.
+    course: RunProgress<'a>,
+    /// Those of the plan, in its order.
+    loads: Vec<Box<dyn Load>>,
+    recorder: &'a mut Recorder,
+    options: &'a RunOptions<'a>,
+    scope: Scope,
+    stop: &'a Stop,
+    observer: &'a mut dyn Observer,
+    place: Place,
+    /// The state of each disk before the run.
+    baseline: Vec<QueueState>,
+    /// The processes that serve the disks, where they are emulated.
+    servers: Vec<i32>,
+    /// Records where requests spend their time, where that is wanted and possible.
+    split: Option<SplitWatch>,
+    /// When the last trial was saved and told: what passes from there is ours.
+    mark: Instant,
+}
+
+impl Runner<'_> {
+    fn all_trials(&mut self) -> Result<StopReason, RunError> {
+        self.prepare_loads()?;
+        self.open_split();
+        self.rehearse()?;
+        self.precondition()?;
+        self.save(Entry::Prepared {
+            elapsed_s: self.options.begun.elapsed().as_secs_f64(),
+        })?;
+        self.wait_until_steady()?;
+        self.mark = Instant::now();
+        loop {
+            match self.course.next() {
+                Next::Trial(slot) => self.one_slot(slot)?,
+                Next::Done(stop) => return self.finish(stop, false),
+            }
+        }
+    }
+
+    /// The run comes to its end; `is_cut` if that is within a round.
+    fn finish(&mut self, stop: StopReason, is_cut: bool) -> Result<StopReason, RunError> {
+        self.save(Entry::Finished {
+            at_unix_s: unix_time(),
+            stop,
+            is_cut,
+        })?;
+        let analysis = Analysis::of(self.recorder.record());
+        self.observer.event(&Event::Finished {
+            stop,
+            analysis: &analysis,
+        });
+        Ok(stop)
+    }
+
+    /// What was ended because the budget of time is spent is an end of the run like others, if it has
+    /// measured anything.
+    fn end_of_time(&mut self, error: RunError) -> Result<StopReason, RunError> {
+        if !error.is_stopped() || self.stop.is_asked() {
+            return Err(error);
+        }
+        if self.recorder.record().trials().next().is_none() {
+            return Err(RunError::NoTimeLeft {
+                budget: self.plan.rules.time_budget().unwrap_or_default(),
+            });
+        }
+        self.finish(StopReason::TimeSpent, true)
+    }
+
+    fn check_stop(&self) -> Result<(), RunError> {
+        if self.stop.is_wanted() {
+            return Err(LoadError::Fio(FioError::Child(ChildError::Stopped)).into());
+        }
+        Ok(())
+    }
+
+    /// Runs the trial of a slot, again and again until it counts or its arm leaves.
+    fn one_slot(&mut self, slot: Slot) -> Result<(), RunError> {
+        self.check_stop()?;
+        let label = self.plan.arm_label(slot.arm);
+        let load = self.plan.loads[slot.load].name.clone();
+        let sequence = self.course.attempts();
+        self.observer.event(&Event::TrialStarted {
+            arm: &label,
+            load: &load,
+            round: slot.round + 1,
+            expected_s: self.course.trial_time(slot.load).as_secs_f64(),
+            at_most_s: self.course.foreseen().map(|left| left.as_secs_f64()),
+        });
+        let trial = match self.trial(slot, sequence) {
+            Err(RunError::Load(error)) if !error.is_stopped() => {
+                self.save_failure(slot, sequence, &error)?;
+                return Err(error.into());
+            }
+            trial => trial?,
+        };
+        match trial {
+            Ok(trial) => {
+                self.save(Entry::Trial(Box::new(trial.clone())))?;
+                self.observer.event(&Event::TrialEnded {
+                    arm: &label,
+                    load: &load,
+                    trial: &trial,
+                });
+                self.mark = Instant::now();
+                if self.course.rounds() > slot.round {
+                    self.observer.event(&Event::Estimate {
+                        rounds: self.course.rounds(),
+                        standing: self.course.standing(),
+                    });
+                }
+            }
+            Err(reason) => self.void(
+                &VoidTrial {
+                    slot,
+                    sequence,
+                    reason,
+                    elapsed_s: self.mark.elapsed().as_secs_f64(),
+                },
+                &label,
+                &load,
+            )?,
+        }
+        Ok(())
+    }
+
+    /// The record keeps the words of a load that ends the run.
+    fn save_failure(
+        &mut self,
+        slot: Slot,
+        sequence: u32,
+        error: &LoadError,
+    ) -> Result<(), RunError> {
+        self.save(Entry::Void(VoidTrial {
+            slot,
+            sequence,
+            reason: VoidReason::LoadFailed {
+                message: error.to_string(),
+            },
+            elapsed_s: self.mark.elapsed().as_secs_f64(),
+        }))
+    }
+
+    fn void(&mut self, void: &VoidTrial, label: &str, load: &str) -> Result<(), RunError> {
+        let slot = void.slot;
+        let before = self
+            .recorder
+            .record()
+            .void_trials()
+            .filter(|v| v.slot == slot)
+            .count();
+        let is_repeated = before + 1 < MOST_VOID;
+        self.save(Entry::Void(void.clone()))?;
+        self.observer.event(&Event::TrialVoid {
+            arm: label,
+            load,
+            trial: void,
+            is_repeated,
+        });
+        self.mark = Instant::now();
+        let reason = void.reason.to_string();
+        let is_failure = matches!(void.reason, VoidReason::LoadFailed { .. });
+        if is_failure {
+            self.check_target()?;
+        }
+        if is_repeated {
+            return Ok(());
+        }
+        self.save(Entry::ArmLeft {
+            load: slot.load,
+            arm: slot.arm,
+            reason: reason.clone(),
+        })?;
+        self.observer.event(&Event::ArmLeft {
+            arm: label,
+            load,
+            reason: &reason,
+        });
+        let record = self.recorder.record();
+        let arms = 0..self.plan.arms.len();
+        let remaining = arms.filter(|&arm| record.arm_left(arm).is_none()).count();
+        // With one arm left there is nothing to compare; if nothing was measured at all, that is
+        // the load's fault and not the arms'.
+        if remaining == 0 || (remaining == 1 && record.trials().next().is_none()) {
+            return Err(RunError::LoadFails {
+                load: load.into(),
+                cause: reason,
+            });
+        }
+        Ok(())
+    }
+
+    /// After a load failed: is what it ran on still there and working?
+    fn check_target(&self) -> Result<(), RunError> {
+        let resume = || resume(self.plan, self.recorder.directory());
+        if let Some(cause) = (self.options.health)() {
+            return Err(RunError::TargetFailed {
+                cause,
+                resume: resume(),
+            });
+        }
+        let sysfs = self.host.sysfs();
+        let is_gone = |disk: &&String| sysfs.read_if_present(disk, "size").is_none_or(|s| s == "0");
+        let gone = self.plan.disks.iter().find(is_gone);
+        match gone {
+            Some(device) => Err(RunError::Vanished {
+                device: device.clone(),
+                resume: resume(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn save(&mut self, entry: Entry) -> Result<(), RunError> {
+        self.recorder.append(entry)?;
+        self.course.follow(self.recorder.record());
+        Ok(())
+    }
+}
+
+/// Where the loads work.
+fn workplace<'a>(
+    options: &RunOptions<'_>,
+    scope: &'a Scope,
+    stop: &'a Stop,
+    place: &'a Place,
+) -> Workplace<'a> {
+    Workplace {
+        place,
+        scope,
+        trial_limit: options.trial_limit,
+        stop,
+    }
+}
+
+/// A seed that nobody chose.
+pub fn random_seed() -> u64 {
+    u64::from(rand::rng().next_u32()) // short enough to be typed again
+}
+
+/// A directory name for a new record, from the time and the target: `20261121-101500-loop0`.
+pub fn record_name(target: &Path, unix_s: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "seconds since 1970 fit")]
+    let stamp = jiff::Timestamp::from_second(unix_s as i64)
+        .unwrap_or_default()
+        .strftime("%Y%m%d-%H%M%S");
+    let name = target
+        .file_name()
+        .map_or("target".into(), |name| name.to_string_lossy().into_owned());
+    let safe: String = name
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || c == '-' || c == '_' {
+                c
+            } else {
+                '_'
+            }
+        })
+        .collect();
+    format!("{stamp}-{safe}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_named_by_time_and_target() {
+        assert_eq!(
+            record_name(Path::new("/srv/my data"), 0.0),
+            "19700101-000000-my_data"
+        );
+        assert_eq!(record_name(Path::new("/"), 1.0), "19700101-000001-target");
+    }
+}

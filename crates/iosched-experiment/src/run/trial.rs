@@ -1,0 +1,258 @@
+//! One trial: from the load's data and the arm to the numbers.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use iosched_machine::capture::CaptureError;
+use iosched_machine::clock::unix_time;
+use iosched_machine::host::Host;
+use iosched_switch::{self as switch, QueueState, SwitchError};
+
+use super::{RunError, Runner, workplace};
+use crate::event::Event;
+use crate::journal;
+use crate::load::fio_job::{Place, TrialSettings};
+use crate::load::{LoadError, Outcome, Turn};
+use crate::measure::{Counters, Measured, UserTime};
+use crate::plan::Plan;
+use crate::split::Split;
+use crate::trial::{Metrics, Phases, Slot, Trial, VoidReason};
+
+/// A load that ran, and what the kernel counted meanwhile.
+pub(super) struct Run {
+    outcome: Outcome,
+    measured: Measured,
+    started_unix_s: f64,
+    elapsed: Duration,
+}
+
+impl Run {
+    /// The numbers that arms are compared by.
+    pub(super) fn metrics(&self) -> Metrics {
+        Metrics::of(&self.outcome, &self.measured, self.elapsed)
+    }
+}
+
+impl Runner<'_> {
+    /// One trial from the load's data to the numbers; `Err` inside if it does not count.
+    pub(super) fn trial(
+        &mut self,
+        slot: Slot,
+        sequence: u32,
+    ) -> Result<Result<Trial, VoidReason>, RunError> {
+        let begun = Instant::now();
+        if let Err(error) = self.reset_load(slot) {
+            return void(error);
+        }
+        let was_reset = Instant::now();
+        let states = self.enter(slot.arm)?;
+        let switched = Instant::now();
+        if let Err(error) = self.start_load(slot) {
+            return void(error);
+        }
+        let started = Instant::now();
+        let run = match self.run_load(slot) {
+            Ok(run) => run,
+            Err(RunError::Load(error)) => return void(error),
+            Err(error) => return Err(error),
+        };
+        if let Some(reason) = self.changed_state(&states)? {
+            return Ok(Err(reason));
+        }
+        let metrics = run.metrics();
+        if let Some(reason) = self.plan.bad_metric(slot, &metrics) {
+            return Ok(Err(reason));
+        }
+        let switch = switched - was_reset;
+        let prepare = (was_reset - begun) + (started - switched);
+        let known = switch + prepare + run.elapsed;
+        Ok(Ok(Trial {
+            slot,
+            sequence,
+            started_unix_s: run.started_unix_s,
+            phases: Phases {
+                switch_ns: nanos(switch),
+                prepare_ns: nanos(prepare),
+                load_ns: nanos(run.elapsed),
+                harness_ns: nanos(self.mark.elapsed().saturating_sub(known)),
+            },
+            states,
+            measured: run.measured,
+            jobs: run.outcome.jobs,
+            metrics,
+            beside: journal::others(self.host),
+        }))
+    }
+
+    pub(super) fn enter(&self, arm: usize) -> Result<Vec<QueueState>, SwitchError> {
+        let sysfs = self.host.sysfs();
+        let disks = self.plan.disks.iter().zip(&self.baseline);
+        disks
+            .map(|(disk, baseline)| {
+                Ok(switch::enter(&sysfs, disk, &self.plan.arms[arm], baseline)?.state)
+            })
+            .collect()
+    }
+
+    /// The load's data as they were at first.
+    pub(super) fn reset_load(&mut self, slot: Slot) -> Result<(), LoadError> {
+        let at = workplace(self.options, &self.scope, self.stop, &self.place);
+        let told = Told::new(self.plan, slot, &self.place);
+        self.loads[slot.load].reset(&at, &told.turn(self.plan, slot))
+    }
+
+    /// Empties the page cache and gets the load ready.
+    pub(super) fn start_load(&mut self, slot: Slot) -> Result<(), LoadError> {
+        let at = workplace(self.options, &self.scope, self.stop, &self.place);
+        let told = Told::new(self.plan, slot, &self.place);
+        let load = &mut self.loads[slot.load];
+        if load.is_cold() && !self.plan.disks.is_empty() {
+            drop_caches(self.host);
+        }
+        load.start(&at, &told.turn(self.plan, slot))
+    }
+
+    /// Runs the load between two looks at the kernel's counters.
+    pub(super) fn run_load(&mut self, slot: Slot) -> Result<Run, RunError> {
+        let at = workplace(self.options, &self.scope, self.stop, &self.place);
+        let told = Told::new(self.plan, slot, &self.place);
+        let used_before = UserTime::read(self.host, &self.servers);
+        let before = self.counters()?;
+        let started_unix_s = unix_time();
+        let started = Instant::now();
+        let observer = &mut *self.observer;
+        let turn = told.turn(self.plan, slot);
+        let mut split = self.split.as_mut();
+        let mut recorded = split
+            .as_mut()
+            .map_or(Ok(()), |split| split.begin(slot.load));
+        let outcome = self.loads[slot.load].run(&at, &turn, &mut |elapsed| {
+            observer.event(&Event::Tick {
+                elapsed_s: elapsed.as_secs_f64(),
+            });
+            if let Some(split) = &mut split
+                && recorded.is_ok()
+            {
+                recorded = split.drain();
+            }
+        });
+        let elapsed = started.elapsed();
+        let after = self.counters();
+        let used = UserTime::read(self.host, &self.servers);
+        let others = used
+            .zip(used_before)
+            .map(|(now, then)| now.others_since(&then));
+        let split = self.end_split(recorded);
+        let mut outcome = outcome?;
+        let measured = match outcome.measured.take() {
+            Some(measured) => measured,
+            None => Measured {
+                split,
+                others_cpu_ns: others,
+                ..after?.since(&before, nanos(elapsed))
+            },
+        };
+        let run = Run {
+            outcome,
+            measured,
+            started_unix_s,
+            elapsed,
+        };
+        run.outcome.check(&run.metrics())?;
+        Ok(run)
+    }
+
+    /// Where the requests spent their time, if that was recorded so far.
+    fn end_split(&mut self, recorded: Result<(), CaptureError>) -> Option<Split> {
+        let split = self.split.as_mut()?;
+        let ended = recorded.and_then(|()| split.end());
+        self.or_no_split(ended)
+    }
+
+    /// What was recorded; or says why not, and records no further.
+    pub(super) fn or_no_split<T>(&mut self, recorded: Result<T, CaptureError>) -> Option<T> {
+        recorded
+            .inspect_err(|error| {
+                self.split = None;
+                let reason = &error.to_string();
+                self.observer.event(&Event::NoSplit { reason });
+            })
+            .ok()
+    }
+
+    fn counters(&self) -> Result<Counters, RunError> {
+        Counters::read(self.host, &self.plan.disks).map_err(|source| {
+            if source.kind() == io::ErrorKind::NotFound {
+                RunError::Switch(SwitchError::Vanished {
+                    device: self.plan.disks[0].clone(),
+                })
+            } else {
+                RunError::Io {
+                    path: self.host.proc("diskstats"),
+                    source,
+                }
+            }
+        })
+    }
+
+    /// The first file that is not as it was set, if any.
+    fn changed_state(&self, states: &[QueueState]) -> Result<Option<VoidReason>, RunError> {
+        for (disk, expected) in self.plan.disks.iter().zip(states) {
+            let found = QueueState::read(&self.host.sysfs(), disk)?;
+            if let Some(difference) = expected.differences(&found).into_iter().next() {
+                return Ok(Some(VoidReason::StateChanged {
+                    device: disk.clone(),
+                    file: difference.file,
+                    expected: difference.expected,
+                    found: difference.found,
+                }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What a [`Turn`] borrows.
+struct Told {
+    label: String,
+    settings: TrialSettings,
+}
+
+impl Told {
+    fn new(plan: &Plan, slot: Slot, place: &Place) -> Told {
+        Told {
+            label: plan.arm_label(slot.arm),
+            settings: plan.trial_settings(slot.load, slot.round, place.clone()),
+        }
+    }
+
+    fn turn<'a>(&'a self, plan: &'a Plan, slot: Slot) -> Turn<'a> {
+        Turn {
+            arm: &plan.arms[slot.arm],
+            label: &self.label,
+            round: slot.round,
+            settings: &self.settings,
+        }
+    }
+}
+
+/// A trial whose load failed does not count; an error that would come again ends the run.
+fn void(error: LoadError) -> Result<Result<Trial, VoidReason>, RunError> {
+    if error.ends_the_run() {
+        return Err(error.into());
+    }
+    Ok(Err(VoidReason::LoadFailed {
+        message: error.to_string(),
+    }))
+}
+
+/// Writes back what is dirty and drops the page cache, so that no trial lives on the one before.
+/// Without the right to (not root, a container) trials still compare, since loads use `O_DIRECT`.
+fn drop_caches(host: &Host) {
+    rustix::fs::sync();
+    let _ = host.drop_page_cache();
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,254 @@
+//! Files, decompressed on the way; text files line by line. gzip and Zstandard are recognised by their
+//! first bytes. Memory does not grow with the file, nor with a line: one longer than 64 KiB is an error.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+use iosched_machine::failure::{Failure, exit};
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+/// Longest line that a text of ours has.
+const LONGEST_LINE: u64 = 64 << 10;
+
+/// Why a text file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be opened.
+    #[error("cannot open {}: {cause}", path.display())]
+    Open {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// Reading failed, or the compressed data are damaged.
+    #[error("cannot read {} after line {line}: {cause}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Lines read before.
+        line: u64,
+        /// What the system or the decompressor said.
+        cause: io::Error,
+    },
+    /// It is no text of the kind that we read.
+    #[error("{}, line {line}: {what}", path.display())]
+    NotText {
+        /// Which file.
+        path: PathBuf,
+        /// Number of the line.
+        line: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+impl Failure for FileError {
+    fn hint(&self) -> Option<String> {
+        None
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            FileError::Open { .. } => exit::NO_SUCH_DEVICE,
+            FileError::Read { .. } => exit::FAILURE,
+            FileError::NotText { .. } => exit::USAGE,
+        }
+    }
+}
+
+/// Opens a file and decompresses it on the way: gzip and Zstandard are recognised by their first
+/// bytes.
+pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, FileError> {
+    let failed = |cause| FileError::Open {
+        path: path.to_owned(),
+        cause,
+    };
+    let file = File::open(path).map_err(failed)?;
+    decompressed(BufReader::with_capacity(BUFFER, file)).map_err(failed)
+}
+
+/// What is in `input`, decompressed if need be.
+pub fn decompressed(
+    mut input: impl BufRead + Send + 'static,
+) -> io::Result<Box<dyn BufRead + Send>> {
+    let head = input.fill_buf()?;
+    let gzip = head.starts_with(&[0x1f, 0x8b]);
+    let zstandard = head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
+    Ok(if gzip {
+        Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(input)))
+    } else if zstandard {
+        Box::new(BufReader::with_capacity(BUFFER, Zstandard::new(input)))
+    } else {
+        Box::new(input)
+    })
+}
+
+/// How far back a Zstandard file may refer: as far as `zstd --long` does. A file may ask for terabytes; while the memory
+/// for it grows, it is there up to three times.
+const LARGEST_WINDOW: u64 = 128 << 20;
+
+/// Bytes that are asked for at a time.
+const BUFFER: usize = 1 << 16;
+
+/// The frames of a Zstandard file, one after the other.
+struct Zstandard<R> {
+    input: R,
+    decoder: FrameDecoder,
+}
+
+impl<R: BufRead> Zstandard<R> {
+    fn new(input: R) -> Zstandard<R> {
+        let mut decoder = FrameDecoder::new();
+        decoder.set_max_window_size(LARGEST_WINDOW);
+        Zstandard { input, decoder }
+    }
+
+    /// Begins the next frame that holds data; false at the end.
+    fn next_frame(&mut self) -> io::Result<bool> {
+        while !self.input.fill_buf()?.is_empty() {
+            match self.decoder.init(&mut self.input) {
+                Ok(()) => return Ok(true),
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let mut skipped = self.input.by_ref().take(u64::from(length));
+                    io::copy(&mut skipped, &mut io::sink())?;
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<R: BufRead> Read for Zstandard<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.decoder.can_collect() == 0 {
+            if self.decoder.is_finished() {
+                if !self.next_frame()? {
+                    return Ok(0);
+                }
+            } else {
+                self.decoder
+                    .decode_blocks(&mut self.input, BlockDecodingStrategy::UptoBlocks(1))
+                    .map_err(io::Error::other)?;
+            }
+        }
+        self.decoder.read(buffer)
+    }
+}
+
+/// Lines of a file.
+pub struct Lines {
+    path: PathBuf,
+    reader: Box<dyn BufRead + Send>,
+    buffer: Vec<u8>,
+    line: u64,
+}
+
+impl Lines {
+    /// Opens a file.
+    pub fn open(path: &Path) -> Result<Lines, FileError> {
+        Ok(Lines {
+            path: path.to_owned(),
+            reader: open(path)?,
+            buffer: Vec::new(),
+            line: 0,
+        })
+    }
+
+    /// Which file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The next line without its end; `None` after the last.
+    pub(crate) fn next_line(&mut self) -> Result<Option<&str>, FileError> {
+        self.buffer.clear();
+        let mut limited = self.reader.by_ref().take(LONGEST_LINE);
+        let read = limited.read_until(b'\n', &mut self.buffer);
+        let read = read.map_err(|cause| FileError::Read {
+            path: self.path.clone(),
+            line: self.line,
+            cause,
+        })?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.line += 1;
+        let not_text = |what| FileError::NotText {
+            path: self.path.clone(),
+            line: self.line,
+            what,
+        };
+        if read as u64 == LONGEST_LINE {
+            return Err(not_text("longer than 64 KiB: this is no trace"));
+        }
+        let text = std::str::from_utf8(&self.buffer).map_err(|_| not_text("no UTF-8 text"))?;
+        Ok(Some(text.trim_end_matches(['\n', '\r'])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use ruzstd::encoding::CompressionLevel;
+
+    use super::*;
+
+    fn read_all(path: &Path) -> Result<Vec<String>, FileError> {
+        let mut lines = Lines::open(path)?;
+        let mut all = Vec::new();
+        while let Some(line) = lines.next_line()? {
+            all.push(line.to_owned());
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn plain_and_compressed_files_read_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let (plain, packed) = (dir.path().join("a"), dir.path().join("b"));
+        std::fs::write(&plain, "one\ntwo\r\n\nlast").unwrap();
+        let mut encoder = GzEncoder::new(File::create(&packed).unwrap(), Compression::fast());
+        encoder.write_all(b"one\ntwo\r\n\nlast").unwrap();
+        encoder.finish().unwrap();
+        assert_eq!(read_all(&plain).unwrap(), ["one", "two", "", "last"]);
+        assert_eq!(read_all(&packed).unwrap(), ["one", "two", "", "last"]);
+        // Two frames, and one between them that is to be skipped.
+        let frame =
+            |text: &[u8]| ruzstd::encoding::compress_to_vec(text, CompressionLevel::Fastest);
+        let skipped = b"\x50\x2a\x4d\x18\x03\x00\x00\x00xyz".to_vec();
+        let frames = [frame(b"one\ntwo\r\n"), skipped, frame(b"\nlast")];
+        std::fs::write(&packed, frames.concat()).unwrap();
+        assert_eq!(read_all(&packed).unwrap(), ["one", "two", "", "last"]);
+    }
+
+    #[test]
+    fn damage_is_an_error_with_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t");
+        std::fs::write(&path, [b"ok\n".to_vec(), vec![b'x'; 70_000]].concat()).unwrap();
+        let message = read_all(&path).unwrap_err().to_string();
+        assert!(
+            message.ends_with("t, line 2: longer than 64 KiB: this is no trace"),
+            "{message}"
+        );
+        std::fs::write(&path, b"\x1f\x8b\x08 this is not gzip").unwrap();
+        let message = read_all(&path).unwrap_err().to_string();
+        assert!(message.contains("after line 0"), "{message}");
+        std::fs::write(&path, b"\x28\xb5\x2f\xfd....").unwrap();
+        let message = read_all(&path).unwrap_err().to_string();
+        assert!(message.contains("after line 0"), "{message}");
+        let missing = read_all(&dir.path().join("none")).unwrap_err();
+        assert_eq!(missing.exit_code(), exit::NO_SUCH_DEVICE);
+    }
+}

@@ -1,0 +1,134 @@
+//! Why the kernel's scheduler cannot be compared with ours.
+
+use std::io;
+use std::path::PathBuf;
+
+use iosched_emulate::EmulateError;
+use iosched_machine::capture::CaptureError;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::lock::LockError;
+use iosched_sim::disk::ModelError;
+use iosched_sim::scheduler::SchedulerError;
+use iosched_sim::workload::fio_job::JobError;
+use iosched_switch::SwitchError;
+
+use crate::load::fio::FioError;
+use crate::load::fio_job::JobFileError;
+
+/// Why a live comparison could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// The disk model.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The scheduler.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+    /// No kernel of today has it.
+    #[error("{scheduler} cannot be compared live: this kernel ({kernel}) does not have it")]
+    NoSuchKernel {
+        /// Its name.
+        scheduler: String,
+        /// The kernel's version.
+        kernel: String,
+    },
+    /// A job file cannot be read.
+    #[error("no built-in load is called {name:?}, and no job file of that name can be read")]
+    Load {
+        /// As given.
+        name: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// fio must not run it.
+    #[error(transparent)]
+    JobFile(#[from] JobFileError),
+    /// The simulator cannot run it.
+    #[error("{name}: {cause}")]
+    NotSimulated {
+        /// The load.
+        name: String,
+        /// What is wrong with it.
+        cause: JobError,
+    },
+    /// The emulated disk.
+    #[error(transparent)]
+    Emulate(#[from] EmulateError),
+    /// It is locked.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The scheduler cannot be set.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
+    /// Events cannot be recorded.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// fio.
+    #[error(transparent)]
+    Fio(#[from] FioError),
+    /// A recording cannot be kept.
+    #[error("cannot keep the recording in {}", path.display())]
+    Keep {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Nothing was decided in it.
+    #[error("nothing was recorded of {load} under {scheduler}: no request was issued")]
+    Nothing {
+        /// The load.
+        load: String,
+        /// The scheduler.
+        scheduler: String,
+    },
+}
+
+impl Failure for LiveError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            LiveError::Model(_) | LiveError::Keep { .. } => None,
+            LiveError::Scheduler(error) => error.hint(),
+            LiveError::NoSuchKernel { .. } => Some(
+                "follow a recording of a kernel before 5.0 instead: `iosched conform TRACE`".into(),
+            ),
+            LiveError::Load { .. } => {
+                let names: Vec<_> = crate::load::builtin::BUILT_IN
+                    .iter()
+                    .map(|load| load.name)
+                    .collect();
+                Some(format!("built-in loads: {}", names.join(", ")))
+            }
+            LiveError::JobFile(error) => error.hint(),
+            LiveError::NotSimulated { .. } => {
+                Some("docs/simulation.md lists what is simulated".into())
+            }
+            LiveError::Emulate(error) => error.hint(),
+            LiveError::Lock(error) => error.hint(),
+            LiveError::Switch(error) => error.hint(),
+            LiveError::Capture(error) => error.hint(),
+            LiveError::Fio(error) => error.hint(),
+            LiveError::Nothing { .. } => Some("let it run longer: --runtime 10s".into()),
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            LiveError::Model(_) | LiveError::Load { .. } | LiveError::NotSimulated { .. } => {
+                exit::USAGE
+            }
+            LiveError::NoSuchKernel { .. } => exit::NOT_OFFERED,
+            LiveError::Scheduler(error) => error.exit_code(),
+            LiveError::JobFile(error) => error.exit_code(),
+            LiveError::Emulate(error) => error.exit_code(),
+            LiveError::Lock(error) => error.exit_code(),
+            LiveError::Switch(error) => error.exit_code(),
+            LiveError::Capture(error) => error.exit_code(),
+            LiveError::Fio(error) => error.exit_code(),
+            LiveError::Keep { .. } => exit::FAILURE,
+            LiveError::Nothing { .. } => exit::LOAD_FAILED,
+        }
+    }
+}

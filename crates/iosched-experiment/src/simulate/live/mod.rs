@@ -1,0 +1,344 @@
+//! `conform --live`: the kernel's own scheduler on an emulated disk, and ours beside it.
+//!
+//! ```text
+//!  Plan       decide   schedulers, loads and disk, checked; nothing touched
+//!  machine    do       how fast this machine is through an emulated disk that answers at once, and
+//!                      by how much the disk is slowed down, if it is too fast for that
+//!  measure    do       an emulated disk, the scheduler set, the load by fio, block events recorded
+//!  follow     work out the recording, followed decision by decision by our scheduler
+//!  tags       work out who got the tags that processes slept for
+//!  predict    work out the same load in a closed loop over the same disk model, in virtual time
+//!  Comparison tell     agreement; measured beside predicted
+//! ```
+
+mod compare;
+mod error;
+mod machine;
+mod measure;
+mod predict;
+mod tags;
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use iosched_emulate::{EmulatedDisk, Spec};
+use iosched_machine::foreign;
+use iosched_machine::host::Host;
+use iosched_machine::process::Stop;
+use iosched_sim::disk::{DiskModel, Model, ModelOptions};
+use iosched_sim::scheduler::{self, BlockLayer, Kernel, KernelVersion, SchedulerSpec, Settings};
+use iosched_sim::units::Bytes;
+use iosched_sim::workload::Job;
+use iosched_sim::workload::fio_job;
+
+pub use self::compare::{Comparison, Figures, Measurement, Pace, ProcessComparison, Report, Speed};
+pub use self::error::LiveError;
+pub use self::tags::{ContendedTags, Contests};
+use crate::load::builtin;
+use crate::load::fio_job::JobFile;
+
+/// Agreement below this means that the kernel does not do what ours does.
+pub const LEAST_AGREEMENT: f64 = 0.99;
+
+/// Ticks per second of most distributions' kernels.
+const USUAL_HZ: u32 = 250;
+
+/// What is wanted.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The disk model.
+    pub model: Model,
+    /// Another queue depth than the model's: 4 at the least, or the loop driver takes 4.
+    pub queue_depth: Option<usize>,
+    /// All that the disk does takes this many times as long; if not said, so many times that this
+    /// machine is well faster than the disk.
+    pub slow_down: Option<NonZeroU32>,
+    /// `name[:tunable=value,…]`; all that both have, if there is none.
+    pub schedulers: Vec<String>,
+    /// Names of built-in loads, or job files; the built-in deep random reads, if there is none.
+    pub loads: Vec<String>,
+    /// How long each load runs.
+    pub runtime: Duration,
+    /// Ticks per second of this kernel, if not as it says itself.
+    pub hz: Option<u32>,
+    /// Where chance comes from.
+    pub seed: u64,
+    /// The executable that becomes the disk's server.
+    pub server: PathBuf,
+    /// Where recordings are kept, if they are; below it, in `simulated`, those of our own runs.
+    pub recordings: Option<PathBuf>,
+}
+
+/// A load, as fio runs it and as the simulator does.
+#[derive(Debug, Clone)]
+struct Load {
+    name: String,
+    file: JobFile,
+    jobs: Vec<Job>,
+}
+
+/// Everything checked, and nothing touched yet.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    wanted: Wanted,
+    schedulers: Vec<SchedulerSpec>,
+    loads: Vec<Load>,
+    kernel: Kernel,
+    /// Size of the disk, and of its model.
+    size: Bytes,
+}
+
+/// What is done just now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event<'a> {
+    /// The disk is there.
+    Disk {
+        /// By how much it is slowed down, and why.
+        speed: &'a Speed,
+        /// Its kernel name.
+        device: &'a str,
+        /// Requests that its driver takes at a time.
+        depth: u32,
+    },
+    /// Time passes in a run.
+    Running {
+        /// The scheduler.
+        scheduler: &'a str,
+        /// The load.
+        load: &'a str,
+        /// Runs that are done.
+        done: usize,
+        /// Runs in all.
+        of: usize,
+        /// Time since this run began.
+        elapsed: Duration,
+        /// Time that everything still takes, about.
+        left: Duration,
+    },
+    /// A run is done and compared.
+    Compared(&'a Comparison),
+}
+
+impl Plan {
+    /// How the recording of this run is called.
+    fn recording(&self, scheduler: &SchedulerSpec, load: &Load) -> String {
+        let disk = &self.wanted.model.name;
+        format!("{disk}-{}-{}.txt", load.name, scheduler.name)
+    }
+
+    /// Checks everything that is wanted.
+    pub fn new(wanted: Wanted) -> Result<Plan, LiveError> {
+        let host = Host::live();
+        let mut kernel = Kernel {
+            hz: wanted.hz.or_else(|| hz(&host)).unwrap_or(USUAL_HZ),
+            rotational: wanted.model.rotational(),
+            ..Kernel::default()
+        };
+        if let Some((major, minor)) = host.kernel_version() {
+            let small = |number| u16::try_from(number).unwrap_or(u16::MAX);
+            kernel.version = KernelVersion {
+                major: small(major),
+                minor: small(minor),
+            };
+        }
+        let mut names = wanted.schedulers.clone();
+        if names.is_empty() {
+            let infos = scheduler::schedulers().iter();
+            let today = infos.filter(|info| info.block_layer == BlockLayer::MultiQueue);
+            names.extend(today.map(|info| info.name.to_owned()));
+        }
+        let schedulers = names.iter().map(|name| checked_scheduler(name, &kernel));
+        let schedulers = schedulers.collect::<Result<Vec<_>, _>>()?;
+        // Block devices are made of blocks of 4096 bytes.
+        let size = Bytes::new(wanted.model.capacity().as_u64() / 4096 * 4096);
+        let disk = build(&wanted, size, NonZeroU32::MIN, wanted.seed)?;
+        let names = match wanted.loads.as_slice() {
+            [] => vec![builtin::BUILT_IN[0].name.to_owned()],
+            names => names.to_vec(),
+        };
+        let loads = names.iter().map(|name| checked_load(name, disk.as_ref()));
+        Ok(Plan {
+            schedulers,
+            loads: loads.collect::<Result<Vec<_>, _>>()?,
+            kernel,
+            size,
+            wanted,
+        })
+    }
+
+    /// Measures, follows and predicts: every load under every scheduler, on one emulated disk, which
+    /// is removed afterwards, whatever happens.
+    pub fn run(
+        &self,
+        stop: &Stop,
+        observer: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<Report, LiveError> {
+        let speed = self.speed(stop)?;
+        let mut spec = Spec::new(self.wanted.model.clone(), &self.wanted.server);
+        spec.queue_depth = self.wanted.queue_depth;
+        spec.size = Some(self.size);
+        spec.slow_down = Some(speed.slow_down);
+        spec.seed = self.wanted.seed;
+        spec.owner_pid = i32::try_from(std::process::id()).ok();
+        let disk = EmulatedDisk::create(&spec)?;
+        let compared = self.on_disk(&disk, &speed, stop, observer);
+        let removed = disk.remove(true);
+        let report = compared?;
+        removed?;
+        Ok(report)
+    }
+
+    fn on_disk(
+        &self,
+        disk: &EmulatedDisk,
+        speed: &Speed,
+        stop: &Stop,
+        observer: &mut dyn FnMut(&Event<'_>),
+    ) -> Result<Report, LiveError> {
+        let status = disk.status();
+        let depth = status.driver_depth.unwrap_or(1);
+        let machine = machine::Machine {
+            slow_down: speed.slow_down,
+            driver_depth: depth,
+            most_iops: speed.machine.map(|machine| machine.iops),
+        };
+        let device = disk.device();
+        observer(&Event::Disk {
+            speed,
+            device,
+            depth,
+        });
+        let bench = measure::Bench::new(disk.device(), stop)?;
+        let of = self.schedulers.len() * self.loads.len();
+        let mut results = Vec::new();
+        for load in &self.loads {
+            for scheduler in &self.schedulers {
+                let done = results.len();
+                let mut tick = |elapsed: Duration| {
+                    observer(&Event::Running {
+                        scheduler: &scheduler.name,
+                        load: &load.name,
+                        done,
+                        of,
+                        elapsed,
+                        left: self.expected(of - done).saturating_sub(elapsed),
+                    });
+                };
+                let measured = bench.run(self, scheduler, load, &mut tick)?;
+                let followed = measured.follow(self, scheduler, depth)?;
+                let contested = Contests::of(&measured.lines, predict::runtime(self));
+                let setting = (scheduler, load, &contested);
+                let predicted = predict::predict(self, setting, &measured, &machine)?;
+                let comparison = Comparison::new(setting, &measured, followed, &predicted);
+                observer(&Event::Compared(&comparison));
+                results.push(comparison);
+            }
+        }
+        Ok(Report {
+            disk: self.wanted.model.name.clone(),
+            queue_depth: status.queue_depth.unwrap_or(1),
+            driver_depth: depth,
+            path_ns: status.path_ns.unwrap_or(0),
+            speed: *speed,
+            kernel: self.kernel.version.to_string(),
+            hz: self.kernel.hz,
+            runtime_s: self.wanted.runtime.as_secs_f64(),
+            seed: self.wanted.seed,
+            results,
+        })
+    }
+
+    /// How fast the disk is to be on this machine.
+    fn speed(&self, stop: &Stop) -> Result<Speed, LiveError> {
+        let machine = machine::pace(&self.wanted, stop)?;
+        let depth = self.wanted.queue_depth;
+        let depth = depth.unwrap_or_else(|| self.wanted.model.queue_depth());
+        let disk = match machine {
+            Some(_) => Some(predict::pace(self, depth)?),
+            None => None,
+        };
+        let both = disk.zip(machine);
+        let least = both.map(|(disk, machine)| machine::least_slow_down(disk, machine));
+        let slow_down = self.wanted.slow_down.or(least);
+        Ok(Speed {
+            slow_down: slow_down.unwrap_or(NonZeroU32::MIN),
+            disk,
+            machine,
+        })
+    }
+
+    /// How long so many runs take, about.
+    fn expected(&self, runs: usize) -> Duration {
+        let one = self.wanted.runtime + Duration::from_millis(1500);
+        one * u32::try_from(runs).unwrap_or(u32::MAX)
+    }
+}
+
+/// The disk as the simulator has it: what the emulated disk's server runs, too.
+fn build(
+    wanted: &Wanted,
+    size: Bytes,
+    slow_down: NonZeroU32,
+    seed: u64,
+) -> Result<Box<dyn DiskModel>, LiveError> {
+    Ok(wanted.model.build(&ModelOptions {
+        size: Some(size),
+        queue_depth: wanted.queue_depth,
+        slow_down: Some(slow_down),
+        seed,
+        ..ModelOptions::default()
+    })?)
+}
+
+/// The scheduler, if both the kernel and the simulator have it.
+fn checked_scheduler(text: &str, kernel: &Kernel) -> Result<SchedulerSpec, LiveError> {
+    let spec = SchedulerSpec::parse(text)?;
+    if scheduler::info(&spec.name)?.block_layer != BlockLayer::MultiQueue {
+        return Err(LiveError::NoSuchKernel {
+            scheduler: spec.name,
+            kernel: kernel.version.to_string(),
+        });
+    }
+    scheduler::build(&spec, kernel, &Settings::new())?; // tells what is wrong, if anything
+    Ok(spec)
+}
+
+/// The built-in load of this name, or else the job file: one that both fio and the simulator run.
+fn checked_load(name: &str, disk: &dyn DiskModel) -> Result<Load, LiveError> {
+    let text = match builtin::find(name) {
+        Some(load) => load.text.to_owned(),
+        None => foreign::read_text(name.as_ref()).map_err(|source| LiveError::Load {
+            name: name.to_owned(),
+            source,
+        })?,
+    };
+    let file = JobFile::parse(name, &text)?;
+    let jobs = fio_job::parse(&text, disk.capacity()).map_err(|cause| LiveError::NotSimulated {
+        name: name.to_owned(),
+        cause,
+    })?;
+    let short = std::path::Path::new(name).file_stem();
+    let short = short.map_or(name.into(), |stem| stem.to_string_lossy());
+    Ok(Load {
+        name: short.into_owned(),
+        file,
+        jobs,
+    })
+}
+
+/// Ticks per second, as the kernel's configuration says, where it can be read.
+fn hz(host: &Host) -> Option<u32> {
+    let release = std::fs::read_to_string(host.proc("sys/kernel/osrelease")).ok()?;
+    let boot = format!("/boot/config-{}", release.trim());
+    let places = [host.proc("config.gz"), host.path(boot.as_ref())];
+    places.iter().find_map(|place| {
+        let mut lines = super::file::Lines::open(place).ok()?;
+        while let Some(line) = lines.next_line().ok()? {
+            if let Some(number) = line.strip_prefix("CONFIG_HZ=") {
+                return number.trim().parse().ok();
+            }
+        }
+        None
+    })
+}

@@ -1,0 +1,172 @@
+//! Why a trace cannot be replayed.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use iosched_machine::failure::{Failure, exit};
+use iosched_sim::trace::ReadError;
+use iosched_sim::units::Bytes;
+
+use crate::simulate::file::FileError;
+
+/// A trace that cannot be replayed, and why.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Something that can be read only once.
+    #[error("{} is no file: a trace is read more than once", path.display())]
+    NotAFile {
+        /// What it is called.
+        path: PathBuf,
+    },
+    /// What is in a file.
+    #[error("{}, {cause}", path.display())]
+    Trace {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        cause: ReadError,
+    },
+    /// There is no access in it.
+    #[error("{} holds no access", path.display())]
+    Empty {
+        /// Which trace.
+        path: PathBuf,
+    },
+    /// It is of several devices.
+    #[error("{} is of {count} devices: {names}", path.display())]
+    SeveralDevices {
+        /// Which trace.
+        path: PathBuf,
+        /// How many.
+        count: usize,
+        /// The first of them.
+        names: String,
+    },
+    /// The chosen device is not in it.
+    #[error("{} has no accesses on a device `{device}`; it has: {names}", path.display())]
+    NoSuchDevice {
+        /// Which trace.
+        path: PathBuf,
+        /// What was asked for.
+        device: String,
+        /// The first of those that there are.
+        names: String,
+    },
+    /// It reaches beyond the disk.
+    #[error("{} reaches to {end}, and the disk ends at {disk}", path.display())]
+    DiskTooSmall {
+        /// Which trace.
+        path: PathBuf,
+        /// The end of its last access.
+        end: Bytes,
+        /// How large the disk is.
+        disk: Bytes,
+    },
+    /// A closed loop needs to know when accesses were answered.
+    #[error(
+        "{} does not say when accesses were answered, which --closed needs", path.display()
+    )]
+    NoAnswers {
+        /// Which trace.
+        path: PathBuf,
+    },
+    /// Accesses at their times need times.
+    #[error("{} has no times, only pauses: --speed has nothing to scale", path.display())]
+    NoTimes {
+        /// Which trace.
+        path: PathBuf,
+    },
+    /// Its times cannot be true.
+    #[error("{} lasts {years} years at that speed", path.display())]
+    TooLong {
+        /// Which trace.
+        path: PathBuf,
+        /// How long.
+        years: u64,
+    },
+    /// More closed loops than can be kept apart.
+    #[error("{} has more than {most} processes, too many for --closed", path.display())]
+    TooManyProcesses {
+        /// Which trace.
+        path: PathBuf,
+        /// How many can be.
+        most: usize,
+    },
+    /// The steps of closed loops cannot be kept.
+    #[error("cannot keep the trace's steps in a temporary file in {}: {cause}", directory.display())]
+    Spill {
+        /// Where.
+        directory: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+}
+
+/// What went wrong while accesses were taken from a trace: known only after the run, which then ended
+/// early.
+#[derive(Debug, Clone, Default)]
+pub struct Failed(Arc<Mutex<Option<ReplayError>>>);
+
+impl Failed {
+    pub(super) fn set(&self, error: ReplayError) {
+        self.lock().get_or_insert(error);
+    }
+
+    /// What went wrong, if anything did.
+    pub fn take(&self) -> Option<ReplayError> {
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<ReplayError>> {
+        self.0.lock().expect("no thread panics with it")
+    }
+}
+
+impl Failure for ReplayError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            ReplayError::File(file) => file.hint(),
+            ReplayError::NotAFile { .. } => {
+                Some("write it into a file first (gzip or zstd will do)".to_owned())
+            }
+            ReplayError::Trace { cause, .. } => cause.cause.hint().map(str::to_owned),
+            ReplayError::SeveralDevices { .. } | ReplayError::NoSuchDevice { .. } => Some(
+                "`--trace-device NAME` replays one of them, `--trace-device all` puts them one \
+                 after the other on the disk"
+                    .to_owned(),
+            ),
+            ReplayError::DiskTooSmall { end, .. } => {
+                let gib = end.as_u64().div_ceil(1 << 30);
+                Some(format!(
+                    "`--size {gib}G` makes the disk large enough, `--wrap` folds what lies beyond its \
+                     end back onto it (distances change)"
+                ))
+            }
+            ReplayError::NoAnswers { .. } | ReplayError::TooManyProcesses { .. } => {
+                Some("without --closed each access is made at its time".to_owned())
+            }
+            ReplayError::NoTimes { .. } => {
+                Some("leave out --speed: each access waits for the one before it".to_owned())
+            }
+            ReplayError::Spill { .. } => {
+                Some("TMPDIR names a directory with more room: 32 bytes per access".to_owned())
+            }
+            ReplayError::TooLong { .. } => Some(
+                "look at the first and the last line: times of one clock are wanted".to_owned(),
+            ),
+            ReplayError::Empty { .. } => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            ReplayError::File(file) => file.exit_code(),
+            ReplayError::Spill { .. } => exit::FAILURE,
+            _ => exit::USAGE,
+        }
+    }
+}

@@ -1,0 +1,664 @@
+//! A load over a disk model under several schedulers: each a run of its own, side by side.
+
+use std::fmt::Write as _;
+use std::io;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use iosched_machine::failure::{Failure, exit};
+use iosched_sim::block_layer::{MergeLimits, Merging};
+use iosched_sim::disk::{Model, ModelError, ModelOptions};
+use iosched_sim::histogram::Histogram;
+use iosched_sim::scheduler::{
+    self, Kernel, SchedulerError, SchedulerSpec, Settings, build, parse_settings,
+};
+use iosched_sim::simulate::{
+    self, Attachment, Flow, HostTimes, MultiQueueSettings, Observer, Outcome, Setup, Writeback,
+};
+use iosched_sim::units::{Bytes, Nanos, Sectors};
+use iosched_sim::workload::Job;
+use iosched_sim::workload::fio_job::{self, JobError};
+use serde::{Deserialize, Serialize};
+
+use super::events::EventFile;
+use super::file::{FileError, Lines};
+use super::replay::{Failed, Meter, ReplayError, Trace, TraceOptions, TraceReport};
+use super::settings::{SettingsError, tick_phase};
+use super::threads;
+use crate::load::builtin::{self, BuiltIn};
+
+/// What the processes do.
+#[derive(Debug, Clone)]
+pub enum Load {
+    /// One that comes with the program.
+    BuiltIn(&'static BuiltIn),
+    /// As a fio job file says.
+    Job(PathBuf),
+    /// As they did when they were recorded.
+    Trace(TraceOptions),
+}
+
+impl Load {
+    /// The built-in load of this name, or else the job file.
+    pub fn named(name: &str) -> Load {
+        builtin::find(name).map_or_else(|| Load::Job(PathBuf::from(name)), Load::BuiltIn)
+    }
+
+    /// What the user calls it.
+    pub fn name(&self) -> String {
+        match self {
+            Load::BuiltIn(load) => load.name.to_owned(),
+            Load::Job(path) => path.display().to_string(),
+            Load::Trace(options) => options.path.display().to_string(),
+        }
+    }
+
+    /// The processes, on a disk of this size.
+    fn work(&self, capacity: Sectors, meter: &Arc<Meter>) -> Result<Work, SimulateError> {
+        let parse = |text: &str| {
+            let failed = |cause| SimulateError::Load {
+                name: self.name(),
+                cause,
+            };
+            fio_job::parse(text, capacity)
+                .map(Work::Jobs)
+                .map_err(failed)
+        };
+        match self {
+            Load::BuiltIn(load) => parse(load.text),
+            Load::Job(path) => {
+                let mut lines = Lines::open(path).map_err(|error| match error {
+                    FileError::Open { path, cause }
+                        if cause.kind() == io::ErrorKind::NotFound
+                            && path.components().count() == 1 =>
+                    {
+                        SimulateError::NoSuchLoad { path }
+                    }
+                    other => other.into(),
+                })?;
+                let mut text = String::new();
+                while let Some(line) = lines.next_line()? {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+                parse(&text)
+            }
+            Load::Trace(options) => {
+                let trace = Trace::new(options.clone(), capacity, meter)?;
+                Ok(Work::Trace(Arc::new(trace)))
+            }
+        }
+    }
+}
+
+/// Where accesses come from, checked.
+#[derive(Debug, Clone)]
+enum Work {
+    /// As jobs say.
+    Jobs(Vec<Job>),
+    /// As they were recorded.
+    Trace(Arc<Trace>),
+}
+
+impl Work {
+    fn jobs(&self) -> &[Job] {
+        match self {
+            Work::Jobs(jobs) => jobs,
+            Work::Trace(trace) => trace.jobs(),
+        }
+    }
+}
+
+/// What is to be simulated.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The disk model.
+    pub disk: Model,
+    /// Departures of the disk from its model.
+    pub options: ModelOptions,
+    /// `name[:tunable=value,…]`, each a run.
+    pub schedulers: Vec<String>,
+    /// Of those, one that refuses the load is left out, and is no error.
+    pub leaves_refused_out: bool,
+    /// What the processes do.
+    pub load: Load,
+    /// State that the schedulers begin with: `name=value,…`.
+    pub initial: Option<String>,
+    /// Commands that the disk takes at a time, if not as many as its model.
+    pub queue_depth: Option<usize>,
+    /// Commands that the disk accepts, if not as many as the driver sends.
+    pub accepts: Option<usize>,
+    /// Requests of each kind that may exist.
+    pub nr_requests: Option<usize>,
+    /// Longest request.
+    pub max_sectors: Bytes,
+    /// Ticks per second.
+    pub hz: Option<u32>,
+    /// How long before time zero a tick began, in microseconds.
+    pub tick_phase_us: f64,
+    /// How the disk is attached, for the multi-queue block layer.
+    pub attachment: Attachment,
+    /// Hardware queues; if not said, one for each processor that costs time where the disk is
+    /// attached so that it can have several, or one.
+    pub hardware_queues: Option<usize>,
+    /// Write-back throttling: the latency that reads should not exceed; off if not said.
+    pub wbt_lat: Option<Nanos>,
+    /// Processors on which a request of the multi-queue block layer costs time.
+    pub processors: Option<usize>,
+    /// Where chance comes from.
+    pub seed: u64,
+    /// How writes through the page cache get to the disk.
+    pub writeback: Writeback,
+    /// The run ends here at the latest.
+    pub until: Nanos,
+    /// Write what happens into this file (one scheduler only).
+    pub events: Option<PathBuf>,
+}
+
+impl Wanted {
+    fn hardware_queues(&self) -> usize {
+        let each = match self.attachment {
+            Attachment::TagOnly => self.processors,
+            Attachment::Budget => None,
+        };
+        self.hardware_queues.or(each).unwrap_or(1)
+    }
+}
+
+/// Why it cannot be simulated.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulateError {
+    /// The disk.
+    #[error(transparent)]
+    Disk(#[from] ModelError),
+    /// A scheduler.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+    /// Where ticks begin.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The file of the load.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Neither comes with the program nor is a file.
+    #[error("no built-in load that can be simulated and no job file is called {}", path.display())]
+    NoSuchLoad {
+        /// What was taken for a file.
+        path: PathBuf,
+    },
+    /// The load.
+    #[error("{name}: {cause}")]
+    Load {
+        /// The job file.
+        name: String,
+        /// What is wrong with it.
+        cause: JobError,
+    },
+    /// The trace.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// Events of several runs would get mixed.
+    #[error("events can be written of one scheduler at a time, and there are {count}")]
+    EventsOfSeveral {
+        /// How many there are.
+        count: usize,
+    },
+    /// The file of events cannot be written.
+    #[error("cannot write {}: {cause}", path.display())]
+    Events {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+}
+
+impl Failure for SimulateError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SimulateError::Load {
+                cause: JobError::Unsupported { .. },
+                ..
+            } => Some(
+                "remove it if it does not matter; docs/simulation.md lists what is simulated"
+                    .to_owned(),
+            ),
+            SimulateError::NoSuchLoad { .. } => {
+                let names: Vec<&str> = builtin::BUILT_IN.iter().map(|load| load.name).collect();
+                Some(format!(
+                    "a fio job file, or one of: {}; what runs a program (pgbench, command:, database) \
+                     needs a disk: `iosched tune --load`",
+                    names.join(", ")
+                ))
+            }
+            SimulateError::File(file) => file.hint(),
+            SimulateError::Scheduler(error) => error.hint(),
+            SimulateError::Replay(replay) => replay.hint(),
+            SimulateError::EventsOfSeveral { .. } => {
+                Some("give one --scheduler together with --events".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            SimulateError::Scheduler(error) => error.exit_code(),
+            SimulateError::File(file) => file.exit_code(),
+            SimulateError::Replay(replay) => replay.exit_code(),
+            SimulateError::Events { .. } => exit::FAILURE,
+            _ => exit::USAGE,
+        }
+    }
+}
+
+/// A distribution of times.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Times {
+    /// Mean.
+    pub mean_ns: u64,
+    /// Half are at most this.
+    pub p50_ns: u64,
+    /// 99 of 100 are at most this.
+    pub p99_ns: u64,
+    /// 999 of 1000 are at most this.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl From<&Histogram> for Times {
+    fn from(histogram: &Histogram) -> Times {
+        Times {
+            mean_ns: histogram.mean().as_nanos(),
+            p50_ns: histogram.percentile(0.5).as_nanos(),
+            p99_ns: histogram.percentile(0.99).as_nanos(),
+            p999_ns: histogram.percentile(0.999).as_nanos(),
+            max_ns: histogram.max().as_nanos(),
+        }
+    }
+}
+
+/// What a process got, or all of them together.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Share {
+    /// The process.
+    pub name: String,
+    /// Accesses completed.
+    pub accesses: u64,
+    /// Accesses per second.
+    pub iops: f64,
+    /// Data per second.
+    pub bytes_per_second: f64,
+    /// From submission until the program had the answer: the three below together.
+    pub latency: Times,
+    /// While no request or tag was free.
+    #[serde(default)]
+    pub before_queue_time: Times,
+    /// From the request's allocation until the driver took it.
+    pub queue_time: Times,
+    /// From there to completion.
+    pub service_time: Times,
+    /// What it read; nothing if that is nothing, or all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<Direction>,
+    /// What it wrote; nothing if that is nothing, or all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write: Option<Direction>,
+    /// Times that it made sure that what it wrote was on the medium.
+    pub syncs: u64,
+    /// How long that took.
+    pub sync_latency: Times,
+}
+
+/// What was read, or what was written, where there is both.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Direction {
+    /// Accesses completed.
+    pub accesses: u64,
+    /// Accesses per second.
+    pub iops: f64,
+    /// Data per second.
+    pub bytes_per_second: f64,
+    /// From submission until the program had the answer.
+    pub latency: Times,
+}
+
+impl Direction {
+    /// Reads and writes, if there are both.
+    fn both(flows: [&Flow; 2], elapsed: Nanos) -> [Option<Direction>; 2] {
+        let counts = flows.map(|flow| flow.latencies.total.count());
+        let is_mixed = counts.iter().all(|&count| count > 0) && elapsed > Nanos::ZERO;
+        flows.map(|flow| is_mixed.then(|| Direction::of(flow, elapsed)))
+    }
+
+    fn of(flow: &Flow, elapsed: Nanos) -> Direction {
+        let (latency, seconds) = (&flow.latencies.total, elapsed.as_secs_f64());
+        Direction {
+            accesses: latency.count(),
+            iops: latency.count() as f64 / seconds,
+            bytes_per_second: flow.bytes.as_u64() as f64 / seconds,
+            latency: Times::from(latency),
+        }
+    }
+}
+
+impl Share {
+    fn new(name: &str, flows: [&Flow; 2], elapsed: Nanos, syncs: &Histogram) -> Share {
+        let bytes: Bytes = flows.iter().map(|flow| flow.bytes).sum();
+        let latencies = &flows[0].latencies.with(&flows[1].latencies);
+        let seconds = elapsed.as_secs_f64();
+        let rate = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
+        let accesses = latencies.total.count();
+        let [read, write] = Direction::both(flows, elapsed);
+        Share {
+            name: name.to_owned(),
+            accesses,
+            iops: rate(accesses as f64),
+            bytes_per_second: rate(bytes.as_u64() as f64),
+            latency: Times::from(&latencies.total),
+            before_queue_time: Times::from(&latencies.before),
+            queue_time: Times::from(&latencies.queue),
+            service_time: Times::from(&latencies.service),
+            read,
+            write,
+            syncs: syncs.count(),
+            sync_latency: Times::from(syncs),
+        }
+    }
+}
+
+/// One scheduler's run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunResult {
+    /// The scheduler with its tunables, as asked for.
+    pub scheduler: String,
+    /// All processes together.
+    pub total: Share,
+    /// Each process.
+    pub processes: Vec<Share>,
+    /// Commands that the disk got (merged accesses are one).
+    pub commands: u64,
+    /// Mean distance between the end of a command and the beginning of the next.
+    pub mean_seek_sectors: f64,
+    /// Share of commands that began where the one before ended.
+    pub sequential_share: f64,
+    /// Time in which the disk had nothing to do.
+    pub disk_idle_ns: u64,
+    /// Jain's index of the processes' data rates.
+    pub fairness: f64,
+    /// From the first submission to the last completion.
+    pub elapsed_ns: u64,
+    /// A trace's clock stood still for so long because the disk could not keep up.
+    pub held_back_ns: u64,
+    /// What the run took on this machine.
+    pub wall_ns: u64,
+}
+
+impl RunResult {
+    fn new(scheduler: &str, outcome: &Outcome, wall: std::time::Duration) -> RunResult {
+        let mut syncs = Histogram::default();
+        for process in &outcome.processes {
+            syncs.merge(&process.syncs.total);
+        }
+        let [read, write] = &outcome.flows();
+        let total = Share::new("all", [read, write], outcome.elapsed, &syncs);
+        let processes = outcome.processes.iter().map(|process| {
+            Share::new(
+                &process.name,
+                process.flows(),
+                process.elapsed,
+                &process.syncs.total,
+            )
+        });
+        let moves = outcome.disk.commands.saturating_sub(1).max(1) as f64;
+        RunResult {
+            scheduler: scheduler.to_owned(),
+            processes: processes.collect(),
+            total,
+            commands: outcome.disk.commands,
+            mean_seek_sectors: outcome.disk.seek_sectors as f64 / moves,
+            sequential_share: outcome.disk.contiguous as f64 / moves,
+            disk_idle_ns: outcome.disk_idle().as_nanos(),
+            fairness: outcome.fairness(),
+            elapsed_ns: outcome.elapsed.as_nanos(),
+            held_back_ns: outcome.held_back.as_nanos(),
+            wall_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// What was simulated, and what came out.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Simulated {
+    /// The disk model.
+    pub disk: String,
+    /// Its size.
+    pub disk_bytes: u64,
+    /// How many times as long as its model says all that it does took, if not once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_down: Option<u32>,
+    /// Commands that the driver gave it at a time.
+    pub queue_depth: usize,
+    /// The load.
+    pub load: String,
+    /// What was found in the trace, if the load is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceReport>,
+    /// Where chance came from.
+    pub seed: u64,
+    /// Scheduler by scheduler, as asked for.
+    pub runs: Vec<RunResult>,
+}
+
+/// A simulation, checked: nothing has run yet.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    wanted: Wanted,
+    specs: Vec<SchedulerSpec>,
+    initial: Settings,
+    work: Work,
+    meter: Arc<Meter>,
+    capacity: Bytes,
+    queue_depth: usize,
+}
+
+/// The kernel that a scheduler runs in.
+fn kernel_of(wanted: &Wanted, spec: &SchedulerSpec) -> Result<Kernel, SimulateError> {
+    let usual_hz = scheduler::info(&spec.name)?.block_layer.usual_hz();
+    let mut kernel = Kernel {
+        hz: wanted.hz.unwrap_or(usual_hz),
+        rotational: wanted.disk.rotational(),
+        ..Kernel::default()
+    };
+    kernel.tick_phase = tick_phase(wanted.tick_phase_us, &kernel)?;
+    Ok(kernel)
+}
+
+impl Plan {
+    /// Checks everything that is wanted.
+    pub fn new(wanted: Wanted) -> Result<Plan, SimulateError> {
+        Plan::watched(wanted, Arc::default())
+    }
+
+    /// The same; a trace is looked through, and the meter says how far that is, and the runs after it.
+    pub fn watched(wanted: Wanted, meter: Arc<Meter>) -> Result<Plan, SimulateError> {
+        let mut wanted = wanted;
+        wanted.options.queue_depth = wanted.queue_depth.or(wanted.options.queue_depth);
+        let model = wanted.disk.build(&wanted.options)?;
+        let initial = parse_settings(wanted.initial.as_deref().unwrap_or(""))?;
+        let mut specs = Vec::new();
+        for text in &wanted.schedulers {
+            let spec = SchedulerSpec::parse(text)?;
+            build(&spec, &kernel_of(&wanted, &spec)?, &initial)?; // tells what is wrong, if anything
+            specs.push(spec);
+        }
+        if wanted.events.is_some() && specs.len() > 1 {
+            return Err(SimulateError::EventsOfSeveral { count: specs.len() });
+        }
+        let work = wanted.load.work(model.capacity(), &meter)?;
+        let may_run = |spec: &SchedulerSpec| -> Result<(), SchedulerError> {
+            simulate::check_groups(scheduler::info(&spec.name)?, work.jobs())
+        };
+        if wanted.leaves_refused_out {
+            let both = specs.into_iter().zip(wanted.schedulers);
+            let taken = both.filter(|(spec, _)| may_run(spec).is_ok());
+            (specs, wanted.schedulers) = taken.unzip();
+        }
+        for spec in &specs {
+            may_run(spec)?;
+        }
+        Ok(Plan {
+            specs,
+            initial,
+            work,
+            meter,
+            capacity: model.capacity().to_bytes(),
+            queue_depth: model.queue_depth(),
+            wanted,
+        })
+    }
+
+    /// Runs every scheduler, as many at a time as there are processors.
+    pub fn run(&self) -> Result<Simulated, SimulateError> {
+        if let Work::Trace(trace) = &self.work {
+            self.meter
+                .expect(trace.run_bytes() * self.specs.len() as u64);
+        }
+        let runs = threads::each(self.specs.len(), |index| self.run_one(index))
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Simulated {
+            disk: self.wanted.disk.name.clone(),
+            disk_bytes: self.capacity.as_u64(),
+            slow_down: self
+                .wanted
+                .options
+                .slow_down
+                .map(NonZeroU32::get)
+                .filter(|&factor| factor > 1),
+            queue_depth: self.queue_depth,
+            load: self.wanted.load.name(),
+            trace: match &self.work {
+                Work::Jobs(_) => None,
+                Work::Trace(trace) => Some(trace.report().clone()),
+            },
+            seed: self.wanted.seed,
+            runs,
+        })
+    }
+
+    fn run_one(&self, index: usize) -> Result<RunResult, SimulateError> {
+        let wanted = &self.wanted;
+        let kernel = kernel_of(wanted, &self.specs[index])?;
+        let settings = MultiQueueSettings {
+            attachment: wanted.attachment,
+            kernel,
+            nr_requests: wanted.nr_requests,
+            hardware_queues: wanted.hardware_queues(),
+            processors: wanted.processors,
+            wbt_lat: wanted.wbt_lat,
+            ..MultiQueueSettings::default()
+        };
+        let scheduler = build(&self.specs[index], &kernel, &self.initial)?;
+        let disk = wanted.disk.build(&wanted.options)?;
+        let usual = Setup::new(scheduler, disk, self.work.jobs().to_vec());
+        let setup = Setup {
+            accepts: wanted.accepts,
+            nr_requests: wanted.nr_requests.unwrap_or(usual.nr_requests),
+            queue_depth: self.queue_depth,
+            limits: MergeLimits {
+                max_sectors: wanted.max_sectors.to_sectors(),
+                merging: Merging::Full,
+            },
+            host: match wanted.processors {
+                Some(_) => HostTimes::fast(),
+                None => HostTimes::default(),
+            },
+            multi_queue: settings,
+            writeback: wanted.writeback,
+            volatile_cache: wanted
+                .options
+                .write_cache
+                .unwrap_or(wanted.disk.write_cache()),
+            seed: wanted.seed,
+            until: wanted.until,
+            ..usual
+        };
+        let began = Instant::now();
+        let outcome = match &wanted.events {
+            None => self.run_watched(setup, &mut ())?,
+            Some(path) => {
+                let failed = |cause| SimulateError::Events {
+                    path: path.to_owned(),
+                    cause,
+                };
+                let names = (wanted.schedulers[index].as_str(), wanted.disk.name.as_str());
+                let mut file = EventFile::create(path, &setup, names).map_err(failed)?;
+                let outcome = self.run_watched(setup, &mut file)?;
+                file.finish().map_err(failed)?;
+                outcome
+            }
+        };
+        Ok(RunResult::new(
+            &wanted.schedulers[index],
+            &outcome,
+            began.elapsed(),
+        ))
+    }
+
+    fn run_watched(
+        &self,
+        setup: Setup,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, SimulateError> {
+        match &self.work {
+            Work::Jobs(_) => Ok(simulate::run(setup, observer)),
+            Work::Trace(trace) => {
+                let failed = Failed::default();
+                let replay = trace.replay(&self.meter, &failed)?;
+                let outcome = simulate::replay(setup, replay, observer);
+                match failed.take() {
+                    Some(error) => Err(error.into()),
+                    None => Ok(outcome),
+                }
+            }
+        }
+    }
+}
+
+/// One line per process and scheduler, for spreadsheets.
+pub fn csv(simulated: &Simulated) -> String {
+    let mut text = "disk,load,scheduler,process,accesses,iops,bytes_per_second,latency_mean_ns,\
+                    latency_p50_ns,latency_p99_ns,latency_p999_ns,latency_max_ns,\
+                    before_queue_mean_ns,queue_mean_ns,service_mean_ns\n"
+        .to_owned();
+    for run in &simulated.runs {
+        for share in std::iter::once(&run.total).chain(&run.processes) {
+            let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
+            let latency = share.latency;
+            let _ = writeln!(
+                text,
+                "{},{},{},{},{},{:.1},{:.0},{},{},{},{},{},{},{},{}",
+                simulated.disk,
+                quoted(&simulated.load),
+                quoted(&run.scheduler),
+                quoted(&share.name),
+                share.accesses,
+                share.iops,
+                share.bytes_per_second,
+                latency.mean_ns,
+                latency.p50_ns,
+                latency.p99_ns,
+                latency.p999_ns,
+                latency.max_ns,
+                share.before_queue_time.mean_ns,
+                share.queue_time.mean_ns,
+                share.service_time.mean_ns,
+            );
+        }
+    }
+    text
+}

@@ -1,0 +1,309 @@
+//! A simulated scheduler with its settings: what the command line says, over what a recording's file
+//! of tunables says, over the kernel's defaults.
+
+use std::path::{Path, PathBuf};
+
+use iosched_machine::failure::{Failure, exit};
+use iosched_sim::block_layer::{MergeLimits, Merging};
+use iosched_sim::scheduler::{
+    self, Kernel, KernelVersion, SchedulerError, SchedulerInfo, SchedulerSpec, Settings,
+};
+use iosched_sim::units::{Bytes, Nanos};
+
+use super::file::{FileError, Lines};
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The scheduler, a tunable or a value.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+    /// The file of tunables cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A value in the file of tunables is no number.
+    #[error("{}: {name} is `{value}`, which is no number", path.display())]
+    Value {
+        /// Which file.
+        path: PathBuf,
+        /// Which tunable.
+        name: String,
+        /// What stands there.
+        value: String,
+    },
+    /// A phase that is no number.
+    #[error("ticks cannot begin {micros} µs before a recording does")]
+    TickPhase {
+        /// What was asked for.
+        micros: f64,
+    },
+    /// HZ of a kernel that nobody builds.
+    #[error("a kernel cannot have {hz} ticks per second: it has 100, 250, 300 or 1000")]
+    Hz {
+        /// What was asked for.
+        hz: u32,
+    },
+}
+
+impl Failure for SettingsError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SettingsError::File(file) => file.hint(),
+            SettingsError::Scheduler(error) => error.hint(),
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            SettingsError::Scheduler(error) => error.exit_code(),
+            SettingsError::File(file) => file.exit_code(),
+            SettingsError::Value { .. }
+            | SettingsError::Hz { .. }
+            | SettingsError::TickPhase { .. } => exit::USAGE,
+        }
+    }
+}
+
+/// `max_sectors_kb` of the queues on which this project's recordings were made, which have it in
+/// their file of tunables: taken where no such file is given.
+const RECORDED_MAX_KIB: u64 = 512;
+
+/// A phase in microseconds, which may lie some ticks away.
+pub(super) fn tick_phase(micros: f64, kernel: &Kernel) -> Result<Nanos, SettingsError> {
+    if !micros.is_finite() {
+        return Err(SettingsError::TickPhase { micros });
+    }
+    let nanos = (micros * 1e3).rem_euclid(kernel.tick_nanos() as f64);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "within a tick"
+    )]
+    Ok(Nanos::new(nanos as u64))
+}
+
+/// What is wanted.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// `name[:tunable=value,…]`.
+    pub scheduler: String,
+    /// A file of lines `path: value`, as `tunables.txt` beside recordings.
+    pub tunables: Option<PathBuf>,
+    /// Ticks per second, if not 1000 (multi-queue: 250).
+    pub hz: Option<u32>,
+    /// How long before a recording's time zero a tick began, in microseconds, if it is known.
+    pub tick_phase_us: Option<f64>,
+    /// The device is not rotational, whatever the file says.
+    pub non_rotational: bool,
+    /// Commands that the device takes, whatever the file says.
+    pub queue_depth: Option<usize>,
+    /// State that the scheduler begins with.
+    pub initial: Settings,
+}
+
+/// Settings, checked: a scheduler can be made from them as often as needed.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    /// The scheduler with all that is set.
+    pub spec: SchedulerSpec,
+    /// HZ and rotational.
+    pub kernel: Kernel,
+    /// State to begin with.
+    pub initial: Settings,
+    /// Limits of merging.
+    pub limits: MergeLimits,
+    /// Commands that the device takes, if that is known.
+    pub queue_depth: Option<usize>,
+    /// The next request is chosen before the device has room (loop), if that is known.
+    pub look_ahead: Option<bool>,
+    /// Where ticks begin is known: it is not to be searched for.
+    pub tick_phase_given: bool,
+    /// How the scheduler is listed.
+    pub info: &'static SchedulerInfo,
+}
+
+impl Checked {
+    /// Looks at everything that is wanted.
+    pub fn new(wanted: &Wanted) -> Result<Checked, SettingsError> {
+        let mut spec = SchedulerSpec::parse(&wanted.scheduler)?;
+        let info = scheduler::info(&spec.name)?;
+        let mut kernel = Kernel {
+            hz: info.block_layer.usual_hz(),
+            ..Kernel::default()
+        };
+        let max_sectors = Bytes::from_kib(RECORDED_MAX_KIB).to_sectors();
+        let mut limits = MergeLimits {
+            max_sectors,
+            merging: Merging::Full,
+        };
+        let mut queue_depth = None;
+        let mut look_ahead = None;
+        if let Some(path) = &wanted.tunables {
+            let file = QueueFile::read(path)?;
+            if let Some(kib) = file.number("queue/max_sectors_kb")? {
+                limits.max_sectors = Bytes::from_kib(kib.unsigned_abs().max(4)).to_sectors();
+            }
+            if let Some(rotational) = file.number("queue/rotational")? {
+                kernel.rotational = rotational != 0;
+            }
+            let slots = file.number("device/queue_depth")?;
+            let tags = file.number("hctx0/tags")?;
+            queue_depth = slots.or(tags).and_then(|depth| usize::try_from(depth).ok());
+            look_ahead = slots.or(tags).map(|_| slots.is_none());
+            let mut from_file = Vec::new();
+            for tunable in info.tunables {
+                let overridden = spec.tunables.iter().any(|(name, _)| {
+                    name.trim_end_matches("_us") == tunable.name.trim_end_matches("_us")
+                });
+                if let Some(value) = file.number(&format!("iosched/{}", tunable.name))?
+                    && !overridden
+                {
+                    from_file.push((tunable.name.to_owned(), value));
+                }
+            }
+            spec.tunables.splice(0..0, from_file);
+        }
+        if wanted.non_rotational {
+            kernel.rotational = false;
+        }
+        if let Some(hz) = wanted.hz {
+            if ![100, 250, 300, 1000].contains(&hz) {
+                return Err(SettingsError::Hz { hz });
+            }
+            kernel.hz = hz;
+        }
+        if let Some(phase) = wanted.tick_phase_us {
+            kernel.tick_phase = tick_phase(phase, &kernel)?;
+        }
+        let initial = wanted.initial.clone();
+        scheduler::build_followed(&spec, &kernel, &initial)?; // tells what is wrong, if anything
+        let queue_depth = wanted.queue_depth.or(queue_depth);
+        Ok(Checked {
+            spec,
+            kernel,
+            initial,
+            limits,
+            queue_depth: queue_depth.map(|depth| depth.max(1)),
+            look_ahead,
+            tick_phase_given: wanted.tick_phase_us.is_some(),
+            info,
+        })
+    }
+
+    /// The same on a kernel of this version.
+    ///
+    /// # Errors
+    /// It is older than the scheduler, as ours is.
+    pub fn on(&self, version: KernelVersion) -> Result<Checked, SettingsError> {
+        let mut settings = self.clone();
+        settings.kernel.version = version;
+        scheduler::build_followed(&settings.spec, &settings.kernel, &settings.initial)?;
+        Ok(settings)
+    }
+
+    /// A fresh scheduler, to follow a recording.
+    pub fn build(&self) -> Box<dyn scheduler::Followed> {
+        let built = scheduler::build_followed(&self.spec, &self.kernel, &self.initial);
+        built.expect("checked when the settings were")
+    }
+}
+
+/// The lines `path: value` of a recording's file.
+#[derive(Debug)]
+struct QueueFile {
+    path: PathBuf,
+    values: Vec<(String, String)>,
+}
+
+impl QueueFile {
+    fn read(path: &Path) -> Result<QueueFile, FileError> {
+        let mut lines = Lines::open(path)?;
+        let mut values = Vec::new();
+        while let Some(line) = lines.next_line()? {
+            if let Some((name, value)) = line.split_once(':') {
+                values.push((name.trim().to_owned(), value.trim().to_owned()));
+            }
+        }
+        Ok(QueueFile {
+            path: path.to_owned(),
+            values,
+        })
+    }
+
+    /// The value of the line whose path ends like this; of a line about tags, how many there are.
+    fn number(&self, name: &str) -> Result<Option<i64>, SettingsError> {
+        let ends = |path: &str| path == name || path.ends_with(&format!("/{name}"));
+        let Some((_, value)) = self.values.iter().find(|(path, _)| ends(path)) else {
+            return Ok(None);
+        };
+        let failed = |_| SettingsError::Value {
+            path: self.path.clone(),
+            name: name.to_owned(),
+            value: value.clone(),
+        };
+        let depth = value
+            .split_ascii_whitespace()
+            .find_map(|word| word.strip_prefix("depth="));
+        depth.unwrap_or(value).parse().map(Some).map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(scheduler: &str) -> Wanted {
+        Wanted {
+            scheduler: scheduler.to_owned(),
+            ..Wanted::default()
+        }
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_file_and_the_file_before_the_defaults() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tunables.txt");
+        let text = "/sys/block/sda/queue/max_sectors_kb: 512\n/sys/block/sda/queue/rotational: 0\n\
+                    /sys/block/sda/queue/iosched/slice_idle: 5\n\
+                    /sys/block/sda/queue/iosched/slice_idle_us: 5000\n\
+                    /sys/block/sda/queue/iosched/quantum: 4\ndevice/queue_depth: 4\n";
+        std::fs::write(&path, text).unwrap();
+        let with_file = Wanted {
+            tunables: Some(path),
+            ..wanted("cfq:slice_idle=3")
+        };
+        let checked = Checked::new(&with_file).unwrap();
+        let tunables = [("quantum".to_owned(), 4), ("slice_idle".to_owned(), 3)];
+        assert_eq!(checked.spec.tunables, tunables);
+        assert_eq!(checked.queue_depth, Some(4));
+        assert!(!checked.kernel.rotational);
+        assert_eq!(checked.limits.max_sectors.as_u64(), 1024);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let message = |scheduler: &str| Checked::new(&wanted(scheduler)).unwrap_err().to_string();
+        assert_eq!(
+            message("bfg"),
+            "no scheduler is called `bfg` here; there are: noop, deadline, cfq, none, mq-deadline, kyber, bfq"
+        );
+        assert_eq!(message("noop:x=1"), "noop has no tunable `x`; it has: none");
+        assert_eq!(
+            message("deadline:front_merges=2"),
+            "deadline: front_merges cannot be 2: it can be 0 to 1"
+        );
+        let text = "`fifo_batch` is not of the form tunable=value with a whole number";
+        assert_eq!(message("deadline:fifo_batch"), text);
+        let hz = Wanted {
+            hz: Some(7),
+            ..wanted("noop")
+        };
+        assert!(
+            Checked::new(&hz)
+                .unwrap_err()
+                .to_string()
+                .contains("cannot have 7 ticks")
+        );
+    }
+}

@@ -1,0 +1,318 @@
+//! Files in a directory that somebody else may change: reached from a descriptor of it, by no link, and never
+//! outside of it.
+//!
+//! Paths are resolved by the kernel in one step (`openat2`, Linux 5.6 and later), or component by component
+//! with `O_NOFOLLOW`. A file is opened only if it is a regular one: a FIFO in its place would never let go of
+//! whoever opens it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, chmod, fstat, mkdirat, openat,
+    openat2, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+/// How a directory is opened.
+const AS_DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// A directory that is held open: whatever happens to its name, this is the same one.
+#[derive(Debug)]
+pub struct Directory {
+    descriptor: OwnedFd,
+}
+
+impl Directory {
+    /// Opens a directory whose path has no links in it.
+    pub fn open(path: &Path) -> io::Result<Directory> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let start = if path.is_absolute() { "/" } else { "." };
+        let start = openat(CWD, start, flags, Mode::empty())?;
+        let below = path.strip_prefix("/").unwrap_or(path);
+        let descriptor = resolve(&start, below, AS_DIRECTORY, Mode::empty())?;
+        Ok(Directory { descriptor })
+    }
+
+    /// A directory below this one.
+    pub fn enter(&self, path: &Path) -> io::Result<Directory> {
+        let descriptor = resolve(&self.descriptor, path, AS_DIRECTORY, Mode::empty())?;
+        Ok(Directory { descriptor })
+    }
+
+    /// The descriptor itself.
+    pub fn descriptor(&self) -> &OwnedFd {
+        &self.descriptor
+    }
+
+    /// Opens a regular file below this directory to be read.
+    pub fn open_file(&self, path: &Path) -> io::Result<File> {
+        self.open_file_with(path, OFlags::RDONLY, Mode::empty())
+    }
+
+    /// Opens a regular file below this directory to be read and written.
+    pub fn open_file_to_write(&self, path: &Path) -> io::Result<File> {
+        self.open_file_with(path, OFlags::RDWR, Mode::empty())
+    }
+
+    /// Not with `O_TRUNC`: what was opened is known only afterwards.
+    fn open_file_with(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let descriptor = resolve(&self.descriptor, path, flags, mode)?;
+        let kind = FileType::from_raw_mode(fstat(&descriptor)?.st_mode);
+        if kind == FileType::RegularFile {
+            Ok(File::from(descriptor))
+        } else {
+            Err(io::Error::other("it is not a regular file"))
+        }
+    }
+
+    /// The whole text of a regular file.
+    pub fn read_to_string(&self, path: &Path) -> io::Result<String> {
+        let mut text = String::new();
+        self.open_file(path)?.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    /// What stands in this directory, in the order of the names.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.descriptor)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// What a name in this directory stands for, links themselves included.
+    pub fn status(&self, name: &OsStr) -> io::Result<Stat> {
+        Ok(statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// Makes a directory that only its owner may enter.
+    pub fn create_directory(&self, name: &OsStr) -> io::Result<()> {
+        Ok(mkdirat(&self.descriptor, name, Mode::RWXU)?)
+    }
+
+    /// Makes a file, which must not be there, that only its owner may read.
+    pub fn create_file(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        self.open_file_with(Path::new(name), flags, Mode::RUSR | Mode::WUSR)
+    }
+
+    /// Removes a name that is no directory.
+    pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.descriptor, name, AtFlags::empty())?)
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_directory(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.descriptor, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Removes whatever a name stands for; of a directory with all that is in it.
+    pub fn remove_all(&self, name: &OsStr) -> io::Result<()> {
+        if !is_directory(&self.status(name)?) {
+            return self.remove_file(name);
+        }
+        self.clear_directory(name)?;
+        self.remove_directory(name)
+    }
+
+    /// Removes all that is in a directory.
+    pub fn clear_directory(&self, name: &OsStr) -> io::Result<()> {
+        let mode = Mode::from_raw_mode(self.status(name)?.st_mode);
+        if !mode.contains(Mode::RWXU) {
+            // What its owner may not do he may allow himself. If not, what comes next says so.
+            let _ = self.allow_all_to_owner(name);
+        }
+        let inner = self.enter(Path::new(name))?;
+        let names = inner.names()?;
+        names.iter().try_for_each(|name| inner.remove_all(name))
+    }
+
+    fn allow_all_to_owner(&self, name: &OsStr) -> io::Result<()> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let inner = openat(&self.descriptor, name, flags, Mode::empty())?;
+        // A directory that cannot be read can be held, but not changed through the descriptor itself.
+        let held = format!("/proc/self/fd/{}", inner.as_raw_fd());
+        Ok(chmod(held, Mode::RWXU)?)
+    }
+}
+
+/// True if this is a directory.
+pub fn is_directory(status: &Stat) -> bool {
+    FileType::from_raw_mode(status.st_mode) == FileType::Directory
+}
+
+/// A directory and a name in it. The name must not be `..`, nor be lacking.
+pub fn split(path: &Path) -> io::Result<(Directory, &OsStr)> {
+    match (path.parent(), path.file_name()) {
+        (Some(above), Some(name)) => Ok((Directory::open(above)?, name)),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Opens a path below `start` that neither leads out of it nor has links in it.
+fn resolve(start: &OwnedFd, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match openat2(start, path, flags, mode, how) {
+        // Not known, or forbidden to programs that a filter does not expect to know it; or somebody renamed
+        // directories at that moment.
+        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) => {
+            resolve_by_steps(start, path, flags, mode)
+        }
+        other => Ok(other?),
+    }
+}
+
+/// The same without `openat2`.
+fn resolve_by_steps(
+    start: &OwnedFd,
+    path: &Path,
+    flags: OFlags,
+    mode: Mode,
+) -> io::Result<OwnedFd> {
+    let mut names: Vec<&OsStr> = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push(name),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return Err(Errno::XDEV.into());
+            }
+        }
+    }
+    let last = names.pop().unwrap_or(OsStr::new("."));
+    let passing = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at = start.try_clone()?;
+    for name in names {
+        at = openat(&at, name, passing, Mode::empty())?;
+    }
+    Ok(openat(&at, last, flags | OFlags::NOFOLLOW, mode)?)
+}
+
+/// All paths below a directory, relative to it; a directory comes before what is in it. Links are listed and not
+/// followed.
+pub fn walk(directory: &Directory) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(below) = open.pop() {
+        let inner = directory.enter(&below)?;
+        for name in inner.names()? {
+            let path = below.join(&name);
+            if is_directory(&inner.status(&name)?) {
+                open.push(path.clone());
+            }
+            found.push(path);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    type Resolve = fn(&OwnedFd, &Path, OFlags, Mode) -> io::Result<OwnedFd>;
+
+    /// With the kernel's help and without.
+    const BOTH: [Resolve; 2] = [resolve, resolve_by_steps];
+
+    #[test]
+    fn a_path_is_followed_down_and_neither_out_nor_through_links() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("held/inner")).unwrap();
+        fs::write(dir.path().join("secret"), "secret").unwrap();
+        fs::write(dir.path().join("held/inner/file"), "file").unwrap();
+        symlink("../secret", dir.path().join("held/link")).unwrap();
+        symlink("inner", dir.path().join("held/dirlink")).unwrap();
+        let held = Directory::open(&dir.path().join("held")).unwrap();
+        for resolve in BOTH {
+            let open = |path: &str| {
+                resolve(
+                    &held.descriptor,
+                    Path::new(path),
+                    OFlags::RDONLY,
+                    Mode::empty(),
+                )
+            };
+            open("inner/file").unwrap();
+            open("./inner").unwrap();
+            for bad in [
+                "link",
+                "dirlink/file",
+                "../secret",
+                "/etc/passwd",
+                "inner/../../secret",
+            ] {
+                assert!(open(bad).is_err(), "{bad}");
+            }
+        }
+        assert!(Directory::open(&dir.path().join("held/dirlink")).is_err());
+    }
+
+    #[test]
+    fn a_fifo_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = Directory::open(dir.path()).unwrap();
+        rustix::fs::mknodat(
+            held.descriptor(),
+            "fifo",
+            FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        let error = held.open_file(Path::new("fifo")).unwrap_err();
+        assert_eq!(error.to_string(), "it is not a regular file");
+    }
+
+    #[test]
+    fn removal_takes_links_away_and_leaves_what_they_lead_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = dir.path().join("kept");
+        fs::create_dir(&kept).unwrap();
+        fs::write(kept.join("file"), "kept").unwrap();
+        let goes = dir.path().join("goes");
+        fs::create_dir_all(goes.join("a/b")).unwrap();
+        symlink(&kept, goes.join("a/link")).unwrap();
+        symlink(kept.join("file"), goes.join("a/b/link")).unwrap();
+        fs::hard_link(kept.join("file"), goes.join("hard")).unwrap();
+        fs::set_permissions(goes.join("a/b"), fs::Permissions::from_mode(0o0)).unwrap();
+        let held = Directory::open(dir.path()).unwrap();
+        held.remove_all(OsStr::new("goes")).unwrap();
+        assert!(!goes.exists());
+        assert_eq!(fs::read_to_string(kept.join("file")).unwrap(), "kept");
+    }
+
+    #[test]
+    fn a_walk_lists_links_and_does_not_follow_them() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        symlink("/", dir.path().join("a/root")).unwrap();
+        let held = Directory::open(dir.path()).unwrap();
+        let found = walk(&held).unwrap();
+        assert_eq!(found, ["a", "a/b", "a/root"].map(PathBuf::from));
+    }
+}

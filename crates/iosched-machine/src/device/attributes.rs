@@ -1,0 +1,428 @@
+//! Every file below `queue/` and `queue/iosched/`: its value, its unit, and the kernel's default where
+//! that is known.
+//!
+//! The files are listed, not assumed: they come and go with scheduler and kernel. A default depends
+//! on the scheduler, and for times that old code keeps in timer ticks on how many of these the
+//! kernel has in a second: what any usual kernel would show counts as the default.
+
+use iosched_sim::scheduler::{self, BlockLayer};
+use serde::Serialize;
+
+use super::Device;
+use crate::host::Host;
+
+/// A file below `queue/`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Attribute {
+    /// Its path below the device: `queue/iosched/read_expire`.
+    pub path: String,
+    /// Its text; absent if it cannot be read.
+    pub value: Option<String>,
+    /// Why it cannot be read (`wbt_lat_usec` answers EINVAL where no throttling is attached).
+    pub error: Option<String>,
+    /// The unit of the value, where it has one.
+    pub unit: Option<&'static str>,
+    /// The kernel's default, where it is known.
+    pub default: Option<String>,
+    /// True if the default is known and the value differs from it.
+    pub differs: bool,
+}
+
+/// Reads every file below `queue/` and `queue/iosched/` of a device; none for a partition.
+pub fn attributes(host: &Host, device: &Device) -> Vec<Attribute> {
+    let Ok(dir) = host.sysfs().open_device(&device.name) else {
+        return Vec::new();
+    };
+    let context = Context {
+        device,
+        kernel: host.kernel_version(),
+        hardware_depth: dir.number("mq/0/nr_tags"),
+        nr_requests: dir.number("queue/nr_requests"),
+        best_size: dir.number("queue/optimal_io_size"),
+    };
+    let mut attributes = Vec::new();
+    for directory in ["queue", "queue/iosched"] {
+        let mut files = dir.list(directory);
+        files.sort();
+        for file in files {
+            let path = format!("{directory}/{file}");
+            let (value, error) = match dir.try_bytes(&path) {
+                Ok(bytes) => (
+                    Some(String::from_utf8_lossy(&bytes).trim().to_owned()),
+                    None,
+                ),
+                Err(error) if error.kind() == std::io::ErrorKind::IsADirectory => continue,
+                Err(error) => (None, Some(error.to_string())),
+            };
+            let known = if directory == "queue" {
+                context.of_queue(&file)
+            } else {
+                context.of_scheduler(&file)
+            };
+            let differs = value
+                .as_ref()
+                .is_some_and(|value| !known.defaults.is_empty() && !known.defaults.contains(value));
+            attributes.push(Attribute {
+                path,
+                value,
+                error,
+                unit: known.unit,
+                default: known.defaults.into_iter().next(),
+                differs,
+            });
+        }
+    }
+    attributes
+}
+
+/// What is known of a file: its unit, and the values that count as its default, the usual one first.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) unit: Option<&'static str>,
+    pub(super) defaults: Vec<String>,
+}
+
+impl Known {
+    fn none() -> Known {
+        Known::default()
+    }
+
+    fn unit(unit: &'static str) -> Known {
+        Known {
+            unit: Some(unit),
+            defaults: Vec::new(),
+        }
+    }
+
+    fn value(default: u64) -> Known {
+        Known {
+            unit: None,
+            defaults: vec![default.to_string()],
+        }
+    }
+
+    /// A time that the kernel keeps in ticks, as a fraction of a second, shown in milliseconds.
+    fn ticks(divisor: u64) -> Known {
+        let mut defaults = vec![(1000 / divisor).to_string()];
+        for per_second in [1000, 300, 250, 100] {
+            let ticks = (per_second / divisor).max(1); // never none at all
+            let shown = (ticks * 1000 / per_second).to_string();
+            if !defaults.contains(&shown) {
+                defaults.push(shown);
+            }
+        }
+        Known {
+            unit: Some("ms"),
+            defaults,
+        }
+    }
+}
+
+/// What defaults depend on.
+struct Context<'a> {
+    device: &'a Device,
+    kernel: Option<(u32, u32)>,
+    hardware_depth: Option<u64>,
+    nr_requests: Option<u64>,
+    /// `queue/optimal_io_size` in bytes; 0 where the disk names none.
+    best_size: Option<u64>,
+}
+
+impl Context<'_> {
+    /// Files of the queue itself.
+    fn of_queue(&self, file: &str) -> Known {
+        let known = match file {
+            "nr_requests" => self.default_requests(),
+            "async_depth" => self.default_async_depth(),
+            "read_ahead_kb" => self.default_read_ahead(),
+            // What stands on other disks sets these after them.
+            "iostats" | "rq_affinity" if self.schedules() => Known::value(1),
+            "nomerges" if self.schedules() => Known::value(0),
+            "wbt_lat_usec" => self.default_write_back_throttling(),
+            _ => Known::none(),
+        };
+        Known {
+            unit: unit_of_queue(file),
+            ..known
+        }
+    }
+
+    /// `none` holds what the hardware takes; a scheduler twice that, of at most 128. The legacy path
+    /// holds 128.
+    fn default_requests(&self) -> Known {
+        match (self.device.schedulers.active(), self.hardware_depth) {
+            (Some("none"), Some(depth)) => Known::value(depth),
+            (Some(scheduler), None) if is_legacy(scheduler) => Known::value(128),
+            (Some(_), Some(depth)) => Known::value(2 * depth.min(128)),
+            _ => Known::none(),
+        }
+    }
+
+    /// True for a disk with a queue of requests, false for md, LVM, crypt and their like.
+    fn schedules(&self) -> bool {
+        self.device.schedulers.choice().is_some()
+    }
+
+    /// 128 KiB, or twice what the disk calls its best size if that is more (the kernel's rule of the
+    /// 5.x and 6.x series up to 6.16; a newer one starts from the largest request).
+    fn default_read_ahead(&self) -> Known {
+        let is_known = self.kernel.is_some_and(|kernel| kernel < (6, 17));
+        if !self.schedules() || !is_known {
+            return Known::none();
+        }
+        let mut known = Known::value(128);
+        known.defaults.extend(
+            self.best_size
+                .map(|bytes| 2 * bytes / 1024)
+                .filter(|&twice| twice > 128)
+                .map(|twice| twice.to_string()),
+        );
+        known
+    }
+
+    /// As many as the scheduler holds; three quarters of these under bfq and kyber, and on older kernels under
+    /// mq-deadline.
+    fn default_async_depth(&self) -> Known {
+        let Some(requests) = self.nr_requests else {
+            return Known::unit("requests");
+        };
+        let three_quarters = (requests * 3 / 4).to_string();
+        let defaults = match self.device.schedulers.active() {
+            Some("bfq" | "kyber") => vec![three_quarters],
+            Some("none") => vec![requests.to_string()],
+            _ => vec![requests.to_string(), three_quarters],
+        };
+        Known {
+            unit: Some("requests"),
+            defaults,
+        }
+    }
+
+    /// By what the disk says of itself; bfq turns it off. The legacy path has it only where it was
+    /// built in on purpose.
+    fn default_write_back_throttling(&self) -> Known {
+        match (self.device.schedulers.active(), self.device.rotational) {
+            (Some("bfq"), _) => Known::value(0),
+            (Some(scheduler), _) if is_legacy(scheduler) => Known::none(),
+            (None, _) | (_, None) => Known::none(),
+            (_, Some(true)) => Known::value(75_000),
+            (_, Some(false)) => Known::value(2000),
+        }
+    }
+
+    /// Tunables of the active scheduler.
+    fn of_scheduler(&self, file: &str) -> Known {
+        let Some(scheduler) = self.device.schedulers.active() else {
+            return Known::none();
+        };
+        if (scheduler, file) == ("mq-deadline", "async_depth") {
+            return self.default_async_depth();
+        }
+        let mut known = tunables_of(scheduler).into_iter();
+        known
+            .find(|(name, _)| *name == file)
+            .map_or_else(Known::none, |(_, known)| known)
+    }
+}
+
+/// The scheduler belongs to kernels before 5.0.
+fn is_legacy(scheduler: &str) -> bool {
+    let info = scheduler::info(scheduler);
+    info.is_ok_and(|info| info.block_layer == BlockLayer::SingleQueue)
+}
+
+/// The unit of a file of the queue, where it has one.
+pub(super) fn unit_of_queue(file: &str) -> Option<&'static str> {
+    let is_size = || {
+        ["_bytes", "_size", "_granularity"]
+            .iter()
+            .any(|end| file.ends_with(end))
+    };
+    Some(match file {
+        "nr_requests" | "async_depth" => "requests",
+        "wbt_lat_usec" => "us",
+        "io_timeout" => "ms",
+        "chunk_sectors" => "sectors",
+        "dma_alignment" | "virt_boundary_mask" => "mask",
+        _ if file.ends_with("_kb") => "KiB",
+        _ if is_size() => "bytes",
+        _ => return None,
+    })
+}
+
+/// The names of a scheduler's tunables; none of a scheduler that is not in our tables.
+pub fn tunable_names(scheduler: &str) -> Vec<&'static str> {
+    let tunables = tunables_of(scheduler).into_iter();
+    tunables.map(|(name, _)| name).collect()
+}
+
+/// What is known of the tunables of a scheduler. Units and defaults are those that it is simulated with, but
+/// where a kernel's ticks or its other settings have a say.
+pub(super) fn tunables_of(scheduler: &str) -> Vec<(&'static str, Known)> {
+    let names: &[&str] = match scheduler {
+        "mq-deadline" | "deadline" => &DEADLINE,
+        "kyber" => &["read_lat_nsec", "write_lat_nsec"],
+        "cfq" => &CFQ,
+        "bfq" => &BFQ,
+        _ => &[],
+    };
+    let simulated = scheduler::info(scheduler).map_or(&[][..], |info| info.tunables);
+    let known = |name: &&'static str| {
+        let tunable = simulated.iter().find(|tunable| tunable.name == *name)?;
+        let known = match (scheduler, *name) {
+            (_, "async_depth") => Known::unit("requests"),
+            ("cfq", "fifo_expire_sync") | ("bfq", "timeout_sync") => Known::ticks(8),
+            ("cfq", "fifo_expire_async") => Known::ticks(4),
+            ("cfq", "slice_idle" | "group_idle") => Known::ticks(125),
+            _ => Known {
+                unit: Some(tunable.unit).filter(|unit| !unit.is_empty()),
+                defaults: vec![tunable.default.to_string()],
+            },
+        };
+        Some((*name, known))
+    };
+    names.iter().filter_map(known).collect()
+}
+
+const DEADLINE: [&str; 7] = [
+    "read_expire",
+    "write_expire",
+    "prio_aging_expire",
+    "writes_starved",
+    "fifo_batch",
+    "front_merges",
+    "async_depth",
+];
+
+const CFQ: [&str; 13] = [
+    "quantum",
+    "fifo_expire_sync",
+    "fifo_expire_async",
+    "back_seek_max",
+    "back_seek_penalty",
+    "slice_sync",
+    "slice_async",
+    "slice_async_rq",
+    "slice_idle",
+    "slice_idle_us",
+    "group_idle",
+    "low_latency",
+    "target_latency",
+];
+
+const BFQ: [&str; 10] = [
+    "fifo_expire_sync",
+    "fifo_expire_async",
+    "back_seek_max",
+    "back_seek_penalty",
+    "slice_idle",
+    "slice_idle_us",
+    "max_budget",
+    "timeout_sync",
+    "strict_guarantees",
+    "low_latency",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{LoopDevice, MACHINES, machine};
+    use super::super::{Inventory, Schedulers, find};
+    use super::*;
+
+    #[test]
+    fn times_kept_in_ticks_have_a_default_for_every_usual_tick() {
+        assert_eq!(Known::ticks(8).defaults, ["125", "123", "124", "120"]);
+        assert_eq!(Known::ticks(125).defaults, ["8", "6", "10"]);
+    }
+
+    #[test]
+    fn read_ahead_follows_the_disks_best_size_and_is_unknown_on_new_kernels() {
+        let device = find(&machine("workstation"), "sda").unwrap();
+        let defaults = |kernel, best_size| {
+            let context = Context {
+                device: &device,
+                kernel,
+                hardware_depth: Some(32),
+                nr_requests: Some(64),
+                best_size,
+            };
+            context.of_queue("read_ahead_kb").defaults
+        };
+        assert_eq!(defaults(Some((6, 12)), Some(0)), ["128"]);
+        assert_eq!(defaults(Some((6, 12)), Some(1 << 20)), ["128", "2048"]);
+        assert_eq!(defaults(Some((6, 17)), Some(0)), [""; 0]);
+        assert_eq!(defaults(None, None), [""; 0]);
+    }
+
+    #[test]
+    fn the_depth_of_asynchronous_requests_follows_the_scheduler_that_is_active() {
+        let mut device = find(&machine("newest-7.0"), "vdb").unwrap();
+        for (schedulers, expected) in [
+            ("[none] mq-deadline kyber bfq", &["256"][..]),
+            ("none [mq-deadline] kyber bfq", &["256", "192"]),
+            ("none mq-deadline [kyber] bfq", &["192"]),
+            ("none mq-deadline kyber [bfq]", &["192"]),
+        ] {
+            device.schedulers = Schedulers::parse(schedulers);
+            let context = Context {
+                device: &device,
+                kernel: Some((7, 0)),
+                hardware_depth: Some(256),
+                nr_requests: Some(256),
+                best_size: None,
+            };
+            let known = context.of_queue("async_depth");
+            assert_eq!(known.defaults, expected, "{schedulers}");
+        }
+    }
+
+    #[test]
+    fn what_the_copied_machines_changed_and_nothing_else_differs_from_the_default() {
+        let mut differing = Vec::new();
+        for name in MACHINES {
+            let host = machine(name);
+            for device in &Inventory::read(&host).unwrap().devices {
+                for attribute in attributes(&host, device) {
+                    if attribute.differs {
+                        differing.push(format!("{name} {} {}", device.name, attribute.path));
+                    }
+                }
+            }
+        }
+        assert_eq!(
+            differing,
+            [
+                "workstation sda queue/nr_requests",
+                "workstation sda queue/iosched/fifo_batch",
+                "legacy-4.4 sda queue/iosched/slice_idle",
+                "newest-7.0 vda queue/async_depth",
+            ]
+        );
+    }
+
+    #[test]
+    fn this_kernels_own_defaults_are_those_of_our_table() {
+        let Some(device) = LoopDevice::new(64) else {
+            return;
+        };
+        let host = Host::live();
+        let offered = find(&host, &device.name).unwrap().schedulers;
+        for scheduler in offered.offered() {
+            host.sysfs()
+                .write(&device.name, "queue/scheduler", scheduler)
+                .unwrap();
+            let device = find(&host, &device.name).unwrap();
+            assert_eq!(device.schedulers.active(), Some(scheduler.as_str()));
+            for attribute in attributes(&host, &device) {
+                assert!(
+                    !attribute.differs || attribute.path == "queue/wbt_lat_usec",
+                    "{scheduler}: {attribute:?}"
+                );
+                let known = ["none", "mq-deadline", "kyber", "bfq"].contains(&scheduler.as_str());
+                if known && attribute.path.starts_with("queue/iosched/") {
+                    assert!(attribute.default.is_some(), "{scheduler}: {attribute:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! From what a user types to a [`Device`]: a kernel name, a path to a node, or a directory or file.
+//!
+//! A node is taken for what its number says, not for its name, so links (`/dev/disk/by-id/…`,
+//! `/dev/mapper/…`) need no special care. In a copied tree there are no nodes: there the links are
+//! followed by hand and the last name counts.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::error::{BadName, DeviceError};
+use super::mounts::MountTable;
+use super::near::near_names;
+use super::node::name_of_node;
+use super::{Device, DeviceNumber};
+use crate::host::Host;
+use crate::sysfs::is_kernel_name;
+
+/// What the user means by a target: a device, or a file system on one or more devices.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// A block device or partition.
+    Device(Box<Device>),
+    /// A directory or file, and the file system that it is on.
+    FileSystem(FileSystem),
+}
+
+/// A directory or file, and the file system that it is on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileSystem {
+    /// The directory or file, without links.
+    pub path: PathBuf,
+    /// Where the file system is mounted.
+    pub mount_point: PathBuf,
+    /// Its type: `ext4`.
+    pub fs_type: String,
+    /// The devices it is on: one, or several for btrfs and bcachefs.
+    pub devices: Vec<Device>,
+}
+
+impl Target {
+    /// Finds a device by name or node, or else the file system of a directory or file.
+    pub fn find(host: &Host, target: &str) -> Result<Target, DeviceError> {
+        let is_path = target.starts_with(['/', '.']);
+        let names_file = || {
+            if host.is_live() {
+                std::fs::metadata(target).is_ok_and(|meta| meta.is_dir() || meta.is_file())
+            } else {
+                // A copy has the mounts, but not the files.
+                target.starts_with('/') && !target.starts_with("/dev/")
+            }
+        };
+        if is_path && names_file() {
+            return find_file_system(host, Path::new(target)).map(Target::FileSystem);
+        }
+        match find(host, target) {
+            Ok(device) => Ok(Target::Device(Box::new(device))),
+            // A relative path (`data`) that no device is called by.
+            Err(_) if names_file() => {
+                find_file_system(host, Path::new(target)).map(Target::FileSystem)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The devices that the target is on.
+    pub fn devices(&self) -> &[Device] {
+        match self {
+            Target::Device(device) => std::slice::from_ref(device.as_ref()),
+            Target::FileSystem(file_system) => &file_system.devices,
+        }
+    }
+}
+
+/// Finds a block device or partition by kernel name (`sda`, `cciss/c0d0`, `cciss!c0d0`) or by the path
+/// of its node or of a link to it.
+pub fn find(host: &Host, target: &str) -> Result<Device, DeviceError> {
+    let path = Path::new(target);
+    let name = if target.starts_with(['/', '.']) && target.contains('/') {
+        name_of_node(host, path)?
+    } else {
+        check_name(host, target)?
+    };
+    Device::read(host, &name).map_err(|error| DeviceError::from_read(host, target, error))
+}
+
+/// The file system that a directory or file is on, and its devices.
+pub fn find_file_system(host: &Host, path: &Path) -> Result<FileSystem, DeviceError> {
+    let unreadable = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => DeviceError::NoSuchPath {
+            path: path.to_owned(),
+        },
+        _ => DeviceError::Unreadable {
+            path: path.to_owned(),
+            source,
+        },
+    };
+    let real = if host.is_live() {
+        std::fs::canonicalize(path).map_err(unreadable)?
+    } else {
+        // The copy need not have the file: which mount it would be on is all we ask.
+        Path::new("/").join(path)
+    };
+    let mounts = MountTable::read(host).map_err(|source| DeviceError::Unreadable {
+        path: host.proc("self/mountinfo"),
+        source,
+    })?;
+    let mut mount = mounts.containing(&real);
+    if host.is_live()
+        && let Ok(meta) = std::fs::metadata(&real)
+        && let number = DeviceNumber::of_raw(meta.dev())
+        && mount.is_none_or(|mount| mount.number != number)
+        && let Some(by_number) = mounts.with_number(number)
+    {
+        // The mount point is hidden below another one, or is one that we do not see by its path.
+        mount = Some(by_number);
+    }
+    let Some(mount) = mount else {
+        return Err(DeviceError::NoSuchPath {
+            path: path.to_owned(),
+        });
+    };
+    let mut devices = Vec::new();
+    for name in mounts.devices_of(host, mount) {
+        devices.push(
+            Device::read(host, &name)
+                .map_err(|error| DeviceError::from_read(host, &name, error))?,
+        );
+    }
+    if devices.is_empty() {
+        return Err(DeviceError::NoBlockDevice {
+            path: real,
+            mount_point: mount.mount_point.clone(),
+            fs_type: mount.fs_type.clone(),
+        });
+    }
+    Ok(FileSystem {
+        path: real,
+        mount_point: mount.mount_point.clone(),
+        fs_type: mount.fs_type.clone(),
+        devices,
+    })
+}
+
+/// Checks a kernel name: it must be able to be one, and there must be such a device.
+fn check_name(host: &Host, target: &str) -> Result<String, DeviceError> {
+    let bad = |why| {
+        Err(DeviceError::BadName {
+            target: target.to_owned(),
+            why,
+        })
+    };
+    if target.is_empty() {
+        return bad(BadName::Empty);
+    }
+    if target.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return bad(BadName::Blank);
+    }
+    if target
+        .split(['/', '!'])
+        .any(|part| part == "." || part == "..")
+    {
+        return bad(BadName::Dots);
+    }
+    if !is_kernel_name(target) {
+        return bad(BadName::Slash);
+    }
+    if host.sysfs().has_device(target) {
+        return Ok(target.to_owned());
+    }
+    let near = near_names(host, target);
+    if target.contains('/') && near.is_empty() {
+        return bad(BadName::Slash);
+    }
+    Err(DeviceError::NoSuch {
+        target: target.to_owned(),
+        near,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::{Failure, exit};
+
+    #[test]
+    fn what_is_there_and_is_no_block_device_is_called_what_it_is() {
+        let host = Host::live();
+        for (path, expected) in [
+            ("/dev/null", "character device"),
+            ("/proc", "directory"),
+            ("/proc/self/stat", "file"),
+        ] {
+            let error = find(&host, path).unwrap_err();
+            assert!(
+                matches!(&error, DeviceError::NotBlock { what, .. } if *what == expected),
+                "{error}"
+            );
+            assert_eq!(error.exit_code(), exit::NO_SUCH_DEVICE);
+            assert!(error.hint().is_some());
+        }
+    }
+
+    #[test]
+    fn a_path_that_does_not_exist_is_not_guessed_at() {
+        let host = Host::live();
+        for path in [
+            "/dev/no-such-disk",
+            "/dev/null/x",
+            "/no/such/dir",
+            "./no-such",
+        ] {
+            let error = Target::find(&host, path).unwrap_err();
+            assert!(
+                matches!(
+                    error,
+                    DeviceError::NoSuch { .. } | DeviceError::NoSuchPath { .. }
+                ),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_directory_without_a_device_says_what_it_is_on() {
+        let error = Target::find(&Host::live(), "/proc/self").unwrap_err();
+        assert!(
+            matches!(&error, DeviceError::NoBlockDevice { fs_type, .. } if fs_type == "proc"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_node_that_no_driver_stands_behind_is_not_taken_for_a_missing_file() {
+        if !rustix::process::geteuid().is_root() {
+            iosched_testing::lacks("root for mknod");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let node = dir.path().join("stale");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &node,
+            rustix::fs::FileType::BlockDevice,
+            rustix::fs::Mode::RUSR,
+            rustix::fs::makedev(4000, 7),
+        )
+        .unwrap();
+        let error = find(&Host::live(), node.to_str().unwrap()).unwrap_err();
+        let expected = DeviceNumber {
+            major: 4000,
+            minor: 7,
+        };
+        assert!(
+            matches!(error, DeviceError::NoDriver { number, .. } if number == expected),
+            "{error}"
+        );
+    }
+}

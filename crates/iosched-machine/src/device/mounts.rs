@@ -1,0 +1,191 @@
+//! What is mounted, from which devices, and which mount a path is on.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::DeviceNumber;
+use super::node::name_of_node;
+use crate::host::Host;
+
+/// A line of `/proc/self/mountinfo`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Mount {
+    /// The number of the device, or one with major 0 that stands for none.
+    pub number: DeviceNumber,
+    /// Where it is mounted.
+    pub mount_point: PathBuf,
+    /// The type of file system: `ext4`.
+    pub fs_type: String,
+    /// What was mounted: a node, usually.
+    pub source: PathBuf,
+    /// Nothing can be written through it.
+    pub is_read_only: bool,
+}
+
+/// All mounts that we see, findable by path and by number.
+#[derive(Debug, Default)]
+pub struct MountTable {
+    pub(crate) mounts: Vec<Mount>,
+    by_point: HashMap<PathBuf, usize>,
+    by_number: HashMap<DeviceNumber, usize>,
+    /// The members of each btrfs, by each of them.
+    btrfs: HashMap<String, Vec<String>>,
+}
+
+impl MountTable {
+    /// What is mounted here: `/proc/self/mountinfo`.
+    pub fn read(host: &Host) -> io::Result<MountTable> {
+        let mut table = MountTable::of(&std::fs::read(host.proc("self/mountinfo"))?);
+        let sysfs = host.sysfs();
+        if table.mounts.iter().any(|mount| mount.fs_type == "btrfs") {
+            for id in sysfs.entries("fs/btrfs") {
+                let members: Vec<String> = sysfs
+                    .entries(&format!("fs/btrfs/{id}/devices"))
+                    .iter()
+                    .map(|name| crate::sysfs::kernel_name(name))
+                    .collect();
+                for member in &members {
+                    table.btrfs.insert(member.clone(), members.clone());
+                }
+            }
+        }
+        Ok(table)
+    }
+
+    /// What the text of `mountinfo` says.
+    pub(crate) fn of(text: &[u8]) -> MountTable {
+        let mut table = MountTable::default();
+        for mount in text.split(|&byte| byte == b'\n').filter_map(parse_mount) {
+            let at = table.mounts.len();
+            // A later mount on the same point hides the earlier one.
+            table.by_point.insert(mount.mount_point.clone(), at);
+            table.by_number.entry(mount.number).or_insert(at);
+            table.mounts.push(mount);
+        }
+        table
+    }
+
+    /// The mount that a path without links is on.
+    pub fn containing(&self, path: &Path) -> Option<&Mount> {
+        path.ancestors()
+            .find_map(|above| self.by_point.get(above))
+            .map(|&at| &self.mounts[at])
+    }
+
+    /// The mount of the file system with this device number, if there is one.
+    pub fn with_number(&self, number: DeviceNumber) -> Option<&Mount> {
+        self.by_number.get(&number).map(|&at| &self.mounts[at])
+    }
+
+    /// The kernel names of the devices a file system is on; none for `tmpfs`, `nfs` and their like.
+    pub(super) fn devices_of(&self, host: &Host, mount: &Mount) -> Vec<String> {
+        let DeviceNumber { major, minor } = mount.number;
+        if major != 0 {
+            return host
+                .sysfs()
+                .device_with_number(major, minor)
+                .or_else(|| name_of_node(host, &mount.source).ok())
+                .into_iter()
+                .collect();
+        }
+        // File systems over several devices have a number of their own; their source is one of the
+        // devices, or all of them with colons between.
+        let sources: Vec<&Path> = match mount.fs_type.as_str() {
+            "btrfs" => vec![&mount.source],
+            "bcachefs" => mount
+                .source
+                .as_os_str()
+                .as_bytes()
+                .split(|&byte| byte == b':')
+                .map(|part| Path::new(std::ffi::OsStr::from_bytes(part)))
+                .collect(),
+            _ => return Vec::new(),
+        };
+        let mut names = Vec::new();
+        for name in sources
+            .into_iter()
+            .filter_map(|source| name_of_node(host, source).ok())
+        {
+            match self.btrfs.get(&name) {
+                Some(members) => names.extend(members.iter().cloned()),
+                None => names.push(name),
+            }
+        }
+        names
+    }
+}
+
+/// The kernel names of the devices that a loop device's file lies on, or is.
+pub(super) fn devices_below_file(host: &Host, mounts: &MountTable, file: &Path) -> Vec<String> {
+    let bytes = file.as_os_str().as_bytes();
+    let file = bytes
+        .strip_suffix(b" (deleted)")
+        .map_or(file, |bytes| Path::new(std::ffi::OsStr::from_bytes(bytes)));
+    if file.starts_with("/dev")
+        && let Ok(device) = name_of_node(host, file)
+    {
+        return vec![device];
+    }
+    mounts
+        .containing(file)
+        .map(|mount| mounts.devices_of(host, mount))
+        .unwrap_or_default()
+}
+
+/// `36 35 98:0 /root /mount rw,noatime shared:1 - ext3 /dev/root rw`: the fields after the sixth are
+/// optional up to a `-`.
+fn parse_mount(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let number = DeviceNumber::parse(std::str::from_utf8(fields.nth(2)?).ok()?)?;
+    let mount_point = unescape(fields.nth(1)?);
+    let has_ro = |options: &[u8]| {
+        options
+            .split(|&byte| byte == b',')
+            .any(|option| option == b"ro")
+    };
+    let is_read_only = has_ro(fields.next()?);
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    Some(Mount {
+        number,
+        mount_point,
+        is_read_only,
+        fs_type: String::from_utf8_lossy(fields.next()?).into_owned(),
+        source: unescape(fields.next()?),
+    })
+}
+
+/// Undoes the kernel's `\040` for a blank (and tab, newline, backslash, `#`).
+pub(super) fn unescape(text: &[u8]) -> PathBuf {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        let code = (byte == b'\\')
+            .then(|| after.get(..3))
+            .flatten()
+            .and_then(|octal| u8::from_str_radix(std::str::from_utf8(octal).ok()?, 8).ok());
+        if let Some(code) = code {
+            out.push(code);
+            rest = &after[3..];
+        } else {
+            out.push(byte);
+            rest = after;
+        }
+    }
+    std::ffi::OsString::from_vec(out).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_the_kernel_are_undone_and_half_ones_are_left() {
+        assert_eq!(unescape(br"/a\040b\134"), Path::new(r"/a b\"));
+        assert_eq!(unescape(br"/a\04"), Path::new(r"/a\04"));
+        assert_eq!(unescape(br"/a\999"), Path::new(r"/a\999"));
+    }
+}

@@ -1,0 +1,129 @@
+//! From the path of a node, or of a link to one, to the kernel name of its device.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use super::DeviceNumber;
+use super::error::DeviceError;
+use super::near::{longer_names, near_names};
+use crate::host::Host;
+
+/// Opens a device so that nobody else can mount it or hold it; to be read only, because closing a writable descriptor
+/// would wake udev.
+///
+/// # Errors
+/// `EBUSY` where it is mounted or held, among others.
+pub fn open_exclusively(node: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    Ok(File::from(rustix::fs::open(node, flags, Mode::empty())?))
+}
+
+/// The kernel name of the device that a path's node stands for.
+pub(super) fn name_of_node(host: &Host, path: &Path) -> Result<String, DeviceError> {
+    let no_such = || {
+        let last = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
+        if path.starts_with("/dev") {
+            DeviceError::NoSuch {
+                target: path.display().to_string(),
+                near: near_names(host, &last),
+            }
+        } else {
+            DeviceError::NoSuchPath {
+                path: path.to_owned(),
+            }
+        }
+    };
+    if !host.is_live() {
+        let end = follow_links(host, path).ok_or_else(no_such)?;
+        let name = end
+            .strip_prefix("/dev")
+            .ok()
+            .and_then(Path::to_str)
+            .filter(|name| host.sysfs().has_device(name));
+        return match name {
+            Some(name) => Ok(name.to_owned()),
+            None => match what_is(&host.path(&end)) {
+                Ok(what) => Err(DeviceError::NotBlock {
+                    path: path.to_owned(),
+                    what,
+                    near: Vec::new(),
+                }),
+                Err(_) => Err(no_such()),
+            },
+        };
+    }
+    let meta = std::fs::metadata(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => no_such(),
+        _ => DeviceError::Unreadable {
+            path: path.to_owned(),
+            source,
+        },
+    })?;
+    if !meta.file_type().is_block_device() {
+        let last = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
+        return Err(DeviceError::NotBlock {
+            path: path.to_owned(),
+            what: what_is(path).unwrap_or("file"),
+            // `/dev/nvme0` is the controller of `nvme0n1`.
+            near: if meta.file_type().is_char_device() {
+                longer_names(host, &last)
+            } else {
+                Vec::new()
+            },
+        });
+    }
+    let number = DeviceNumber::of_raw(meta.rdev());
+    host.sysfs()
+        .device_with_number(number.major, number.minor)
+        .ok_or_else(|| DeviceError::NoDriver {
+            path: path.to_owned(),
+            number,
+        })
+}
+
+fn what_is(path: &Path) -> io::Result<&'static str> {
+    let kind = std::fs::metadata(path)?.file_type();
+    Ok(if kind.is_dir() {
+        "directory"
+    } else if kind.is_char_device() {
+        "character device"
+    } else if kind.is_fifo() {
+        "pipe"
+    } else if kind.is_socket() {
+        "socket"
+    } else {
+        "file"
+    })
+}
+
+/// Follows the links of a path inside a copied tree; `None` if they go in circles.
+fn follow_links(host: &Host, path: &Path) -> Option<PathBuf> {
+    let mut path = normal(path);
+    for _ in 0..40 {
+        let Ok(link) = std::fs::read_link(host.path(&path)) else {
+            return Some(path);
+        };
+        path = normal(&path.parent().unwrap_or(Path::new("/")).join(link));
+    }
+    None
+}
+
+/// A path from the root, with `.` and `..` worked out by name.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::Normal(part) => out.push(part),
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    out
+}

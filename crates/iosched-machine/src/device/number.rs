@@ -1,0 +1,45 @@
+//! The number under which the kernel knows a device.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// Major and minor number; `8:0` in text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct DeviceNumber {
+    /// The driver's number.
+    pub major: u32,
+    /// The device's number with its driver.
+    pub minor: u32,
+}
+
+impl DeviceNumber {
+    /// From the number as `stat(2)` gives it.
+    pub fn of_raw(raw: u64) -> DeviceNumber {
+        DeviceNumber {
+            major: rustix::fs::major(raw),
+            minor: rustix::fs::minor(raw),
+        }
+    }
+
+    /// Parses `8:0`.
+    pub fn parse(text: &str) -> Option<DeviceNumber> {
+        let (major, minor) = text.trim().split_once(':')?;
+        Some(DeviceNumber {
+            major: major.parse().ok()?,
+            minor: minor.parse().ok()?,
+        })
+    }
+}
+
+impl fmt::Display for DeviceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+impl Serialize for DeviceNumber {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

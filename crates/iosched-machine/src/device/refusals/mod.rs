@@ -1,0 +1,310 @@
+//! Every reason not to write to a device. Empty means: nothing that we can see would be destroyed.
+//!
+//! What is asked, and of what:
+//!
+//! | reason | looked for on |
+//! |---|---|
+//! | mounted, swap | the device, its partitions, all that stands on them (see [`users`](super::users)) |
+//! | has holders | the device and its partitions; for a partition also its whole disk |
+//! | backs a loop device | the same |
+//! | signature | the device and its partitions |
+//! | open for writing | the device and its partitions; for a partition also its whole disk |
+//! | opened exclusively | the device and its partitions |
+//! | read-only | the device; for a partition also its whole disk |
+//!
+//! What cannot be looked at is a reason by itself: nothing is taken for harmless because it is unknown.
+//! Mounts in other namespaces and ZFS pools leave no trace in sysfs: the exclusive open finds them.
+//! Whether a reason stands in the way of a write is decided in [`may_write`](super::may_write), which also
+//! looks for data without a signature.
+
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::node::open_exclusively;
+use super::openers::openers;
+use super::users::{Usage, User};
+use super::{Blocks, Device, DeviceNumber, Signature, content};
+use crate::host::Host;
+use crate::lock::{self, Holder};
+
+/// How those have a device whom only our own exclusive open finds.
+pub const OPENED_EXCLUSIVELY: &str = "opened exclusively";
+
+/// A reason not to write to a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// A mount or swap depends on it.
+    Used(User),
+    /// Another device stands on it: md, LVM, crypt, multipath, bcache.
+    Held {
+        /// It, one of its partitions, or its whole disk.
+        device: String,
+        /// The device above, with its name for people: `dm-0 (vg0-root)`.
+        by: String,
+        /// What the device above is: `LVM`, `md raid1`.
+        kind: String,
+    },
+    /// It is, or has the file of, a loop device.
+    BacksLoop {
+        /// It or one of its partitions.
+        device: String,
+        /// The loop device.
+        by: String,
+    },
+    /// Something is written on it.
+    Signature {
+        /// It or one of its partitions.
+        device: String,
+        /// What.
+        signature: Signature,
+    },
+    /// It has no signature, and is not empty.
+    Data {
+        /// The device.
+        device: String,
+        /// What was found.
+        blocks: Blocks,
+    },
+    /// A process has it open and can write to it.
+    Open {
+        /// It, one of its partitions, or its whole disk.
+        device: String,
+        /// The process' command.
+        command: String,
+        /// The process.
+        pid: i32,
+    },
+    /// Somebody has opened it exclusively: a mount elsewhere, ZFS, a volume manager.
+    Busy {
+        /// It or one of its partitions.
+        device: String,
+    },
+    /// The kernel refuses writes to it.
+    ReadOnly {
+        /// It or its whole disk.
+        device: String,
+    },
+    /// Something could not be looked at, so nothing is known of what it would say.
+    NotLookedAt {
+        /// The node, or a table of the kernel's.
+        path: PathBuf,
+        /// Why.
+        error: String,
+    },
+}
+
+impl Refusal {
+    /// True for what is written on it: those who name the device a second time may overrule that. In
+    /// use is in use.
+    pub(crate) fn can_be_overruled(&self) -> bool {
+        matches!(self, Refusal::Signature { .. } | Refusal::Data { .. })
+    }
+
+    /// What is written on the device, if that is the reason.
+    pub fn signature(&self) -> Option<&Signature> {
+        match self {
+            Refusal::Signature { signature, .. } => Some(signature),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Used(user) => user.fmt(f),
+            Refusal::Held { device, by, kind } => write!(f, "{device} is part of {by}, {kind}"),
+            Refusal::BacksLoop { device, by } => write!(f, "{by} stands on {device}"),
+            Refusal::Signature { device, signature } => write!(f, "{device} carries {signature}"),
+            Refusal::Data { device, blocks } => {
+                write!(f, "{device} carries no signature, but it is not empty")?;
+                if let Blocks::Data { offset_bytes, .. } = blocks {
+                    write!(f, ": there are data at byte {offset_bytes}")?;
+                }
+                Ok(())
+            }
+            Refusal::Open {
+                device,
+                command,
+                pid,
+            } => {
+                let holder = Holder {
+                    pid: pid.unsigned_abs(),
+                    command: command.clone(),
+                };
+                f.write_str(&lock::in_use(device, Some(&holder), "open for writing"))
+            }
+            Refusal::Busy { device } => {
+                f.write_str(&lock::in_use(device, None, OPENED_EXCLUSIVELY))
+            }
+            Refusal::ReadOnly { device } => write!(f, "{device} is read-only"),
+            Refusal::NotLookedAt { path, error } => {
+                write!(f, "{} cannot be looked at: {error}", path.display())
+            }
+        }
+    }
+}
+
+/// Every reason not to write to a device; its own first, then those of its partitions. Where we have it
+/// open exclusively ourselves, nobody else has: that is not asked then.
+pub(crate) fn refusals(host: &Host, device: &Device, is_claimed: bool) -> Vec<Refusal> {
+    let usage = Usage::read(host);
+    let mut refusals: Vec<Refusal> = usage
+        .above(host, device)
+        .into_iter()
+        .map(Refusal::Used)
+        .collect();
+
+    // Without these tables we would see no mount and no swap, and think that there is none. A
+    // kernel without swap has no table of it.
+    for (table, may_lack) in [("self/mountinfo", false), ("swaps", true)] {
+        if let Err(error) = std::fs::read(host.proc(table))
+            && !(may_lack && error.kind() == io::ErrorKind::NotFound)
+        {
+            refusals.push(Refusal::NotLookedAt {
+                path: host.proc(table),
+                error: error.to_string(),
+            });
+        }
+    }
+
+    // Writing to a partition hurts who uses the whole disk, too, but not its other partitions.
+    let disk = device
+        .disk
+        .as_ref()
+        .and_then(|disk| Device::read(host, disk).ok());
+    let partitions: Vec<Device> = device
+        .partitions
+        .iter()
+        .filter_map(|partition| Device::read(host, partition).ok())
+        .collect();
+    if let Some(disk) = &disk {
+        refusals.extend(usage.direct(&disk.name).iter().cloned().map(Refusal::Used));
+    }
+    for touched in std::iter::once(device).chain(&disk).chain(&partitions) {
+        refusals.extend(held(host, touched));
+        refusals.extend(
+            usage
+                .loops(&touched.name)
+                .iter()
+                .map(|by| Refusal::BacksLoop {
+                    device: touched.name.clone(),
+                    by: by.clone(),
+                }),
+        );
+    }
+    for read_only in std::iter::once(device).chain(&disk) {
+        if read_only.read_only {
+            refusals.push(Refusal::ReadOnly {
+                device: read_only.name.clone(),
+            });
+        }
+    }
+    let touched: Vec<Device> = std::iter::once(device)
+        .chain(&disk)
+        .chain(&partitions)
+        .cloned()
+        .collect();
+    refusals.extend(open_for_writing(host, &touched));
+    for written in std::iter::once(device).chain(&partitions) {
+        refusals.extend(written_or_busy(host, written, is_claimed));
+    }
+    refusals
+}
+
+/// How long a writer may take to end: a load of a killed run has the disk open until its last I/O is done.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Processes other than ours that could write beside us. Whoever only reads loses nothing.
+fn open_for_writing(host: &Host, devices: &[Device]) -> Vec<Refusal> {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let deadline = Instant::now() + PATIENCE;
+    let look = || openers(host, devices, &[own]);
+    let mut openers = look();
+    while openers.found.iter().any(|opener| opener.writes) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+        openers = look();
+    }
+    let hidden = openers
+        .not_looked_at
+        .map(|(path, error)| Refusal::NotLookedAt {
+            path,
+            error: error.to_string(),
+        });
+    let writers = openers.found.into_iter().filter(|opener| opener.writes);
+    writers
+        .map(|opener| Refusal::Open {
+            device: opener.device,
+            command: opener.command,
+            pid: opener.pid,
+        })
+        .chain(hidden)
+        .collect()
+}
+
+fn held(host: &Host, device: &Device) -> Vec<Refusal> {
+    device
+        .holders
+        .iter()
+        .map(|holder| {
+            let above = Device::read(host, holder).ok();
+            let alias = above.as_ref().and_then(|above| above.alias.clone());
+            Refusal::Held {
+                device: device.name.clone(),
+                by: match alias {
+                    Some(alias) => format!("{holder} ({alias})"),
+                    None => holder.clone(),
+                },
+                kind: above.map_or_else(|| "unknown".to_owned(), |above| above.kind.to_string()),
+            }
+        })
+        .collect()
+}
+
+/// What can only be found by opening the node. In a copied tree there are no nodes, and nobody
+/// writes to one.
+fn written_or_busy(host: &Host, device: &Device, is_claimed: bool) -> Vec<Refusal> {
+    if !host.is_live() {
+        return Vec::new();
+    }
+    let node = device.node();
+    let not_looked_at = |error: &io::Error| Refusal::NotLookedAt {
+        path: node.clone(),
+        error: error.to_string(),
+    };
+    let is_it = std::fs::metadata(&node)
+        .is_ok_and(|meta| DeviceNumber::of_raw(meta.rdev()) == device.number);
+    if !is_it {
+        return vec![not_looked_at(&io::Error::other(
+            "it is missing, or the node of another device",
+        ))];
+    }
+    let mut found = Vec::new();
+    match open_exclusively(&node) {
+        Err(error) if is_claimed && error.kind() == io::ErrorKind::ResourceBusy => {}
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => found.push(Refusal::Busy {
+            device: device.name.clone(),
+        }),
+        Err(error) => return vec![not_looked_at(&error)],
+    }
+    match content(&node) {
+        Ok(signatures) => {
+            found.extend(signatures.into_iter().map(|signature| Refusal::Signature {
+                device: device.name.clone(),
+                signature,
+            }));
+        }
+        Err(error) => found.push(not_looked_at(&error)),
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Files of our own that are on disk when the call returns, whole or not at all: entries of the journal and
+//! of the history, and the directories that they are in.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// What a file is called until it is whole: after this comes the pid of who writes it.
+const UNFINISHED: &str = ".new-";
+
+/// Writes JSON so that a crash leaves the old file or the new one, on disk, never half of one.
+pub fn write_whole<T: Serialize>(path: &Path, entry: &T) -> io::Result<()> {
+    let directory = parent(path);
+    make_directories(directory)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(&format!("{UNFINISHED}{}-", std::process::id()))
+        .tempfile_in(directory)?;
+    file.write_all(&serde_json::to_vec_pretty(entry).map_err(io::Error::other)?)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    sync_directory(directory)
+}
+
+/// Removes a file for good, if it is there: a power failure does not bring it back.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    sync_directory(parent(path))
+}
+
+/// Makes a directory and those that lead to it, writable for their owner alone.
+pub fn make_directories(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    if let Some(above) = above {
+        make_directories(above)?;
+    }
+    match DirBuilder::new().mode(0o755).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => Err(error),
+        _ => sync_directory(above.unwrap_or(Path::new("."))),
+    }
+}
+
+/// Makes sure that the names in a directory are on disk, as far as its file system can do that and we may.
+pub fn sync_directory(path: &Path) -> io::Result<()> {
+    match File::open(path) {
+        Ok(directory) => sync_names(directory),
+        Err(error) if is_beyond_us(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same for a directory that is open.
+pub fn sync_names(directory: impl AsFd) -> io::Result<()> {
+    match rustix::fs::fsync(directory).map_err(io::Error::from) {
+        Err(error) if !is_beyond_us(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Some network file systems sync no directories; one that may be written need not be readable.
+fn is_beyond_us(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied
+    )
+}
+
+/// Reads an entry whose format has a version, `newest` at the most; else says why it is not understood. What is no
+/// file is not opened: a FIFO would be waited for.
+pub fn read_entry<T: DeserializeOwned>(path: &Path, newest: u32) -> Result<T, String> {
+    let unreadable = |error: io::Error| error.to_string();
+    if !fs::symlink_metadata(path).map_err(unreadable)?.is_file() {
+        return Err("it is no regular file".into());
+    }
+    entry_of(&fs::read(path).map_err(unreadable)?, newest)
+}
+
+/// The entry that a file holds.
+pub(crate) fn entry_of<T: DeserializeOwned>(bytes: &[u8], newest: u32) -> Result<T, String> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema: u32,
+    }
+    let damaged = |error: serde_json::Error| format!("it is cut short or damaged: {error}");
+    let Version { schema } = serde_json::from_slice(bytes).map_err(damaged)?;
+    if schema > newest {
+        return Err(format!(
+            "it has schema {schema}, and this iosched knows up to {newest}"
+        ));
+    }
+    serde_json::from_slice(bytes).map_err(damaged)
+}
+
+/// The files of a directory that were written whole; none where there is no such directory.
+///
+/// # Errors
+/// What is there cannot be told.
+pub fn whole_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let files = match fs::read_dir(directory) {
+        Ok(files) => files,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let paths = files.map(|file| Ok(file?.path()));
+    let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
+    paths.retain(|path| pid_of_writer(path).is_none());
+    Ok(paths)
+}
+
+/// Removes what writers left that were killed before their file was whole.
+pub fn remove_unfinished(directory: &Path) {
+    for file in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = file.path();
+        let writes = |pid: &str| Path::new("/proc").join(pid).exists();
+        if pid_of_writer(&path).is_some_and(|pid| !writes(&pid)) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Who writes a file that is not whole yet; none for one that is.
+fn pid_of_writer(path: &Path) -> Option<String> {
+    let rest = path.file_name()?.to_str()?.strip_prefix(UNFINISHED)?;
+    let (pid, _) = rest.split_once('-').unwrap_or(("none", rest));
+    Some(pid.to_owned())
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().expect("such a file is in a directory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fifo_in_the_place_of_an_entry_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1.json");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        let error = read_entry::<u32>(&path, 1).unwrap_err();
+        assert_eq!(error, "it is no regular file");
+        assert!(crate::lock::open_private(&path).is_err());
+    }
+
+    #[test]
+    fn what_a_killed_writer_left_is_no_file_and_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let directory = dir.path().join("a/b");
+        write_whole(&directory.join("1.json"), &1).unwrap();
+        let writes = format!(".new-{}-x", std::process::id());
+        // No process has such a number; older versions wrote none.
+        for name in [".new-4999999-x", ".new-x", &writes] {
+            fs::write(directory.join(name), "1").unwrap();
+        }
+        assert_eq!(whole_files(&directory).unwrap(), [directory.join("1.json")]);
+        remove_unfinished(&directory);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+        assert!(directory.join(writes).exists(), "it is still being written");
+    }
+}

@@ -1,0 +1,111 @@
+//! What every error of this library can say of itself besides its message: the way out, and the
+//! exit code that a script sees.
+
+use iosched_sim::scheduler::SchedulerError;
+
+use crate::command_line::Remedy;
+
+/// Exit codes of the command `iosched`. Documented in the manual page and in `iosched --help`;
+/// numbers never change their meaning.
+pub mod exit {
+    /// Everything asked for was done.
+    pub const OK: u8 = 0;
+    /// Something went wrong that no other code names (an I/O error, a bug).
+    pub const FAILURE: u8 = 1;
+    /// The command line, a job file or a record cannot be understood.
+    pub const USAGE: u8 = 2;
+    /// The named device, directory or file does not exist, or is not what it must be.
+    pub const NO_SUCH_DEVICE: u8 = 3;
+    /// The device has no scheduler to choose (bio-based, or the kernel offers none).
+    pub const NOTHING_TO_CHOOSE: u8 = 4;
+    /// The kernel does not offer this scheduler for this device.
+    pub const NOT_OFFERED: u8 = 5;
+    /// The scheduler has no such tunable, or its value is out of range or refused.
+    pub const BAD_TUNABLE: u8 = 6;
+    /// The kernel accepted a write and did something else: read-back differs.
+    pub const NOT_TAKEN: u8 = 7;
+    /// Not allowed: root is needed.
+    pub const NOT_PERMITTED: u8 = 8;
+    /// The device is in use by another run, or too busy to switch.
+    pub const BUSY: u8 = 9;
+    /// A program or kernel feature that this needs is missing (fio, FUSE, loop).
+    pub const MISSING: u8 = 10;
+    /// Refused because it could destroy data.
+    pub const UNSAFE: u8 = 11;
+    /// The results directory or a record cannot be used (not empty, full, newer schema).
+    pub const BAD_RECORD: u8 = 12;
+    /// The load failed (fio ended with an error or hung) in every trial.
+    pub const LOAD_FAILED: u8 = 13;
+    /// The device vanished while it was measured.
+    pub const VANISHED: u8 = 14;
+    /// The kernel or the device does not support the switch (EOPNOTSUPP).
+    pub const NOT_SUPPORTED: u8 = 15;
+    /// A file of the system cannot be read or written, or is not what it must be.
+    pub const BAD_FILE: u8 = 16;
+    /// With `--exit-code`: what was compared is equal, or near enough to the best that it does not matter.
+    pub const EQUAL: u8 = 20;
+    /// With `--exit-code`: it is not known which is best.
+    pub const UNDECIDED: u8 = 21;
+    /// Interrupted by a signal: everything was put back.
+    pub const INTERRUPTED: u8 = 130;
+}
+
+/// An error that knows the way out.
+///
+/// `Display` names the thing and the cause, in lower case, so that it fits after `error: `. The
+/// hint is the way out, when there is one.
+pub trait Failure: std::error::Error {
+    /// What the user can do about it; several lines are allowed.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+
+    /// What the command line lacks, where that is known.
+    fn remedy(&self) -> Option<Remedy> {
+        None
+    }
+
+    /// One of [`exit`].
+    fn exit_code(&self) -> u8 {
+        exit::FAILURE
+    }
+}
+
+/// Something of ours that could not be removed or put back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotUndone {
+    /// Kernel name or path.
+    pub thing: String,
+    /// Why.
+    pub cause: String,
+}
+
+/// Of the simulator, which knows no commands.
+impl Failure for SchedulerError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SchedulerError::Groups { .. } => {
+                Some("take a load without cgroups, or another scheduler".to_owned())
+            }
+            SchedulerError::TooOld { oldest, .. } => Some(format!(
+                "take the rules of a later kernel: `kernel={oldest}`"
+            )),
+            SchedulerError::Syntax { .. } => Some(
+                "tunables stand behind the scheduler's name, as in cfq:slice_idle=0,quantum=16; \
+                 `iosched list --help-tunables` has those of today's schedulers"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            SchedulerError::Unknown { .. } | SchedulerError::NotFollowed { .. } => {
+                exit::NOT_OFFERED
+            }
+            SchedulerError::Syntax { .. } | SchedulerError::Version { .. } => exit::USAGE,
+            _ => exit::BAD_TUNABLE,
+        }
+    }
+}

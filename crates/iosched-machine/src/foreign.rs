@@ -1,0 +1,328 @@
+//! JSON that others may have written: read with a bound on memory, its numbers checked by the unit in their name.
+//!
+//! A record or the output of a command may be damaged, edited or made to harm. What is worked out of it relies on
+//! lengths of time that a [`Duration`](std::time::Duration) can hold and on counts that can be added up: that is
+//! decided here, once, before a value of ours is made of it. What a number means besides (an index, a probability) is
+//! checked by the type that it belongs to.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, Read};
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+/// The longest line of JSON lines, bytes: some thousand workers with all their bins.
+pub const LONGEST_LINE: u64 = 32 << 20;
+
+/// The largest file of JSON, bytes. Typed values take up to five times as much memory.
+pub const LARGEST_FILE: u64 = 512 << 20;
+
+/// The largest output of another command, bytes: it is read as a whole.
+pub const LARGEST_OUTPUT: u64 = 64 << 20;
+
+/// The largest job file, script or parameter file, bytes.
+pub(crate) const LARGEST_TEXT: u64 = 16 << 20;
+
+/// About 30 years: what options of the command line take, too.
+const MOST_SECONDS: f64 = 1e9;
+
+/// Counts and bytes up to here can be added up by the dozen.
+const LARGEST_COUNT: f64 = (1_u64 << 60) as f64;
+
+/// Reads up to the next newline, which is kept; empty at the end.
+///
+/// # Errors
+/// Reading fails, or the line is longer than [`LONGEST_LINE`] ([`io::ErrorKind::FileTooLarge`]).
+pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<()> {
+    line.clear();
+    let read = reader.take(LONGEST_LINE + 1).read_until(b'\n', line)?;
+    if read as u64 > LONGEST_LINE {
+        return Err(too_large("a line", LONGEST_LINE));
+    }
+    Ok(())
+}
+
+/// Reads all that is left.
+///
+/// # Errors
+/// Reading fails, it is no UTF-8, or more than `limit` bytes ([`io::ErrorKind::FileTooLarge`]).
+pub fn read_all(reader: impl Read, limit: u64) -> io::Result<String> {
+    let mut text = String::new();
+    let read = reader.take(limit + 1).read_to_string(&mut text)?;
+    if read as u64 > limit {
+        return Err(too_large("it", limit));
+    }
+    Ok(text)
+}
+
+/// Reads a job file, a script or a file of parameters.
+///
+/// # Errors
+/// Those of [`read_all`] with [`LARGEST_TEXT`].
+pub fn read_text(path: &Path) -> io::Result<String> {
+    read_all(File::open(path)?, LARGEST_TEXT)
+}
+
+/// What is said of something that is larger than what we read.
+pub fn too_large(what: &str, limit: u64) -> io::Error {
+    let text = format!("{what} is larger than {} MiB", limit >> 20);
+    io::Error::new(io::ErrorKind::FileTooLarge, text)
+}
+
+/// Checks every number of a JSON text, one value or several, without keeping any of it.
+///
+/// # Errors
+/// The path of the first that is out of range, its value and the range; or what is no JSON.
+pub fn check_numbers(text: &str) -> Result<(), String> {
+    let mut deserializer = serde_json::Deserializer::from_str(text).into_iter::<Checked>();
+    deserializer
+        .try_for_each(|value| value.map(|Checked| ()))
+        .map_err(|error| cause(&error))
+}
+
+/// Checks that a value is one that is read again as written: a line of a record that is not would cost all of it.
+///
+/// # Errors
+/// Those of [`check_numbers`]; or a number that JSON does not have.
+pub fn check_kept<T: Serialize + DeserializeOwned>(value: &T) -> Result<(), String> {
+    let text = serde_json::to_string(value).map_err(|error| cause(&error))?;
+    check_numbers(&text)?;
+    let again: Result<T, _> = serde_json::from_str(&text);
+    again.map(|_| ()).map_err(|error| cause(&error))
+}
+
+/// What serde says of a line, which is the first and only one for it.
+pub fn cause(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((cause, _)) => format!("{cause}, at column {}", error.column()),
+        None => text,
+    }
+}
+
+/// What the name of a field says of its numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Unit {
+    /// A length of time, or a moment since 1970.
+    Seconds {
+        most: f64,
+    },
+    Nanoseconds,
+    /// How many in a second, or a share: nothing is the least.
+    Rate,
+    /// How many, or how much.
+    Amount,
+    /// A number of the load's own, or one that only names something.
+    Any,
+}
+
+impl Unit {
+    fn of(key: &str) -> Unit {
+        const FREE: [&str; 6] = [
+            "seed",
+            "numbers",
+            "device",
+            "inode",
+            "created_ns",
+            "diskseq",
+        ];
+        const RATES: [&str; 5] = [
+            "iops",
+            "fairness",
+            "utilisation",
+            "average_queue_length",
+            "load_average",
+        ];
+        match key {
+            _ if FREE.contains(&key) => Unit::Any,
+            _ if key.ends_with("_per_s") || RATES.contains(&key) => Unit::Rate,
+            _ if key.ends_with("_unix_s") => Unit::Seconds {
+                most: 100.0 * MOST_SECONDS,
+            },
+            _ if key.ends_with("_s") => Unit::Seconds { most: MOST_SECONDS },
+            _ if key.ends_with("_ns") => Unit::Nanoseconds,
+            _ => Unit::Amount,
+        }
+    }
+
+    /// The least and the most.
+    fn range(self) -> (f64, f64) {
+        match self {
+            Unit::Seconds { most } => (0.0, most),
+            Unit::Nanoseconds => (0.0, MOST_SECONDS * 1e9),
+            Unit::Rate => (0.0, LARGEST_COUNT),
+            Unit::Amount => (-LARGEST_COUNT, LARGEST_COUNT),
+            Unit::Any => (f64::MIN, f64::MAX),
+        }
+    }
+}
+
+/// A number that a person can read.
+fn shown(number: f64) -> String {
+    if number.abs() < 1e12 {
+        number.to_string()
+    } else {
+        format!("{number:e}")
+    }
+}
+
+/// A value whose numbers are all within range.
+struct Checked;
+
+impl<'de> serde::Deserialize<'de> for Checked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Checked, D::Error> {
+        let mut path = String::new();
+        let walk = Walk {
+            path: &mut path,
+            unit: Unit::Amount,
+        };
+        walk.deserialize(deserializer).map(|()| Checked)
+    }
+}
+
+/// Goes through a value.
+struct Walk<'a> {
+    /// The keys on the way to it, with dots.
+    path: &'a mut String,
+    unit: Unit,
+}
+
+impl Walk<'_> {
+    fn number<E: serde::de::Error>(&self, number: f64) -> Result<(), E> {
+        let (least, most) = self.unit.range();
+        if (least..=most).contains(&number) {
+            return Ok(());
+        }
+        Err(E::custom(format_args!(
+            "{} is {}, and must be between {} and {}",
+            self.path,
+            shown(number),
+            shown(least),
+            shown(most)
+        )))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        match self.unit {
+            Unit::Seconds { .. } | Unit::Nanoseconds => Err(E::custom(format_args!(
+                "{} is {text:?}, and must be a number",
+                self.path
+            ))),
+            Unit::Rate | Unit::Amount | Unit::Any => Ok(()),
+        }
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<(), E> {
+        self.number(number as f64)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<(), E> {
+        self.number(number as f64)
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<(), E> {
+        self.number(number)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<(), A::Error> {
+        let Walk { path, unit } = self;
+        while values.next_element_seed(Walk { path, unit })?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        let Walk { path, unit } = self;
+        let above = path.len();
+        while let Some(key) = fields.next_key::<Cow<'_, str>>()? {
+            if above > 0 {
+                path.push('.');
+            }
+            path.push_str(&key);
+            // What a load calls its own numbers is no unit of ours.
+            let unit = match unit {
+                Unit::Any => Unit::Any,
+                _ => Unit::of(&key),
+            };
+            fields.next_value_seed(Walk { path, unit })?;
+            path.truncate(above);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_out_of_range_is_named_with_its_path() {
+        for (text, words) in [
+            (
+                r#"{"plan":{"loads":[{"runtime_s":-1.0}]}}"#,
+                "plan.loads.runtime_s is -1, and must be between 0 and 1000000000, at column 35",
+            ),
+            (r#"{"a_ns":[[1,2],[1e19,1]]}"#, "a_ns is 1e19"),
+            (r#"{"created_unix_s":1e12}"#, "created_unix_s is 1e12"),
+            (r#"{"ios":18446744073709551615}"#, "ios is 1.8"),
+            (r#"{"metrics":{"iops":-1}}"#, "metrics.iops is -1"),
+            (r#"{"read_bytes_per_s":-0.5}"#, "read_bytes_per_s is -0.5"),
+            (
+                r#"{"ramp_s":"NaN"}"#,
+                "ramp_s is \"NaN\", and must be a number",
+            ),
+            (r#"{"a":1e999}"#, "number out of range"),
+            ("{} {", "EOF while parsing"),
+        ] {
+            let error = check_numbers(text).unwrap_err();
+            assert!(error.starts_with(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn usual_numbers_pass_and_so_do_those_that_only_name() {
+        for text in [
+            r#"{"seed":18446744073709551615,"numbers":{"drift_s":-3.5}}"#,
+            r#"{"elapsed_s":null,"slope":-0.1,"throughput_bytes_per_s":1e10}"#,
+            r#"{"created_ns":1795254024000000000}"#,
+            "{} {}",
+        ] {
+            assert_eq!(check_numbers(text), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_has_an_end() {
+        let mut endless = io::BufReader::new(io::repeat(b'x'));
+        let error = read_line(&mut endless, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), "a line is larger than 32 MiB");
+        let error = read_all(io::repeat(b'x'), LARGEST_OUTPUT).unwrap_err();
+        assert_eq!(error.to_string(), "it is larger than 64 MiB");
+    }
+}

@@ -1,0 +1,39 @@
+//! This machine: what is there, who uses it, what may be written, and how it is changed so that it can be put back.
+//!
+//! Modules in the order data passes:
+//!
+//! - [`host`], [`sysfs`]: where the machine is read (its root can be a copied tree); [`clock`]: the time of day
+//! - [`failure`]: what every error can say of itself (hint, exit code); [`command_line`]: the command that would do
+//! - [`device`]: what is there, what it stands on, who uses it, what is written on it, whether it may be written
+//! - [`diskstats`], [`pressure`]: the kernel's counters; [`facts`]: what a record says of the machine
+//! - [`capture`]: what the kernel's block layer does with a disk, event by event
+//! - [`watch`]: what each device does now
+//! - [`lock`], [`process`], [`file_system`]: what a run takes, starts and makes
+//! - [`beneath`]: files in directories that others may change; [`durable`]: files of our own that a power failure
+//!   leaves whole
+//! - [`foreign`]: JSON that others may have written; [`visible`]: text without control characters
+
+pub mod beneath;
+pub mod capture;
+pub mod clock;
+pub mod command_line;
+pub mod device;
+pub mod diskstats;
+pub mod durable;
+pub mod facts;
+pub mod failure;
+pub mod file_system;
+pub mod foreign;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+pub mod fuzz;
+pub mod host;
+pub mod lock;
+pub mod pressure;
+pub mod process;
+pub mod sysfs;
+pub mod visible;
+pub mod watch;
+
+#[cfg(test)]
+iosched_testing::world!();

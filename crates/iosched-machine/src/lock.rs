@@ -1,0 +1,180 @@
+//! One run per disk: an exclusive `flock` on the whole-disk node while it is measured.
+//!
+//! The same lock keeps udev from re-reading the disk, and so from running its rules again (which
+//! would reset the scheduler in the middle of a trial), each time a writer closes it: udev leaves a
+//! locked disk alone (systemd, "Locking Block Device Access").
+
+use std::fmt;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+
+use crate::failure::{Failure, exit};
+use crate::host::Host;
+
+/// udev holds the lock itself for a moment while it probes a disk: so long do we wait for it.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A locked device: released when dropped, and by the kernel when we die.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Why a device could not be locked.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Somebody else holds it.
+    #[error("{}", in_use(device, holder.as_ref(), "it has locked it"))]
+    Held {
+        /// Kernel name.
+        device: String,
+        /// Who, where `/proc/locks` tells.
+        holder: Option<Holder>,
+    },
+    /// It cannot be opened.
+    #[error("cannot open /dev/{device}")]
+    Open {
+        /// Kernel name.
+        device: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A process that holds a lock, or has a device open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Its pid.
+    pub pid: u32,
+    /// Its command.
+    pub command: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (pid {})", self.command, self.pid)
+    }
+}
+
+/// Who holds something, as sentences name it: `fio (pid 41)`.
+pub fn named(holder: Option<&Holder>) -> String {
+    holder.map_or("another program".into(), Holder::to_string)
+}
+
+/// That somebody has a disk, and in what way: one sentence, whoever found it out.
+pub fn in_use(device: &str, holder: Option<&Holder>, how: &str) -> String {
+    format!("{device} is in use by {}: {how}", named(holder))
+}
+
+impl Failure for LockError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            LockError::Held { .. } => Some(
+                "two experiments on one disk would disturb each other: wait for the other".into(),
+            ),
+            LockError::Open { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("run it as root".into())
+            }
+            LockError::Open { .. } => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            LockError::Held { .. } => exit::BUSY,
+            LockError::Open { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => exit::NOT_PERMITTED,
+                io::ErrorKind::NotFound => exit::NO_SUCH_DEVICE,
+                _ => exit::FAILURE,
+            },
+        }
+    }
+}
+
+/// Locks a whole disk by its kernel name.
+pub fn lock(host: &Host, device: &str) -> Result<Lock, LockError> {
+    let path = host.dev(device);
+    let file = File::open(path).map_err(|source| LockError::Open {
+        device: device.into(),
+        source,
+    })?;
+    let deadline = Instant::now() + PATIENCE;
+    while !try_lock(&file).map_err(|source| LockError::Open {
+        device: device.into(),
+        source,
+    })? {
+        if Instant::now() > deadline {
+            return Err(LockError::Held {
+                device: device.into(),
+                holder: holder(host, &file),
+            });
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(Lock { _file: file })
+}
+
+/// Opens a file that is there to be locked, and that only its owner can open: whoever may open a file may lock it.
+/// A link in its place is not followed, a FIFO not waited for.
+pub fn open_private(path: &Path) -> io::Result<File> {
+    #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
+    let flags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
+    OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path)
+}
+
+/// Locks a file if nobody else has; true if it is ours now.
+pub fn try_lock(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// True if somebody else has locked a file; it is not kept from being locked for longer than a moment.
+pub fn is_locked(file: &File) -> bool {
+    flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+}
+
+/// Who holds a `flock` on this file, by `/proc/locks`.
+pub fn holder(host: &Host, file: &File) -> Option<Holder> {
+    holder_of(host, &file.metadata().ok()?)
+}
+
+/// The same for a file that is not open.
+pub fn holder_of(host: &Host, metadata: &Metadata) -> Option<Holder> {
+    let dev = metadata.dev();
+    let ours = format!(
+        "{:02x}:{:02x}:{}",
+        rustix::fs::major(dev),
+        rustix::fs::minor(dev),
+        metadata.ino()
+    );
+    let locks = std::fs::read_to_string(host.proc("locks")).ok()?;
+    let pid: u32 = locks
+        .lines()
+        .filter(|line| !line.contains("->") && line.contains("FLOCK"))
+        .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>())
+        .find(|fields| fields.get(5) == Some(&ours.as_str()))?
+        .get(4)?
+        .parse()
+        .ok()?;
+    let command = std::fs::read_to_string(host.proc(&format!("{pid}/comm"))).ok()?;
+    Some(Holder {
+        pid,
+        command: command.trim().to_owned(),
+    })
+}

@@ -1,0 +1,306 @@
+//! What a child is left with when it starts: a session without a terminal, no descriptors but the three that
+//! it is given, and for a load that runs as another user that user's rights and environment.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::io::Errno;
+use rustix::process::{Gid, Signal, Uid, set_parent_process_death_signal};
+use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+use super::user::User;
+
+/// Where programs are looked for when our own PATH has no absolute directory.
+const SAFE_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// What a load that runs as another user gets of our environment, besides `LC_*` and PATH.
+const PASSED_ON: &[&str] = &["LANG", "LANGUAGE", "TZ", "TERM"];
+
+/// Descriptors that a kernel without `close_range` is asked about where `/proc` does not say which there are.
+const MOST_DESCRIPTORS: i32 = 1 << 16;
+
+/// Prepares `command`: `joins` is the `cgroup.procs` of the cgroup that it is to be in, `when_we_die` the signal
+/// that it gets then.
+pub(super) fn confine(
+    command: &mut Command,
+    user: Option<&User>,
+    joins: Option<File>,
+    when_we_die: Signal,
+) {
+    let user = user.filter(|user| !user.is_us());
+    if let Some(user) = user {
+        replace_environment(command, user);
+    }
+    let identity =
+        user.map(|user| Identity::of(user, command.get_current_dir().map(AsRef::as_ref)));
+    let parent = rustix::process::getpid();
+    let last = last_descriptor();
+    // SAFETY: between fork and exec only system calls are made, on what was allocated before.
+    unsafe {
+        command.pre_exec(move || {
+            if let Some(procs) = &joins {
+                // While this is still ours to do: `0` is the process that writes.
+                rustix::io::write(procs, b"0")?;
+            }
+            rustix::process::setsid()?;
+            close_descriptors_on_exec(last);
+            if let Some(identity) = &identity {
+                identity.take()?;
+            }
+            // What a shell starts with `&` ignores SIGQUIT, and so would the child until it handles it.
+            take_signal_as_it_comes(when_we_die);
+            // A change of identity would clear it: last.
+            set_parent_process_death_signal(Some(when_we_die))?;
+            // The parent may have died before the request above was in force.
+            if rustix::process::getppid() == Some(parent) {
+                Ok(())
+            } else {
+                Err(Errno::SRCH.into())
+            }
+        });
+    }
+}
+
+/// Lets a signal do what it does where nobody handles it.
+fn take_signal_as_it_comes(signal: Signal) {
+    // SAFETY: no handler is named. It fails for SIGKILL alone, which nobody can handle.
+    unsafe { libc::signal(signal.as_raw(), libc::SIG_DFL) };
+}
+
+/// Another user, ready to be taken on between fork and exec.
+struct Identity {
+    uid: Uid,
+    gid: Gid,
+    groups: Vec<Gid>,
+    /// Entered again with the user's rights: [`Command`] entered it with ours.
+    directory: Option<CString>,
+}
+
+impl Identity {
+    fn of(user: &User, directory: Option<&OsStr>) -> Identity {
+        Identity {
+            uid: Uid::from_raw(user.uid),
+            gid: Gid::from_raw(user.gid),
+            groups: user.kernel_groups(),
+            directory: directory.and_then(|path| CString::new(path.as_bytes()).ok()),
+        }
+    }
+
+    /// Gives up all rights but this user's, for good: no program that it runs can win others.
+    fn take(&self) -> io::Result<()> {
+        leave_session_keyring();
+        set_thread_groups(&self.groups)?;
+        set_thread_res_gid(self.gid, self.gid, self.gid)?;
+        set_thread_res_uid(self.uid, self.uid, self.uid)?;
+        set_no_new_privs(true)?;
+        if let Some(directory) = &self.directory {
+            rustix::process::chdir(directory)?;
+        }
+        Ok(())
+    }
+}
+
+/// Our session keyring may hold keys that only we may use.
+fn leave_session_keyring() {
+    /// `KEYCTL_JOIN_SESSION_KEYRING`; without a name, a new one.
+    const JOIN_SESSION_KEYRING: libc::c_long = 1;
+    // SAFETY: a null name is allowed. Without keyrings in the kernel it fails, and there is none to leave.
+    unsafe {
+        libc::syscall(
+            libc::SYS_keyctl,
+            JOIN_SESSION_KEYRING,
+            std::ptr::null::<u8>(),
+        );
+    }
+}
+
+/// Keeps what our own parent left open from a child that may outlive us.
+pub fn close_inherited(command: &mut Command) {
+    let last = last_descriptor();
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        command.pre_exec(move || {
+            close_descriptors_on_exec(last);
+            Ok(())
+        });
+    }
+}
+
+/// What our own parent left open must not reach the child. Only marked: [`Command`] has a pipe open to tell
+/// whether exec worked.
+fn close_descriptors_on_exec(last: i32) {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: takes numbers only.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            FIRST,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
+    if done == 0 {
+        return;
+    }
+    // Before Linux 5.11.
+    for descriptor in FIRST.cast_signed()..=last {
+        // SAFETY: changes a flag of a descriptor, or fails where there is none.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+}
+
+/// The highest descriptor that is open. What threads of ours open from now on is closed on exec by itself.
+fn last_descriptor() -> i32 {
+    let entries = std::fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.max().unwrap_or(MOST_DESCRIPTORS)
+}
+
+/// Our environment may hold secrets, and lead programs to our files: another user's load gets what is listed
+/// here, and what the load itself sets.
+fn replace_environment(command: &mut Command, user: &User) {
+    let set: Vec<(OsString, Option<OsString>)> = command
+        .get_envs()
+        .map(|(name, value)| (name.to_owned(), value.map(OsStr::to_owned)))
+        .collect();
+    command.env_clear();
+    command.envs(environment(std::env::vars_os(), user));
+    for (name, value) in set {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+}
+
+/// What of `ours` another user's load gets, with the variables that name the user.
+fn environment(
+    ours: impl Iterator<Item = (OsString, OsString)>,
+    user: &User,
+) -> BTreeMap<OsString, OsString> {
+    let mut kept = BTreeMap::from([("PATH".into(), SAFE_PATH.into())]);
+    for (name, value) in ours {
+        let text = name.to_string_lossy();
+        if text == "PATH" {
+            if let Some(path) = absolute_only(&value) {
+                kept.insert(name, path);
+            }
+        } else if PASSED_ON.contains(&&*text) || text.starts_with("LC_") {
+            kept.insert(name, value);
+        }
+    }
+    let of_user = user.variables().into_iter();
+    kept.extend(of_user.map(|(name, value)| (name.into(), value)));
+    kept
+}
+
+/// The directories of a PATH that do not depend on where a program runs; `None` if there is none.
+fn absolute_only(path: &OsStr) -> Option<OsString> {
+    let places = std::env::split_paths(path).filter(|place| place.is_absolute());
+    let path = std::env::join_paths(places).ok()?;
+    (!path.is_empty()).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn another_users_environment_is_made_of_what_is_listed() {
+        let user = User {
+            uid: 1000,
+            gid: 1000,
+            groups: vec![1000],
+            name: "bench".into(),
+            home: "/home/bench".into(),
+            shell: "/bin/dash".into(),
+        };
+        let ours = [
+            ("PATH", "/opt/bin:.:bin:/usr/bin"),
+            ("HOME", "/root"),
+            ("LC_ALL", "C"),
+            ("TZ", "UTC"),
+            ("AWS_SECRET_ACCESS_KEY", "s3cr3t"),
+            ("PGPASSWORD", "s3cr3t"),
+            ("LD_PRELOAD", "/root/x.so"),
+            ("TMPDIR", "/root/tmp"),
+        ];
+        let ours = ours.map(|(name, value)| (name.into(), value.into()));
+        let kept = environment(ours.into_iter(), &user);
+        let kept: Vec<String> = kept
+            .iter()
+            .map(|(name, value)| format!("{}={}", name.display(), value.display()))
+            .collect();
+        assert_eq!(
+            kept,
+            [
+                "HOME=/home/bench",
+                "LC_ALL=C",
+                "LOGNAME=bench",
+                "PATH=/opt/bin:/usr/bin",
+                "SHELL=/bin/dash",
+                "TZ=UTC",
+                "USER=bench",
+            ]
+        );
+    }
+
+    #[test]
+    fn no_descriptor_of_ours_reaches_a_child_on_any_kernel() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        // Without FD_CLOEXEC, as a parent may leave one.
+        // SAFETY: makes a descriptor that nobody else uses; it is open until this process ends.
+        let left =
+            unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&file), libc::F_DUPFD, 900) };
+        assert!(left >= 900);
+        let is_there = || {
+            let mut command = Command::new("test");
+            command.arg("-e").arg(format!("/proc/self/fd/{left}"));
+            confine(&mut command, None, None, Signal::KILL);
+            command.status().unwrap().success()
+        };
+        assert!(!is_there());
+        let (is_there, asked) = iosched_testing::kernel::on((5, 8), is_there);
+        assert!(!is_there);
+        assert!(format!("{asked:?}").contains("close_range"), "{asked:?}");
+    }
+
+    /// Whether it is ignored by us (a shell's `&`) or handled: before it has become its program, too.
+    #[test]
+    fn a_child_dies_of_our_death_whatever_we_do_with_that_signal() {
+        extern "C" fn handler(_: libc::c_int) {}
+        let signal = Signal::QUIT.as_raw();
+        let handler: extern "C" fn(libc::c_int) = handler;
+        for ours in [libc::SIG_IGN, handler as libc::sighandler_t] {
+            // SAFETY: the handler does nothing.
+            unsafe { libc::signal(signal, ours) };
+            let mut command = Command::new("true");
+            confine(&mut command, None, None, Signal::QUIT);
+            // SAFETY: a system call that sends this very signal.
+            unsafe {
+                command.pre_exec(move || {
+                    libc::raise(signal);
+                    Ok(())
+                });
+            }
+            let status = command.status().unwrap();
+            assert_eq!(status.signal(), Some(signal), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_nothing_but_relative_directories_is_replaced() {
+        assert_eq!(absolute_only(OsStr::new(".:bin")), None);
+        assert_eq!(absolute_only(OsStr::new("")), None);
+    }
+}

@@ -1,0 +1,245 @@
+//! In which surroundings the loads of a run are started: whose rights they have, and where their processes
+//! are kept together.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::descendants::{self, Descendants};
+use super::remains::{self, LoadProcesses, RUN};
+use super::user::User;
+use super::{cgroup, confine};
+use crate::host::Host;
+
+/// How long what a load started may take to end after SIGKILL. What takes longer is waited for when the run
+/// ends.
+const KILLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The cgroup and the marker's end of what lives as long as the run.
+const LASTING: &str = "lasting";
+
+/// Whose rights loads have, and where their processes are kept together. The default is our own rights, and
+/// nothing kept together: for our own tools.
+#[derive(Debug, Clone, Default)]
+pub struct Scope {
+    user: Option<User>,
+    processes: Option<LoadProcesses>,
+    is_lasting: bool,
+    /// Where there is no cgroup: what descended from us before the run.
+    before: Option<Descendants>,
+    /// How many children were started, in this scope and in those made from it.
+    started: Arc<AtomicU32>,
+}
+
+impl Scope {
+    /// For loads with the rights of `user`, if not ours, whose processes are found as `processes` says.
+    pub fn new(user: Option<User>, processes: Option<LoadProcesses>) -> Scope {
+        Scope {
+            user,
+            processes,
+            ..Scope::default()
+        }
+    }
+
+    /// Makes the cgroup, where that is possible. Where not, what loses its parent comes to us.
+    pub fn make(&mut self) {
+        let Some(processes) = &mut self.processes else {
+            return;
+        };
+        let made = processes.cgroup.as_deref().map(|path| {
+            cgroup::make(path)?;
+            cgroup::make(&path.join(LASTING))
+        });
+        if !matches!(made, Some(Ok(()))) {
+            processes.cgroup = None;
+            self.before = descendants::keep().then(|| Descendants::now(&Host::live()));
+        }
+    }
+
+    /// Ends, where there is no cgroup, all that the run started: what it says of itself in its environment finds
+    /// the rest ([`LoadProcesses::end`]).
+    pub fn end(&self) {
+        if let Some(before) = &self.before {
+            before.kill_others(&Host::live(), None, |_| true);
+        }
+    }
+
+    /// Whose rights loads have, if not ours.
+    pub fn user(&self) -> Option<&User> {
+        self.user.as_ref()
+    }
+
+    /// The same with the rights of somebody else.
+    #[must_use]
+    pub fn with_user(&self, user: Option<User>) -> Scope {
+        Scope {
+            user,
+            ..self.clone()
+        }
+    }
+
+    /// The same for what prepares trials: a server that it leaves running goes on until the run ends.
+    #[must_use]
+    pub fn lasting(&self) -> Scope {
+        Scope {
+            is_lasting: true,
+            ..self.clone()
+        }
+    }
+
+    /// Starts a child that gets this signal when the thread that calls this dies.
+    pub(super) fn spawn(&self, mut command: Command, when_we_die: Signal) -> io::Result<Child> {
+        let name = self.name_of_child();
+        let marker = self
+            .processes
+            .as_ref()
+            .map(|of| format!("{}.{name}", of.marker));
+        if let Some(marker) = &marker {
+            command.env(RUN, marker);
+        }
+        let cgroup = self.cgroup_of_child(&name)?;
+        let before = self
+            .before
+            .as_ref()
+            .map(|_| Descendants::now(&Host::live()));
+        let entrance = cgroup.as_deref().map(cgroup::entrance).transpose()?;
+        confine::confine(&mut command, self.user(), entrance, when_we_die);
+        let process = command.spawn();
+        let cgroup = cgroup.filter(|_| !self.is_lasting);
+        if process.is_err()
+            && let Some(path) = &cgroup
+        {
+            end_cgroup(path);
+        }
+        Ok(Child {
+            process: process?,
+            marker: marker.filter(|_| !self.is_lasting),
+            cgroup,
+            before,
+            is_lasting: self.is_lasting,
+        })
+    }
+
+    /// What tells a child from the others of its run.
+    fn name_of_child(&self) -> String {
+        if self.is_lasting {
+            return LASTING.to_owned();
+        }
+        self.started.fetch_add(1, Ordering::Relaxed).to_string()
+    }
+
+    /// The cgroup that a child of this name is to be in, which is there.
+    fn cgroup_of_child(&self, name: &str) -> io::Result<Option<PathBuf>> {
+        let run = self.processes.as_ref().and_then(|of| of.cgroup.as_deref());
+        let own = run.map(|run| run.join(name));
+        if let Some(own) = own.as_deref().filter(|_| !self.is_lasting) {
+            cgroup::make(own)?;
+        }
+        Ok(own)
+    }
+}
+
+/// A child that was started, and where all that it starts is found.
+#[derive(Debug)]
+pub(super) struct Child {
+    pub(super) process: std::process::Child,
+    marker: Option<String>,
+    cgroup: Option<PathBuf>,
+    /// Where there is no cgroup: what descended from us before it.
+    before: Option<Descendants>,
+    is_lasting: bool,
+}
+
+impl Child {
+    pub(super) fn pid(&self) -> Pid {
+        let raw = i32::try_from(self.process.id()).expect("the kernel's pids fit");
+        Pid::from_raw(raw).expect("a child's pid is not 0")
+    }
+
+    /// Signals the child and what it started that did not leave its group.
+    pub(super) fn signal_group(&self, signal: Signal) {
+        // ESRCH (all of the group ended already) is what we hope for.
+        let _ = kill_process_group(self.pid(), signal);
+    }
+
+    /// Kills the child with all that it started, wherever that went; but for what a child that prepares trials
+    /// leaves running, which lives as long as the run.
+    pub(super) fn end_all(&self) {
+        if self.is_lasting {
+            return;
+        }
+        self.signal_group(Signal::KILL);
+        match (&self.cgroup, &self.marker) {
+            (Some(path), _) => end_cgroup(path),
+            (None, Some(marker)) => self.end_without_cgroup(marker),
+            (None, None) => {}
+        }
+    }
+
+    /// What was there before goes on, and so does what says of itself that it belongs to another child.
+    fn end_without_cgroup(&self, marker: &str) {
+        let host = Host::live();
+        if let Some(before) = &self.before {
+            let may_end = |pid| !remains::is_of_another_child(&host, pid, marker);
+            before.kill_others(&host, Some(self.pid()), may_end);
+        }
+        remains::kill_marked(&host, marker);
+    }
+}
+
+/// What does not end is found again when the run ends.
+fn end_cgroup(path: &Path) {
+    if cgroup::kill(path, KILLED_WITHIN) {
+        let _ = cgroup::remove_within(path, KILLED_WITHIN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::process::tests::sh;
+    use crate::process::{Stop, descendants::Descendants};
+
+    /// Living processes that descend from us.
+    fn descendants() -> Descendants {
+        Descendants::now(&Host::live())
+    }
+
+    #[test]
+    fn without_cgroups_nothing_outlives_a_child_whatever_it_does_to_its_environment() {
+        let processes = LoadProcesses {
+            marker: format!("{}-test", std::process::id()),
+            cgroup: None,
+        };
+        let mut scope = Scope::new(None, Some(processes));
+        scope.make();
+        let run = |scope: &Scope, script: &str| {
+            let (limit, stop) = (Duration::from_secs(600), Stop::new());
+            scope.run(sh(script), limit, &stop, &mut |_| {}).unwrap();
+        };
+        let at_first = descendants();
+        run(&scope.lasting(), "sleep 1000 >&- 2>&- &");
+        let with_server = descendants();
+        assert_ne!(with_server, at_first);
+        let ways = [
+            "setsid sleep 1000 &",
+            "env -i setsid sleep 1000 &",
+            "(setsid env -i sh -c 'sleep 1000 & sleep 1000' &)",
+            "(setsid env -i sh -c 'while :; do sh -c : & wait; done' &)",
+        ];
+        for way in ways {
+            let begun = Instant::now();
+            run(&scope, way);
+            assert_eq!(descendants(), with_server, "{way}, {:?}", begun.elapsed());
+        }
+        scope.end();
+        assert_eq!(descendants(), at_first);
+    }
+}

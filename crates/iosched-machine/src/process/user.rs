@@ -1,0 +1,182 @@
+//! Users: who they are, and how files are touched with no more rights than theirs.
+
+use std::ffi::OsString;
+use std::io;
+use std::panic;
+use std::path::PathBuf;
+use std::thread;
+
+use rustix::process::Gid;
+use rustix::thread::set_thread_groups;
+use serde::{Deserialize, Serialize};
+
+use super::accounts;
+
+/// Whose rights a child has, where they are not ours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// User id.
+    pub uid: u32,
+    /// Primary group.
+    pub gid: u32,
+    /// All groups, the primary one among them.
+    #[serde(default)]
+    pub groups: Vec<u32>,
+    /// Login name.
+    #[serde(default)]
+    pub name: String,
+    /// Home directory.
+    #[serde(default = "no_home")]
+    pub home: PathBuf,
+    /// Login shell.
+    #[serde(default = "plain_shell")]
+    pub shell: PathBuf,
+}
+
+/// The home of a user who has none.
+fn no_home() -> PathBuf {
+    "/".into()
+}
+
+/// The shell of a user who has none.
+fn plain_shell() -> PathBuf {
+    "/bin/sh".into()
+}
+
+impl User {
+    /// Finds a user by name (or number), wherever the system keeps its users; nothing if there is none.
+    ///
+    /// # Errors
+    /// It cannot be found out.
+    pub fn find(name: &str) -> io::Result<Option<User>> {
+        let found = accounts::user(name)?;
+        Ok(found.and_then(|(line, groups)| User::of(name, &line, groups)))
+    }
+
+    /// From a line of `passwd`.
+    fn of(name: &str, line: &str, groups: Vec<u32>) -> Option<User> {
+        let fields: Vec<&str> = line.split(':').collect();
+        let field = |at: usize| fields.get(at).copied().filter(|text| !text.is_empty());
+        let number = |at: usize| field(at)?.parse().ok();
+        Some(User {
+            uid: number(2)?,
+            gid: number(3)?,
+            groups,
+            name: field(0).unwrap_or(name).to_owned(),
+            home: field(5).map_or_else(no_home, PathBuf::from),
+            shell: field(6).map_or_else(plain_shell, PathBuf::from),
+        })
+    }
+
+    /// True if this is who we are: there are no rights to give up.
+    pub(super) fn is_us(&self) -> bool {
+        self.uid == rustix::process::geteuid().as_raw()
+    }
+
+    /// The groups as the kernel takes them.
+    pub(super) fn kernel_groups(&self) -> Vec<Gid> {
+        self.groups
+            .iter()
+            .map(|&group| Gid::from_raw(group))
+            .collect()
+    }
+
+    /// What names this user in an environment.
+    pub(super) fn variables(&self) -> [(&'static str, OsString); 4] {
+        [
+            ("HOME", self.home.clone().into()),
+            ("USER", self.name.clone().into()),
+            ("LOGNAME", self.name.clone().into()),
+            ("SHELL", self.shell.clone().into()),
+        ]
+    }
+}
+
+/// Touches files with the rights of `user` and no others; with ours where there is none.
+///
+/// Root follows every link and passes every directory, so a path in a directory that somebody else may
+/// change leads root wherever that user likes. The work is done on a thread of its own with the user's file
+/// system identity (`setfsuid`), for which the kernel checks each access as for a process of that user. The
+/// thread's other ids stay ours, so that the user can neither signal nor trace it.
+///
+/// # Errors
+/// What `work` returns, or that these rights cannot be taken.
+pub fn as_user<T: Send>(
+    user: Option<&User>,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    let Some(user) = user.filter(|user| !user.is_us()) else {
+        return work();
+    };
+    thread::scope(|threads| {
+        let worker = thread::Builder::new().spawn_scoped(threads, || {
+            take_file_rights(user)?;
+            work()
+        })?;
+        worker
+            .join()
+            .unwrap_or_else(|panic| panic::resume_unwind(panic))
+    })
+}
+
+/// Gives this thread the file rights of a user, until it ends.
+fn take_file_rights(user: &User) -> io::Result<()> {
+    /// No such id: the kernel changes nothing and says which one is in force.
+    const ASK: u32 = u32::MAX;
+    set_thread_groups(&user.kernel_groups())?;
+    // SAFETY: these calls take numbers only, and act on the calling thread alone.
+    let (uid, gid) = unsafe {
+        libc::setfsgid(user.gid);
+        libc::setfsuid(user.uid);
+        (libc::setfsuid(ASK), libc::setfsgid(ASK))
+    };
+    if uid.cast_unsigned() == user.uid && gid.cast_unsigned() == user.gid {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_with_home_shell_and_groups() {
+        let root = User::find("root").unwrap().unwrap();
+        assert_eq!((root.uid, root.gid), (0, 0));
+        assert_eq!(root.name, "root");
+        assert!(root.groups.contains(&0));
+        assert!(root.home.is_absolute() && root.shell.is_absolute());
+        assert_eq!(User::find("iosched-no-such-user").unwrap(), None);
+    }
+
+    #[test]
+    fn a_journal_from_before_groups_and_homes_were_kept_is_read() {
+        let user: User = serde_json::from_str(r#"{"uid":1,"gid":2}"#).unwrap();
+        assert_eq!((user.uid, user.gid, user.groups.len()), (1, 2, 0));
+        assert_eq!(user.home, PathBuf::from("/"));
+    }
+
+    #[test]
+    fn a_link_to_a_file_of_roots_leads_nobody_to_it() {
+        if !iosched_testing::is_root() {
+            return;
+        }
+        let nobody = User::find("nobody").unwrap().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let secret = tempfile::NamedTempFile::new().unwrap();
+        symlink(secret.path(), dir.path().join("link")).unwrap();
+        let refused = as_user(Some(&nobody), || fs::read(dir.path().join("link")));
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        as_user(Some(&nobody), || fs::write(dir.path().join("file"), "")).unwrap();
+        let metadata = fs::metadata(dir.path().join("file")).unwrap();
+        assert_eq!((metadata.uid(), metadata.gid()), (nobody.uid, nobody.gid));
+        // This thread is who it was.
+        fs::read(dir.path().join("link")).unwrap();
+    }
+}

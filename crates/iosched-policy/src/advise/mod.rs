@@ -1,0 +1,433 @@
+//! What each disk should have, said without measuring: from what was measured on this machine before, and from
+//! [`rules`] of thumb. Nothing is changed.
+//!
+//! The answers are kept apart, because they are worth different things: a measurement here holds for this disk under its
+//! load, a rule of thumb is what others say of such disks.
+
+pub mod rules;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+
+use iosched_machine::command_line;
+use iosched_machine::device::{Device, Inventory, Kind, Role, User};
+use iosched_machine::host::Host;
+use serde::Serialize;
+
+pub use self::rules::{LoadClass, Rule, Says, Seen, Source};
+use crate::policy::evidence::{self, Stale};
+use crate::policy::file::{self, Evidence, Policy};
+use crate::policy::matching::{self, KnownDisk};
+use crate::policy::wanted;
+use crate::policy::writers::{self, Writer};
+
+/// What can be said of one disk.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advice {
+    /// Kernel name.
+    pub device: String,
+    /// What the device says that it is.
+    pub model: Option<String>,
+    /// In bytes.
+    pub size_bytes: u64,
+    /// The scheduler that it has.
+    pub active: String,
+    /// Those that it can have now.
+    pub offered: Vec<String>,
+    /// Who sets its scheduler at boot; nobody leaves it to the kernel.
+    pub set_by: Option<Writer>,
+    /// What was measured on it, and is kept in the policy.
+    pub measured_here: Option<Measured>,
+    /// What is said of such disks.
+    pub rule_of_thumb: RuleOfThumb,
+    /// What it should have, where it has something else.
+    pub differs: Option<Differs>,
+    /// The command that measures which is best; none where there is nothing to settle.
+    pub to_settle: Option<Command>,
+}
+
+/// That a disk has another scheduler than it should.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Differs {
+    /// Each of these would do.
+    pub should: Vec<String>,
+    /// By what.
+    pub by: Basis,
+}
+
+/// What an answer rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// A measurement on this machine.
+    MeasuredHere,
+    /// What others say of such disks.
+    RuleOfThumb,
+}
+
+/// A command to be run by hand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Command {
+    /// As a shell takes it.
+    pub line: String,
+    /// It makes files of its own in a directory, and removes them; otherwise it only reads.
+    pub writes_files: bool,
+}
+
+/// A measurement that the policy rests on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Measured {
+    /// The rule of the policy.
+    pub rule: String,
+    /// What was best.
+    pub arm: String,
+    /// Why, as the policy has it.
+    pub why: Option<String>,
+    /// Where its record is.
+    pub record: Option<PathBuf>,
+    /// What it rests on and has changed since.
+    pub stale: Vec<Stale>,
+    /// Nothing was kept of what it was measured on: whether it still holds cannot be told.
+    pub is_unchecked: bool,
+    /// The rule is for this disk by its identity, not for all that are like it.
+    pub is_of_this_disk: bool,
+    #[serde(skip)]
+    scheduler: String,
+}
+
+/// A rule, as it is for one disk and one load class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RuleOfThumb {
+    /// Its name.
+    pub rule: &'static str,
+    /// For which disks.
+    pub of: &'static str,
+    /// What for.
+    pub load_class: LoadClass,
+    /// What to take: several where the sources disagree, none where nothing is known.
+    pub take: Vec<Proposed>,
+    /// With another one, writes fail.
+    pub is_required: bool,
+    /// Why.
+    pub because: &'static str,
+    /// Why it may be wrong.
+    pub doubt: &'static str,
+    /// Where it is from.
+    pub sources: &'static [Source],
+}
+
+/// A scheduler that a rule names, under the name that it has on this kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Proposed {
+    /// Its name here.
+    pub scheduler: String,
+    /// The disk offers it; otherwise its module is not loaded, or the kernel lacks it.
+    pub is_offered: bool,
+}
+
+/// All disks of a machine whose scheduler can be chosen, loop devices left out: they are asked for by name.
+pub fn disks(host: &Host, class: LoadClass, policy: &Policy) -> io::Result<Vec<Advice>> {
+    let machine = Machine::read(host)?;
+    let known = matching::disks(host)?;
+    let all = known
+        .iter()
+        .map(|disk| machine.advise(host, disk, class, policy));
+    Ok(all.collect())
+}
+
+/// One disk by its kernel name; nothing where there is no scheduler to choose.
+pub fn disk(
+    host: &Host,
+    name: &str,
+    class: LoadClass,
+    policy: &Policy,
+) -> io::Result<Option<Advice>> {
+    let machine = Machine::read(host)?;
+    let disk = matching::known(host, name)?;
+    let is_scheduled = machine.inventory.role(&disk.device) == Role::Schedules;
+    Ok(is_scheduled.then(|| machine.advise(host, &disk, class, policy)))
+}
+
+/// Disks that have another scheduler than they should, by kernel name, with what they should have for a load of which
+/// nothing is known. What cannot be read of the policy is not counted.
+pub fn differing(host: &Host, inventory: &Inventory) -> HashMap<String, Vec<String>> {
+    let policy = file::read(host).ok().flatten();
+    let policy = policy.map(|(policy, _)| policy).unwrap_or_default();
+    let is_measured = policy.rules.iter().any(is_of_measurement);
+    let known = is_measured.then(|| matching::disks(host).unwrap_or_default());
+    let kernel = host.kernel_version();
+    let disks = inventory
+        .devices
+        .iter()
+        .filter(|device| device.kind != Kind::Loop && inventory.role(device) == Role::Schedules);
+    let differing = disks.filter_map(|device| {
+        let known = known.iter().flatten();
+        let known = known.clone().find(|known| known.device.name == device.name);
+        let measured = known.and_then(|disk| measured(host, &policy, disk));
+        let seen = Seen { device, kernel };
+        let rule = RuleOfThumb::of(&seen, LoadClass::General, device.schedulers.offered());
+        let offered = device.schedulers.offered();
+        let active = device.schedulers.active()?;
+        let differs = differs(active, offered, measured.as_ref(), &rule)?;
+        Some((device.name.clone(), differs.should))
+    });
+    differing.collect()
+}
+
+/// What is asked of all disks.
+struct Machine {
+    inventory: Inventory,
+    kernel: Option<(u32, u32)>,
+}
+
+impl Machine {
+    fn read(host: &Host) -> io::Result<Machine> {
+        Ok(Machine {
+            inventory: Inventory::read(host)?,
+            kernel: host.kernel_version(),
+        })
+    }
+
+    fn advise(&self, host: &Host, disk: &KnownDisk, class: LoadClass, policy: &Policy) -> Advice {
+        let seen = Seen {
+            device: &disk.device,
+            kernel: self.kernel,
+        };
+        let offered = disk.device.schedulers.offered().to_vec();
+        let active = disk.device.schedulers.active().unwrap_or_default();
+        let rule_of_thumb = RuleOfThumb::of(&seen, class, &offered);
+        let writers = writers::find(host, disk);
+        let measured_here = measured(host, policy, disk);
+        Advice {
+            set_by: writers::winner(&writers, "queue/scheduler").cloned(),
+            differs: differs(active, &offered, measured_here.as_ref(), &rule_of_thumb),
+            to_settle: (!rule_of_thumb.is_required && disk.device.kind != Kind::Optical)
+                .then(|| self.to_settle(&disk.device, class)),
+            device: disk.device.name.clone(),
+            model: disk.device.model.clone(),
+            size_bytes: disk.device.size_bytes,
+            active: active.to_owned(),
+            measured_here,
+            rule_of_thumb,
+            offered,
+        }
+    }
+
+    /// A file system on the disk is measured in a directory; a bare disk is only read.
+    fn to_settle(&self, device: &Device, class: LoadClass) -> Command {
+        let loads: &[&str] = match class {
+            LoadClass::General => &[],
+            LoadClass::Database => &["pgbench"],
+            LoadClass::Desktop => &["desktop", "responsiveness"],
+            LoadClass::Files => &["mixed"],
+            LoadClass::Backup => &["readers-vs-writer"],
+            LoadClass::Vm => &["mixed", "fairness"],
+        };
+        let mut words = vec!["iosched".to_owned(), "tune".to_owned()];
+        let directory = self.directory_on(device);
+        let writes_files = directory.is_some();
+        match directory {
+            Some(directory) => {
+                words.push(directory);
+                words.extend(
+                    loads
+                        .iter()
+                        .flat_map(|load| ["--load".to_owned(), (*load).to_owned()]),
+                );
+            }
+            None => words.push(device.name.clone()),
+        }
+        Command {
+            line: command_line::joined(&words),
+            writes_files,
+        }
+    }
+
+    /// Where the largest file system that stands on this disk alone or with others is mounted and can be written.
+    fn directory_on(&self, device: &Device) -> Option<String> {
+        let above = self.inventory.above(device);
+        let mounts = above.iter().filter(|above| above.kind != Kind::Loop);
+        let mounts = mounts.flat_map(|above| {
+            let users = self.inventory.usage.direct(&above.name).iter();
+            users.filter_map(move |user| match user {
+                User::Mount {
+                    mount_point,
+                    fs_type,
+                    is_read_only: false,
+                    ..
+                } if !READ_ONLY.contains(&fs_type.as_str()) => {
+                    Some((above.size_bytes, mount_point.to_str()?))
+                }
+                _ => None,
+            })
+        });
+        // Of several mounts of one file system, the first.
+        let largest = mounts.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        largest.map(|(_, at)| at.to_owned())
+    }
+}
+
+/// File systems that nothing can be written to.
+const READ_ONLY: [&str; 4] = ["squashfs", "iso9660", "erofs", "udf"];
+
+impl RuleOfThumb {
+    fn of(seen: &Seen<'_>, class: LoadClass, offered: &[String]) -> RuleOfThumb {
+        let rule = Rule::of(seen);
+        let says = rule.says(class);
+        let names: &[&str] = match &says {
+            Says::Take(name) | Says::Only(name) => std::slice::from_ref(name),
+            Says::OneOf(names) => names,
+            Says::Unknown => &[],
+        };
+        RuleOfThumb {
+            rule: rule.name,
+            of: rule.of,
+            load_class: class,
+            take: names.iter().map(|name| proposed(name, offered)).collect(),
+            is_required: matches!(says, Says::Only(_)),
+            because: rule.because,
+            doubt: rule.doubt,
+            sources: rule.sources,
+        }
+    }
+}
+
+/// A scheduler under the name that this kernel has for it: the single-queue block layer's were called otherwise, and
+/// bfq comes from cfq.
+fn proposed(name: &str, offered: &[String]) -> Proposed {
+    let has = |name: &str| offered.iter().any(|offered| offered == name);
+    let older = match name {
+        "none" => "noop",
+        "mq-deadline" => "deadline",
+        "bfq" => "cfq",
+        other => other,
+    };
+    let here = if !has(name) && has(older) {
+        older
+    } else {
+        name
+    };
+    Proposed {
+        scheduler: here.to_owned(),
+        is_offered: has(here),
+    }
+}
+
+/// What the policy has for this disk, if that was measured.
+fn measured(host: &Host, policy: &Policy, disk: &KnownDisk) -> Option<Measured> {
+    let wanted = wanted::wanted(policy, std::slice::from_ref(disk)).pop()?;
+    let rule = &policy.rules[wanted.rule];
+    if !is_of_measurement(rule) {
+        return None;
+    }
+    let stale = rule.evidence.as_ref();
+    Some(Measured {
+        rule: rule.name.clone(),
+        arm: wanted.arm.to_string(),
+        why: rule.why.clone(),
+        record: rule.record.clone(),
+        stale: stale.map_or_else(Vec::new, |is| evidence::stale(host, &disk.device, is)),
+        is_unchecked: rule
+            .evidence
+            .as_ref()
+            .is_none_or(|is| *is == Evidence::default()),
+        is_of_this_disk: rule.matching.is_of_identity(),
+        scheduler: wanted.arm.scheduler.clone(),
+    })
+}
+
+fn is_of_measurement(rule: &file::Rule) -> bool {
+    rule.record.is_some() || rule.evidence.is_some()
+}
+
+/// What the disk should have and has not. What keeps the data whole goes before any measurement; one that does not hold
+/// any more leaves it to the rule; and what a disk does not offer is nothing that it differs from.
+fn differs(
+    active: &str,
+    offered: &[String],
+    measured: Option<&Measured>,
+    rule: &RuleOfThumb,
+) -> Option<Differs> {
+    let is_offered = |name: &String| offered.contains(name);
+    let holds = measured.filter(|measured| {
+        measured.stale.is_empty() && is_offered(&measured.scheduler) && !rule.is_required
+    });
+    let (should, by) = if let Some(measured) = holds {
+        (vec![measured.scheduler.clone()], Basis::MeasuredHere)
+    } else {
+        let names = rule.take.iter().map(|proposed| proposed.scheduler.clone());
+        (names.filter(is_offered).collect(), Basis::RuleOfThumb)
+    };
+    let is_so = should.iter().any(|name| name == active);
+    (!is_so && !should.is_empty()).then_some(Differs { should, by })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iosched_machine::device::testing::{MACHINES, machine};
+
+    fn of(machine_name: &str, class: LoadClass) -> Vec<Advice> {
+        disks(&machine(machine_name), class, &Policy::default()).unwrap()
+    }
+
+    #[test]
+    fn a_kernel_with_other_names_is_advised_in_them() {
+        let disks = of("legacy-4.4", LoadClass::Desktop);
+        let taken: Vec<_> = disks
+            .iter()
+            .map(|disk| {
+                (
+                    disk.device.as_str(),
+                    disk.rule_of_thumb.take[0].scheduler.as_str(),
+                )
+            })
+            .collect();
+        assert_eq!(taken, [("sda", "cfq"), ("sdb", "cfq")]);
+    }
+
+    #[test]
+    fn what_a_disk_does_not_offer_is_named_so_and_nothing_differs_from_it() {
+        let disks = of("zoned", LoadClass::Desktop);
+        let flash = disks.iter().find(|disk| disk.device == "sda").unwrap();
+        assert!(flash.rule_of_thumb.take.iter().all(|take| !take.is_offered));
+        assert_eq!(flash.differs, None);
+    }
+
+    #[test]
+    fn a_zoned_disk_of_an_older_kernel_is_to_keep_its_order_whatever_it_is_for() {
+        for class in LoadClass::ALL {
+            let disks = of("zoned", class);
+            let rule = |name: &str| {
+                let disk = disks.iter().find(|disk| disk.device == name).unwrap();
+                (disk.rule_of_thumb.rule, disk.rule_of_thumb.is_required)
+            };
+            assert_eq!(rule("sdb"), ("zoned-write-order", true));
+            assert_eq!(rule("sdc"), ("zoned-write-order", true));
+            assert!(
+                disks
+                    .iter()
+                    .all(|disk| disk.device == "sda" || disk.to_settle.is_none())
+            );
+        }
+    }
+
+    #[test]
+    fn every_disk_of_every_machine_has_a_rule_and_a_command() {
+        for name in MACHINES {
+            for class in LoadClass::ALL {
+                for disk in of(name, class) {
+                    let command = disk.to_settle.as_ref();
+                    assert!(
+                        command.is_none_or(|command| command.line.starts_with("iosched tune "))
+                    );
+                    assert!(
+                        disk.differs
+                            .is_none_or(|differs| !differs.should.contains(&disk.active))
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! Is every disk as the policy says, will it stay so, and if not: who was it?
+//!
+//! [`check`] reads the machine and judges; it changes nothing. Since when a disk differs is known
+//! from check to check, in a small file of its own ([`Memory`]).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use iosched_experiment::analysis::Analysis;
+use iosched_experiment::record::Record;
+use iosched_machine::device::Inventory;
+use iosched_machine::durable;
+use iosched_machine::host::Host;
+use iosched_stats::Interval;
+use iosched_stats::race::Contest;
+use iosched_switch as switch;
+use serde::{Deserialize, Serialize};
+
+use crate::advise;
+use crate::persist::deploy::{DeployError, Deployment};
+use crate::policy::evidence::{self, Stale};
+use crate::policy::file::Policy;
+use crate::policy::matching::{self, KnownDisk};
+use crate::policy::wanted::{self, Deviation, Wanted};
+use crate::policy::writers::{self, Writer};
+use crate::system_config::boot;
+use crate::system_config::cmdline::{self, Place};
+use crate::system_config::identity::Identity;
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// The whole of it.
+    pub verdict: Verdict,
+    /// Each disk that the policy has a rule for.
+    pub disks: Vec<DiskReport>,
+    /// Files that `apply` would change: the policy is not in force.
+    pub not_in_force: Vec<PathBuf>,
+    /// `elevator=` with a value that no disk listens to.
+    pub dead_elevator: Vec<Place>,
+    /// What [`advise`] says of each disk that has something else, by kernel name. It counts for no
+    /// verdict.
+    pub advised: BTreeMap<String, Vec<String>>,
+}
+
+/// How bad it is; also the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Every disk is as wanted, and stays so.
+    Good,
+    /// Every disk is as wanted now, but something calls for attention.
+    Warning,
+    /// A disk is not as wanted.
+    Bad,
+}
+
+/// What a check found of one disk.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DiskReport {
+    /// Kernel name.
+    pub device: String,
+    /// The rule that counts.
+    pub rule: String,
+    /// What it is to have.
+    pub wanted: String,
+    /// What is not so now.
+    pub deviations: Vec<Explained>,
+    /// Since when, as far as earlier checks know.
+    pub since: Option<Since>,
+    /// Who will make it otherwise, though it may be right now.
+    pub overridden: Vec<Overridden>,
+    /// What the measurement behind the rule rests on and has changed.
+    pub stale: Vec<Stale>,
+    /// What that measurement came to, where its record can be read.
+    pub measured: Option<Measured>,
+}
+
+/// What the record behind a rule says of the arm that the rule has.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measured {
+    /// When the run began, seconds since 1970.
+    pub created_unix_s: f64,
+    /// The arm's metric / the baseline's, with the interval: over all loads, or of each where there is no such answer.
+    pub ratios: BTreeMap<String, Interval>,
+}
+
+/// A deviation, and who made it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Explained {
+    /// What differs.
+    #[serde(flatten)]
+    pub deviation: Deviation,
+    /// Most likely who made it; none if nobody is found who would write that.
+    pub by: Option<Writer>,
+    /// In words, where nobody is found.
+    pub cause: String,
+}
+
+/// Somebody who comes after our rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Overridden {
+    /// `the next boot` or `the next event of udev`.
+    pub when: &'static str,
+    /// Who.
+    pub by: Writer,
+}
+
+/// Since when a disk differs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Since {
+    /// The first check that saw it, in seconds since 1970.
+    pub first_seen_unix_s: f64,
+    /// The last check before it that found the disk right.
+    pub last_good_unix_s: Option<f64>,
+}
+
+/// Checks the machine against a policy.
+pub fn check(host: &Host, policy: &Policy) -> Result<Report, DeployError> {
+    let disks = matching::disks(host).map_err(DeployError::List)?;
+    let mut found = Vec::new();
+    for wanted in wanted::wanted(policy, &disks) {
+        found.push(check_disk(host, policy, &wanted)?);
+    }
+    let not_in_force: Vec<PathBuf> = Deployment::files_for(host, policy)?
+        .into_iter()
+        .map(|file| file.path)
+        .collect();
+    if !not_in_force.is_empty() {
+        for disk in &mut found {
+            disk.overridden.retain(|by| !by.by.is_ours());
+        }
+    }
+    let dead_elevator = dead_elevator(host, &disks);
+    let verdict = if found.iter().any(|disk| !disk.deviations.is_empty()) {
+        Verdict::Bad
+    } else if !not_in_force.is_empty()
+        || !dead_elevator.is_empty()
+        || (found.iter()).any(|disk| !disk.overridden.is_empty() || !disk.stale.is_empty())
+    {
+        Verdict::Warning
+    } else {
+        Verdict::Good
+    };
+    let inventory = Inventory::read(host).map_err(DeployError::List)?;
+    Ok(Report {
+        verdict,
+        disks: found,
+        not_in_force,
+        dead_elevator,
+        advised: advise::differing(host, &inventory).into_iter().collect(),
+    })
+}
+
+fn check_disk(host: &Host, policy: &Policy, wanted: &Wanted) -> Result<DiskReport, DeployError> {
+    let at_boot = writers::find(host, &wanted.disk);
+    let on_change = writers::find_on_change(host, &wanted.disk);
+    let deviations = wanted
+        .deviations(&host.sysfs())?
+        .into_iter()
+        .map(|deviation| explain(deviation, &at_boot))
+        .collect();
+    let rule = &policy.rules[wanted.rule];
+    Ok(DiskReport {
+        device: wanted.disk.device.name.clone(),
+        rule: rule.name.clone(),
+        wanted: wanted.arm.to_string(),
+        deviations,
+        since: None,
+        overridden: overridden(wanted, &at_boot, &on_change),
+        stale: rule
+            .evidence
+            .as_ref()
+            .map(|evidence| evidence::stale(host, &wanted.disk.device, evidence))
+            .unwrap_or_default(),
+        measured: rule
+            .record
+            .as_ref()
+            .and_then(|record| measured(&host.path(record), &rule.arm.to_string())),
+    })
+}
+
+/// What the record in a directory says of an arm; nothing if it is not there, or is of other arms.
+fn measured(directory: &Path, arm: &str) -> Option<Measured> {
+    let record = Record::load(directory).ok()?;
+    let analysis = Analysis::of(&record);
+    let arm = analysis.arms.iter().position(|label| label == arm)?;
+    let ratio = |contest: &Contest| contest.arms.get(arm)?.to_baseline;
+    let overall = analysis.overall.as_ref().and_then(ratio);
+    let ratios = if let Some(overall) = overall {
+        BTreeMap::from([("all loads".to_owned(), overall)])
+    } else {
+        let loads = analysis.loads.iter();
+        loads
+            .filter_map(|load| Some((load.name.clone(), ratio(&load.contest)?)))
+            .collect()
+    };
+    Some(Measured {
+        created_unix_s: record.header.created_unix_s,
+        ratios,
+    })
+}
+
+fn explain(deviation: Deviation, at_boot: &[Writer]) -> Explained {
+    let by = writers::culprit(at_boot, &deviation.file, &deviation.found).cloned();
+    let ours_comes_last = writers::winner(at_boot, &deviation.file).is_some_and(Writer::is_ours);
+    let has_ours = at_boot
+        .iter()
+        .any(|writer| writer.is_ours() && writer.target == deviation.file);
+    let cause = match (&by, has_ours, ours_comes_last) {
+        (Some(by), ..) => by.to_string(),
+        (None, false, _) => {
+            "no rule of ours is installed for it, and nobody else sets it: the kernel's own default"
+                .into()
+        }
+        (None, true, true) => {
+            "nothing at boot sets that: by hand, or by a program that is not known here".into()
+        }
+        (None, true, false) => "somebody after our rule".into(),
+    };
+    Explained {
+        deviation,
+        by,
+        cause,
+    }
+}
+
+/// Who comes after our rule with another value, at the next boot or event.
+fn overridden(wanted: &Wanted, at_boot: &[Writer], on_change: &[Writer]) -> Vec<Overridden> {
+    let mut targets = vec![(
+        vec!["queue/scheduler".to_owned()],
+        wanted.arm.scheduler.as_str(),
+    )];
+    targets.extend(wanted.arm.files_in_order());
+    let mut found = Vec::new();
+    for (when, writers) in [
+        ("the next boot", at_boot),
+        ("the next event of udev", on_change),
+    ] {
+        for (places, value) in &targets {
+            let wins = places
+                .iter()
+                .find_map(|place| writers::winner(writers, place));
+            if let Some(by) = wins
+                && !by.is_ours()
+                && by
+                    .value
+                    .as_deref()
+                    .is_none_or(|other| !writers::means(other, value))
+            {
+                found.push(Overridden {
+                    when,
+                    by: by.clone(),
+                });
+            }
+        }
+    }
+    found
+}
+
+/// Where `elevator=` is given a value that no disk listens to, unless a rule of udev reads it.
+fn dead_elevator(host: &Host, disks: &[KnownDisk]) -> Vec<Place> {
+    let Some(value) = cmdline::given_at_boot(host) else {
+        return Vec::new();
+    };
+    let listens = |disk: &KnownDisk| {
+        let offered = disk.device.schedulers.offered();
+        switch::is_single_queue(offered) && offered.contains(&value)
+    };
+    if disks.iter().any(listens) || writers::reads_elevator(host) {
+        return Vec::new();
+    }
+    let mut places = boot::places_of_elevator(host);
+    if places.is_empty() {
+        places.push(Place {
+            file: "/proc/cmdline".into(),
+            line: 0,
+        });
+    }
+    places
+}
+
+/// What earlier checks saw, by what each disk is recognised by.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Memory {
+    disks: BTreeMap<String, Seen>,
+}
+
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+struct Seen {
+    last_good_unix_s: Option<f64>,
+    bad: Option<Since>,
+}
+
+impl Memory {
+    fn path(host: &Host) -> PathBuf {
+        host.path(Path::new("/var/lib/iosched/check.json"))
+    }
+
+    /// Reads it; empty where there is none.
+    pub fn read(host: &Host) -> Memory {
+        fs::read(Memory::path(host))
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default()
+    }
+
+    /// Writes into the report since when each disk differs, and remembers what it says now.
+    pub fn enter(&mut self, host: &Host, report: &mut Report, now_unix_s: f64) {
+        let disks = matching::disks(host).unwrap_or_default();
+        for disk in &mut report.disks {
+            let known = disks
+                .iter()
+                .find(|known| known.device.name == disk.device)
+                .and_then(|known| known.identities.first())
+                .map(|identity: &Identity| identity.property().1.to_owned());
+            let seen = self
+                .disks
+                .entry(known.unwrap_or_else(|| disk.device.clone()))
+                .or_default();
+            if disk.deviations.is_empty() {
+                *seen = Seen {
+                    last_good_unix_s: Some(now_unix_s),
+                    bad: None,
+                };
+            } else {
+                let since = seen.bad.get_or_insert(Since {
+                    first_seen_unix_s: now_unix_s,
+                    last_good_unix_s: seen.last_good_unix_s,
+                });
+                disk.since = Some(*since);
+            }
+        }
+    }
+
+    /// Writes it. Who may not write it (an ordinary user) checks without.
+    pub fn save(&self, host: &Host) {
+        let _ = durable::write_whole(&Memory::path(host), self);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system_config::testing::{Disk, machine, write};
+
+    fn policy(more: &str) -> Policy {
+        let text =
+            format!("[[rule]]\nname = 'a'\nmatch = {{ serial = 'S1' }}\nscheduler = 'bfq'\n{more}");
+        Policy::parse(&text, Path::new("p")).unwrap()
+    }
+
+    fn sda(scheduler: &str) -> Disk {
+        Disk::new("sda")
+            .property("ID_SERIAL", "S1")
+            .file("queue/scheduler", scheduler)
+            .file("device/rev", "1.02")
+    }
+
+    #[test]
+    fn evidence_of_another_kernel_series_model_or_firmware_is_stale() {
+        let (_dir, host) = machine(&[sda("[bfq] none")]);
+        let report = |evidence: &str| {
+            check(&host, &policy(&format!("evidence = {{ {evidence} }}")))
+                .unwrap()
+                .disks[0]
+                .stale
+                .iter()
+                .map(|stale| stale.what)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(report("kernel = '6.12.99', firmware = '1.02'"), [""; 0]);
+        assert_eq!(report("kernel = '6.1.12'"), ["kernel"]);
+        assert_eq!(
+            report("firmware = '1.01', model = 'ACME'"),
+            ["model", "firmware"]
+        );
+    }
+
+    #[test]
+    fn since_when_is_known_from_check_to_check() {
+        let (dir, host) = machine(&[sda("[bfq] none")]);
+        let policy = policy("");
+        let mut memory = Memory::default();
+        let mut at = |now: f64| {
+            let mut report = check(&host, &policy).unwrap();
+            memory.enter(&host, &mut report, now);
+            report.disks[0].since
+        };
+        assert_eq!(at(1.0), None);
+        write(dir.path(), "sys/block/sda/queue/scheduler", "bfq [none]\n");
+        let since = Some(Since {
+            first_seen_unix_s: 2.0,
+            last_good_unix_s: Some(1.0),
+        });
+        assert_eq!(at(2.0), since);
+        assert_eq!(at(3.0), since);
+        write(dir.path(), "sys/block/sda/queue/scheduler", "[bfq] none\n");
+        assert_eq!(at(4.0), None);
+    }
+
+    #[test]
+    fn a_dead_elevator_is_pointed_out_unless_a_rule_brings_it_to_life() {
+        let (dir, host) = machine(&[sda("[bfq] none")]);
+        write(dir.path(), "proc/cmdline", "root=/dev/sda1 elevator=noop\n");
+        write(
+            dir.path(),
+            "etc/default/grub",
+            "GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX=\"elevator=noop\"\n",
+        );
+        let places = check(&host, &policy("")).unwrap().dead_elevator;
+        assert_eq!(
+            places,
+            [Place {
+                file: "/etc/default/grub".into(),
+                line: 2
+            }]
+        );
+        write(
+            dir.path(),
+            "usr/lib/udev/rules.d/40-elevator.rules",
+            "IMPORT{cmdline}=\"elevator\"\nENV{elevator}!=\"\", ATTR{queue/scheduler}=\"$env{elevator}\"\n",
+        );
+        let report = check(&host, &policy("")).unwrap();
+        assert_eq!(report.dead_elevator, []);
+        let by = &report.disks[0].overridden[0].by;
+        assert_eq!(by.value.as_deref(), Some("noop"));
+        write(dir.path(), "proc/sys/kernel/osrelease", "4.18.0\n");
+        assert_eq!(check(&host, &policy("")).unwrap().dead_elevator, []);
+    }
+}

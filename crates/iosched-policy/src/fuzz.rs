@@ -1,0 +1,199 @@
+//! Readers of histories, policies, and what other programs are set to, as functions of bytes: for fuzzing.
+//!
+//! See [`iosched_testing::fuzz`]: what a reader promises, and who runs this list.
+
+use std::fs;
+use std::path::Path;
+
+use iosched_machine::fuzz::entry_is_read_again;
+use iosched_machine::host::Host;
+use iosched_switch::Arm;
+use iosched_testing::fuzz::{KIB, MIB, NOWHERE, Target, files, target, utf8, write_anew};
+use tempfile::TempDir;
+
+use crate::history;
+use crate::policy::edit::{self, NewRule};
+use crate::policy::file::Policy;
+use crate::policy::matching::{self, KnownDisk, Match};
+use crate::policy::writers::{self as other_writers, rule_text};
+use crate::system_config::boot;
+use crate::system_config::cmdline::{self, Format as BootFormat};
+use crate::system_config::identity::Properties;
+use crate::system_config::rules;
+
+/// The readers of this crate.
+pub const TARGETS: &[Target] = &[
+    target("history", history, 64 * KIB, 100),
+    target("policy", policy, 256 * KIB, 300),
+    target("properties", properties, 64 * KIB, 100),
+    target("command-line", command_line, 64 * KIB, 50),
+    target("writers", writers, MIB, 200),
+];
+
+fn history(bytes: &[u8]) {
+    entry_is_read_again::<history::Entry>(bytes, history::SCHEMA);
+}
+
+fn policy(bytes: &[u8]) {
+    let parse = |text: &str| Policy::parse(text, Path::new(NOWHERE));
+    let Some((given, Ok(policy))) = utf8(bytes).map(|text| (text, parse(text))) else {
+        return;
+    };
+    let new = NewRule {
+        name: "disk".into(),
+        matching: Match {
+            serial: Some("fuzz-1".into()),
+            ..Match::default()
+        },
+        arm: Some(Arm::parse("bfq:slice_idle=0").expect("it is an arm")),
+        ..NewRule::default()
+    };
+    let edited = edit::with_rule(Some(given), &policy, &new);
+    let longer = parse(&edited).unwrap_or_else(|error| panic!("{error}\n{edited}"));
+    let ours = longer
+        .rules
+        .iter()
+        .position(|rule| rule.matching == new.matching);
+    let ours = ours.expect("the rule was put in");
+    let shorter = edit::without_rules(&edited, &[ours]);
+    let shorter = parse(&shorter).unwrap_or_else(|error| panic!("{error}\n{shorter}"));
+    assert_eq!(shorter.rules.len() + 1, longer.rules.len());
+    rules_say_no_more(&policy);
+}
+
+/// Whatever a policy's patterns and names hold, the rules made of it set schedulers and nothing else.
+fn rules_say_no_more(policy: &Policy) {
+    let rules = policy.rules.iter().filter_map(|rule| {
+        Some(rules::Rule {
+            name: rule.name.clone(),
+            remark: rule.why.clone().unwrap_or_default(),
+            conditions: rule.matching.conditions()?,
+            arm: rule.arm.clone(),
+            old_name: None,
+        })
+    });
+    let text = rules::text(&rules.collect::<Vec<_>>());
+    let wanted = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = rule_text::lines(&text);
+    assert_eq!(lines.len(), wanted.count(), "a line is no rule: {text}");
+    for token in lines.iter().flat_map(|line| &line.tokens) {
+        let is_assigned = matches!(
+            token.operator,
+            rule_text::Operator::Assign | rule_text::Operator::Add
+        );
+        let attribute = token.attribute.as_deref().unwrap_or_default();
+        let may_be = match token.key.as_str() {
+            "ATTR" => attribute.starts_with("queue/") || attribute.starts_with("device/"),
+            "ENV" => attribute == rules::MARK,
+            key => matches!(key, "GOTO" | "LABEL"),
+        };
+        assert!(!is_assigned || may_be, "{token:?} in {text}");
+    }
+}
+
+/// What udev's database says of a disk.
+fn properties(bytes: &[u8]) {
+    let properties = Properties::parse(&String::from_utf8_lossy(bytes));
+    let _ = properties.get("ID_SERIAL");
+}
+
+fn command_line(bytes: &[u8]) {
+    let Some(text) = utf8(bytes) else {
+        return;
+    };
+    let _ = cmdline::elevator_in(text);
+    for format in [
+        BootFormat::GrubDefault,
+        BootFormat::GrubDropIn,
+        BootFormat::MenuLst,
+        BootFormat::KernelInstall,
+        BootFormat::Extlinux,
+        BootFormat::LoaderEntry,
+        BootFormat::GrubEnvironment,
+    ] {
+        let Ok(with) = cmdline::with_elevator(text, format, Some("noop")) else {
+            continue;
+        };
+        let again = cmdline::with_elevator(&with, format, Some("noop"));
+        assert_eq!(
+            again.as_deref(),
+            Ok(with.as_str()),
+            "{format:?} of {text:?}"
+        );
+        let without = cmdline::with_elevator(&with, format, None);
+        let without = without.unwrap_or_else(|error| panic!("{error:?} of {with:?}"));
+        let again = cmdline::with_elevator(&without, format, None);
+        assert_eq!(
+            again.as_deref(),
+            Ok(without.as_str()),
+            "{format:?} of {text:?}"
+        );
+    }
+}
+
+/// Where other programs keep what they set.
+const PLACES: [&str; 8] = [
+    "etc/udev/rules.d/60-x.rules",
+    "etc/rc.local",
+    "etc/default/grub",
+    "etc/tlp.conf",
+    "etc/tuned/x/tuned.conf",
+    "etc/saptune/override/1",
+    "etc/tmpfiles.d/x.conf",
+    "etc/systemd/system/x.service",
+];
+
+/// Settings of other programs, on a machine with one disk: all in the same text, or each after its `#file PLACE`.
+fn writers(bytes: &[u8]) {
+    thread_local! {
+        static MACHINE: (TempDir, Host, KnownDisk) = machine();
+    }
+    MACHINE.with(|machine| {
+        let (directory, host, disk) = machine;
+        for place in PLACES {
+            let named = files(bytes).find(|(name, _)| *name == place);
+            let body = named.map_or(bytes, |(_, body)| body);
+            write_anew(&directory.path().join(place), body);
+        }
+        let _ = other_writers::find(host, disk);
+        let _ = other_writers::find_on_change(host, disk);
+        let _ = other_writers::reads_elevator(host);
+        let _ = boot::places_of_elevator(host);
+    });
+}
+
+fn machine() -> (TempDir, Host, KnownDisk) {
+    let directory = tempfile::tempdir().expect("there is room for a directory");
+    let write = |file: &str, text: &str| {
+        let path = directory.path().join(file);
+        let parent = path.parent().expect("it is below the directory");
+        fs::create_dir_all(parent).expect("there is room for a directory");
+        fs::write(path, text).expect("there is room for a file");
+    };
+    write("proc/sys/kernel/osrelease", "4.18.0-test\n");
+    write("proc/cmdline", "root=/dev/sda1 elevator=deadline quiet\n");
+    write("sys/block/sda/dev", "8:0\n");
+    write("sys/block/sda/size", "2097152\n");
+    write("sys/block/sda/queue/scheduler", "none [mq-deadline] bfq\n");
+    write("sys/block/sda/queue/rotational", "1\n");
+    write("run/udev/data/b8:0", "E:ID_SERIAL=A-1\nE:ID_BUS=ata\n");
+    write("etc/tuned/active_profile", "x\n");
+    write("etc/sysconfig/saptune", "NOTE_APPLY_ORDER=\"1\"\n");
+    for unit in ["x", "tlp", "saptune", "tuned"] {
+        write(&format!("usr/lib/systemd/system/{unit}.service"), "");
+        write(
+            &format!("etc/systemd/system/multi-user.target.wants/{unit}.service"),
+            "",
+        );
+    }
+    for place in PLACES {
+        write(place, "");
+    }
+    let host = Host::at(directory.path());
+    let mut disks = matching::disks(&host).expect("it has a disk");
+    (directory, host, disks.remove(0))
+}
+
+iosched_testing::replay!(TARGETS);

@@ -1,0 +1,471 @@
+//! The history: every change that was meant to stay, when, by which command and why, with all that is
+//! needed to take it back.
+//!
+//! One file per change below `/var/lib/iosched/history/`, written before the change is made and again
+//! after it. A change that a power failure cut short is seen by its status, and can be taken back
+//! like any other: each of its files is the old one or the new one. `undo` takes changes back, one command
+//! at a time (`turn`).
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use iosched_experiment::journal::{self, JournalError, SavedDisk, UnknownBoot};
+use iosched_machine::clock::unix_time;
+use iosched_machine::durable;
+use iosched_machine::facts;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_machine::lock::Holder;
+use iosched_switch::QueueState;
+use serde::{Deserialize, Serialize};
+
+use crate::system_config::files::{FileChange, FileError};
+use crate::system_config::udev::UdevError;
+
+mod turn;
+mod undo;
+
+pub use turn::{Turn, Waiting, take_turn};
+pub use undo::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
+
+/// The newest version of the format; an entry has the lowest whose programs can take back all of it.
+pub(crate) const SCHEMA: u32 = 2;
+
+/// A change of the machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Version of this format.
+    pub schema: u32,
+    /// Its number, from 1; later changes have higher ones.
+    pub id: u64,
+    /// When, in seconds since 1970.
+    pub at_unix_s: f64,
+    /// The command that made it.
+    pub command: String,
+    /// Why, in words.
+    pub why: Option<String>,
+    /// How far it came.
+    pub status: Status,
+    /// The change that it takes back, if it is an undo.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub takes_back: Option<u64>,
+    /// The boot in which the states of the disks were read: they mean nothing in another.
+    pub boot_id: String,
+    /// The files.
+    pub files: Vec<FileChange>,
+    /// The disks.
+    pub disks: Vec<DiskChange>,
+}
+
+/// How far a change came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// It is being made, or was cut short.
+    Begun,
+    /// It was made.
+    Done,
+    /// It was taken back.
+    TakenBack,
+    /// It takes another one back, or was cut short in that: the next command finishes it.
+    Undoing,
+    /// It took another one back.
+    Undo,
+}
+
+/// A disk before and after a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskChange {
+    /// The disk and its state before.
+    pub before: SavedDisk,
+    /// Its state after; none until it is known.
+    pub after: Option<QueueState>,
+}
+
+/// Why the history could not be kept, or a change not taken back.
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryError {
+    /// It cannot be written: nothing was changed.
+    #[error("cannot write the history {}", path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// It cannot be read: nothing was changed.
+    #[error("cannot read the history {}", path.display())]
+    Read {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Asked to stop while another command had its turn: nothing was changed.
+    #[error("nothing was changed: stopped while {0}")]
+    Stopped(Waiting),
+    /// There is nothing left to take back.
+    #[error("there is no change to take back")]
+    Nothing,
+    /// A later change is damaged or of a newer version: what it did is not known.
+    #[error("{} is a later change that cannot be read: nothing was taken back", path.display())]
+    NotUnderstood {
+        /// The file of the change.
+        path: PathBuf,
+    },
+    /// Somebody changed a file after us.
+    #[error("{} is not as change {id} left it: not taken back", path.display())]
+    ChangedSince {
+        /// Where.
+        path: PathBuf,
+        /// The change.
+        id: u64,
+    },
+    /// The change was made, and the journal would take it back.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The states of disks mean nothing in another boot.
+    #[error(transparent)]
+    Boot(#[from] UnknownBoot),
+    /// A file could not be put back.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// udev did not load what was put back.
+    #[error(transparent)]
+    Udev(#[from] UdevError),
+}
+
+impl Failure for HistoryError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            HistoryError::Write { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Some("run it as root".into())
+            }
+            HistoryError::Write { .. } => {
+                Some("without a history nothing is changed: make room or rights there".into())
+            }
+            HistoryError::Stopped(Waiting { holder, .. }) => Some(match holder {
+                Some(Holder { pid, .. }) => format!("wait for it, or look what it does: ps {pid}"),
+                None => "try again once it has ended".into(),
+            }),
+            HistoryError::Nothing => Some("`iosched log` shows what was changed".into()),
+            HistoryError::NotUnderstood { .. } => Some(
+                "use the version of iosched that wrote it; if it is damaged, look what it changed, and move it away"
+                    .into(),
+            ),
+            HistoryError::ChangedSince { id, .. } => Some(format!(
+                "`iosched log --id {id}` shows what it held before: put back by hand what you want"
+            )),
+            HistoryError::Journal(error) => error.hint(),
+            HistoryError::Boot(_) | HistoryError::Read { .. } => None,
+            HistoryError::File(error) => error.hint(),
+            HistoryError::Udev(error) => error.hint(),
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            HistoryError::Write { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                exit::NOT_PERMITTED
+            }
+            HistoryError::Stopped(_) => exit::BUSY,
+            HistoryError::Nothing | HistoryError::Boot(_) => exit::FAILURE,
+            HistoryError::Write { .. }
+            | HistoryError::Read { .. }
+            | HistoryError::NotUnderstood { .. }
+            | HistoryError::ChangedSince { .. } => exit::BAD_FILE,
+            HistoryError::Journal(error) => error.exit_code(),
+            HistoryError::File(error) => error.exit_code(),
+            HistoryError::Udev(error) => error.exit_code(),
+        }
+    }
+}
+
+/// A change that is being made.
+#[derive(Debug)]
+pub struct Change {
+    path: PathBuf,
+    entry: Entry,
+}
+
+fn directory(host: &Host) -> PathBuf {
+    host.path(Path::new("/var/lib/iosched/history"))
+}
+
+/// Writes down a change of disks alone that was just made. A loop device counts as a disk until it is detached:
+/// its `diskseq` tells it from the next one of its name.
+pub fn remember(
+    turn: &Turn,
+    why: Option<String>,
+    changed: Vec<(SavedDisk, QueueState)>,
+) -> Result<(), HistoryError> {
+    let (before, after) = changed.into_iter().unzip();
+    turn.begin(why, Vec::new(), before)?.done(after)
+}
+
+/// All changes, the oldest first, but for those that are [`not_understood`].
+pub fn entries(host: &Host) -> Result<Vec<Entry>, HistoryError> {
+    let files = files(host)?.into_iter();
+    let mut entries: Vec<Entry> = files.filter_map(|path| read(&path)).collect();
+    entries.sort_by_key(|entry| entry.id);
+    Ok(entries)
+}
+
+/// Files of changes that are damaged or of a newer version, the oldest first: they stay as they are.
+pub fn not_understood(host: &Host) -> Result<Vec<PathBuf>, HistoryError> {
+    let mut files = files(host)?;
+    files.retain(|path| id_of(path).is_some() && read(path).is_none());
+    files.sort();
+    Ok(files)
+}
+
+fn files(host: &Host) -> Result<Vec<PathBuf>, HistoryError> {
+    let directory = directory(host);
+    durable::whole_files(&directory).map_err(|source| HistoryError::Read {
+        path: directory,
+        source,
+    })
+}
+
+fn read(path: &Path) -> Option<Entry> {
+    durable::read_entry(path, SCHEMA).ok()
+}
+
+/// The number of the change that a file is of.
+fn id_of(path: &Path) -> Option<u64> {
+    path.file_stem()?.to_str()?.parse().ok()
+}
+
+impl Turn {
+    /// Writes down what will be changed. From now on it may be.
+    pub fn begin(
+        &self,
+        why: Option<String>,
+        files: Vec<FileChange>,
+        disks: Vec<SavedDisk>,
+    ) -> Result<Change, HistoryError> {
+        self.write_down(new_entry(self.host(), why, files, disks)?)
+    }
+
+    /// The same for an undo of `entry`, which changes these files.
+    fn begin_undo(&self, entry: &Entry, files: Vec<FileChange>) -> Result<Change, HistoryError> {
+        let disks = entry.disks.iter().map(|disk| disk.before.clone());
+        let why = Some(format!("takes back change {}", entry.id));
+        self.write_down(Entry {
+            status: Status::Undoing,
+            takes_back: Some(entry.id),
+            boot_id: entry.boot_id.clone(),
+            ..new_entry(self.host(), why, files, disks.collect())?
+        })
+    }
+
+    fn write_down(&self, entry: Entry) -> Result<Change, HistoryError> {
+        let change = Change::of(self.host(), entry);
+        change.save()?;
+        Ok(change)
+    }
+}
+
+fn new_entry(
+    host: &Host,
+    why: Option<String>,
+    files: Vec<FileChange>,
+    disks: Vec<SavedDisk>,
+) -> Result<Entry, HistoryError> {
+    let schema = journal::schema_of(disks.iter().map(|disk| &disk.state));
+    let disks = disks.into_iter().map(|before| DiskChange {
+        before,
+        after: None,
+    });
+    Ok(Entry {
+        schema,
+        id: next_id(host)?,
+        at_unix_s: unix_time(),
+        command: facts::command_line().join(" "),
+        why,
+        status: Status::Begun,
+        takes_back: None,
+        boot_id: journal::boot_id(host)?,
+        files,
+        disks: disks.collect(),
+    })
+}
+
+/// One more than any number in use, that of an entry that we cannot read included.
+fn next_id(host: &Host) -> Result<u64, HistoryError> {
+    let files = files(host)?.into_iter();
+    let ids = files.filter_map(|path| id_of(&path));
+    Ok(ids.max().map_or(1, |last| last.saturating_add(1)))
+}
+
+fn file_of(host: &Host, id: u64) -> PathBuf {
+    directory(host).join(format!("{id:06}.json"))
+}
+
+impl Change {
+    fn of(host: &Host, entry: Entry) -> Change {
+        Change {
+            path: file_of(host, entry.id),
+            entry,
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.entry.id
+    }
+
+    /// It was made, and left the disks in these states.
+    pub fn done(mut self, after: Vec<QueueState>) -> Result<(), HistoryError> {
+        for (disk, state) in self.entry.disks.iter_mut().zip(after) {
+            disk.after = Some(state);
+        }
+        self.entry.status = Status::Done;
+        self.save()
+    }
+
+    /// It was not made: nothing of it is left.
+    pub fn forget(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+
+    fn save(&self) -> Result<(), HistoryError> {
+        save(&self.path, &self.entry)
+    }
+}
+
+fn save(path: &Path, entry: &Entry) -> Result<(), HistoryError> {
+    durable::write_whole(path, entry).map_err(|source| HistoryError::Write {
+        path: path.into(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system_config::testing::{machine, write};
+    use iosched_machine::process::Stop;
+
+    fn a_turn(host: &Host) -> Turn {
+        take_turn(host, &Stop::new(), &mut |_| {}).unwrap()
+    }
+
+    fn change(host: &Host, turn: &Turn, text: &str) -> Change {
+        let file = FileChange::plan(host, "/etc/x", Some(text.into()))
+            .unwrap()
+            .unwrap();
+        let change = turn.begin(None, vec![file.clone()], vec![]).unwrap();
+        file.install(host).unwrap();
+        change
+    }
+
+    #[test]
+    fn changes_are_taken_back_one_after_the_other() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "etc/x", "0");
+        let turn = a_turn(&host);
+        change(&host, &turn, "1").done(vec![]).unwrap();
+        change(&host, &turn, "2").done(vec![]).unwrap();
+        let text = || fs::read_to_string(dir.path().join("etc/x")).unwrap();
+        assert_eq!(turn.undo().unwrap().entry.id, 2);
+        assert_eq!(text(), "1");
+        assert_eq!(turn.undo().unwrap().entry.id, 1);
+        assert_eq!(text(), "0");
+        assert!(matches!(turn.undo(), Err(HistoryError::Nothing)));
+        let statuses: Vec<Status> = entries(&host)
+            .unwrap()
+            .iter()
+            .map(|entry| entry.status)
+            .collect();
+        assert_eq!(
+            statuses,
+            [
+                Status::TakenBack,
+                Status::TakenBack,
+                Status::Undo,
+                Status::Undo
+            ]
+        );
+    }
+
+    #[test]
+    fn what_a_power_failure_cut_short_can_be_taken_back_whichever_file_is_there() {
+        for was_made in [false, true] {
+            let (dir, host) = machine(&[]);
+            write(dir.path(), "etc/x", "0");
+            let turn = a_turn(&host);
+            let file = FileChange::plan(&host, "/etc/x", Some("1".into()))
+                .unwrap()
+                .unwrap();
+            turn.begin(None, vec![file.clone()], vec![]).unwrap();
+            if was_made {
+                file.install(&host).unwrap();
+            }
+            turn.undo().unwrap();
+            assert_eq!(fs::read_to_string(dir.path().join("etc/x")).unwrap(), "0");
+        }
+    }
+
+    #[test]
+    fn what_came_after_and_cannot_be_read_keeps_an_undo_from_taking_the_one_before() {
+        let newer = |text: &str| text.replace("\"schema\":1", "\"schema\":3");
+        let cut = |text: &str| text[..120].to_owned();
+        let spoil: [&dyn Fn(&str) -> String; 2] = [&newer, &cut];
+        for spoil in spoil {
+            let (dir, host) = machine(&[]);
+            write(dir.path(), "etc/x", "0");
+            let turn = a_turn(&host);
+            change(&host, &turn, "1").done(vec![]).unwrap();
+            change(&host, &turn, "2").done(vec![]).unwrap();
+            let (first, last) = (file_of(&host, 1), file_of(&host, 2));
+            let compact = |path: &Path| {
+                let value: serde_json::Value =
+                    serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+                value.to_string()
+            };
+            let spoiled = spoil(&compact(&last));
+            fs::write(&last, &spoiled).unwrap();
+            let error = turn.undo().unwrap_err();
+            assert!(
+                matches!(&error, HistoryError::NotUnderstood { path } if *path == last),
+                "{error}"
+            );
+            assert_eq!(fs::read_to_string(dir.path().join("etc/x")).unwrap(), "2");
+            assert_eq!(fs::read_to_string(&last).unwrap(), spoiled);
+            assert_eq!(not_understood(&host).unwrap(), [last]);
+            // What came before it keeps nobody from undoing what came after.
+            change(&host, &turn, "3").done(vec![]).unwrap();
+            assert_eq!(turn.undo().unwrap().entry.id, 3);
+            fs::write(&first, "{").unwrap();
+            assert!(matches!(
+                turn.undo(),
+                Err(HistoryError::NotUnderstood { .. })
+            ));
+        }
+    }
+
+    #[test]
+    fn what_somebody_changed_since_is_not_overwritten() {
+        let (dir, host) = machine(&[]);
+        let turn = a_turn(&host);
+        change(&host, &turn, "1").done(vec![]).unwrap();
+        write(dir.path(), "etc/x", "theirs");
+        let error = turn.undo().unwrap_err();
+        assert!(
+            matches!(error, HistoryError::ChangedSince { id: 1, .. }),
+            "{error}"
+        );
+        assert_eq!(
+            fs::read_to_string(dir.path().join("etc/x")).unwrap(),
+            "theirs"
+        );
+    }
+}

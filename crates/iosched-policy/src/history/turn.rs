@@ -1,0 +1,138 @@
+//! The right to change the machine for good: one command at a time has it, by a `flock` on
+//! `/var/lib/iosched/lock`.
+//!
+//! Whoever may open a file may lock it, and so make root wait. Only root can open this one, and only root
+//! can put another in its place.
+
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use iosched_machine::durable;
+use iosched_machine::host::Host;
+use iosched_machine::lock::{self, Holder};
+use iosched_machine::process::Stop;
+
+use super::{HistoryError, directory};
+
+/// Most commands change the machine within this time: waiting for them is not worth a word.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// The right to change the machine for good.
+#[derive(Debug)]
+pub struct Turn {
+    _file: File,
+    host: Host,
+}
+
+impl Turn {
+    /// The machine that may be changed.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+}
+
+/// What a command waits for.
+#[derive(Debug, thiserror::Error)]
+#[error("waiting for {}, which holds {}", lock::named(holder.as_ref()), path.display())]
+pub struct Waiting {
+    /// The lock.
+    pub path: PathBuf,
+    /// Who holds it, where `/proc/locks` tells.
+    pub holder: Option<Holder>,
+}
+
+/// Waits until no other command changes the machine, or until asked to stop. `tell` hears of it, once, if it
+/// takes longer than a moment.
+pub fn take_turn(
+    host: &Host,
+    stop: &Stop,
+    tell: &mut dyn FnMut(&Waiting),
+) -> Result<Turn, HistoryError> {
+    let path = host.path(Path::new("/var/lib/iosched/lock"));
+    let failed = |source| HistoryError::Write {
+        path: path.clone(),
+        source,
+    };
+    make_directory(&directory(host)).map_err(failed)?;
+    let file = lock::open_private(&path).map_err(failed)?;
+    restrict(&file, 0o600).map_err(failed)?; // an older version let others open it
+    let begun = Instant::now();
+    let mut is_told = false;
+    while !lock::try_lock(&file).map_err(failed)? {
+        let waiting = || Waiting {
+            path: path.clone(),
+            holder: lock::holder(host, &file),
+        };
+        if stop.is_wanted() {
+            return Err(HistoryError::Stopped(waiting()));
+        }
+        if !is_told && begun.elapsed() >= SHORT {
+            is_told = true;
+            tell(&waiting());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    durable::remove_unfinished(&directory(host));
+    Ok(Turn {
+        _file: file,
+        host: host.clone(),
+    })
+}
+
+/// Makes a directory of the history, and leaves no one else the right to write to the one above.
+fn make_directory(path: &Path) -> io::Result<()> {
+    durable::make_directories(path)?;
+    let above = path.parent().expect("the history is below our directory");
+    restrict(&File::open(above)?, 0o755)
+}
+
+/// Takes away the rights that a file or directory gives beyond these.
+fn restrict(file: &File, most: u32) -> io::Result<()> {
+    let mode = file.metadata()?.permissions().mode() & 0o777;
+    if mode & !most == 0 {
+        return Ok(());
+    }
+    file.set_permissions(Permissions::from_mode(mode & most))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::system_config::testing::machine;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn nobody_else_can_open_the_lock_or_replace_it_also_where_an_older_version_made_it() {
+        let (dir, host) = machine(&[]);
+        let ours = dir.path().join("var/lib/iosched");
+        let lock = ours.join("lock");
+        drop(take_turn(&host, &Stop::new(), &mut |_| {}).unwrap());
+        assert_eq!((mode(&lock), mode(&ours) & 0o022), (0o600, 0));
+        fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
+        fs::set_permissions(&ours, Permissions::from_mode(0o777)).unwrap();
+        drop(take_turn(&host, &Stop::new(), &mut |_| {}).unwrap());
+        assert_eq!((mode(&lock), mode(&ours)), (0o600, 0o755));
+    }
+
+    #[test]
+    fn who_waits_is_told_once_what_for_and_can_stop() {
+        let (dir, host) = machine(&[]);
+        let _turn = take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
+        let stop = Stop::new();
+        let mut told = Vec::new();
+        let error = take_turn(&host, &stop, &mut |waiting| {
+            told.push(waiting.path.clone());
+            stop.ask();
+        });
+        assert!(matches!(error, Err(HistoryError::Stopped(_))), "{error:?}");
+        assert_eq!(told, [dir.path().join("var/lib/iosched/lock")]);
+    }
+}

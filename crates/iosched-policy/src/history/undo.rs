@@ -1,0 +1,288 @@
+//! The last change taken back: killed at any moment, it is finished by the next command.
+//!
+//! An undo is in the history as [`Status::Undoing`] before it touches anything, and stays so until all is as
+//! before; with a disk that does not take its state back it goes on to be tried. Each of its steps can be done twice, and saying that it was done is the last.
+
+use std::path::PathBuf;
+
+use iosched_experiment::journal::{self, Foreseen, Undone};
+use iosched_machine::host::Host;
+use serde::Serialize;
+
+use super::{
+    Change, Entry, HistoryError, Status, Turn, entries, file_of, id_of, not_understood, save,
+};
+use crate::system_config::announce::announce;
+use crate::system_config::files::{self, FileChange, FileError};
+
+/// What was taken back.
+#[derive(Debug, Serialize)]
+pub struct TakenBack {
+    /// The change.
+    pub entry: Entry,
+    /// True if an earlier undo had been cut short, and was finished now.
+    pub was_cut_short: bool,
+    /// The files that are as before.
+    pub files: Vec<PathBuf>,
+    /// Files that somebody changed after the undo was cut short: theirs now.
+    pub left_alone: Vec<PathBuf>,
+    /// What became of each disk.
+    pub disks: Vec<Undone>,
+}
+
+/// What the next undo would take back.
+#[derive(Debug, Serialize)]
+pub struct NextUndo {
+    /// The change.
+    pub entry: Entry,
+    /// True if an undo of it was cut short, and would be finished.
+    pub was_cut_short: bool,
+    /// The files that would be as before.
+    pub files: Vec<PathBuf>,
+    /// Files that somebody changed after the undo was cut short: they would stay as they are.
+    pub left_alone: Vec<PathBuf>,
+    /// What would become of each disk.
+    pub disks: Vec<Foreseen>,
+}
+
+/// What [`Turn::undo`] would do; touches nothing, and waits for nobody.
+///
+/// # Errors
+/// As an undo would fail before it touches anything.
+pub fn next_undo(host: &Host) -> Result<NextUndo, HistoryError> {
+    let all = entries(host)?;
+    let undo = unfinished(&all);
+    let (entry, (changes, left_alone)) = if let Some(undo) = undo {
+        let entry = taken_back_by(undo, &all);
+        (entry, left_to_do(host, &undo.files)?)
+    } else {
+        let entry = last(host, &all)?;
+        let changes = changes_back(host, &entry)?;
+        (entry, (changes, Vec::new()))
+    };
+    let of_disks = undo.unwrap_or(&entry);
+    let same_boot = of_disks.boot_id == journal::boot_id(host)?;
+    let disks = of_disks.disks.iter().filter(|_| host.is_live());
+    let disks = disks.map(|disk| disk.before.foresee(host, same_boot));
+    Ok(NextUndo {
+        was_cut_short: undo.is_some(),
+        files: changes.into_iter().map(|change| change.path).collect(),
+        left_alone,
+        disks: disks.collect(),
+        entry,
+    })
+}
+
+/// The change that an undo takes back; the undo itself where that is not there any more.
+fn taken_back_by(undo: &Entry, all: &[Entry]) -> Entry {
+    let entry = all.iter().find(|entry| Some(entry.id) == undo.takes_back);
+    entry.unwrap_or(undo).clone()
+}
+
+/// The last change of all that was not taken back.
+fn last(host: &Host, all: &[Entry]) -> Result<Entry, HistoryError> {
+    let entry = all
+        .iter()
+        .rev()
+        .find(|entry| matches!(entry.status, Status::Begun | Status::Done));
+    let last = entry.map(|entry| entry.id);
+    let later = |path: &PathBuf| id_of(path) > last;
+    if let Some(path) = not_understood(host)?.into_iter().rfind(later) {
+        return Err(HistoryError::NotUnderstood { path });
+    }
+    entry.cloned().ok_or(HistoryError::Nothing)
+}
+
+/// True if an undo was cut short.
+pub fn is_undo_cut_short(host: &Host) -> bool {
+    // Where that cannot be told, finishing it says why.
+    entries(host).map_or(true, |entries| unfinished(&entries).is_some())
+}
+
+fn unfinished(entries: &[Entry]) -> Option<&Entry> {
+    entries.iter().find(|entry| entry.status == Status::Undoing)
+}
+
+impl Turn {
+    /// Takes the last change back that was not taken back yet. If an undo was cut short, this finishes it
+    /// and does no more.
+    pub fn undo(&self) -> Result<TakenBack, HistoryError> {
+        match self.finish_undo()? {
+            Some(taken) => Ok(taken),
+            None => self.undo_last(),
+        }
+    }
+
+    /// Finishes an undo that was cut short; none if there is none.
+    pub fn finish_undo(&self) -> Result<Option<TakenBack>, HistoryError> {
+        let all = entries(self.host())?;
+        let Some(undo) = unfinished(&all) else {
+            return Ok(None);
+        };
+        let entry = taken_back_by(undo, &all);
+        let (files, left_alone) = left_to_do(self.host(), &undo.files)?;
+        install_all(self.host(), &files)?;
+        let undo = Change::of(self.host(), undo.clone());
+        let mut taken = self.end(undo, entry)?;
+        taken.was_cut_short = true;
+        taken.files.retain(|path| !left_alone.contains(path));
+        taken.left_alone = left_alone;
+        Ok(Some(taken))
+    }
+
+    fn undo_last(&self) -> Result<TakenBack, HistoryError> {
+        let entry = last(self.host(), &entries(self.host())?)?;
+        let files = changes_back(self.host(), &entry)?;
+        let undo = self.begin_undo(&entry, files.clone())?;
+        if let Err(error) = install_all(self.host(), &files) {
+            undo.forget();
+            return Err(error.into());
+        }
+        self.end(undo, entry)
+    }
+
+    /// What comes after the files: programs are told, disks put back, and both entries say so.
+    fn end(&self, mut undo: Change, mut entry: Entry) -> Result<TakenBack, HistoryError> {
+        let host = self.host();
+        announce(host, &undo.entry.files)?;
+        let same_boot = undo.entry.boot_id == journal::boot_id(host)?;
+        let disks = undo.entry.disks.iter().filter(|_| host.is_live());
+        let disks: Vec<Undone> = disks
+            .map(|disk| disk.before.undo(host, same_boot))
+            .collect();
+        let paths = undo.entry.files.iter().map(|change| change.path.clone());
+        let files = paths.collect();
+        let is_over = disks.iter().all(Undone::is_settled);
+        if is_over && entry.id != undo.entry.id {
+            entry.status = Status::TakenBack;
+            save(&file_of(host, entry.id), &entry)?;
+        }
+        if is_over {
+            undo.entry.status = Status::Undo;
+            undo.save()?;
+        }
+        Ok(TakenBack {
+            entry,
+            was_cut_short: false,
+            files,
+            left_alone: Vec::new(),
+            disks,
+        })
+    }
+}
+
+/// The changes of an undo that are still to be made, and the files that are neither as before it nor as after.
+fn left_to_do(
+    host: &Host,
+    changes: &[FileChange],
+) -> Result<(Vec<FileChange>, Vec<PathBuf>), FileError> {
+    let mut left = Vec::new();
+    let mut theirs = Vec::new();
+    for change in changes {
+        let now = files::read(host, &change.path)?;
+        if now == change.before {
+            left.push(change.clone());
+        } else if now != change.after {
+            theirs.push(change.path.clone());
+        }
+    }
+    Ok((left, theirs))
+}
+
+/// Makes all these changes, or none.
+fn install_all(host: &Host, changes: &[FileChange]) -> Result<(), FileError> {
+    for (index, change) in changes.iter().enumerate() {
+        if let Err(error) = change.install(host) {
+            for made in changes[..index].iter().rev() {
+                let _ = made.reversed().install(host);
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// The changes of files that take an entry back, last first; those that were never made are left out.
+fn changes_back(host: &Host, entry: &Entry) -> Result<Vec<FileChange>, HistoryError> {
+    let mut back = Vec::new();
+    for change in entry.files.iter().rev() {
+        let now = files::read(host, &change.path)?;
+        if now == change.before {
+            continue;
+        }
+        if now != change.after {
+            return Err(HistoryError::ChangedSince {
+                path: change.path.clone(),
+                id: entry.id,
+            });
+        }
+        back.push(change.reversed());
+    }
+    Ok(back)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::history::take_turn;
+    use crate::system_config::testing::{machine, write};
+    use iosched_machine::process::Stop;
+
+    /// A change of two files, whose undo was cut short when this many of them were as before.
+    fn cut_short(made: usize) -> (tempfile::TempDir, Turn) {
+        let (dir, host) = machine(&[]);
+        let turn = take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
+        let plan = |path: &str| FileChange::plan(&host, path, Some("1".into()));
+        let plans = ["/etc/x", "/etc/y"].map(|path| {
+            write(dir.path(), &path[1..], "0");
+            plan(path).unwrap().unwrap()
+        });
+        let change = turn.begin(None, plans.to_vec(), vec![]).unwrap();
+        install_all(&host, &plans).unwrap();
+        let entry = change.entry.clone();
+        change.done(vec![]).unwrap();
+        let back = changes_back(&host, &entry).unwrap();
+        turn.begin_undo(&entry, back.clone()).unwrap();
+        install_all(&host, &back[..made]).unwrap();
+        (dir, turn)
+    }
+
+    fn text(dir: &tempfile::TempDir, name: &str) -> String {
+        fs::read_to_string(dir.path().join("etc").join(name)).unwrap()
+    }
+
+    #[test]
+    fn an_undo_that_was_cut_short_is_finished_and_never_taken_back() {
+        for made in 0..=2 {
+            let (dir, turn) = cut_short(made);
+            assert!(is_undo_cut_short(turn.host()));
+            let taken = turn.undo().unwrap();
+            assert_eq!((taken.entry.id, taken.was_cut_short), (1, true));
+            assert_eq!((text(&dir, "x"), text(&dir, "y")), ("0".into(), "0".into()));
+            assert!(matches!(turn.undo(), Err(HistoryError::Nothing)));
+            assert!(!is_undo_cut_short(turn.host()));
+        }
+    }
+
+    #[test]
+    fn what_somebody_changed_after_an_undo_was_cut_short_is_theirs() {
+        let (dir, turn) = cut_short(1);
+        write(dir.path(), "etc/x", "theirs");
+        let taken = turn.undo().unwrap();
+        assert_eq!(taken.left_alone, [PathBuf::from("/etc/x")]);
+        assert_eq!(
+            (text(&dir, "x"), text(&dir, "y")),
+            ("theirs".into(), "0".into())
+        );
+    }
+
+    #[test]
+    fn the_number_of_an_entry_that_cannot_be_read_is_not_given_again() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "var/lib/iosched/history/000007.json", "{");
+        let turn = take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
+        assert_eq!(turn.begin(None, vec![], vec![]).unwrap().id(), 8);
+    }
+}

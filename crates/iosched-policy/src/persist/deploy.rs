@@ -1,0 +1,387 @@
+//! A policy brought into force: planned ([`Deployment::plan`], nothing touched), then made
+//! ([`Deployment::make`]) as a whole or not at all.
+//!
+//! Made means: each scheduler and tunable tried on the disk, so that the kernel itself says what it
+//! does not take; put back; the files written; udev told; and what udev then did read back. If that
+//! is not what was tried, somebody else's rule comes after ours: everything is taken back.
+
+use std::path::Path;
+
+use iosched_experiment::journal::{SavedDisk, Undone};
+use iosched_machine::device::{self, Device};
+use iosched_machine::host::Host;
+use iosched_switch::{self as switch, Adjusted, Entered, QueueState, SwitchError};
+
+use crate::history::Turn;
+use crate::persist::{made, tuned};
+use crate::policy::file::{self, Policy};
+use crate::policy::matching;
+use crate::policy::wanted::{self, Deviation, Wanted};
+use crate::policy::writers;
+use crate::set::{self, SetError};
+use crate::system_config::announce::announce;
+use crate::system_config::files::FileChange;
+use crate::system_config::identity::Properties;
+use crate::system_config::{boot, rules, udev};
+
+pub use crate::persist::error::DeployError;
+pub use crate::persist::made::{Method, Ways};
+
+/// What will be changed, and what the user should know of it.
+#[derive(Debug)]
+pub struct Deployment {
+    /// The policy that will be in force.
+    pub policy: Policy,
+    /// The disks that it is for, and what of each is not as wanted now.
+    pub disks: Vec<(Wanted, Vec<Deviation>)>,
+    /// The files that change.
+    pub files: Vec<FileChange>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// The switches to be tried.
+    change: set::Change,
+}
+
+/// What was done.
+#[derive(Debug)]
+pub struct Deployed {
+    /// The number of the change in the history; none if nothing was to be changed.
+    pub id: Option<u64>,
+    /// Each disk that was switched, with its state now.
+    pub disks: Vec<(String, QueueState)>,
+    /// What the kernel took otherwise than asked.
+    pub adjusted: Vec<Adjusted>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// When the disks get what the policy wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Now, and at every boot.
+    Now,
+    /// At the next boot or event.
+    Later,
+}
+
+impl Deployment {
+    /// What brings the machine's policy into force; with `text`, after the policy has become that.
+    pub fn plan(host: &Host, text: Option<String>, ways: Ways) -> Result<Deployment, DeployError> {
+        let path = Path::new(file::PATH);
+        let (policy, policy_file) = match text {
+            Some(text) => {
+                let policy = Policy::parse(&text, path)?;
+                // A policy without rules that we would have made anew need not be there.
+                let keep = !policy.rules.is_empty() || !text.trim().is_empty();
+                (policy, FileChange::plan(host, path, keep.then_some(text))?)
+            }
+            None => (
+                file::read(host)?
+                    .map(|(policy, _)| policy)
+                    .unwrap_or_default(),
+                None,
+            ),
+        };
+        let disks = matching::disks(host).map_err(DeployError::List)?;
+        let wanted = wanted::wanted(&policy, &disks);
+        if ways.method == Method::Tuned && !writers::tuned_runs(host) {
+            return Err(DeployError::NoTuned);
+        }
+        let made = made::files(host, &policy, &wanted, ways)?;
+        for file in &made {
+            if let (Some(text), true) = (&file.after, file.path == Path::new(rules::PATH)) {
+                if !udev::is_here(host) {
+                    return Err(DeployError::NoUdev);
+                }
+                udev::verify(text)?;
+            }
+        }
+        tuned::check_is_ours_to_choose(host, &made)?;
+        let notes = made::notes(host, &policy, &wanted, &made, ways);
+        let change = switches(host, &wanted)?;
+        let sysfs = host.sysfs();
+        let disks = wanted
+            .into_iter()
+            .map(|wanted| {
+                let deviations = wanted.deviations(&sysfs)?;
+                Ok((wanted, deviations))
+            })
+            .collect::<Result<Vec<_>, SwitchError>>()?;
+        Ok(Deployment {
+            policy,
+            disks,
+            files: policy_file.into_iter().chain(made).collect(),
+            notes,
+            change,
+        })
+    }
+
+    /// The changes of the files that are made from a policy, if it is not in force.
+    pub(crate) fn files_for(host: &Host, policy: &Policy) -> Result<Vec<FileChange>, DeployError> {
+        let disks = matching::disks(host).map_err(DeployError::List)?;
+        let wanted = wanted::wanted(policy, &disks);
+        made::files(host, policy, &wanted, Ways::default())
+    }
+
+    /// What sets `elevator=` at every boot, for a device on the single-queue path and all others there; with no
+    /// scheduler, what takes it out, on all machines.
+    pub fn plan_command_line(
+        host: &Host,
+        wanted: Option<(&str, &str)>,
+    ) -> Result<Deployment, DeployError> {
+        let mut notes = Vec::new();
+        if let Some((device, scheduler)) = wanted {
+            notes.push(check_elevator(host, device, scheduler)?);
+        }
+        let scheduler = wanted.map(|(_, scheduler)| scheduler);
+        let files = boot::files(host, scheduler)?;
+        if scheduler.is_some() && files.is_empty() && boot::places_of_elevator(host).is_empty() {
+            return Err(DeployError::NoBootLoader);
+        }
+        notes.extend(boot::notes(host, &files));
+        Ok(Deployment {
+            policy: Policy::default(),
+            disks: Vec::new(),
+            files,
+            notes,
+            change: set::Change {
+                disks: Vec::new(),
+                notes: Vec::new(),
+            },
+        })
+    }
+
+    /// True if there is nothing to do.
+    pub fn is_in_force(&self) -> bool {
+        self.files.is_empty()
+            && self
+                .disks
+                .iter()
+                .all(|(_, deviations)| deviations.is_empty())
+    }
+
+    /// Does it, or leaves the machine as it was.
+    pub fn make(
+        &self,
+        turn: &Turn,
+        when: When,
+        why: Option<String>,
+    ) -> Result<Deployed, DeployError> {
+        if self.is_in_force() {
+            return Ok(Deployed {
+                id: None,
+                disks: Vec::new(),
+                adjusted: Vec::new(),
+                notes: Vec::new(),
+            });
+        }
+        let host = turn.host();
+        let now = when == When::Now && host.is_live();
+        let tried = if now {
+            try_out(host, &self.change)?
+        } else {
+            Vec::new()
+        };
+        let sysfs = host.sysfs();
+        let before = tried
+            .iter()
+            .map(|(device, _)| SavedDisk::read(&sysfs, device))
+            .collect::<Result<Vec<_>, SwitchError>>()?;
+        let change = turn.begin(why, self.files.clone(), before.clone())?;
+        let mut made = Vec::new();
+        match self.carry_out(host, now, &tried, &mut made) {
+            Ok((states, notes)) => {
+                let id = change.id();
+                change.done(states.clone())?;
+                let devices = tried.iter().map(|(device, _)| device.clone());
+                Ok(Deployed {
+                    id: Some(id),
+                    disks: devices.zip(states).collect(),
+                    adjusted: tried.into_iter().flat_map(|(_, e)| e.adjusted).collect(),
+                    notes,
+                })
+            }
+            Err(error) => {
+                if take_back(host, &made, &before) {
+                    change.forget();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Installs the files and has udev (or, where none runs, us) apply them; the disks' states then.
+    fn carry_out(
+        &self,
+        host: &Host,
+        now: bool,
+        tried: &[(String, Entered)],
+        made: &mut Vec<FileChange>,
+    ) -> Result<(Vec<QueueState>, Vec<String>), DeployError> {
+        for file in &self.files {
+            file.install(host)?;
+            made.push(file.clone());
+        }
+        announce(host, &self.files)?;
+        let mut notes = Vec::new();
+        if !now {
+            return Ok((Vec::new(), notes));
+        }
+        if udev::is_running(host) {
+            let devices: Vec<String> = tried.iter().map(|(device, _)| device.clone()).collect();
+            udev::trigger(host, &devices)?;
+            self.compare(host, tried)?;
+        } else if !tried.is_empty() {
+            notes.push(
+                "udev does not run here: the disks were set directly, and the rules are for the \
+                 next boot"
+                    .into(),
+            );
+            let journal = self.change.make(host)?.journal;
+            journal.keep_changes().map_err(SetError::from)?;
+        }
+        let sysfs = host.sysfs();
+        let states = tried
+            .iter()
+            .map(|(device, _)| QueueState::read(&sysfs, device))
+            .collect::<Result<Vec<_>, SwitchError>>()?;
+        Ok((states, notes))
+    }
+
+    /// What udev did must be what the kernel took when it was tried.
+    fn compare(&self, host: &Host, tried: &[(String, Entered)]) -> Result<(), DeployError> {
+        let sysfs = host.sysfs();
+        for (device, entered) in tried {
+            let found = QueueState::read(&sysfs, device)?;
+            let wanted = self
+                .disks
+                .iter()
+                .map(|(wanted, _)| wanted)
+                .find(|wanted| wanted.disk.device.name == *device);
+            let Some(wanted) = wanted else { continue };
+            // Settings that the arm does not name may be another rule's business.
+            let differing = entered
+                .state
+                .differences(&found)
+                .into_iter()
+                .find(|difference| {
+                    difference.file == "queue/scheduler"
+                        || wanted
+                            .arm
+                            .files_in_order()
+                            .iter()
+                            .any(|(places, _)| places.contains(&difference.file))
+                });
+            if let Some(difference) = differing {
+                return Err(DeployError::Overridden {
+                    device: device.clone(),
+                    file: difference.file,
+                    found: difference.found,
+                    expected: difference.expected,
+                    reason: if self.mark_is_there(host, wanted) {
+                        "another rule or program comes after ours"
+                    } else {
+                        "our rule was not applied"
+                    },
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// True if udev's database says that our rule was the one applied.
+    fn mark_is_there(&self, host: &Host, wanted: &Wanted) -> bool {
+        // What cannot be read does not say so.
+        let properties = Properties::read(host, &wanted.disk.device).unwrap_or_default();
+        let name = &self.policy.rules[wanted.rule].name;
+        properties.get(rules::MARK) == Some(&rules::mark(name))
+    }
+}
+
+/// Asks whether the disks of a device listen to `elevator=` with this value; a note on all that do.
+fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, DeployError> {
+    let device = device::find(host, device)?;
+    let disks = matching::disks(host).map_err(DeployError::List)?;
+    let listens = |disk: &Device| switch::is_single_queue(disk.schedulers.offered());
+    let names = |are: bool| {
+        let of = disks.iter().map(|disk| &disk.device);
+        let names: Vec<&str> = of
+            .filter(|disk| listens(disk) == are)
+            .map(|disk| disk.name.as_str())
+            .collect();
+        names.join(", ")
+    };
+    let listening = names(true);
+    if listening.is_empty() {
+        let (major, minor) = host.kernel_version().unwrap_or_default();
+        return Err(DeployError::DeadCommandLine {
+            kernel: format!("{major}.{minor}"),
+        });
+    }
+    for disk in device::schedulable_disks(host, &device).map_err(DeployError::List)? {
+        let offered = disk.schedulers.offered();
+        if !listens(&disk) {
+            return Err(DeployError::NotForElevator {
+                device: disk.name,
+                listening,
+            });
+        }
+        if !offered.iter().any(|name| name == scheduler) {
+            return Err(DeployError::Switch(SwitchError::NotOffered {
+                offered: offered.to_vec(),
+                device: disk.name,
+                scheduler: scheduler.to_owned(),
+            }));
+        }
+    }
+    let others = names(false);
+    let stay = if others.is_empty() {
+        String::new()
+    } else {
+        format!("; {others}: on blk-mq, as before")
+    };
+    Ok(format!(
+        "elevator= is for all disks on the single-queue path, from the next boot on: {listening}{stay}"
+    ))
+}
+
+/// The checked switches of all disks that are not as wanted.
+fn switches(host: &Host, wanted: &[Wanted]) -> Result<set::Change, DeployError> {
+    let sysfs = host.sysfs();
+    let mut change = set::Change {
+        disks: Vec::new(),
+        notes: Vec::new(),
+    };
+    for disk in wanted {
+        if disk.deviations(&sysfs)?.is_empty() {
+            continue;
+        }
+        let planned = set::Change::plan(host, &disk.disk.device.name, &disk.arm)?;
+        change.disks.extend(planned.disks);
+    }
+    Ok(change)
+}
+
+/// Sets the disks, so that the kernel says what it takes, and puts them back.
+fn try_out(host: &Host, change: &set::Change) -> Result<Vec<(String, Entered)>, DeployError> {
+    if change.disks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let made = change.make(host)?;
+    made.journal.undo();
+    Ok(made.disks)
+}
+
+/// Puts files and disks back after a failure; true if all is as before.
+fn take_back(host: &Host, made: &[FileChange], before: &[SavedDisk]) -> bool {
+    let files = made
+        .iter()
+        .rev()
+        .all(|file| file.reversed().install(host).is_ok());
+    let announced = announce(host, made).is_ok();
+    let disks = before
+        .iter()
+        .filter(|_| host.is_live())
+        .all(|disk| Undone::is_settled(&disk.undo(host, true)));
+    files && announced && disks
+}

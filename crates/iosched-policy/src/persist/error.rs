@@ -1,0 +1,161 @@
+//! Why a policy was not brought into force: every part's error under one roof, with its way out.
+
+use iosched_machine::device::DeviceError;
+use iosched_machine::failure::{Failure, exit};
+use iosched_switch::SwitchError;
+
+use crate::history::HistoryError;
+use crate::policy::file::{self, PolicyError};
+use crate::set::SetError;
+use crate::system_config::files::FileError;
+use crate::system_config::udev::UdevError;
+
+/// Why it was not done. The machine is as before then.
+#[derive(Debug, thiserror::Error)]
+pub enum DeployError {
+    /// The policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The kernel does not take it.
+    #[error(transparent)]
+    Set(#[from] SetError),
+    /// A disk cannot be read.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
+    /// udev.
+    #[error(transparent)]
+    Udev(#[from] UdevError),
+    /// The history.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The devices cannot be listed.
+    #[error("cannot list the block devices")]
+    List(#[source] std::io::Error),
+    /// Nothing tells the disk from others.
+    #[error("{device} cannot be recognised at the next boot: {reason}")]
+    NoIdentity {
+        /// Kernel name.
+        device: String,
+        /// What is missing.
+        reason: String,
+    },
+    /// After our rule another one was applied, or ours was not.
+    #[error("{device}: udev made {file} {found}, not {expected}: {reason}")]
+    Overridden {
+        /// Kernel name.
+        device: String,
+        /// Below `/sys/block/<device>/`.
+        file: String,
+        /// What is there.
+        found: String,
+        /// What we wanted.
+        expected: String,
+        /// Whether our rule was applied.
+        reason: &'static str,
+    },
+    /// No disk listens to `elevator=`.
+    #[error(
+        "elevator= has no effect on Linux {kernel}: no disk here is on the single-queue path, which 5.0 removed"
+    )]
+    DeadCommandLine {
+        /// Its version.
+        kernel: String,
+    },
+    /// The disk does not listen to `elevator=`.
+    #[error("elevator= does nothing for {device}, which is on blk-mq")]
+    NotForElevator {
+        /// Kernel name.
+        device: String,
+        /// Those that do.
+        listening: String,
+    },
+    /// No known file carries the kernel's command line.
+    #[error("no file of a boot loader that is known here carries the kernel's command line")]
+    NoBootLoader,
+    /// TuneD was asked for and does not run.
+    #[error("TuneD does not run here")]
+    NoTuned,
+    /// Rules were to be written, and nothing reads them.
+    #[error("no udev is installed here, and nothing else reads its rules")]
+    NoUdev,
+    /// An initramfs was asked for, and nothing that is known here makes one.
+    #[error("none of initramfs-tools, dracut and mkinitcpio makes the initramfs here")]
+    NoInitramfs,
+    /// No rule of the policy is for it.
+    #[error("no rule of {} is for {what}", file::PATH)]
+    NoRule {
+        /// A device, or what should have been a rule's name.
+        what: String,
+    },
+}
+
+impl Failure for DeployError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            DeployError::Policy(error) => error.hint(),
+            DeployError::File(error) => error.hint(),
+            DeployError::Device(error) => error.hint(),
+            DeployError::Set(error) => error.hint(),
+            DeployError::Switch(error) => error.hint(),
+            DeployError::Udev(error) => error.hint(),
+            DeployError::History(error) => error.hint(),
+            DeployError::List(_) => None,
+            DeployError::NoIdentity { .. } => Some(
+                "give the disk a serial number where it is made (virtual machines), or write a \
+                 rule by model or transport into the policy"
+                    .into(),
+            ),
+            DeployError::Overridden { .. } => {
+                Some("everything was taken back; `iosched check` names who else sets it".into())
+            }
+            DeployError::NoRule { .. } => Some("`iosched persist --list` shows the rules".into()),
+            DeployError::DeadCommandLine { .. } => {
+                Some("leave out --method: a udev rule does it, disk by disk".into())
+            }
+            DeployError::NotForElevator { listening, .. } => Some(format!(
+                "leave out --method: a udev rule does it; elevator= is for {listening}"
+            )),
+            DeployError::NoBootLoader => Some("a udev rule needs none: leave out --method".into()),
+            DeployError::NoUdev => Some(
+                "install it (Alpine: `setup-devd udev`), or have `iosched set` run at every boot \
+                 (OpenRC: a script in /etc/local.d)"
+                    .into(),
+            ),
+            DeployError::NoInitramfs => Some(
+                "leave out --initramfs: the module is loaded when the root is mounted; or name it to \
+                 the program that makes the initramfs"
+                    .into(),
+            ),
+            DeployError::NoTuned => {
+                Some("start it (systemctl enable --now tuned), or leave out --method".into())
+            }
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            DeployError::Policy(error) => error.exit_code(),
+            DeployError::File(error) => error.exit_code(),
+            DeployError::Device(error) => error.exit_code(),
+            DeployError::Set(error) => error.exit_code(),
+            DeployError::Switch(error) => error.exit_code(),
+            DeployError::Udev(error) => error.exit_code(),
+            DeployError::History(error) => error.exit_code(),
+            DeployError::List(_) => exit::FAILURE,
+            DeployError::NoIdentity { .. } | DeployError::NoRule { .. } => exit::NO_SUCH_DEVICE,
+            DeployError::Overridden { .. } => exit::NOT_TAKEN,
+            DeployError::DeadCommandLine { .. }
+            | DeployError::NotForElevator { .. }
+            | DeployError::NoBootLoader
+            | DeployError::NoInitramfs
+            | DeployError::NoUdev
+            | DeployError::NoTuned => exit::MISSING,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The files that are made from a policy, and what the user should know of them.
+
+use std::path::Path;
+
+use iosched_machine::device::{self, User};
+use iosched_machine::host::Host;
+
+use crate::persist::error::DeployError;
+use crate::persist::tuned;
+use crate::policy::file::Policy;
+use crate::policy::matching::KnownDisk;
+use crate::policy::wanted::{self, Wanted};
+use crate::system_config::files::FileChange;
+use crate::system_config::{initramfs, modules, rules};
+
+/// The way in which it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Method {
+    /// udev's rules, and a profile of TuneD where its active one would undo them.
+    #[default]
+    Auto,
+    /// udev's rules alone.
+    Udev,
+    /// udev's rules, and a profile of TuneD in any case.
+    Tuned,
+}
+
+/// All that can be chosen of how a policy is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ways {
+    /// By whom.
+    pub method: Method,
+    /// Put the modules of the root disk's scheduler into the initramfs. Where that was done before they
+    /// are kept true in any case.
+    pub initramfs: bool,
+}
+
+/// What must change in the files that are made from a policy.
+pub(super) fn files(
+    host: &Host,
+    policy: &Policy,
+    wanted: &[Wanted],
+    ways: Ways,
+) -> Result<Vec<FileChange>, DeployError> {
+    if ways.initramfs && initramfs::Maker::of(host).is_none() {
+        return Err(DeployError::NoInitramfs);
+    }
+    let rules = wanted::udev_rules(host, policy, wanted);
+    let rules_text = (!rules.is_empty()).then(|| rules::text(&rules));
+    let schedulers = policy.rules.iter().map(|rule| rule.arm.scheduler.as_str());
+    let all_modules = modules_of(host, schedulers);
+    let mut files = [
+        FileChange::plan(host, modules::PATH, modules::text(&all_modules))?,
+        FileChange::plan(host, rules::PATH, rules_text)?,
+    ]
+    .into_iter()
+    .flatten()
+    .collect::<Vec<_>>();
+    let of_root = modules_of(host, schedulers_of_root(host, wanted));
+    files.extend(initramfs::files(host, &of_root, ways.initramfs)?);
+    if ways.method != Method::Udev {
+        files.extend(tuned::files(host, wanted, ways.method == Method::Tuned)?);
+    }
+    Ok(files)
+}
+
+/// The modules that these schedulers come in.
+fn modules_of<'a>(host: &Host, schedulers: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut modules: Vec<String> = schedulers
+        .filter_map(|scheduler| modules::of_scheduler(host, scheduler))
+        .collect();
+    modules.sort();
+    modules.dedup();
+    modules
+}
+
+fn schedulers_of_root<'a>(host: &Host, wanted: &'a [Wanted]) -> impl Iterator<Item = &'a str> {
+    wanted
+        .iter()
+        .filter(|disk| holds_root(host, &disk.disk))
+        .map(|disk| disk.arm.scheduler.as_str())
+}
+
+fn holds_root(host: &Host, disk: &KnownDisk) -> bool {
+    device::users(host, &disk.device).iter().any(
+        |user| matches!(user, User::Mount { mount_point, .. } if mount_point == Path::new("/")),
+    )
+}
+
+/// What the user should know of these changes and disks.
+pub(super) fn notes(
+    host: &Host,
+    policy: &Policy,
+    wanted: &[Wanted],
+    made: &[FileChange],
+    ways: Ways,
+) -> Vec<String> {
+    let mut notes = root_notes(host, wanted, ways);
+    for command in made
+        .iter()
+        .filter_map(|file| initramfs::generator(host, file))
+    {
+        notes.push(format!(
+            "the initramfs will be made anew, which takes a while: {}",
+            command.join(" ")
+        ));
+    }
+    notes.extend(stale_image(host, made));
+    for disk in wanted {
+        notes.extend(remarks(policy, disk));
+    }
+    notes
+}
+
+/// That an initramfs may go on with the rules that are replaced or taken out.
+fn stale_image(host: &Host, made: &[FileChange]) -> Option<String> {
+    let replaces = made
+        .iter()
+        .any(|file| file.path == Path::new(rules::PATH) && file.before.is_some());
+    let is_remade = made
+        .iter()
+        .any(|file| initramfs::generator(host, file).is_some());
+    let image = initramfs::image_with_rules(host).filter(|_| replaces && !is_remade)?;
+    let command = initramfs::remake(host)?;
+    Some(format!(
+        "{} may have the rules as they were, which then act before the root is mounted: `{command}` makes it anew",
+        image.display()
+    ))
+}
+
+/// What can be done where the root disk needs a module.
+fn root_notes(host: &Host, wanted: &[Wanted], ways: Ways) -> Vec<String> {
+    let of_root = modules_of(host, schedulers_of_root(host, wanted));
+    if ways.initramfs && of_root.is_empty() {
+        return vec![
+            "nothing to put into the initramfs: no scheduler of the root disk is a module".into(),
+        ];
+    }
+    if ways.initramfs || initramfs::Maker::of(host).is_none() {
+        return Vec::new();
+    }
+    of_root
+        .iter()
+        .filter(|module| !initramfs::has(host, module))
+        .map(|module| {
+            format!(
+                "the root disk has the kernel's default until the root is mounted, and {module} is \
+                 then read from that disk: --initramfs puts it into the initramfs"
+            )
+        })
+        .collect()
+}
+
+/// What the user should know of one disk.
+fn remarks(policy: &Policy, wanted: &Wanted) -> Vec<String> {
+    let device = &wanted.disk.device.name;
+    let rule = &policy.rules[wanted.rule];
+    let mut remarks = Vec::new();
+    if !wanted.is_kept(policy) {
+        remarks.push(format!(
+            "{device} matches rule {:?} only by what udev cannot ask, and has no identity: it is \
+             set now, and not at the next boot",
+            rule.name
+        ));
+    }
+    if rule.matching.path.is_some() {
+        remarks.push(format!(
+            "{device} is recognised by its place: another disk plugged in there gets the same"
+        ));
+    }
+    for &index in &wanted.also {
+        remarks.push(format!(
+            "{device}: rule {:?} counts; rule {:?} (line {}) matches, too, and does not",
+            rule.name, policy.rules[index].name, policy.rules[index].line
+        ));
+    }
+    remarks
+}

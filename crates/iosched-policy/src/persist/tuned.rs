@@ -1,0 +1,187 @@
+//! TuneD: a profile of ours that includes the active one, so that TuneD and our rules do not fight.
+//!
+//! TuneD sets `elevator=` of its `[disk]` sections after udev has run, and so wins at boot. Our profile
+//! gives each disk of the policy a section of its own, which comes before the others (`priority`), with
+//! the same scheduler as our rule. It is made only where the active profile would set another one.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use iosched_machine::host::Host;
+
+use crate::policy::wanted::{self, Wanted};
+use crate::policy::writers;
+use crate::system_config::files::{self, FileChange, FileError};
+use crate::system_config::tuned::{PROFILE, path, regex};
+
+/// Where TuneD keeps which profile is active.
+const ACTIVE: &str = "/etc/tuned/active_profile";
+
+/// What must change in TuneD's files; with `wish`, although the active profile does not disagree.
+pub fn files(host: &Host, wanted: &[Wanted], wish: bool) -> Result<Vec<FileChange>, FileError> {
+    let Some(active) = files::read(host, Path::new(ACTIVE))? else {
+        return Ok(Vec::new());
+    };
+    let path = path(host);
+    let ours = files::read(host, &path)?;
+    let is_active = active.split_whitespace().any(|name| name == PROFILE);
+    // The profiles that the user chose: those that ours includes, where it is active.
+    let chosen = match ours.as_deref().and_then(included).filter(|_| is_active) {
+        Some(included) => included,
+        None => active.split_whitespace().collect::<Vec<_>>().join(","),
+    };
+    let runs = writers::tuned_runs(host);
+    let disagrees = |wanted: &Wanted| {
+        let by = writers::tuned_writers(host, &chosen, &wanted.disk.device.name);
+        writers::winner(&by, "queue/scheduler").is_some_and(|by| {
+            let value = by.value.as_deref().unwrap_or_default();
+            !writers::means(value, &wanted.arm.scheduler)
+        })
+    };
+    let is_needed = runs && !wanted.is_empty() && (wish || wanted.iter().any(disagrees));
+    let (profile, active) = if is_needed {
+        (Some(text(&chosen, wanted)), format!("{PROFILE}\n"))
+    } else if is_active {
+        (None, chosen.replace(',', " ") + "\n")
+    } else {
+        (None, active)
+    };
+    let changes = [
+        FileChange::plan(host, path, profile)?,
+        FileChange::plan(host, ACTIVE, Some(active))?,
+    ];
+    Ok(changes.into_iter().flatten().collect())
+}
+
+/// Refuses to make our profile the active one where another program chooses TuneD's profile at every boot.
+///
+/// # Errors
+/// tuned-ppd is enabled (Fedora 41 and later): it knows the profiles of `/etc/tuned/ppd.conf` alone.
+pub(crate) fn check_is_ours_to_choose(host: &Host, made: &[FileChange]) -> Result<(), FileError> {
+    let chooses = made.iter().any(|file| {
+        let after = file.after.as_deref().unwrap_or_default();
+        file.path == Path::new(ACTIVE) && after.split_whitespace().any(|name| name == PROFILE)
+    });
+    if !chooses || !writers::tuned_ppd_runs(host) {
+        return Ok(());
+    }
+    Err(FileError::Elsewhere {
+        path: ACTIVE.into(),
+        reason: "tuned-ppd chooses TuneD's profile at every boot, and would not choose ours".into(),
+        way: "take elevator= out of the profiles that /etc/tuned/ppd.conf names (a copy below \
+              /etc/tuned counts before the original), or give tuned-ppd up: systemctl disable --now tuned-ppd"
+            .into(),
+    })
+}
+
+/// The profile's text.
+pub(crate) fn text(chosen: &str, wanted: &[Wanted]) -> String {
+    let mut text = format!(
+        "# Made by iosched from /etc/iosched/policy.toml; do not edit: `iosched apply` makes it anew.\n\
+         [main]\n\
+         summary={chosen}, with the I/O schedulers of iosched's policy\n\
+         include={chosen}\n"
+    );
+    for (index, (identity, wanted)) in wanted::by_identity(wanted).into_iter().enumerate() {
+        let _ = write!(
+            text,
+            "\n[iosched_{}]\ntype=disk\npriority=-10\ndevices_udev_regex={}\nelevator={}\n",
+            index + 1,
+            regex(identity),
+            wanted.arm.scheduler
+        );
+    }
+    text
+}
+
+/// The profiles that a profile includes.
+fn included(text: &str) -> Option<String> {
+    text.lines()
+        .find_map(|line| line.trim().strip_prefix("include="))
+        .map(|names| names.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::file::Policy;
+    use crate::policy::matching;
+    use crate::system_config::testing::{Disk, machine, write};
+
+    fn plan(host: &Host, policy: &str) -> Vec<FileChange> {
+        let policy = Policy::parse(policy, Path::new("p")).unwrap();
+        let disks = matching::disks(host).unwrap();
+        files(host, &wanted::wanted(&policy, &disks), false).unwrap()
+    }
+
+    const POLICY: &str = "[[rule]]\nname = 'a'\nmatch = { serial = 'S.1' }\nscheduler = 'bfq'\n";
+
+    #[test]
+    fn a_profile_is_made_where_the_active_one_disagrees_and_goes_with_the_policy() {
+        let (dir, host) = machine(&[Disk::new("sda").property("ID_SERIAL", "S.1")]);
+        assert_eq!(plan(&host, POLICY), [], "no TuneD here");
+        write(dir.path(), "run/tuned/tuned.pid", "1\n");
+        write(dir.path(), "etc/tuned/active_profile", "desktop\n");
+        write(
+            dir.path(),
+            "usr/lib/tuned/desktop/tuned.conf",
+            "[cpu]\ngovernor=x\n",
+        );
+        assert_eq!(plan(&host, POLICY), [], "it does not touch disks");
+        write(
+            dir.path(),
+            "usr/lib/tuned/desktop/tuned.conf",
+            "[disk]\nelevator=none\n",
+        );
+        let changes = plan(&host, POLICY);
+        for change in &changes {
+            change.install(&host).unwrap();
+        }
+        let read = |path: &str| std::fs::read_to_string(dir.path().join(path)).unwrap();
+        insta::assert_snapshot!(read("etc/tuned/iosched/tuned.conf"), @r"
+        # Made by iosched from /etc/iosched/policy.toml; do not edit: `iosched apply` makes it anew.
+        [main]
+        summary=desktop, with the I/O schedulers of iosched's policy
+        include=desktop
+
+        [iosched_1]
+        type=disk
+        priority=-10
+        devices_udev_regex=^ID_SERIAL=S.1$
+        elevator=bfq
+        ");
+        assert_eq!(read("etc/tuned/active_profile"), "iosched\n");
+        assert_eq!(plan(&host, POLICY), [], "once is enough");
+        // In force, our section is the one that counts for the disk.
+        let disks = matching::disks(&host).unwrap();
+        let by = writers::find(&host, &disks[0]);
+        assert!(
+            writers::winner(&by, "queue/scheduler").unwrap().is_ours(),
+            "{by:?}"
+        );
+        for change in plan(&host, "") {
+            change.install(&host).unwrap();
+        }
+        assert_eq!(read("etc/tuned/active_profile"), "desktop\n");
+        assert!(!dir.path().join("etc/tuned/iosched/tuned.conf").exists());
+    }
+
+    #[test]
+    fn a_profile_that_tuned_ppd_would_not_choose_is_refused() {
+        let (dir, host) = machine(&[Disk::new("sda").property("ID_SERIAL", "S.1")]);
+        write(dir.path(), "run/tuned/tuned.pid", "1\n");
+        write(dir.path(), "etc/tuned/active_profile", "desktop\n");
+        write(
+            dir.path(),
+            "usr/lib/tuned/desktop/tuned.conf",
+            "[disk]\nelevator=none\n",
+        );
+        let changes = plan(&host, POLICY);
+        assert!(check_is_ours_to_choose(&host, &changes).is_ok());
+        let unit = "etc/systemd/system/graphical.target.wants/tuned-ppd.service";
+        write(dir.path(), unit, "");
+        let error = check_is_ours_to_choose(&host, &changes).unwrap_err();
+        assert!(error.to_string().contains("tuned-ppd chooses"), "{error}");
+        assert!(check_is_ours_to_choose(&host, &plan(&host, "")).is_ok());
+    }
+}

@@ -1,0 +1,54 @@
+//! Whether what a rule of the policy was measured on is still what is there.
+
+use iosched_machine::device::Device;
+use iosched_machine::facts;
+use iosched_machine::host::Host;
+use serde::Serialize;
+
+use crate::policy::file::Evidence;
+
+/// Evidence that does not describe this machine any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Stale {
+    /// `kernel`, `model` or `firmware`.
+    pub what: &'static str,
+    /// When it was measured.
+    pub measured: String,
+    /// Now.
+    pub now: String,
+}
+
+/// What of the evidence is not so any more. Of the kernel only the first two numbers count: a
+/// scheduler does not change within a stable series.
+pub(crate) fn stale(host: &Host, device: &Device, evidence: &Evidence) -> Vec<Stale> {
+    let sysfs = host.sysfs();
+    let release = std::fs::read_to_string(host.proc("sys/kernel/osrelease")).unwrap_or_default();
+    let series = |release: &str| {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+        (
+            numbers.next().map(str::to_owned),
+            numbers.next().map(str::to_owned),
+        )
+    };
+    let firmware = facts::firmware(&sysfs, &device.name);
+    [
+        ("kernel", &evidence.kernel, Some(release.trim().to_owned())),
+        ("model", &evidence.model, device.model.clone()),
+        ("firmware", &evidence.firmware, firmware),
+    ]
+    .into_iter()
+    .filter_map(|(what, measured, now)| {
+        let (measured, now) = (measured.clone()?, now.unwrap_or_default());
+        let is_same = if what == "kernel" {
+            series(&measured) == series(&now)
+        } else {
+            measured.trim() == now.trim()
+        };
+        (!is_same).then_some(Stale {
+            what,
+            measured,
+            now,
+        })
+    })
+    .collect()
+}

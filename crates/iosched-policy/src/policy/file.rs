@@ -1,0 +1,396 @@
+//! The policy file: which disks get which scheduler, and why. Read whole or not at all.
+//!
+//! ```toml
+//! version = 1
+//!
+//! [[rule]]
+//! name = "database"
+//! match = { wwn = "0x5000c500a1b2c3d4" }
+//! scheduler = "mq-deadline"
+//! tunables = { fifo_batch = 1, nr_requests = 64 }
+//! why = "p99 of reads 0.71 x bfq's"
+//! record = "/root/iosched-2026-11-21"
+//! evidence = { kernel = "6.12.57", model = "ACME 4000", firmware = "1.02" }
+//! ```
+//!
+//! The first rule that matches a disk counts. Every error names line and column.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_switch::Arm;
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::policy::matching::Match;
+use crate::system_config::files::{self, FileError};
+
+/// Where the machine's policy is.
+pub const PATH: &str = "/etc/iosched/policy.toml";
+
+/// The version of the format that is read and written.
+const VERSION: u32 = 1;
+
+/// A policy: rules in the order in which they are asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// The rules; the first that matches a disk counts.
+    pub rules: Vec<Rule>,
+}
+
+/// What some disks get, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rule {
+    /// What it is called in messages.
+    pub name: String,
+    /// Which disks.
+    #[serde(rename = "match")]
+    pub matching: Match,
+    /// What they get.
+    pub arm: Arm,
+    /// Why, in words.
+    pub why: Option<String>,
+    /// The directory of the record that it rests on.
+    pub record: Option<PathBuf>,
+    /// What it was measured on.
+    pub evidence: Option<Evidence>,
+    /// Where it begins in the file, from 1.
+    pub line: usize,
+}
+
+/// What a measurement rests on: where it changes, the measurement may not hold any more.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    /// `uname -r`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// The disk's model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The disk's firmware revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
+}
+
+/// Why a policy cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// Something in it is wrong.
+    #[error("{}:{line}:{column}: {message}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// In characters, from 1.
+        column: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// It cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl Failure for PolicyError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            PolicyError::Malformed { .. } => {
+                Some("nothing was changed; docs/persist.md describes the file".into())
+            }
+            PolicyError::File(error) => error.hint(),
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            PolicyError::Malformed { .. } => exit::USAGE,
+            PolicyError::File(error) => error.exit_code(),
+        }
+    }
+}
+
+/// The machine's policy and its text; none where it has none.
+pub fn read(host: &Host) -> Result<Option<(Policy, String)>, PolicyError> {
+    let path = Path::new(PATH);
+    let Some(text) = files::read(host, path)? else {
+        return Ok(None);
+    };
+    Ok(Some((Policy::parse(&text, path)?, text)))
+}
+
+/// A value in the file: `fifo_batch = 1`, `"1"` or `low_latency = false`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Value {
+    Bool(bool),
+    Number(i64),
+    Text(String),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileText {
+    #[serde(default)]
+    version: Option<Spanned<u32>>,
+    #[serde(default)]
+    rule: Vec<Spanned<RuleText>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleText {
+    name: Spanned<String>,
+    r#match: Spanned<Match>,
+    scheduler: Spanned<String>,
+    #[serde(default)]
+    tunables: BTreeMap<String, Spanned<Value>>,
+    why: Option<String>,
+    record: Option<PathBuf>,
+    evidence: Option<Evidence>,
+}
+
+impl Policy {
+    /// Reads a policy from its text; `path` is for messages.
+    pub fn parse(text: &str, path: &Path) -> Result<Policy, PolicyError> {
+        let at = |offset: usize, message: String| {
+            let (line, column) = position(text, offset);
+            PolicyError::Malformed {
+                path: path.into(),
+                line,
+                column,
+                message,
+            }
+        };
+        let file: FileText = toml::from_str(text).map_err(|error| {
+            let message = error.message().trim().replace('\n', "; ");
+            at(error.span().map_or(0, |span| span.start), message)
+        })?;
+        if let Some(version) = file.version.filter(|version| *version.get_ref() != VERSION) {
+            let message = format!(
+                "version {} is not known: this program reads version {VERSION}",
+                version.get_ref()
+            );
+            return Err(at(version.span().start, message));
+        }
+        let mut policy = Policy::default();
+        for rule in file.rule {
+            let line = position(text, rule.span().start).0;
+            let rule = rule.into_inner();
+            let (name_at, match_at) = (rule.name.span().start, rule.r#match.span().start);
+            let rule = check(rule, line).map_err(|(offset, message)| at(offset, message))?;
+            if let Some(other) = policy.rules.iter().find(|other| other.name == rule.name) {
+                let message = format!(
+                    "there is a rule {:?} already, in line {}",
+                    other.name, other.line
+                );
+                return Err(at(name_at, message));
+            }
+            if let Some(other) = policy
+                .rules
+                .iter()
+                .find(|other| other.matching == rule.matching)
+            {
+                let message = format!(
+                    "rule {:?} in line {} matches the same disks: this one would never count",
+                    other.name, other.line
+                );
+                return Err(at(match_at, message));
+            }
+            policy.rules.push(rule);
+        }
+        Ok(policy)
+    }
+}
+
+/// A rule whose values mean something; else where and why not.
+fn check(text: RuleText, line: usize) -> Result<Rule, (usize, String)> {
+    if text.name.get_ref().trim().is_empty() {
+        return Err((text.name.span().start, "a rule needs a name".into()));
+    }
+    let match_at = text.r#match.span().start;
+    let matching = text.r#match.into_inner();
+    matching.check().map_err(|message| (match_at, message))?;
+    let scheduler = text.scheduler.get_ref();
+    let mut arm = Arm::new(scheduler, [])
+        .map_err(|error| (text.scheduler.span().start, error.to_string()))?;
+    for (name, value) in &text.tunables {
+        let words = arm
+            .tunables
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .chain([format!("{name}={}", value.get_ref())])
+            .collect::<Vec<_>>();
+        arm = Arm::new(scheduler, words.iter().map(String::as_str))
+            .map_err(|error| (value.span().start, error.to_string()))?;
+    }
+    Ok(Rule {
+        name: text.name.into_inner(),
+        matching,
+        arm,
+        why: text.why,
+        record: text.record,
+        evidence: text.evidence,
+        line,
+    })
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Value::Bool(value) => write!(f, "{}", u8::from(*value)),
+            Value::Number(value) => write!(f, "{value}"),
+            Value::Text(value) => f.write_str(value),
+        }
+    }
+}
+
+/// Line and column of a byte, both from 1.
+fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    (
+        before.matches('\n').count() + 1,
+        before[line_start..].chars().count() + 1,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Policy, PolicyError> {
+        Policy::parse(text, Path::new("p.toml"))
+    }
+
+    const GOOD: &str = r#"
+version = 1
+
+[[rule]]
+name = "database"
+match = { wwn = "0x5000c500a1b2c3d4" }
+scheduler = "bfq"
+tunables = { low_latency = false, nr_requests = 64, slice_idle_us = "0" }
+why = "measured"
+record = "/root/r"
+evidence = { kernel = "6.12.57" }
+
+[[rule]]
+name = "all NVMe"
+match = { transport = "nvme" }
+scheduler = "none"
+"#;
+
+    #[test]
+    fn a_policy_is_read() {
+        let policy = parse(GOOD).unwrap();
+        assert_eq!(policy.rules.len(), 2);
+        let database = &policy.rules[0];
+        assert_eq!(
+            database.arm.to_string(),
+            "bfq:low_latency=0,nr_requests=64,slice_idle_us=0"
+        );
+        assert_eq!(database.line, 4);
+        assert_eq!(
+            database.evidence.as_ref().unwrap().kernel.as_deref(),
+            Some("6.12.57")
+        );
+        assert_eq!(policy.rules[1].arm, Arm::plain("none"));
+        assert_eq!(parse("").unwrap(), Policy::default());
+    }
+
+    #[test]
+    fn every_error_names_line_and_column() {
+        let rule = |rest: &str| format!("[[rule]]\nname = \"a\"\n{rest}\n");
+        let cases = [
+            (
+                "version = 2".to_owned(),
+                "p.toml:1:11: version 2 is not known",
+            ),
+            ("x = 1".to_owned(), "p.toml:1:1: unknown field `x`"),
+            ("[[rule]]\nname = ".to_owned(), "p.toml:2:"),
+            (
+                rule("scheduler = \"bfq\""),
+                "p.toml:1:1: missing field `match`",
+            ),
+            (
+                rule("match = { serial = \"s\" }\nscheduler = \"BFQ\""),
+                "p.toml:4:13: \"BFQ\" is no scheduler name",
+            ),
+            (
+                rule(
+                    "match = { serial = \"s\" }\nscheduler = \"bfq\"\ntunables = { write_cache = 1 }",
+                ),
+                "p.toml:5:28: write_cache is never written",
+            ),
+            (
+                rule(
+                    "match = { serial = \"s\" }\nscheduler = \"bfq\"\ntunables = { slice_idle = 1, slice_idle_us = 2 }",
+                ),
+                "p.toml:5:46: ",
+            ),
+            (
+                rule("match = { }\nscheduler = \"bfq\""),
+                "p.toml:3:9: it would match every disk",
+            ),
+            (
+                rule("match = { rotational = true }\nscheduler = \"bfq\""),
+                "p.toml:3:9: `rotational` alone",
+            ),
+            (
+                rule("match = { transport = \"tape\" }\nscheduler = \"bfq\""),
+                "p.toml:3:9: \"tape\" is no transport",
+            ),
+            (
+                rule("match = { min_size = \"big\" }\nscheduler = \"bfq\""),
+                "p.toml:3:9: `big` is no size",
+            ),
+            (
+                rule("match = { serial = \"a|b\" }\nscheduler = \"bfq\""),
+                "p.toml:3:9: `|` cannot stand",
+            ),
+            (
+                rule("match = { seriall = \"s\" }\nscheduler = \"bfq\""),
+                "p.toml:3:11: unknown field `seriall`",
+            ),
+        ];
+        for (text, expected) in cases {
+            let error = parse(&text).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{text}\n{error}");
+        }
+    }
+
+    #[test]
+    fn two_rules_of_one_name_or_for_the_same_disks_are_refused() {
+        let twice = format!("{GOOD}{}", &GOOD["\nversion = 1".len()..]);
+        let error = parse(&twice).unwrap_err().to_string();
+        assert!(
+            error.contains("there is a rule \"database\" already, in line 4"),
+            "{error}"
+        );
+        let same = GOOD.replace(
+            "{ transport = \"nvme\" }",
+            "{ wwn = \"0x5000c500a1b2c3d4\" }",
+        );
+        let error = parse(&same).unwrap_err().to_string();
+        assert!(
+            error.starts_with("p.toml:15:9: rule \"database\" in line 4 matches"),
+            "{error}"
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(
+            cut in 0..GOOD.len(),
+            put in "[\\[\\]{}=\"a-z0-9\\n# é]{0,12}",
+            skip in 0..20usize,
+        ) {
+            let end = GOOD.len().min(cut + skip);
+            let _ = parse(&format!("{}{put}{}", &GOOD[..cut], &GOOD[end..]));
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! Which disks a rule of a policy is for: asked of a disk here, and of udev in its own words.
+//!
+//! [`Match::conditions`] gives the keys of a udev rule that ask the same, where udev can; where it
+//! cannot (sizes, roles in a stack), the disks that match now are named one by one.
+
+use std::collections::BTreeSet;
+
+use iosched_emulate::spec::parse_size;
+use iosched_machine::device::{Device, Inventory, Kind, Role, Transport};
+use iosched_machine::host::Host;
+use serde::{Deserialize, Serialize};
+
+use crate::system_config::identity::{Identity, Properties, identities};
+use crate::system_config::pattern::is_like;
+use crate::system_config::rules::Condition;
+
+/// What a disk must be; all that is given must hold. Texts are patterns: `*` is anything, `?` one
+/// character.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Match {
+    /// World-wide name (`ID_WWN`, `ID_WWN_WITH_EXTENSION`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wwn: Option<String>,
+    /// Serial number (`ID_SERIAL`, `ID_SERIAL_SHORT`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// Where it is plugged in (`ID_PATH`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The uuid of a multipath map (`DM_UUID`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map: Option<String>,
+    /// The model, as the device says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// How it is attached, as `iosched list` calls it: `sata`, `nvme`, `usb` …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
+    /// At least this large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_size: Option<String>,
+    /// At most this large.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<String>,
+    /// A hypervisor's disk, or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r#virtual: Option<bool>,
+    /// Rotational as reported, which is not always true: never alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotational: Option<bool>,
+    /// What stands on it: `raid`, `lvm`, `crypt`, `cache`, or `plain` for none of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+}
+
+/// The names that [`Match::transport`] can have, and what the device's path in sysfs looks like to
+/// udev; none where that does not tell.
+const TRANSPORTS: [(Transport, Option<&str>); 14] = [
+    (Transport::Sata, Some("*/ata[0-9]*/*")),
+    (Transport::Sas, Some("*/end_device-*")),
+    (Transport::Nvme, Some("/devices/pci*/nvme/nvme*")),
+    (Transport::NvmeFabrics, None),
+    (Transport::Usb, Some("*/usb[0-9]*/*")),
+    (Transport::Virtio, Some("*/virtio[0-9]*/*")),
+    (Transport::Xen, Some("*/vbd-*")),
+    (Transport::HyperV, None),
+    (Transport::FibreChannel, Some("*/rport-*")),
+    (Transport::Iscsi, Some("*/session[0-9]*/*")),
+    (Transport::Mmc, Some("*/mmc_host/*")),
+    (Transport::Ufs, None),
+    (Transport::RaidController, None),
+    (Transport::Scsi, None),
+];
+
+/// What a role is called.
+const ROLES: [&str; 5] = ["raid", "lvm", "crypt", "cache", "plain"];
+
+/// A disk with all that a rule can ask of it.
+#[derive(Debug, Clone)]
+pub struct KnownDisk {
+    /// As sysfs describes it.
+    pub device: Device,
+    /// As udev describes it.
+    pub properties: Properties,
+    /// What it can be recognised by, the most trusted first, but for what another disk here shares.
+    pub identities: Vec<Identity>,
+    /// What another disk here shares with it (cheap USB adapters have one serial number for all).
+    pub shared: Vec<Identity>,
+    /// What stands on it.
+    pub roles: BTreeSet<&'static str>,
+}
+
+/// A disk by its kernel name, a loop device too.
+pub fn known(host: &Host, name: &str) -> std::io::Result<KnownDisk> {
+    if let Some(disk) = disks(host)?
+        .into_iter()
+        .find(|disk| disk.device.name == name)
+    {
+        return Ok(disk);
+    }
+    let device = Device::read(host, name)?;
+    let properties = Properties::read(host, &device)?;
+    Ok(KnownDisk {
+        identities: identities(&device, &properties),
+        shared: Vec::new(),
+        roles: BTreeSet::new(),
+        properties,
+        device,
+    })
+}
+
+/// The disks of a machine that a policy can be for: all whose scheduler matters, loop devices left
+/// out (they are another disk each time).
+pub fn disks(host: &Host) -> std::io::Result<Vec<KnownDisk>> {
+    let inventory = Inventory::read(host)?;
+    let mut disks: Vec<KnownDisk> = inventory
+        .devices
+        .iter()
+        .filter(|device| inventory.role(device) == Role::Schedules && device.kind != Kind::Loop)
+        .map(|device| {
+            let properties = Properties::read(host, device)?;
+            Ok(KnownDisk {
+                device: device.clone(),
+                identities: identities(device, &properties),
+                shared: Vec::new(),
+                properties,
+                roles: roles(&inventory, device),
+            })
+        })
+        .collect::<std::io::Result<_>>()?;
+    set_apart(&mut disks);
+    Ok(disks)
+}
+
+/// Moves what several disks share out of what they can be recognised by.
+fn set_apart(disks: &mut [KnownDisk]) {
+    let all: Vec<Identity> = disks
+        .iter()
+        .flat_map(|disk| disk.identities.clone())
+        .collect();
+    for disk in disks {
+        let (shared, own) = std::mem::take(&mut disk.identities)
+            .into_iter()
+            .partition(|identity| all.iter().filter(|other| *other == identity).count() > 1);
+        disk.shared = shared;
+        disk.identities = own;
+    }
+}
+
+fn roles(inventory: &Inventory, device: &Device) -> BTreeSet<&'static str> {
+    let found: BTreeSet<_> = inventory
+        .above(device)
+        .into_iter()
+        .filter_map(|above| match above.kind {
+            Kind::MdRaid { .. } => Some("raid"),
+            Kind::Lvm => Some("lvm"),
+            Kind::Crypt => Some("crypt"),
+            Kind::Bcache => Some("cache"),
+            _ => None,
+        })
+        .collect();
+    if found.is_empty() {
+        BTreeSet::from(["plain"])
+    } else {
+        found
+    }
+}
+
+impl Match {
+    /// Exactly the disk of this identity.
+    pub(crate) fn of_identity(identity: &Identity) -> Match {
+        let mut found = Match::default();
+        let (place, value) = match identity {
+            Identity::Map(value) => (&mut found.map, value),
+            Identity::Wwn(value) => (&mut found.wwn, value),
+            Identity::Serial(value) => (&mut found.serial, value),
+            Identity::Path(value) => (&mut found.path, value),
+        };
+        *place = Some(value.replace(|c: char| c.is_control() || "\"\\[]|*".contains(c), "?"));
+        found
+    }
+
+    /// True if it is for a disk by its identity, not for a sort of disks.
+    pub(crate) fn is_of_identity(&self) -> bool {
+        [&self.wwn, &self.serial, &self.path, &self.map]
+            .iter()
+            .any(|value| value.is_some())
+    }
+
+    /// Why this cannot be asked, if so.
+    pub fn check(&self) -> Result<(), String> {
+        if *self == Match::default() {
+            return Err("it would match every disk: say which are meant".into());
+        }
+        let only_rotational = Match {
+            rotational: self.rotational,
+            ..Match::default()
+        };
+        if *self == only_rotational {
+            return Err(
+                "`rotational` alone is no ground: USB flash and virtual disks say 1, too; \
+                 add transport or model"
+                    .into(),
+            );
+        }
+        for pattern in [&self.wwn, &self.serial, &self.path, &self.map, &self.model]
+            .into_iter()
+            .flatten()
+        {
+            if let Some(bad) = pattern
+                .chars()
+                .find(|c| c.is_control() || "\"\\[]|".contains(*c))
+            {
+                return Err(format!("`{bad}` cannot stand in a pattern: use `?`"));
+            }
+        }
+        for size in [&self.min_size, &self.max_size].into_iter().flatten() {
+            parse_size(size)?;
+        }
+        check_word("transport", self.transport.as_deref(), &transport_names())?;
+        check_word("role", self.role.as_deref(), &ROLES.map(str::to_owned))
+    }
+
+    /// True if the disk is one of those meant.
+    pub(crate) fn is_met(&self, disk: &KnownDisk) -> bool {
+        let device = &disk.device;
+        let size =
+            |text: &String| parse_size(text).map_or(u64::MAX, iosched_sim::units::Bytes::as_u64);
+        let property = |pattern: &Option<String>, names: &[&str]| {
+            pattern.as_ref().is_none_or(|pattern| {
+                names.iter().any(|name| {
+                    disk.properties
+                        .get(name)
+                        .is_some_and(|value| is_like(pattern, value))
+                })
+            })
+        };
+        property(&self.wwn, &WWN)
+            && property(&self.serial, &SERIAL)
+            && property(&self.path, &PLACE)
+            && property(&self.map, &MAP)
+            && self.model.as_ref().is_none_or(|pattern| {
+                let model = device.model.as_deref().unwrap_or_default();
+                is_like(pattern, model)
+            })
+            && (self.transport.as_ref()).is_none_or(|name| *name == device.transport.to_string())
+            && (self.min_size.as_ref()).is_none_or(|least| device.size_bytes >= size(least))
+            && (self.max_size.as_ref()).is_none_or(|most| device.size_bytes <= size(most))
+            && self
+                .r#virtual
+                .is_none_or(|wanted| is_virtual(device) == wanted)
+            && (self.rotational).is_none_or(|wanted| device.rotational == Some(wanted))
+            && (self.role.as_ref()).is_none_or(|role| disk.roles.contains(role.as_str()))
+    }
+
+    /// The keys of a udev rule that ask the same; none where udev cannot ask it.
+    pub fn conditions(&self) -> Option<Vec<Condition>> {
+        if self.min_size.is_some()
+            || self.max_size.is_some()
+            || self.r#virtual.is_some()
+            || self.role.is_some()
+        {
+            return None;
+        }
+        let mut conditions = Vec::new();
+        for (pattern, names) in [
+            (&self.wwn, &WWN[..]),
+            (&self.serial, &SERIAL),
+            (&self.path, &PLACE),
+            (&self.map, &MAP),
+        ] {
+            if let Some(pattern) = pattern {
+                let keys: Vec<String> = names.iter().map(|name| format!("ENV{{{name}}}")).collect();
+                let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+                conditions.push(Condition::any_like(&keys, pattern));
+            }
+        }
+        if let Some(model) = &self.model {
+            // An SD card's model is its name.
+            let keys = ["ATTR{device/model}", "ATTR{device/name}"];
+            conditions.push(Condition::any_like(&keys, model));
+        }
+        if let Some(name) = &self.transport {
+            let (_, path) = TRANSPORTS
+                .iter()
+                .find(|(transport, _)| transport.to_string() == *name)?;
+            conditions.push(Condition::like("DEVPATH", (*path)?));
+        }
+        if let Some(rotational) = self.rotational {
+            let value = if rotational { "1" } else { "0" };
+            conditions.push(Condition::like("ATTR{queue/rotational}", value));
+        }
+        Some(conditions)
+    }
+}
+
+const WWN: [&str; 2] = ["ID_WWN_WITH_EXTENSION", "ID_WWN"];
+const SERIAL: [&str; 2] = ["ID_SERIAL", "ID_SERIAL_SHORT"];
+const PLACE: [&str; 1] = ["ID_PATH"];
+const MAP: [&str; 1] = ["DM_UUID"];
+
+fn transport_names() -> Vec<String> {
+    TRANSPORTS
+        .iter()
+        .map(|(transport, _)| transport.to_string())
+        .collect()
+}
+
+fn check_word(what: &str, word: Option<&str>, known: &[String]) -> Result<(), String> {
+    match word {
+        Some(word) if !known.iter().any(|name| name == word) => Err(format!(
+            "{word:?} is no {what}: it is one of {}",
+            known.join(", ")
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A hypervisor's disk, by its bus or by the name that hypervisors give.
+pub(crate) fn is_virtual(device: &Device) -> bool {
+    let is_hypervisors = |name: &Option<String>| {
+        name.as_ref().is_some_and(|name| {
+            [
+                "QEMU",
+                "VMware",
+                "VBOX",
+                "Msft",
+                "Virtual",
+                "Amazon Elastic Block Store",
+            ]
+            .iter()
+            .any(|known| name.starts_with(known))
+        })
+    };
+    matches!(
+        device.transport,
+        Transport::Virtio | Transport::Xen | Transport::HyperV
+    ) || is_hypervisors(&device.model)
+        || is_hypervisors(&device.vendor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system_config::testing::{Disk, machine};
+
+    fn all(of: &[Disk]) -> Vec<KnownDisk> {
+        let (_dir, host) = machine(of);
+        disks(&host).unwrap()
+    }
+
+    #[test]
+    fn all_that_is_given_must_hold() {
+        let disks = all(&[Disk::new("sda")
+            .property("ID_SERIAL", "ACME_4000_S1")
+            .property("ID_SERIAL_SHORT", "S1")
+            .file("device/model", "ACME 4000       ")
+            .file("queue/rotational", "1")]);
+        let text = |text: &str| toml::from_str::<Match>(text).unwrap();
+        for (matching, expected) in [
+            ("serial = 'S1'", true),
+            ("serial = 'ACME_4000_S?'", true),
+            ("serial = 'S2'", false),
+            ("serial = 'S1'\nmodel = 'ACME*'", true),
+            ("serial = 'S1'\nmodel = 'OTHER*'", false),
+            ("model = 'ACME 4000'\nmin_size = '1G'", true),
+            ("model = 'ACME 4000'\nmin_size = '2G'", false),
+            (
+                "model = 'ACME 4000'\nmax_size = '1G'\nrotational = true",
+                true,
+            ),
+            ("model = 'ACME 4000'\nrotational = false", false),
+            ("virtual = false\nrole = 'plain'", true),
+            ("role = 'raid'", false),
+            ("wwn = '*'", false),
+        ] {
+            assert_eq!(text(matching).is_met(&disks[0]), expected, "{matching}");
+        }
+    }
+
+    #[test]
+    fn what_two_disks_share_tells_neither() {
+        let disks = all(&[
+            Disk::new("sda")
+                .property("ID_SERIAL", "0123456789")
+                .property("ID_PATH", "usb-1"),
+            Disk::new("sdb")
+                .property("ID_SERIAL", "0123456789")
+                .property("ID_PATH", "usb-2"),
+        ]);
+        assert_eq!(disks[0].identities, [Identity::Path("usb-1".into())]);
+        assert_eq!(disks[0].shared, [Identity::Serial("0123456789".into())]);
+    }
+
+    #[test]
+    fn udev_is_asked_what_it_can_be_asked() {
+        let keys = |text: &str| {
+            let matching: Match = toml::from_str(text).unwrap();
+            matching.conditions().map(|conditions| {
+                conditions
+                    .iter()
+                    .map(|Condition(any)| {
+                        any.iter()
+                            .map(|(k, p)| format!("{k}={p}"))
+                            .collect::<Vec<_>>()
+                            .join("|")
+                    })
+                    .collect::<Vec<_>>()
+                    .join(" & ")
+            })
+        };
+        assert_eq!(
+            keys("serial = 'S*'\ntransport = 'usb'").unwrap(),
+            "ENV{ID_SERIAL}=S*|ENV{ID_SERIAL_SHORT}=S* & DEVPATH=*/usb[0-9]*/*"
+        );
+        assert_eq!(keys("role = 'raid'"), None);
+        assert_eq!(keys("model = 'x'\nmin_size = '1G'"), None);
+    }
+}

@@ -1,0 +1,254 @@
+//! Who else sets a disk's scheduler: every rule, profile, unit and script of the machine that would,
+//! with file and line, and which of them really wins at boot and at an event of udev.
+//!
+//! | who | when | at a later event |
+//! |---|---|---|
+//! | kernel, `elevator=` (before 5.0) | first | |
+//! | udev rule (`ATTR{…}=`) | in the order of file names; the last write stays | again |
+//! | program of a udev rule (`RUN`) | after all rules | again |
+//! | `tmpfiles.d` | after udev's first events | |
+//! | unit of systemd, `rc.local` | later | |
+//! | TuneD, TLP, saptune, a cloud's agent | last | |
+
+mod programs;
+pub(crate) mod rule_text;
+mod services;
+mod shell;
+mod substitute;
+mod udev;
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use iosched_machine::host::Host;
+use serde::Serialize;
+
+use crate::policy::matching::KnownDisk;
+use crate::system_config::rules;
+
+/// Somebody who writes a file of a disk's queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Writer {
+    /// What it is.
+    pub kind: WriterKind,
+    /// The file that says so.
+    pub file: PathBuf,
+    /// The line in it, from 1; 0 where the file as a whole is meant.
+    pub line: usize,
+    /// What is written, below `/sys/block/<device>/`.
+    pub target: String,
+    /// The value; none where it is only known when it runs.
+    pub value: Option<String>,
+    /// False where a condition cannot be judged from here.
+    pub certain: bool,
+}
+
+/// What a writer is, in the order in which they come at boot: a later one wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriterKind {
+    /// `elevator=` on the command line of a kernel before 5.0.
+    CommandLine,
+    /// An assignment in a udev rule.
+    UdevRule,
+    /// A program that a udev rule starts.
+    UdevProgram,
+    /// `tmpfiles.d`.
+    Tmpfiles,
+    /// A unit of systemd.
+    Unit,
+    /// A script of the old boot: `rc.local`.
+    BootScript,
+    /// TLP.
+    Tlp,
+    /// saptune.
+    Saptune,
+    /// A cloud's agent in the guest.
+    GuestAgent,
+    /// TuneD.
+    Tuned,
+}
+
+impl WriterKind {
+    /// True if it acts again at every event of udev, not only at boot.
+    pub fn acts_on_events(self) -> bool {
+        matches!(self, WriterKind::UdevRule | WriterKind::UdevProgram)
+    }
+}
+
+impl fmt::Display for WriterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WriterKind::CommandLine => "the kernel's command line",
+            WriterKind::UdevRule => "udev rule",
+            WriterKind::UdevProgram => "program of a udev rule",
+            WriterKind::Tmpfiles => "systemd-tmpfiles",
+            WriterKind::Unit => "systemd unit",
+            WriterKind::BootScript => "boot script",
+            WriterKind::Tlp => "TLP",
+            WriterKind::Saptune => "saptune",
+            WriterKind::GuestAgent => "guest agent",
+            WriterKind::Tuned => "TuneD",
+        })
+    }
+}
+
+impl fmt::Display for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.kind, self.file.display())?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        Ok(())
+    }
+}
+
+impl Writer {
+    /// True if it is a rule or profile of ours.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.file == Path::new(rules::PATH) || self.file.ends_with("iosched/tuned.conf")
+    }
+}
+
+/// All who write a disk's queue, in the order in which they do at boot: of those that write the same
+/// file the last one wins.
+pub fn find(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    let mut found = programs::command_line(host, disk);
+    found.extend(udev::writers(host, disk, "add"));
+    found.extend(services::writers(host, disk));
+    found.extend(programs::writers(host, disk));
+    found.sort_by_key(|writer| writer.kind); // stable: within a kind in their own order
+    found
+}
+
+/// All who write it when udev has a `change` event, in their order.
+pub fn find_on_change(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    let mut found = udev::writers(host, disk, "change");
+    found.sort_by_key(|writer| writer.kind);
+    found
+}
+
+/// True if TuneD runs, or will at the next boot.
+pub(crate) fn tuned_runs(host: &Host) -> bool {
+    programs::tuned_runs(host)
+}
+
+/// True if tuned-ppd, which chooses TuneD's profile by the desktop's choice of power, will run at the next boot.
+pub(crate) fn tuned_ppd_runs(host: &Host) -> bool {
+    services::is_enabled(host, Path::new("tuned-ppd.service"))
+}
+
+/// What these profiles of TuneD (separated by commas or blanks) write into a disk's queue.
+pub(crate) fn tuned_writers(host: &Host, profiles: &str, device: &str) -> Vec<Writer> {
+    programs::tuned_writers(host, profiles, device)
+}
+
+/// True if a rule of udev reads `elevator=` (RHEL 8 and 9 bring it back to life so).
+pub(crate) fn reads_elevator(host: &Host) -> bool {
+    udev::imports_from_command_line(host, "elevator")
+}
+
+/// The writer that stays in force for a file of the queue. One that only may write it is passed over
+/// for one that surely does.
+pub fn winner<'a>(writers: &'a [Writer], target: &str) -> Option<&'a Writer> {
+    let mut of_target = writers
+        .iter()
+        .rev()
+        .filter(|writer| writer.target == target);
+    let last = of_target.clone().next();
+    of_target.find(|writer| writer.certain).or(last)
+}
+
+/// Most likely who made a file hold this value: the last one that writes it.
+pub(crate) fn culprit<'a>(writers: &'a [Writer], target: &str, found: &str) -> Option<&'a Writer> {
+    let is_it = |writer: &&Writer| {
+        writer.target == target
+            && !writer.is_ours()
+            && writer
+                .value
+                .as_deref()
+                .is_some_and(|value| means(value, found))
+    };
+    writers
+        .iter()
+        .rev()
+        .filter(|writer| writer.certain)
+        .find(is_it)
+        .or_else(|| writers.iter().rev().find(is_it))
+        .or_else(|| {
+            // One whose value is only known when it runs.
+            let mut others = writers.iter().rev();
+            others.find(|writer| writer.target == target && writer.value.is_none())
+        })
+}
+
+/// True if writing `value` leads to `found`: the kernel knows old names.
+pub fn means(value: &str, found: &str) -> bool {
+    value == found || iosched_switch::modern_name(value) == Some(found)
+}
+
+/// The text of a file of the machine, links followed within the machine; none if it cannot be read.
+fn text_of(host: &Host, path: &Path) -> Option<String> {
+    let mut path = path.to_owned();
+    for _ in 0..8 {
+        match fs::read_link(host.path(&path)) {
+            Ok(target) if target == Path::new("/dev/null") => return Some(String::new()),
+            Ok(target) => path = path.parent().unwrap_or(Path::new("/")).join(target),
+            Err(_) => break,
+        }
+    }
+    let bytes = fs::read(host.path(&path)).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The files of these directories whose name ends so: of one name only that in the first directory,
+/// sorted by name (the order in which systemd and udev read them).
+fn files_of(host: &Host, directories: &[&str], suffix: &str) -> Vec<PathBuf> {
+    let mut found = std::collections::BTreeMap::new();
+    for directory in directories {
+        let Ok(entries) = fs::read_dir(host.path(Path::new(directory))) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.ends_with(suffix) {
+                found
+                    .entry(name.clone())
+                    .or_insert_with(|| Path::new(directory).join(&name));
+            }
+        }
+    }
+    found.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer(kind: WriterKind, value: &str, certain: bool) -> Writer {
+        Writer {
+            kind,
+            file: "/x".into(),
+            line: 1,
+            target: "queue/scheduler".into(),
+            value: Some(value.into()),
+            certain,
+        }
+    }
+
+    #[test]
+    fn the_last_sure_writer_wins_and_who_left_a_value_is_the_last_that_writes_it() {
+        let writers = [
+            writer(WriterKind::UdevRule, "bfq", true),
+            writer(WriterKind::UdevRule, "none", true),
+            writer(WriterKind::Tuned, "deadline", false),
+        ];
+        let wins = winner(&writers, "queue/scheduler").unwrap();
+        assert_eq!(wins.value.as_deref(), Some("none"));
+        let who = |found| culprit(&writers, "queue/scheduler", found).map(|writer| writer.kind);
+        assert_eq!(who("bfq"), Some(WriterKind::UdevRule));
+        assert_eq!(who("mq-deadline"), Some(WriterKind::Tuned));
+        assert_eq!(who("kyber"), None);
+    }
+}

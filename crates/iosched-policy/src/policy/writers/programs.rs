@@ -1,0 +1,285 @@
+//! Programs known to set schedulers, by their configuration: TuneD, TLP, saptune, the guest agent of
+//! Google's cloud; and the kernel's own command line.
+
+use std::path::{Path, PathBuf};
+
+use iosched_machine::host::Host;
+use iosched_switch as switch;
+
+use super::services::is_enabled;
+use super::{Writer, WriterKind, files_of, text_of};
+use crate::policy::matching::KnownDisk;
+use crate::system_config::pattern::is_like;
+use crate::system_config::{cmdline, tuned};
+
+const SCHEDULER: &str = "queue/scheduler";
+
+/// All of them but the command line.
+pub(super) fn writers(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    let mut found = tlp(host, disk);
+    found.extend(saptune(host, disk));
+    found.extend(guest_agent(host));
+    found.extend(tuned(host, disk));
+    found
+}
+
+fn sets_scheduler(kind: WriterKind, file: &Path, line: usize, value: &str) -> Writer {
+    Writer {
+        kind,
+        file: file.into(),
+        line,
+        target: SCHEDULER.into(),
+        value: Some(value.into()),
+        certain: true,
+    }
+}
+
+/// `elevator=` where the disk listens to it: one on the single-queue path that has a scheduler of this name. Of
+/// another name the kernel says that it is not found, and keeps its default.
+pub(super) fn command_line(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    let offered = disk.device.schedulers.offered();
+    let value = cmdline::given_at_boot(host)
+        .filter(|value| switch::is_single_queue(offered) && offered.contains(value));
+    let place = Path::new("/proc/cmdline");
+    value
+        .map(|value| sets_scheduler(WriterKind::CommandLine, place, 0, &value))
+        .into_iter()
+        .collect()
+}
+
+/// Lines `NAME="value"` or `NAME=value`, with the number of each, from 1.
+fn assignments(text: &str) -> impl Iterator<Item = (usize, &str, &str)> {
+    text.lines().enumerate().filter_map(|(index, line)| {
+        let line = line.split(" #").next().unwrap_or(line).trim();
+        let (name, value) = line.split_once('=')?;
+        let value = value.trim().trim_matches(['"', '\'']);
+        (!line.starts_with(['#', ';'])).then_some((index + 1, name.trim(), value))
+    })
+}
+
+/// `DISK_DEVICES` and `DISK_IOSCHED`, word by word; `keep` leaves a disk alone.
+fn tlp(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    if !is_enabled(host, Path::new("tlp.service")) {
+        return Vec::new();
+    }
+    let mut files = files_of(host, &["/etc/tlp.d"], ".conf");
+    files.push("/etc/tlp.conf".into()); // read last: it wins
+    let mut devices = vec!["nvme0n1".to_owned(), "sda".to_owned()]; // TLP's own default
+    let mut schedulers: Option<(PathBuf, usize, Vec<String>)> = None;
+    for file in files {
+        let text = text_of(host, &file).unwrap_or_default();
+        for (line, name, value) in assignments(&text) {
+            let words = || value.split_whitespace().map(str::to_owned).collect();
+            match name {
+                "DISK_DEVICES" => devices = words(),
+                "DISK_IOSCHED" => schedulers = Some((file.clone(), line, words())),
+                _ => {}
+            }
+        }
+    }
+    let Some((file, line, values)) = schedulers else {
+        return Vec::new();
+    };
+    let is_meant = |name: &str| {
+        let id = name.split_once('-').map_or(name, |(_, id)| id); // `ata-MODEL_SERIAL`
+        name == disk.device.name || disk.properties.get("ID_SERIAL") == Some(id)
+    };
+    let value = devices
+        .iter()
+        .position(|name| is_meant(name))
+        .and_then(|index| values.get(index))
+        .filter(|value| *value != "keep");
+    value
+        .map(|value| sets_scheduler(WriterKind::Tlp, &file, line, value))
+        .into_iter()
+        .collect()
+}
+
+/// `IO_SCHEDULER` of the applied notes: the first in the list that the disk offers.
+fn saptune(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    if !is_enabled(host, Path::new("saptune.service")) {
+        return Vec::new();
+    }
+    let settings = text_of(host, Path::new("/etc/sysconfig/saptune")).unwrap_or_default();
+    let notes = assignments(&settings)
+        .filter(|(_, name, _)| *name == "NOTE_APPLY_ORDER")
+        .flat_map(|(_, _, value)| value.split_whitespace());
+    let mut found = Vec::new();
+    for note in notes {
+        // What an override sets, the note itself does not.
+        let file = [
+            "/etc/saptune/override",
+            "/var/lib/saptune/working/notes",
+            "/usr/share/saptune/notes",
+        ]
+        .iter()
+        .map(|directory| Path::new(directory).join(note))
+        .find(|file| {
+            text_of(host, file)
+                .is_some_and(|text| assignments(&text).any(|(_, name, _)| name == "IO_SCHEDULER"))
+        });
+        let Some(file) = file else { continue };
+        let text = text_of(host, &file).unwrap_or_default();
+        for (line, _, value) in assignments(&text).filter(|(_, name, _)| *name == "IO_SCHEDULER") {
+            let mut names = names_in(value);
+            let offered = disk.device.schedulers.offered();
+            if let Some(name) = names.find(|name| offered.iter().any(|offer| offer == name)) {
+                found.push(sets_scheduler(WriterKind::Saptune, &file, line, name));
+            }
+        }
+    }
+    found
+}
+
+/// Google's agent sets `none` on every disk when it starts.
+fn guest_agent(host: &Host) -> Vec<Writer> {
+    let unit = Path::new("google-guest-agent.service");
+    if !is_enabled(host, unit) {
+        return Vec::new();
+    }
+    let file = [
+        "/usr/lib/systemd/system",
+        "/lib/systemd/system",
+        "/etc/systemd/system",
+    ]
+    .iter()
+    .map(|directory| Path::new(directory).join(unit))
+    .find(|file| host.path(file).exists());
+    file.map(|file| sets_scheduler(WriterKind::GuestAgent, &file, 0, "none"))
+        .into_iter()
+        .collect()
+}
+
+/// The profiles in force. Ours gives a disk a section that comes before all others.
+fn tuned(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    let Some(active) = text_of(host, Path::new("/etc/tuned/active_profile")) else {
+        return Vec::new();
+    };
+    if !tuned_runs(host) {
+        return Vec::new();
+    }
+    let is_ours = active.split_whitespace().any(|name| name == tuned::PROFILE);
+    is_ours
+        .then(|| own_section(host, disk))
+        .flatten()
+        .map_or_else(
+            || tuned_writers(host, &active, &disk.device.name),
+            |writer| vec![writer],
+        )
+}
+
+/// True if TuneD is started at boot, or runs.
+pub(super) fn tuned_runs(host: &Host) -> bool {
+    is_enabled(host, Path::new("tuned.service")) || host.run("tuned/tuned.pid").exists()
+}
+
+/// What profiles write, with all that they include: the last setting wins.
+pub(super) fn tuned_writers(host: &Host, profiles: &str, device: &str) -> Vec<Writer> {
+    let mut found = Vec::new();
+    for profile in names_in(profiles) {
+        tuned_profile(host, profile, device, 0, &mut found);
+    }
+    found
+}
+
+fn names_in(list: &str) -> impl Iterator<Item = &str> {
+    list.split(|c: char| c == ',' || c.is_whitespace())
+        .filter(|name| !name.is_empty())
+}
+
+/// The section of our own profile for a disk.
+fn own_section(host: &Host, disk: &KnownDisk) -> Option<Writer> {
+    let (file, text) = tuned_file(host, tuned::PROFILE)?;
+    let regex = tuned::regex(disk.identities.first()?);
+    let mut lines = assignments(&text);
+    lines.find(|(_, name, value)| *name == "devices_udev_regex" && *value == regex)?;
+    let (line, _, value) = lines.find(|(_, name, _)| *name == "elevator")?;
+    Some(sets_scheduler(WriterKind::Tuned, &file, line, value))
+}
+
+/// A profile's settings, after those of the profiles that it includes.
+fn tuned_profile(host: &Host, profile: &str, device: &str, depth: usize, found: &mut Vec<Writer>) {
+    const DEEPEST: usize = 8; // profiles that include each other
+    let Some((file, text)) = tuned_file(host, profile).filter(|_| depth < DEEPEST) else {
+        return;
+    };
+    for (_, name, value) in assignments(&text) {
+        if name == "include" {
+            for included in names_in(value) {
+                tuned_profile(host, included, device, depth + 1, found);
+            }
+        }
+    }
+    let mut section = Section::default();
+    let mut elevator = None;
+    let mut close = |section: &Section, elevator: &mut Option<(usize, String)>| {
+        if let Some((line, value)) = elevator.take()
+            && section.is_for(device)
+        {
+            found.push(Writer {
+                certain: !section.by_regex,
+                ..sets_scheduler(WriterKind::Tuned, &file, line, &value)
+            });
+        }
+    };
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix('[') {
+            close(&section, &mut elevator);
+            section = Section::named(name.trim_end_matches(']'));
+        } else if let Some((_, name, value)) = assignments(line).next() {
+            match name {
+                "type" => value.clone_into(&mut section.plugin),
+                "devices" => section.devices = Some(value.to_owned()),
+                "devices_udev_regex" => section.by_regex = true,
+                "elevator" => elevator = Some((index + 1, value.to_owned())),
+                _ => {}
+            }
+        }
+    }
+    close(&section, &mut elevator);
+}
+
+/// The file of a profile, and its text.
+fn tuned_file(host: &Host, profile: &str) -> Option<(PathBuf, String)> {
+    [
+        "/etc/tuned/profiles",
+        "/etc/tuned",
+        "/usr/lib/tuned/profiles",
+        "/usr/lib/tuned",
+    ]
+    .iter()
+    .map(|directory| Path::new(directory).join(profile).join("tuned.conf"))
+    .find_map(|file| {
+        let text = text_of(host, &file)?;
+        Some((file, text))
+    })
+}
+
+/// A section of a profile.
+#[derive(Default)]
+struct Section {
+    plugin: String,
+    devices: Option<String>,
+    by_regex: bool,
+}
+
+impl Section {
+    fn named(name: &str) -> Section {
+        Section {
+            plugin: name.to_owned(), // unless `type` says otherwise
+            ..Section::default()
+        }
+    }
+
+    fn is_for(&self, device: &str) -> bool {
+        let is_meant = self.devices.as_ref().is_none_or(|devices| {
+            let is_taken = names_in(devices).any(|name| is_like(name, device));
+            let is_left_out = names_in(devices)
+                .filter_map(|name| name.strip_prefix('!'))
+                .any(|name| is_like(name, device));
+            is_taken && !is_left_out
+        });
+        self.plugin == "disk" && is_meant
+    }
+}

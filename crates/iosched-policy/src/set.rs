@@ -1,0 +1,328 @@
+//! `iosched set`: an arm on every disk that matters for a device, all of them or none.
+//!
+//! Decide ([`Change::plan`]), then do ([`Change::make`]). Until the last disk has taken the arm the
+//! journal holds the state before, and an error, a signal or a crash puts it back.
+
+use std::path::Path;
+
+use iosched_experiment::journal::{self, Journal, JournalError, Leftover, Ours, SavedDisk, Undone};
+use iosched_experiment::plan::{PlanError, disks_below};
+use iosched_machine::command_line::Remedy;
+use iosched_machine::device::{self, Device, DeviceError, Kind, Role};
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use iosched_machine::lock::{self, Holder, LockError};
+use iosched_switch::{self as switch, Arm, Entered, QueueState, SwitchError};
+
+use crate::history::{self, HistoryError, Turn};
+
+/// What will be set where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Each disk with its state now and the arm that it will get.
+    pub disks: Vec<(String, QueueState, Arm)>,
+    /// What the user should know: old names, other layers.
+    pub notes: Vec<String>,
+}
+
+/// Why it was not set. Nothing is changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum SetError {
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The arm, or the kernel's answer.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
+    /// Its stack cannot be walked.
+    #[error(transparent)]
+    Stack(#[from] PlanError),
+    /// The same, and what was changed before could not be put back.
+    #[error("{error}; nor can it be put back now ({left})")]
+    NotPutBack {
+        /// Why it was not set.
+        error: SwitchError,
+        /// Each disk that is not as before, and why.
+        left: String,
+    },
+    /// Being measured.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// No journal, no change.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Another command has yet to put it back.
+    #[error(
+        "{}",
+        lock::in_use(device, Some(holder), "it will put back what it changed")
+    )]
+    Pending {
+        /// Kernel name.
+        device: String,
+        /// Who, with its whole command line.
+        holder: Holder,
+    },
+    /// A path below a multipath device.
+    #[error("{device} is one path of a multipath disk, and stays at none")]
+    PathOfMultipath {
+        /// Kernel name.
+        device: String,
+        /// The devices on top of it.
+        holders: Vec<String>,
+    },
+}
+
+impl Failure for SetError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SetError::Device(error) => error.hint(),
+            SetError::Switch(error) => error.hint(),
+            SetError::NotPutBack { .. } => {
+                Some("`iosched restore` puts it back; what is to be is in the journal".into())
+            }
+            SetError::Stack(error) => error.hint(),
+            SetError::Lock(error) => error.hint(),
+            SetError::Journal(error) => error.hint(),
+            SetError::Pending { holder, .. } => Some(format!(
+                "wait for it, or end it now and have it put back: kill {}",
+                holder.pid
+            )),
+            SetError::PathOfMultipath { holders, .. } => Some(format!(
+                "set it on the multipath device: {}",
+                holders.join(", ")
+            )),
+        }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            SetError::Device(error) => error.remedy(),
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            SetError::Device(error) => error.exit_code(),
+            SetError::Switch(error) | SetError::NotPutBack { error, .. } => error.exit_code(),
+            SetError::Stack(error) => error.exit_code(),
+            SetError::Lock(error) => error.exit_code(),
+            SetError::Journal(error) => error.exit_code(),
+            SetError::Pending { .. } => exit::BUSY,
+            SetError::PathOfMultipath { .. } => exit::NOTHING_TO_CHOOSE,
+        }
+    }
+}
+
+/// What was done.
+#[derive(Debug)]
+pub struct Made {
+    /// Each disk and what came of it.
+    pub disks: Vec<(String, Entered)>,
+    /// What interrupted runs had left of these disks, put back before.
+    pub settled: Vec<Settled>,
+    /// The states before, to be kept, put back, or handed over.
+    pub journal: Journal,
+}
+
+impl Made {
+    /// Keeps the change, and writes it down so that `undo` can take it back; `why` is for `log`.
+    pub fn keep(self, turn: &Turn, why: Option<String>) -> Result<(), HistoryError> {
+        let before = self.journal.saved().iter().cloned();
+        let after = self.disks.into_iter().map(|(_, entered)| entered.state);
+        history::remember(turn, why, before.zip(after).collect())?;
+        Ok(self.journal.keep_changes()?)
+    }
+}
+
+impl Change {
+    /// Finds the disks below a device and what each will really get.
+    pub fn plan(host: &Host, target: &str, wanted: &Arm) -> Result<Change, SetError> {
+        let device = device::find(host, target)?;
+        let names = disks_of(host, &device)?;
+        let mut notes = Vec::new();
+        if names != [device.name.clone()] {
+            notes.push(format!(
+                "{} stands on {}: set there",
+                device.name,
+                names.join(", ")
+            ));
+        }
+        if device.kind == Kind::Loop && stands_on_a_disk(host, &device) {
+            notes.push(format!(
+                "the disk that holds the file of {} has a scheduler of its own, which stays",
+                device.name
+            ));
+        }
+        let sysfs = host.sysfs();
+        let mut disks = Vec::new();
+        for name in names {
+            let scheduler = switch::resolve(&sysfs, &name, &wanted.scheduler)?;
+            let note = switch::renamed(&wanted.scheduler, &scheduler);
+            notes.extend(note.filter(|note| !notes.contains(note)));
+            switch::check_order(host, &name, &scheduler)?;
+            let state = QueueState::read(&sysfs, &name)?;
+            if let Some(served) = &state.served {
+                notes.push(format!(
+                    "{served} stands inside {name}, below what is set here; `iosched emulate set {name}` switches that"
+                ));
+            }
+            disks.push((
+                name,
+                state,
+                Arm {
+                    layer: None,
+                    scheduler,
+                    tunables: wanted.tunables.clone(),
+                },
+            ));
+        }
+        Ok(Change { disks, notes })
+    }
+
+    /// Sets every disk and reads it back; after an error all are as before.
+    pub fn make(&self, host: &Host) -> Result<Made, SetError> {
+        let names: Vec<String> = self.disks.iter().map(|(name, ..)| name.clone()).collect();
+        let _locks = names
+            .iter()
+            .map(|name| lock::lock(host, name))
+            .collect::<Result<Vec<_>, _>>()?;
+        let settled = settle(host, &names)?;
+        let journal = Journal::open(host, &names, Ours::default())?;
+        let sysfs = host.sysfs();
+        let set = |(name, _, arm): &(String, _, Arm)| {
+            Ok::<_, SwitchError>((name.clone(), switch::set(&sysfs, name, arm, None)?))
+        };
+        match self.disks.iter().map(set).collect() {
+            Ok(disks) => Ok(Made {
+                disks,
+                settled,
+                journal,
+            }),
+            Err(error) => Err(put_back(journal, error)),
+        }
+    }
+}
+
+/// The disks whose scheduler is meant where a device is named, at least one.
+///
+/// # Errors
+/// There is none to choose.
+pub fn disks_of(host: &Host, device: &Device) -> Result<Vec<String>, SetError> {
+    let names = disks_below(host, device)?;
+    if names.is_empty() {
+        return Err(nothing_below(host, device));
+    }
+    Ok(names)
+}
+
+/// Puts back what was changed before an error.
+fn put_back(journal: Journal, error: SwitchError) -> SetError {
+    let left: Vec<String> = journal.undo().iter().filter_map(Undone::left).collect();
+    if left.is_empty() {
+        return error.into();
+    }
+    SetError::NotPutBack {
+        error,
+        left: left.join("; "),
+    }
+}
+
+/// What a dead run left, and what became of it.
+#[derive(Debug)]
+pub struct Settled {
+    /// The run.
+    pub leftover: Leftover,
+    /// What became of each thing.
+    pub undone: Vec<Undone>,
+}
+
+impl Settled {
+    /// A line for the user, and one for each thing that is still to be put back.
+    pub fn notes(&self) -> Vec<String> {
+        let command = &self.leftover.entry.command;
+        let failed = self.undone.iter().filter_map(|undone| match undone {
+            Undone::Failed { thing, cause } => Some(format!(
+                "{thing}: not put back: {cause}; `iosched restore` tries again"
+            )),
+            Undone::NotMounted { directory, mount } => Some(format!(
+                "{}: not removed: mount {} on {}, then run `iosched restore`",
+                directory.display(),
+                mount.source.display(),
+                mount.mount_point.display()
+            )),
+            _ => None,
+        });
+        let head = format!("put back what an interrupted run left: {command}");
+        std::iter::once(head).chain(failed).collect()
+    }
+}
+
+/// Puts back what dead runs left of these disks; a live one that will put them back is an error.
+pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Settled>, SetError> {
+    let left = left_by_dead(host, disks)?.into_iter();
+    let settled = left.map(|leftover| Settled {
+        undone: leftover.undo(host),
+        leftover,
+    });
+    Ok(settled.collect())
+}
+
+/// What dead runs left of these disks.
+///
+/// # Errors
+/// A live one will put them back.
+pub fn left_by_dead(host: &Host, disks: &[String]) -> Result<Vec<Leftover>, SetError> {
+    let left = left_on(host, disks);
+    let Some(living) = left.iter().find(|leftover| leftover.is_alive) else {
+        return Ok(left);
+    };
+    Err(SetError::Pending {
+        device: disks.join(", "),
+        holder: Holder {
+            pid: living.entry.owner.pid,
+            command: living.entry.command.clone(),
+        },
+    })
+}
+
+/// What runs, dead or alive, have yet to put back on these disks.
+pub fn left_on(host: &Host, disks: &[String]) -> Vec<Leftover> {
+    let may_be_there = |disk: &SavedDisk| disk.is_still_there(host).unwrap_or(true);
+    let is_ours = |disk: &SavedDisk| disks.contains(&disk.device) && may_be_there(disk);
+    journal::leftovers(host)
+        .into_iter()
+        .filter(|leftover| leftover.entry.disks.iter().any(is_ours))
+        .collect()
+}
+
+/// True if the file of a loop device is on a disk that has a scheduler itself.
+fn stands_on_a_disk(host: &Host, device: &Device) -> bool {
+    device::schedulable_disks(host, device)
+        .is_ok_and(|disks| disks.iter().any(|disk| disk.name != device.name))
+}
+
+fn nothing_below(host: &Host, device: &Device) -> SetError {
+    let role = device::stack(host, device)
+        .ok()
+        .and_then(|layers| layers.first().map(|layer| layer.role));
+    if role == Some(Role::PathOfMultipath) {
+        return SetError::PathOfMultipath {
+            device: device.name.clone(),
+            holders: device.holders.clone(),
+        };
+    }
+    SetError::Switch(SwitchError::NothingToChoose {
+        device: device.name.clone(),
+        reason: device.schedulers.to_string(),
+    })
+}
+
+/// The journal file that a detached process puts back later: waits, then undoes it.
+pub fn revert_file(host: &Host, path: &Path) -> Vec<Undone> {
+    journal::leftovers(host)
+        .into_iter()
+        .find(|leftover| leftover.path == path)
+        .map(|leftover| leftover.undo(host))
+        .unwrap_or_default()
+}

@@ -1,0 +1,109 @@
+//! Programs that read what was written only when told: udev, TuneD, makers of boot files.
+
+use std::path::Path;
+use std::time::Duration;
+
+use iosched_machine::host::Host;
+
+use crate::system_config::files::FileChange;
+use crate::system_config::udev::{self, UdevError};
+use crate::system_config::{boot, initramfs, rules, tuned};
+
+/// How long a maker of boot files may take: images for several kernels on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// Has every program read what was written.
+pub(crate) fn announce(host: &Host, files: &[FileChange]) -> Result<(), UdevError> {
+    if !host.is_live() {
+        return Ok(());
+    }
+    if udev::is_running(host) && files.iter().any(|file| file.path == Path::new(rules::PATH)) {
+        udev::reload()?;
+    }
+    for command in commands(host, files) {
+        udev::run(&command, PATIENCE)?;
+    }
+    Ok(())
+}
+
+/// The programs to be run after these files have changed.
+pub(crate) fn commands(host: &Host, files: &[FileChange]) -> Vec<Vec<String>> {
+    let mut commands = Vec::new();
+    if files.iter().any(|file| tuned::is_for_tuned(&file.path)) {
+        let restart = ["systemctl", "try-restart", "tuned.service"];
+        commands.push(restart.map(str::to_owned).to_vec());
+    }
+    for file in files {
+        for command in [
+            boot::generator(host, file),
+            initramfs::generator(host, file),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            // Several files may be read by one program.
+            if !commands.contains(&command) {
+                commands.push(command);
+            }
+        }
+    }
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::system_config::testing::{machine, write};
+
+    #[test]
+    fn each_file_has_the_program_run_that_reads_it() {
+        let (dir, host) = machine(&[]);
+        for tool in ["update-initramfs", "mkinitramfs", "update-grub"] {
+            write(dir.path(), &format!("usr/sbin/{tool}"), "");
+        }
+        let change = |path: &str| FileChange {
+            path: path.into(),
+            before: None,
+            after: Some("x".into()),
+        };
+        let commands = |paths: &[&str]| -> Vec<String> {
+            let files: Vec<_> = paths.iter().map(|path| change(path)).collect();
+            let commands = commands(&host, &files);
+            commands.iter().map(|words| words.join(" ")).collect()
+        };
+        assert_eq!(
+            commands(&["/etc/iosched/policy.toml", rules::PATH]),
+            [""; 0]
+        );
+        assert_eq!(
+            commands(&[
+                "/etc/default/grub",
+                "/usr/share/initramfs-tools/modules.d/iosched",
+                "/etc/tuned/active_profile"
+            ]),
+            [
+                "systemctl try-restart tuned.service",
+                "/usr/sbin/update-grub",
+                "/usr/sbin/update-initramfs -u -k all"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_program_that_fails_is_named_with_what_it_said() {
+        let (dir, _host) = machine(&[]);
+        write(
+            dir.path(),
+            "dracut",
+            "#!/bin/sh\necho \"$@: no room\" >&2\nexit 3\n",
+        );
+        let tool = dir.path().join("dracut");
+        std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let command = [tool.display().to_string(), "--force".into()];
+        let error = udev::run(&command, PATIENCE).unwrap_err().to_string();
+        assert!(error.contains("--force: no room"), "{error}");
+        assert!(error.contains("dracut --force failed"), "{error}");
+    }
+}

@@ -1,0 +1,519 @@
+//! Files of the system that we change: read and replaced without following a link, and so that a
+//! power failure leaves the old file or the new one.
+//!
+//! A change is first a value ([`FileChange`]) that can be shown as a difference, kept in the history
+//! and turned round; [`FileChange::install`] makes it: temporary file in the same directory, `fsync`,
+//! `rename`, `fsync` of the directory.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::host::Host;
+use rand::Rng;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+/// What our temporary files begin with; what a power failure leaves of them is removed by the next
+/// change in that directory.
+const TEMPORARY: &str = ".iosched-new-";
+
+/// A file as it is and as it will be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    /// Its path on the machine.
+    pub path: PathBuf,
+    /// What it holds now; none where there is no such file.
+    pub before: Option<String>,
+    /// What it will hold; none if it is to go.
+    pub after: Option<String>,
+}
+
+/// Why a file could not be read or replaced. It is as it was then.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// A link stands at its place, or on the way to it.
+    #[error("{} is a symbolic link to {}: not touched", path.display(), target.display())]
+    Link {
+        /// Where.
+        path: PathBuf,
+        /// Where it leads.
+        target: PathBuf,
+    },
+    /// A directory, a device, a socket.
+    #[error("{} is no regular file: not touched", path.display())]
+    NotRegular {
+        /// Where.
+        path: PathBuf,
+    },
+    /// Not UTF-8.
+    #[error("{} is not text in UTF-8: not touched", path.display())]
+    NotText {
+        /// Where.
+        path: PathBuf,
+    },
+    /// Somebody wrote it after we had read it.
+    #[error("{} was changed by somebody else meanwhile: not touched", path.display())]
+    ChangedMeanwhile {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A script of the boot loader in which the kernel's command line is not plainly assigned.
+    #[error("{}, line {line}: {text:?} is not understood: not touched", path.display())]
+    CommandLine {
+        /// Where.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+        /// What stands there.
+        text: String,
+    },
+    /// What it is for is in the hands of another program, or in a file that cannot be changed.
+    #[error("{}: {reason}: nothing was changed", path.display())]
+    Elsewhere {
+        /// What shows it.
+        path: PathBuf,
+        /// What that is.
+        reason: String,
+        /// How it is changed.
+        way: String,
+    },
+    /// Anything else: read-only, full, not permitted.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// `read` or `write`.
+        action: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Failure for FileError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            FileError::Link { target, .. } if target.starts_with("/nix/store") => {
+                Some("NixOS makes this file: put the rule into services.udev.extraRules".into())
+            }
+            FileError::Link { path, .. } => Some(format!(
+                "look who put the link there; if nobody needs it: rm {}",
+                path.display()
+            )),
+            FileError::CommandLine { .. } => Some(
+                "put elevator=… into GRUB_CMDLINE_LINUX by hand (or take it out), and run the boot loader's generator"
+                    .into(),
+            ),
+            FileError::ChangedMeanwhile { .. } => Some("look at it, then try again".into()),
+            FileError::Elsewhere { way, .. } => Some(way.clone()),
+            FileError::Io { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => Some("run it as root".into()),
+                io::ErrorKind::ReadOnlyFilesystem => Some(
+                    "the file system is mounted read-only: remount it writable, or make the \
+                     change where the system's image is made (`--dry-run` shows it)"
+                        .into(),
+                ),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    Some("make room there, then try again".into())
+                }
+                _ => None,
+            },
+            FileError::NotRegular { .. } | FileError::NotText { .. } => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            FileError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                exit::NOT_PERMITTED
+            }
+            _ => exit::BAD_FILE,
+        }
+    }
+}
+
+impl FileChange {
+    /// What must be done for the file to hold `after` (none: for it to be gone); none if that is so.
+    pub fn plan(
+        host: &Host,
+        path: impl Into<PathBuf>,
+        after: Option<String>,
+    ) -> Result<Option<FileChange>, FileError> {
+        let path = path.into();
+        let before = read(host, &path)?;
+        Ok((before != after).then_some(FileChange {
+            path,
+            before,
+            after,
+        }))
+    }
+
+    /// The change that takes this one back.
+    #[must_use]
+    pub(crate) fn reversed(&self) -> FileChange {
+        FileChange {
+            path: self.path.clone(),
+            before: self.after.clone(),
+            after: self.before.clone(),
+        }
+    }
+
+    /// The difference as `diff -u` shows it.
+    pub fn diff(&self) -> String {
+        let name = |text: &Option<String>| match text {
+            Some(_) => self.path.display().to_string(),
+            None => "/dev/null".to_owned(),
+        };
+        let before = self.before.as_deref().unwrap_or_default();
+        let after = self.after.as_deref().unwrap_or_default();
+        similar::TextDiff::from_lines(before, after)
+            .unified_diff()
+            .header(&name(&self.before), &name(&self.after))
+            .to_string()
+    }
+
+    /// Makes the change, on disk when this returns.
+    pub fn install(&self, host: &Host) -> Result<(), FileError> {
+        if read(host, &self.path)? != self.before {
+            return Err(FileError::ChangedMeanwhile {
+                path: self.path.clone(),
+            });
+        }
+        let fail = |source: io::Error| FileError::Io {
+            action: "write",
+            path: self.path.clone(),
+            source,
+        };
+        let Some((directory, name)) = open_parent(host, &self.path, self.after.is_some())? else {
+            return Ok(()); // to be gone, and so is its directory
+        };
+        remove_temporaries(&directory);
+        put(&directory, &name, self.after.as_deref()).map_err(fail)?;
+        let synced = rustix::fs::fsync(&directory);
+        if synced.is_err() {
+            // After a power failure it might not be so: then it is not made at all.
+            let _ = put(&directory, &name, self.before.as_deref());
+        }
+        let is_gone = if synced.is_ok() {
+            &self.after
+        } else {
+            &self.before
+        }
+        .is_none();
+        if is_gone {
+            remove_own_directory(host, &self.path);
+        }
+        synced.map_err(|error| fail(error.into()))
+    }
+}
+
+/// Gives a file this text, or takes it away; not yet for sure on disk when this returns.
+fn put(directory: &OwnedFd, name: &str, text: Option<&str>) -> io::Result<()> {
+    let Some(text) = text else {
+        return match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+    };
+    replace(directory, name, text)
+}
+
+/// Removes the directory that a file was in if it is ours alone (`/etc/iosched`, TuneD's profile) and
+/// empty now.
+fn remove_own_directory(host: &Host, file: &Path) {
+    let Some(directory) = file.parent().filter(|path| path.ends_with("iosched")) else {
+        return;
+    };
+    if let Ok(Some((above, name))) = open_parent(host, directory, false) {
+        let _ = rustix::fs::unlinkat(&above, &name, AtFlags::REMOVEDIR);
+    }
+}
+
+/// The text of a file of the machine; none where there is none. Links are not followed.
+pub(crate) fn read(host: &Host, path: &Path) -> Result<Option<String>, FileError> {
+    let Some((directory, name)) = open_parent(host, path, false)? else {
+        return Ok(None);
+    };
+    let fail = |source: io::Error| FileError::Io {
+        action: "read",
+        path: path.into(),
+        source,
+    };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut file = match rustix::fs::openat(&directory, &name, flags, Mode::empty()) {
+        Ok(fd) => File::from(fd),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err(link(&directory, &name, path)),
+        Err(error) => return Err(fail(error.into())),
+    };
+    if !file.metadata().map_err(fail)?.is_file() {
+        return Err(FileError::NotRegular { path: path.into() });
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(fail)?;
+    String::from_utf8(bytes)
+        .map(Some)
+        .map_err(|_| FileError::NotText { path: path.into() })
+}
+
+/// Opens the directory of a file step by step, so that no link leads out of the machine's tree.
+/// Missing ones are made if asked; none where they are missing otherwise.
+fn open_parent(
+    host: &Host,
+    path: &Path,
+    make: bool,
+) -> Result<Option<(OwnedFd, String)>, FileError> {
+    let fail = |source: io::Error| FileError::Io {
+        action: if make { "write" } else { "read" },
+        path: path.into(),
+        source,
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut directory = rustix::fs::open(host.path(Path::new("/")), flags, Mode::empty())
+        .map_err(|error| fail(error.into()))?;
+    let mut walked = PathBuf::from("/");
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    for component in parent.components() {
+        let Component::Normal(name) = component else {
+            continue;
+        };
+        walked.push(name);
+        let open = || rustix::fs::openat(&directory, name, flags | OFlags::NOFOLLOW, Mode::empty());
+        let opened = match open() {
+            Err(Errno::NOENT) if make => {
+                let mode = Mode::from_raw_mode(0o755);
+                match rustix::fs::mkdirat(&directory, name, mode) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(fail(error.into())),
+                }
+                rustix::fs::fsync(&directory).map_err(|error| fail(error.into()))?;
+                open()
+            }
+            other => other,
+        };
+        directory = match opened {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            // A link to a directory gives ENOTDIR, too.
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                return Err(link(&directory, &name.to_string_lossy(), &walked));
+            }
+            Err(error) => return Err(fail(error.into())),
+        };
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(Some((directory, name.into_owned())))
+}
+
+/// What stands at the place of a file or directory, as an error.
+fn link(directory: &impl AsFd, name: &str, path: &Path) -> FileError {
+    match rustix::fs::readlinkat(directory, name, Vec::new()) {
+        Ok(target) => FileError::Link {
+            path: path.into(),
+            target: PathBuf::from(target.to_string_lossy().into_owned()),
+        },
+        Err(_) => FileError::NotRegular { path: path.into() },
+    }
+}
+
+/// Puts a new file in the place of a file, with the rights and the owner of the old one.
+fn replace(directory: &OwnedFd, name: &str, text: &str) -> io::Result<()> {
+    let temporary = format!("{TEMPORARY}{:08x}", rand::rng().next_u32());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(directory, &temporary, flags, Mode::from_raw_mode(0o600))?;
+    let result = fill(directory, File::from(fd), name, text).and_then(|()| {
+        Ok(rustix::fs::renameat(
+            directory, &temporary, directory, name,
+        )?)
+    });
+    if result.is_err() {
+        let _ = rustix::fs::unlinkat(directory, &temporary, AtFlags::empty());
+    }
+    result
+}
+
+fn fill(directory: &OwnedFd, mut file: File, name: &str, text: &str) -> io::Result<()> {
+    file.write_all(text.as_bytes())?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = match rustix::fs::openat(directory, name, flags, Mode::empty()) {
+        Ok(old) => {
+            let old = File::from(old).metadata()?;
+            std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
+            old.mode() & 0o7777
+        }
+        Err(_) => 0o644,
+    };
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+    file.sync_all()
+}
+
+/// Removes what a power failure in the middle of [`replace`] left.
+fn remove_temporaries(directory: &OwnedFd) {
+    let Ok(entries) = rustix::fs::Dir::read_from(directory) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if entry
+            .file_name()
+            .to_bytes()
+            .starts_with(TEMPORARY.as_bytes())
+        {
+            let _ = rustix::fs::unlinkat(directory, entry.file_name(), AtFlags::empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn host() -> (tempfile::TempDir, Host) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("etc")).unwrap();
+        let host = Host::at(dir.path());
+        (dir, host)
+    }
+
+    fn change(host: &Host, path: &str, after: Option<&str>) -> Option<FileChange> {
+        FileChange::plan(host, path, after.map(str::to_owned)).unwrap()
+    }
+
+    #[test]
+    fn a_change_is_made_and_turned_round() {
+        let (dir, host) = host();
+        let made = change(&host, "/etc/iosched/policy.toml", Some("a\n")).unwrap();
+        made.install(&host).unwrap();
+        let file = dir.path().join("etc/iosched/policy.toml");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "a\n");
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o644
+        );
+        assert_eq!(change(&host, "/etc/iosched/policy.toml", Some("a\n")), None);
+        made.reversed().install(&host).unwrap();
+        assert!(!file.parent().unwrap().exists(), "its directory is ours");
+        assert_eq!(change(&host, "/etc/iosched/policy.toml", None), None);
+    }
+
+    #[test]
+    fn a_directory_that_is_not_ours_alone_stays() {
+        let (dir, host) = host();
+        for path in ["/etc/rules.d/99-iosched.rules", "/etc/iosched/policy.toml"] {
+            change(&host, path, Some("a\n"))
+                .unwrap()
+                .install(&host)
+                .unwrap();
+        }
+        fs::write(dir.path().join("etc/iosched/theirs"), "").unwrap();
+        for path in ["/etc/rules.d/99-iosched.rules", "/etc/iosched/policy.toml"] {
+            change(&host, path, None).unwrap().install(&host).unwrap();
+        }
+        assert!(dir.path().join("etc/rules.d").is_dir());
+        assert!(dir.path().join("etc/iosched/theirs").exists());
+    }
+
+    #[test]
+    fn rights_of_the_old_file_are_kept() {
+        let (dir, host) = host();
+        let file = dir.path().join("etc/grub");
+        fs::write(&file, "old\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        change(&host, "/etc/grub", Some("new\n"))
+            .unwrap()
+            .install(&host)
+            .unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new\n");
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o7777,
+            0o640
+        );
+    }
+
+    #[test]
+    fn a_link_is_never_followed_neither_at_the_end_nor_on_the_way() {
+        let (dir, host) = host();
+        let secret = dir.path().join("secret");
+        fs::write(&secret, "secret\n").unwrap();
+        symlink(&secret, dir.path().join("etc/file")).unwrap();
+        fs::create_dir(dir.path().join("elsewhere")).unwrap();
+        symlink("../elsewhere", dir.path().join("etc/way")).unwrap();
+        for (path, at) in [("/etc/file", "/etc/file"), ("/etc/way/file", "/etc/way")] {
+            let error = FileChange::plan(&host, path, Some("x".into())).unwrap_err();
+            assert!(
+                matches!(&error, FileError::Link { path, .. } if path == Path::new(at)),
+                "{error}"
+            );
+        }
+        // Planted between the plan and the deed.
+        let planned = change(&host, "/etc/late", Some("x")).unwrap();
+        symlink(&secret, dir.path().join("etc/late")).unwrap();
+        assert!(matches!(
+            planned.install(&host),
+            Err(FileError::Link { .. })
+        ));
+        assert_eq!(fs::read_to_string(&secret).unwrap(), "secret\n");
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_meanwhile_is_left() {
+        let (dir, host) = host();
+        let planned = change(&host, "/etc/file", Some("ours\n")).unwrap();
+        fs::write(dir.path().join("etc/file"), "theirs\n").unwrap();
+        let error = planned.install(&host).unwrap_err();
+        assert!(
+            matches!(error, FileError::ChangedMeanwhile { .. }),
+            "{error}"
+        );
+        assert_eq!(
+            fs::read_to_string(dir.path().join("etc/file")).unwrap(),
+            "theirs\n"
+        );
+    }
+
+    #[test]
+    fn what_a_power_failure_left_goes_with_the_next_change() {
+        let (dir, host) = host();
+        fs::write(dir.path().join("etc/.iosched-new-1234abcd"), "half").unwrap();
+        change(&host, "/etc/file", Some("x\n"))
+            .unwrap()
+            .install(&host)
+            .unwrap();
+        assert!(!dir.path().join("etc/.iosched-new-1234abcd").exists());
+    }
+
+    #[test]
+    fn a_directory_or_a_file_that_is_no_text_is_not_touched() {
+        let (dir, host) = host();
+        fs::create_dir(dir.path().join("etc/dir")).unwrap();
+        fs::write(dir.path().join("etc/bytes"), b"\xff\xfe").unwrap();
+        assert!(matches!(
+            FileChange::plan(&host, "/etc/dir", None),
+            Err(FileError::NotRegular { .. })
+        ));
+        assert!(matches!(
+            FileChange::plan(&host, "/etc/bytes", None),
+            Err(FileError::NotText { .. })
+        ));
+    }
+
+    #[test]
+    fn a_difference_is_shown_as_diff_does() {
+        let change = FileChange {
+            path: "/etc/x".into(),
+            before: Some("a\nb\n".into()),
+            after: Some("a\nc\n".into()),
+        };
+        assert_eq!(
+            change.diff(),
+            "--- /etc/x\n+++ /etc/x\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n"
+        );
+    }
+}

@@ -1,0 +1,288 @@
+//! The table of a load's arms: the same columns on the terminal, on the page and in a ticket.
+
+use std::collections::BTreeSet;
+
+use iosched_experiment::analysis::{Analysis, ArmSummary, LoadAnalysis, Rank, SplitSummary};
+use iosched_experiment::metrics::FRAMES_IN_TIME;
+use iosched_experiment::objective::Objective;
+use iosched_experiment::plan::Plan;
+
+use super::sentences::ratio_cell;
+use super::table::{Align, Table};
+use super::words::{clipped, megabytes, microseconds, milliseconds, percent, significant};
+
+/// A load's arms: their ratios, what these mean, and their own numbers, the most telling first.
+pub(super) fn arm_table(plan: &Plan, analysis: &Analysis, load: &LoadAnalysis) -> Table {
+    let baseline = &analysis.arms[analysis.baseline];
+    let confidence = percent(plan.rules.confidence);
+    let mut table = Table::new([
+        ("arm", Align::Left),
+        (&format!("ratio to {baseline} ({confidence})"), Align::Left),
+        ("verdict", Align::Left),
+    ]);
+    let shown = columns(load);
+    for column in &shown {
+        table.column(column.head, Align::Right);
+    }
+    // The arm, its ratio, the verdict, and the number that decides.
+    table.keep(4);
+    for (arm, label) in analysis.arms.iter().enumerate() {
+        let standing = &load.contest.arms[arm];
+        let mut row = vec![
+            label.clone(),
+            ratio_cell(arm, analysis.baseline, standing),
+            rank_cell(analysis, load, arm),
+        ];
+        row.extend(shown.iter().map(|column| column.cell(&load.arms[arm])));
+        table.push(row);
+    }
+    table
+}
+
+/// Nothing for a control, which is there to show no difference and is spoken of below its table.
+fn rank_cell(analysis: &Analysis, load: &LoadAnalysis, arm: usize) -> String {
+    if load.control.is_some() {
+        return String::new();
+    }
+    let rank = Rank::of(&load.contest, arm, analysis.baseline);
+    rank.word().into()
+}
+
+/// What there is to know of a load besides: who of its workers got what, where they are of several
+/// kinds, and the numbers that it says itself. A row for each, a column for each arm.
+pub(super) fn details_table(analysis: &Analysis, load: &LoadAnalysis) -> Option<Table> {
+    let mut rows = worker_rows(load);
+    if load.objective == Objective::Tps {
+        rows.extend(transaction_rows(load));
+    }
+    rows.extend(split_rows(load));
+    rows.extend(number_rows(load));
+    rows.retain(|row| row.cells.iter().any(|cell| !cell.is_empty()));
+    if rows.is_empty() {
+        return None;
+    }
+    let has_workers = rows[0].cells.iter().any(|cell| cell.contains(", "));
+    let head = if has_workers {
+        "share, p99 ms"
+    } else {
+        "besides"
+    };
+    let mut table = Table::new([(head, Align::Left)]);
+    for label in &analysis.arms {
+        table.column(label, Align::Right);
+    }
+    for Details { head, cells } in rows {
+        table.push(std::iter::once(head).chain(cells).collect());
+    }
+    Some(table)
+}
+
+struct Details {
+    head: String,
+    /// Of each arm.
+    cells: Vec<String>,
+}
+
+impl Details {
+    fn of(
+        head: impl Into<String>,
+        load: &LoadAnalysis,
+        cell: impl Fn(&ArmSummary) -> Option<String>,
+    ) -> Details {
+        let cells = load.arms.iter().map(|arm| cell(arm).unwrap_or_default());
+        Details {
+            head: head.into(),
+            cells: cells.collect(),
+        }
+    }
+}
+
+/// What each kind of worker got, and how long it waited; nothing to say of one kind.
+fn worker_rows(load: &LoadAnalysis) -> Vec<Details> {
+    let Some(measured) = load.arms.iter().find(|arm| arm.kinds.len() > 1) else {
+        return Vec::new();
+    };
+    let kinds = measured.kinds.iter().enumerate();
+    let mut rows: Vec<Details> = kinds
+        .map(|(index, kind)| {
+            let head = match kind.count {
+                1 => clipped(&kind.name),
+                count => format!("{} ×{count}", clipped(&kind.name)),
+            };
+            Details::of(head, load, |arm| {
+                let kind = arm.kinds.get(index)?;
+                let waited = kind.latency_p99_ns.map_or("-".into(), milliseconds);
+                Some(format!("{}, {waited}", percents(kind.share?)))
+            })
+        })
+        .collect();
+    rows.push(Details::of("smallest share", load, |arm| {
+        Some(percents(arm.smallest_share?))
+    }));
+    rows.push(Details::of("largest share", load, |arm| {
+        Some(percents(arm.largest_share?))
+    }));
+    rows
+}
+
+/// A share that may be small and still matter: `0.04 %`.
+fn percents(share: f64) -> String {
+    format!("{} %", significant(share * 100.0))
+}
+
+/// What does not fit beside a database's tps on a terminal, and is asked for.
+fn transaction_rows(load: &LoadAnalysis) -> Vec<Details> {
+    let rows: [(&str, Value); 5] = [
+        ("latency mean ms", |arm| arm.latency_mean_ns),
+        ("latency p50 ms", |arm| arm.latency_p50_ns),
+        ("latency max ms", |arm| arm.latency_max_ns),
+        ("await of reads ms", |arm| arm.read_await_ns),
+        ("await of writes ms", |arm| arm.write_await_ns),
+    ];
+    let row =
+        |(head, value): (&str, Value)| Details::of(head, load, |arm| value(arm).map(milliseconds));
+    rows.into_iter().map(row).collect()
+}
+
+/// Where accesses spend their time: before the queue, if that is known, in it, and at the disk.
+fn split_rows(load: &LoadAnalysis) -> [Details; 2] {
+    let row = |direction: &str, split: fn(&ArmSummary) -> Option<SplitSummary>| {
+        let splits = || load.arms.iter().filter_map(split);
+        let is_whole = splits().all(|split| split.before_mean_ns.is_some());
+        let before = if is_whole { "before + " } else { "" };
+        let head = format!("{direction}: {before}queue + disk ms");
+        Details::of(head, load, |arm| {
+            let split = split(arm)?;
+            let before = split.before_mean_ns.filter(|_| is_whole);
+            let parts = [
+                before,
+                Some(split.queue_mean_ns),
+                Some(split.service_mean_ns),
+            ];
+            let parts = parts.into_iter().flatten().map(|part| match part {
+                0.0 => "0".to_owned(),
+                part => milliseconds(part),
+            });
+            Some(parts.collect::<Vec<_>>().join(" + "))
+        })
+    };
+    [
+        row("read", |arm| arm.read_split),
+        row("write", |arm| arm.write_split),
+    ]
+}
+
+fn number_rows(load: &LoadAnalysis) -> Vec<Details> {
+    let names = load.arms.iter().flat_map(|arm| arm.numbers.keys());
+    let names: BTreeSet<&String> = names.collect();
+    let row = |name: &String| {
+        Details::of(clipped(name), load, |arm| {
+            Some(significant(*arm.numbers.get(name)?))
+        })
+    };
+    names.into_iter().map(row).collect()
+}
+
+/// A column of an arm's own numbers.
+struct Column {
+    /// Its head, unit included.
+    head: &'static str,
+    /// The number in SI units (bytes per second, ns), if the arm has it.
+    value: Value,
+    /// The number in the unit of the head.
+    show: Show,
+}
+
+type Value = fn(&ArmSummary) -> Option<f64>;
+type Show = fn(f64) -> String;
+
+impl Column {
+    /// The cell of an arm; empty where there is no number.
+    fn cell(&self, arm: &ArmSummary) -> String {
+        (self.value)(arm).map_or_else(String::new, self.show)
+    }
+}
+
+/// The numbers that are shown: what decides, then the most telling first. On a narrow terminal columns from the right
+/// are left out, but never what decides.
+fn columns(load: &LoadAnalysis) -> Vec<Column> {
+    let mut columns = vec![
+        Column {
+            head: "MB/s",
+            value: |arm| arm.throughput_bytes_per_s,
+            show: megabytes,
+        },
+        Column {
+            head: "p99 ms",
+            value: |arm| arm.latency_p99_ns,
+            show: milliseconds,
+        },
+        Column {
+            head: "CPU µs/IO",
+            value: |arm| arm.cpu_ns_per_io,
+            show: microseconds,
+        },
+        Column {
+            head: "IOPS",
+            value: |arm| arm.iops,
+            show: significant,
+        },
+        Column {
+            head: "p50 ms",
+            value: |arm| arm.latency_p50_ns,
+            show: milliseconds,
+        },
+        Column {
+            head: "queue",
+            value: |arm| arm.average_queue_length,
+            show: significant,
+        },
+        Column {
+            head: "await r ms",
+            value: |arm| arm.read_await_ns,
+            show: milliseconds,
+        },
+        Column {
+            head: "await w ms",
+            value: |arm| arm.write_await_ns,
+            show: milliseconds,
+        },
+    ];
+    let decisive = decisive_column(load.objective);
+    columns.retain(|column| column.head != decisive.head);
+    columns.insert(0, decisive);
+    columns
+}
+
+/// What decides a load: its head with the unit, and the number of an arm.
+pub(super) fn deciding_number(load: &LoadAnalysis, arm: usize) -> (&'static str, String) {
+    let column = decisive_column(load.objective);
+    (column.head, column.cell(&load.arms[arm]))
+}
+
+/// The column of what decides.
+fn decisive_column(objective: Objective) -> Column {
+    let (head, value, show): (_, Value, Show) = match objective {
+        Objective::Throughput => ("MB/s", |arm| arm.throughput_bytes_per_s, megabytes),
+        Objective::Iops => ("IOPS", |arm| arm.iops, significant),
+        Objective::Mean => ("mean ms", |arm| arm.latency_mean_ns, milliseconds),
+        Objective::P50 => ("p50 ms", |arm| arm.latency_p50_ns, milliseconds),
+        Objective::P99 => ("p99 ms", |arm| arm.latency_p99_ns, milliseconds),
+        Objective::P999 => ("p99.9 ms", |arm| arm.latency_p999_ns, milliseconds),
+        Objective::ReadMean => ("read mean ms", |arm| arm.objective, milliseconds),
+        Objective::ReadP99 => ("read p99 ms", |arm| arm.read_latency_p99_ns, milliseconds),
+        Objective::Cpu => ("CPU µs/IO", |arm| arm.cpu_ns_per_io, microseconds),
+        Objective::Fairness => (
+            "fairness",
+            |arm| arm.fairness,
+            |index| format!("{index:.3}"),
+        ),
+        Objective::Tps => ("tps", |arm| arm.objective, significant),
+        Objective::Time => ("time s", |arm| arm.objective, significant),
+        Objective::Frames => (FRAMES_IN_TIME, |arm| arm.objective, significant),
+        Objective::NumberHigher | Objective::NumberLower => {
+            ("number", |arm| arm.objective, significant)
+        }
+    };
+    Column { head, value, show }
+}

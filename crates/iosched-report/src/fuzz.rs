@@ -1,0 +1,93 @@
+//! Readers of records and traces, as functions of bytes: for fuzzing.
+//!
+//! See [`iosched_testing::fuzz`]: what a reader promises, and who runs this list.
+
+use std::path::Path;
+
+use iosched_experiment::analysis::Analysis;
+use iosched_experiment::record::Record;
+use iosched_experiment::schedule::RunProgress;
+use iosched_sim::trace::{Format, Merge, Records, Survey};
+use iosched_sim::units::{Sectors, Time};
+use iosched_testing::fuzz::{MIB, NOWHERE, Target, json, target, utf8};
+
+use crate::input::Input;
+use crate::traffic::Traffic;
+use crate::{html, input, markdown, text};
+
+/// The readers of this crate.
+pub const TARGETS: &[Target] = &[
+    target("record", record, MIB, 200),
+    target("results", results, 4 * MIB, 200),
+    target("trace", trace, 8 * MIB, 100),
+    target("trace-of-format", trace_of_format, 8 * MIB, 100),
+];
+
+fn record(bytes: &[u8]) {
+    let path = Path::new(NOWHERE);
+    let Ok(record) = Record::parse(path, bytes) else {
+        return;
+    };
+    let mut written = json(&record.header);
+    for entry in &record.entries {
+        written += "\n";
+        written += &json(entry);
+    }
+    written += "\n";
+    let again = Record::parse(path, written.as_bytes());
+    let again = again.unwrap_or_else(|error| panic!("what was read is not read again: {error}"));
+    assert_eq!(again.entries.len(), record.entries.len());
+
+    let analysis = Analysis::of(&record);
+    let _ = text::record(&record, &analysis, 80);
+    let _ = text::rest(&record, 80);
+    let _ = markdown::record(&record, &analysis);
+    let course = RunProgress::of(&record.header.plan, &record);
+    let _ = (course.at_most(), course.trials_at_most(), course.next());
+}
+
+fn results(bytes: &[u8]) {
+    let Some(Ok(input)) = utf8(bytes).map(input::results) else {
+        return;
+    };
+    match input {
+        Input::Simulated(simulated) => _ = html::simulated(&simulated),
+        Input::Conformances(all) => _ = html::conformances(&all),
+        Input::Record(_) | Input::Traffic(_) => unreachable!("only JSON was read"),
+    }
+}
+
+fn trace(bytes: &[u8]) {
+    read_trace(bytes, None);
+}
+
+/// The first byte says in which format the others are read.
+fn trace_of_format(bytes: &[u8]) {
+    if let Some((first, rest)) = bytes.split_first() {
+        let format = Format::ALL[usize::from(*first) % Format::ALL.len()];
+        read_trace(rest, Some(format));
+    }
+}
+
+fn read_trace(bytes: &[u8], format: Option<Format>) {
+    let Ok(records) = Records::new(bytes, format) else {
+        return;
+    };
+    let merged = Merge::new(vec![records]);
+    let mut survey = Survey::default();
+    let mut traffic = Traffic::new(NOWHERE.into(), merged.format().name().into());
+    let mut last = Time::ZERO;
+    for record in merged {
+        let Ok(record) = record else { return };
+        assert!(record.time >= last, "{record:?} after {last}");
+        assert!(record.length > Sectors::ZERO, "{record:?}");
+        last = record.time;
+        survey.add(&record);
+        traffic.take(&record);
+    }
+    if traffic.records > 0 {
+        html::traffic(&traffic);
+    }
+}
+
+iosched_testing::replay!(TARGETS);

@@ -1,0 +1,563 @@
+//! The page of one record.
+
+use iosched_experiment::analysis::Analysis;
+use iosched_experiment::load::Spec;
+use iosched_experiment::plan::{Plan, PlannedLoad};
+use iosched_experiment::record::{Entry, Record};
+use iosched_machine::command_line;
+use iosched_machine::facts::DiskFacts;
+
+use super::data::download;
+use super::{FigureSet, Fold, HtmlTable, Page, Room, Section, Tone, render};
+use crate::chart::of_record;
+use crate::columns::{arm_table, details_table};
+use crate::table::{Align, Table};
+use crate::tidy::trials;
+use crate::why::why;
+use crate::words::{clipped, percent, span};
+use crate::{known, named, sentences};
+
+/// The page of one record, as HTML.
+pub fn record(record: &Record, analysis: &Analysis) -> String {
+    render(&page(record, analysis))
+}
+
+/// Loads that a title names; of more it says how many there are.
+const MOST_NAMED: usize = 4;
+
+fn loads(analysis: &Analysis) -> String {
+    let names = analysis.loads.iter().map(|load| clipped(&load.name));
+    let mut names: Vec<String> = names.collect();
+    if names.len() > MOST_NAMED {
+        let others = names.split_off(2).len();
+        return format!("{} and {others} other loads", names.join(", "));
+    }
+    names.join(", ")
+}
+
+fn page(record: &Record, analysis: &Analysis) -> Page {
+    let plan = &record.header.plan;
+    let choice = sentences::choice(analysis, plan);
+    let mut lines = choice.lines().map(str::to_owned);
+    let headline = lines.next().unwrap_or_default();
+    let mut page = Page {
+        title: format!("{} on {}", loads(analysis), sentences::target_name(plan)),
+        subtitle: subtitle(record),
+        headline: headline.replacen("Answer: ", "", 1),
+        tone: tone(analysis),
+        sentences: said_first(analysis, plan)
+            .into_iter()
+            .chain(whys(analysis).filter(|_| analysis.loads.len() <= MOST_NAMED))
+            .chain(lines)
+            .collect(),
+        sections: sections(record, analysis),
+        folded: folded(record, analysis),
+        ..Page::default()
+    };
+    capitalise(&mut page.headline);
+    let trials = download(
+        "trials.csv",
+        "text/csv",
+        &trials::csv(trials::rows("", record)),
+    );
+    if trials.is_none() {
+        page.data_notes.push(
+            "The trials are too many for the page; iosched report DIR --csv writes them.".into(),
+        );
+    }
+    let json =
+        serde_json::to_string_pretty(&named::analysis(analysis)).expect("our own types serialise");
+    let analysis = download("analysis.json", "application/json", &json);
+    page.downloads = trials.into_iter().chain(analysis).collect();
+    page
+}
+
+/// An arm is only chosen where its own interval proves it, or where the baseline is proven as good.
+fn tone(analysis: &Analysis) -> Tone {
+    match analysis.choice {
+        Some(_) => Tone::Proven,
+        None => Tone::Undecided,
+    }
+}
+
+pub(super) fn capitalise(text: &mut String) {
+    if let Some(first) = text.chars().next().filter(char::is_ascii_lowercase) {
+        text.replace_range(..1, &first.to_ascii_uppercase().to_string());
+    }
+}
+
+/// When, where, with which kernel.
+pub(super) fn subtitle(record: &Record) -> String {
+    let machine = &record.header.machine;
+    let models = machine.disks.iter().filter_map(|disk| disk.model.clone());
+    let mut parts = vec![
+        date(record.header.created_unix_s),
+        machine.hostname.clone(),
+        format!("Linux {}", machine.kernel),
+    ];
+    parts.extend(models);
+    parts.retain(|part| !part.is_empty());
+    parts.join(" · ")
+}
+
+pub(super) fn date(unix_s: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "seconds since 1970 fit")]
+    let time = jiff::Timestamp::from_second(unix_s as i64).unwrap_or_default();
+    time.strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+/// The verdicts beside the answer: of many loads only the one over all of them.
+fn said_first(analysis: &Analysis, plan: &Plan) -> Vec<String> {
+    let mut verdicts = verdicts(analysis, plan);
+    if analysis.loads.len() > MOST_NAMED && analysis.overall.is_some() {
+        verdicts.drain(..analysis.loads.len());
+    }
+    verdicts
+}
+
+/// What the winner of each load does there, where there is one and the record shows it.
+fn whys(analysis: &Analysis) -> impl Iterator<Item = String> {
+    let whys = analysis.loads.iter().map(|load| why(analysis, load));
+    whys.filter(|why| !why.is_empty())
+}
+
+/// The verdict of each load, and over all of them.
+pub(super) fn verdicts(analysis: &Analysis, plan: &Plan) -> Vec<String> {
+    let loads = analysis
+        .loads
+        .iter()
+        .map(|load| sentences::of_load(analysis, load, plan));
+    let all = analysis.overall.iter();
+    let all = all.map(|all| sentences::verdict(analysis, all, "over all loads", plan));
+    loads
+        .chain(all)
+        .map(|text| text.trim_end().to_owned() + ".")
+        .collect()
+}
+
+fn sections(record: &Record, analysis: &Analysis) -> Vec<Section> {
+    let groups = of_record::groups(record, analysis);
+    let room = Room::of(groups.iter().flat_map(|group| &group.charts));
+    let mut sections: Vec<Section> = groups
+        .into_iter()
+        .map(|group| Section {
+            id: group.id,
+            title: group.title,
+            sets: FigureSet::of(&group.charts, room),
+            ..Section::default()
+        })
+        .collect();
+    let first = Section {
+        id: "comparison".into(),
+        title: "The comparison".into(),
+        ..Section::default()
+    };
+    if sections
+        .first()
+        .is_none_or(|section| section.id != first.id)
+    {
+        sections.insert(0, first);
+    }
+    if analysis.loads.len() > MOST_NAMED {
+        sections[0].tables = vec![loads_table(record, analysis)];
+        sections[0].folds = vec![
+            Fold {
+                title: "Each load's own table".into(),
+                tables: arm_tables(record, analysis),
+                ..Fold::default()
+            },
+            Fold {
+                title: "What is said of each load".into(),
+                sentences: verdicts(analysis, &record.header.plan)
+                    .into_iter()
+                    .chain(whys(analysis))
+                    .chain(remarks(record, analysis))
+                    .collect(),
+                ..Fold::default()
+            },
+        ];
+    } else {
+        sections[0].tables = arm_tables(record, analysis);
+        sections[0].sentences = remarks(record, analysis);
+    }
+    sections.push(known_tables(record, analysis));
+    sections
+}
+
+/// The ratios of all loads, a row each: what the tables of many loads come to.
+fn loads_table(record: &Record, analysis: &Analysis) -> String {
+    let plan = &record.header.plan;
+    let mut table = Table::new([("load", Align::Left)]);
+    for label in &analysis.arms {
+        table.column(label, Align::Right);
+    }
+    let loads = analysis.loads.iter();
+    let contests = loads.map(|load| (clipped(&load.name), &load.contest));
+    let all = analysis.overall.iter();
+    for (name, contest) in contests.chain(all.map(|all| ("over all loads".to_owned(), all))) {
+        let cells = (0..analysis.arms.len()).map(|arm| {
+            let standing = &contest.arms[arm];
+            sentences::ratio_cell(arm, analysis.baseline, standing)
+        });
+        table.push(std::iter::once(name).chain(cells).collect());
+    }
+    let caption = format!(
+        "Ratio to {} ({}), load by load",
+        analysis.arms[analysis.baseline],
+        percent(plan.rules.confidence)
+    );
+    HtmlTable::of(&caption, &table, None).html()
+}
+
+/// The table of each load.
+pub(super) fn arm_tables(record: &Record, analysis: &Analysis) -> Vec<String> {
+    let plan = &record.header.plan;
+    let chosen = analysis.choice.map(|arm| analysis.arms[arm].as_str());
+    let loads = analysis.loads.iter().enumerate();
+    loads
+        .flat_map(|(index, load)| {
+            let caption = sentences::load_head(plan, analysis, index);
+            let arms = HtmlTable::of(&caption, &arm_table(plan, analysis, load), chosen).html();
+            let details = details_table(analysis, load).map(|details| {
+                let caption = format!("What else is known of {}", load.name);
+                HtmlTable::of(&caption, &details, None).html()
+            });
+            std::iter::once(arms).chain(details)
+        })
+        .collect()
+}
+
+/// What looks odd, what came with the arms, why it ended.
+fn remarks(record: &Record, analysis: &Analysis) -> Vec<String> {
+    let mut lines = Vec::new();
+    for load in &analysis.loads {
+        lines.push(sentences::far_medians(analysis, load));
+        let remarks = load.remarks.iter();
+        lines.extend(remarks.map(|remark| sentences::remark_sentence(analysis, load, remark)));
+        for (arm, summary) in load.arms.iter().enumerate() {
+            let left = summary.left.iter();
+            lines.extend(left.map(|reason| format!("{} left: {reason}", analysis.arms[arm])));
+        }
+    }
+    lines.extend(sentences::notes(record, analysis));
+    lines.retain(|line| !line.is_empty());
+    lines
+}
+
+fn known_tables(record: &Record, analysis: &Analysis) -> Section {
+    let baseline = &analysis.arms[analysis.baseline];
+    Section {
+        id: "known".into(),
+        title: "Tables that people know".into(),
+        tables: vec![
+            HtmlTable::of(
+                "Points: in each round, one for every arm that is beaten",
+                &known::points_table(record),
+                None,
+            )
+            .html(),
+            HtmlTable::of(
+                &format!("{baseline} = 100, more is better"),
+                &known::normalised_table(record, analysis),
+                None,
+            )
+            .html(),
+        ],
+        sentences: vec![
+            "They have no intervals and decide nothing here: points count a difference of 0.1 % like \
+             one of 30 %."
+                .into(),
+        ],
+        ..Section::default()
+    }
+}
+
+fn folded(record: &Record, analysis: &Analysis) -> Vec<Fold> {
+    let mut folds = vec![repeat(record), plan_fold(record), machine(record)];
+    folds.extend(record.header.machine.disks.iter().map(queue));
+    folds.push(states(record, analysis));
+    folds.extend(record.header.plan.loads.iter().map(|load| Fold {
+        title: format!("Load {}", clipped(&load.name)),
+        code: load_text(load),
+        ..Fold::default()
+    }));
+    folds.push(void_trials(record, analysis));
+    folds.retain(|fold| !fold.tables.is_empty() || !fold.code.is_empty());
+    folds
+}
+
+/// The very command, so that somebody else can do it again.
+fn repeat(record: &Record) -> Fold {
+    let header = &record.header;
+    let mut words = command_line::ours(&header.command);
+    if !header.command.iter().any(|word| word.starts_with("--seed")) {
+        words.push(format!("--seed={}", header.plan.seed));
+    }
+    Fold {
+        title: "How to repeat it".into(),
+        sentences: vec![
+            "The same seed gives the same order of arms and the same offsets; what the disk and the \
+             machine do is never the same."
+                .into(),
+        ],
+        code: command_line::joined(&words),
+        ..Fold::default()
+    }
+}
+
+fn plan_fold(record: &Record) -> Fold {
+    let plan = &record.header.plan;
+    let rules = &plan.rules;
+    let rounds = match rules.fixed_rounds {
+        Some(rounds) => format!("exactly {rounds}"),
+        None => format!(
+            "at most {}, ended when the answer was known",
+            rules.max_rounds
+        ),
+    };
+    let mut pairs = vec![
+        ("target", sentences::target_name(plan)),
+        (
+            "arms",
+            (0..plan.arms.len())
+                .map(|arm| plan.arm_label(arm))
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
+        ("baseline", plan.arm_label(plan.baseline)),
+        ("rounds", rounds),
+        ("margin", percent(rules.margin - 1.0)),
+        ("confidence", percent(rules.confidence)),
+        ("seed", plan.seed.to_string()),
+        ("ramp cut from each trial", format!("{} s", plan.ramp_s)),
+        (
+            "time budget",
+            rules.time_budget_s.map_or("none".into(), |s| {
+                span(std::time::Duration::from_secs_f64(s))
+            }),
+        ),
+    ];
+    pairs.extend(rules.requirements.iter().map(|requirement| {
+        let words = format!(
+            "{} >= {}",
+            requirement.objective.words(),
+            requirement.at_least
+        );
+        ("requirement", words)
+    }));
+    pairs.extend(plan.loads.iter().enumerate().map(|(index, load)| {
+        let words = format!(
+            "{}: decided by {}, weight {}{}",
+            load.name,
+            load.objective.words(),
+            load.weight,
+            plan.trial_duration(index).map_or(String::new(), |trial| {
+                format!(", {} s per trial", trial.as_secs_f64())
+            })
+        );
+        ("load", words)
+    }));
+    Fold {
+        title: "Plan".into(),
+        sentences: vec![
+            "Each round runs every remaining arm once, in random order. Arms are compared by their \
+             ratio within a round; the state of the queue is read back after every trial."
+                .into(),
+        ],
+        tables: vec![named_pairs("Plan", pairs)],
+        ..Fold::default()
+    }
+}
+
+fn named_pairs(caption: &str, pairs: Vec<(&str, String)>) -> String {
+    let pairs = pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value));
+    HtmlTable::pairs(caption, pairs.collect()).html()
+}
+
+fn machine(record: &Record) -> Fold {
+    let header = &record.header;
+    let facts = &header.machine;
+    let ended = header_end(record).map_or("not yet".into(), date);
+    let pairs = vec![
+        ("host", facts.hostname.clone()),
+        (
+            "kernel",
+            format!("{} ({})", facts.kernel, facts.architecture),
+        ),
+        ("processors", facts.cpus.to_string()),
+        (
+            "memory",
+            format!("{:.1} GB", facts.memory_bytes as f64 / 1e9),
+        ),
+        (
+            "fio",
+            facts.fio.clone().unwrap_or_else(|| "not used".into()),
+        ),
+        ("iosched", header.program.clone()),
+        ("begun", date(header.created_unix_s)),
+        ("ended", ended),
+    ];
+    Fold {
+        title: "Machine".into(),
+        tables: vec![named_pairs("Machine", pairs)],
+        ..Fold::default()
+    }
+}
+
+/// The programs that made the load, with their versions.
+pub(super) fn programs(record: &Record) -> String {
+    let facts = &record.header.machine;
+    let programs: Vec<&str> = facts
+        .fio
+        .iter()
+        .chain(&facts.programs)
+        .map(String::as_str)
+        .collect();
+    programs.join(", ")
+}
+
+/// What a load is: its job file, or its settings.
+fn load_text(load: &PlannedLoad) -> String {
+    if let Spec::JobFile(text) = &load.spec {
+        return text.clone();
+    }
+    serde_json::to_string_pretty(&load.spec).expect("our own types serialise")
+}
+
+fn header_end(record: &Record) -> Option<f64> {
+    record.entries.iter().rev().find_map(|entry| match entry {
+        Entry::Finished { at_unix_s, .. } => Some(*at_unix_s),
+        _ => None,
+    })
+}
+
+/// A disk and every setting of its queue before anything was changed.
+fn queue(disk: &DiskFacts) -> Fold {
+    let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "not told".into());
+    let pairs = vec![
+        ("model", known(&disk.model)),
+        ("firmware", known(&disk.firmware)),
+        ("serial number", known(&disk.serial)),
+        ("world-wide name", known(&disk.wwn)),
+        ("size", format!("{:.1} GB", disk.size_bytes as f64 / 1e9)),
+    ];
+    let settings = disk
+        .queue
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()));
+    Fold {
+        title: format!("Disk {} and its queue, as found", disk.device),
+        tables: vec![
+            named_pairs("Disk", pairs),
+            HtmlTable::pairs("Files of queue/", settings.collect()).html(),
+        ],
+        ..Fold::default()
+    }
+}
+
+/// The state of the first disk's queue under each arm.
+fn states(record: &Record, analysis: &Analysis) -> Fold {
+    let states: Vec<_> = (0..analysis.arms.len())
+        .filter_map(|arm| {
+            let mut trials = record.trials().filter(|trial| trial.slot.arm == arm);
+            Some((arm, trials.next()?.states.first()?))
+        })
+        .collect();
+    let mut table = Table::new([("setting", Align::Left)]);
+    for (arm, _) in &states {
+        table.column(&analysis.arms[*arm], Align::Left);
+    }
+    let settings = |state: &iosched_switch::QueueState| -> Vec<(String, String)> {
+        let served = state.served.iter();
+        let served = served.map(|served| ("served inside".to_owned(), served.clone()));
+        let depth = state
+            .nr_requests
+            .iter()
+            .map(|depth| ("nr_requests".to_owned(), depth.clone()));
+        let tunables = state.tunables.iter();
+        let tunables = tunables.map(|(name, value)| (format!("iosched/{name}"), value.clone()));
+        let others = state
+            .settings
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()));
+        let above =
+            (state.served.is_some()).then(|| ("scheduler above".into(), state.scheduler.clone()));
+        let both = served.chain(above).chain(depth);
+        both.chain(others).chain(tunables).collect()
+    };
+    let mut names: Vec<String> = Vec::new();
+    for (name, _) in states.iter().flat_map(|(_, state)| settings(state)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    for name in names {
+        let value = |state| {
+            settings(state)
+                .into_iter()
+                .find(|(other, _)| *other == name)
+        };
+        let values = states
+            .iter()
+            .map(|(_, state)| value(state).map_or("-".into(), |(_, v)| v));
+        table.push(std::iter::once(name.clone()).chain(values).collect());
+    }
+    Fold {
+        title: "State of the queue under each arm, read back".into(),
+        tables: (!states.is_empty())
+            .then(|| HtmlTable::of("State of the queue", &table, None).html())
+            .into_iter()
+            .collect(),
+        ..Fold::default()
+    }
+}
+
+fn void_trials(record: &Record, analysis: &Analysis) -> Fold {
+    let rows = record.void_trials().map(|void| {
+        let who = format!(
+            "trial {}, {}",
+            void.sequence + 1,
+            analysis.arms[void.slot.arm]
+        );
+        (who, void.reason.to_string())
+    });
+    let rows: Vec<(String, String)> = rows.collect();
+    Fold {
+        title: format!("Trials that did not count ({})", rows.len()),
+        tables: (!rows.is_empty())
+            .then(|| HtmlTable::pairs("Trials that did not count", rows).html())
+            .into_iter()
+            .collect(),
+        ..Fold::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iosched_experiment::fixture;
+    use iosched_experiment::schedule::{Next, next};
+
+    #[test]
+    fn only_a_proven_answer_looks_proven() {
+        let tone = |factor: f64, rounds: u32| {
+            let mut plan = fixture::plan(2);
+            plan.rules.max_rounds = rounds;
+            let mut measured = fixture::record(&plan);
+            while let Next::Trial(slot) = next(&plan, &measured) {
+                let noise = ((slot.round as usize * 7 + slot.arm * 3) % 5) as f64 * 0.004;
+                let factor = [1.0, factor][slot.arm];
+                let entry = fixture::trial(slot, 1e6 * factor * (1.0 + noise));
+                measured.entries.push(entry);
+            }
+            let page = record(&measured, &Analysis::of(&measured));
+            let class = page.split("id=\"answer\" class=\"answer ").nth(1).unwrap();
+            class.split('"').next().unwrap().to_owned()
+        };
+        assert_eq!(tone(1.5, 30), "proven");
+        assert_eq!(tone(1.0, 30), "proven");
+        assert_eq!(tone(1.02, 3), "undecided");
+    }
+}

@@ -1,0 +1,112 @@
+//! Tables of the page: those of the terminal, and pairs of a name and a value.
+
+use askama::Template;
+
+use crate::table::{Align, Table};
+
+/// A table as the template takes it.
+#[derive(Debug, Template)]
+#[template(path = "table.html")]
+struct TableTemplate<'a> {
+    table: &'a HtmlTable,
+}
+
+/// A table of the page.
+#[derive(Debug)]
+pub(super) struct HtmlTable {
+    caption: String,
+    heads: Vec<Head>,
+    rows: Vec<Row>,
+    /// Its columns can be clicked to sort by them.
+    sorts: bool,
+}
+
+#[derive(Debug)]
+struct Head {
+    text: String,
+    is_number: bool,
+}
+
+#[derive(Debug)]
+struct Row {
+    cells: Vec<Cell>,
+    is_chosen: bool,
+}
+
+#[derive(Debug)]
+struct Cell {
+    text: String,
+    /// The number that it begins with, to sort by.
+    value: Option<f64>,
+}
+
+impl HtmlTable {
+    /// The head of a column, which a phone shows above each cell.
+    fn head(&self, column: usize) -> &str {
+        self.heads.get(column).map_or("", |head| &head.text)
+    }
+
+    /// A table of the terminal; the row of this name stands out.
+    pub(super) fn of(caption: &str, table: &Table, chosen: Option<&str>) -> HtmlTable {
+        let heads = table.heads().into_iter();
+        HtmlTable {
+            caption: caption.to_owned(),
+            heads: heads
+                .map(|(text, align)| Head {
+                    text: text.to_owned(),
+                    is_number: align == Align::Right || text.starts_with("ratio"),
+                })
+                .collect(),
+            rows: table
+                .rows()
+                .map(|cells| Row {
+                    is_chosen: chosen.is_some_and(|name| cells.first() == Some(&name)),
+                    cells: cells.into_iter().map(Cell::new).collect(),
+                })
+                .collect(),
+            sorts: true,
+        }
+    }
+
+    /// Names and values.
+    pub(super) fn pairs(caption: &str, pairs: Vec<(String, String)>) -> HtmlTable {
+        let head = |text: &str| Head {
+            text: text.to_owned(),
+            is_number: false,
+        };
+        let rows = pairs.into_iter().map(|(name, value)| Row {
+            cells: vec![Cell::new(&name), Cell::new(&value)],
+            is_chosen: false,
+        });
+        HtmlTable {
+            caption: caption.to_owned(),
+            heads: vec![head("what"), head("value")],
+            rows: rows.collect(),
+            sorts: false,
+        }
+    }
+
+    /// As HTML.
+    pub(super) fn html(&self) -> String {
+        let template = TableTemplate { table: self };
+        template.render().expect("strings take all text")
+    }
+
+    /// True if the cells of this column lean to the right.
+    fn is_number(&self, column: usize) -> bool {
+        self.heads.get(column).is_some_and(|head| head.is_number)
+    }
+}
+
+impl Cell {
+    fn new(text: &str) -> Cell {
+        let number: String = text
+            .chars()
+            .take_while(|c| c.is_ascii_digit() || matches!(c, '.' | '-'))
+            .collect();
+        Cell {
+            text: text.to_owned(),
+            value: number.parse().ok(),
+        }
+    }
+}

@@ -1,0 +1,895 @@
+//! What a record says, in sentences: the verdict, what to do, what it costs, what looks odd. The same
+//! words stand on the terminal, on the page and in a ticket.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use iosched_experiment::analysis::{
+    Analysis, Caveat, Confound, Control, LoadAnalysis, undecided_yet,
+};
+use iosched_experiment::plan::{Plan, Target};
+use iosched_experiment::record::{Entry, Record, StopReason};
+use iosched_machine::command_line;
+use iosched_stats::Interval;
+use iosched_stats::race::{ArmStanding, Better, Contest, Place, Verdict};
+use iosched_stats::remarks::Remark;
+
+use super::words::{
+    bound, count, enumerate, enumerate_plain, number, percent, percent_up, significant, span,
+    stop_reason,
+};
+
+/// The verdict of one contest as a sentence.
+pub(super) fn verdict(analysis: &Analysis, contest: &Contest, place: &str, plan: &Plan) -> String {
+    let names = |arms: &[usize]| enumerate(arms.iter().map(|&arm| analysis.arms[arm].as_str()));
+    let margin = percent(plan.rules.margin - 1.0);
+    let rounds = count(contest.rounds, "round");
+    match &contest.verdict {
+        Verdict::Winner { arm } if *arm == analysis.baseline => {
+            let next = next_best(contest, *arm);
+            let ratio = next
+                .and_then(|next| Some((next, contest.ratio(next, *arm)?)))
+                .map_or(String::new(), |(next, ratio)| {
+                    let next = &analysis.arms[next];
+                    format!(
+                        ": the next, {next}, has {}",
+                        times(ratio, &analysis.arms[*arm], plan)
+                    )
+                });
+            format!(
+                "{} is the winner {place}{ratio}, {rounds}\n",
+                analysis.arms[*arm]
+            )
+        }
+        Verdict::Winner { arm } => {
+            let arm_name = &analysis.arms[*arm];
+            let baseline = analysis.baseline;
+            let ratio = (contest.ratio(*arm, baseline))
+                .map(|ratio| times(ratio, &analysis.arms[baseline], plan));
+            let lead = lead(analysis, contest, *arm, plan);
+            match (ratio, contest.arms[baseline].place) {
+                (Some(ratio), Place::Disqualified { .. }) => format!(
+                    "{arm_name} is the winner {place} of those that meet the requirements: {ratio}{lead}, {rounds}\n"
+                ),
+                (Some(ratio), _) => {
+                    format!("{arm_name} is the winner {place}: {ratio}{lead}, {rounds}\n")
+                }
+                (None, _) => format!("{arm_name} is the winner {place}{lead}, {rounds}\n"),
+            }
+        }
+        Verdict::Equal { arms, .. } => {
+            let others = contest.arms.len() - arms.len();
+            let rest = if others > 0 {
+                "; the others are eliminated"
+            } else {
+                ""
+            };
+            format!(
+                "{} are equal {place}: no difference larger than {margin}{rest}, {rounds}\n",
+                names(arms)
+            )
+        }
+        Verdict::NearBest {
+            arms,
+            among,
+            within,
+        } => {
+            let bound = percent_up(within - 1.0);
+            let open = among.iter().copied();
+            let open: Vec<usize> = open.filter(|arm| !arms.contains(arm)).collect();
+            let open = match open.as_slice() {
+                [] => String::new(),
+                open => format!("; undecided: {}", names(open)),
+            };
+            let (arms, are) = (names(arms), is_or_are(arms));
+            format!("{arms} {are} near the best {place}: at most {bound} worse{open}, {rounds}\n")
+        }
+        Verdict::Undecided {
+            arms,
+            within,
+            rounds_needed,
+            ..
+        } => {
+            let bound = still_possible(*within);
+            // What a requirement or another load keeps open is not told by rounds of this contest.
+            let needed = rounds_needed
+                .filter(|&needed| needed > contest.rounds)
+                .map_or(String::new(), |rounds| forecast(rounds, plan));
+            format!(
+                "{} {} undecided {place}: {bound}, {rounds}{needed}\n",
+                names(arms),
+                is_or_are(arms),
+            )
+        }
+        Verdict::Open if analysis.trials == 0 => format!("no trial counts {place}\n"),
+        Verdict::Open => {
+            let arms = undecided_yet(contest, analysis.baseline);
+            let are = is_or_are(&arms);
+            format!("{} {are} undecided yet {place}, {rounds}\n", names(&arms))
+        }
+        Verdict::Alone { arm } => {
+            format!(
+                "{} is the only arm that could be measured {place}\n",
+                analysis.arms[*arm]
+            )
+        }
+        Verdict::Nobody => format!("no arm could be measured {place}\n"),
+    }
+}
+
+/// The largest difference that is not excluded.
+fn still_possible(within: f64) -> String {
+    if within < 2.0 {
+        format!("the difference is at most {}", percent_up(within - 1.0))
+    } else {
+        "it may still be more than twofold".into()
+    }
+}
+
+fn is_or_are(arms: &[usize]) -> &'static str {
+    if arms.len() == 1 { "is" } else { "are" }
+}
+
+/// How many rounds would tell, where so many can be run.
+fn forecast(rounds: usize, plan: &Plan) -> String {
+    if is_too_many(rounds, plan) {
+        return "; not within any budget, if it is what it looks like".into();
+    }
+    format!("; about {rounds} rounds would tell, if it is what it looks like")
+}
+
+fn is_too_many(rounds: usize, plan: &Plan) -> bool {
+    rounds > TOO_MANY * plan.rounds_at_most() as usize
+}
+
+/// A run of so many times its rounds is not what anybody wants to hear of.
+const TOO_MANY: usize = 20;
+
+/// `; 1.04 × mq-deadline, the next (95 % 1.02-1.07)`: where the table does not show how close it was.
+fn lead(analysis: &Analysis, contest: &Contest, winner: usize, plan: &Plan) -> String {
+    let next = next_best(contest, winner).filter(|&next| next != analysis.baseline);
+    let ratio = next.and_then(|next| Some((next, contest.ratio(winner, next)?)));
+    ratio.map_or(String::new(), |(next, ratio)| {
+        let of = format!("{}, the next", analysis.arms[next]);
+        format!("; {}", times(ratio, &of, plan))
+    })
+}
+
+/// `1.62 × none (95 % 1.55-1.70)`.
+fn times(ratio: Interval, of: &str, plan: &Plan) -> String {
+    let (estimate, interval) = (number(ratio.estimate), interval(ratio, plan));
+    format!("{estimate} × {of} ({interval})")
+}
+
+/// `95 % 1.55-1.70`.
+fn interval(ratio: Interval, plan: &Plan) -> String {
+    let confidence = percent(plan.rules.confidence);
+    format!("{confidence} {}-{}", bound(ratio.lower), bound(ratio.upper))
+}
+
+/// The best of those that the winner itself surely beats, by estimate.
+pub(super) fn next_best(contest: &Contest, winner: usize) -> Option<usize> {
+    let others = (0..contest.arms.len()).filter(|&arm| contest.is_surely_better(winner, arm));
+    best(contest, winner, others)
+}
+
+/// The one of `others` that comes nearest to `arm`, or passes it, by estimate.
+fn best(contest: &Contest, arm: usize, others: impl Iterator<Item = usize>) -> Option<usize> {
+    let estimate = |other: usize| contest.ratio(other, arm).map(|ratio| ratio.estimate);
+    let key = |arm: &usize| estimate(*arm).unwrap_or(0.0);
+    match contest.better {
+        Better::Higher => others.max_by(|a, b| key(a).total_cmp(&key(b))),
+        Better::Lower => others.min_by(|a, b| key(a).total_cmp(&key(b))),
+    }
+}
+
+/// What to do, and what it costs. Of a simulated disk, and of a scheduler that is served, it says so itself: the sentence is
+/// quoted alone.
+pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
+    let whose = match &plan.target {
+        Target::Simulated(disk) => format!(", on a simulated {}", disk.model.name),
+        _ if plan.is_served() => ", on an emulated disk with schedulers served inside".to_owned(),
+        _ => String::new(),
+    };
+    let stays = match plan.active {
+        Some(active) => format!("keep {} (it was active)", analysis.arms[active]),
+        None => "leave the disk as it is".to_owned(),
+    };
+    if analysis.trials == 0 {
+        let yet = if analysis.is_running { " yet" } else { "" };
+        return format!("Answer: nothing was measured{yet}{whose}; {stays}.\n");
+    }
+    let Some(choice) = analysis.choice else {
+        return match undecided(analysis, plan) {
+            Some(Undecided { standing, advice }) => {
+                let what = advice.unwrap_or(stays);
+                let so_far = match analysis.stop {
+                    Some(_) => "",
+                    None => " so far",
+                };
+                format!("Answer: undecided{so_far}{whose}: {standing}; {what}.\n")
+            }
+            None => format!("Answer: no arm is proven better{whose}; {stays}.\n"),
+        };
+    };
+    let what = if Some(choice) == plan.active {
+        stays
+    } else {
+        format!(
+            "use {}{whose}{}",
+            analysis.arms[choice],
+            why(analysis, choice, plan)
+        )
+    };
+    format!("Answer: {what}.\n") + &side_effects(analysis, plan)
+}
+
+/// What an answer says that names no arm.
+struct Undecided {
+    /// Who leads, by how much as far as is known, and what is proven beside it.
+    standing: String,
+    /// What to do, where it is not simply to leave all as it is.
+    advice: Option<String>,
+}
+
+/// How it stands where several arms may be the best; none where there is nothing to decide between.
+fn undecided(analysis: &Analysis, plan: &Plan) -> Option<Undecided> {
+    let contest = analysis.decisive();
+    let (arms, needed) = match &contest.verdict {
+        Verdict::Undecided {
+            arms,
+            rounds_needed,
+            ..
+        } => (arms.clone(), *rounds_needed),
+        Verdict::Open => (undecided_yet(contest, analysis.baseline), None),
+        _ => return None,
+    };
+    let name = |arm: usize| analysis.arms[arm].as_str();
+    let leader = contest.leader.filter(|leader| arms.contains(leader))?;
+    let rivals = arms.iter().copied().filter(|&arm| arm != leader);
+    let rival = best(contest, leader, rivals)?;
+    let lead = match contest.ratio(leader, rival) {
+        Some(ratio) if ratio.is_bounded() => times(ratio, name(rival), plan),
+        _ => format!(
+            "after too few rounds to say by how much over {}",
+            name(rival)
+        ),
+    };
+    let mut standing = format!("{} leads, {lead}", name(leader));
+    let is_over = analysis.stop.is_some();
+    let more = is_over && needed.is_none_or(|rounds| !is_too_many(rounds, plan));
+    let baseline = analysis.baseline;
+    let proven: Vec<usize> = (arms.iter().copied())
+        .filter(|&arm| contest.is_surely_better(arm, baseline))
+        .collect();
+    let is_beaten = contest.remaining().all(|arm| arm != baseline);
+    if proven.is_empty() || !is_beaten {
+        let stays = match plan.active {
+            Some(active) => format!("keep {} (it was active)", name(active)),
+            None => "leave the disk as it is".to_owned(),
+        };
+        let advice = more.then(|| format!("{stays}, or give it more budget"));
+        return Some(Undecided { standing, advice });
+    }
+    let _ = write!(
+        standing,
+        "; {} {} proven better than {}",
+        enumerate(proven.iter().map(|&arm| name(arm))),
+        is_or_are(&proven),
+        name(baseline)
+    );
+    let what = match proven.as_slice() {
+        [_] => "use that",
+        _ => "use any of these",
+    };
+    let budget = if more { ", or give it more budget" } else { "" };
+    Some(Undecided {
+        standing,
+        advice: Some(format!("{what}{budget}")),
+    })
+}
+
+/// Why an arm is to be used that is not simply the winner.
+fn why(analysis: &Analysis, choice: usize, plan: &Plan) -> String {
+    let contest = analysis.decisive();
+    let among = match contest.verdict {
+        Verdict::Equal { .. } if choice == analysis.baseline => {
+            return ": among equals the baseline stays".into();
+        }
+        Verdict::Equal { .. } if analysis.has_cpu_time() => {
+            "of the proven equals with the fewest drawbacks, it takes the least CPU time per I/O"
+        }
+        Verdict::Equal { .. } => {
+            "of the proven equals with the fewest drawbacks, it has the best ratio"
+        }
+        Verdict::NearBest { .. } if choice == analysis.baseline => {
+            return format!(
+                ": no other is better by more than {}",
+                percent(plan.rules.margin - 1.0)
+            );
+        }
+        Verdict::NearBest { ref arms, .. } if arms.len() > 1 && analysis.has_cpu_time() => {
+            "none of the others that remain is better by more than the margin, and of those near the \
+             best with the fewest drawbacks it takes the least CPU time per I/O"
+        }
+        Verdict::NearBest { .. } => {
+            "none of the others that remain is better by more than the margin"
+        }
+        _ => return String::new(),
+    };
+    let ratio = contest.ratio(choice, analysis.baseline);
+    let ratio = ratio.map_or(String::new(), |ratio| {
+        format!(
+            ", {}",
+            times(ratio, &analysis.arms[analysis.baseline], plan)
+        )
+    });
+    format!("{ratio}: {among}")
+}
+
+/// The trade-off in plain sentences: what is proven, and what looks worse and is not proven.
+fn side_effects(analysis: &Analysis, plan: &Plan) -> String {
+    let mut text = String::new();
+    for effect in &analysis.side_effects {
+        let ratio = effect.ratio;
+        let (begins, proven) = match (effect.is_good(), effect.is_proven) {
+            (true, _) => ("With it, its", ""),
+            (false, true) => ("But its", ""),
+            (false, false) => ("Its", ": not proven"),
+        };
+        let interval = if ratio.is_bounded() {
+            interval(ratio, plan)
+        } else {
+            "few rounds".into()
+        };
+        let _ = writeln!(
+            text,
+            "{begins} {} is {} × {}'s ({interval}{proven}) in {}.",
+            effect.objective.words(),
+            number(ratio.estimate),
+            analysis.arms[analysis.baseline],
+            analysis.loads[effect.load].name,
+        );
+    }
+    text
+}
+
+/// What was found under one load.
+pub(super) fn of_load(analysis: &Analysis, load: &LoadAnalysis, plan: &Plan) -> String {
+    match load.control {
+        Some(finding) => control(load, finding) + "\n",
+        None => verdict(analysis, &load.contest, &in_load(load), plan),
+    }
+}
+
+/// What else a reader has to know: how it was measured, and why it ended.
+pub(super) fn notes(record: &Record, analysis: &Analysis) -> Vec<String> {
+    let plan = &record.header.plan;
+    let mut lines = Vec::new();
+    if analysis.void_trials > 0 {
+        let trials = count(analysis.void_trials, "trial");
+        let last = record.void_trials().last().map_or(String::new(), |void| {
+            let (load, arm) = (void.slot.load, void.slot.arm);
+            let (load, arm) = (&analysis.loads[load].name, &analysis.arms[arm]);
+            format!(", the last of {load} with {arm}: {}", void.reason)
+        });
+        lines.push(format!("{trials} did not count{last}."));
+    }
+    lines.extend(preparation(record));
+    lines.extend(alarms(analysis));
+    for caveat in &analysis.caveats {
+        lines.push(caveat_sentence(analysis, caveat));
+        lines.extend(longer_trials(record, caveat));
+    }
+    lines.extend(
+        analysis
+            .confounds
+            .iter()
+            .map(|confound| confound_sentence(analysis, confound)),
+    );
+    if plan.emulated.is_some() || plan.is_served() {
+        lines.push("CPU time includes that of the emulated disk's server.".into());
+    }
+    if plan.is_served() {
+        lines.push(
+            "Arms called served/… are schedulers of iosched's inside the disk, not this kernel's; time in their \
+             queues counts as the disk's."
+                .into(),
+        );
+    }
+    if let Some(stop) = analysis.stop.filter(|&stop| may_go_on(plan, stop)) {
+        lines.push(format!(
+            "It stopped because {}; --resume goes on with it.",
+            stop_reason(stop)
+        ));
+    }
+    if analysis.is_running {
+        lines.push("The run goes on: this is what is known so far.".into());
+    } else if analysis.stop.is_none() {
+        lines.push("The run was interrupted: this is what is known so far.".into());
+    }
+    lines
+}
+
+/// A fixed design that had its rounds has had its one look: more would make it something else.
+fn may_go_on(plan: &Plan, stop: StopReason) -> bool {
+    match stop {
+        StopReason::Decided => false,
+        StopReason::TimeSpent => true,
+        StopReason::RoundsSpent | StopReason::Hopeless => plan.rules.fixed_rounds.is_none(),
+    }
+}
+
+/// The command that goes on with a run that has not decided: with twice the budget that is spent.
+pub fn going_on(record: &Record, directory: &Path) -> Option<String> {
+    let plan = &record.header.plan;
+    let more = match record.stop_reason() {
+        Some(stop) if !may_go_on(plan, stop) => return None,
+        Some(StopReason::TimeSpent) => {
+            let budget = plan.rules.time_budget_s.unwrap_or_default();
+            Some(format!("--budget={}s", (2.0 * budget).ceil()))
+        }
+        Some(_) => Some(format!("--rounds={}", 2 * plan.rules.max_rounds)),
+        None => None,
+    };
+    let allowed = plan.destroys().map(|_| "--destroy-data".to_owned());
+    let directory = directory.display().to_string();
+    let words = ["iosched", "tune", "--resume", &directory];
+    let words = words.into_iter().map(str::to_owned);
+    let words: Vec<String> = words.chain(more).chain(allowed).collect();
+    Some(command_line::joined(&words))
+}
+
+/// Controls that show a difference: what they say holds for the whole answer.
+fn alarms(analysis: &Analysis) -> impl Iterator<Item = String> {
+    let controls = analysis.loads.iter();
+    controls.filter_map(|load| match load.control? {
+        finding @ Control::Differs => Some(control(load, finding) + "."),
+        Control::Equal { .. } | Control::NotProven { .. } => None,
+    })
+}
+
+/// What a load says that no scheduler can change.
+fn control(load: &LoadAnalysis, finding: Control) -> String {
+    let found = match finding {
+        Control::Equal { within } => format!(
+            "is equal under all arms: no difference larger than {}",
+            percent_up(within - 1.0)
+        ),
+        Control::Differs => {
+            "shows a difference: something else than the scheduler was measured".into()
+        }
+        Control::NotProven { within } if within < 2.0 => format!(
+            "shows no difference; up to {} is not excluded: more rounds, or a machine that does \
+             nothing else, would exclude it",
+            percent_up(within - 1.0)
+        ),
+        Control::NotProven { .. } => {
+            "shows no difference, after too few rounds to exclude one".into()
+        }
+    };
+    let name = &load.name;
+    let left_out = match load.turns_left_out {
+        0 => String::new(),
+        turns => format!(
+            "; left out: {}, in which somebody else emptied the page cache",
+            count(turns, "turn")
+        ),
+    };
+    format!("The control {name}, which no scheduler can change, {found}{left_out}")
+}
+
+/// What was measured under a load, where, by what and how often.
+pub(super) fn load_head(plan: &Plan, analysis: &Analysis, index: usize) -> String {
+    let load = &analysis.loads[index];
+    let each = plan.trial_duration(index).map_or(String::new(), |trial| {
+        format!(" of {} s each", trial.as_secs_f64())
+    });
+    let direction = if load.objective.higher_is_better() {
+        ""
+    } else {
+        " (less is better)"
+    };
+    format!(
+        "{} on {}: {}{direction}, {}{each}",
+        load.name,
+        target_name(plan),
+        load.objective.words(),
+        count(analysis.rounds, "round"),
+    )
+}
+
+pub(super) fn ratio_cell(arm: usize, baseline: usize, standing: &ArmStanding) -> String {
+    if arm == baseline {
+        return "1 (baseline)".into();
+    }
+    standing.to_baseline.as_ref().map_or("-".into(), |ratio| {
+        if ratio.is_bounded() && (ratio.lower > 0.01 || ratio.upper < 100.0) {
+            format!(
+                "{} ({}-{})",
+                number(ratio.estimate),
+                bound(ratio.lower),
+                bound(ratio.upper)
+            )
+        } else {
+            format!("{} (few rounds)", number(ratio.estimate))
+        }
+    })
+}
+
+/// The medians of the rounds' ratios that lie outside of the interval: one figure is printed for each comparison, and
+/// where it depends on a few rounds that is said. Empty if none does.
+pub(super) fn far_medians(analysis: &Analysis, load: &LoadAnalysis) -> String {
+    let arms = load.arms.iter().zip(&load.contest.arms).zip(&analysis.arms);
+    let far = arms.filter_map(|((summary, standing), name)| {
+        let (median, ratio) = (summary.robust?.median, standing.to_baseline?);
+        (!ratio.contains(median)).then(|| format!("{name} {}", number(median)))
+    });
+    let far = enumerate_plain(far);
+    if far.is_empty() {
+        return String::new();
+    }
+    let name = &load.name;
+    format!(
+        "In {name} a few rounds weigh much: the median of the rounds' ratios is outside of the interval: {far}."
+    )
+}
+
+/// What looks odd, and whether it matters.
+pub(super) fn remark_sentence(analysis: &Analysis, load: &LoadAnalysis, remark: &Remark) -> String {
+    let name = |arm: usize| analysis.arms[arm].as_str();
+    let per_round = |ratio: f64| {
+        let word = if ratio > 1.0 { "more" } else { "less" };
+        format!("{} {word} per round", percent((ratio - 1.0).abs()))
+    };
+    let what = match *remark {
+        Remark::Outlier { arm, round, ratio } => format!(
+            "the trial of {} in round {} is {} of what is expected",
+            name(arm),
+            round + 1,
+            percent(ratio)
+        ),
+        Remark::FirstRound { ratio } => format!(
+            "the first round lies at {} of the others for all arms (harmless: arms are compared \
+             within rounds)",
+            percent(ratio)
+        ),
+        Remark::SharedTrend { per_round: ratio } => format!(
+            "all arms drift alike, {} (harmless: arms are compared within rounds)",
+            per_round(ratio)
+        ),
+        Remark::OwnTrend {
+            arm,
+            per_round: ratio,
+        } => {
+            format!("{} drifts by itself, {}", name(arm), per_round(ratio))
+        }
+        Remark::Autocorrelated { arm, coefficient } => format!(
+            "the trials of {} remember the one before (correlation {})",
+            name(arm),
+            number(coefficient)
+        ),
+        Remark::TwoGroups {
+            arm,
+            low,
+            high,
+            high_share,
+        } => format!(
+            "the trials of {} fall into two groups, at {} and {} of its median ({} in the higher)",
+            name(arm),
+            percent(low),
+            percent(high),
+            percent(high_share)
+        ),
+        Remark::Noisy { arm, times } => {
+            format!(
+                "{} is {} times as noisy as the others",
+                name(arm),
+                number(times)
+            )
+        }
+    };
+    let weight = if remark.weakens() {
+        "; the interval may be too narrow"
+    } else {
+        ""
+    };
+    format!("Remark on {}: {what}{weight}.", load.name)
+}
+
+pub(super) fn in_load(load: &LoadAnalysis) -> String {
+    format!("in {}", load.name)
+}
+
+/// `loop0 (emulated hdd-7200)`, `/srv/data (sda)`.
+pub(super) fn target_name(plan: &Plan) -> String {
+    let disks = plan.disks.join(", ");
+    match (&plan.target, &plan.emulated) {
+        (_, Some(model)) if plan.is_served() => {
+            format!("{disks} (emulated {model}, schedulers served inside)")
+        }
+        (_, Some(model)) => format!("{disks} (emulated {model})"),
+        (Target::Simulated(disk), None) => format!("simulated {}", disk.model.name),
+        (
+            Target::FileSystem {
+                device,
+                file_system,
+                ..
+            },
+            None,
+        ) => format!("{device} ({} of our own)", file_system.name()),
+        (Target::Device { device, .. }, None) if plan.is_served() => {
+            format!("{device} (schedulers served inside)")
+        }
+        (Target::Device { device, .. }, None) if *device == disks => disks,
+        (Target::Device { device, .. }, None) => format!("{device} ({disks})"),
+        (Target::Directory { path, .. } | Target::File { path, .. }, None) => {
+            format!("{} ({disks})", path.display())
+        }
+    }
+}
+
+/// What was done before the first trial, and what that says.
+fn preparation(record: &Record) -> Vec<String> {
+    let plan = &record.header.plan;
+    let mut lines = Vec::new();
+    if plan.ramp_s > 0.0 {
+        lines.push(format!(
+            "The first {} s of each trial were cut.",
+            plan.ramp_s
+        ));
+    }
+    lines.extend(plan.notes().into_iter().map(|note| format!("{note}.")));
+    for entry in &record.entries {
+        match entry {
+            Entry::Preconditioned { bytes, elapsed_s } => lines.push(format!(
+                "The device was filled first: {:.0} MB in {}.",
+                *bytes as f64 / 1e6,
+                span(Duration::from_secs_f64(*elapsed_s))
+            )),
+            Entry::Steady {
+                load,
+                throughput_bytes_per_s,
+                window,
+                ..
+            } => {
+                let name = &plan.loads[*load].name;
+                let runs = count(throughput_bytes_per_s.len(), "run");
+                lines.push(match window {
+                    Some(window) => format!(
+                        "{name} was steady after {runs}: excursion {}, slope {}.",
+                        percent(window.excursion),
+                        percent(window.slope)
+                    ),
+                    None if throughput_bytes_per_s.is_empty() => {
+                        format!("The budget is too short to run {name} until it is steady.")
+                    }
+                    None => format!("{name} was not steady after {runs}: the disk may drift."),
+                });
+            }
+            _ => {}
+        }
+    }
+    lines
+}
+
+/// The command whose trials have accesses enough, in a line of its own, where such a time is known.
+fn longer_trials(record: &Record, caveat: &Caveat) -> Option<String> {
+    let Caveat::FewAccesses {
+        runtime_s: Some(runtime),
+        ..
+    } = caveat
+    else {
+        return None;
+    };
+    let command = command_line::ours(&record.header.command);
+    let command = command_line::without(&command, "--out", true);
+    let command = command_line::with(&command, &format!("--runtime={runtime}s"));
+    Some(format!("{COMMAND}{}", command_line::joined(&command)))
+}
+
+/// How a line begins that is a command to be copied: it is never broken.
+pub(super) const COMMAND: &str = "try: ";
+
+/// What lets the numbers say less than they seem to.
+fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {
+    let name = |load: usize| &analysis.loads[load].name;
+    match caveat {
+        Caveat::FewAccesses {
+            load,
+            arm,
+            accesses,
+            runtime_s: _,
+        } => format!(
+            "Remark on {}: a trial of {} has only {}, too few for percentiles.",
+            name(*load),
+            analysis.arms[*arm],
+            accesses_counted(*accesses),
+        ),
+        Caveat::OneBlock { load } => format!(
+            "Remark on {}: all its accesses are for one block: no scheduler has anything to put in \
+             order, and the disk can answer from its buffer.",
+            name(*load)
+        ),
+        Caveat::LoadAverage { one_minute, cpus } => format!(
+            "The load average was {} on {} when the run began: other programs were at work, or had \
+             just been.",
+            significant(*one_minute),
+            count(*cpus, "processor")
+        ),
+        Caveat::OtherPrograms {
+            trials,
+            of,
+            processors,
+        } => format!(
+            "Other programs used up to {} processors during {trials} of {of} trials: what they took \
+             from the load is in the numbers. Nothing else should run while a disk is measured.",
+            significant(*processors)
+        ),
+        Caveat::OtherRuns { trials, commands } => format!(
+            "Another iosched was at work during {}: {}.",
+            count(*trials, "trial"),
+            commands.join("; ")
+        ),
+    }
+}
+
+fn accesses_counted(accesses: u64) -> String {
+    match accesses {
+        1 => "1 access".into(),
+        _ => format!("{accesses} accesses"),
+    }
+}
+
+/// `nr_requests came with the arms: 32 with none; 256 with mq-deadline and bfq.`
+fn confound_sentence(analysis: &Analysis, confound: &Confound) -> String {
+    let mut values: Vec<&str> = confound
+        .values
+        .iter()
+        .map(|(_, value)| value.as_str())
+        .collect();
+    values.sort_unstable();
+    values.dedup();
+    let parts: Vec<String> = values
+        .into_iter()
+        .map(|value| {
+            let with = confound.values.iter().filter(|(_, other)| other == value);
+            let arms = with.map(|&(arm, _)| analysis.arms[arm].as_str());
+            format!("{value} with {}", enumerate(arms))
+        })
+        .collect();
+    format!(
+        "{} came with the arms: {}.",
+        confound.setting,
+        parts.join("; ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iosched_experiment::fixture;
+    use iosched_experiment::schedule::{Next, next};
+
+    /// What is said of a control whose second arm is this much faster: beside the load, and of all.
+    fn said_of_a_control(factor: f64) -> (String, String) {
+        let mut plan = fixture::plan(2);
+        plan.loads[0].is_control = true;
+        let mut record = fixture::record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = ((slot.round as usize * 7 + slot.arm * 3) % 5) as f64 * 0.001;
+            let value = if slot.arm == 1 { factor } else { 1.0 } * 1e6 * (1.0 + noise);
+            let mut entry = fixture::trial(slot, value);
+            if let Entry::Trial(trial) = &mut entry {
+                trial.measured.read_bytes = 0;
+            }
+            record.entries.push(entry);
+        }
+        let analysis = Analysis::of(&record);
+        let of_all = notes(&record, &analysis).join("\n");
+        (of_load(&analysis, &analysis.loads[0], &plan), of_all)
+    }
+
+    #[test]
+    fn a_control_that_shows_a_difference_is_an_alarm() {
+        let (beside, of_all) = said_of_a_control(1.0);
+        assert!(beside.contains("is equal under all arms"));
+        assert!(!of_all.contains("control"));
+        let (beside, of_all) = said_of_a_control(1.5);
+        assert!(beside.contains("shows a difference: something else"));
+        assert!(of_all.contains("shows a difference: something else"));
+    }
+
+    #[test]
+    fn an_open_run_is_gone_on_with_by_a_whole_command_line() {
+        let plan = fixture::plan(2);
+        let mut record = fixture::record(&plan);
+        let directory = Path::new("results/of sda");
+        let ended = |record: &mut Record, stop| {
+            record.entries = vec![Entry::Finished {
+                is_cut: false,
+                at_unix_s: 0.0,
+                stop,
+            }];
+        };
+        let expected = Some("iosched tune --resume 'results/of sda'".to_owned());
+        assert_eq!(going_on(&record, directory), expected);
+        ended(&mut record, StopReason::RoundsSpent);
+        let expected = Some("iosched tune --resume 'results/of sda' --rounds=60".to_owned());
+        assert_eq!(going_on(&record, directory), expected);
+        ended(&mut record, StopReason::Decided);
+        assert_eq!(going_on(&record, directory), None);
+    }
+
+    /// The answer of a run of so many rounds whose arms are so many times as fast as the first, with noise.
+    fn answer_of(factors: &[f64], max_rounds: u32) -> String {
+        let mut plan = fixture::plan(factors.len());
+        plan.rules.max_rounds = max_rounds;
+        let mut record = fixture::record(&plan);
+        let stop = loop {
+            let slot = match next(&plan, &record) {
+                Next::Trial(slot) => slot,
+                Next::Done(stop) => break stop,
+            };
+            let noise = [0.0, 0.06, 0.02, 0.05, 0.01][(slot.round as usize + slot.arm * 2) % 5];
+            let throughput = 1e6 * factors[slot.arm] * (1.0 + noise);
+            let mut entry = fixture::trial(slot, throughput);
+            if let Entry::Trial(trial) = &mut entry {
+                trial.metrics.cpu_ns_per_io = Some([9e4, 4e4, 5e4][slot.arm]);
+            }
+            record.entries.push(entry);
+        };
+        record.entries.push(Entry::Finished {
+            is_cut: false,
+            at_unix_s: 0.0,
+            stop,
+        });
+        choice(&Analysis::of(&record), &plan)
+    }
+
+    #[test]
+    fn an_undecided_run_says_who_leads_and_names_nobody_to_be_used() {
+        let baseline_remains = answer_of(&[1.0, 1.01], 5);
+        assert!(
+            baseline_remains.starts_with("Answer: undecided: "),
+            "{baseline_remains}"
+        );
+        assert!(baseline_remains.contains(" leads, "), "{baseline_remains}");
+        let ends = "; keep none (it was active), or give it more budget.\n";
+        assert!(baseline_remains.ends_with(ends), "{baseline_remains}");
+        let baseline_lost = answer_of(&[1.0, 2.0, 2.04], 8);
+        assert!(
+            baseline_lost.starts_with("Answer: undecided: kyber leads, "),
+            "{baseline_lost}"
+        );
+        assert!(
+            baseline_lost.contains(" × mq-deadline (95 % "),
+            "{baseline_lost}"
+        );
+        let ends = "; mq-deadline and kyber are proven better than none; use any of these, or give it more budget.\n";
+        assert!(baseline_lost.ends_with(ends), "{baseline_lost}");
+        let one_is_proven = answer_of(&[1.0, 1.07, 1.11], 8);
+        let ends = "; kyber is proven better than none; use that, or give it more budget.\n";
+        assert!(one_is_proven.ends_with(ends), "{one_is_proven}");
+    }
+
+    #[test]
+    fn a_price_that_is_not_proven_is_told_with_its_interval() {
+        let plan = fixture::plan(2);
+        let mut record = fixture::record(&plan);
+        while let Next::Trial(slot) = next(&plan, &record) {
+            let noise = [0.0, 0.01, 0.004][slot.round as usize % 3];
+            let mut entry = fixture::trial(slot, [1e6, 2e6][slot.arm] * (1.0 + noise));
+            if let (Entry::Trial(trial), 1) = (&mut entry, slot.arm) {
+                let p99_ns = &mut trial.metrics.all.as_mut().unwrap().p99_ns;
+                *p99_ns *= [1.2, 3.0, 0.9][slot.round as usize % 3];
+            }
+            record.entries.push(entry);
+        }
+        let answer = choice(&Analysis::of(&record), &plan);
+        let expected = "Answer: use mq-deadline.\nIts p99 latency is 1.40 × none's (95 % 0.028-69.7: \
+                        not proven) in random-read.\n";
+        assert_eq!(answer, expected);
+    }
+}

@@ -1,0 +1,436 @@
+//! Tables and sentences for a terminal: what was planned, how it stands, what came out.
+
+use std::fmt::Write as _;
+
+use iosched_experiment::analysis::{Analysis, Rank};
+use iosched_experiment::plan::{Plan, PlannedLoad, Target};
+use iosched_experiment::record::Record;
+use iosched_experiment::schedule::{Next, RunProgress};
+use iosched_stats::race::{Contest, Place, Standing};
+
+use super::columns::{arm_table, details_table};
+use super::sentences::{
+    COMMAND, choice, far_medians, load_head, notes, of_load, remark_sentence, target_name, verdict,
+};
+use super::why::why;
+use super::words::{count, enumerate_plain, number, span, stop_reason};
+
+pub use super::sentences::going_on;
+
+/// Columns that lines may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Widths {
+    /// Sentences.
+    pub text: usize,
+    /// Tables: where a program reads them, all that there is.
+    pub table: usize,
+}
+
+impl From<usize> for Widths {
+    fn from(width: usize) -> Widths {
+        Widths {
+            text: width,
+            table: width,
+        }
+    }
+}
+
+/// The answer: per load a table and a sentence, then over all loads.
+pub fn record(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -> String {
+    let Widths { text: width, table } = widths.into();
+    let plan = &record.header.plan;
+    let mut text = String::new();
+    for (index, load) in analysis.loads.iter().enumerate() {
+        text += "\n";
+        text += &fold(&load_head(plan, analysis, index), width);
+        text += &arm_table(plan, analysis, load).render(table);
+        if Some(index) == first_that_eliminates(analysis) {
+            text += &fold(ELIMINATED, width);
+        }
+        if let Some(details) = details_table(analysis, load) {
+            text += "\n";
+            text += &details.render_whole(table);
+        }
+        for (arm, summary) in load.arms.iter().enumerate() {
+            if let Some(reason) = &summary.left {
+                text += &fold(&format!("{} left: {reason}", analysis.arms[arm]), width);
+            }
+        }
+        text += "\n";
+        text += &fold(&of_load(analysis, load, plan), width);
+        text += &fold(&why(analysis, load), width);
+        if load.control.is_none() {
+            text += &fold(&far_medians(analysis, load), width);
+        }
+        for remark in &load.remarks {
+            text += &fold(&remark_sentence(analysis, load, remark), width);
+        }
+    }
+    if let Some(overall) = &analysis.overall {
+        text += "\n";
+        text += &fold(&verdict(analysis, overall, "over all loads", plan), width);
+    }
+    for line in choice(analysis, plan).lines() {
+        text += &fold(line, width);
+    }
+    for line in notes(record, analysis) {
+        if line.starts_with(COMMAND) {
+            text += &(line + "\n");
+        } else {
+            text += &fold(&line, width);
+        }
+    }
+    text
+}
+
+/// What the word means, below the first table that has it.
+const ELIMINATED: &str =
+    "(eliminated: surely worse than another one, or it misses a requirement; it is run no further)";
+
+fn first_that_eliminates(analysis: &Analysis) -> Option<usize> {
+    let loads = analysis.loads.iter().filter(|load| load.control.is_none());
+    let eliminates = |contest: &Contest| {
+        let arms = 0..analysis.arms.len();
+        let mut ranks = arms.map(|arm| Rank::of(contest, arm, analysis.baseline));
+        ranks.any(|rank| rank == Rank::Eliminated)
+    };
+    let first = loads.into_iter().find(|load| eliminates(&load.contest))?;
+    analysis
+        .loads
+        .iter()
+        .position(|load| std::ptr::eq(load, first))
+}
+
+/// Breaks the lines that are too long between words; what follows is indented. Lines of tables are
+/// left alone: they were made to fit.
+pub fn fold(sentence: &str, width: usize) -> String {
+    let mut text = String::new();
+    let mut column = 0;
+    for word in sentence.split_whitespace() {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > width {
+            text += "\n  ";
+            column = 2;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text += word;
+        column += length;
+    }
+    if text.is_empty() { text } else { text + "\n" }
+}
+
+/// How long a trial lasts where only running it tells.
+fn trial_without_known_time(plan: &Plan, load: &PlannedLoad) -> String {
+    match (&plan.target, load.runtime_s) {
+        (Target::Simulated(_), Some(seconds)) => {
+            format!("a trial is {seconds} s of virtual time")
+        }
+        _ => "a trial lasts as long as it takes".to_owned(),
+    }
+}
+
+/// What will be done: for `--dry-run`.
+pub fn plan(plan: &Plan) -> String {
+    let mut text = plan_in_short(plan) + "\n";
+    for (index, load) in plan.loads.iter().enumerate() {
+        let _ = writeln!(
+            text,
+            "load {}: decided by {}, {}, {}",
+            load.name,
+            load.objective.words(),
+            if load.is_control {
+                format!("a control without a say, {} turns a round", load.turns)
+            } else {
+                format!("weight {}", load.weight)
+            },
+            plan.trial_duration(index).map_or(
+                trial_without_known_time(plan, load),
+                |trial| format!("{} per trial", span(trial))
+            )
+        );
+    }
+    for note in plan.notes() {
+        text += note;
+        text.push('\n');
+    }
+    for arm in 0..plan.arms.len() {
+        let role = if arm == plan.baseline {
+            " (baseline)"
+        } else {
+            ""
+        };
+        let _ = writeln!(text, "arm {}{role}", plan.arm_label(arm));
+    }
+    for round in 0..3 {
+        let all: Vec<usize> = (0..plan.arms.len()).collect();
+        let order = plan.order(round, 0, &all).into_iter().flatten();
+        let order = enumerate_plain(order.map(|arm| plan.arm_label(arm)));
+        let _ = writeln!(text, "round {}: {order}", round + 1);
+    }
+    text += &time_at_most(plan);
+    text
+}
+
+/// What a run that goes on would do: for `--resume DIR --dry-run`.
+pub fn rest(record: &Record, width: usize) -> String {
+    let plan = &record.header.plan;
+    let course = RunProgress::of(plan, record);
+    let trials = count(record.trials().count(), "trial");
+    let mut text = fold(&plan_in_short(plan), width);
+    text += &fold(
+        &format!(
+            "done: {trials}, {}",
+            count(course.rounds(), "complete round")
+        ),
+        width,
+    );
+    let left = match course.next() {
+        Next::Done(stop) => format!("nothing is left to run: {}", stop_reason(stop)),
+        Next::Trial(_) => {
+            let round = course.rounds() + 1;
+            let slots = course.left_in_round().into_iter().map(|slot| {
+                let load = &plan.loads[slot.load].name;
+                format!("{load} with {}", plan.arm_label(slot.arm))
+            });
+            let next = format!("next, in round {round}: {}", enumerate_plain(slots));
+            let most = count(course.trials_at_most(), "trial");
+            let time = span(course.at_most());
+            text += &fold(&next, width);
+            format!("at most {most} in all, {time}, usually much less")
+        }
+    };
+    text + &fold(&left, width)
+}
+
+/// How long a run may take, as far as that is known before it begins.
+fn time_at_most(plan: &Plan) -> String {
+    let known = plan.round_duration(plan.arms.len());
+    let by_rounds = known.map(|round| round * plan.rounds_at_most());
+    let most = by_rounds.into_iter().chain(plan.rules.time_budget()).min();
+    let per_round = known.map_or(String::new(), |round| {
+        format!("{} per round; ", span(round))
+    });
+    let in_all = most.map_or(count(plan.rounds_at_most(), "round"), span);
+    format!(
+        "{per_round}at most {in_all} in all, usually much less; seed {}\n",
+        plan.seed
+    )
+}
+
+/// Loads that a line names; of more it says how many there are.
+const MOST_NAMED: usize = 4;
+
+/// One line on what is measured.
+pub fn plan_in_short(plan: &Plan) -> String {
+    let arms = enumerate_plain((0..plan.arms.len()).map(|arm| plan.arm_label(arm)));
+    let mut names: Vec<String> = plan.loads.iter().map(|load| load.name.clone()).collect();
+    if names.len() > MOST_NAMED {
+        let others = names.split_off(2).len();
+        names.push(format!("{others} other loads"));
+    }
+    let loads = enumerate_plain(names.into_iter());
+    let rounds = match plan.rules.fixed_rounds {
+        Some(rounds) => format!("exactly {rounds} rounds"),
+        None => format!("at most {} rounds", plan.rules.max_rounds),
+    };
+    format!("{loads} on {}: {arms}; {rounds}", target_name(plan))
+}
+
+/// How the race stands after a round, in one line.
+pub fn estimate(plan: &Plan, rounds: u32, standing: &Standing) -> String {
+    let contest = standing.decisive();
+    let gone = |arm: usize| match contest.arms[arm].place {
+        Place::Remaining => "",
+        _ => " (eliminated)",
+    };
+    let others = (0..plan.arms.len()).filter(|&arm| arm != plan.baseline);
+    let ratios: Vec<String> = others
+        .map(|arm| {
+            let ratio = contest.arms[arm].to_baseline.as_ref();
+            let ratio = ratio.map_or("-".into(), |ratio| number(ratio.estimate));
+            format!("{} {ratio}{}", plan.arm_label(arm), gone(arm))
+        })
+        .collect();
+    format!(
+        "round {rounds}: against {}{}: {}",
+        plan.arm_label(plan.baseline),
+        gone(plan.baseline),
+        ratios.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iosched_experiment::analysis::Caveat;
+    use iosched_experiment::fixture;
+    use iosched_experiment::record::Entry;
+    use iosched_experiment::schedule;
+
+    #[test]
+    fn long_sentences_are_broken_between_words() {
+        let folded = fold("one two three four five", 10);
+        assert_eq!(folded, "one two\n  three\n  four\n  five\n");
+        assert_eq!(fold("short", 80), "short\n");
+    }
+
+    /// A whole run on numbers made of nothing: these arms' factors, a little noise.
+    fn whole_report(factors: &[f64], max_rounds: u32) -> String {
+        let mut plan = fixture::plan(factors.len());
+        plan.rules.max_rounds = max_rounds;
+        let mut record = fixture::record(&plan);
+        loop {
+            match schedule::next(&plan, &record) {
+                Next::Trial(slot) => {
+                    let noise = ((slot.round as usize * 7 + slot.arm * 3) % 5) as f64 * 0.004;
+                    let throughput = 4.096e6 * factors[slot.arm] * (1.0 + noise);
+                    record.entries.push(fixture::trial(slot, throughput));
+                }
+                Next::Done(stop) => {
+                    record.entries.push(Entry::Finished {
+                        is_cut: false,
+                        at_unix_s: 0.0,
+                        stop,
+                    });
+                    break;
+                }
+            }
+        }
+        super::record(&record, &Analysis::of(&record), 80)
+    }
+
+    #[test]
+    fn the_rest_of_a_run_is_its_next_trials_and_how_long_it_takes_at_most() {
+        let mut plan = fixture::plan(2);
+        plan.rules.max_rounds = 5;
+        let mut record = fixture::record(&plan);
+        for _ in 0..5 {
+            let Next::Trial(slot) = schedule::next(&plan, &record) else {
+                unreachable!("fewer than three rounds decide nothing")
+            };
+            record.entries.push(fixture::trial(slot, 4e6));
+        }
+        let text = rest(&record, 80);
+        let expected = "\
+random-read on sda: none, mq-deadline; at most 5 rounds
+done: 5 trials, 2 complete rounds
+next, in round 3: random-read with mq-deadline
+at most 5 trials in all, 50 s, usually much less
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn what_decides_is_shown_however_narrow_the_terminal() {
+        let mut plan = fixture::plan(2);
+        plan.loads[0].objective = iosched_experiment::objective::Objective::P99;
+        let mut record = fixture::record(&plan);
+        for arm in 0..2 {
+            let slot = iosched_experiment::trial::Slot {
+                load: 0,
+                round: 0,
+                arm,
+            };
+            record.entries.push(fixture::trial(slot, 4e6));
+        }
+        for width in [40, 60, 80, 200] {
+            let text = super::record(&record, &Analysis::of(&record), width);
+            assert!(
+                text.contains("verdict") && text.contains("p99 ms"),
+                "{width}: {text}"
+            );
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(width), "{width}: {text}");
+        }
+        let text = super::record(&record, &Analysis::of(&record), 80);
+        let heads = text.lines().find(|line| line.starts_with("arm")).unwrap();
+        assert!(heads.find("p99 ms") < heads.find("MB/s"), "{heads}");
+    }
+
+    #[test]
+    fn a_winner_is_told_with_its_ratio_and_interval() {
+        insta::assert_snapshot!(whole_report(&[1.0, 1.5, 0.98], 30));
+    }
+
+    #[test]
+    fn equals_are_told_as_no_difference_and_the_active_one_is_kept() {
+        insta::assert_snapshot!(whole_report(&[1.0, 1.001], 30));
+    }
+
+    #[test]
+    fn the_active_one_is_left_for_equals_that_are_surely_better() {
+        insta::assert_snapshot!(whole_report(&[1.0, 1.2, 1.2], 30));
+    }
+
+    #[test]
+    fn a_record_without_a_trial_says_so() {
+        let record = fixture::record(&fixture::plan(2));
+        let text = super::record(&record, &Analysis::of(&record), 80);
+        assert!(text.contains("no trial counts in random-read"), "{text}");
+        let answer = "Answer: nothing was measured; keep none (it was active).";
+        assert!(text.contains(answer), "{text}");
+        assert!(!text.contains("told apart"), "{text}");
+    }
+
+    #[test]
+    fn a_median_is_told_only_where_it_lies_outside_of_the_interval() {
+        let plan = fixture::plan(2);
+        let mut record = fixture::record(&plan);
+        while let Next::Trial(slot) = schedule::next(&plan, &record) {
+            let throughput = [4e6, 6e6][slot.arm] * (1.0 + f64::from(slot.round) * 1e-3);
+            record.entries.push(fixture::trial(slot, throughput));
+        }
+        let mut analysis = Analysis::of(&record);
+        let told = |analysis: &Analysis| super::record(&record, analysis, 80).contains("median");
+        assert!(!told(&analysis));
+        let robust = analysis.loads[0].arms[1].robust.as_mut();
+        robust.expect("it ran beside the baseline").median = 1.2;
+        assert!(told(&analysis));
+    }
+
+    #[test]
+    fn a_command_to_be_copied_is_never_broken_at_the_end_of_a_line() {
+        let plan = fixture::plan(2);
+        let mut record = fixture::record(&plan);
+        let words = [
+            "iosched",
+            "tune",
+            "/srv/a directory",
+            "--load",
+            "readers-vs-writer",
+        ];
+        record.header.command = words.map(str::to_owned).to_vec();
+        let analysis = Analysis {
+            caveats: vec![Caveat::FewAccesses {
+                load: 0,
+                arm: 0,
+                accesses: 5,
+                runtime_s: Some(60.0),
+            }],
+            ..Analysis::of(&record)
+        };
+        let text = super::record(&record, &analysis, 40);
+        let command = "try: iosched tune '/srv/a directory' --load readers-vs-writer --runtime=60s";
+        assert!(text.lines().any(|line| line == command), "{text}");
+    }
+
+    #[test]
+    fn a_word_of_the_scale_is_explained_once_where_it_is_first_met() {
+        let with = whole_report(&[1.0, 1.5, 0.98], 30);
+        assert_eq!(with.matches("(eliminated: ").count(), 1, "{with}");
+        let without = whole_report(&[1.0, 1.001], 30);
+        assert!(!without.contains("eliminated"), "{without}");
+    }
+
+    #[test]
+    fn what_is_near_the_best_is_told_with_what_it_may_lack() {
+        insta::assert_snapshot!(whole_report(&[1.0, 1.6, 1.632], 30));
+    }
+
+    #[test]
+    fn what_is_not_told_apart_is_told_with_its_bound() {
+        insta::assert_snapshot!(whole_report(&[1.0, 1.018, 1.021], 4));
+    }
+}

@@ -1,0 +1,282 @@
+//! Why a state could not be set, with the way out of each.
+
+use std::io;
+
+use iosched_emulate::EmulateError;
+use iosched_machine::failure::{Failure, exit};
+use rustix::io::Errno;
+
+use super::names::is_single_queue;
+
+/// Why a state could not be set.
+#[derive(Debug, thiserror::Error)]
+pub enum SwitchError {
+    /// Not a name that the kernel could know.
+    #[error("{name:?} is no scheduler name: only a-z, 0-9, _ and - are possible")]
+    BadName {
+        /// As given.
+        name: String,
+    },
+    /// `scheduler:tunable=value,…` was expected.
+    #[error("cannot read {text:?}: {cause}")]
+    BadArm {
+        /// As given.
+        text: String,
+        /// What is wrong with it.
+        cause: &'static str,
+    },
+    /// The device has no configurable scheduler.
+    #[error("{device} has no scheduler to choose: {}", reason.trim_start_matches("no scheduler: "))]
+    NothingToChoose {
+        /// Kernel name.
+        device: String,
+        /// Why there is none.
+        reason: String,
+    },
+    /// The kernel does not offer it, and loading its module did not help.
+    #[error("cannot switch {device} to {scheduler}: this kernel does not offer it\n  {device} offers: {}", offered.join(", "))]
+    NotOffered {
+        /// Kernel name.
+        device: String,
+        /// What was asked.
+        scheduler: String,
+        /// What there is.
+        offered: Vec<String>,
+    },
+    /// EINVAL on the switch itself, of a name that the file offers.
+    #[error(
+        "cannot switch {device} to {scheduler}: the kernel refuses it as invalid, though it lists it; now active: {active}"
+    )]
+    Refused {
+        /// Kernel name.
+        device: String,
+        /// What was asked.
+        scheduler: String,
+        /// What is active after the failure: it may not be what was before.
+        active: String,
+    },
+    /// Sequential zones need their order kept.
+    #[error(
+        "{device} is zoned ({model}), and on Linux {kernel} only mq-deadline keeps its writes in order"
+    )]
+    Zoned {
+        /// Kernel name.
+        device: String,
+        /// `host-managed` or `host-aware`.
+        model: String,
+        /// Its version.
+        kernel: String,
+    },
+    /// EOPNOTSUPP.
+    #[error(
+        "cannot switch {device} to {scheduler}: the device does not support a switch now; now active: {active}"
+    )]
+    NotSupported {
+        /// Kernel name.
+        device: String,
+        /// What was asked.
+        scheduler: String,
+        /// What is active after the failure.
+        active: String,
+    },
+    /// EBUSY.
+    #[error(
+        "cannot switch {device} to {scheduler}: the queue is busy being changed; now active: {active}"
+    )]
+    Busy {
+        /// Kernel name.
+        device: String,
+        /// What was asked.
+        scheduler: String,
+        /// What is active after the failure.
+        active: String,
+    },
+    /// EACCES, EPERM or EROFS.
+    #[error("cannot change {file} of {device}: permission denied")]
+    NotPermitted {
+        /// Kernel name.
+        device: String,
+        /// Below `/sys/block/<device>/`.
+        file: String,
+    },
+    /// The write succeeded and changed nothing, or something else.
+    #[error("{device}: the kernel accepted {asked} and made it {got}")]
+    NotTaken {
+        /// Kernel name.
+        device: String,
+        /// The scheduler that was asked.
+        asked: String,
+        /// The one read back.
+        got: String,
+    },
+    /// No such file below `queue/iosched/` or among the settings.
+    #[error("{scheduler} on {device} has no tunable {tunable}\n  it has: {}", known.join(", "))]
+    UnknownTunable {
+        /// Kernel name.
+        device: String,
+        /// The scheduler.
+        scheduler: String,
+        /// As given.
+        tunable: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// Never written by us.
+    #[error("{tunable} is never written: {cause}")]
+    Forbidden {
+        /// As given.
+        tunable: String,
+        /// Why.
+        cause: &'static str,
+    },
+    /// The kernel would refuse the value, or take another number for it.
+    #[error("{tunable} cannot be {value}: {cause}")]
+    WrongValue {
+        /// The tunable.
+        tunable: String,
+        /// As given.
+        value: String,
+        /// What it takes.
+        cause: String,
+    },
+    /// The kernel refused the value.
+    #[error("{device}: the kernel refuses {tunable}={value} ({source})")]
+    BadValue {
+        /// Kernel name.
+        device: String,
+        /// The tunable.
+        tunable: String,
+        /// As given.
+        value: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The scheduler of ours inside cannot be switched.
+    #[error("cannot switch what stands inside {device}: {source}")]
+    Inside {
+        /// Kernel name.
+        device: String,
+        /// Why.
+        source: Box<EmulateError>,
+    },
+    /// The device is gone.
+    #[error("{device} has vanished")]
+    Vanished {
+        /// Kernel name.
+        device: String,
+    },
+    /// Anything else.
+    #[error("cannot access {file} of {device}")]
+    Io {
+        /// Kernel name.
+        device: String,
+        /// Below `/sys/block/<device>/`.
+        file: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Failure for SwitchError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            SwitchError::Zoned { .. } => {
+                Some("leave it at mq-deadline, or use Linux 6.10 or later".into())
+            }
+            SwitchError::BadName { .. } => {
+                Some("`iosched list` shows what each device offers".into())
+            }
+            SwitchError::BadArm { .. } => Some(
+                "a tunable is written as name=value; an arm as scheduler:name=value,name=value"
+                    .into(),
+            ),
+            SwitchError::NotOffered {
+                scheduler, offered, ..
+            } => Some(not_offered(scheduler, offered)),
+            SwitchError::NotPermitted { .. } => {
+                Some("run it as root, and outside a container that mounts /sys read-only".into())
+            }
+            SwitchError::NothingToChoose { .. } => {
+                Some("`iosched list` shows which devices have one".into())
+            }
+            SwitchError::Busy { .. } => Some("try again in a moment".into()),
+            SwitchError::NotTaken { .. } => {
+                Some("old kernels do this for schedulers that they lack: see `iosched list`".into())
+            }
+            SwitchError::Refused { active, .. } | SwitchError::NotSupported { active, .. } => Some(
+                format!("a failed switch may leave another scheduler: {active} is active now"),
+            ),
+            SwitchError::Inside { source, .. } => source.hint(),
+            SwitchError::WrongValue { .. } | SwitchError::BadValue { .. } => {
+                Some("`iosched list -v DEVICE` shows units and values".into())
+            }
+            _ => None,
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            SwitchError::BadName { .. } | SwitchError::BadArm { .. } => exit::USAGE,
+            SwitchError::NothingToChoose { .. } => exit::NOTHING_TO_CHOOSE,
+            SwitchError::Zoned { .. } => exit::UNSAFE,
+            SwitchError::NotOffered { .. } | SwitchError::Refused { .. } => exit::NOT_OFFERED,
+            SwitchError::NotSupported { .. } => exit::NOT_SUPPORTED,
+            SwitchError::NotTaken { .. } => exit::NOT_TAKEN,
+            SwitchError::Busy { .. } => exit::BUSY,
+            SwitchError::NotPermitted { .. } => exit::NOT_PERMITTED,
+            SwitchError::UnknownTunable { .. }
+            | SwitchError::Forbidden { .. }
+            | SwitchError::WrongValue { .. }
+            | SwitchError::BadValue { .. } => exit::BAD_TUNABLE,
+            SwitchError::Inside { source, .. } => source.exit_code(),
+            SwitchError::Vanished { .. } => exit::VANISHED,
+            SwitchError::Io { .. } => exit::FAILURE,
+        }
+    }
+}
+
+/// Why a disk that offers these schedulers does not offer this one, and what does its work there.
+fn not_offered(scheduler: &str, offered: &[String]) -> String {
+    if is_single_queue(offered) {
+        let blk_mq = "the disk is on the single-queue path; scsi_mod.use_blk_mq=1 on the kernel's command line puts \
+                      SCSI disks on blk-mq";
+        return match scheduler {
+            "none" => "the disk is on the single-queue path, where noop does that".into(),
+            "mq-deadline" => "the disk is on the single-queue path, where it is deadline".into(),
+            "bfq" => format!("{blk_mq}, which has it; cfq is what bfq descends from"),
+            "kyber" => format!("{blk_mq}, which has it"),
+            _ => "choose one of those it offers".into(),
+        };
+    }
+    match scheduler {
+        "bfq" => "its module could not be loaded: is CONFIG_IOSCHED_BFQ in this kernel?".into(),
+        "kyber" => {
+            "its module could not be loaded: is CONFIG_MQ_IOSCHED_KYBER in this kernel?".into()
+        }
+        "cfq" | "deadline" | "noop" => {
+            "it is for disks on the single-queue path, which Linux 5.0 removed; \
+             `iosched simulate` still has it"
+                .into()
+        }
+        _ => "choose one of those it offers".into(),
+    }
+}
+
+/// What an error of a read or write below `/sys/block/<device>/` means.
+pub(super) fn io_error(device: &str, file: &str, source: io::Error) -> SwitchError {
+    let (device, file) = (device.to_owned(), file.to_owned());
+    match (source.kind(), Errno::from_io_error(&source)) {
+        (io::ErrorKind::PermissionDenied, _) | (_, Some(Errno::ROFS)) => {
+            SwitchError::NotPermitted { device, file }
+        }
+        (io::ErrorKind::NotFound, _) | (_, Some(Errno::NXIO | Errno::NODEV)) => {
+            SwitchError::Vanished { device }
+        }
+        _ => SwitchError::Io {
+            device,
+            file,
+            source,
+        },
+    }
+}

@@ -1,0 +1,112 @@
+//! Whether an arm can be set, as far as that is known without setting it: for dry runs.
+//!
+//! The kernel shows a scheduler's tunables only while it is active somewhere. Where it is not, its names are
+//! those of our tables ([`iosched_machine::device`]), which a newer kernel may exceed; so a real run asks the kernel
+//! instead.
+
+use iosched_machine::device;
+use iosched_machine::sysfs::Sysfs;
+
+use super::{Arm, SETTINGS, SwitchError, active, value};
+
+/// Checks the tunables of an arm, by name and by whether the value is a number where one is shown.
+///
+/// # Errors
+/// The first tunable that the scheduler does not have, or that cannot have its value.
+pub fn foresee(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<(), SwitchError> {
+    let own = own_tunables(sysfs, &arm.scheduler);
+    for (tunable, value) in &arm.tunables {
+        let queue_file = format!("queue/{tunable}");
+        let is_of_queue = tunable == "nr_requests" || SETTINGS.contains(&tunable.as_str());
+        let is_there = is_of_queue && sysfs.read_if_present(device, &queue_file).is_some();
+        let is_own = own
+            .as_ref()
+            .is_none_or(|own| own.iter().any(|name| name == tunable));
+        if !is_there && !is_own {
+            return Err(SwitchError::UnknownTunable {
+                device: device.to_owned(),
+                scheduler: arm.scheduler.clone(),
+                tunable: tunable.clone(),
+                known: own.unwrap_or_default(),
+            });
+        }
+        let place = if is_there {
+            queue_file
+        } else {
+            format!("queue/iosched/{tunable}")
+        };
+        let shown = shown_by(sysfs, device, &arm.scheduler, &place);
+        value::check_like(&shown.unwrap_or_default(), value).map_err(|cause| {
+            SwitchError::WrongValue {
+                tunable: tunable.clone(),
+                value: value.clone(),
+                cause,
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// What a file holds on this disk, or else on another one that has the scheduler.
+fn shown_by(sysfs: &Sysfs, device: &str, scheduler: &str, file: &str) -> Option<String> {
+    let others = sysfs.block_devices().unwrap_or_default();
+    let has_scheduler = |device: &&str| active(sysfs, device).is_ok_and(|name| name == scheduler);
+    let mut disks = std::iter::once(device).chain(others.iter().map(String::as_str));
+    let disk = disks.find(has_scheduler)?;
+    sysfs.read_if_present(disk, file)
+}
+
+/// The tunables of a scheduler: as a disk shows them on which it is active, otherwise by our tables; `None`
+/// if neither knows it.
+fn own_tunables(sysfs: &Sysfs, scheduler: &str) -> Option<Vec<String>> {
+    let devices = sysfs.block_devices().unwrap_or_default();
+    let shown = devices
+        .iter()
+        .find(|device| active(sysfs, device).is_ok_and(|active| active == scheduler))
+        .map(|device| super::own_tunables(sysfs, device));
+    let in_tables = || {
+        let names = device::tunable_names(scheduler).into_iter();
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        (!names.is_empty()).then_some(names)
+    };
+    let none = || (scheduler == "none").then(Vec::new);
+    shown.or_else(in_tables).or_else(none)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iosched_machine::device::testing::machine;
+
+    fn foreseen(text: &str) -> Result<(), SwitchError> {
+        let host = machine("workstation");
+        foresee(&host.sysfs(), "sda", &Arm::parse(text).unwrap())
+    }
+
+    #[test]
+    fn a_misspelt_tunable_of_a_scheduler_that_is_not_active_is_found() {
+        let error = foreseen("kyber:read_lat=1").unwrap_err();
+        let words = error.to_string();
+        assert!(words.contains("has no tunable read_lat"), "{words}");
+        assert!(words.contains("read_lat_nsec"), "{words}");
+        assert!(foreseen("kyber:read_lat_nsec=1000,nr_requests=32").is_ok());
+        assert!(foreseen("none:fifo_batch=1").is_err());
+        assert!(foreseen("newcomer:anything=1").is_ok());
+    }
+
+    #[test]
+    fn a_value_that_is_no_number_is_found_where_one_is_shown() {
+        // sda has mq-deadline, whose tunables this kernel may have more of than our tables.
+        assert!(foreseen("mq-deadline:fifo_batch=0x10").is_ok());
+        let host = machine("workstation");
+        let sysfs = host.sysfs();
+        let file = sysfs.device_dir("sda").join("queue/iosched");
+        let tunable = sysfs.list("sda", "queue/iosched").into_iter().next();
+        let tunable = tunable.expect("sda has tunables");
+        assert!(file.join(&tunable).exists());
+        let mut arm = Arm::plain("mq-deadline");
+        arm.tunables = vec![(tunable, "many".into())];
+        let error = foresee(&sysfs, "sda", &arm).unwrap_err();
+        assert!(matches!(error, SwitchError::WrongValue { .. }), "{error}");
+    }
+}

@@ -1,0 +1,62 @@
+//! Zoned disks, whose zones take writes in their order only.
+
+use iosched_machine::host::Host;
+
+use super::SwitchError;
+
+/// The one scheduler that keeps the order of writes to a zoned disk (`queue/zoned`) on this kernel; none where any does.
+/// From Linux 4.16 to 6.9 that is mq-deadline, which locks zones; since 6.10 the block layer keeps the order itself
+/// (`block/blk-zoned.c`).
+pub fn only_in_order(zoned: Option<&str>, kernel: Option<(u32, u32)>) -> Option<&'static str> {
+    let is_zoned = zoned.is_some_and(|model| model.starts_with("host-"));
+    let is_kept_by_it = kernel.is_some_and(|kernel| ((4, 16)..(6, 10)).contains(&kernel));
+    (is_zoned && is_kept_by_it).then_some("mq-deadline")
+}
+
+/// Refuses a scheduler under which writes to a zoned disk would lose their order.
+///
+/// # Errors
+/// [`SwitchError::Zoned`].
+pub fn check_order(host: &Host, device: &str, scheduler: &str) -> Result<(), SwitchError> {
+    let model = host.sysfs().read_if_present(device, "queue/zoned");
+    let kernel = host.kernel_version();
+    match (only_in_order(model.as_deref(), kernel), model, kernel) {
+        (Some(only), Some(model), Some((major, minor))) if scheduler != only => {
+            Err(SwitchError::Zoned {
+                device: device.into(),
+                model,
+                kernel: format!("{major}.{minor}"),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequential_zones_stay_with_mq_deadline_from_4_16_to_6_9() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("sys/block/sda/queue")).unwrap();
+        std::fs::write(
+            dir.path().join("sys/block/sda/queue/zoned"),
+            "host-managed\n",
+        )
+        .unwrap();
+        std::fs::create_dir_all(dir.path().join("proc/sys/kernel")).unwrap();
+        let host = Host::at(dir.path());
+        for (kernel, scheduler, is_refused) in [
+            ("4.15.0", "none", false),
+            ("4.16.0", "none", true),
+            ("6.9.12", "bfq", true),
+            ("6.9.12", "mq-deadline", false),
+            ("6.10.0", "bfq", false),
+        ] {
+            std::fs::write(host.proc("sys/kernel/osrelease"), format!("{kernel}\n")).unwrap();
+            let result = check_order(&host, "sda", scheduler);
+            assert_eq!(result.is_err(), is_refused, "{kernel} {scheduler}");
+        }
+    }
+}
