@@ -15,6 +15,7 @@ fn each_distribution_is_asked_for_its_own_packages_and_only_for_what_is_missing(
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup");
     for (manager, words) in [
         ("dnf", "install -y fio gcc"),
+        ("yum", "install -y fio gcc"),
         ("zypper", "--non-interactive install fio gcc"),
         ("pacman", "-S --needed --noconfirm fio gcc"),
         ("apk", "add fio build-base"),
