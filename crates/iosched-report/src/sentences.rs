@@ -712,6 +712,11 @@ fn caveat_sentence(analysis: &Analysis, caveat: &Caveat) -> String {
              order, and the disk can answer from its buffer.",
             name(*load)
         ),
+        Caveat::ReadsBesideWritesOnFlash { load } => format!(
+            "Remark on {}: it reads beside writes on simulated flash, which has no garbage collection: beside writes \
+             that go on for long a drive's reads can take many times as long.",
+            name(*load)
+        ),
         Caveat::LoadAverage { one_minute, cpus } => format!(
             "The load average was {} on {} when the run began: other programs were at work, or had \
              just been.",

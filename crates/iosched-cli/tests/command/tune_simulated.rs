@@ -136,6 +136,26 @@ fn what_is_not_simulated_is_refused_by_name_before_anything_is_written() {
 }
 
 #[test]
+fn an_answer_for_reads_beside_writes_on_simulated_flash_says_what_the_model_lacks() {
+    let dir = tempfile::tempdir().unwrap();
+    for (model, load, is_said) in [
+        ("ssd-sata", "mixed", true),
+        ("ssd-sata", "random-read", false),
+        ("hdd-7200", "mixed", false),
+    ] {
+        let record = dir.path().join(format!("{model}-{load}"));
+        let arguments = format!(
+            "--simulate {model} --arms noop,deadline --load {load} --fixed-rounds 3 --runtime 1s --seed 1"
+        );
+        let output = tune(&record, &arguments);
+        let stdout = text(&output.stdout);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let says = stdout.contains("reads beside writes on simulated flash");
+        assert_eq!(says, is_said, "{model}, {load}: {stdout}");
+    }
+}
+
+#[test]
 fn a_run_that_ended_early_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let record = dir.path().join("record");

@@ -3,7 +3,7 @@
 mod array;
 
 use iosched_sim::disk::simple::{ServiceTime, SimpleParameters};
-use iosched_sim::disk::ssd::{Link, LongReads, SsdParameters};
+use iosched_sim::disk::ssd::{Link, LongReads, Paths, SsdParameters};
 use iosched_sim::disk::{Model, Parameters};
 use iosched_sim::units::{Bytes, Nanos, Sectors};
 use serde::{Deserialize, Serialize};
@@ -201,6 +201,38 @@ impl SimpleKeys {
     }
 }
 
+/// Whether reads and writes share link and command slots.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum PathsKey {
+    Shared,
+    Separate,
+}
+
+impl PathsKey {
+    fn shared() -> PathsKey {
+        PathsKey::Shared
+    }
+
+    fn of(paths: Paths) -> PathsKey {
+        match paths {
+            Paths::Shared => PathsKey::Shared,
+            Paths::Separate => PathsKey::Separate,
+        }
+    }
+
+    fn value(self) -> Paths {
+        match self {
+            PathsKey::Shared => Paths::Shared,
+            PathsKey::Separate => Paths::Separate,
+        }
+    }
+}
+
+fn packed() -> bool {
+    true
+}
+
 /// A solid-state drive.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -218,8 +250,15 @@ struct SsdKeys {
     write_pipeline_ms: f64,
     write_link_per_command_ms: f64,
     write_link_bytes_per_second: u64,
+    /// As before there was a choice, unless it is given.
+    #[serde(default = "PathsKey::shared")]
+    paths: PathsKey,
     program_bytes: u64,
     program_ms: f64,
+    /// Likewise.
+    #[serde(default = "packed")]
+    packs_writes: bool,
+    program_suspend_ms: Option<f64>,
     buffer_bytes: u64,
     flush_ms: f64,
 }
@@ -240,8 +279,11 @@ impl SsdKeys {
             write_pipeline_ms: ssd.write_pipeline.as_millis_f64(),
             write_link_per_command_ms: ssd.write_link.per_command.as_millis_f64(),
             write_link_bytes_per_second: ssd.write_link.bytes_per_second,
+            paths: PathsKey::of(ssd.paths),
             program_bytes: ssd.program.as_u64(),
             program_ms: ssd.program_time.as_millis_f64(),
+            packs_writes: ssd.packs_writes,
+            program_suspend_ms: ssd.program_suspend.map(Nanos::as_millis_f64),
             buffer_bytes: ssd.buffer.as_u64(),
             flush_ms: ssd.flush.as_millis_f64(),
         }
@@ -293,8 +335,14 @@ impl SsdKeys {
                     self.write_link_bytes_per_second,
                 )?,
             },
+            paths: self.paths.value(),
             program: bytes("program_bytes", self.program_bytes)?,
             program_time: time("program_ms", self.program_ms)?,
+            packs_writes: self.packs_writes,
+            program_suspend: self
+                .program_suspend_ms
+                .map(|suspend| time("program_suspend_ms", suspend))
+                .transpose()?,
             buffer: bytes("buffer_bytes", self.buffer_bytes)?,
             flush: time("flush_ms", self.flush_ms)?,
         })

@@ -1,6 +1,7 @@
 //! What lets the numbers say less than they seem to: of the load, of the disk, of the machine. Nothing is left out
 //! because of it; whoever reads the answer has to know.
 
+use iosched_sim::disk::{Model, Parameters};
 use serde::Serialize;
 
 use crate::load::Spec;
@@ -27,6 +28,11 @@ pub enum Caveat {
     },
     /// All accesses of a load go to one block.
     OneBlock {
+        /// Index of the load.
+        load: usize,
+    },
+    /// A load reads beside writes on simulated flash.
+    ReadsBesideWritesOnFlash {
         /// Index of the load.
         load: usize,
     },
@@ -71,7 +77,10 @@ pub(super) fn caveats(plan: &Plan, record: &Record) -> Vec<Caveat> {
     let one_block = loads
         .filter(is_one_block)
         .map(|load| Caveat::OneBlock { load });
-    let mut caveats: Vec<Caveat> = few.chain(one_block).collect();
+    let reads_beside_writes = (0..plan.loads.len())
+        .filter(|&load| reads_beside_writes_on_flash(plan, record, load))
+        .map(|load| Caveat::ReadsBesideWritesOnFlash { load });
+    let mut caveats: Vec<Caveat> = few.chain(one_block).chain(reads_beside_writes).collect();
     caveats.extend(load_average(record));
     caveats.extend(other_programs(plan, record));
     caveats.extend(other_runs(record));
@@ -117,6 +126,25 @@ fn is_one_block(plan: &Plan, record: &Record, load: usize) -> bool {
         .peekable();
     let is_seen = orders.peek().is_some() && orders.all(Order::is_one_place);
     is_seen || has_room_for_one_block(plan, &plan.loads[load])
+}
+
+/// The models of flash have no garbage collection, and how long reads wait for writes has not been checked against a
+/// drive as their reads alone have (docs/validation.md).
+fn reads_beside_writes_on_flash(plan: &Plan, record: &Record, load: usize) -> bool {
+    let Target::Simulated(disk) = &plan.target else {
+        return false;
+    };
+    let mut trials = record.trials().filter(|trial| trial.slot.load == load);
+    let does_both = |trial: &Trial| trial.measured.reads > 0 && trial.measured.writes > 0;
+    is_flash(&disk.model) && trials.any(does_both)
+}
+
+fn is_flash(model: &Model) -> bool {
+    match &model.parameters {
+        Parameters::Ssd(_) => true,
+        Parameters::Array(array) => array.members.iter().any(is_flash),
+        Parameters::Hdd(_) | Parameters::Simple(_) => false,
+    }
 }
 
 fn has_room_for_one_block(plan: &Plan, load: &PlannedLoad) -> bool {

@@ -6,11 +6,17 @@
 //! 4 KiB random-read latencies of a Samsung 980 PRO at depths 1 to 128 within about 10 % (see
 //! `docs/disk-models.md`). Drives that are made for reads of a page put longer ones together on another way,
 //! which takes longer and passes less ([`LongReads`]). Writes go over the link into a bounded buffer, are acknowledged there if
-//! the write cache is on, and are programmed die after die in the order that they came; a read that
-//! meets a program waits for it. A flush waits for all programs, then for its own fixed cost.
+//! the write cache is on, and are programmed die after die in the order that they came. A flush waits for all
+//! programs, then for its own fixed cost.
+//!
+//! Reads and writes share the link and the drive's command slots, or have their own ([`Paths`]). At a
+//! die ([`die`]) reads go before programs that have not begun; one that has begun they wait for or suspend.
 //!
 //! Left out: the flash translation layer, garbage collection and erases (so a full drive's slow
-//! writes), program suspension, single-level-cell caches, reads answered from the buffer.
+//! writes), single-level-cell caches, reads answered from the buffer.
+
+mod die;
+mod durable;
 
 use std::collections::VecDeque;
 
@@ -20,6 +26,8 @@ use crate::event_queue::{EventQueue, Planned};
 use crate::random::Random;
 use crate::reciprocal::Divisor;
 use crate::units::{Bytes, Nanos, Sectors, Time};
+use die::{Die, Program, Programming};
+use durable::Durability;
 
 /// A shared way for data: each transfer takes `per_command + length / bytes_per_second`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +100,17 @@ impl LongWay {
     }
 }
 
+/// Whether reads and writes meet before the dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Paths {
+    /// They pass one link in turn and share the drive's command slots: SATA, which is half duplex and has 32
+    /// slots for all commands.
+    Shared,
+    /// Each direction has a link and command slots to itself: PCIe and SAS are full duplex, and NVMe puts no
+    /// order between commands, so that a read does not wait for writes that wait for the buffer.
+    Separate,
+}
+
 /// What makes one solid-state drive differ from another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SsdParameters {
@@ -117,12 +136,19 @@ pub struct SsdParameters {
     pub long_reads: Option<LongReads>,
     /// Electronics on the way of a write, a discard or a flush.
     pub write_pipeline: Nanos,
-    /// Link for data written (the same wire: both directions exclude each other).
+    /// Link for data written.
     pub write_link: Link,
+    /// Whether reads and writes share link and command slots.
+    pub paths: Paths,
     /// What one program operation writes.
     pub program: Bytes,
     /// How long it takes.
     pub program_time: Nanos,
+    /// Data of several writes are programmed together. Otherwise each write has programs to itself, so that small
+    /// ones keep the dies as busy as large ones: what a drive's translation layer costs them, without the layer.
+    pub packs_writes: bool,
+    /// How long a die takes to suspend a program for a read; nothing if reads wait for its end.
+    pub program_suspend: Option<Nanos>,
     /// Buffer for data not yet programmed.
     pub buffer: Bytes,
     /// Writes are acknowledged in the buffer.
@@ -143,8 +169,8 @@ enum Event {
     DataArrived(usize),
     /// A flush reached the electronics.
     FlushDecoded(usize),
-    /// This many bytes left the buffer for the medium.
-    Programmed(u64),
+    /// This die's program ends, unless reads have put it off meanwhile.
+    Programmed(usize),
     /// A command is done.
     Done(usize),
 }
@@ -186,23 +212,29 @@ pub struct Ssd {
     write_wire: Wire,
     /// A read's data are not at the link sooner after its address is at the dies.
     quickest_read: Nanos,
+    /// Reads, or all commands if the paths are shared.
     admission: Admission,
+    /// All other commands, if the paths are separate.
+    write_admission: Admission,
     event_queue: EventQueue<Event, LINES>,
     completed_commands: CompletionQueue,
     slots: Vec<Option<Slot>>,
     free_slots: Vec<usize>,
     die_random: Random,
     class_random: Random,
-    /// When each die is done with everything that it was given.
-    die_free: Vec<Time>,
+    dies: Vec<Die>,
+    programming: Programming,
+    /// When the link is free for data read, and for all data if the paths are shared.
     link_free: Time,
+    /// When it is free for data written, if the paths are separate.
+    write_link_free: Time,
     flush_free: Time,
     /// In the buffer, programmed or not.
     buffered: Bytes,
     /// In the buffer and not yet given to a die: less than one program.
     partial: Bytes,
-    /// When everything given to the dies for programming is on the medium.
-    programmed_by: Time,
+    /// What is on the medium, and which commands wait for that.
+    durability: Durability,
     next_die: usize,
     /// Writes whose data wait for room in the buffer.
     stalled: VecDeque<usize>,
@@ -232,18 +264,21 @@ impl Ssd {
             write_wire: Wire::new(parameters.write_link),
             quickest_read: quickest_page,
             admission: Admission::new(depth),
+            write_admission: Admission::new(depth),
             event_queue: EventQueue::default(),
             completed_commands: CompletionQueue::default(),
-            slots: vec![None; depth],
-            free_slots: (0..depth).rev().collect(),
+            slots: vec![None; 2 * depth], // of both paths
+            free_slots: (0..2 * depth).rev().collect(),
             die_random: Random::new(seed, "ssd dies"),
             class_random: Random::new(seed, "ssd page classes"),
-            die_free: vec![Time::ZERO; parameters.dies],
+            dies: (0..parameters.dies).map(|_| Die::default()).collect(),
+            programming: Programming::new(parameters.program_time, parameters.program_suspend),
             link_free: Time::ZERO,
+            write_link_free: Time::ZERO,
             flush_free: Time::ZERO,
             buffered: Bytes::ZERO,
             partial: Bytes::ZERO,
-            programmed_by: Time::ZERO,
+            durability: Durability::default(),
             next_die: 0,
             stalled: VecDeque::with_capacity(depth),
             now: Time::ZERO,
@@ -257,9 +292,25 @@ impl Ssd {
             .expect("the event queue names slots in use")
     }
 
-    fn enter(&mut self, now: Time) {
-        while let Some(command) = self.admission.enter() {
+    /// Where a command waits for a slot in the drive.
+    fn admission_of(&mut self, op: DiskOp) -> &mut Admission {
+        match (self.parameters.paths, op) {
+            (Paths::Shared, _) | (_, DiskOp::Read) => &mut self.admission,
+            (Paths::Separate, _) => &mut self.write_admission,
+        }
+    }
+
+    fn enter(&mut self, now: Time, after: DiskOp) {
+        while let Some(command) = self.admission_of(after).enter() {
             self.take_in(now, &command);
+        }
+    }
+
+    /// When the link is free for data of this direction.
+    fn link_free_for(&mut self, op: DiskOp) -> &mut Time {
+        match (self.parameters.paths, op) {
+            (Paths::Shared, _) | (_, DiskOp::Read) => &mut self.link_free,
+            (Paths::Separate, _) => &mut self.write_link_free,
         }
     }
 
@@ -287,25 +338,26 @@ impl Ssd {
             Event::AtDies(slot) => self.read_pages(now, slot),
             Event::PagesRead(slot) => {
                 let through = self.read_through_link(now, slot);
-                self.pass_link(through, Event::Done(slot));
+                self.link_free = through;
+                self.event_queue.plan(through, Event::Done(slot));
             }
             Event::WriteDecoded(slot) => {
-                let through = self.through_link(now, slot, self.write_wire);
-                self.pass_link(through, Event::DataArrived(slot));
+                let length = self.slot(slot).command.length.to_bytes();
+                let takes = self.write_wire.time(length);
+                let link_free = self.link_free_for(DiskOp::Write);
+                let through = (*link_free).max(now) + takes;
+                *link_free = through;
+                self.event_queue.plan(through, Event::DataArrived(slot));
             }
             Event::DataArrived(slot) => {
                 self.stalled.push_back(slot);
                 self.take_into_buffer(now);
             }
             Event::FlushDecoded(slot) => {
-                let clean = self.program_all(now).max(self.flush_free);
-                self.flush_free = clean + self.parameters.flush;
-                self.event_queue.plan(self.flush_free, Event::Done(slot));
+                self.program_rest(now);
+                self.when_durable(now, slot);
             }
-            Event::Programmed(bytes) => {
-                self.buffered -= Bytes::new(bytes);
-                self.take_into_buffer(now);
-            }
+            Event::Programmed(die) => self.programmed(now, die),
             Event::Done(slot) => self.complete(now, slot),
         }
     }
@@ -322,8 +374,7 @@ impl Ssd {
             } else {
                 self.parameters.read_slow
             };
-            let done = self.die_free[die].max(now) + time;
-            self.die_free[die] = done;
+            let done = self.dies[die].read(now, time, &self.programming);
             read_by = read_by.max(done);
         }
         self.event_queue.plan(read_by, Event::PagesRead(slot));
@@ -345,18 +396,8 @@ impl Ssd {
         } else {
             self.read_wire
         };
-        self.through_link(now, slot, wire)
-    }
-
-    /// When a command's data are over the link, if they wait for it from `now` on.
-    fn through_link(&self, now: Time, slot: usize, wire: Wire) -> Time {
         let length = self.slot(slot).command.length.to_bytes();
         self.link_free.max(now) + wire.time(length)
-    }
-
-    fn pass_link(&mut self, through: Time, then: Event) {
-        self.link_free = through;
-        self.event_queue.plan(through, then);
     }
 
     /// Writes enter the buffer as they came, while there is room. One that is larger than the whole
@@ -367,7 +408,7 @@ impl Ssd {
             let length = command.length.to_bytes();
             if self.buffered > Bytes::ZERO && self.buffered + length > self.parameters.buffer {
                 // What is left of the last program would wait for more data for ever.
-                self.program_all(now);
+                self.program_rest(now);
                 return;
             }
             self.stalled.pop_front();
@@ -376,43 +417,85 @@ impl Ssd {
             while self.partial >= self.parameters.program {
                 self.program(now, self.parameters.program);
             }
+            if !self.parameters.packs_writes {
+                self.program_rest(now);
+            }
             if self.parameters.write_cache && !command.fua {
                 self.complete(now, slot);
             } else {
-                let durable = self.program_all(now);
-                self.event_queue.plan(durable, Event::Done(slot));
+                self.program_rest(now);
+                self.when_durable(now, slot);
             }
         }
     }
 
+    /// Gives data from the buffer to the next die.
     fn program(&mut self, now: Time, bytes: Bytes) {
         self.partial -= bytes;
-        let done = self.die_free[self.next_die].max(now) + self.parameters.program_time;
-        self.die_free[self.next_die] = done;
-        self.next_die = (self.next_die + 1) % self.parameters.dies;
-        self.programmed_by = self.programmed_by.max(done);
-        self.event_queue
-            .plan(done, Event::Programmed(bytes.as_u64()));
+        let die = self.next_die;
+        self.next_die = (die + 1) % self.parameters.dies;
+        let program = Program {
+            number: self.durability.begin_program(),
+            bytes,
+        };
+        if let Some(end) = self.dies[die].program(now, program, &self.programming) {
+            self.event_queue.plan(end, Event::Programmed(die));
+        }
     }
 
-    /// Gives the rest of the buffer to a die; says when all of it is on the medium.
-    fn program_all(&mut self, now: Time) -> Time {
+    /// Gives what is left in the buffer, less than a whole program, to a die.
+    fn program_rest(&mut self, now: Time) {
         if self.partial > Bytes::ZERO {
             self.program(now, self.partial);
         }
-        self.programmed_by.max(now)
+    }
+
+    /// A die's program was to end now.
+    fn programmed(&mut self, now: Time, die: usize) {
+        let (programmed, next_end) = self.dies[die].ends(now, &self.programming);
+        if let Some(end) = next_end {
+            self.event_queue.plan(end, Event::Programmed(die));
+        }
+        let Some(program) = programmed else {
+            return; // reads have put it off
+        };
+        self.buffered -= program.bytes;
+        self.durability.end_program(program.number);
+        while let Some(slot) = self.durability.next_durable() {
+            self.is_durable(now, slot);
+        }
+        self.take_into_buffer(now);
+    }
+
+    /// The command, a write or a flush, is done once all that was given to the dies is on the medium.
+    fn when_durable(&mut self, now: Time, slot: usize) {
+        if self.durability.is_clean() {
+            self.is_durable(now, slot);
+        } else {
+            self.durability.wait(slot);
+        }
+    }
+
+    fn is_durable(&mut self, now: Time, slot: usize) {
+        let done = if self.slot(slot).command.op == DiskOp::Flush {
+            self.flush_free = self.flush_free.max(now) + self.parameters.flush;
+            self.flush_free
+        } else {
+            now
+        };
+        self.event_queue.plan(done, Event::Done(slot));
     }
 
     fn complete(&mut self, now: Time, slot: usize) {
         let done = self.slots[slot].take().expect("a command completes once");
         self.free_slots.push(slot);
-        self.admission.leave();
+        self.admission_of(done.command.op).leave();
         self.completed_commands.put(Completion {
             tag: done.command.tag,
             started: done.started,
             time: now,
         });
-        self.enter(now);
+        self.enter(now, done.command.op);
     }
 
     fn catch_up(&mut self, now: Time) {
@@ -460,10 +543,11 @@ impl DiskModel for Ssd {
     fn submit(&mut self, now: Time, command: Command) {
         assert_on_disk(&command, self.parameters.capacity);
         self.catch_up(now);
-        if self.admission.passes() {
+        let admission = self.admission_of(command.op);
+        if admission.passes() {
             self.take_in(self.now, &command);
         } else {
-            self.admission.arrive(command);
+            admission.arrive(command);
         }
     }
 
