@@ -24,7 +24,7 @@ const SCHEDULERS: [&str; 9] = [
     "kyber",
     "bfq",
 ];
-const DISKS: [&str; 4] = ["hdd-7200", "ssd-sata", "formula", "fixed"];
+const DISKS: [&str; 5] = ["hdd-7200", "ssd-sata", "ssd-nvme", "formula", "fixed"];
 
 /// Each process makes so many times as many accesses as it may have under way.
 const ROUNDS: u64 = 150;
@@ -58,7 +58,7 @@ fn simulate(
     jobs: &[Job],
     (scheduler, disk): (&str, &str),
     (queue_depth, nr_requests): (usize, usize),
-    attachment: Attachment,
+    (attachment, hardware_queues): (Attachment, usize),
 ) -> (Outcome, Nanos) {
     let spec = SchedulerSpec::parse(scheduler).unwrap();
     let options = ModelOptions {
@@ -72,6 +72,7 @@ fn simulate(
         nr_requests,
         multi_queue: MultiQueueSettings {
             attachment,
+            hardware_queues,
             nr_requests: (nr_requests > queue_depth).then_some(nr_requests),
             ..MultiQueueSettings::default()
         },
@@ -92,6 +93,13 @@ fn under_way(process: &ProcessOutcome, wakeup: Nanos) -> (f64, f64) {
     (waited / elapsed, (waited + between) / elapsed)
 }
 
+#[test]
+fn the_law_is_asked_of_every_scheduler() {
+    for info in iosched_sim::scheduler::schedulers() {
+        assert!(SCHEDULERS.contains(&info.name), "{}", info.name);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
@@ -104,12 +112,13 @@ proptest! {
         queue_depth in prop_oneof![1..6_usize, Just(32)],
         nr_requests in prop::sample::select(vec![4_usize, 16, 128]),
         budget in any::<bool>(),
+        hardware_queues in prop_oneof![Just(1_usize), 1..5_usize],
     ) {
         // Equal processes: they end together, so that none is alone for long.
         let jobs = vec![job.clone(); others + 1];
         let attachment = if budget { Attachment::Budget } else { Attachment::TagOnly };
         let (outcome, wakeup) =
-            simulate(&jobs, (scheduler, disk), (queue_depth, nr_requests), attachment);
+            simulate(&jobs, (scheduler, disk), (queue_depth, nr_requests), (attachment, hardware_queues));
         for process in &outcome.processes {
             let latencies = process.latencies();
             prop_assert_eq!(latencies.total.count(), ROUNDS * job.depth as u64);
@@ -146,6 +155,6 @@ fn what_absorbed_a_request_may_be_absorbed_at_once() {
     };
     let jobs = vec![job; 4];
     let machine = ("deadline", "formula");
-    let (outcome, _) = simulate(&jobs, machine, (32, 128), Attachment::TagOnly);
+    let (outcome, _) = simulate(&jobs, machine, (32, 128), (Attachment::TagOnly, 1));
     assert_eq!(outcome.latencies().total.count(), 4 * 36 * ROUNDS);
 }
