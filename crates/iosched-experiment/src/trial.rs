@@ -154,7 +154,7 @@ impl Metrics {
         let writes = flows(|job| job.write.iter().collect());
         let transactions = flows(|job| job.transactions.iter().collect());
         let all = flows(JobResult::flows);
-        let rates = Rates::of(outcome, measured, elapsed);
+        let rates = Rates::of(outcome, measured, outcome.virtual_time.unwrap_or(elapsed));
         let operations = count(&all);
         // What the CPU time is shared out over: what the load counts, or the disk's requests.
         let operations = match operations {

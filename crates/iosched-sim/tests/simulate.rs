@@ -183,6 +183,7 @@ fn job() -> impl Strategy<Value = Job> {
                 each_write,
                 every,
                 at_end,
+                ..Syncing::default()
             },
             buffered,
             mix: if buffered {

@@ -226,7 +226,12 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
     } else {
         split_arms(&args.scheduler)
     };
+    let load = match args.trace.options() {
+        Some(trace) => Load::Trace(trace),
+        None => Load::named(&args.load).map_err(boxed)?,
+    };
     Ok(Wanted {
+        until: until(args, &load),
         disk: disk_file::find(&args.disk).map_err(boxed)?,
         options: ModelOptions {
             size: args.size,
@@ -238,10 +243,7 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
         },
         schedulers,
         leaves_refused_out: args.scheduler.is_empty(),
-        load: match args.trace.options() {
-            Some(trace) => Load::Trace(trace),
-            None => Load::named(&args.load),
-        },
+        load,
         initial: args.initial.clone(),
         queue_depth: args
             .queue_depth
@@ -268,7 +270,6 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
             background_ratio: args.dirty_background_ratio,
             ..Writeback::default()
         },
-        until: until(args),
         events: args.events.clone(),
     })
 }
@@ -277,11 +278,11 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
 const CENTURY: u64 = 100 * 366 * 86_400;
 
 /// When the run ends at the latest.
-fn until(args: &SimulateArgs) -> Nanos {
-    match args.until {
-        Some(Span(time)) => nanos(time),
-        None if args.trace.options().is_some() => Nanos::from_secs(CENTURY),
-        None => Nanos::from_secs(10),
+fn until(args: &SimulateArgs, load: &Load) -> Nanos {
+    match (args.until, load) {
+        (Some(Span(time)), _) => nanos(time),
+        (None, Load::Trace(_)) => Nanos::from_secs(CENTURY),
+        (None, load) => load.longest().unwrap_or(Nanos::from_secs(10)),
     }
 }
 
@@ -357,6 +358,8 @@ fn notes(run: &RunResult, hidden: usize) -> String {
     }
     let syncs = run.processes.iter().filter(|share| share.syncs > 0);
     lines.extend(syncs.map(sync_line));
+    let numbers = run.numbers.iter();
+    lines.extend(numbers.map(|(name, number)| format!("  {name} {number:.3}\n")));
     if run.held_back_ns > 0 {
         lines.push(format!(
             "  the disk could not keep up: the trace was held back by {:.1} s in all\n",

@@ -102,11 +102,6 @@ fn where_it_cannot_run_it_is_refused_by_name_before_anything_is_touched() {
             2,
             "build has no setting \"job\"",
         ),
-        (
-            vec!["--simulate", "hdd-7200", "--load", SHORT[0]],
-            2,
-            "load build",
-        ),
     ] {
         let (code, said) = dry(None, &arguments);
         assert!(said.contains(words), "{arguments:?}: {said}");

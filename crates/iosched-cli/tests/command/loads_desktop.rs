@@ -129,11 +129,6 @@ fn where_it_cannot_run_it_is_refused_by_name_before_anything_is_touched() {
             2,
             "desktop has no setting \"start\"",
         ),
-        (
-            vec!["--simulate", "hdd-7200", "--load", SHORT],
-            2,
-            "load desktop",
-        ),
     ] {
         let (code, said) = refused(&arguments);
         assert!(said.contains(words), "{arguments:?}: {said}");

@@ -122,6 +122,14 @@ fn what_is_not_simulated_is_refused_by_name_before_anything_is_written() {
         ("--simulate hdd-7200 --queue-depth 2", "--queue-depth"),
         ("--simulate hdd-7200 --slow-down 2", "--slow-down"),
         ("--simulate hdd-7200 --load command:true", "needs a device"),
+        (
+            "--simulate hdd-7200 --load responsiveness:command=true",
+            "what that program reads is not known",
+        ),
+        (
+            "--simulate hdd-10k --load desktop:size=4g",
+            "the files of load desktop need",
+        ),
         ("--simulate hdd-7200 --ramp 1s", "--ramp"),
         ("--simulate hdd-7200 --apply", "--apply"),
         ("sda --simulate hdd-7200", "--simulate"),
@@ -152,6 +160,60 @@ fn an_answer_for_reads_beside_writes_on_simulated_flash_says_what_the_model_lack
         assert!(output.status.success(), "{}", text(&output.stderr));
         let says = stdout.contains("reads beside writes on simulated flash");
         assert_eq!(says, is_said, "{model}, {load}: {stdout}");
+    }
+}
+
+#[test]
+fn a_program_starts_sooner_under_bfq_than_under_cfq_beside_readers_and_both_are_decided_by_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = dir.path().join("record");
+    let output = tune(
+        &record,
+        "--simulate hdd-7200 --arms cfq,bfq --fixed-rounds 3 --seed 1 --load \
+         responsiveness:readers=4,size=16m,starts=1",
+    );
+    let stdout = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(
+        stdout.contains("Answer: use bfq, on a simulated hdd-7200"),
+        "{stdout}"
+    );
+    let report = report(&record);
+    let arms = report["loads"][0]["arms"].as_array().unwrap();
+    let time = |arm: usize| arms[arm]["objective"].as_f64().unwrap();
+    assert_eq!(report["loads"][0]["objective"], "time");
+    assert!(time(1) < time(0) / 4.0, "{} and {}", time(0), time(1));
+}
+
+#[test]
+fn a_desktop_and_a_build_are_simulated_with_the_numbers_of_the_loads_themselves() {
+    let dir = tempfile::tempdir().unwrap();
+    for (load, words) in [
+        ("desktop:size=16m,seconds=2,starts=1", "dropped frames %"),
+        ("build:files=40,jobs=2", "compiling s"),
+    ] {
+        let record = dir.path().join(load);
+        let arguments = format!(
+            "--simulate ssd-sata --arms none,mq-deadline --fixed-rounds 3 --seed 1 --load {load}"
+        );
+        let output = tune(&record, &arguments);
+        let stdout = text(&output.stdout);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(stdout.contains(words), "{stdout}");
+        let simulated = iosched()
+            .args([
+                "simulate",
+                "--disk",
+                "ssd-sata",
+                "--scheduler",
+                "none",
+                "--load",
+                load,
+            ])
+            .output()
+            .unwrap();
+        let stdout = text(&simulated.stdout);
+        assert!(stdout.contains(words), "{stdout}");
     }
 }
 

@@ -199,6 +199,7 @@ fn runs_only_children(spec: &Spec) -> bool {
         Spec::JobFile(_) | Spec::FixedWork(_) | Spec::Iozone(_) => true,
         Spec::Command(_)
         | Spec::Simulated { .. }
+        | Spec::SimulatedScenario { .. }
         | Spec::Pgbench(_)
         | Spec::Responsiveness(_)
         | Spec::Desktop(_)

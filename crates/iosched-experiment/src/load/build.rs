@@ -35,16 +35,16 @@ const KNOWN: &[&str] = &["files", "jobs"];
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Groups of headers; a source includes one of them.
-const HEADER_GROUPS: u32 = 10;
+pub(super) const HEADER_GROUPS: u32 = 10;
 
 /// Headers of a group.
-const HEADERS: u32 = 20;
+pub(super) const HEADERS: u32 = 20;
 
 /// Sources of a directory.
-const SOURCES_OF_A_DIRECTORY: u32 = 25;
+pub(super) const SOURCES_OF_A_DIRECTORY: u32 = 25;
 
 /// Headers are of this size, and sources of one to eight times as much.
-const UNIT: usize = 4096;
+pub(super) const UNIT: usize = 4096;
 
 /// All jobs at once, each with every so manieth of the directories: how many jobs and the directories are the arguments.
 const COMPILE: &str = "\
@@ -168,7 +168,7 @@ fn source_directory(number: u32) -> String {
 }
 
 /// Units of the n-th source: the sizes go round.
-fn units_of_source(number: u32) -> u32 {
+pub(super) fn units_of_source(number: u32) -> u32 {
     1 + number % 8
 }
 

@@ -8,7 +8,8 @@
 //! - `job_file`: a fio job file, one of the [`builtin`] ones or the user's own; [`fio_job`] reads
 //!   and checks it, [`fio`] runs it
 //! - [`command`]: any program, its time or a number that it prints; [`words`] cuts its command line
-//! - [`simulated`]: the same job files, run by the simulator over a disk model
+//! - [`simulated`]: the same job files, run by the simulator over a disk model; [`scenario`]: loads that start
+//!   programs or work on files, for the simulator
 //! - [`pgbench`]: PostgreSQL with a database of our own
 //! - `fixed_work`: a job file with an end, judged by its time; [`families`] makes those of the
 //!   sweep, the document server and the database server
@@ -45,6 +46,7 @@ pub mod iozone;
 mod job_file;
 pub mod pgbench;
 pub mod responsiveness;
+pub mod scenario;
 pub mod settings;
 pub mod simulated;
 pub mod words;
@@ -56,6 +58,7 @@ use fio::FioError;
 use fio_job::{JobFileError, Place, TrialSettings};
 use iozone::IozoneError;
 use pgbench::{OwnDatabases, PgbenchError, PgbenchSpecError};
+use scenario::{ScenarioError, SimulatedScenario};
 use settings::SettingError;
 use simulated::{SimulatedDisk, SimulatedLoad, SimulationError};
 
@@ -74,6 +77,13 @@ pub enum Spec {
     Simulated {
         /// As it was read.
         job_file: String,
+        /// What it runs on.
+        disk: Box<SimulatedDisk>,
+    },
+    /// A load that starts programs or works on files, for the simulator.
+    SimulatedScenario {
+        /// Which.
+        scenario: scenario::Scenario,
         /// What it runs on.
         disk: Box<SimulatedDisk>,
     },
@@ -103,6 +113,9 @@ pub enum SpecError {
     /// It cannot be simulated.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
+    /// A load that starts programs or works on files cannot be simulated.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
     /// pgbench.
     #[error(transparent)]
     Pgbench(#[from] PgbenchSpecError),
@@ -117,6 +130,7 @@ impl Failure for SpecError {
             SpecError::JobFile(error) => error.hint(),
             SpecError::Command(error) => error.hint(),
             SpecError::Simulation(error) => error.hint(),
+            SpecError::Scenario(error) => error.hint(),
             SpecError::Pgbench(error) => error.hint(),
             SpecError::Setting(error) => error.hint(),
         }
@@ -127,6 +141,7 @@ impl Failure for SpecError {
             SpecError::JobFile(error) => error.exit_code(),
             SpecError::Command(error) => error.exit_code(),
             SpecError::Simulation(error) => error.exit_code(),
+            SpecError::Scenario(error) => error.exit_code(),
             SpecError::Pgbench(error) => error.exit_code(),
             SpecError::Setting(error) => error.exit_code(),
         }
@@ -141,6 +156,9 @@ impl Spec {
             Spec::Command(settings) => Ok(Box::new(command::CommandLoad::new(settings)?)),
             Spec::Simulated { job_file, disk } => {
                 Ok(Box::new(SimulatedLoad::new(name, job_file, disk)?))
+            }
+            Spec::SimulatedScenario { scenario, disk } => {
+                Ok(Box::new(SimulatedScenario::new(scenario, disk)?))
             }
             Spec::Pgbench(settings) => Ok(Box::new(pgbench::PgbenchLoad::new(settings)?)),
             Spec::FixedWork(settings) => Ok(Box::new(fixed_work::FixedWork::new(name, settings)?)),
@@ -218,6 +236,8 @@ pub struct Outcome {
     pub counts_a_part: bool,
     /// How long a fixed amount of work took, s.
     pub elapsed_s: Option<f64>,
+    /// How long the trial took in virtual time, of which its rates are (a simulated load).
+    pub virtual_time: Option<Duration>,
     /// The number that the load was asked to find.
     pub number: Option<f64>,
     /// What else it says, by name: kept, shown, never decisive.
@@ -364,6 +384,9 @@ pub enum LoadError {
     /// The simulator.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
+    /// A load that starts programs or works on files, in the simulator.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
     /// pgbench, or its server.
     #[error(transparent)]
     Pgbench(#[from] PgbenchError),
@@ -390,7 +413,10 @@ impl LoadError {
             LoadError::Fio(FioError::Child(error)) => {
                 matches!(error, ChildError::Stopped | ChildError::Missing { .. })
             }
-            LoadError::Fio(_) | LoadError::Simulation(_) | LoadError::Impossible { .. } => false,
+            LoadError::Fio(_)
+            | LoadError::Simulation(_)
+            | LoadError::Scenario(_)
+            | LoadError::Impossible { .. } => false,
             LoadError::Command(error) => error.ends_the_run(),
             LoadError::Pgbench(error) => error.ends_the_run(),
             LoadError::Iozone(error) => error.ends_the_run(),
@@ -414,6 +440,7 @@ impl Failure for LoadError {
             LoadError::Fio(error) => error.hint(),
             LoadError::Command(error) => error.hint(),
             LoadError::Simulation(error) => error.hint(),
+            LoadError::Scenario(error) => error.hint(),
             LoadError::Pgbench(error) => error.hint(),
             LoadError::Iozone(error) => error.hint(),
             LoadError::Impossible { .. } => None,
@@ -425,6 +452,7 @@ impl Failure for LoadError {
             LoadError::Fio(error) => error.exit_code(),
             LoadError::Command(error) => error.exit_code(),
             LoadError::Simulation(error) => error.exit_code(),
+            LoadError::Scenario(error) => error.exit_code(),
             LoadError::Pgbench(error) => error.exit_code(),
             LoadError::Iozone(error) => error.exit_code(),
             LoadError::Impossible { .. } => exit::FAILURE,

@@ -1,4 +1,4 @@
-//! A job file that the simulator runs over a disk model: the load of a `tune` without a device.
+//! A load that the simulator runs over a disk model, without a device: a job file. Scenarios use the same disk.
 //!
 //! Everything happens in virtual time: a trial of 10 s on a hard disk takes milliseconds, and what a
 //! trial gives depends on the arm, the round's seed and nothing else.
@@ -208,8 +208,21 @@ impl SimulatedLoad {
     }
 
     fn simulate(&self, arm: &Arm, settings: &TrialSettings) -> Result<Simulated, SimulationError> {
-        let disk = self.disk.build(settings.seed)?;
-        let arm = SimulatedArm::new(arm, &self.disk.kernel())?;
+        self.disk.run(arm, settings.seed, self.jobs(settings), None)
+    }
+}
+
+impl SimulatedDisk {
+    /// The processes under an arm.
+    pub(super) fn run(
+        &self,
+        arm: &Arm,
+        seed: u64,
+        jobs: Vec<Job>,
+        until: Option<Nanos>,
+    ) -> Result<Simulated, SimulationError> {
+        let disk = self.build(seed)?;
+        let arm = SimulatedArm::new(arm, &self.kernel())?;
         let block_layer = MultiQueueSettings {
             kernel: arm.kernel,
             nr_requests: arm.nr_requests.or(Some(SCHEDULER_TAGS)),
@@ -222,11 +235,12 @@ impl SimulatedLoad {
                 max_sectors: MAX_SECTORS.to_sectors(),
                 merging: Merging::Full,
             },
-            volatile_cache: self.disk.model.write_cache(),
-            seed: settings.seed,
-            ..Setup::new(arm.scheduler, disk, self.jobs(settings))
+            volatile_cache: self.model.write_cache(),
+            seed,
+            ..Setup::new(arm.scheduler, disk, jobs)
         };
         setup.nr_requests = arm.nr_requests.unwrap_or(setup.nr_requests);
+        setup.until = until.unwrap_or(setup.until);
         Ok(simulate::run(setup, &mut ()))
     }
 }
@@ -307,7 +321,7 @@ pub(crate) fn job_result(process: &ProcessOutcome) -> JobResult {
 
 /// What the kernel's counters would say: awaits begin with a request's allocation. They are those of
 /// accesses, not of requests.
-fn measured(simulated: &Simulated) -> Measured {
+pub(super) fn measured(simulated: &Simulated) -> Measured {
     let total = |pick: fn(&ProcessOutcome) -> &simulate::Flow| {
         let flows = simulated.processes.iter().map(pick);
         flows.fold((0, 0, 0.0), |(ios, bytes, time), flow| {
@@ -375,7 +389,7 @@ fn parts(simulated: &Simulated, pick: fn(&ProcessOutcome) -> &simulate::Flow) ->
     Parts::merged(flows.iter())
 }
 
-fn nanos(duration: Duration) -> Nanos {
+pub(super) fn nanos(duration: Duration) -> Nanos {
     Nanos::new(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 

@@ -10,7 +10,8 @@ use super::{PlanError, PlannedLoad, Steady, Wanted};
 use crate::load::builtin;
 use crate::load::command::{self, Metric};
 use crate::load::families::{self, Member, Work};
-use crate::load::{Load, Spec, SpecError, build, desktop, pgbench, responsiveness};
+use crate::load::scenario::Scenario;
+use crate::load::{Load, Spec, SpecError, pgbench};
 use crate::objective::Objective;
 
 /// All loads that are wanted, checked.
@@ -93,18 +94,9 @@ fn read_one(wanted: &Wanted, below: &Below, text: &str) -> Result<PlannedLoad, P
     if let Some(settings) = after_name(text, "pgbench") {
         return pgbench(wanted, below, settings);
     }
-    if let Some(settings) = after_name(text, responsiveness::NAME) {
-        let settings = responsiveness::Settings::parse(settings).map_err(SpecError::from)?;
-        let spec = Spec::Responsiveness(settings);
-        return plan_timed(wanted, below, responsiveness::NAME, spec);
-    }
-    if let Some(settings) = after_name(text, desktop::NAME) {
-        let settings = desktop::Settings::parse(settings).map_err(SpecError::from)?;
-        return plan_timed(wanted, below, desktop::NAME, Spec::Desktop(settings));
-    }
-    if let Some(settings) = after_name(text, build::NAME) {
-        let settings = build::Settings::parse(settings).map_err(SpecError::from)?;
-        return plan_timed(wanted, below, build::NAME, Spec::Build(settings));
+    if let Some(scenario) = Scenario::parse(text) {
+        let scenario = scenario.map_err(SpecError::from)?;
+        return plan_scenario(wanted, below, scenario);
     }
     let (name, weight) = weight(text)?;
     let chosen = match builtin::find(name) {
@@ -119,16 +111,23 @@ fn read_one(wanted: &Wanted, below: &Below, text: &str) -> Result<PlannedLoad, P
 }
 
 /// A load that is decided by how long something in it takes.
-fn plan_timed(
+fn plan_scenario(
     wanted: &Wanted,
     below: &Below,
-    name: &str,
-    spec: Spec,
+    scenario: Scenario,
 ) -> Result<PlannedLoad, PlanError> {
     let chosen = Chosen {
-        name: name.into(),
-        spec,
+        name: scenario.name().into(),
         objective: Objective::Time,
+        spec: match (&wanted.simulate, scenario) {
+            (Some(disk), scenario) => Spec::SimulatedScenario {
+                scenario,
+                disk: Box::new(disk.clone()),
+            },
+            (None, Scenario::Responsiveness(settings)) => Spec::Responsiveness(settings),
+            (None, Scenario::Desktop(settings)) => Spec::Desktop(settings),
+            (None, Scenario::Build(settings)) => Spec::Build(settings),
+        },
     };
     plan_one(wanted, below, chosen, 1.0)
 }
@@ -244,7 +243,11 @@ fn plan_one(
         spec,
         objective,
     } = chosen;
-    if wanted.simulate.is_some() && !matches!(spec, Spec::Simulated { .. }) {
+    let is_simulated = matches!(
+        spec,
+        Spec::Simulated { .. } | Spec::SimulatedScenario { .. }
+    );
+    if wanted.simulate.is_some() && !is_simulated {
         return Err(PlanError::NotSimulated {
             what: format!("load {name}"),
         });

@@ -1,5 +1,6 @@
 //! A load over a disk model under several schedulers: each a run of its own, side by side.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
 use std::num::NonZeroU32;
@@ -28,12 +29,16 @@ use super::replay::{Failed, Meter, ReplayError, Trace, TraceOptions, TraceReport
 use super::settings::{SettingsError, tick_phase};
 use super::threads;
 use crate::load::builtin::{self, BuiltIn};
+use crate::load::scenario::{self, Scenario, ScenarioError, Script};
+use crate::load::settings::SettingError;
 
 /// What the processes do.
 #[derive(Debug, Clone)]
 pub enum Load {
     /// One that comes with the program.
     BuiltIn(&'static BuiltIn),
+    /// One that starts programs or works on files.
+    Scenario(Scenario),
     /// As a fio job file says.
     Job(PathBuf),
     /// As they did when they were recorded.
@@ -42,21 +47,39 @@ pub enum Load {
 
 impl Load {
     /// The built-in load of this name, or else the job file.
-    pub fn named(name: &str) -> Load {
-        builtin::find(name).map_or_else(|| Load::Job(PathBuf::from(name)), Load::BuiltIn)
+    ///
+    /// # Errors
+    /// A setting that the load does not have.
+    pub fn named(name: &str) -> Result<Load, SimulateError> {
+        if let Some(scenario) = Scenario::parse(name) {
+            return Ok(Load::Scenario(scenario?));
+        }
+        let found = builtin::find(name);
+        Ok(found.map_or_else(|| Load::Job(PathBuf::from(name)), Load::BuiltIn))
+    }
+
+    /// When a run of it ends at the latest, if it has an end of its own.
+    pub fn longest(&self) -> Option<Nanos> {
+        matches!(self, Load::Scenario(_)).then_some(scenario::LONGEST)
     }
 
     /// What the user calls it.
     pub fn name(&self) -> String {
         match self {
             Load::BuiltIn(load) => load.name.to_owned(),
+            Load::Scenario(scenario) => scenario.name().to_owned(),
             Load::Job(path) => path.display().to_string(),
             Load::Trace(options) => options.path.display().to_string(),
         }
     }
 
     /// The processes, on a disk of this size.
-    fn work(&self, capacity: Sectors, meter: &Arc<Meter>) -> Result<Work, SimulateError> {
+    fn work(
+        &self,
+        capacity: Sectors,
+        seed: u64,
+        meter: &Arc<Meter>,
+    ) -> Result<Work, SimulateError> {
         let parse = |text: &str| {
             let failed = |cause| SimulateError::Load {
                 name: self.name(),
@@ -68,6 +91,9 @@ impl Load {
         };
         match self {
             Load::BuiltIn(load) => parse(load.text),
+            Load::Scenario(scenario) => {
+                Ok(Work::Script(Arc::new(scenario.script(capacity, seed)?)))
+            }
             Load::Job(path) => {
                 let mut lines = Lines::open(path).map_err(|error| match error {
                     FileError::Open { path, cause }
@@ -98,6 +124,8 @@ impl Load {
 enum Work {
     /// As jobs say.
     Jobs(Vec<Job>),
+    /// As a scenario goes.
+    Script(Arc<Script>),
     /// As they were recorded.
     Trace(Arc<Trace>),
 }
@@ -106,6 +134,7 @@ impl Work {
     fn jobs(&self) -> &[Job] {
         match self {
             Work::Jobs(jobs) => jobs,
+            Work::Script(script) => &script.jobs,
             Work::Trace(trace) => trace.jobs(),
         }
     }
@@ -196,6 +225,12 @@ pub enum SimulateError {
         /// What is wrong with it.
         cause: JobError,
     },
+    /// A setting of the load.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// A load that starts programs or works on files.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
     /// The trace.
     #[error(transparent)]
     Replay(#[from] ReplayError),
@@ -226,7 +261,8 @@ impl Failure for SimulateError {
                     .to_owned(),
             ),
             SimulateError::NoSuchLoad { .. } => {
-                let names: Vec<&str> = builtin::BUILT_IN.iter().map(|load| load.name).collect();
+                let job_files = builtin::BUILT_IN.iter().map(|load| load.name);
+                let names: Vec<&str> = job_files.chain(Scenario::NAMES).collect();
                 Some(format!(
                     "a fio job file, or one of: {}; what runs a program (pgbench, command:, database) \
                      needs a disk: `iosched tune --load`",
@@ -234,6 +270,8 @@ impl Failure for SimulateError {
                 ))
             }
             SimulateError::File(file) => file.hint(),
+            SimulateError::Setting(setting) => setting.hint(),
+            SimulateError::Scenario(scenario) => scenario.hint(),
             SimulateError::Scheduler(error) => error.hint(),
             SimulateError::Replay(replay) => replay.hint(),
             SimulateError::EventsOfSeveral { .. } => {
@@ -247,6 +285,7 @@ impl Failure for SimulateError {
         match self {
             SimulateError::Scheduler(error) => error.exit_code(),
             SimulateError::File(file) => file.exit_code(),
+            SimulateError::Scenario(scenario) => scenario.exit_code(),
             SimulateError::Replay(replay) => replay.exit_code(),
             SimulateError::Events { .. } => exit::FAILURE,
             _ => exit::USAGE,
@@ -379,6 +418,9 @@ pub struct RunResult {
     pub total: Share,
     /// Each process.
     pub processes: Vec<Share>,
+    /// What else the load gives, by name: how long a program took to start.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub numbers: BTreeMap<String, f64>,
     /// Commands that the disk got (merged accesses are one).
     pub commands: u64,
     /// Mean distance between the end of a command and the beginning of the next.
@@ -398,7 +440,12 @@ pub struct RunResult {
 }
 
 impl RunResult {
-    fn new(scheduler: &str, outcome: &Outcome, wall: std::time::Duration) -> RunResult {
+    fn new(
+        scheduler: &str,
+        outcome: &Outcome,
+        numbers: BTreeMap<String, f64>,
+        wall: std::time::Duration,
+    ) -> RunResult {
         let mut syncs = Histogram::default();
         for process in &outcome.processes {
             syncs.merge(&process.syncs.total);
@@ -417,6 +464,7 @@ impl RunResult {
         RunResult {
             scheduler: scheduler.to_owned(),
             processes: processes.collect(),
+            numbers,
             total,
             commands: outcome.disk.commands,
             mean_seek_sectors: outcome.disk.seek_sectors as f64 / moves,
@@ -498,7 +546,8 @@ impl Plan {
         if wanted.events.is_some() && specs.len() > 1 {
             return Err(SimulateError::EventsOfSeveral { count: specs.len() });
         }
-        let work = wanted.load.work(model.capacity(), &meter)?;
+        let seed = wanted.seed;
+        let work = wanted.load.work(model.capacity(), seed, &meter)?;
         let may_run = |spec: &SchedulerSpec| -> Result<(), SchedulerError> {
             simulate::check_groups(scheduler::info(&spec.name)?, work.jobs())
         };
@@ -542,7 +591,7 @@ impl Plan {
             queue_depth: self.queue_depth,
             load: self.wanted.load.name(),
             trace: match &self.work {
-                Work::Jobs(_) => None,
+                Work::Jobs(_) | Work::Script(_) => None,
                 Work::Trace(trace) => Some(trace.report().clone()),
             },
             seed: self.wanted.seed,
@@ -602,9 +651,14 @@ impl Plan {
                 outcome
             }
         };
+        let numbers = match &self.work {
+            Work::Script(script) => script.numbers(&outcome)?,
+            Work::Jobs(_) | Work::Trace(_) => BTreeMap::new(),
+        };
         Ok(RunResult::new(
             &wanted.schedulers[index],
             &outcome,
+            numbers,
             began.elapsed(),
         ))
     }
@@ -615,7 +669,7 @@ impl Plan {
         observer: &mut dyn Observer,
     ) -> Result<Outcome, SimulateError> {
         match &self.work {
-            Work::Jobs(_) => Ok(simulate::run(setup, observer)),
+            Work::Jobs(_) | Work::Script(_) => Ok(simulate::run(setup, observer)),
             Work::Trace(trace) => {
                 let failed = Failed::default();
                 let replay = trace.replay(&self.meter, &failed)?;

@@ -59,6 +59,10 @@ pub(super) struct Simulation<'run, Q> {
     pub(super) group: usize,
     /// Processes that have not ended.
     pub(super) running: usize,
+    /// Of those, the ones that do not end with the others.
+    pub(super) foreground: usize,
+    /// When the group whose turn it is began.
+    pub(super) group_began: Time,
     /// When the block layer wants its timer to be called, at [`Time::MAX`] if never: only what goes
     /// into it changes that.
     timer: Time,
@@ -77,6 +81,8 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
             .map(|(index, (job, source))| Process::new(index, cpu_of(index), job, source))
             .collect();
         let running = processes.len();
+        let background = processes.iter().filter(|process| process.job.background);
+        let foreground = running - background.count();
         let flusher = processes
             .iter()
             .any(|process| process.job.buffered)
@@ -106,6 +112,8 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
             until: Time::ZERO + machine.until,
             group: 0,
             running,
+            foreground,
+            group_began: Time::ZERO,
             timer: Time::MAX,
             processors: machine.processors,
             first: None,
@@ -129,6 +137,9 @@ impl<'run, Q: RequestQueue> Simulation<'run, Q> {
             }
             now = now.max(time);
             self.step(now, due);
+            if self.foreground == 0 && self.running > 0 {
+                break; // what is left goes on only beside others
+            }
         }
         self.outcome(now)
     }

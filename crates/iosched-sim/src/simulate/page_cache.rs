@@ -4,9 +4,10 @@
 //! Follows Linux 4.19: a flusher begins when more than the background ratio is dirty, or when
 //! something has been dirty for too long, and goes over the disk in order of position; who dirties
 //! beyond the ratio waits. Left out: the pauses that slow a writer down already between the two
-//! ratios, reads through the cache, several files.
+//! ratios, reads through the cache.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::units::{Bytes, Nanos, Sector, Sectors, Time};
 
@@ -41,10 +42,20 @@ impl Default for Writeback {
     }
 }
 
-/// A process that waits until what was on its way to the disk when it began is there.
-#[derive(Debug, Clone, Copy)]
+/// The pages that these sectors touch.
+pub(super) fn pages_of(start: Sector, length: Sectors) -> Range<u64> {
+    start.as_u64() / PAGE..(start + length).as_u64().div_ceil(PAGE)
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// A process that waits until what of its file was on its way to the disk when it began is there.
+#[derive(Debug, Clone)]
 struct Waiter {
     process: usize,
+    file: Range<u64>,
     /// Writes with lesser numbers count.
     before: u64,
     left: u64,
@@ -63,9 +74,9 @@ pub(super) struct PageCache {
     dirty_since: Option<Time>,
     /// The flusher writes everything that is dirty, because it has been so for too long.
     writes_all: bool,
-    /// Number of the next write to the disk, and how many of them are under way.
+    /// Number of the last write to the disk, and the pages of those that are under way.
     number: u64,
-    writes_under_way: u64,
+    writes: BTreeMap<u64, Range<u64>>,
     waiters: Vec<Waiter>,
     /// Processes that wait until less is dirty.
     throttled: Vec<usize>,
@@ -83,7 +94,7 @@ impl PageCache {
             dirty_since: None,
             writes_all: false,
             number: 0,
-            writes_under_way: 0,
+            writes: BTreeMap::new(),
             waiters: Vec::new(),
             throttled: Vec::new(),
             waited: None,
@@ -103,6 +114,11 @@ impl PageCache {
         !self.dirty.is_empty()
     }
 
+    /// The first dirty page of a file.
+    pub(super) fn first_dirty_of(&self, file: &Range<u64>) -> Option<u64> {
+        self.dirty.range(file.clone()).next().copied()
+    }
+
     /// The flusher has something to do.
     pub(super) fn is_to_be_flushed(&self) -> bool {
         let background = self.pages(self.settings.background_ratio);
@@ -112,8 +128,7 @@ impl PageCache {
 
     /// These sectors are written to.
     pub(super) fn dirty(&mut self, now: Time, start: Sector, length: Sectors) {
-        let end = (start + length).as_u64();
-        self.dirty.extend(start.as_u64() / PAGE..end.div_ceil(PAGE));
+        self.dirty.extend(pages_of(start, length));
         self.dirty_since.get_or_insert(now);
     }
 
@@ -138,36 +153,53 @@ impl PageCache {
     pub(super) fn take_next(&mut self, most: Sectors) -> Option<(Sector, Sectors)> {
         let from_here = self.dirty.range(self.cursor..).next();
         let first = *from_here.or_else(|| self.dirty.first())?;
+        let taken = self.take_from(first, u64::MAX, most);
+        self.cursor = (taken.0 + taken.1).as_u64() / PAGE;
+        Some(taken)
+    }
+
+    /// What a sync of these pages writes next, in the same way.
+    pub(super) fn take_next_of(
+        &mut self,
+        file: &Range<u64>,
+        most: Sectors,
+    ) -> Option<(Sector, Sectors)> {
+        let first = self.first_dirty_of(file)?;
+        Some(self.take_from(first, file.end, most))
+    }
+
+    fn take_from(&mut self, first: u64, before: u64, most: Sectors) -> (Sector, Sectors) {
         let most = (most.as_u64() / PAGE).max(1);
+        let before = before.min(first + most);
         let mut end = first;
-        while end - first < most && self.dirty.remove(&end) {
+        while end < before && self.dirty.remove(&end) {
             end += 1;
         }
-        self.cursor = end;
         self.under_way += end - first;
         if self.dirty.is_empty() {
             self.dirty_since = None;
             self.writes_all = false;
         }
-        Some((
+        (
             Sector::new(first * PAGE),
             Sectors::new((end - first) * PAGE),
-        ))
+        )
     }
 
     /// A write of what was taken begins; returns its number.
-    pub(super) fn write_begins(&mut self) -> u64 {
+    pub(super) fn write_begins(&mut self, start: Sector, length: Sectors) -> u64 {
         self.number += 1;
-        self.writes_under_way += 1;
+        self.writes.insert(self.number, pages_of(start, length));
         self.number
     }
 
     /// It is done. Calls those that may go on now.
     pub(super) fn write_ends(&mut self, number: u64, length: Sectors, mut wake: impl FnMut(usize)) {
         self.under_way -= length.as_u64() / PAGE;
-        self.writes_under_way -= 1;
+        let pages = self.writes.remove(&number).expect("a write ends once");
         for waiter in &mut self.waiters {
-            waiter.left -= u64::from(number <= waiter.before);
+            let waits = number <= waiter.before && overlap(&pages, &waiter.file);
+            waiter.left -= u64::from(waits);
             if waiter.left == 0 {
                 wake(waiter.process);
             }
@@ -178,15 +210,18 @@ impl PageCache {
         }
     }
 
-    /// The process goes on when all writes that are under way now are done. False if none is.
-    pub(super) fn wait_for_writes(&mut self, process: usize) -> bool {
-        if self.writes_under_way == 0 {
+    /// The process goes on when all writes of its file that are under way now are done. False if none is.
+    pub(super) fn wait_for_writes(&mut self, process: usize, file: Range<u64>) -> bool {
+        let writes = self.writes.values();
+        let left = writes.filter(|pages| overlap(pages, &file)).count() as u64;
+        if left == 0 {
             return false;
         }
         self.waiters.push(Waiter {
             process,
+            file,
             before: self.number,
-            left: self.writes_under_way,
+            left,
         });
         true
     }
@@ -248,7 +283,7 @@ mod tests {
         cache.dirty(Time::ZERO, Sector::new(11 * PAGE), Sectors::new(10 * PAGE));
         assert!(cache.is_full());
         let (_, length) = cache.take_next(Sectors::new(80 * PAGE)).unwrap();
-        let number = cache.write_begins();
+        let number = cache.write_begins(Sector::ZERO, length);
         assert!(cache.is_full(), "what is on its way counts");
         cache.wait_for_room(Time::ZERO, 7);
         let mut woken = Vec::new();
@@ -274,17 +309,36 @@ mod tests {
         cache.dirty(Time::ZERO, Sector::ZERO, Sectors::new(2 * PAGE));
         let page = Sectors::new(PAGE);
         let (first, second) = {
-            cache.take_next(page);
-            let first = cache.write_begins();
-            assert!(cache.wait_for_writes(3));
-            cache.take_next(page);
-            (first, cache.write_begins())
+            let (start, _) = cache.take_next(page).unwrap();
+            let first = cache.write_begins(start, page);
+            assert!(cache.wait_for_writes(3, 0..2));
+            let (start, _) = cache.take_next(page).unwrap();
+            (first, cache.write_begins(start, page))
         };
         let mut woken = Vec::new();
         cache.write_ends(second, page, |process| woken.push(process));
         assert!(woken.is_empty());
         cache.write_ends(first, page, |process| woken.push(process));
         assert_eq!(woken, [3]);
-        assert!(!cache.wait_for_writes(3));
+        assert!(!cache.wait_for_writes(3, 0..2));
+    }
+
+    #[test]
+    fn a_sync_is_of_one_file() {
+        let mut cache = cache();
+        let (page, most) = (Sectors::new(PAGE), Sectors::new(80));
+        cache.dirty(Time::ZERO, Sector::ZERO, Sectors::new(4 * PAGE));
+        let file = pages_of(Sector::new(2 * PAGE), page);
+        let taken = cache.take_next_of(&file, most).unwrap();
+        assert_eq!(taken, (Sector::new(2 * PAGE), page));
+        assert_eq!(cache.take_next_of(&file, most), None);
+        assert!(cache.has_dirty(), "the others' pages stay");
+        cache.write_begins(Sector::ZERO, page);
+        assert!(!cache.wait_for_writes(1, file.clone()), "another file's");
+        let number = cache.write_begins(taken.0, taken.1);
+        assert!(cache.wait_for_writes(1, file));
+        let mut woken = Vec::new();
+        cache.write_ends(number, page, |process| woken.push(process));
+        assert_eq!(woken, [1]);
     }
 }

@@ -212,6 +212,7 @@ impl Process {
             unreachable!("it waited for a flush");
         };
         self.last_completion = now;
+        self.busy_until = self.busy_until.max(now + self.job.sync.pause);
         self.syncs.add(Nanos::ZERO, Nanos::ZERO, now - since);
     }
 
@@ -298,6 +299,7 @@ impl Process {
         let began = self.began.unwrap_or(Time::ZERO);
         let end = self.ended.map_or(now, |_| self.last_completion);
         ProcessOutcome {
+            frames_in_time: self.source.frames_in_time(now),
             elapsed: end.saturating_since(began),
             name: self.job.name,
             read: self.read,

@@ -11,11 +11,12 @@ use crate::workload;
 impl<Q: RequestQueue> Simulation<'_, Q> {
     /// Starts the processes of the group whose turn it is; if there is none, the load is over.
     pub(super) fn begin_group(&mut self, now: Time) {
+        self.group_began = now;
         for index in 0..self.host.processes.len() {
             let process = &self.host.processes[index];
             let job = &process.job;
             let by_itself = self.host.flusher != Some(index) && !process.arrives();
-            if job.group == self.group && by_itself {
+            if job.group == self.group && by_itself && job.after.is_none() {
                 let begin = now + job.delay;
                 self.host.wake_at(begin, index);
             }
@@ -52,7 +53,7 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
                 }
                 submitted += 1;
                 let access = self.host.processes[index].next();
-                if self.host.processes[index].job.buffered {
+                if self.host.processes[index].job.buffered && access.op.is_write() {
                     self.write_cached(now, now, index, access);
                 } else {
                     self.submit(now, index, access);
@@ -168,16 +169,31 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
         let process = &mut host.processes[index];
         process.ended = Some(now);
         self.running -= 1;
+        self.foreground -= usize::from(!process.job.background);
         host.observer.exited(now, process.id, &process.job.name);
         self.queue.exited(host, now, index);
+        self.begin_those_after(now, index);
         let (group, flusher) = (self.group, self.host.flusher);
         let mut others = self.host.processes.iter().enumerate();
         let runs = |(index, process): (usize, &Process)| {
-            process.job.group == group && process.ended.is_none() && Some(index) != flusher
+            let job = &process.job;
+            let goes_on = job.group == group && !job.background;
+            goes_on && process.ended.is_none() && Some(index) != flusher
         };
         if !others.any(runs) {
             self.group += 1;
             self.begin_group(now);
+        }
+    }
+
+    /// Starts the processes that waited for the end of this one.
+    fn begin_those_after(&mut self, now: Time, ended: usize) {
+        for index in 0..self.host.processes.len() {
+            let job = &self.host.processes[index].job;
+            if job.after == Some(ended) {
+                let begin = now.max(self.group_began + job.delay);
+                self.host.wake_at(begin, index);
+            }
         }
     }
 }

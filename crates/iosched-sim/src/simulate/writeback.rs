@@ -3,10 +3,11 @@
 
 use super::access::{Access, Purpose};
 use super::engine::Simulation;
+use super::page_cache::pages_of;
 use super::process::Sync;
 use crate::block_layer::RequestQueue;
 use crate::request::{Bio, Op};
-use crate::units::{Sectors, Time};
+use crate::units::{Sector, Sectors, Time};
 use crate::workload;
 
 impl<Q: RequestQueue> Simulation<'_, Q> {
@@ -65,7 +66,10 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
             && !self.queue.is_congested()
             && !self.queue.is_blocked(flusher)
         {
-            self.write_next(now, flusher, false);
+            let Some(next) = self.host.cache.take_next(self.host.max_sectors) else {
+                break;
+            };
+            self.write(now, flusher, next, false);
         }
         self.queue.unplug(&mut self.host, now, flusher);
         if !self.host.cache.is_to_be_flushed()
@@ -75,13 +79,10 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
         }
     }
 
-    /// The next dirty pages go to the disk, for someone who waits or for nobody.
-    fn write_next(&mut self, now: Time, index: usize, sync: bool) {
+    /// Dirty pages go to the disk, for someone who waits or for nobody.
+    fn write(&mut self, now: Time, index: usize, (start, length): (Sector, Sectors), sync: bool) {
         let host = &mut self.host;
-        let Some((start, length)) = host.cache.take_next(host.max_sectors) else {
-            return;
-        };
-        let number = host.cache.write_begins();
+        let number = host.cache.write_begins(start, length);
         let bio = Bio {
             op: Op::Write,
             start,
@@ -96,15 +97,22 @@ impl<Q: RequestQueue> Simulation<'_, Q> {
         self.submit_bios(now, index, &bio, Purpose::Writeback(number));
     }
 
-    /// The process syncs: everything that is dirty is written, then the disk's cache is flushed.
+    /// The process syncs: what is dirty, of its file or at all, is written, then the disk's cache is flushed.
     pub(super) fn begin_sync(&mut self, now: Time, index: usize) {
-        self.host.processes[index].begins_sync(now);
+        let process = &mut self.host.processes[index];
+        process.begins_sync(now);
+        let file = if process.job.sync.own_file {
+            pages_of(process.job.start, process.job.span)
+        } else {
+            0..u64::MAX
+        };
         self.queue.plug(index);
-        while self.host.cache.has_dirty() {
-            self.write_next(now, index, true);
+        let max = self.host.max_sectors;
+        while let Some(next) = self.host.cache.take_next_of(&file, max) {
+            self.write(now, index, next, true);
         }
         self.queue.unplug(&mut self.host, now, index);
-        if !self.host.cache.wait_for_writes(index) {
+        if !self.host.cache.wait_for_writes(index, file) {
             self.go_on_with_sync(now, index);
         }
     }

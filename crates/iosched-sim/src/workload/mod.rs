@@ -6,14 +6,20 @@
 
 mod distribution;
 pub mod fio_job;
+mod playback;
 pub mod recorded;
 pub mod replay;
 mod sizes;
 mod stream;
 
 pub use distribution::Distribution;
+pub use playback::{FRAME_BYTES, Playback};
 pub use sizes::Sizes;
 pub use stream::Stream;
+
+use std::sync::Arc;
+
+use replay::Step;
 
 use crate::request::{IoPriority, Op};
 use crate::units::{Bytes, Nanos, Sector, Sectors};
@@ -102,10 +108,19 @@ pub struct Syncing {
     pub every: Option<u64>,
     /// Before it ends.
     pub at_end: bool,
+    /// Its part of the disk is a file of its own: what others have written need not be on the medium. Otherwise
+    /// all write to one device.
+    pub own_file: bool,
+    /// How long it thinks after each.
+    pub pause: Nanos,
 }
 
 /// One process of a load. `Default` reads the first sectors of a disk, 4 KiB at a time, for ever.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "any of them goes with any other"
+)]
 pub struct Job {
     /// Its name; clones of a job have a number behind it.
     pub name: String,
@@ -139,13 +154,22 @@ pub struct Job {
     pub priority: IoPriority,
     /// Its control group, if it is not in the root.
     pub cgroup: Option<Cgroup>,
-    /// When it begins, after its group begins.
+    /// When it begins at the earliest, after its group begins.
     pub delay: Nanos,
+    /// It begins once the process in this place of the load, one of its group, has ended.
+    pub after: Option<usize>,
+    /// Its accesses one by one, where order, places and lengths are not left to chance. One that goes on beside
+    /// others begins again with the first.
+    pub steps: Option<Arc<[Step]>>,
+    /// It plays its part of the disk as a video, frame by frame ([`Playback`]).
+    pub plays: bool,
+    /// It ends with the last process that does not.
+    pub background: bool,
     /// It ends after this much data, if it is not bound by time alone.
     pub amount: Option<Bytes>,
     /// It ends this long after it began.
     pub runtime: Option<Nanos>,
-    /// Groups run one after the other.
+    /// Groups run one after the other; what goes on beside others goes on beside the next group, too.
     pub group: usize,
 }
 
@@ -172,6 +196,10 @@ impl Default for Job {
             priority: IoPriority::default(),
             cgroup: None,
             delay: Nanos::ZERO,
+            after: None,
+            steps: None,
+            plays: false,
+            background: false,
             amount: None,
             runtime: None,
             group: 0,

@@ -10,26 +10,25 @@ use std::time::{Duration, Instant};
 
 use iosched_machine::beneath::Directory;
 use iosched_machine::process::Stop;
+use iosched_sim::workload::{FRAME_BYTES, Playback};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustix::fs::{Advice, fadvise};
 
-use super::player::{FRAME_BYTES, Playback};
-
 /// What a copy reads and writes at once.
-const CHUNK: usize = 1 << 20;
+pub(in crate::load) const CHUNK: usize = 1 << 20;
 
 /// A page: what small reads and a browser's database take at once.
-pub(super) const PAGE: usize = 4096;
+pub(in crate::load) const PAGE: usize = 4096;
 
 /// From the end of a small read to the next one.
-const BETWEEN_READS: Duration = Duration::from_millis(20);
+pub(in crate::load) const BETWEEN_READS: Duration = Duration::from_millis(20);
 
 /// From the end of a browser's commit to the next one.
-const BETWEEN_COMMITS: Duration = Duration::from_millis(200);
+pub(in crate::load) const BETWEEN_COMMITS: Duration = Duration::from_millis(200);
 
 /// Files of a package.
-const FILES_OF_A_PACKAGE: usize = 100;
+pub(in crate::load) const FILES_OF_A_PACKAGE: usize = 100;
 
 /// How long a thread sleeps before it looks again whether it is to end.
 const NAP: Duration = Duration::from_millis(50);

@@ -7,7 +7,6 @@
 //! load's user: it needs no program but a shell.
 
 mod activity;
-mod player;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -31,6 +30,8 @@ use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::metrics::{FRAMES_IN_TIME, Flow, JobResult};
 use crate::objective::Objective;
 
+pub(super) use self::activity::{BETWEEN_COMMITS, BETWEEN_READS, CHUNK, FILES_OF_A_PACKAGE, PAGE};
+
 /// The name of the load, and of its directory on the target.
 pub const NAME: &str = "desktop";
 
@@ -38,10 +39,10 @@ pub const NAME: &str = "desktop";
 const KNOWN: &[&str] = &["starts", "seconds", "size"];
 
 /// How long all runs before the first start: the copy has filled memory with what is to be written by then.
-const SETTLING: Duration = Duration::from_secs(2);
+pub(super) const SETTLING: Duration = Duration::from_secs(2);
 
 /// Bytes of a browser's profile.
-const PROFILE: u64 = 32 << 20;
+pub(super) const PROFILE: u64 = 32 << 20;
 
 /// Room for the copied program and a package.
 const ROOM_FOR_SMALL_FILES: u64 = 96 << 20;
@@ -52,7 +53,7 @@ const LARGE_FILES: u64 = 4;
 const COPIED: &str = "copied";
 const COPY: &str = "copy";
 const VIDEO: &str = "video";
-const SMALL_READS: &str = "small-reads";
+pub(super) const SMALL_READS: &str = "small-reads";
 const PROFILE_NAME: &str = "profile";
 const PACKAGE: &str = "package";
 

@@ -42,7 +42,7 @@ const KNOWN: &[&str] = &[
 const MOST_STREAMS: u32 = 100;
 
 /// How long the streams run before the first start: each has begun by then, and none is in its first moments.
-const SETTLING: Duration = Duration::from_secs(2);
+pub(super) const SETTLING: Duration = Duration::from_secs(2);
 
 /// Room for the copied program: a shell with its libraries takes some 4 MB.
 const ROOM_FOR_PROGRAM: u64 = 64 << 20;

@@ -106,7 +106,7 @@ pub enum Paths {
     /// They pass one link in turn and share the drive's command slots: SATA, which is half duplex and has 32
     /// slots for all commands.
     Shared,
-    /// Each direction has a link and command slots to itself: PCIe and SAS are full duplex, and NVMe puts no
+    /// Each direction has a link and command slots to itself: `PCIe` and SAS are full duplex, and `NVMe` puts no
     /// order between commands, so that a read does not wait for writes that wait for the buffer.
     Separate,
 }

@@ -211,6 +211,7 @@ mod tests {
             each_write: false,
             every: Some(8),
             at_end: true,
+            ..Syncing::default()
         };
         assert_eq!(b.sync, sync);
         let (name, weight) = ("two".to_owned(), 200);

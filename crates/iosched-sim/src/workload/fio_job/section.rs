@@ -148,6 +148,7 @@ impl Section {
             amount: (!self.time_based).then(|| amount.to_bytes()),
             runtime: self.runtime,
             group,
+            ..Job::default()
         })
     }
 

@@ -1,4 +1,4 @@
-//! A video: which frame is read when, and which of them come too late to be shown. Pure.
+//! A video: which frame is read when, and which of them come too late to be shown.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ const FRAME: Duration = Duration::from_millis(40);
 const AHEAD: u32 = 25;
 
 /// The bytes of a frame: 26 Mbit/s, a disc's.
-pub(super) const FRAME_BYTES: usize = 128 << 10;
+pub const FRAME_BYTES: usize = 128 << 10;
 
 /// A video while it is played, by the time since it was started.
-#[derive(Debug)]
-pub(super) struct Playback {
+#[derive(Debug, Clone)]
+pub struct Playback {
     /// The frame that is read next.
     next: u32,
     /// When it was asked for.
@@ -26,8 +26,15 @@ pub(super) struct Playback {
     dropped: u32,
 }
 
+impl Default for Playback {
+    fn default() -> Playback {
+        Playback::new()
+    }
+}
+
 impl Playback {
-    pub(super) fn new() -> Playback {
+    /// It is started.
+    pub fn new() -> Playback {
         Playback {
             next: 1,
             asked: Duration::ZERO,
@@ -43,14 +50,14 @@ impl Playback {
     }
 
     /// The frame that is read next, and before when not. Those that would come too late are not read any more.
-    pub(super) fn next(&mut self, now: Duration) -> (u32, Duration) {
+    pub fn next(&mut self, now: Duration) -> (u32, Duration) {
         self.drop_all_due_before(now + self.took[0].min(self.took[1]));
         self.asked = now;
         (self.next, FRAME * self.next)
     }
 
     /// The frame that was asked for last is there.
-    pub(super) fn arrived(&mut self, now: Duration) {
+    pub fn arrived(&mut self, now: Duration) {
         self.took = [self.took[1], now.saturating_sub(self.asked)];
         if now <= Playback::due(self.next) {
             self.shown += 1;
@@ -61,7 +68,7 @@ impl Playback {
     }
 
     /// Part of the frames that were there in time when it is stopped, 0 to 1.
-    pub(super) fn in_time(mut self, now: Duration) -> f64 {
+    pub fn in_time(mut self, now: Duration) -> f64 {
         self.drop_all_due_before(now);
         f64::from(self.shown) / f64::from(self.shown + self.dropped)
     }

@@ -1,0 +1,97 @@
+//! The start of a program that is not in memory: a process that reads its pages in the order in which it needs
+//! them, and waits for each read.
+//!
+//! The reads are those of one start that was recorded (`loads/program-start.txt`). Each start is a process of its
+//! own, as a started program is: a scheduler has not seen it before.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use iosched_sim::random::Random;
+use iosched_sim::request::Op;
+use iosched_sim::simulate::Outcome as Simulated;
+use iosched_sim::units::{Nanos, Sectors};
+use iosched_sim::workload::replay::Step;
+use iosched_sim::workload::{Access, Job};
+
+use super::files::Files;
+
+const RECORDED: &str = include_str!("../../../loads/program-start.txt");
+
+/// A read of the recorded start.
+struct Read {
+    /// From the beginning of the program's files.
+    offset: Sectors,
+    length: Sectors,
+    think: Nanos,
+}
+
+fn recorded() -> impl Iterator<Item = Read> {
+    let lines = RECORDED.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| {
+        let numbers: Vec<u64> = line
+            .split_whitespace()
+            .map(|number| number.parse().expect("our own table has numbers only"))
+            .collect();
+        let [offset, length, think] = numbers[..] else {
+            unreachable!("our own table has three columns");
+        };
+        Read {
+            offset: Sectors::new(offset),
+            length: Sectors::new(length),
+            think: Nanos::from_micros(think),
+        }
+    })
+}
+
+/// When the starts of a trial begin at the earliest, by their number.
+pub(super) type Begin<'a> = &'a dyn Fn(u32) -> Nanos;
+
+/// The starts of a trial, one after the other: the first processes of a load. Trials do not begin them at the same
+/// moment of what goes on beside them: up to a second later, as chance has it.
+pub(super) fn jobs(starts: u32, begin: Begin<'_>, files: &mut Files, seed: u64) -> Vec<Job> {
+    let reads: Vec<Read> = recorded().collect();
+    let ends = reads.iter().map(|read| read.offset + read.length);
+    let program = files.make(ends.max().unwrap_or(Sectors::ZERO).to_bytes().as_u64());
+    let steps: Arc<[Step]> = reads
+        .iter()
+        .map(|read| Step {
+            access: Access {
+                op: Op::Read,
+                start: program.start + read.offset,
+                length: read.length,
+                sync: true,
+            },
+            beside: 0,
+            think: read.think,
+        })
+        .collect();
+    let later = Nanos::new(Random::new(seed, "first start").below(1_000_000_000));
+    (0..starts)
+        .map(|start| Job {
+            name: format!("start-{}", start + 1),
+            start: program.start,
+            span: program.length,
+            steps: Some(Arc::clone(&steps)),
+            delay: begin(start) + later,
+            after: (start > 0).then(|| start as usize - 1),
+            ..Job::default()
+        })
+        .collect()
+}
+
+/// How long each start took, s.
+pub(super) fn took(starts: u32, simulated: &Simulated) -> Vec<f64> {
+    let places: Range<usize> = 0..starts as usize;
+    let processes = simulated.processes[places].iter();
+    processes
+        .map(|process| process.elapsed.as_secs_f64())
+        .collect()
+}
+
+/// Their mean, and the slowest.
+pub(super) fn mean_and_slowest(took: &[f64]) -> (f64, f64) {
+    let mean = took.iter().sum::<f64>() / took.len().max(1) as f64;
+    (mean, took.iter().copied().fold(0.0, f64::max))
+}
