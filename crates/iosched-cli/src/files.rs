@@ -27,6 +27,7 @@ impl Failure for WriteError {
                 Some(format!("make the directory {} first", parent.display()))
             }
             io::ErrorKind::IsADirectory => Some("name a file in it".into()),
+            io::ErrorKind::Other => Some("`-` is standard output".into()),
             _ => None,
         }
     }
@@ -84,11 +85,25 @@ fn beside(path: &Path) -> Result<NamedTempFile, WriteError> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    // To be replaced by a file: a terminal, a disk, a pipe that somebody reads.
+    let is_something_else = path
+        .symlink_metadata()
+        .is_ok_and(|found| !found.is_file() && !found.is_symlink());
+    if is_something_else || is_of_devices(directory) {
+        let cause = "it is no regular file, and is not replaced by one";
+        return Err(failed(path, io::Error::other(cause)));
+    }
     tempfile::Builder::new()
         .prefix(".iosched-")
         .permissions(std::fs::Permissions::from_mode(0o644))
         .tempfile_in(directory)
         .map_err(|source| failed(path, source))
+}
+
+/// True of `/dev`, but for where files are kept in memory.
+fn is_of_devices(directory: &Path) -> bool {
+    let real = directory.canonicalize();
+    real.is_ok_and(|real| real.starts_with("/dev") && !real.starts_with("/dev/shm"))
 }
 
 fn rename(file: NamedTempFile, path: &Path) -> Result<(), WriteError> {

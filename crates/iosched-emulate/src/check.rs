@@ -105,7 +105,7 @@ pub(super) fn check(
         .sysfs()
         .read_if_present(device, "queue/scheduler")
         .unwrap_or_default();
-    let mut pairs = Vec::with_capacity(reads);
+    let mut pairs = Vec::new();
     let mut positions = random_blocks(blocks, seed).take(reads);
     loop {
         let batch: Vec<Sector> = positions.by_ref().take(BATCH).collect();

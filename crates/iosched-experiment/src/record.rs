@@ -7,6 +7,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use iosched_machine::failure::{Failure, exit};
 use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
+use rand::Rng;
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, statat, unlinkat};
 use serde::{Deserialize, Serialize};
 
@@ -691,15 +693,43 @@ impl Recorder {
 
     /// Removes the record and its lock from the directory that has them: another one may have its name by now.
     fn remove(&self) -> io::Result<()> {
+        let Some(directory) = self.open_directory()? else {
+            return Ok(());
+        };
+        unlinkat(&directory, FILE, AtFlags::empty())?;
+        Ok(unlinkat(&directory, LOCK, AtFlags::empty())?)
+    }
+
+    /// Writes a file beside the record, in the directory that has it: another one may have its name by now. What is
+    /// called so is replaced as a whole, and a link not followed.
+    ///
+    /// # Errors
+    /// It cannot be written, or the directory was moved.
+    pub fn write_beside(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let Some(directory) = self.open_directory()? else {
+            return Err(io::Error::other("the results directory was moved away"));
+        };
+        let new = format!("{UNFINISHED}{:016x}", rand::rng().next_u64());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o644);
+        let mut file = File::from(rustix::fs::openat(&directory, &new, flags, mode)?);
+        let written = file.write_all(bytes);
+        let renamed =
+            written.and_then(|()| Ok(rustix::fs::renameat(&directory, &new, &directory, name)?));
+        if renamed.is_err() {
+            let _ = unlinkat(&directory, &new, AtFlags::empty());
+        }
+        renamed
+    }
+
+    /// The directory that has the record; none if it has another name now.
+    fn open_directory(&self) -> io::Result<Option<OwnedFd>> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&self.directory, flags, Mode::empty())?;
         let found = statat(&directory, FILE, AtFlags::SYMLINK_NOFOLLOW)?;
         let ours = fstat(&self.file)?;
-        if (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino) {
-            return Ok(());
-        }
-        unlinkat(&directory, FILE, AtFlags::empty())?;
-        Ok(unlinkat(&directory, LOCK, AtFlags::empty())?)
+        let is_ours = (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino);
+        Ok(is_ours.then_some(directory))
     }
 
     /// Says that the emulated disk of a resumed run has another name now.
@@ -900,6 +930,29 @@ mod tests {
         assert_eq!(source.to_string(), "it is no regular file");
         let error = Recorder::resume(dir.path()).unwrap_err();
         assert!(matches!(error, RecordError::NotARecord { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_page_stays_with_its_record_when_a_link_takes_the_directorys_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let [results, away, others] = ["r", "away", "others"].map(|name| dir.path().join(name));
+        let header = fixture::record(&fixture::plan(2)).header;
+        let recorder = Recorder::create(&results, header).unwrap();
+        recorder.write_beside("report.html", b"one").unwrap();
+        std::os::unix::fs::symlink("/dev/null", results.join("link.html")).unwrap();
+        recorder.write_beside("link.html", b"two").unwrap();
+        for (name, text) in [("report.html", "one"), ("link.html", "two")] {
+            assert_eq!(fs::read_to_string(results.join(name)).unwrap(), text);
+        }
+        fs::rename(&results, away).unwrap();
+        fs::create_dir(&others).unwrap();
+        std::os::unix::fs::symlink(&others, &results).unwrap();
+        recorder.write_beside("report.html", b"two").unwrap_err();
+        fs::write(others.join(FILE), "another record").unwrap();
+        fs::remove_file(&results).unwrap();
+        fs::rename(&others, &results).unwrap();
+        recorder.write_beside("report.html", b"two").unwrap_err();
+        assert_eq!(fs::read_dir(&results).unwrap().count(), 1);
     }
 
     #[test]

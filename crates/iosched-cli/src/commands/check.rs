@@ -1,7 +1,6 @@
 //! `iosched check`: is every disk as the policy says, will it stay so, and who was it?
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -17,6 +16,7 @@ use iosched_policy::set;
 
 use super::log::date;
 use super::{Outcome, boxed};
+use crate::files;
 use crate::output::Output;
 
 /// Arguments of `iosched check`.
@@ -109,13 +109,8 @@ pub(crate) fn run(args: &CheckArgs, output: &Output) -> Outcome {
         remember(&host, &mut report);
     }
     if let Some(path) = &args.textfile {
-        write_whole(path, &metrics(&report)).map_err(|source| {
-            boxed(FileError {
-                action: "write",
-                path: path.clone(),
-                source,
-            })
-        })?;
+        // Readers see the old file or the new one.
+        files::write(path, metrics(&report).as_bytes()).map_err(boxed)?;
     }
     if output.is_json() {
         output.json(&report);
@@ -343,18 +338,6 @@ fn metrics(report: &Report) -> String {
 
 fn with_measurement(disk: &DiskReport) -> Option<(&DiskReport, &Measured)> {
     Some((disk, disk.measured.as_ref()?))
-}
-
-/// Readers see the old file or the new one.
-fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let directory = path.parent().filter(|parent| *parent != Path::new(""));
-    let mut file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))?;
-    file.write_all(text.as_bytes())?;
-    let readable = std::fs::Permissions::from_mode(0o644);
-    file.as_file().set_permissions(readable)?;
-    file.persist(path)?;
-    Ok(())
 }
 
 /// Everybody who sets a device's queue.

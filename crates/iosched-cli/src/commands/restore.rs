@@ -57,6 +57,9 @@ struct RunReport {
     command: String,
     pid: u32,
     still_running: bool,
+    /// It was to be ended, and does not end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    does_not_end: bool,
     journal: PathBuf,
     undone: Vec<Undone>,
 }
@@ -99,6 +102,7 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
     let tracing_instances_removed = capture::remove_remains(&host);
     let undo_of_disks = undo_finished.iter().flat_map(|taken| &taken.disks);
     let is_settled = not_understood.is_empty()
+        && !runs.iter().any(|run| run.does_not_end)
         && runs
             .iter()
             .flat_map(|run| &run.undone)
@@ -223,14 +227,14 @@ fn print_forecast(forecast: &Forecast, output: &Output) {
 
 /// Puts back what a run left, unless it is alive and does so itself.
 fn restore(host: &Host, leftover: &Leftover) -> RunReport {
-    let mut still_running = leftover.is_alive;
-    if leftover.is_alive && leftover.is_waiting_to_revert(host) {
-        still_running = !leftover.end_owner(host);
-    }
+    let is_to_end = leftover.is_alive && leftover.is_waiting_to_revert(host);
+    let does_not_end = is_to_end && !leftover.end_owner(host);
+    let still_running = leftover.is_alive && (!is_to_end || does_not_end);
     RunReport {
         command: leftover.entry.command.clone(),
         pid: leftover.entry.owner.pid,
         still_running,
+        does_not_end,
         journal: leftover.path.clone(),
         undone: if still_running {
             Vec::new()

@@ -820,3 +820,88 @@ fn a_job_file_makes_root_do_nothing_but_what_the_run_is_for() {
         let _ = fs::remove_dir_all(bench.records.path().join("r"));
     }
 }
+
+/// The way of a record is one that nobody else lays.
+#[test]
+fn a_record_is_not_made_where_a_link_of_another_user_leads() {
+    if !iosched_testing::is_root() {
+        return;
+    }
+    let (uid, gid) = nobody();
+    let dir = tempfile::tempdir().unwrap();
+    let [theirs, root] = ["theirs", "root"].map(|name| dir.path().join(name));
+    for path in [&theirs, &root] {
+        fs::create_dir(path).unwrap();
+    }
+    let link = theirs.join("iosched-results");
+    symlink(&root, &link).unwrap();
+    chown(&theirs, Some(uid), Some(gid)).unwrap();
+    std::os::unix::fs::lchown(&link, Some(uid), Some(gid)).unwrap();
+    let tune = |out: Option<&Path>| {
+        let mut command = iosched();
+        command.args(["tune", "--simulate", "ssd-sata", "--arms", "noop,deadline"]);
+        command.args(["--fixed-rounds", "2", "--runtime", "50ms", "--no-html"]);
+        if let Some(out) = out {
+            command.arg("--out").arg(out);
+        }
+        command.current_dir(&theirs).output().unwrap()
+    };
+    for out in [None, Some(link.join("x").as_path())] {
+        let output = tune(out);
+        let stderr = lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(11), "{stderr}");
+        assert!(stderr.contains("could lead the record"), "{stderr}");
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+    }
+    // A place of one's own, and one of root's, are fine.
+    assert!(tune(Some(&theirs.join("x/y"))).status.success());
+}
+
+/// Whatever root was started with, a load of another user has no capability.
+#[test]
+fn a_load_of_another_user_keeps_no_capability_that_root_was_told_to_keep() {
+    let Some(bench) = Bench::new() else { return };
+    let (uid, gid) = nobody();
+    let keep = ["--securebits=+no_setuid_fixup", "--inh-caps=+dac_override"];
+    let ambient = "--ambient-caps=+dac_override";
+    let can = Command::new("setpriv")
+        .args(keep)
+        .arg(ambient)
+        .arg("true")
+        .status();
+    if !can.is_ok_and(|status| status.success()) {
+        return lacks("setpriv with ambient capabilities");
+    }
+    chown(&bench.mounted.at, Some(uid), Some(gid)).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let secret = dir.path().join("secret");
+    fs::write(&secret, "root's").unwrap();
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    let load = format!(
+        "command: sh: grep ^Cap /proc/self/status >$IOSCHED_TARGET/caps; echo x >>{}; true",
+        secret.display()
+    );
+    let output = Command::new("setpriv")
+        .args(keep)
+        .arg(ambient)
+        .arg(assert_cmd::cargo::cargo_bin!("iosched"))
+        .args(["tune", &bench.path(""), "--user", "nobody", "--load", &load])
+        .args([
+            "--arms",
+            "none,mq-deadline",
+            "--fixed-rounds",
+            "2",
+            "--no-html",
+            "--out",
+        ])
+        .arg(dir.path().join("r"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", lossy(&output.stderr));
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "root's");
+    let caps = fs::read_to_string(bench.mounted.at.join("caps")).unwrap();
+    let sets = caps.lines().filter(|line| !line.starts_with("CapBnd"));
+    for set in sets {
+        assert!(set.ends_with("\t0000000000000000"), "{caps}");
+    }
+}

@@ -108,6 +108,27 @@ fn a_page_replaces_a_link_instead_of_following_it() {
 }
 
 #[test]
+fn only_regular_files_are_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let example = example();
+    let nowhere = Path::new("/dev/iosched-test");
+    for to in [&fifo, nowhere] {
+        for option in ["--html", "--parquet"] {
+            let output = iosched(&["report", path(&example), option, path(to)]);
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{stderr}");
+            assert!(stderr.contains("it is no regular file"), "{stderr}");
+            assert!(stderr.contains("hint: `-` is standard output"), "{stderr}");
+        }
+    }
+    assert!(!fs::symlink_metadata(&fifo).unwrap().is_file());
+    assert!(!nowhere.exists());
+}
+
+#[test]
 fn what_cannot_be_done_is_said_with_the_way_out() {
     let directory = tempfile::tempdir().unwrap();
     let simulated = directory.path().join("simulated.json");

@@ -1,5 +1,5 @@
 //! `iosched set` on real loop devices, and what it says when it cannot.
-use crate::common::tuning::MIB;
+use crate::common::tuning::{MIB, signal};
 use crate::common::{LoopDevice, can_use_loop_devices, iosched, text, wait_until};
 
 fn set(arguments: &[&str]) -> (i32, String, String) {
@@ -109,6 +109,50 @@ fn set_for_a_while_reverts_by_itself_and_at_once_on_restore() {
     assert!(wait_until(|| for_an_hour() == 0));
     let (code, _, stderr) = set(&[&disk.name, "kyber"]);
     assert_eq!(code, 9, "another command will put it back: {stderr}");
+    iosched().arg("restore").assert().success();
+    assert_eq!(disk.whole_queue(), before);
+}
+
+#[test]
+fn an_undo_beside_a_change_that_will_be_put_back_is_refused() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    assert_eq!(set(&[&disk.name, "bfq"]).0, 0);
+    let kept = disk.whole_queue();
+    assert_eq!(set(&[&disk.name, "kyber", "--for", "1h"]).0, 0);
+    for arguments in [&["undo"][..], &["undo", "--dry-run"]] {
+        let output = iosched().args(arguments).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(9), "{stderr}");
+        assert!(
+            stderr.contains("it will put back what it changed"),
+            "{stderr}"
+        );
+        assert_eq!(disk.scheduler(), "kyber");
+    }
+    iosched().arg("restore").assert().success();
+    assert_eq!(disk.whole_queue(), kept);
+    iosched().arg("undo").assert().success();
+    assert_eq!(disk.scheduler(), "none");
+}
+
+#[test]
+fn restore_ends_who_is_stopped_while_he_waits_to_put_back() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let before = disk.whole_queue();
+    assert_eq!(set(&[&disk.name, "bfq", "--for", "1h"]).0, 0);
+    let journal = std::fs::read_dir("/var/lib/iosched/journal")
+        .unwrap()
+        .next();
+    let entry = std::fs::read_to_string(journal.unwrap().unwrap().path()).unwrap();
+    let entry: serde_json::Value = serde_json::from_str(&entry).unwrap();
+    let pid = u32::try_from(entry["owner"]["pid"].as_u64().unwrap()).unwrap();
+    signal(pid, rustix::process::Signal::STOP);
     iosched().arg("restore").assert().success();
     assert_eq!(disk.whole_queue(), before);
 }

@@ -2,8 +2,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::tuning::{MIB, tune};
-use crate::common::{Mounted, can_use_loop_devices, has_fio};
+use crate::common::tuning::{MIB, record, start, tune};
+use crate::common::{Mounted, can_use_loop_devices, has_fio, wait_until};
 
 /// Options that make fio remove, extend, shorten or write what it works on.
 const ALTER: &[&str] = &[
@@ -60,4 +60,44 @@ fn a_file_that_is_the_target_is_as_before_whatever_the_job_file_says() {
         let (code, _, stderr) = tune(file.to_str().unwrap(), &dir.path().join("x"), &load);
         assert_eq!(code, 2, "{option}: {stderr}");
     }
+}
+
+#[test]
+fn a_file_that_vanishes_in_the_middle_ends_the_run_and_no_arm_is_blamed() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    let mounted = Mounted::new(64 * MIB);
+    let file = mounted.at.join("theirs");
+    fs::write(&file, vec![7; 1 << 20]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let short = [
+        "--load",
+        "random-read",
+        "--runtime",
+        "100ms",
+        "--fixed-rounds",
+        "200",
+    ];
+    let run = start(&[&[file.to_str().unwrap()], &short[..]].concat(), &out);
+    let has_trial = || {
+        let text = fs::read_to_string(out.join("record.jsonl")).unwrap_or_default();
+        text.contains("\"type\":\"trial\"")
+    };
+    assert!(wait_until(has_trial), "no trial ran");
+    fs::remove_file(&file).unwrap();
+    let output = run.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(14), "{stderr}");
+    assert!(
+        stderr.contains("is gone, or something else is in its place"),
+        "{stderr}"
+    );
+    let lines = record(&out);
+    assert!(
+        !lines
+            .iter()
+            .any(|line| line["type"] == "finished" || line["type"] == "arm-left")
+    );
 }

@@ -2,10 +2,12 @@
 //! in its place, is not touched, neither by a new run nor by one that goes on.
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use iosched_machine::device;
 use iosched_machine::host::Host;
+use iosched_testing::loop_device;
 
 use crate::common::tuning::{MIB, fio_runs_on, record, signal, small_disk, start, tune};
 use crate::common::{LoopDevice, iosched, run, wait_until};
@@ -270,4 +272,95 @@ fn a_disk_without_a_signature_that_is_not_empty_has_to_be_named() {
     let twice = [&write[..], &[&named]].concat();
     let (code, _, stderr) = tune(&disk.name, &dir.path().join("2"), &twice);
     assert_eq!(code, 0, "{stderr}");
+}
+
+/// A loop device beside those of [`LoopDevice`], detached when dropped.
+struct Beside(String);
+
+impl Beside {
+    fn on(file: &Path, options: &[&str]) -> Beside {
+        Beside(loop_device::attach(file, options))
+    }
+
+    fn node(&self) -> String {
+        format!("/dev/{}", self.0)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup")
+            .args(["--detach", &self.node()])
+            .output();
+    }
+}
+
+/// What else is written where the disk is written, and nobody sees by its path.
+#[test]
+fn a_disk_whose_bytes_another_loop_device_or_process_uses_is_refused_whatever_is_said() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |target: &str, because: &str| {
+        let before = fs::read(disk.file()).unwrap();
+        let consent = format!("--destroy-data={target}");
+        for more in [&[][..], &["--mkfs", "ext4"]] {
+            let write = ["--load", "random-write", "--steady", "off", &consent];
+            let (code, _, stderr) = tune(target, &dir.path().join("r"), &[&write, more].concat());
+            assert_eq!(code, 11, "{stderr}");
+            assert!(stderr.contains(because), "{because}: {stderr}");
+        }
+        assert!(fs::read(disk.file()).unwrap() == before, "{because}");
+    };
+
+    // Through a node elsewhere, as a container has.
+    let number = fs::read_to_string(format!("/sys/block/{}/dev", disk.name)).unwrap();
+    let (major, minor) = number.trim().split_once(':').unwrap();
+    let node = dir.path().join("node");
+    run("mknod", &[node.to_str().unwrap(), "b", major, minor]);
+    let above = Beside::on(&node, &[]);
+    refused(&disk.name, &format!("{} stands on {}", above.0, disk.name));
+    // And what stands on a disk that is used.
+    let user = fs::File::options().write(true).open(disk.path()).unwrap();
+    refused(&above.0, &format!("{} is in use by", disk.name));
+    drop((user, above));
+
+    // The same file twice, and a part of it.
+    let file = disk.file().display().to_string();
+    for options in [&[][..], &["--offset", "1048576"]] {
+        let second = Beside::on(disk.file(), options);
+        refused(&disk.name, &format!("{} stands on {file}", second.0));
+        refused(&second.0, &format!("{} stands on {file}", disk.name));
+    }
+
+    // The file itself, as a virtual machine has it.
+    let machine = fs::File::options().write(true).open(disk.file()).unwrap();
+    refused(&disk.name, &format!("{file} is in use by"));
+    drop(machine);
+}
+
+#[test]
+fn another_part_of_the_file_behind_a_loop_device_is_another_disk() {
+    let Some(interrupted) = Interrupted::by(rustix::process::Signal::KILL) else {
+        return;
+    };
+    let disk = &interrupted.disk;
+    let file = fs::File::options().write(true).open(disk.file()).unwrap();
+    file.set_len(128 * MIB).unwrap();
+    drop(file);
+    // As LOOP_SET_STATUS does it: the device stays, with its name and its count of attachments.
+    let node = disk.path();
+    run("losetup", &["--detach", node.to_str().unwrap()]);
+    let half = ["--offset", "67108864", "--sizelimit", "67108864"];
+    let output = Command::new("losetup")
+        .args(half)
+        .arg(&node)
+        .arg(disk.file())
+        .output();
+    if !output.unwrap().status.success() {
+        return; // another test was faster
+    }
+    interrupted.must_not_go_on(&["--destroy-data"], "another part of its file");
+    interrupted.must_not_go_on(&[&interrupted.named()], "another part of its file");
 }

@@ -8,8 +8,9 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iosched_machine::beneath;
 use iosched_machine::durable;
@@ -17,10 +18,12 @@ use iosched_machine::facts;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::file_system::OwnFileSystem;
 use iosched_machine::host::Host;
+use iosched_machine::lock;
 use iosched_machine::process::{LoadProcesses, Owner, User, as_user};
 use iosched_machine::sysfs::Sysfs;
 use iosched_switch::{QueueState, SwitchError};
 use rand::Rng;
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::load::pgbench::OwnDatabases;
@@ -359,7 +362,11 @@ pub fn read_all(host: &Host) -> (Vec<Leftover>, Vec<NotUnderstood>) {
 pub fn check_readable(host: &Host) -> io::Result<()> {
     match fs::read_dir(directory(host)) {
         Ok(files) => files.into_iter().try_for_each(|file| {
-            fs::File::open(file?.path())?;
+            let file = file?;
+            // A FIFO would be waited for; it is named with what is not understood.
+            if file.file_type()?.is_file() {
+                fs::File::open(file.path())?;
+            }
             Ok(())
         }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -374,27 +381,79 @@ impl Leftover {
             .is_ok_and(|cmdline| cmdline.split(|&b| b == 0).nth(1) == Some(b"revert-after"))
     }
 
-    /// Ends its owner with SIGTERM, and waits a moment for that; true once it has ended.
+    /// Ends its owner with SIGTERM, and waits a moment for that; what does not end then (it was stopped) is killed.
+    /// True once it has ended.
     pub fn end_owner(&self, host: &Host) -> bool {
         let pid = i32::try_from(self.entry.owner.pid)
             .ok()
             .and_then(rustix::process::Pid::from_raw);
         let Some(pid) = pid else { return false };
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        for _ in 0..100 {
+        [Signal::TERM, Signal::KILL].into_iter().any(|signal| {
             if !self.entry.owner.is_alive(host) {
                 return true;
             }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        false
+            let _ = rustix::process::kill_process(pid, signal);
+            (0..100).any(|_| {
+                std::thread::sleep(Duration::from_millis(50));
+                !self.entry.owner.is_alive(host)
+            })
+        })
     }
 
-    /// Puts back what the dead run left, and removes the file when that worked.
+    /// Puts back what the dead run left, and removes the file when that worked. One command at a time: what another
+    /// has put back since the entry was read is not put back again, and may have been changed on purpose by now.
     pub fn undo(&self, host: &Host) -> Vec<Undone> {
-        undo_file(host, &self.path, &self.entry)
+        let failed = |cause: String| {
+            vec![Undone::Failed {
+                thing: self.path.display().to_string(),
+                cause,
+            }]
+        };
+        let _turn = match turn_at(&self.path) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Vec::new(), // somebody has put all of it back
+            Err(error) => return failed(error.to_string()),
+        };
+        match durable::read_entry(&self.path, SCHEMA) {
+            Ok(entry) => undo_file(host, &self.path, &entry),
+            Err(cause) => failed(cause),
+        }
     }
 }
+
+/// Waits until nobody else works off this file, which is then locked; none if it is gone.
+fn turn_at(path: &Path) -> io::Result<Option<fs::File>> {
+    let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let deadline = Instant::now() + TURN_PATIENCE;
+    loop {
+        let file = match fs::File::open(path) {
+            Err(error) if is_gone(&error) => return Ok(None),
+            opened => opened?,
+        };
+        if lock::try_lock(&file)? {
+            // It may have been written anew, or removed, while we waited.
+            let ours = file.metadata()?;
+            match fs::symlink_metadata(path) {
+                Ok(now) if (now.dev(), now.ino()) == (ours.dev(), ours.ino()) => {
+                    return Ok(Some(file));
+                }
+                Err(error) if is_gone(&error) => return Ok(None),
+                Err(error) => return Err(error),
+                Ok(_) => continue,
+            }
+        }
+        if Instant::now() > deadline {
+            return Err(io::Error::other(format!(
+                "another command is putting it back: {}",
+                lock::named(lock::holder(&Host::live(), &file).as_ref())
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// So long is another command waited for that puts the same things back.
+const TURN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Puts back what an entry says. Its file goes when all is done, and else keeps what is not.
 fn undo_file(host: &Host, path: &Path, entry: &Entry) -> Vec<Undone> {
@@ -733,6 +792,30 @@ mod tests {
         );
         assert_eq!(host.sysfs().read("sda", "queue/nr_requests").unwrap(), "64");
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_another_command_has_put_back_since_is_not_put_back_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        std::mem::forget(Journal::open(&host, &["sda".into()], Ours::default()).unwrap());
+        let read = leftovers(&host);
+        leftovers(&host)[0].undo(&host);
+        host.sysfs().write("sda", "queue/nr_requests", "8").unwrap(); // and is to stay so
+        assert_eq!(read[0].undo(&host), []);
+        assert_eq!(host.sysfs().read("sda", "queue/nr_requests").unwrap(), "8");
+    }
+
+    #[test]
+    fn a_fifo_in_the_journal_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        fs::create_dir_all(directory(&host)).unwrap();
+        let fifo = directory(&host).join("1-x.json");
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        check_readable(&host).unwrap();
+        assert_eq!(read_all(&host).1[0].cause, "it is no regular file");
     }
 
     #[test]

@@ -187,6 +187,25 @@ pub enum Target {
     },
 }
 
+impl Target {
+    /// Why a directory or a file cannot be measured any more: it is gone, or something else is in its place.
+    pub(crate) fn failed(&self) -> Option<String> {
+        let (path, is_there) = match self {
+            Target::Directory { path, .. } => (path, path.is_dir()),
+            Target::File { path, .. } => (path, path.is_file()),
+            Target::Device { .. } | Target::FileSystem { .. } | Target::Simulated(_) => {
+                return None;
+            }
+        };
+        (!is_there).then(|| {
+            format!(
+                "{} is gone, or something else is in its place",
+                path.display()
+            )
+        })
+    }
+}
+
 /// A load of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedLoad {

@@ -404,6 +404,12 @@ impl Runner<'_> {
                 resume: resume(),
             });
         }
+        if let Some(cause) = self.plan.target.failed() {
+            return Err(RunError::TargetFailed {
+                cause,
+                resume: resume(),
+            });
+        }
         let sysfs = self.host.sysfs();
         let is_gone = |disk: &&String| sysfs.read_if_present(disk, "size").is_none_or(|s| s == "0");
         let gone = self.plan.disks.iter().find(is_gone);

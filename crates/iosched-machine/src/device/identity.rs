@@ -63,6 +63,12 @@ pub struct BackingFile {
     pub inode: u64,
     /// When it was made, ns since 1970, where the file system keeps that.
     pub created_ns: Option<u64>,
+    /// Where in the file the device begins; not in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset_bytes: Option<u64>,
+    /// How much of the file it has at the most; 0 for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
 }
 
 /// What became of a device that was known.
@@ -98,8 +104,9 @@ impl Identity {
             dm_uuid: dir.as_ref().and_then(|dir| dir.text("dm/uuid")),
             file: disk.backing_file.as_ref().and_then(|file| {
                 // A file of a FUSE server that hangs would make us hang.
+                let part = ["loop/offset", "loop/sizelimit"].map(|part| dir.as_ref()?.number(part));
                 (!is_on_fuse(host, file))
-                    .then(|| BackingFile::of(file))
+                    .then(|| BackingFile::of(file, part))
                     .flatten()
             }),
             size_bytes: device.size_bytes,
@@ -141,16 +148,17 @@ impl Identity {
             }
         }
         if let (Some(then), Some(now)) = (self.file, now.file)
-            && then != now
+            && let Some(difference) = then.difference(now)
         {
-            return Recognition::Another("another file is behind it".to_owned());
+            return Recognition::Another(difference.to_owned());
         }
         // The model is no proof: others of its kind have it too.
         let names_it = texts[1..]
             .iter()
             .any(|(_, then, now)| then.is_some() && then == now);
+        // That they differ is asked above.
         let has_its_file =
-            self.file.is_some_and(|then| then.created_ns.is_some()) && self.file == now.file;
+            self.file.is_some_and(|then| then.created_ns.is_some()) && now.file.is_some();
         let never_left = self.diskseq.is_some()
             && self.boot_id.is_some()
             && (&self.diskseq, &self.boot_id) == (&now.diskseq, &now.boot_id);
@@ -163,14 +171,28 @@ impl Identity {
 }
 
 impl BackingFile {
-    fn of(path: &Path) -> Option<BackingFile> {
+    fn of(path: &Path, [offset_bytes, limit_bytes]: [Option<u64>; 2]) -> Option<BackingFile> {
         let metadata = std::fs::metadata(path).ok()?;
         let created = metadata.created().ok();
         Some(BackingFile {
             device: metadata.dev(),
             inode: metadata.ino(),
             created_ns: created.and_then(nanos_since_1970),
+            offset_bytes,
+            limit_bytes,
         })
+    }
+
+    fn difference(self, now: BackingFile) -> Option<&'static str> {
+        let file = |of: BackingFile| (of.device, of.inode, of.created_ns);
+        if file(self) != file(now) {
+            return Some("another file is behind it");
+        }
+        let differ =
+            |then: Option<u64>, now: Option<u64>| then.is_some() && now.is_some() && then != now;
+        let is_another_part = differ(self.offset_bytes, now.offset_bytes)
+            || differ(self.limit_bytes, now.limit_bytes);
+        is_another_part.then_some("another part of its file is behind it")
     }
 }
 
@@ -179,7 +201,7 @@ fn nanos_since_1970(time: SystemTime) -> Option<u64> {
     since.as_nanos().try_into().ok()
 }
 
-fn is_on_fuse(host: &Host, file: &Path) -> bool {
+pub(super) fn is_on_fuse(host: &Host, file: &Path) -> bool {
     let mounts = MountTable::read(host).unwrap_or_default();
     let mount = mounts.containing(file);
     mount.is_some_and(|mount| mount.fs_type.starts_with("fuse"))
@@ -565,6 +587,8 @@ mod tests {
                 device: 1,
                 inode,
                 created_ns,
+                offset_bytes: None,
+                limit_bytes: None,
             }),
             diskseq: Some(diskseq),
             ..disk()
@@ -576,6 +600,29 @@ mod tests {
         }
         let undated = on(5, None, 7);
         assert_eq!(undated.recognise(&on(5, None, 9)), Recognition::Unknown);
+    }
+
+    #[test]
+    fn another_part_of_its_file_makes_a_loop_device_another_disk() {
+        let on = |offset_bytes, limit_bytes| Identity {
+            file: Some(BackingFile {
+                device: 1,
+                inode: 2,
+                created_ns: Some(3),
+                offset_bytes,
+                limit_bytes,
+            }),
+            diskseq: Some(7),
+            boot_id: Some("a boot".into()),
+            ..Identity::default()
+        };
+        let whole = on(Some(0), Some(0));
+        assert_eq!(whole.recognise(&whole), Recognition::Same);
+        assert_eq!(on(None, None).recognise(&whole), Recognition::Same);
+        for part in [on(Some(512), Some(0)), on(Some(0), Some(512))] {
+            let recognition = whole.recognise(&part);
+            assert!(is_another(&recognition, "another part"), "{recognition:?}");
+        }
     }
 
     #[test]

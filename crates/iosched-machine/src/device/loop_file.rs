@@ -2,12 +2,20 @@
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use rustix::ioctl::{Getter, Opcode, ioctl};
 
+use super::DeviceNumber;
 use crate::host::Host;
 
 const LOOP_GET_STATUS64: Opcode = 0x4C05;
+
+/// So long may a loop device take to say what it stands on. What takes longer stands on a file of a FUSE server that
+/// hangs, which is no device, and no file that we have looked at.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// `struct loop_info64` of the kernel's interface, as far as we read it.
 #[repr(C)]
@@ -15,23 +23,70 @@ const LOOP_GET_STATUS64: Opcode = 0x4C05;
 struct LoopStatus {
     device: u64,
     inode: u64,
-    rest: [u64; 27],
+    rdevice: u64,
+    rest: [u64; 26],
+}
+
+/// What a loop device stands on, by the kernel's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Below {
+    /// A block device.
+    Device(DeviceNumber),
+    /// A file.
+    File {
+        /// The number of its file system.
+        device: u64,
+        /// Its own.
+        inode: u64,
+    },
+}
+
+/// The loop devices that stand on something, and on what.
+pub(super) fn loops(host: &Host) -> Vec<(String, Below)> {
+    let sysfs = host.sysfs();
+    let devices = sysfs.block_devices().unwrap_or_default().into_iter();
+    let attached = devices.filter(|name| {
+        let file = sysfs.read_or_absent(name, "loop/backing_file");
+        name.starts_with("loop") && !matches!(file, Ok(None))
+    });
+    attached
+        .filter_map(|name| {
+            let below = below(host.dev(&name))?;
+            Some((name, below))
+        })
+        .collect()
+}
+
+/// What a loop device stands on; none where it is gone, or nobody could use it.
+fn below(node: PathBuf) -> Option<Below> {
+    let (answer, answered) = mpsc::channel();
+    let asking = std::thread::Builder::new().spawn(move || {
+        let node = File::open(node).ok()?;
+        // SAFETY: LOOP_GET_STATUS64 writes a `struct loop_info64`, which has the size of `LoopStatus`.
+        let status = unsafe { ioctl(node, Getter::<LOOP_GET_STATUS64, LoopStatus>::new()) };
+        answer.send(status.ok()?).ok()
+    });
+    asking.ok()?;
+    let status: LoopStatus = answered.recv_timeout(PATIENCE).ok()?;
+    Some(if status.rdevice == 0 {
+        Below::File {
+            device: status.device,
+            inode: status.inode,
+        }
+    } else {
+        Below::Device(DeviceNumber::of_raw(status.rdevice))
+    })
 }
 
 /// The kernel names of the loop devices that stand on this file.
 pub(super) fn loops_on_file(host: &Host, file: &Metadata) -> Vec<String> {
-    let devices = host.sysfs().block_devices().unwrap_or_default();
-    let loops = devices.into_iter().filter(|name| name.starts_with("loop"));
-    loops
-        .filter(|name| {
-            let Ok(node) = File::open(host.dev(name)) else {
-                return false; // gone, or nobody could use it
-            };
-            // SAFETY: LOOP_GET_STATUS64 writes a `struct loop_info64`, which has the size of `LoopStatus`.
-            let status = unsafe { ioctl(node, Getter::<LOOP_GET_STATUS64, LoopStatus>::new()) };
-            status.is_ok_and(|status| (status.device, status.inode) == (file.dev(), file.ino()))
-        })
-        .collect()
+    let wanted = Below::File {
+        device: file.dev(),
+        inode: file.ino(),
+    };
+    let loops = loops(host).into_iter();
+    let on_it = loops.filter(|(_, below)| *below == wanted);
+    on_it.map(|(name, _)| name).collect()
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ fn uses(host: &Host, path: &Path, file: &Metadata) -> Vec<Refusal> {
         }));
     }
     let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let openers = openers_of_file(host, path, file, &[own]);
+    let openers = openers_of_file(host, path, (file.dev(), file.ino()), &[own]);
     let writers = openers.found.into_iter().filter(|opener| opener.writes);
     uses.extend(writers.map(|opener| Refusal::Open {
         device: opener.device,

@@ -44,17 +44,15 @@ pub fn openers(host: &Host, devices: &[Device], except: &[i32]) -> Openers {
     look_for(host, &Sought::Devices(devices), name, except)
 }
 
-/// Looks for processes that have this file open, other than those in `except`.
+/// Looks for processes that have this file open, other than those in `except`: by the numbers of its file system and
+/// its own, and called by its path.
 pub(super) fn openers_of_file(
     host: &Host,
     path: &Path,
-    file: &fs::Metadata,
+    (device, inode): (u64, u64),
     except: &[i32],
 ) -> Openers {
-    let sought = Sought::File {
-        device: file.dev(),
-        inode: file.ino(),
-    };
+    let sought = Sought::File { device, inode };
     let name = |_: usize| path.display().to_string();
     look_for(host, &sought, name, except)
 }

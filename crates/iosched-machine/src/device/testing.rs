@@ -64,8 +64,8 @@ pub fn succeeds(package: &str, command: &[&str]) -> bool {
 pub struct LoopDevice {
     pub name: String,
     pub node: PathBuf,
-    /// Kept so that it is there as long as the device.
-    file: NamedTempFile,
+    /// Kept so that it is there as long as the device; nobody has it open.
+    file: tempfile::TempPath,
 }
 
 impl LoopDevice {
@@ -86,7 +86,7 @@ impl LoopDevice {
         Some(LoopDevice {
             node: Path::new("/dev").join(&name),
             name,
-            file,
+            file: file.into_temp_path(),
         })
     }
 
@@ -96,7 +96,7 @@ impl LoopDevice {
 
     /// The file behind it.
     pub fn file(&self) -> &Path {
-        self.file.path()
+        &self.file
     }
 
     /// Waits until the node of a partition is there.

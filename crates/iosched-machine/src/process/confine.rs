@@ -97,11 +97,39 @@ impl Identity {
         set_thread_groups(&self.groups)?;
         set_thread_res_gid(self.gid, self.gid, self.gid)?;
         set_thread_res_uid(self.uid, self.uid, self.uid)?;
+        if !self.uid.is_root() {
+            drop_capabilities()?;
+        }
         set_no_new_privs(true)?;
         if let Some(directory) = &self.directory {
             rustix::process::chdir(directory)?;
         }
         Ok(())
+    }
+}
+
+/// What another user id takes away by itself, unless `SECBIT_NO_SETUID_FIXUP` is set, and what it leaves: ambient and
+/// inheritable capabilities.
+fn drop_capabilities() -> io::Result<()> {
+    /// `struct __user_cap_header_struct`.
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: libc::c_int,
+    }
+    let header = Header {
+        version: 0x2008_0522, // _LINUX_CAPABILITY_VERSION_3
+        pid: 0,
+    };
+    // Effective, permitted, inheritable: low and high words.
+    let none = [0_u32; 6];
+    // SAFETY: both structures have the size that this version of the call reads. Ambient capabilities go with those
+    // that are permitted and inheritable.
+    let done = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 

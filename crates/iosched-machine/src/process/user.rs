@@ -124,6 +124,7 @@ fn take_file_rights(user: &User) -> io::Result<()> {
     /// No such id: the kernel changes nothing and says which one is in force.
     const ASK: u32 = u32::MAX;
     set_thread_groups(&user.kernel_groups())?;
+    keep_setuid_fixup()?;
     // SAFETY: these calls take numbers only, and act on the calling thread alone.
     let (uid, gid) = unsafe {
         libc::setfsgid(user.gid);
@@ -134,6 +135,24 @@ fn take_file_rights(user: &User) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::ErrorKind::PermissionDenied.into())
+    }
+}
+
+/// With `SECBIT_NO_SETUID_FIXUP` another file system user id leaves this thread the capabilities that reach all files.
+fn keep_setuid_fixup() -> io::Result<()> {
+    const NO_SETUID_FIXUP: libc::c_int = 1 << 2;
+    // SAFETY: these calls take numbers only, and act on the calling thread alone.
+    unsafe {
+        let bits = libc::prctl(libc::PR_GET_SECUREBITS);
+        if bits < 0 || bits & NO_SETUID_FIXUP == 0 {
+            return Ok(());
+        }
+        let wanted = libc::c_long::from(bits & !NO_SETUID_FIXUP);
+        if libc::prctl(libc::PR_SET_SECUREBITS, wanted) == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use iosched_machine::durable;
 use iosched_machine::facts;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
-use iosched_machine::lock::Holder;
+use iosched_machine::lock::{self, Holder};
 use iosched_switch::QueueState;
 use serde::{Deserialize, Serialize};
 
@@ -124,6 +124,17 @@ pub enum HistoryError {
         /// The change.
         id: u64,
     },
+    /// A command that is alive has changed a disk of the change, and will put it back itself.
+    #[error(
+        "{}",
+        lock::in_use(device, Some(holder), "it will put back what it changed")
+    )]
+    Pending {
+        /// Kernel name.
+        device: String,
+        /// Who.
+        holder: Holder,
+    },
     /// The change was made, and the journal would take it back.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -153,6 +164,10 @@ impl Failure for HistoryError {
                 Some(Holder { pid, .. }) => format!("wait for it, or look what it does: ps {pid}"),
                 None => "try again once it has ended".into(),
             }),
+            HistoryError::Pending { holder, .. } => Some(format!(
+                "nothing was taken back: wait for it, or end it now and have it put back: kill {}",
+                holder.pid
+            )),
             HistoryError::Nothing => Some("`iosched log` shows what was changed".into()),
             HistoryError::NotUnderstood { .. } => Some(
                 "use the version of iosched that wrote it; if it is damaged, look what it changed, and move it away"
@@ -175,7 +190,7 @@ impl Failure for HistoryError {
             {
                 exit::NOT_PERMITTED
             }
-            HistoryError::Stopped(_) => exit::BUSY,
+            HistoryError::Stopped(_) | HistoryError::Pending { .. } => exit::BUSY,
             HistoryError::Nothing | HistoryError::Boot(_) => exit::FAILURE,
             HistoryError::Write { .. }
             | HistoryError::Read { .. }
@@ -302,7 +317,11 @@ fn new_entry(
 fn next_id(host: &Host) -> Result<u64, HistoryError> {
     let files = files(host)?.into_iter();
     let ids = files.filter_map(|path| id_of(&path));
-    Ok(ids.max().map_or(1, |last| last.saturating_add(1)))
+    let last = ids.max().unwrap_or(0);
+    last.checked_add(1).ok_or_else(|| HistoryError::Write {
+        path: file_of(host, last),
+        source: io::Error::other("no number is left after this one: move it away"),
+    })
 }
 
 fn file_of(host: &Host, id: u64) -> PathBuf {

@@ -5,8 +5,9 @@
 
 use std::path::PathBuf;
 
-use iosched_experiment::journal::{self, Foreseen, Undone};
+use iosched_experiment::journal::{self, Foreseen, SavedDisk, Undone};
 use iosched_machine::host::Host;
+use iosched_machine::lock::Holder;
 use serde::Serialize;
 
 use super::{
@@ -61,6 +62,7 @@ pub fn next_undo(host: &Host) -> Result<NextUndo, HistoryError> {
         (entry, (changes, Vec::new()))
     };
     let of_disks = undo.unwrap_or(&entry);
+    check_nobody_puts_back(host, of_disks)?;
     let same_boot = of_disks.boot_id == journal::boot_id(host)?;
     let disks = of_disks.disks.iter().filter(|_| host.is_live());
     let disks = disks.map(|disk| disk.before.foresee(host, same_boot));
@@ -93,6 +95,28 @@ fn last(host: &Host, all: &[Entry]) -> Result<Entry, HistoryError> {
     entry.cloned().ok_or(HistoryError::Nothing)
 }
 
+/// Refuses while a run measures a disk of the change, or `set --for` waits: it would put back what it found, and so
+/// take the undo back.
+fn check_nobody_puts_back(host: &Host, entry: &Entry) -> Result<(), HistoryError> {
+    let is_of_entry = |disk: &SavedDisk| {
+        let mut disks = entry.disks.iter();
+        disks.any(|of| of.before.device == disk.device) && disk.is_still_there(host).unwrap_or(true)
+    };
+    let leftovers = journal::leftovers(host).into_iter();
+    for other in leftovers.filter(|leftover| leftover.is_alive) {
+        if let Some(disk) = other.entry.disks.iter().find(|disk| is_of_entry(disk)) {
+            return Err(HistoryError::Pending {
+                device: disk.device.clone(),
+                holder: Holder {
+                    pid: other.entry.owner.pid,
+                    command: other.entry.command.clone(),
+                },
+            });
+        }
+    }
+    Ok(())
+}
+
 /// True if an undo was cut short.
 pub fn is_undo_cut_short(host: &Host) -> bool {
     // Where that cannot be told, finishing it says why.
@@ -119,6 +143,7 @@ impl Turn {
         let Some(undo) = unfinished(&all) else {
             return Ok(None);
         };
+        check_nobody_puts_back(self.host(), undo)?;
         let entry = taken_back_by(undo, &all);
         let (files, left_alone) = left_to_do(self.host(), &undo.files)?;
         install_all(self.host(), &files)?;
@@ -132,6 +157,7 @@ impl Turn {
 
     fn undo_last(&self) -> Result<TakenBack, HistoryError> {
         let entry = last(self.host(), &entries(self.host())?)?;
+        check_nobody_puts_back(self.host(), &entry)?;
         let files = changes_back(self.host(), &entry)?;
         let undo = self.begin_undo(&entry, files.clone())?;
         if let Err(error) = install_all(self.host(), &files) {
@@ -284,5 +310,9 @@ mod tests {
         write(dir.path(), "var/lib/iosched/history/000007.json", "{");
         let turn = take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
         assert_eq!(turn.begin(None, vec![], vec![]).unwrap().id(), 8);
+        let last = format!("var/lib/iosched/history/{}.json", u64::MAX);
+        write(dir.path(), &last, "{");
+        assert!(turn.begin(None, vec![], vec![]).is_err());
+        assert_eq!(fs::read_to_string(dir.path().join(last)).unwrap(), "{");
     }
 }

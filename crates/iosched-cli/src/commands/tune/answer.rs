@@ -6,7 +6,7 @@ use iosched_emulate as emulate;
 use iosched_emulate::spec::STATE_DIR;
 use iosched_experiment::analysis::Analysis;
 use iosched_experiment::plan::{Plan, Target};
-use iosched_experiment::record::Record;
+use iosched_experiment::record::Recorder;
 use iosched_machine::failure::Failure;
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
@@ -14,17 +14,17 @@ use iosched_policy::set::Change;
 use iosched_report as report;
 
 use super::{boxed, take_turn};
-use crate::files;
 use crate::output::Output;
 
 /// Writes the page beside the record. What was measured is safe without it: that it cannot be written
 /// is worth a note, and no failure.
-pub(super) fn write_page(record: &Record, analysis: &Analysis, directory: &Path, output: &Output) {
-    let path = directory.join("report.html");
-    let page = report::html::record(record, analysis);
-    match files::write(&path, page.as_bytes()) {
+pub(super) fn write_page(recorder: &Recorder, analysis: &Analysis, output: &Output) {
+    const NAME: &str = "report.html";
+    let directory = recorder.directory();
+    let page = report::html::record(recorder.record(), analysis);
+    match recorder.write_beside(NAME, page.as_bytes()) {
         Ok(()) if output.is_json() => {}
-        Ok(()) => output.text(&format!("page: {}", path.display())),
+        Ok(()) => output.text(&format!("page: {}", directory.join(NAME).display())),
         Err(error) => output.warn(&format!(
             "note: no page: {error}; the record is whole: iosched report {} --html FILE",
             directory.display()

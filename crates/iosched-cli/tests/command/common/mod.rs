@@ -105,8 +105,8 @@ pub(crate) fn postgres_user() -> Option<u32> {
 pub(crate) struct LoopDevice {
     /// `loop3`.
     pub name: String,
-    /// Keeps the file.
-    file: tempfile::NamedTempFile,
+    /// Keeps the file, which nobody has open.
+    file: tempfile::TempPath,
 }
 
 impl LoopDevice {
@@ -117,7 +117,8 @@ impl LoopDevice {
             .tempfile_in(loop_device::directory())
             .expect("a file");
         file.as_file().set_len(bytes).expect("room for nothing");
-        let name = loop_device::attach(file.path(), &["--direct-io=on"]);
+        let file = file.into_temp_path();
+        let name = loop_device::attach(&file, &["--direct-io=on"]);
         let disk = LoopDevice { name, file };
         disk.reset();
         disk
@@ -156,15 +157,12 @@ impl LoopDevice {
 
     /// Attaches its file at a node, or where there is one free; false if that is elsewhere.
     fn attach_at(&mut self, node: &str) -> bool {
-        let again = Command::new("losetup")
-            .arg(node)
-            .arg(self.file.path())
-            .output();
+        let again = Command::new("losetup").arg(node).arg(&*self.file).output();
         let is_there = again.is_ok_and(|output| output.status.success());
         self.name = if is_there {
             node.trim_start_matches("/dev/").to_owned()
         } else {
-            loop_device::attach(self.file.path(), &[])
+            loop_device::attach(&self.file, &[])
         };
         if !is_there {
             self.reset();
@@ -179,7 +177,7 @@ impl LoopDevice {
 
     /// The file behind it.
     pub(crate) fn file(&self) -> &Path {
-        self.file.path()
+        &self.file
     }
 
     /// Writes a file of its queue.
@@ -213,7 +211,7 @@ impl LoopDevice {
 impl Drop for LoopDevice {
     fn drop(&mut self) {
         // A test may have detached it itself: then its number is somebody else's by now.
-        if !loop_device::stands_on(&self.name, self.file.path()) {
+        if !loop_device::stands_on(&self.name, &self.file) {
             return;
         }
         self.reset();

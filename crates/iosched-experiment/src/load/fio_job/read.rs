@@ -1,5 +1,7 @@
 //! Sections and options, each of them checked.
 
+use std::path::Path;
+
 use iosched_sim::workload::fio_job::lines::{BadLine, Item, Line, lines};
 
 use super::{Assignment, Job, JobFile, JobFileError, allowed};
@@ -29,6 +31,14 @@ impl JobFile {
             match item {
                 Item::Global => in_global = true,
                 Item::Section(name) => {
+                    if is_of_proc(name) {
+                        return Err(JobFileError::Syntax {
+                            file: file.into(),
+                            line: number,
+                            text: format!("[{name}]"),
+                            cause: "fio would take a job of this name for an entry of its working directory, /proc",
+                        });
+                    }
                     in_global = false;
                     // What a [global] section says holds for the jobs after it.
                     jobs.push(Job {
@@ -56,6 +66,13 @@ impl JobFile {
         }
         Ok(JobFile { jobs })
     }
+}
+
+/// True for a name that stands in the directory where fio runs, or may at any time: the numbers of processes. fio works
+/// on something that has the name of a job and is no regular file.
+fn is_of_proc(name: &str) -> bool {
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    is_number || Path::new("/proc").join(name).is_dir()
 }
 
 fn syntax(file: &str, bad: &BadLine<'_>) -> JobFileError {
@@ -87,6 +104,17 @@ mod tests {
         let text = "[global]\n".to_owned() + &"bs=4k\n".repeat(1000) + &"[a]\n".repeat(1000);
         let error = JobFile::parse("j", &text).unwrap_err().to_string();
         assert!(error.contains("more than 100 000 options"), "{error}");
+    }
+
+    #[test]
+    fn a_section_that_fio_would_take_for_another_thing_is_refused() {
+        for name in ["globals", "global2", "1", "4711", "self", "net", "..", "."] {
+            let error = JobFile::parse("j", &format!("[a]\nrw=read\n[{name}]\nrw=read\n"));
+            let error = error.unwrap_err().to_string();
+            assert!(error.starts_with("j:3: "), "{name}: {error}");
+            assert!(error.contains("fio "), "{name}: {error}");
+        }
+        JobFile::parse("j", "[a1]\nrw=read\n[my-global]\nrw=read\n").unwrap();
     }
 
     #[test]

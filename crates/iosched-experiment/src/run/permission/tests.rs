@@ -333,6 +333,7 @@ impl Case {
             }
             State::Nameless => {
                 let link = self.links.path().join("file");
+                self.detach_first();
                 self.attach(&link);
                 fs::remove_file(link).unwrap();
             }
@@ -390,6 +391,18 @@ impl Case {
         self.hold();
     }
 
+    /// Two loop devices on one file are refused. Those that are described are none there.
+    fn detach_first(&self) {
+        if self.sort.is_described() {
+            return;
+        }
+        let node = self.disks[0].path();
+        if self.sort == Sort::Partition {
+            tool("mount", &["partx", "--delete", node]);
+        }
+        tool("mount", &["losetup", "--detach", node]);
+    }
+
     /// The file under another name is the target now.
     fn attach(&mut self, file: &Path) {
         let again = Again {
@@ -407,6 +420,7 @@ impl Case {
     fn rename(&mut self) {
         let file = self.disks[0].file().to_owned();
         let old = self.question.clone();
+        self.detach_first();
         self.attach(&file);
         if self.sort.is_described() {
             let sysfs = self.sysfs.path();

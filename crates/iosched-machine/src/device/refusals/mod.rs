@@ -7,6 +7,7 @@
 //! | mounted, swap | the device, its partitions, all that stands on them (see [`users`](super::users)) |
 //! | has holders | the device and its partitions; for a partition also its whole disk |
 //! | backs a loop device | the same |
+//! | another loop device, a writer | the file or the device that a loop device stands on |
 //! | signature | the device and its partitions |
 //! | open for writing | the device and its partitions; for a partition also its whole disk |
 //! | opened exclusively | the device and its partitions |
@@ -25,8 +26,10 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::identity::is_on_fuse;
+use super::loop_file::{Below, loops};
 use super::node::open_exclusively;
-use super::openers::openers;
+use super::openers::{openers, openers_of_file};
 use super::users::{Usage, User};
 use super::{Blocks, Device, DeviceNumber, Signature, content};
 use crate::host::Host;
@@ -215,6 +218,10 @@ pub(crate) fn refusals(host: &Host, device: &Device, is_claimed: bool) -> Vec<Re
     for written in std::iter::once(device).chain(&partitions) {
         refusals.extend(written_or_busy(host, written, is_claimed));
     }
+    // The longest look, and of no use where the answer is known.
+    if refusals.iter().all(Refusal::can_be_overruled) {
+        refusals.extend(beside_and_below_loops(host, &touched));
+    }
     refusals
 }
 
@@ -245,6 +252,93 @@ fn open_for_writing(host: &Host, devices: &[Device]) -> Vec<Refusal> {
             pid: opener.pid,
         })
         .chain(hidden)
+        .collect()
+}
+
+/// What sysfs, which has the paths of loop devices' files only, does not tell: loop devices that stand on one of these
+/// devices through another node, or on the same file as one; and who uses the file or the device that one of these is
+/// a loop device on. What is written to it is written there.
+fn beside_and_below_loops(host: &Host, touched: &[Device]) -> Vec<Refusal> {
+    if !host.is_live() {
+        return Vec::new();
+    }
+    let loops = loops(host);
+    let mut refusals = Vec::new();
+    for device in touched {
+        let own = loops.iter().find(|(name, _)| *name == device.name);
+        let own = own.map(|(_, below)| *below);
+        for (by, below) in loops.iter().filter(|(name, _)| *name != device.name) {
+            if *below == Below::Device(device.number) {
+                refusals.push(Refusal::BacksLoop {
+                    device: device.name.clone(),
+                    by: by.clone(),
+                });
+            }
+            if Some(*below) == own {
+                refusals.push(Refusal::BacksLoop {
+                    device: below_named(device),
+                    by: by.clone(),
+                });
+            }
+        }
+        match own {
+            Some(Below::Device(number)) => refusals.extend(in_use_below(host, device, number)),
+            Some(Below::File { device: on, inode }) if !is_served_by_fuse(host, device) => {
+                refusals.extend(writers_of_file(host, device, (on, inode)));
+            }
+            Some(Below::File { .. }) | None => {}
+        }
+    }
+    refusals
+}
+
+/// What a loop device stands on, for people.
+fn below_named(device: &Device) -> String {
+    let file = device.backing_file.as_ref();
+    file.map_or_else(
+        || format!("what is below {}", device.name),
+        |file| file.display().to_string(),
+    )
+}
+
+/// True for a disk of ours, whose server has its file open.
+fn is_served_by_fuse(host: &Host, device: &Device) -> bool {
+    let file = device.backing_file.as_ref();
+    file.is_some_and(|file| is_on_fuse(host, file))
+}
+
+/// Who uses the block device that a loop device stands on. What is written on it is seen on the loop device.
+fn in_use_below(host: &Host, device: &Device, number: DeviceNumber) -> Vec<Refusal> {
+    let name = host.sysfs().device_with_number(number.major, number.minor);
+    let below = name.and_then(|name| Device::read(host, &name).ok());
+    let Some(below) = below else {
+        return vec![Refusal::NotLookedAt {
+            path: PathBuf::from(below_named(device)),
+            error: "the device is not there".into(),
+        }];
+    };
+    let is_of_ours = |refusal: &Refusal| match refusal {
+        Refusal::BacksLoop { by, .. } => *by == device.name,
+        Refusal::Used(user) => user.device() == device.name,
+        _ => false,
+    };
+    let mut refusals = refusals(host, &below, false);
+    refusals.retain(|refusal| !refusal.can_be_overruled() && !is_of_ours(refusal));
+    refusals
+}
+
+/// Processes that can write to the file that a loop device stands on.
+fn writers_of_file(host: &Host, device: &Device, file: (u64, u64)) -> Vec<Refusal> {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let path = PathBuf::from(below_named(device));
+    let openers = openers_of_file(host, &path, file, &[own]);
+    let writers = openers.found.into_iter().filter(|opener| opener.writes);
+    writers
+        .map(|opener| Refusal::Open {
+            device: opener.device,
+            command: opener.command,
+            pid: opener.pid,
+        })
         .collect()
 }
 

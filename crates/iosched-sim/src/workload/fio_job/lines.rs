@@ -82,6 +82,9 @@ fn section(rest: &str) -> Result<Item<'_>, &'static str> {
     if name.is_empty() {
         return Err("the section has no name");
     }
+    if name.starts_with("global") {
+        return Err("fio takes a section whose name begins with global for [global]");
+    }
     if name.len() > LONGEST_NAME || name.chars().any(|c| c.is_control() || c == '/' || c == '$') {
         return Err("a section's name is at most 64 characters, without / and $");
     }
