@@ -1,4 +1,4 @@
-//! This machine: what is there, who uses it, what may be written, and how it is changed so that it can be put back.
+//! This machine: what is there, who uses it, what may be written, and what a run takes, starts and makes.
 //!
 //! Modules in the order data passes:
 //!

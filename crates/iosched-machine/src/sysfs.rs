@@ -1,4 +1,4 @@
-//! `/sys` as a value: the only code that reads or writes it.
+//! `/sys` as a value: the only code that reads or writes block devices there.
 //!
 //! A [`Sysfs`] has a root, so tests hand in a directory. A device is named as the kernel names it
 //! (`sda`, `cciss/c0d0`): the `/` in such a name is `!` in sysfs, and that is hidden here.

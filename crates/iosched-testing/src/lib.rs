@@ -3,7 +3,7 @@
 //! to be fuzzed ([`fuzz`]), and one way to say that
 //! something is lacking.
 //!
-//! Only for tests: no other crate depends on it.
+//! Only for tests: other crates have it as a dev-dependency, or with their features `fuzz` and `testing`.
 
 pub mod fuzz;
 pub mod kernel;
