@@ -567,10 +567,10 @@ fn write_at(node: &Path, offset: u64, bytes: &[u8]) {
 /// Makes the kernel see the first partition, and waits for its node.
 fn first_partition(disk: &str) -> String {
     let node = format!("/dev/{disk}p1");
-    assert!(succeeds(
-        "mount",
-        &["partx", "--update", &format!("/dev/{disk}")]
-    ));
+    // Whoever looks at all loop devices may have this one open for a moment.
+    let update = ["partx", "--update", &format!("/dev/{disk}")];
+    let is_read = || tool("mount", &update).is_some_and(|output| output.status.success());
+    assert!(iosched_testing::wait_until(is_read), "{update:?} fails");
     assert!(
         iosched_testing::wait_until(|| Path::new(&node).exists()),
         "{node} does not appear"
