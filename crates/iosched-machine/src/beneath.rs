@@ -182,6 +182,21 @@ fn resolve(start: &OwnedFd, path: &Path, flags: OFlags, mode: Mode) -> io::Resul
     }
 }
 
+/// Opens a file that somebody named to be read. What is no regular file is refused at once: a FIFO would be waited for,
+/// and a device may do anything.
+///
+/// # Errors
+/// It cannot be opened, or is no regular file.
+pub fn open_to_read(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(openat(CWD, path, flags, Mode::empty())?);
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is no regular file"))
+    }
+}
+
 /// The same without `openat2`.
 fn resolve_by_steps(
     start: &OwnedFd,
@@ -286,6 +301,23 @@ mod tests {
         .unwrap();
         let error = held.open_file(Path::new("fifo")).unwrap_err();
         assert_eq!(error.to_string(), "it is not a regular file");
+    }
+
+    #[test]
+    fn what_is_to_be_read_is_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, mode, 0).unwrap();
+        for path in [&fifo, Path::new("/dev/null"), dir.path()] {
+            let error = open_to_read(path).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "it is no regular file",
+                "{}",
+                path.display()
+            );
+        }
     }
 
     #[test]

@@ -7,12 +7,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::path::Path;
 
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use crate::beneath::open_to_read;
 
 /// The longest line of JSON lines, bytes: some thousand workers with all their bins.
 pub const LONGEST_LINE: u64 = 32 << 20;
@@ -63,7 +64,7 @@ pub fn read_all(reader: impl Read, limit: u64) -> io::Result<String> {
 /// # Errors
 /// Those of [`read_all`] with [`LARGEST_TEXT`].
 pub fn read_text(path: &Path) -> io::Result<String> {
-    read_all(File::open(path)?, LARGEST_TEXT)
+    read_all(open_to_read(path)?, LARGEST_TEXT)
 }
 
 /// What is said of something that is larger than what we read.

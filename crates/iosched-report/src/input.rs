@@ -1,7 +1,6 @@
 //! What `iosched report` is given: a results directory, the JSON of `simulate` or `conform`, or a
 //! recording of block traffic. What it is, its content tells. The only file of reports that reads.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +8,7 @@ use iosched_experiment::record::{Record, RecordError};
 use iosched_experiment::simulate::conform::Conformance;
 use iosched_experiment::simulate::file::decompressed;
 use iosched_experiment::simulate::run::Simulated;
+use iosched_machine::beneath;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::foreign;
 use iosched_sim::trace::{Merge, ReadError, Records};
@@ -148,7 +148,7 @@ fn unreadable(path: &Path, source: io::Error) -> InputError {
 
 fn open(path: &Path) -> Result<Opened, InputError> {
     let failed = |source| unreadable(path, source);
-    let file = File::open(path).map_err(failed)?;
+    let file = beneath::open_to_read(path).map_err(failed)?;
     let mut reader = decompressed(BufReader::with_capacity(1 << 18, file)).map_err(failed)?;
     let head = reader.fill_buf().map_err(failed)?;
     if head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {
