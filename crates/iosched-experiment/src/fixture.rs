@@ -1,4 +1,5 @@
 //! For tests: plans and records, made of nothing, and the recording of a simulated run.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 

@@ -116,7 +116,6 @@ pub struct Metrics {
 
 /// A latency distribution in five numbers, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::struct_field_names, reason = "keys of records name their unit")]
 pub struct Latency {
     /// Mean.
     pub mean_ns: f64,

@@ -50,7 +50,6 @@ pub struct Trial {
 
 /// How long each part of a trial took, ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::struct_field_names, reason = "keys of records name their unit")]
 pub struct Phases {
     /// Setting the arm and reading it back.
     pub switch_ns: u64,

@@ -62,7 +62,7 @@ pub fn read_all(reader: impl Read, limit: u64) -> io::Result<String> {
 /// Reads a job file, a script or a file of parameters.
 ///
 /// # Errors
-/// Those of [`read_all`] with [`LARGEST_TEXT`].
+/// Those of [`read_all`] with `LARGEST_TEXT`.
 pub fn read_text(path: &Path) -> io::Result<String> {
     read_all(open_to_read(path)?, LARGEST_TEXT)
 }

@@ -17,7 +17,7 @@ use crate::tune_may_write::Interrupted;
 
 #[test]
 fn a_device_in_use_is_written_on_no_occasion() {
-    let Some(bench) = Bench::new() else {
+    let Some(mut bench) = Bench::new() else {
         return;
     };
     bench.check(State::MountedHere, Kind::Loop);
@@ -28,7 +28,7 @@ fn a_device_in_use_is_written_on_no_occasion() {
 
 #[test]
 fn what_came_to_a_device_is_destroyed_only_where_the_matrix_says_so() {
-    let Some(bench) = Bench::new() else {
+    let Some(mut bench) = Bench::new() else {
         return;
     };
     bench.check(State::Signature, Kind::Loop);
@@ -37,7 +37,7 @@ fn what_came_to_a_device_is_destroyed_only_where_the_matrix_says_so() {
 
 #[test]
 fn another_name_is_no_other_device_and_another_device_is_not_written() {
-    let Some(bench) = Bench::new() else {
+    let Some(mut bench) = Bench::new() else {
         return;
     };
     bench.check(State::Renamed, Kind::Loop);
@@ -48,6 +48,8 @@ fn another_name_is_no_other_device_and_another_device_is_not_written() {
 /// A disk, and the record of a run on it that was interrupted.
 struct Bench {
     interrupted: Interrupted,
+    /// The disk's name in the record.
+    recorded_name: String,
     /// What the run left.
     image: Vec<u8>,
 }
@@ -66,14 +68,18 @@ impl Bench {
     fn new() -> Option<Bench> {
         let interrupted = Interrupted::new()?;
         let image = fs::read(interrupted.disk.file()).unwrap();
-        Some(Bench { interrupted, image })
+        Some(Bench {
+            recorded_name: interrupted.disk.name.clone(),
+            interrupted,
+            image,
+        })
     }
 
     fn disk(&self) -> &LoopDevice {
         &self.interrupted.disk
     }
 
-    fn check(&self, state: State, kind: Kind) {
+    fn check(&mut self, state: State, kind: Kind) {
         for asked in Occasion::ALL {
             let wanted = answer(asked, state, kind);
             let is_of_another = matches!(state, State::Renamed | State::Replaced | State::Nameless);
@@ -82,6 +88,9 @@ impl Bench {
                 continue;
             }
             let (found, said) = self.ask(asked, state);
+            if state == State::Renamed {
+                self.interrupted.disk.attach_again();
+            }
             assert_eq!(found, wanted, "{asked:?}, {state:?}: {said}");
             let because = because(asked, state);
             assert!(
@@ -194,6 +203,7 @@ impl Bench {
             }
             State::Renamed => {
                 let again = Again(loop_device::attach(disk.file(), &["--direct-io=on"]));
+                run("losetup", &["--detach", disk.path().to_str().unwrap()]);
                 name.clone_from(&again.0);
                 let links = tempfile::tempdir().unwrap();
                 let link = links.path().join("by-id");
@@ -230,7 +240,7 @@ impl Bench {
         }
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
         let text = lines.join("\n") + "\n";
-        let old = format!("\"{}\"", self.disk().name);
+        let old = format!("\"{}\"", self.recorded_name);
         fs::create_dir(out).unwrap();
         let text = text.replace(&old, &format!("\"{name}\""));
         fs::write(out.join("record.jsonl"), text).unwrap();

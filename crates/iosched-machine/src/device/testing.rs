@@ -1,4 +1,5 @@
 //! What the tests of this module share: copied machines, and loop devices that go away by themselves.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -183,9 +183,9 @@ fn drives() -> Vec<Model> {
              980 PRO 1TB (ICPE 2024 artifact of Ren and others), within 3 % in IOPS at depths 1 to 128",
                 "reads longer than a page: 50 µs more and 2.15 GB/s, our fit to the random reads of 8 to 64 KiB of the same \
              artifact, 36 points; iocost-benchmarks has 2.55 GB/s for large reads of that drive in another machine",
-                "writes 84 113/s, 2 315 MB/s: iocost-benchmarks, Samsung 980 PRO 1TB; that the dies bound the former (a program of \
-             400 µs for each write, 85 000/s) and the link the latter: our choice, since the artifact's reads wait for writes \
-             where no link is shared",
+                "writes 84 113/s, 2 315 MB/s: iocost-benchmarks, Samsung 980 PRO 1TB",
+                "that the dies bound the former (a program of 400 µs for each write, 85 000/s) and the link the latter: our \
+             choice, since the artifact's reads wait for writes where no link is shared",
                 "reads and writes each with a link and command slots to themselves: PCIe is full duplex, NVMe puts no order \
              between commands",
                 "flush 0.38 ms: Kingston KC3000; program (400 µs for 64 KiB, not suspended for reads), buffer, link of 6.9 GB/s: our \

@@ -135,11 +135,13 @@ impl LoopDevice {
         }
     }
 
-    /// Detaches it and attaches its file again: another disk of the same name. False if another test was faster:
+    /// Detaches it, if a test has not done so, and attaches its file again: another disk of the same name. False if another test was faster:
     /// then it has another name.
     pub(crate) fn attach_again(&mut self) -> bool {
         let node = self.path().display().to_string();
-        run("losetup", &["--detach", &node]);
+        if loop_device::stands_on(&self.name, &self.file) {
+            run("losetup", &["--detach", &node]);
+        }
         self.attach_at(&node)
     }
 

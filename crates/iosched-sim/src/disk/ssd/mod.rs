@@ -10,7 +10,7 @@
 //! programs, then for its own fixed cost.
 //!
 //! Reads and writes share the link and the drive's command slots, or have their own ([`Paths`]). At a
-//! die ([`die`]) reads go before programs that have not begun; one that has begun they wait for or suspend.
+//! die (`die`) reads go before programs that have not begun; one that has begun they wait for or suspend.
 //!
 //! Left out: the flash translation layer, garbage collection and erases (so a full drive's slow
 //! writes), single-level-cell caches, reads answered from the buffer.
