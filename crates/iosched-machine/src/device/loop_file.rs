@@ -1,8 +1,8 @@
 //! Which loop devices stand on a file, by the file itself: its path may mean another one in another mount namespace.
 
 use std::fs::{File, Metadata};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -42,32 +42,56 @@ pub(super) enum Below {
 }
 
 /// The loop devices that stand on something, and on what.
+///
+/// What has the path that sysfs names is taken for it. A loop device is opened and asked itself only where nothing has
+/// that path here (it was deleted, or belongs to another mount namespace): while it is open, its owner can detach it
+/// only lazily. Not seen is therefore a file of another namespace whose path is another file here.
 pub(super) fn loops(host: &Host) -> Vec<(String, Below)> {
     let sysfs = host.sysfs();
     let devices = sysfs.block_devices().unwrap_or_default().into_iter();
-    let attached = devices.filter(|name| {
-        let file = sysfs.read_or_absent(name, "loop/backing_file");
-        name.starts_with("loop") && !matches!(file, Ok(None))
-    });
-    attached
+    devices
+        .filter(|name| name.starts_with("loop"))
         .filter_map(|name| {
-            let below = below(host.dev(&name))?;
+            let path = match sysfs.read_or_absent(&name, "loop/backing_file") {
+                Ok(path) => Some(PathBuf::from(path?)),
+                Err(_) => None,
+            };
+            let below = below(host.dev(&name), path)?;
             Some((name, below))
         })
         .collect()
 }
 
 /// What a loop device stands on; none where it is gone, or nobody could use it.
-fn below(node: PathBuf) -> Option<Below> {
+fn below(node: PathBuf, path: Option<PathBuf>) -> Option<Below> {
     let (answer, answered) = mpsc::channel();
     let asking = std::thread::Builder::new().spawn(move || {
-        let node = File::open(node).ok()?;
-        // SAFETY: LOOP_GET_STATUS64 writes a `struct loop_info64`, which has the size of `LoopStatus`.
-        let status = unsafe { ioctl(node, Getter::<LOOP_GET_STATUS64, LoopStatus>::new()) };
-        answer.send(status.ok()?).ok()
+        let at_path = path.and_then(|path| path.metadata().ok());
+        let below = at_path.map(|file| of_file(&file)).or_else(|| ask(&node));
+        answer.send(below?).ok()
     });
     asking.ok()?;
-    let status: LoopStatus = answered.recv_timeout(PATIENCE).ok()?;
+    answered.recv_timeout(PATIENCE).ok()
+}
+
+/// What stands on this file stands on the device, if it is the node of one.
+fn of_file(file: &Metadata) -> Below {
+    if file.file_type().is_block_device() {
+        Below::Device(DeviceNumber::of_raw(file.rdev()))
+    } else {
+        Below::File {
+            device: file.dev(),
+            inode: file.ino(),
+        }
+    }
+}
+
+/// Asks the loop device.
+fn ask(node: &Path) -> Option<Below> {
+    let node = File::open(node).ok()?;
+    // SAFETY: LOOP_GET_STATUS64 writes a `struct loop_info64`, which has the size of `LoopStatus`.
+    let status = unsafe { ioctl(node, Getter::<LOOP_GET_STATUS64, LoopStatus>::new()) };
+    let status: LoopStatus = status.ok()?;
     Some(if status.rdevice == 0 {
         Below::File {
             device: status.device,

@@ -111,6 +111,10 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
+        // A test may have detached it itself: then its number is somebody else's by now.
+        if !loop_device::stands_on(&self.name, &self.file) {
+            return;
+        }
         let _ = tool("mount", &["losetup", "--detach", self.path()]);
     }
 }
