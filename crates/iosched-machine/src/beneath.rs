@@ -182,21 +182,6 @@ fn resolve(start: &OwnedFd, path: &Path, flags: OFlags, mode: Mode) -> io::Resul
     }
 }
 
-/// Opens a file that somebody named to be read. What is no regular file is refused at once: a FIFO would be waited for,
-/// and a device may do anything.
-///
-/// # Errors
-/// It cannot be opened, or is no regular file.
-pub fn open_to_read(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(openat(CWD, path, flags, Mode::empty())?);
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::other("it is no regular file"))
-    }
-}
-
 /// The same without `openat2`.
 fn resolve_by_steps(
     start: &OwnedFd,
@@ -221,6 +206,21 @@ fn resolve_by_steps(
         at = openat(&at, name, passing, Mode::empty())?;
     }
     Ok(openat(&at, last, flags | OFlags::NOFOLLOW, mode)?)
+}
+
+/// Opens a file that somebody named to be read. What is no regular file is refused at once: a FIFO would be waited for,
+/// and a device may do anything.
+///
+/// # Errors
+/// It cannot be opened, or is no regular file.
+pub fn open_to_read(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(openat(CWD, path, flags, Mode::empty())?);
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is no regular file"))
+    }
 }
 
 /// All paths below a directory, relative to it; a directory comes before what is in it. Links are listed and not
