@@ -11,7 +11,7 @@ run: setup build ## measure this kernel's schedulers on an emulated disk; leaves
 	$(SUDO) $(BIN) tune
 
 build:
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked --package iosched-cli
 
 setup: ## packages that the command needs at run time
 	scripts/setup run

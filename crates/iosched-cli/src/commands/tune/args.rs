@@ -19,8 +19,9 @@ use iosched_sim::units::Bytes;
 use super::place::Place;
 use crate::values::{Margin, Span, split_arms};
 
-/// Run time of a trial on an emulated disk, which has no cache to warm and no garbage to collect.
-const EMULATED_RUNTIME: Duration = Duration::from_secs(3);
+/// Run time of a trial on an emulated disk, which has no cache to warm and no garbage to collect: hundreds of reads
+/// of the slowest one. A trial takes most of a second besides, to begin and to let the last reads end.
+const EMULATED_RUNTIME: Duration = Duration::from_secs(2);
 
 /// Time after which a run on an emulated disk of our own begins no further round.
 const EMULATED_BUDGET: Duration = Duration::from_secs(180);
