@@ -42,7 +42,7 @@ pub(super) struct Nearest {
     links: Links,
     /// The tick from which on a request has waited too long.
     expires: ByRequest<u64>,
-    /// Behind the request that was given out last.
+    /// Behind the request that was dispatched last.
     head: Sector,
     kernel: Kernel,
     /// In ticks.
@@ -153,7 +153,7 @@ impl Followed for Nearest {
         self.dispatch_request(requests, id);
     }
 
-    fn vain_dispatches_matter(&self) -> bool {
+    fn empty_dispatches_matter(&self) -> bool {
         false
     }
 
@@ -188,7 +188,7 @@ mod tests {
         queue
     }
 
-    /// Where the requests start, in the order in which they are given out.
+    /// Where the requests start, in the order in which they are dispatched.
     fn order(queue: &mut Queue) -> Vec<u64> {
         std::iter::from_fn(|| queue.dispatch()).collect()
     }

@@ -57,7 +57,6 @@ struct Bios {
     all: BTreeMap<Key, (u64, Asker)>,
     /// From the oldest on; some may be gone.
     order: VecDeque<Key>,
-    /// The newest.
     last: Option<Key>,
     count: u64,
     /// Sectors of the longest that there was of each operation.
@@ -72,7 +71,6 @@ struct Core {
     counts: Attributed,
 }
 
-/// See the [module's page](self).
 pub(super) struct Attribution(Mutex<Core>);
 
 impl Attribution {

@@ -94,7 +94,6 @@ pub(super) struct Order {
     pub(super) data: Vec<Data>,
 }
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct Below {
     file: File,

@@ -21,7 +21,6 @@ pub(super) struct Served {
     pub(super) op: DiskOp,
     /// Its first sector.
     pub(super) start: Sector,
-    /// Its length.
     pub(super) length: Sectors,
     /// When it reached the disk, on the disk's clock.
     pub(super) arrived: Time,

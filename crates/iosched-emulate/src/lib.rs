@@ -15,7 +15,9 @@
 //! what waits for it), `backing` (the data), `loop_device`, `usage` and `take_down` (the way back),
 //! `check` and `ledger` (is it as the model says?), `connection` (how the server waits for its own disk). Instead
 //! of a model there may be a real disk or a file: [`over`] (which, and whether it may be), `below` (what does the
-//! commands there).
+//! commands there). A scheduler of ours inside the disk is in `inside`, and `attribution` says which process each
+//! access there comes from. Around them: `disk` (the model on the machine's clock), `priority` (of the server's
+//! threads), `log` (the server's, and the clock that stamps it), `error`.
 
 mod attribution;
 mod backing;

@@ -21,7 +21,7 @@ use crate::load::pgbench::output;
 use crate::load::{Outcome, command, fio, iozone};
 use crate::measure::Measured;
 use crate::simulate::file::decompressed;
-use crate::simulate::settings::{Checked, Wanted};
+use crate::simulate::settings::{Checked, SchedulerRequest};
 use crate::simulate::{conform as following, recordings, response as recorded};
 use crate::trial::{JobResult, Metrics};
 
@@ -164,9 +164,9 @@ fn events(bytes: &[u8]) {
 fn conform(bytes: &[u8]) {
     let recording = file("recording.txt", bytes);
     let scheduler = recordings::named_scheduler(&recording);
-    let wanted = Wanted {
+    let wanted = SchedulerRequest {
         scheduler: scheduler.unwrap_or_else(|| "mq-deadline".into()),
-        ..Wanted::default()
+        ..SchedulerRequest::default()
     };
     let _ = following::follow_all(&[recording], &wanted, None, |_| {});
 }
@@ -182,10 +182,10 @@ fn tunables(bytes: &[u8]) {
         "deadline",
         "cfq",
     ] {
-        let wanted = Wanted {
+        let wanted = SchedulerRequest {
             scheduler: scheduler.into(),
             tunables: Some(tunables.clone()),
-            ..Wanted::default()
+            ..SchedulerRequest::default()
         };
         if let Ok(checked) = Checked::new(&wanted) {
             let _ = checked.build();

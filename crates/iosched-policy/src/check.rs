@@ -22,7 +22,7 @@ use crate::persist::deploy::{DeployError, Deployment};
 use crate::policy::evidence::{self, Stale};
 use crate::policy::file::Policy;
 use crate::policy::matching::{self, KnownDisk};
-use crate::policy::wanted::{self, Deviation, Wanted};
+use crate::policy::wanted::{self, Deviation, WantedDisk};
 use crate::policy::writers::{self, Writer};
 use crate::system_config::boot;
 use crate::system_config::cmdline::{self, Place};
@@ -153,7 +153,11 @@ pub fn check(host: &Host, policy: &Policy) -> Result<Report, DeployError> {
     })
 }
 
-fn check_disk(host: &Host, policy: &Policy, wanted: &Wanted) -> Result<DiskReport, DeployError> {
+fn check_disk(
+    host: &Host,
+    policy: &Policy,
+    wanted: &WantedDisk,
+) -> Result<DiskReport, DeployError> {
     let at_boot = writers::find(host, &wanted.disk);
     let on_change = writers::find_on_change(host, &wanted.disk);
     let deviations = wanted
@@ -227,7 +231,7 @@ fn explain(deviation: Deviation, at_boot: &[Writer]) -> Explained {
 }
 
 /// Who comes after our rule with another value, at the next boot or event.
-fn overridden(wanted: &Wanted, at_boot: &[Writer], on_change: &[Writer]) -> Vec<Overridden> {
+fn overridden(wanted: &WantedDisk, at_boot: &[Writer], on_change: &[Writer]) -> Vec<Overridden> {
     let mut targets = vec![(
         vec!["queue/scheduler".to_owned()],
         wanted.arm.scheduler.as_str(),

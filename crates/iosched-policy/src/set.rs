@@ -5,7 +5,9 @@
 
 use std::path::Path;
 
-use iosched_experiment::journal::{self, Journal, JournalError, Leftover, Ours, SavedDisk, Undone};
+use iosched_experiment::journal::{
+    self, Journal, JournalError, Leftover, OwnedResources, SavedDisk, Undone,
+};
 use iosched_experiment::plan::{PlanError, disks_below};
 use iosched_machine::command_line::Remedy;
 use iosched_machine::device::{self, Device, DeviceError, Kind, Role};
@@ -116,7 +118,7 @@ impl Failure for SetError {
 
 /// What was done.
 #[derive(Debug)]
-pub struct Made {
+pub struct AppliedChange {
     /// Each disk and what came of it.
     pub disks: Vec<(String, Entered)>,
     /// What interrupted runs had left of these disks, put back before.
@@ -125,7 +127,7 @@ pub struct Made {
     pub journal: Journal,
 }
 
-impl Made {
+impl AppliedChange {
     /// Keeps the change, and writes it down so that `undo` can take it back; `why` is for `log`.
     pub fn keep(self, turn: &Turn, why: Option<String>) -> Result<(), HistoryError> {
         let before = self.journal.saved().iter().cloned();
@@ -181,20 +183,20 @@ impl Change {
     }
 
     /// Sets every disk and reads it back; after an error all are as before.
-    pub fn make(&self, host: &Host) -> Result<Made, SetError> {
+    pub fn make(&self, host: &Host) -> Result<AppliedChange, SetError> {
         let names: Vec<String> = self.disks.iter().map(|(name, ..)| name.clone()).collect();
         let _locks = names
             .iter()
             .map(|name| lock::lock(host, name))
             .collect::<Result<Vec<_>, _>>()?;
         let settled = settle(host, &names)?;
-        let journal = Journal::open(host, &names, Ours::default())?;
+        let journal = Journal::open(host, &names, OwnedResources::default())?;
         let sysfs = host.sysfs();
         let set = |(name, _, arm): &(String, _, Arm)| {
             Ok::<_, SwitchError>((name.clone(), switch::set(&sysfs, name, arm, None)?))
         };
         match self.disks.iter().map(set).collect() {
-            Ok(disks) => Ok(Made {
+            Ok(disks) => Ok(AppliedChange {
                 disks,
                 settled,
                 journal,

@@ -42,8 +42,12 @@ fn record(bytes: &[u8]) {
     let _ = text::record(&record, &analysis, 80);
     let _ = text::rest(&record, 80);
     let _ = markdown::record(&record, &analysis);
-    let course = RunProgress::of(&record.header.plan, &record);
-    let _ = (course.at_most(), course.trials_at_most(), course.next());
+    let progress = RunProgress::of(&record.header.plan, &record);
+    let _ = (
+        progress.at_most(),
+        progress.trials_at_most(),
+        progress.next(),
+    );
 }
 
 fn results(bytes: &[u8]) {

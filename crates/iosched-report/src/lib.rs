@@ -1,6 +1,8 @@
 //! Record + analysis → text. Pure: each function returns a `String`. Only [`input`] reads files.
 //!
-//! - [`words`], `sentences`, `columns`: how numbers and findings are put, the same in every form
+//! - [`input`]: what is to be reported on: a record, a simulation or a recording
+//! - [`words`], `sentences`, `columns`, `units`: how numbers and findings are put, the same in every form; `why`: the
+//!   sentences that say why one arm is faster
 //! - [`text`]: tables and sentences for a terminal
 //! - [`table`]: columns that line up, within a width
 //! - [`chart`]: what charts show, and how they are drawn
@@ -9,6 +11,7 @@
 //! - [`tidy`]: one row per trial and metric, or per event of a recording, as CSV and Parquet
 //! - [`comparable`]: whether several records answer the same question
 //! - [`named`]: JSON for programs, with names instead of indices
+//! - [`traffic`]: what a recording tells of a disk's traffic
 //! - [`known`]: the tables that people know: iozone sweep log, 2/1/0 points, baseline = 100
 
 pub mod chart;

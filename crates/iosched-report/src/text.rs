@@ -176,27 +176,27 @@ pub fn plan(plan: &Plan) -> String {
 /// What a run that goes on would do: for `--resume DIR --dry-run`.
 pub fn rest(record: &Record, width: usize) -> String {
     let plan = &record.header.plan;
-    let course = RunProgress::of(plan, record);
+    let progress = RunProgress::of(plan, record);
     let trials = count(record.trials().count(), "trial");
     let mut text = fold(&plan_in_short(plan), width);
     text += &fold(
         &format!(
             "done: {trials}, {}",
-            count(course.rounds(), "complete round")
+            count(progress.rounds(), "complete round")
         ),
         width,
     );
-    let left = match course.next() {
+    let left = match progress.next() {
         Next::Done(stop) => format!("nothing is left to run: {}", stop_reason(stop)),
         Next::Trial(_) => {
-            let round = course.rounds() + 1;
-            let slots = course.left_in_round().into_iter().map(|slot| {
+            let round = progress.rounds() + 1;
+            let slots = progress.left_in_round().into_iter().map(|slot| {
                 let load = &plan.loads[slot.load].name;
                 format!("{load} with {}", plan.arm_label(slot.arm))
             });
             let next = format!("next, in round {round}: {}", enumerate_plain(slots));
-            let most = count(course.trials_at_most(), "trial");
-            let time = span(course.at_most());
+            let most = count(progress.trials_at_most(), "trial");
+            let time = span(progress.at_most());
             text += &fold(&next, width);
             format!("at most {most} in all, {time}, usually much less")
         }

@@ -15,7 +15,7 @@ use iosched_experiment::analysis::Analysis;
 use iosched_experiment::event::{Event, Observer};
 use iosched_experiment::load::simulated::SimulatedDisk;
 use iosched_experiment::objective::Objective;
-use iosched_experiment::plan::{CommandOptions, Plan, Rules, Steady, Wanted};
+use iosched_experiment::plan::{CommandOptions, Plan, PlanRequest, Rules, Steady};
 use iosched_experiment::record::{Header, Record, Recorder};
 use iosched_experiment::run::{self, RunOptions};
 use iosched_machine::device::Consent;
@@ -81,7 +81,7 @@ fn tune(
     let disk = SimulatedDisk {
         model: disk_file::find(model).unwrap(),
     };
-    let wanted = Wanted {
+    let wanted = PlanRequest {
         target: model.into(),
         simulate: Some(disk),
         is_our_own: false,

@@ -70,7 +70,6 @@ impl<E> Ord for Entry<E> {
     }
 }
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(crate) struct EventQueue<E, const LINES: usize> {
     lines: [VecDeque<Entry<E>>; LINES],

@@ -15,6 +15,10 @@
 //! - [`serve`]: the same block layers by a real clock, for real programs
 //! - [`trace`]: recordings of block traffic
 //! - [`conform`]: follows a recording of a kernel's scheduler and counts where ours agrees
+//!
+//! Below them, known to no other crate: `event_queue` (what happens next), `slab`, `list`, `sorted` and
+//! `request_table` (requests and what is kept for each), `tags` (the kernel's bitmap of tags with those who
+//! wait), `reciprocal` (division by a constant, fast).
 
 #![forbid(unsafe_code)]
 

@@ -318,7 +318,7 @@ pub enum Action {
     FrontMerged,
     /// RM: a request became part of the one before it.
     RequestsMerged,
-    /// X: the scheduler gave out a request (multi-queue, in recordings of our own; for `blktrace` it is a split).
+    /// X: the scheduler dispatched a request (multi-queue, in recordings of our own; for `blktrace` it is a split).
     Dispatched,
     /// D: the driver took a request.
     Issued,

@@ -1,6 +1,5 @@
 //! Values with reusable places: nothing is allocated once there are places enough.
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(crate) struct Slab<T> {
     values: Vec<Option<T>>,

@@ -14,7 +14,6 @@ use std::hint::select_unpredictable;
 /// So many entries are few.
 const FEW: usize = 16;
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(crate) struct Sorted<K, V> {
     entries: Vec<(K, V)>,

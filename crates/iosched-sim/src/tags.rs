@@ -4,7 +4,7 @@
 //! The bitmap stands in words of a power of two of bits ([`word_bits`]). A freed number is only
 //! noted; it can be had again once its word has no other left, when all that were noted in that
 //! word come back. The search begins in the word of the number that was freed or refused last and
-//! goes around. After the depth was cut only numbers below it are given out; those above it that are
+//! goes around. After the depth was cut only numbers below it are used; those above it that are
 //! still in use do not count against it. Facts: `lib/sbitmap.c` (Linux 6.1).
 
 /// Bits in each word of a bitmap of this many: 64, halved until there are more than three words.
@@ -26,7 +26,6 @@ struct Word {
     freed: u64,
 }
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(crate) struct Tags {
     words: Vec<Word>,

@@ -3,7 +3,7 @@
 //!
 //! 6.1: one CPU, HZ 250; `sd1`, `sd4`: SCSI disks of queue depth 1 and 4, 1 ms per command; `hdd1`: a loop
 //! device of depth 1 with look-ahead. 6.18: two CPUs, a loop device of depth 4, and no record of what
-//! the scheduler gave out.
+//! the scheduler dispatched.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::{BufRead, BufReader};

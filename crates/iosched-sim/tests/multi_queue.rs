@@ -327,7 +327,7 @@ fn bfq_follows_its_own_runs_with_any_tunables_on_disks_that_turn_and_others() {
 }
 
 /// Each job has sectors of its own: of two requests for the same ones a recording does not tell which
-/// was given out, and to bfq it matters whose it was. And none pauses for whole microseconds, nor does
+/// was dispatched, and to bfq it matters whose it was. And none pauses for whole microseconds, nor does
 /// the disk take such times: of a request and a timer at the same nanosecond it does not tell which came
 /// first.
 fn apart(jobs: &mut [Job]) {

@@ -269,7 +269,7 @@ impl Outside<'_> {
     }
 }
 
-/// How often a scheduler is asked in vain is not recorded: what that changes cannot be followed exactly.
+/// How often a scheduler dispatches nothing when asked is not recorded: what that changes cannot be followed exactly.
 fn asks_in_vain_change_it(scheduler: &str) -> bool {
     ["cfq", "bfq"].contains(&scheduler)
 }

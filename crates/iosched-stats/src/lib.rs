@@ -8,6 +8,7 @@
 //! - [`sequence`]: intervals that stay valid however often one looks
 //! - [`race`]: who leaves, who wins, when to stop
 //! - [`summary`], [`remarks`]: the robust view beside it; what looks odd
+//! - [`calibrate`]: does the race keep its promises? Whole races over drawn trials
 //! - [`fairness`], [`points`]: Jain's index; the tables that people know
 //! - `distribution`, `chance`: Student's t and the normal distribution; random numbers from a seed
 

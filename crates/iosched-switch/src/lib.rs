@@ -5,6 +5,13 @@
 //! them, so they are saved, written and restored in this order. A write that the kernel accepts
 //! proves nothing: everything is read back.
 //!
+//! Modules in the order data passes:
+//!
+//! - `arm`: a scheduler with tunables, as it is written; `value`: what may be written to which
+//! - `names`, `offered`: the two generations of names, and what a device offers
+//! - `foresee`: what setting an arm would lead to, nothing touched; `zones`: who keeps writes in order
+//! - `state`: a queue's state, and its way back; `served`, `inside`: the same inside an emulated disk
+//!
 //! Follows `block/elevator.c`, `block/blk-sysfs.c` and `Documentation/ABI/stable/sysfs-block`
 //! (Linux 4.19 to 6.12). What stands inside an emulated disk that is served with a scheduler of ours is part of its
 //! state (`served`). Never written: `write_cache` (loses data) and `rotational` (a lie).

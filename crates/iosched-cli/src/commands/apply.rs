@@ -2,7 +2,7 @@
 
 use clap::Args;
 use iosched_machine::failure::{Failure, exit};
-use iosched_policy::persist::deploy::{Deployment, Ways};
+use iosched_policy::persist::deploy::{DeployOptions, Deployment};
 use iosched_policy::policy::file;
 
 use super::persist::{HowArgs, deploy, finish_undo};
@@ -49,10 +49,10 @@ pub(crate) fn run(args: &ApplyArgs, output: &Output) -> Outcome {
     if file::read(&host).map_err(boxed)?.is_none() {
         return Err(boxed(NoPolicy));
     }
-    let ways = Ways {
+    let options = DeployOptions {
         initramfs: args.how.initramfs,
-        ..Ways::default()
+        ..DeployOptions::default()
     };
-    let deployment = Deployment::plan(&host, None, ways).map_err(boxed)?;
+    let deployment = Deployment::plan(&host, None, options).map_err(boxed)?;
     deploy(&host, &deployment, Vec::new(), None, &args.how, output)
 }

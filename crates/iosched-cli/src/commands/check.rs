@@ -30,7 +30,7 @@ Examples:
 Exit codes of this command, as monitoring wants them:
   0  every disk is as the policy says, and will stay so
   1  as it says now, but: another rule or program comes after ours, evidence is
-     stale, the files are not those of the policy, or elevator= is given in vain
+     stale, the files are not those of the policy, or elevator= has no effect
   2  a disk is not as the policy says, or the policy cannot be read
 Other failures have the codes of `iosched --help`.")]
 pub(crate) struct CheckArgs {

@@ -12,7 +12,9 @@ use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
 use iosched_policy::persist::choice::{self, Edited, Grounds};
-use iosched_policy::persist::deploy::{DeployError, Deployed, Deployment, Method, Ways, When};
+use iosched_policy::persist::deploy::{
+    DeployError, DeployOptions, Deployed, Deployment, Method, When,
+};
 use iosched_policy::policy::file;
 use iosched_switch::Arm;
 use serde::Serialize;
@@ -191,11 +193,11 @@ pub(crate) fn run(args: &PersistArgs, output: &Output) -> Outcome {
         MethodArg::Tuned => Method::Tuned,
     };
     let edited = edited(args, &host)?;
-    let ways = Ways {
+    let options = DeployOptions {
         method,
         initramfs: args.how.initramfs,
     };
-    let deployment = Deployment::plan(&host, Some(edited.text), ways).map_err(boxed)?;
+    let deployment = Deployment::plan(&host, Some(edited.text), options).map_err(boxed)?;
     deploy(
         &host,
         &deployment,
@@ -320,7 +322,7 @@ pub(crate) fn check_can_keep(plan: &Plan, host: &Host) -> Result<(), Box<dyn Fai
     let disks: Vec<&str> = plan.disks.iter().map(String::as_str).collect();
     for arm in &plan.arms {
         let edited = choice::with_choice(host, &disks, arm, &Grounds::default()).map_err(boxed)?;
-        Deployment::plan(host, Some(edited.text), Ways::default()).map_err(boxed)?;
+        Deployment::plan(host, Some(edited.text), DeployOptions::default()).map_err(boxed)?;
     }
     Ok(())
 }
@@ -347,7 +349,8 @@ pub(crate) fn keep_answer(
     let grounds = Grounds::of(record, arm, directory);
     let disks: Vec<&str> = plan.disks.iter().map(String::as_str).collect();
     let edited = choice::with_choice(host, &disks, &plan.arms[arm], &grounds).map_err(boxed)?;
-    let deployment = Deployment::plan(host, Some(edited.text), Ways::default()).map_err(boxed)?;
+    let deployment =
+        Deployment::plan(host, Some(edited.text), DeployOptions::default()).map_err(boxed)?;
     for note in edited.notes.iter().chain(&deployment.notes) {
         output.warn(&format!("note: {note}"));
     }

@@ -10,7 +10,9 @@ use iosched_emulate::disk_file;
 use iosched_emulate::spec::{parse_order, parse_size};
 use iosched_experiment::simulate::replay::Meter;
 use iosched_experiment::simulate::response;
-use iosched_experiment::simulate::run::{self, Load, Plan, RunResult, Share, Simulated, Wanted};
+use iosched_experiment::simulate::run::{
+    self, Load, Plan, RunResult, Share, Simulated, SimulationRequest,
+};
 use iosched_machine::failure::{Failure, exit};
 use iosched_report::table::{Align, Table};
 use iosched_sim::disk::{DriveQueue, ModelOptions};
@@ -214,7 +216,7 @@ fn check_response(args: &SimulateArgs, trace: &Path, output: &Output) -> Outcome
     Ok(exit::OK)
 }
 
-fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
+fn wanted(args: &SimulateArgs) -> Result<SimulationRequest, Box<dyn Failure>> {
     let all = || {
         scheduler::schedulers()
             .iter()
@@ -230,7 +232,7 @@ fn wanted(args: &SimulateArgs) -> Result<Wanted, Box<dyn Failure>> {
         Some(trace) => Load::Trace(trace),
         None => Load::named(&args.load).map_err(boxed)?,
     };
-    Ok(Wanted {
+    Ok(SimulationRequest {
         until: until(args, &load),
         disk: disk_file::find(&args.disk).map_err(boxed)?,
         options: ModelOptions {

@@ -172,10 +172,10 @@ fn the_page_of_many_trials_is_bounded_and_keeps_their_extremes() {
     let (sum, longest) = drawn(&html);
     assert!(sum <= 6000 && longest <= 1700, "{sum} points, {longest}");
     let spike = format!(": {:.0} MB/s</title>", SPIKE / 1e6);
-    let course = charts(&html)
+    let progress = charts(&html)
         .into_iter()
         .find(|(id, _)| id.starts_with("trials-random-read"));
-    for drawing in course.expect("a chart of the trials").1 {
+    for drawing in progress.expect("a chart of the trials").1 {
         assert!(drawing.contains(&spike), "no {spike}");
     }
     let more = took_many.memory.saturating_sub(took_few.memory) as f64;

@@ -12,7 +12,6 @@ use self::array::ArrayKeys;
 use super::hdd::HddKeys;
 use super::values::{Common, Wrong, count, rate, time};
 
-/// A file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {

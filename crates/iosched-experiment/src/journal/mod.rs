@@ -55,12 +55,12 @@ pub struct Entry {
     pub disks: Vec<SavedDisk>,
     /// What is our own, to be removed.
     #[serde(flatten)]
-    pub ours: Ours,
+    pub ours: OwnedResources,
 }
 
 /// What a run makes besides changing disks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ours {
+pub struct OwnedResources {
     /// Directories on the target.
     pub directories: Vec<PathBuf>,
     /// Where the file system with the directories was mounted, and from what.
@@ -80,10 +80,10 @@ pub struct Ours {
     pub processes: Option<LoadProcesses>,
 }
 
-impl Ours {
+impl OwnedResources {
     /// True if there is nothing to remove.
     pub fn is_empty(&self) -> bool {
-        let Ours {
+        let OwnedResources {
             directories,
             mount: _,
             file_system,
@@ -203,7 +203,11 @@ pub fn directory(host: &Host) -> PathBuf {
 
 impl Journal {
     /// Reads the state of the disks and writes it down. From now on they may be changed.
-    pub fn open(host: &Host, devices: &[String], ours: Ours) -> Result<Journal, JournalError> {
+    pub fn open(
+        host: &Host,
+        devices: &[String],
+        ours: OwnedResources,
+    ) -> Result<Journal, JournalError> {
         let sysfs = host.sysfs();
         let disks = devices
             .iter()
@@ -499,7 +503,7 @@ impl Entry {
             return (vec![failed.clone()], Some(self.clone()));
         }
         let mut undone: Vec<Undone> = processes.into_iter().collect();
-        let Ours {
+        let OwnedResources {
             directories,
             mount,
             file_system,
@@ -518,7 +522,7 @@ impl Entry {
             .pop();
         let left = Entry {
             disks,
-            ours: Ours {
+            ours: OwnedResources {
                 databases,
                 directories,
                 file_system,
@@ -778,7 +782,7 @@ mod tests {
     fn what_a_dead_run_changed_is_put_back_and_the_file_goes() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+        let journal = Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap();
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
         let path = journal.path().to_owned();
         std::mem::forget(journal); // SIGKILL
@@ -798,7 +802,7 @@ mod tests {
     fn what_another_command_has_put_back_since_is_not_put_back_again() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        std::mem::forget(Journal::open(&host, &["sda".into()], Ours::default()).unwrap());
+        std::mem::forget(Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap());
         let read = leftovers(&host);
         leftovers(&host)[0].undo(&host);
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap(); // and is to stay so
@@ -829,10 +833,10 @@ mod tests {
             fs::write(host.proc(&format!("{pid}/stat")), stat).unwrap();
         };
         is_alive(std::process::id(), 1);
-        let own = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+        let own = Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap();
         assert_eq!(others(&host), Vec::<String>::new(), "we are not beside us");
         let other = |pid, start_ticks| {
-            let journal = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+            let journal = Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap();
             journal.hand_over(Owner { pid, start_ticks }).unwrap();
         };
         is_alive(4711, 5);
@@ -847,7 +851,7 @@ mod tests {
     fn another_disk_of_the_same_name_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        std::mem::forget(Journal::open(&host, &["sda".into()], Ours::default()).unwrap());
+        std::mem::forget(Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap());
         host.sysfs().write("sda", "diskseq", "8").unwrap();
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
         let undone = leftovers(&host)[0].undo(&host);
@@ -866,9 +870,9 @@ mod tests {
         let host = machine(dir.path());
         let ours = dir.path().join(".iosched-x1");
         fs::create_dir(&ours).unwrap();
-        let made = Ours {
+        let made = OwnedResources {
             directories: vec![ours.clone()],
-            ..Ours::default()
+            ..OwnedResources::default()
         };
         std::mem::forget(Journal::open(&host, &["sda".into()], made).unwrap());
         fs::write(host.proc("sys/kernel/random/boot_id"), "boot-2\n").unwrap();
@@ -894,7 +898,7 @@ mod tests {
     fn an_entry_that_is_cut_short_or_of_a_newer_version_is_named_and_stays() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+        let journal = Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap();
         let path = journal.path().to_owned();
         std::mem::forget(journal);
         let whole = fs::read_to_string(&path).unwrap();
@@ -930,7 +934,7 @@ mod tests {
     fn a_file_that_does_not_go_is_an_error_when_the_change_is_to_stay() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal = Journal::open(&host, &["sda".into()], Ours::default()).unwrap();
+        let journal = Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap();
         let path = journal.path().to_owned();
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
@@ -948,10 +952,10 @@ mod tests {
             source: "/dev/sda1".into(),
             uuid: None,
         };
-        let ours = Ours {
+        let ours = OwnedResources {
             directories: vec![dir.path().join("mnt/.iosched-1")],
             mount: Some(mount.clone()),
-            ..Ours::default()
+            ..OwnedResources::default()
         };
         let journal = Journal::open(&host, &["sda".into()], ours).unwrap();
         let path = journal.path().to_owned();

@@ -20,7 +20,6 @@ use super::{Kept, Load, LoadError, Outcome, Turn, Workplace, files};
 use crate::metrics::{Flow, JobResult};
 use crate::objective::Objective;
 
-/// The program.
 const PROGRAM: &str = "iozone";
 
 /// A run that hangs is killed after this time, where the user does not say (`--timeout`).

@@ -167,7 +167,7 @@ pub(crate) fn check_arm(arm: &Arm, disk: &SimulatedDisk) -> Result<(), Simulatio
     Ok(())
 }
 
-/// See the [module's page](self).
+/// A job file that runs in virtual time over a disk model.
 #[derive(Debug)]
 pub struct SimulatedLoad {
     file: JobFile,

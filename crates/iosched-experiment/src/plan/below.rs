@@ -12,7 +12,7 @@ use iosched_machine::host::Host;
 use iosched_machine::sysfs::Sysfs;
 use iosched_sim::disk::Model;
 
-use super::Wanted;
+use super::PlanRequest;
 
 /// Where IDENTIFY DEVICE begins in page 89h.
 const IDENTIFY_AT: usize = 60;
@@ -39,7 +39,7 @@ impl Below {
     }
 
     /// Of these disks. Where there are several, the largest buffer counts.
-    pub(super) fn of(wanted: &Wanted, host: &Host, disks: &[String]) -> Below {
+    pub(super) fn of(wanted: &PlanRequest, host: &Host, disks: &[String]) -> Below {
         let model = |disk: &String| match &wanted.own_model {
             Some(model) => Some(model.clone()),
             None => emulate::model_of(host, disk),

@@ -6,7 +6,7 @@ use iosched_machine::foreign;
 
 use super::below::Below;
 use super::wanted::CommandOptions;
-use super::{PlanError, PlannedLoad, Steady, Wanted};
+use super::{PlanError, PlanRequest, PlannedLoad, Steady};
 use crate::load::builtin;
 use crate::load::command::{self, Metric};
 use crate::load::families::{self, Member, Work};
@@ -15,7 +15,7 @@ use crate::load::{Load, Spec, SpecError, pgbench};
 use crate::objective::Objective;
 
 /// All loads that are wanted, checked.
-pub(super) fn read(wanted: &Wanted, below: &Below) -> Result<Vec<PlannedLoad>, PlanError> {
+pub(super) fn read(wanted: &PlanRequest, below: &Below) -> Result<Vec<PlannedLoad>, PlanError> {
     let mut loads: Vec<PlannedLoad> = Vec::new();
     for text in &wanted.loads {
         for load in read_text(wanted, below, text)? {
@@ -42,7 +42,11 @@ pub(super) fn read(wanted: &Wanted, below: &Below) -> Result<Vec<PlannedLoad>, P
 const CONTROL_WEIGHT: f64 = 1e-9;
 
 /// The loads that one text after `--load` stands for.
-fn read_text(wanted: &Wanted, below: &Below, text: &str) -> Result<Vec<PlannedLoad>, PlanError> {
+fn read_text(
+    wanted: &PlanRequest,
+    below: &Below,
+    text: &str,
+) -> Result<Vec<PlannedLoad>, PlanError> {
     let Some(members) = families::read(text, below.buffer.as_ref()) else {
         return Ok(vec![read_one(wanted, below, text)?]);
     };
@@ -54,7 +58,11 @@ fn read_text(wanted: &Wanted, below: &Below, text: &str) -> Result<Vec<PlannedLo
 }
 
 /// A load of a family.
-fn plan_member(wanted: &Wanted, below: &Below, member: Member) -> Result<PlannedLoad, PlanError> {
+fn plan_member(
+    wanted: &PlanRequest,
+    below: &Below,
+    member: Member,
+) -> Result<PlannedLoad, PlanError> {
     let weight = if member.is_control {
         CONTROL_WEIGHT
     } else {
@@ -87,7 +95,7 @@ struct Chosen {
 }
 
 /// `command: …`, or `NAME[:WEIGHT]` of a built-in load or a job file.
-fn read_one(wanted: &Wanted, below: &Below, text: &str) -> Result<PlannedLoad, PlanError> {
+fn read_one(wanted: &PlanRequest, below: &Below, text: &str) -> Result<PlannedLoad, PlanError> {
     if let Some(line) = text.strip_prefix("command:") {
         return plan_one(wanted, below, command(line, &wanted.command)?, 1.0);
     }
@@ -112,7 +120,7 @@ fn read_one(wanted: &Wanted, below: &Below, text: &str) -> Result<PlannedLoad, P
 
 /// A load that is decided by how long something in it takes.
 fn plan_scenario(
-    wanted: &Wanted,
+    wanted: &PlanRequest,
     below: &Below,
     scenario: Scenario,
 ) -> Result<PlannedLoad, PlanError> {
@@ -141,7 +149,7 @@ fn after_name<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// pgbench, with a server of our own or that of `--pg`.
-fn pgbench(wanted: &Wanted, below: &Below, settings: &str) -> Result<PlannedLoad, PlanError> {
+fn pgbench(wanted: &PlanRequest, below: &Below, settings: &str) -> Result<PlannedLoad, PlanError> {
     let parsed = pgbench::Settings::parse(settings, wanted.connection.as_deref());
     let parsed = parsed.map_err(SpecError::from)?;
     let chosen = Chosen {
@@ -198,7 +206,7 @@ fn command(line: &str, options: &CommandOptions) -> Result<Chosen, PlanError> {
 }
 
 /// The user's own job file.
-fn job_file(wanted: &Wanted, path: &Path) -> Result<Chosen, PlanError> {
+fn job_file(wanted: &PlanRequest, path: &Path) -> Result<Chosen, PlanError> {
     if !path.is_file() {
         return Err(PlanError::UnknownLoad {
             name: path.display().to_string(),
@@ -221,7 +229,7 @@ fn job_file(wanted: &Wanted, path: &Path) -> Result<Chosen, PlanError> {
 }
 
 /// What runs a job file: fio, or the simulator.
-fn spec_of(wanted: &Wanted, job_file: String) -> Spec {
+fn spec_of(wanted: &PlanRequest, job_file: String) -> Spec {
     match &wanted.simulate {
         None => Spec::JobFile(job_file),
         Some(disk) => Spec::Simulated {
@@ -233,7 +241,7 @@ fn spec_of(wanted: &Wanted, job_file: String) -> Spec {
 
 /// Holds a load against the options that are about all loads.
 fn plan_one(
-    wanted: &Wanted,
+    wanted: &PlanRequest,
     below: &Below,
     chosen: Chosen,
     weight: f64,

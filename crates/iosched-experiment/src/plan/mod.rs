@@ -1,7 +1,7 @@
 //! The plan of an experiment: arms × loads × rounds on a target, everything checked, nothing
 //! touched yet.
 //!
-//! [`Wanted`] is what the user asked; [`Plan::new`] holds it against the machine and refuses what
+//! [`PlanRequest`] is what the user asked; [`Plan::new`] holds it against the machine and refuses what
 //! cannot be done or could destroy something. The plan is all that a record needs to be resumed.
 
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub use budget::{STEADY_SHARE, TRIAL_OVERHEAD};
 pub use error::PlanError;
 pub use own_disk::OwnDisk;
 pub use served::{scheduler_for_own_disk, served_disks};
-pub use wanted::{CommandOptions, Steady, Wanted, disks_below, disks_to_switch};
+pub use wanted::{CommandOptions, PlanRequest, Steady, disks_below, disks_to_switch};
 
 /// Rounds after which a run gives up, where the user does not say.
 pub const DEFAULT_MAX_ROUNDS: u32 = 30;

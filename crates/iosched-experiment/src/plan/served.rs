@@ -10,14 +10,14 @@ use iosched_machine::host::Host;
 use iosched_sim::scheduler;
 use iosched_switch::{self as switch, Arm, Layer, QueueState, SwitchError};
 
-use super::{PlanError, Wanted, disks_to_switch};
+use super::{PlanError, PlanRequest, disks_to_switch};
 
 /// What stands inside these disks; `None` if they have the kernel's schedulers alone.
 ///
 /// # Errors
 /// One of several has a scheduler inside and another has none; or one has a second scheduler above.
 pub(super) fn inside(
-    wanted: &Wanted,
+    wanted: &PlanRequest,
     host: &Host,
     disks: &[String],
 ) -> Result<Option<String>, PlanError> {

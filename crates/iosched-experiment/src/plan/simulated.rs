@@ -3,12 +3,12 @@
 use iosched_switch::Arm;
 
 use super::below::Below;
-use super::{Plan, PlanError, Target, Wanted, budget, loads};
+use super::{Plan, PlanError, PlanRequest, Target, budget, loads};
 use crate::load::simulated::{self, SimulatedDisk};
 
 /// Holds what is wanted against what can be simulated. No device is there, so that the first arm
 /// is what the others are compared with, unless another is named.
-pub(super) fn plan(wanted: &Wanted, disk: &SimulatedDisk) -> Result<Plan, PlanError> {
+pub(super) fn plan(wanted: &PlanRequest, disk: &SimulatedDisk) -> Result<Plan, PlanError> {
     if !wanted.ramp.is_zero() {
         return Err(PlanError::NotSimulated {
             what: "--ramp".to_owned(),
@@ -36,7 +36,7 @@ pub(super) fn plan(wanted: &Wanted, disk: &SimulatedDisk) -> Result<Plan, PlanEr
 }
 
 /// The arms that are wanted, or every scheduler that can be simulated; and the baseline's index.
-fn choose_arms(wanted: &Wanted, disk: &SimulatedDisk) -> Result<(Vec<Arm>, usize), PlanError> {
+fn choose_arms(wanted: &PlanRequest, disk: &SimulatedDisk) -> Result<(Vec<Arm>, usize), PlanError> {
     let mut arms = wanted
         .arms
         .iter()

@@ -9,12 +9,12 @@ use iosched_machine::device::{
 use iosched_machine::file_system::Kind;
 use iosched_machine::host::Host;
 
-use super::{PlanError, PlannedLoad, Target, Wanted, writer};
+use super::{PlanError, PlanRequest, PlannedLoad, Target, writer};
 use crate::load::Kept;
 
 /// Checks the target, and says how the loads reach it and what the user gave up for that.
 pub(super) fn check(
-    wanted: &Wanted,
+    wanted: &PlanRequest,
     host: &Host,
     found: &Found,
     loads: &[PlannedLoad],
@@ -110,14 +110,14 @@ pub(super) fn check_again(
 
 /// The file system that is made for the run: the one that is asked for, or ext4 where a load needs a
 /// directory and the disk is one that this run made.
-fn own_file_system(wanted: &Wanted, needs_directory: bool) -> Option<Kind> {
+fn own_file_system(wanted: &PlanRequest, needs_directory: bool) -> Option<Kind> {
     let of_itself = wanted.is_our_own && needs_directory;
     wanted.mkfs.or(of_itself.then_some(Kind::ALL[0]))
 }
 
 /// A device that is to bear a file system of our own.
 fn check_file_system(
-    wanted: &Wanted,
+    wanted: &PlanRequest,
     host: &Host,
     found: &Found,
     loads: &[PlannedLoad],
@@ -144,7 +144,7 @@ fn check_file_system(
 /// What the user gives up of a device that is written. A disk that this run made holds nothing of
 /// anybody's.
 fn give_up(
-    wanted: &Wanted,
+    wanted: &PlanRequest,
     host: &Host,
     device: &Device,
     what: &str,

@@ -16,7 +16,7 @@ use crate::objective::Objective;
 
 /// What the user asked for, as far as it needs the machine to be understood.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct PlanRequest {
     /// A device, a directory or a file.
     pub target: String,
     /// Simulate this disk instead: then there is no target, and no device is touched.
@@ -103,7 +103,7 @@ pub enum Steady {
 
 impl Plan {
     /// Holds what is wanted against the machine.
-    pub fn new(wanted: &Wanted, host: &Host) -> Result<Plan, PlanError> {
+    pub fn new(wanted: &PlanRequest, host: &Host) -> Result<Plan, PlanError> {
         check_rules(&wanted.rules)?;
         if let Some(disk) = &wanted.simulate {
             return simulated::plan(wanted, disk);
@@ -193,7 +193,7 @@ pub fn disks_below(host: &Host, device: &Device) -> Result<Vec<String>, PlanErro
 /// with: the named one, or the active one, which is added where the user left it out. On a disk of our own that has a
 /// scheduler inside because of the arms, the first one.
 fn choose_arms(
-    wanted: &Wanted,
+    wanted: &PlanRequest,
     host: &Host,
     disks: &[String],
     active: &str,

@@ -18,7 +18,7 @@ use rand::Rng;
 
 use crate::analysis::Analysis;
 use crate::event::{Event, Observer};
-use crate::journal::{Journal, Ours, Undone};
+use crate::journal::{Journal, OwnedResources, Undone};
 use crate::load::fio::FioError;
 use crate::load::fio_job::Place;
 use crate::load::pgbench::OwnDatabases;
@@ -30,11 +30,11 @@ use crate::split::SplitWatch;
 use crate::trial::{Slot, VoidReason, VoidTrial};
 
 mod error;
+mod path_trust;
 mod permission;
 mod prepare;
 mod site;
 mod trial;
-mod way;
 
 pub use error::{Resume, RunError};
 pub use permission::may_go_on;
@@ -61,7 +61,7 @@ pub struct RunOptions<'a> {
 /// What is wrong with it.
 pub fn check_way(target: &Target, user: Option<&User>) -> Result<(), RunError> {
     match target {
-        Target::Directory { path, .. } => way::check(path, user),
+        Target::Directory { path, .. } => path_trust::check(path, user),
         _ => Ok(()),
     }
 }
@@ -71,7 +71,7 @@ pub fn check_way(target: &Target, user: Option<&User>) -> Result<(), RunError> {
 /// # Errors
 /// Who that is, and where.
 pub fn check_links(path: &Path, user: Option<&User>) -> Result<(), RunError> {
-    way::check_links(path, user)
+    path_trust::check_links(path, user)
 }
 
 /// Runs the plan of a record to its end, or until stopped.
@@ -86,8 +86,8 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<StopReason, RunError> {
     let plan = recorder.record().header.plan.clone();
-    let course = RunProgress::of(&plan, recorder.record());
-    let time_left = course.time_left();
+    let progress = RunProgress::of(&plan, recorder.record());
+    let time_left = progress.time_left();
     let stop = &stop.at(time_left.map(|left| options.begun + left));
     let locks = plan.disks.iter().map(|disk| lock::lock(host, disk));
     let _locks = locks.collect::<Result<Vec<Lock>, _>>()?;
@@ -95,7 +95,7 @@ pub fn run(
     let site = site::Site::choose(host, &plan.target, options.user.as_ref())?;
     let loads: Vec<Box<dyn Load>> = plan.loads.iter().map(PlannedLoad::open).collect();
     let processes = processes(host, &plan);
-    let ours = Ours {
+    let ours = OwnedResources {
         databases: databases(&loads, options),
         processes: processes.clone(),
         ..site.ours(host, options.user.as_ref())
@@ -113,7 +113,7 @@ pub fn run(
     let mut runner = Runner {
         host,
         plan: &plan,
-        course,
+        progress,
         loads,
         recorder,
         options,
@@ -151,7 +151,7 @@ pub fn run(
 }
 
 /// The journal, where there is anything that may have to be put back.
-fn journal(host: &Host, plan: &Plan, ours: Ours) -> Result<Option<Journal>, RunError> {
+fn journal(host: &Host, plan: &Plan, ours: OwnedResources) -> Result<Option<Journal>, RunError> {
     if plan.disks.is_empty() && ours.is_empty() {
         return Ok(None);
     }
@@ -205,7 +205,7 @@ struct Runner<'a> {
     host: &'a Host,
     plan: &'a Plan,
     /// Follows the record.
-    course: RunProgress<'a>,
+    progress: RunProgress<'a>,
     /// Those of the plan, in its order.
     loads: Vec<Box<dyn Load>>,
     recorder: &'a mut Recorder,
@@ -236,7 +236,7 @@ impl Runner<'_> {
         self.wait_until_steady()?;
         self.mark = Instant::now();
         loop {
-            match self.course.next() {
+            match self.progress.next() {
                 Next::Trial(slot) => self.one_slot(slot)?,
                 Next::Done(stop) => return self.finish(stop, false),
             }
@@ -284,13 +284,13 @@ impl Runner<'_> {
         self.check_stop()?;
         let label = self.plan.arm_label(slot.arm);
         let load = self.plan.loads[slot.load].name.clone();
-        let sequence = self.course.attempts();
+        let sequence = self.progress.attempts();
         self.observer.event(&Event::TrialStarted {
             arm: &label,
             load: &load,
             round: slot.round + 1,
-            expected_s: self.course.trial_time(slot.load).as_secs_f64(),
-            at_most_s: self.course.foreseen().map(|left| left.as_secs_f64()),
+            expected_s: self.progress.trial_time(slot.load).as_secs_f64(),
+            at_most_s: self.progress.foreseen().map(|left| left.as_secs_f64()),
         });
         let trial = match self.trial(slot, sequence) {
             Err(RunError::Load(error)) if !error.is_stopped() => {
@@ -308,10 +308,10 @@ impl Runner<'_> {
                     trial: &trial,
                 });
                 self.mark = Instant::now();
-                if self.course.rounds() > slot.round {
+                if self.progress.rounds() > slot.round {
                     self.observer.event(&Event::Estimate {
-                        rounds: self.course.rounds(),
-                        standing: self.course.standing(),
+                        rounds: self.progress.rounds(),
+                        standing: self.progress.standing(),
                     });
                 }
             }
@@ -424,7 +424,7 @@ impl Runner<'_> {
 
     fn save(&mut self, entry: Entry) -> Result<(), RunError> {
         self.recorder.append(entry)?;
-        self.course.follow(self.recorder.record());
+        self.progress.follow(self.recorder.record());
         Ok(())
     }
 }

@@ -79,7 +79,7 @@ impl Runner<'_> {
         for (done, &load) in waiting.iter().enumerate() {
             let left = budget.map(|budget| {
                 let share = budget.mul_f64(STEADY_SHARE);
-                let left = share.saturating_sub(self.course.steadying());
+                let left = share.saturating_sub(self.progress.steadying());
                 left.div_f64((waiting.len() - done) as f64)
             });
             self.run_until_steady(load, left)?;
@@ -98,7 +98,7 @@ impl Runner<'_> {
             self.check_stop()?;
             let runs = u32::try_from(throughput.len()).unwrap_or(0);
             let one = match runs {
-                0 => self.course.trial_time(load),
+                0 => self.progress.trial_time(load),
                 _ => begun.elapsed() / runs,
             };
             if left.is_some_and(|left| begun.elapsed() + one > left) {

@@ -10,7 +10,7 @@ use rand::Rng;
 
 use super::permission::Claim;
 use super::{RunError, check_way};
-use crate::journal::{Ours, TargetMount};
+use crate::journal::{OwnedResources, TargetMount};
 use crate::load::files;
 use crate::load::fio_job::Place;
 use crate::plan::Target;
@@ -74,18 +74,18 @@ impl Site {
     }
 
     /// What has to be removed. A directory goes with the file system that it is in.
-    pub(super) fn ours(&self, host: &Host, user: Option<&User>) -> Ours {
+    pub(super) fn ours(&self, host: &Host, user: Option<&User>) -> OwnedResources {
         let above = self.directory.as_deref().and_then(Path::parent);
         match &self.file_system {
-            Some(file_system) => Ours {
+            Some(file_system) => OwnedResources {
                 file_system: Some(file_system.clone()),
-                ..Ours::default()
+                ..OwnedResources::default()
             },
-            None => Ours {
+            None => OwnedResources {
                 directories: self.directory.iter().cloned().collect(),
                 mount: above.and_then(|above| TargetMount::of(host, above)),
                 user: user.cloned(),
-                ..Ours::default()
+                ..OwnedResources::default()
             },
         }
     }

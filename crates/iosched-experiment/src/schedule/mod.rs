@@ -127,7 +127,7 @@ impl<'a> RunProgress<'a> {
         let race = race(plan, withdrawn.clone());
         let judge = Judge::new(&race).expect("the plan's rules were checked");
         let loads = plan.loads.len();
-        let mut course = RunProgress {
+        let mut progress = RunProgress {
             plan,
             planned: (0..loads).map(|load| plan.trial_duration(load)).collect(),
             entries: 0,
@@ -142,8 +142,8 @@ impl<'a> RunProgress<'a> {
             judge,
             begun: BTreeMap::new(),
         };
-        course.read(record);
-        course
+        progress.read(record);
+        progress
     }
 
     /// Reads what was added to the record.

@@ -295,7 +295,7 @@ proptest! {
             plan.rules.requirements.push(plan::Requirement { objective, at_least: 0.97 });
         }
         let mut record = record(&plan);
-        let mut course = RunProgress::of(&plan, &record);
+        let mut progress = RunProgress::of(&plan, &record);
         for step in 0..200 {
             let Next::Trial(slot) = by_definition(&plan, &record) else {
                 break;
@@ -311,9 +311,9 @@ proptest! {
                 _ => trial(slot, 1e8 * levels[slot.arm] * noise[step]),
             });
             if looks[step] {
-                course.follow(&record);
-                prop_assert_eq!(course.next(), by_definition(&plan, &record));
-                prop_assert_eq!(&course, &RunProgress::of(&plan, &record));
+                progress.follow(&record);
+                prop_assert_eq!(progress.next(), by_definition(&plan, &record));
+                prop_assert_eq!(&progress, &RunProgress::of(&plan, &record));
             }
         }
     }

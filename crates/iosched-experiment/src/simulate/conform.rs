@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::file::{FileError, Lines};
 use super::initial::{Initial, InitialError, Told};
 use super::recordings::{self, TUNABLES};
-use super::settings::{Checked, SettingsError, Wanted};
+use super::settings::{Checked, SchedulerRequest, SettingsError};
 
 /// Why a recording cannot be followed.
 #[derive(Debug, thiserror::Error)]
@@ -133,29 +133,29 @@ pub struct Conformance {
     /// What was told or found of it, as `--initial` takes it.
     #[serde(default)]
     pub start_values: String,
-    /// Requests that the recorded scheduler gave out.
+    /// Requests that the recorded scheduler dispatched.
     pub decisions: u64,
-    /// Those that ours gave out too.
+    /// Those that ours dispatched too.
     pub agreed: u64,
     /// Their share.
     pub agreement: f64,
-    /// Those of them that were issued after the one that ours gave out next: another processor had
+    /// Those of them that were issued after the one that ours dispatched next: another processor had
     /// them in hand.
     #[serde(default)] // records of before said nothing of it
     pub overtaken: u64,
-    /// Those of them that another processor chose while the one that ours gave out before still waited for a
+    /// Those of them that another processor chose while the one that ours dispatched before still waited for a
     /// tag (bfq, where the recording does not show choices).
     #[serde(default)]
     pub chosen_ahead: u64,
-    /// Those that ours gave out only as if the completions or the tick just before had come after it had
+    /// Those that ours dispatched only as if the completions or the tick just before had come after it had
     /// begun to choose.
     #[serde(default)]
     pub interrupted: u64,
-    /// Those that ours gave out only as if a process that was through had ended a little earlier than is
+    /// Those that ours dispatched only as if a process that was through had ended a little earlier than is
     /// known (bfq).
     #[serde(default)]
     pub ended: u64,
-    /// Moments where ours would have given out a request and the recorded one held back.
+    /// Moments where ours would have dispatched a request and the recorded one held back.
     pub eager: u64,
     /// Merges that one made and the other did not.
     pub merge_mismatches: u64,
@@ -239,7 +239,7 @@ impl Conformance {
 /// there is one.
 pub fn follow_all(
     paths: &[PathBuf],
-    wanted: &Wanted,
+    wanted: &SchedulerRequest,
     initial: Option<&Initial>,
     mut result: impl FnMut(Result<Conformance, ConformError>),
 ) -> Result<(), ConformError> {
@@ -270,7 +270,7 @@ pub fn follow_all(
 /// Follows recordings that were made one after the other.
 fn follow_folder(
     folder: &[PathBuf],
-    wanted: &Wanted,
+    wanted: &SchedulerRequest,
     initial: &Initial,
     result: &mut impl FnMut(Result<Conformance, ConformError>),
 ) {
@@ -316,7 +316,7 @@ type Outcome = (Conformance, Box<dyn Followed>);
 
 fn follow_one(
     recording: &Path,
-    wanted: &Wanted,
+    wanted: &SchedulerRequest,
     initial: &Initial,
     history: History<'_>,
 ) -> Result<Outcome, ConformError> {
@@ -333,10 +333,10 @@ fn follow_one(
 }
 
 /// The settings, with the tunables that were recorded beside this recording.
-fn settings_for(recording: &Path, wanted: &Wanted) -> Result<Checked, ConformError> {
+fn settings_for(recording: &Path, wanted: &SchedulerRequest) -> Result<Checked, ConformError> {
     let beside = recording.with_file_name(TUNABLES);
     let beside = beside.is_file().then_some(beside);
-    let wanted = Wanted {
+    let wanted = SchedulerRequest {
         tunables: wanted.tunables.clone().or(beside),
         ..wanted.clone()
     };
@@ -621,9 +621,9 @@ mod tests {
         let path = dir.path().join("old.txt");
         let text = "# Debian 4.19.40 blk-mq, scheduler=mq-deadline device=sda\n0 Q R 8 8 1 a a\n5 D R 8 8 1 a a\n";
         std::fs::write(&path, text).unwrap();
-        let wanted = Wanted {
+        let wanted = SchedulerRequest {
             scheduler: "mq-deadline".into(),
-            ..Wanted::default()
+            ..SchedulerRequest::default()
         };
         let mut said = String::new();
         let mut result = |followed: Result<Conformance, ConformError>| {
@@ -645,10 +645,10 @@ mod tests {
         };
         let disk = disk::build("formula", &ModelOptions::default()).unwrap();
         let load = "[r]\nrw=randread\niodepth=8\n[w]\nrw=randwrite\niodepth=16\n";
-        let settings = Checked::new(&Wanted {
+        let settings = Checked::new(&SchedulerRequest {
             scheduler: scheduler.to_owned(),
             hz: Some(100),
-            ..Wanted::default()
+            ..SchedulerRequest::default()
         });
         let settings = settings.unwrap();
         let spec = SchedulerSpec::parse(scheduler).unwrap();

@@ -76,7 +76,7 @@ pub(super) struct Told {
     pub(super) tick_phase: Option<Nanos>,
 }
 
-/// See the [module's page](self).
+/// State of schedulers at the beginning of recordings, as the user gives it.
 #[derive(Debug, Clone, Default)]
 pub struct Initial {
     /// Of the first recording in each folder.

@@ -142,7 +142,7 @@ impl Work {
 
 /// What is to be simulated.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct SimulationRequest {
     /// The disk model.
     pub disk: Model,
     /// Departures of the disk from its model.
@@ -186,7 +186,7 @@ pub struct Wanted {
     pub events: Option<PathBuf>,
 }
 
-impl Wanted {
+impl SimulationRequest {
     fn hardware_queues(&self) -> usize {
         let each = match self.attachment {
             Attachment::TagOnly => self.processors,
@@ -504,7 +504,7 @@ pub struct Simulated {
 /// A simulation, checked: nothing has run yet.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    wanted: Wanted,
+    wanted: SimulationRequest,
     specs: Vec<SchedulerSpec>,
     initial: Settings,
     work: Work,
@@ -514,7 +514,7 @@ pub struct Plan {
 }
 
 /// The kernel that a scheduler runs in.
-fn kernel_of(wanted: &Wanted, spec: &SchedulerSpec) -> Result<Kernel, SimulateError> {
+fn kernel_of(wanted: &SimulationRequest, spec: &SchedulerSpec) -> Result<Kernel, SimulateError> {
     let usual_hz = scheduler::info(&spec.name)?.block_layer.usual_hz();
     let mut kernel = Kernel {
         hz: wanted.hz.unwrap_or(usual_hz),
@@ -527,12 +527,12 @@ fn kernel_of(wanted: &Wanted, spec: &SchedulerSpec) -> Result<Kernel, SimulateEr
 
 impl Plan {
     /// Checks everything that is wanted.
-    pub fn new(wanted: Wanted) -> Result<Plan, SimulateError> {
+    pub fn new(wanted: SimulationRequest) -> Result<Plan, SimulateError> {
         Plan::watched(wanted, Arc::default())
     }
 
     /// The same; a trace is looked through, and the meter says how far that is, and the runs after it.
-    pub fn watched(wanted: Wanted, meter: Arc<Meter>) -> Result<Plan, SimulateError> {
+    pub fn watched(wanted: SimulationRequest, meter: Arc<Meter>) -> Result<Plan, SimulateError> {
         let mut wanted = wanted;
         wanted.options.queue_depth = wanted.queue_depth.or(wanted.options.queue_depth);
         let model = wanted.disk.build(&wanted.options)?;

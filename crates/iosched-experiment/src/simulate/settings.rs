@@ -85,7 +85,7 @@ pub(super) fn tick_phase(micros: f64, kernel: &Kernel) -> Result<Nanos, Settings
 
 /// What is wanted.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct SchedulerRequest {
     /// `name[:tunable=value,…]`.
     pub scheduler: String,
     /// A file of lines `path: value`, as `tunables.txt` beside recordings.
@@ -125,7 +125,7 @@ pub struct Checked {
 
 impl Checked {
     /// Looks at everything that is wanted.
-    pub fn new(wanted: &Wanted) -> Result<Checked, SettingsError> {
+    pub fn new(wanted: &SchedulerRequest) -> Result<Checked, SettingsError> {
         let mut spec = SchedulerSpec::parse(&wanted.scheduler)?;
         let info = scheduler::info(&spec.name)?;
         let mut kernel = Kernel {
@@ -253,10 +253,10 @@ impl QueueFile {
 mod tests {
     use super::*;
 
-    fn wanted(scheduler: &str) -> Wanted {
-        Wanted {
+    fn wanted(scheduler: &str) -> SchedulerRequest {
+        SchedulerRequest {
             scheduler: scheduler.to_owned(),
-            ..Wanted::default()
+            ..SchedulerRequest::default()
         }
     }
 
@@ -269,7 +269,7 @@ mod tests {
                     /sys/block/sda/queue/iosched/slice_idle_us: 5000\n\
                     /sys/block/sda/queue/iosched/quantum: 4\ndevice/queue_depth: 4\n";
         std::fs::write(&path, text).unwrap();
-        let with_file = Wanted {
+        let with_file = SchedulerRequest {
             tunables: Some(path),
             ..wanted("cfq:slice_idle=3")
         };
@@ -295,7 +295,7 @@ mod tests {
         );
         let text = "`fifo_batch` is not of the form tunable=value with a whole number";
         assert_eq!(message("deadline:fifo_batch"), text);
-        let hz = Wanted {
+        let hz = SchedulerRequest {
             hz: Some(7),
             ..wanted("noop")
         };

@@ -32,11 +32,9 @@ struct LoopStatus {
 pub(super) enum Below {
     /// A block device.
     Device(DeviceNumber),
-    /// A file.
     File {
         /// The number of its file system.
         device: u64,
-        /// Its own.
         inode: u64,
     },
 }

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
     use crate::check::check;
     use crate::history;
-    use crate::persist::deploy::{Deployment, Ways, When};
+    use crate::persist::deploy::{DeployOptions, Deployment, When};
     use crate::system_config::testing::{Disk, machine, write};
     use iosched_experiment::fixture;
     use iosched_machine::facts::MachineFacts;
@@ -257,7 +257,7 @@ mod tests {
         record.header.machine.kernel = "6.12.0-test".into();
         let grounds = Grounds::of(&record, 0, Path::new("/root/record"));
         let edited = with_choice(&host, &["sda", "sdb"], &Arm::plain("none"), &grounds).unwrap();
-        let plan = Deployment::plan(&host, Some(edited.text), Ways::default()).unwrap();
+        let plan = Deployment::plan(&host, Some(edited.text), DeployOptions::default()).unwrap();
         let turn = history::take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
         plan.make(&turn, When::Later, grounds.why).unwrap();
 

@@ -13,10 +13,10 @@ use iosched_machine::host::Host;
 use iosched_switch::{self as switch, Adjusted, Entered, QueueState, SwitchError};
 
 use crate::history::Turn;
-use crate::persist::{made, tuned};
+use crate::persist::{from_policy, tuned};
 use crate::policy::file::{self, Policy};
 use crate::policy::matching;
-use crate::policy::wanted::{self, Deviation, Wanted};
+use crate::policy::wanted::{self, Deviation, WantedDisk};
 use crate::policy::writers;
 use crate::set::{self, SetError};
 use crate::system_config::announce::announce;
@@ -25,7 +25,7 @@ use crate::system_config::identity::Properties;
 use crate::system_config::{boot, rules, udev};
 
 pub use crate::persist::error::DeployError;
-pub use crate::persist::made::{Method, Ways};
+pub use crate::persist::from_policy::{DeployOptions, Method};
 
 /// What will be changed, and what the user should know of it.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Deployment {
     /// The policy that will be in force.
     pub policy: Policy,
     /// The disks that it is for, and what of each is not as wanted now.
-    pub disks: Vec<(Wanted, Vec<Deviation>)>,
+    pub disks: Vec<(WantedDisk, Vec<Deviation>)>,
     /// The files that change.
     pub files: Vec<FileChange>,
     /// What the user should know.
@@ -66,7 +66,11 @@ pub enum When {
 
 impl Deployment {
     /// What brings the machine's policy into force; with `text`, after the policy has become that.
-    pub fn plan(host: &Host, text: Option<String>, ways: Ways) -> Result<Deployment, DeployError> {
+    pub fn plan(
+        host: &Host,
+        text: Option<String>,
+        options: DeployOptions,
+    ) -> Result<Deployment, DeployError> {
         let path = Path::new(file::PATH);
         let (policy, policy_file) = match text {
             Some(text) => {
@@ -84,10 +88,10 @@ impl Deployment {
         };
         let disks = matching::disks(host).map_err(DeployError::List)?;
         let wanted = wanted::wanted(&policy, &disks);
-        if ways.method == Method::Tuned && !writers::tuned_runs(host) {
+        if options.method == Method::Tuned && !writers::tuned_runs(host) {
             return Err(DeployError::NoTuned);
         }
-        let made = made::files(host, &policy, &wanted, ways)?;
+        let made = from_policy::files(host, &policy, &wanted, options)?;
         for file in &made {
             if let (Some(text), true) = (&file.after, file.path == Path::new(rules::PATH)) {
                 if !udev::is_here(host) {
@@ -97,7 +101,7 @@ impl Deployment {
             }
         }
         tuned::check_is_ours_to_choose(host, &made)?;
-        let notes = made::notes(host, &policy, &wanted, &made, ways);
+        let notes = from_policy::notes(host, &policy, &wanted, &made, options);
         let change = switches(host, &wanted)?;
         let sysfs = host.sysfs();
         let disks = wanted
@@ -120,7 +124,7 @@ impl Deployment {
     pub(crate) fn files_for(host: &Host, policy: &Policy) -> Result<Vec<FileChange>, DeployError> {
         let disks = matching::disks(host).map_err(DeployError::List)?;
         let wanted = wanted::wanted(policy, &disks);
-        made::files(host, policy, &wanted, Ways::default())
+        from_policy::files(host, policy, &wanted, DeployOptions::default())
     }
 
     /// What sets `elevator=` at every boot, for a device on the single-queue path and all others there; with no
@@ -290,7 +294,7 @@ impl Deployment {
     }
 
     /// True if udev's database says that our rule was the one applied.
-    fn mark_is_there(&self, host: &Host, wanted: &Wanted) -> bool {
+    fn mark_is_there(&self, host: &Host, wanted: &WantedDisk) -> bool {
         // What cannot be read does not say so.
         let properties = Properties::read(host, &wanted.disk.device).unwrap_or_default();
         let name = &self.policy.rules[wanted.rule].name;
@@ -346,7 +350,7 @@ fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, 
 }
 
 /// The checked switches of all disks that are not as wanted.
-fn switches(host: &Host, wanted: &[Wanted]) -> Result<set::Change, DeployError> {
+fn switches(host: &Host, wanted: &[WantedDisk]) -> Result<set::Change, DeployError> {
     let sysfs = host.sysfs();
     let mut change = set::Change {
         disks: Vec::new(),

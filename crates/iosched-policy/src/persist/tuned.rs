@@ -9,7 +9,7 @@ use std::path::Path;
 
 use iosched_machine::host::Host;
 
-use crate::policy::wanted::{self, Wanted};
+use crate::policy::wanted::{self, WantedDisk};
 use crate::policy::writers;
 use crate::system_config::files::{self, FileChange, FileError};
 use crate::system_config::tuned::{PROFILE, path, regex};
@@ -18,7 +18,7 @@ use crate::system_config::tuned::{PROFILE, path, regex};
 const ACTIVE: &str = "/etc/tuned/active_profile";
 
 /// What must change in TuneD's files; with `wish`, although the active profile does not disagree.
-pub fn files(host: &Host, wanted: &[Wanted], wish: bool) -> Result<Vec<FileChange>, FileError> {
+pub fn files(host: &Host, wanted: &[WantedDisk], wish: bool) -> Result<Vec<FileChange>, FileError> {
     let Some(active) = files::read(host, Path::new(ACTIVE))? else {
         return Ok(Vec::new());
     };
@@ -31,7 +31,7 @@ pub fn files(host: &Host, wanted: &[Wanted], wish: bool) -> Result<Vec<FileChang
         None => active.split_whitespace().collect::<Vec<_>>().join(","),
     };
     let runs = writers::tuned_runs(host);
-    let disagrees = |wanted: &Wanted| {
+    let disagrees = |wanted: &WantedDisk| {
         let by = writers::tuned_writers(host, &chosen, &wanted.disk.device.name);
         writers::winner(&by, "queue/scheduler").is_some_and(|by| {
             let value = by.value.as_deref().unwrap_or_default();
@@ -75,7 +75,7 @@ pub(crate) fn check_is_ours_to_choose(host: &Host, made: &[FileChange]) -> Resul
 }
 
 /// The profile's text.
-pub(crate) fn text(chosen: &str, wanted: &[Wanted]) -> String {
+pub(crate) fn text(chosen: &str, wanted: &[WantedDisk]) -> String {
     let mut text = format!(
         "# Made by iosched from /etc/iosched/policy.toml; do not edit: `iosched apply` makes it anew.\n\
          [main]\n\

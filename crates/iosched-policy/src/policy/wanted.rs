@@ -12,7 +12,7 @@ use crate::system_config::rules;
 
 /// A disk for which the policy has a rule.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct WantedDisk {
     /// The disk.
     pub disk: KnownDisk,
     /// Index of the rule that counts.
@@ -42,7 +42,7 @@ pub fn order(policy: &Policy) -> Vec<usize> {
 }
 
 /// The disks for which the policy has a rule.
-pub fn wanted(policy: &Policy, disks: &[KnownDisk]) -> Vec<Wanted> {
+pub fn wanted(policy: &Policy, disks: &[KnownDisk]) -> Vec<WantedDisk> {
     let order = order(policy);
     disks
         .iter()
@@ -52,7 +52,7 @@ pub fn wanted(policy: &Policy, disks: &[KnownDisk]) -> Vec<Wanted> {
                 .copied()
                 .filter(|&index| policy.rules[index].matching.is_met(disk));
             let rule = matching.next()?;
-            Some(Wanted {
+            Some(WantedDisk {
                 arm: on_disk(disk, &policy.rules[rule].arm),
                 disk: disk.clone(),
                 rule,
@@ -83,8 +83,8 @@ fn has_single_queue(host: &Host) -> bool {
 }
 
 /// The rules of udev that make it last. A rule that udev cannot ask becomes one for each disk that it
-/// is for now; a disk without identity is left out (see [`Wanted::is_kept`]).
-pub(crate) fn udev_rules(host: &Host, policy: &Policy, wanted: &[Wanted]) -> Vec<rules::Rule> {
+/// is for now; a disk without identity is left out (see [`WantedDisk::is_kept`]).
+pub(crate) fn udev_rules(host: &Host, policy: &Policy, wanted: &[WantedDisk]) -> Vec<rules::Rule> {
     let mut found = Vec::new();
     let has_single_queue = has_single_queue(host);
     for index in order(policy) {
@@ -131,7 +131,7 @@ pub(crate) fn udev_rules(host: &Host, policy: &Policy, wanted: &[Wanted]) -> Vec
 
 /// The disks that have an identity, in its order: files made of them are the same at the next boot, when
 /// the kernel may have given the disks other names.
-pub(crate) fn by_identity(wanted: &[Wanted]) -> Vec<(&Identity, &Wanted)> {
+pub(crate) fn by_identity(wanted: &[WantedDisk]) -> Vec<(&Identity, &WantedDisk)> {
     let mut found: Vec<_> = wanted
         .iter()
         .filter_map(|wanted| Some((wanted.disk.identities.first()?, wanted)))
@@ -140,7 +140,7 @@ pub(crate) fn by_identity(wanted: &[Wanted]) -> Vec<(&Identity, &Wanted)> {
     found
 }
 
-impl Wanted {
+impl WantedDisk {
     /// True if udev can recognise it at the next boot.
     pub fn is_kept(&self, policy: &Policy) -> bool {
         policy.rules[self.rule].matching.conditions().is_some() || !self.disk.identities.is_empty()

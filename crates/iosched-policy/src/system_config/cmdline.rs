@@ -17,7 +17,6 @@ use crate::system_config::parameter::{
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Place {
-    /// The file.
     pub file: PathBuf,
     /// From 1; 0 for a file of one line.
     pub line: usize,

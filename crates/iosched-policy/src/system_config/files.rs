@@ -39,33 +39,22 @@ pub enum FileError {
     /// A link stands at its place, or on the way to it.
     #[error("{} is a symbolic link to {}: not touched", path.display(), target.display())]
     Link {
-        /// Where.
         path: PathBuf,
         /// Where it leads.
         target: PathBuf,
     },
     /// A directory, a device, a socket.
     #[error("{} is no regular file: not touched", path.display())]
-    NotRegular {
-        /// Where.
-        path: PathBuf,
-    },
+    NotRegular { path: PathBuf },
     /// Not UTF-8.
     #[error("{} is not text in UTF-8: not touched", path.display())]
-    NotText {
-        /// Where.
-        path: PathBuf,
-    },
+    NotText { path: PathBuf },
     /// Somebody wrote it after we had read it.
     #[error("{} was changed by somebody else meanwhile: not touched", path.display())]
-    ChangedMeanwhile {
-        /// Where.
-        path: PathBuf,
-    },
+    ChangedMeanwhile { path: PathBuf },
     /// A script of the boot loader in which the kernel's command line is not plainly assigned.
     #[error("{}, line {line}: {text:?} is not understood: not touched", path.display())]
     CommandLine {
-        /// Where.
         path: PathBuf,
         /// Number of the line, from 1.
         line: usize,
@@ -87,7 +76,6 @@ pub enum FileError {
     Io {
         /// `read` or `write`.
         action: &'static str,
-        /// Where.
         path: PathBuf,
         /// What the system said.
         #[source]

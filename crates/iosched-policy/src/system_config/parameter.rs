@@ -1,6 +1,5 @@
 //! The parameter `elevator=` among others on a line: put in, changed, taken out, found. Pure.
 
-/// The parameter.
 pub(super) const PARAMETER: &str = "elevator=";
 
 /// Parameters with `elevator=` set once (where it first stood, or at the end) or taken out; all else,

@@ -8,7 +8,6 @@ use ab_glyph::{Font as _, FontRef, PxScale, ScaleFont as _};
 /// SIL Open Font License 1.1, see `assets/NotoSans-subset.txt`.
 static BYTES: &[u8] = include_bytes!("../../assets/NotoSans-subset.ttf");
 
-/// The font.
 pub(super) fn font() -> &'static FontRef<'static> {
     static FONT: OnceLock<FontRef<'static>> = OnceLock::new();
     FONT.get_or_init(|| FontRef::try_from_slice(BYTES).expect("the font in the program is whole"))

@@ -203,8 +203,8 @@ pub fn agreement(conformances: &[Conformance]) -> Chart {
     Chart {
         id: "agreement".into(),
         title: "Decisions on which ours agrees".into(),
-        caption: "Of the requests that the recorded scheduler gave out, the share that ours would have given \
-                  out at that moment, too."
+        caption: "Of the requests that the recorded scheduler dispatched, the share that ours would have dispatched \
+                  at that moment, too."
             .into(),
         alternative: in_words(&series),
         x: Axis::new("decisions agreed on, %", Scale::FromZero),

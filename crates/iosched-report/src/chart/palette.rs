@@ -22,7 +22,6 @@ pub(super) const MUTED: &str = "#57606a";
 pub(super) const GRID: &str = "#d8dee4";
 /// Bands behind the series.
 pub(super) const BAND: &str = "#8c959f";
-/// The paper.
 pub(super) const PAPER: &str = "#ffffff";
 /// What is wrong.
 pub(super) const ALARM: &str = "#b3261e";

@@ -40,9 +40,9 @@ pub fn file(chart: &Chart) -> String {
         _ => 0,
     });
     let told = if markers.sum::<usize>() <= MOST_TITLES {
-        Told::Titles
+        Tooltips::Titles
     } else {
-        Told::Nothing
+        Tooltips::Nothing
     };
     for shape in shapes() {
         write_shape(&mut text, shape, told);
@@ -75,13 +75,13 @@ pub fn inline(chart: &Chart, width: Width) -> String {
         axis_place("y", &chart.y, scene.y)
     );
     for shape in &scene.ground {
-        write_shape(&mut text, shape, Told::All);
+        write_shape(&mut text, shape, Tooltips::All);
     }
     for (number, (series, shapes)) in chart.series.iter().zip(&scene.series).enumerate() {
         let name = escaped(&clipped(&series.name));
         let _ = writeln!(text, "<g data-series=\"{number}\" data-name=\"{name}\">");
         for shape in shapes {
-            write_shape(&mut text, shape, Told::All);
+            write_shape(&mut text, shape, Tooltips::All);
         }
         text += "</g>\n";
     }
@@ -124,7 +124,7 @@ const FONT: &str = "font-family=\"Noto Sans, system-ui, sans-serif\"";
 
 /// Which words stand in a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Tooltips {
     /// Those of marks and of the points of lines.
     All,
     /// Those of marks.
@@ -144,7 +144,7 @@ fn axis_place(name: &str, axis: &Axis, place: Option<AxisPlace>) -> String {
     format!(" data-{name}=\"{}\"", escaped(&parts.to_string()))
 }
 
-fn write_shape(text: &mut String, shape: &Shape, told: Told) {
+fn write_shape(text: &mut String, shape: &Shape, told: Tooltips) {
     match shape {
         Shape::Rectangle {
             from,
@@ -223,8 +223,8 @@ fn write_shape(text: &mut String, shape: &Shape, told: Told) {
 }
 
 /// The words of a line's points, for the page; empty where none has any.
-fn words_of(spots: &[Spot], told: Told) -> String {
-    if told != Told::All {
+fn words_of(spots: &[Spot], told: Tooltips) -> String {
+    if told != Tooltips::All {
         return String::new();
     }
     let words = |spot: &Spot| escaped(&clipped(&spot.words)).replace('\n', " ");
@@ -242,7 +242,7 @@ fn write_markers(
     spots: &[Spot],
     (marker, radius): (Marker, f32),
     (ink, opacity): (Ink, f32),
-    told: Told,
+    told: Tooltips,
 ) {
     let (kind, ink) = if is_filled(marker) {
         ("fill", fill(ink))
@@ -252,8 +252,8 @@ fn write_markers(
     let _ = writeln!(text, "<g {ink} {kind}-opacity=\"{opacity}\">");
     for spot in spots {
         let words = match told {
-            Told::Nothing => String::new(),
-            Told::All | Told::Titles => title(&spot.words),
+            Tooltips::Nothing => String::new(),
+            Tooltips::All | Tooltips::Titles => title(&spot.words),
         };
         let _ = writeln!(text, "{}", shape_of(marker, spot.at, radius, &words));
     }
@@ -272,7 +272,7 @@ fn write_marker(text: &mut String, at: (f32, f32), marker: Marker, radius: f32, 
         &[Spot { at, words }],
         (marker, radius),
         (ink, 1.0),
-        Told::Nothing,
+        Tooltips::Nothing,
     );
 }
 

@@ -19,7 +19,6 @@ struct List {
     last: usize,
 }
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct Carried {
     parts: Slab<Part>,

@@ -17,7 +17,6 @@ struct Member {
     next: Option<RequestId>,
 }
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(super) struct MergeHash {
     newest: Vec<Option<RequestId>>,

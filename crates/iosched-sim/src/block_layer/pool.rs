@@ -42,7 +42,6 @@ struct Kind {
     waiting: VecDeque<usize>,
 }
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct Pool {
     limit: usize,

@@ -46,7 +46,6 @@ pub(crate) fn looks_further(outstanding: usize, queue_depth: usize) -> bool {
     outstanding <= queue_depth
 }
 
-/// See the [module's page](self).
 pub(crate) struct SingleQueue {
     scheduler: Box<dyn Elevator>,
     /// Who runs, for those who watch; process 0 is a worker or an interrupt.

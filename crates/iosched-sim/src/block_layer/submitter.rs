@@ -10,7 +10,6 @@ use crate::units::{Sectors, Time};
 /// A request of this length ends a plug.
 const PLUG_LENGTH: Sectors = Sectors::new(256); // 128 KiB
 
-/// See the [module's page](self).
 #[derive(Debug, Default)]
 pub(super) struct Submitter {
     /// Where it runs.

@@ -3,7 +3,7 @@
 //! The process whose request gave the tag back is woken just before. Which of the two the kernel's
 //! scheduler of processes lets run first depends on where it puts them and on all else that runs:
 //! where the waiter's processor is idle and has to be fetched out of its sleep it comes too late nearly
-//! always; on one processor that both share it is owed the time that it waited in vain, and comes
+//! always; on one processor that both share it is owed the time that it waited for nothing, and comes
 //! sooner the next time. None of this is simulated. A run is told how often it happens.
 
 use crate::units::{Nanos, Time};
@@ -16,7 +16,7 @@ pub struct TagSteal {
     pub part: Nanos,
     /// In each part of the run (what else the machine has to do changes): the shares, from 0 to 1, of
     /// tags that went to the process that had given them back, though another was woken for them; by
-    /// how often that one [had been woken in vain](TagSteal::sort).
+    /// how often that one [had been woken without finding a tag](TagSteal::sort).
     pub shares: [[f64; TagSteal::SORTS]; TagSteal::PARTS],
 }
 
@@ -35,7 +35,7 @@ impl TagSteal {
         }
     }
 
-    /// The sort of a process that was woken so often in vain since it found no tag: not yet, once, two
+    /// The sort of a process that was woken so often without finding a tag: not yet, once, two
     /// or three times, more often.
     pub fn sort(in_vain: u32) -> usize {
         match in_vain {
@@ -52,7 +52,7 @@ impl TagSteal {
         usize::try_from(number.unwrap_or(0)).map_or(0, |number| number.min(TagSteal::PARTS - 1))
     }
 
-    /// For one who was woken so often in vain.
+    /// For one who was woken so often without finding a tag.
     pub(super) fn at(&self, time: Time, in_vain: u32) -> f64 {
         self.shares[TagSteal::part_at(self.part, time)][TagSteal::sort(in_vain)]
     }

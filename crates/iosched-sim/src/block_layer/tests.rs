@@ -12,7 +12,7 @@ const NOW: Time = Time::ZERO;
 
 /// What came out.
 #[derive(Default)]
-struct Told {
+struct OutputLog {
     /// Where the commands begin that the device was given; flushes at `u64::MAX`.
     issued: Vec<u64>,
     tags: Vec<u64>,
@@ -22,7 +22,7 @@ struct Told {
     events: String,
 }
 
-impl Outputs for Told {
+impl Outputs for OutputLog {
     fn is_traced(&self) -> bool {
         true
     }
@@ -66,12 +66,12 @@ impl Outputs for Told {
 /// A block layer with what came out of it.
 struct Driven<Q> {
     queue: Q,
-    told: Told,
+    told: OutputLog,
 }
 
 impl<Q: RequestQueue> Driven<Q> {
     fn new(queue: Q) -> Driven<Q> {
-        let told = Told::default();
+        let told = OutputLog::default();
         Driven { queue, told }
     }
 

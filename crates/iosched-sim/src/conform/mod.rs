@@ -1,8 +1,8 @@
 //! Follows a recording of a kernel's scheduler, and counts where ours decides the same.
 //!
 //! Our scheduler is given the recorded inserts, merges and completions at their times. Whenever the
-//! recording shows that a request was given out, ours is asked; where it names another one, that is a
-//! disagreement, and the recorded one is handed out, so that the next decision is again made from the
+//! recording shows that a request was dispatched, ours is asked; where it names another one, that is a
+//! disagreement, and the recorded one is dispatched, so that the next decision is again made from the
 //! recording's state. Asks that gave nothing leave no line but may change state: they are made wherever
 //! the kernel runs the queue; if ours then has a request where the kernel held back, that is an
 //! *eager* moment.
@@ -36,25 +36,25 @@ pub struct Disagreement {
 /// What came out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
-    /// Requests that the recorded scheduler gave out.
+    /// Requests that the recorded scheduler dispatched.
     pub decisions: u64,
-    /// Those that ours gave out too.
+    /// Those that ours dispatched too.
     pub agreed: u64,
-    /// Those of these that another processor had in hand while one that ours gave out later was issued:
+    /// Those of these that another processor had in hand while one that ours dispatched later was issued:
     /// where two processors dispatch at a time, the order of issue need not be that of the decisions.
     pub overtaken: u64,
-    /// Those of these that another processor chose while the one that ours gave out before still waited for
+    /// Those of these that another processor chose while the one that ours dispatched before still waited for
     /// a tag (bfq, where the recording does not show choices).
     pub chosen_ahead: u64,
-    /// Those that ours gave out only as if the completions or the tick just before had come after it had
+    /// Those that ours dispatched only as if the completions or the tick just before had come after it had
     /// begun to choose.
     pub interrupted: u64,
-    /// Those that ours gave out only as if a process that was through had ended a little earlier than is
+    /// Those that ours dispatched only as if a process that was through had ended a little earlier than is
     /// known (bfq).
     pub ended: u64,
     /// Decisions before the first disagreement.
     pub agreed_at_first: u64,
-    /// Moments where ours would have given out a request and the recorded one held back.
+    /// Moments where ours would have dispatched a request and the recorded one held back.
     pub eager: u64,
     /// Bios that were merged and ours would not have been, or otherwise.
     pub merge_mismatches: u64,
@@ -64,7 +64,7 @@ pub struct Report {
     pub depth_changes: u64,
     /// Those that ours made too, in the same tick and to the same depth.
     pub depth_changes_agreed: u64,
-    /// Where the first request lay that the recorded scheduler gave out (single-queue).
+    /// Where the first request lay that the recorded scheduler dispatched (single-queue).
     pub first_position: Option<Sector>,
     /// The first disagreements.
     pub first_disagreements: Vec<Disagreement>,
@@ -99,7 +99,7 @@ fn describe(op: Op, start: Sector, length: Sectors, process: ProcessId) -> Strin
     format!("{kind} {start} + {length} of process {}", process.0)
 }
 
-/// What ours would have given out, in words.
+/// What ours would have dispatched, in words.
 fn describe_ours(ours: Option<&Request>) -> String {
     ours.map_or("nothing yet".to_owned(), |request| {
         let Request {

@@ -179,7 +179,7 @@ impl Recording {
         self.last_done = Some((event.time, event.process));
     }
 
-    /// Two requests may ask for the same sectors, a read and a write: which of them an X gave out is
+    /// Two requests may ask for the same sectors, a read and a write: which of them an X dispatched is
     /// known from the D that follows.
     fn learn_direction(&mut self, event: &Event) {
         let place = (event.start, event.length);
@@ -233,7 +233,7 @@ impl Recording {
         }
     }
 
-    /// True if it says which requests the scheduler gave out.
+    /// True if it says which requests the scheduler dispatched.
     pub(super) fn has_decisions(&self) -> bool {
         self.steps
             .iter()
@@ -241,7 +241,7 @@ impl Recording {
     }
 
     /// What the device is like, as the recording says, or else as far as it shows it: the most
-    /// commands that it had, and whether requests were given out while it had them all.
+    /// commands that it had, and whether requests were dispatched while it had them all.
     pub fn device(&self) -> Device {
         let said = self.queue.clone().unwrap_or_default();
         let queue_depth = said.queue_depth.unwrap_or_else(|| self.most_in_driver());
@@ -265,7 +265,7 @@ impl Recording {
         most
     }
 
-    /// True if requests were given out while the device had no room for them, more often than where
+    /// True if requests were dispatched while the device had no room for them, more often than where
     /// another processor tells of a completion late.
     fn is_chosen_ahead(&self, queue_depth: usize) -> bool {
         let (mut decisions, mut ahead) = (0_usize, 0_usize);

@@ -215,10 +215,10 @@ impl Follower {
         self.worker.get_or_insert(now + Delays::RECORDED.worker);
     }
 
-    /// The kernel runs the queue. If the next event is an issue, it is what this run gave out, and
+    /// The kernel runs the queue. If the next event is an issue, it is what this run dispatched, and
     /// is judged when its turn comes; otherwise this run gave nothing, which may have changed the
     /// scheduler's state all the same. Where the queue may have been run again before the issue, it
-    /// was this run's if ours gives something out now.
+    /// was this run's if ours dispatches something now.
     fn run(&mut self, now: Time, next: Option<&Event>) {
         if !looks_further(self.outstanding, self.queue_depth) {
             return;

@@ -17,7 +17,7 @@ pub(super) struct SlowedDown {
     factor: u64,
     /// Completed inside at the very nanosecond to which an arrival was put off: not yet outside.
     ahead: VecDeque<Completion>,
-    /// What the model hands out; kept for its memory.
+    /// What the model returned; kept to reuse its memory.
     fetched: Vec<Completion>,
     now: Time,
 }

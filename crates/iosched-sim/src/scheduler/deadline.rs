@@ -77,7 +77,6 @@ struct Side {
 const READ: usize = 0;
 const WRITE: usize = 1;
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(super) struct Deadline {
     /// Reads, writes.
@@ -85,7 +84,7 @@ pub(super) struct Deadline {
     links: Links,
     /// By the request's index: the tick from which on it is expired.
     expires: ByRequest<u64>,
-    /// Requests given out in this batch.
+    /// Requests dispatched in this batch.
     batching: u64,
     /// Choices of reads while writes waited.
     starved: i64,
@@ -317,7 +316,7 @@ mod tests {
         }
     }
 
-    /// Where the requests start, in the order in which they are given out.
+    /// Where the requests start, in the order in which they are dispatched.
     fn order(queue: &mut Queue) -> Vec<u64> {
         std::iter::from_fn(|| queue.dispatch()).collect()
     }

@@ -106,8 +106,8 @@ impl Kernel {
         (millis * u64::from(self.hz)).div_ceil(1000)
     }
 
-    /// When the multi-queue block layer asks again after an ask at this time that gave nothing: the
-    /// wait of 3 ms ends with a tick. A process that asks in vain during the wait changes nothing (since
+    /// When the multi-queue block layer runs the queue again after a run at this time that dispatched nothing: the
+    /// wait of 3 ms ends with a tick. A process that asks during the wait and gets nothing changes nothing (since
     /// Linux 5.18: `blk_mq_delay_run_hw_queues`); a worker that runs the queue ends it.
     #[inline(never)]
     pub(crate) fn delayed_run_at(&self, now: Time) -> Time {
@@ -262,9 +262,9 @@ pub trait Elevator: Send {
     /// True if it holds requests that this hardware queue may take, now or later.
     fn has_work(&self, queue: usize) -> bool;
 
-    /// Gives out the request that goes to the driver next, for this hardware queue. `None`: nothing is
+    /// Dispatches the request that goes to the driver next, for this hardware queue. `None`: nothing is
     /// here, or it is better to wait; it is asked again after [`Elevator::next_timer`], and after the next
-    /// insert or completion. A scheduler that does not know hardware queues gives out any, which then
+    /// insert or completion. A scheduler that does not know hardware queues dispatches any, which then
     /// goes to the queue of its CPU. Single-queue devices have number 0.
     fn dispatch(&mut self, now: Time, requests: &Requests, queue: usize) -> Option<RequestId>;
 
@@ -307,7 +307,7 @@ const BEFORE: Time = Time::from_nanos(Nanos::from_secs(900).as_nanos());
 
 /// What following a recording of a kernel's scheduler asks for besides ([`conform`](crate::conform)).
 pub trait Followed: Elevator {
-    /// Gives out this request whatever the rules say: what a recording did in our place.
+    /// Dispatches this request whatever the rules say: what a recording did in our place.
     fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId);
 
     /// Its timer fired, and a recording tells what the recorded one then said: that holds, whatever
@@ -324,7 +324,7 @@ pub trait Followed: Elevator {
 
     /// A dispatch that gives nothing may change what it gives later: those are made too, although they
     /// leave no line.
-    fn vain_dispatches_matter(&self) -> bool {
+    fn empty_dispatches_matter(&self) -> bool {
         true
     }
 
@@ -348,7 +348,7 @@ pub trait Followed: Elevator {
     fn begin_with(&mut self, _state: &Values) {}
 
     /// What it may have known before a recording of which nothing is told, each by itself, as initial values:
-    /// the recorded one gave out first what lay here.
+    /// the recorded one dispatched first what lay here.
     fn plausible_states(&self, _first: Sector) -> Settings {
         Settings::new()
     }

@@ -36,7 +36,6 @@ struct Software {
     turn: usize,
 }
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(super) struct NoScheduler {
     hardware: HardwareQueues,

@@ -25,7 +25,6 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     build: |_, _, _| Box::new(Noop::default()),
 };
 
-/// See the [module's page](self).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Noop {
     fifo: List,

@@ -58,7 +58,7 @@ impl Queue {
         self.scheduler.insert(self.now, &self.requests, id);
     }
 
-    /// Where the request starts that is given out.
+    /// Where the request starts that is dispatched.
     pub(super) fn dispatch(&mut self) -> Option<u64> {
         let id = self.scheduler.dispatch(self.now, &self.requests, 0)?;
         self.scheduler.activate(self.now, &self.requests, id);

@@ -13,7 +13,6 @@ pub(super) struct Found {
     pub(super) instead_of: Option<usize>,
 }
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct Askers {
     /// Place and turn of each process.

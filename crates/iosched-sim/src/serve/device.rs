@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use crate::disk::{Command, Completion, DiskModel};
 use crate::units::Time;
 
-/// See the [module's page](self).
 pub(super) enum Device {
     /// It says itself when commands are done.
     Model(Box<dyn DiskModel>),

@@ -42,7 +42,6 @@ struct Waiting<T> {
     token: T,
 }
 
-/// See the [module's page](self).
 pub(super) struct Host<T> {
     disk: Device,
     event_queue: event_queue::EventQueue<Event, 1>,

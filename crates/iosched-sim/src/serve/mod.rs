@@ -120,7 +120,7 @@ macro_rules! with {
     };
 }
 
-/// See the [module's page](self).
+/// A block layer with its scheduler over one device, served by a real clock.
 pub struct Served<T> {
     layer: Layer,
     host: Host<T>,

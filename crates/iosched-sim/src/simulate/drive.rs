@@ -11,7 +11,6 @@ use crate::disk::{Command, Completion, DiskModel, DiskOp};
 use crate::request::Request;
 use crate::units::{Nanos, Sector, Time};
 
-/// See the [module's page](self).
 pub(super) struct Drive {
     disk: Box<dyn DiskModel>,
     /// From the end of a command in the drive to its completion in the block layer.

@@ -50,7 +50,6 @@ enum Due {
     Planned,
 }
 
-/// A run.
 pub(super) struct Simulation<'run, Q> {
     pub(super) queue: Q,
     pub(super) host: Host<'run>,

@@ -30,5 +30,4 @@ impl Planned for Event {
     }
 }
 
-/// See the [module's page](self).
 pub(super) type EventQueue = event_queue::EventQueue<Event, 2>;

@@ -5,7 +5,6 @@ use crate::request::Op;
 use crate::units::{Nanos, Time};
 use crate::workload::{Access, Job, Stream, Think};
 
-/// See the [module's page](self).
 pub(super) struct Generated {
     stream: Stream,
     /// Reads or writes next, once that is decided.

@@ -12,7 +12,6 @@ use crate::disk::Command;
 use crate::request::{Action, ProcessId, Request};
 use crate::units::{Sector, Sectors, Time};
 
-/// See the [module's page](self).
 pub(super) struct Host<'run> {
     pub(super) times: HostTimes,
     pub(super) event_queue: EventQueue,

@@ -61,7 +61,6 @@ struct Waiter {
     left: u64,
 }
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct PageCache {
     settings: Writeback,

@@ -6,7 +6,6 @@ use crate::request::Op;
 use crate::units::{Bytes, Nanos, Sectors, Time};
 use crate::workload::{Access, FRAME_BYTES, Job, Playback};
 
-/// See the [module's page](self).
 #[derive(Default)]
 pub(super) struct Player {
     playback: Playback,

@@ -35,7 +35,6 @@ struct Answer {
     completed: Time,
 }
 
-/// See the [module's page](self).
 pub(super) struct Process {
     pub(super) id: ProcessId,
     /// Where it runs.

@@ -4,7 +4,6 @@ use crate::units::{Nanos, Time};
 use crate::workload::Access;
 use crate::workload::replay::Step;
 
-/// See the [module's page](self).
 pub(super) struct Replayed {
     steps: Box<dyn Iterator<Item = Step> + Send>,
     next: Option<Step>,

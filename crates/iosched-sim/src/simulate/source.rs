@@ -9,7 +9,6 @@ use crate::units::{Nanos, Time};
 use crate::workload::replay::{Arrival, Replay, Step};
 use crate::workload::{Access, Job};
 
-/// See the [module's page](self).
 pub(super) enum Source {
     /// As the job says.
     Generated(Box<Generated>),

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iosched_emulate::disk_file;
 use iosched_experiment::run::random_seed;
 use iosched_experiment::simulate::live::{
-    Comparison, ContendedTags, Event, Figures, Plan, Report, Speed, Wanted,
+    Comparison, ContendedTags, Event, Figures, LiveRequest, Plan, Report, Speed,
 };
 use iosched_machine::failure::exit;
 use iosched_machine::process::Stop;
@@ -62,7 +62,7 @@ pub(super) struct LiveArgs {
 /// Runs `iosched conform --live`.
 pub(super) fn run(args: &ConformArgs, output: &Output) -> Outcome {
     let live = &args.live;
-    let wanted = Wanted {
+    let wanted = LiveRequest {
         model: disk_file::find(&live.disk).map_err(boxed)?,
         queue_depth: args.queue_depth,
         slow_down: live.slow_down,

@@ -9,7 +9,7 @@ use clap::Args;
 use iosched_experiment::simulate::conform::{self, ConformError, Conformance, StartState};
 use iosched_experiment::simulate::initial::Initial;
 use iosched_experiment::simulate::recordings;
-use iosched_experiment::simulate::settings::Wanted;
+use iosched_experiment::simulate::settings::SchedulerRequest;
 use iosched_machine::failure::{Failure, exit};
 
 use self::live::LiveArgs;
@@ -108,14 +108,14 @@ pub(crate) fn run(args: &ConformArgs, output: &Output) -> Outcome {
         return live::run(args, output);
     }
     let scheduler = scheduler(args)?;
-    let wanted = Wanted {
+    let wanted = SchedulerRequest {
         scheduler: scheduler.clone(),
         tunables: args.tunables.clone(),
         hz: args.hz,
         tick_phase_us: args.tick_phase,
         non_rotational: args.non_rotational,
         queue_depth: args.queue_depth,
-        ..Wanted::default()
+        ..SchedulerRequest::default()
     };
     let initial = args
         .initial
@@ -207,7 +207,7 @@ const INTERRUPTED: &str = "of these with a completion or a tick in the midst of 
 const ENDED: &str = "of these with a process that had ended a little earlier than is known";
 
 /// What a count of those is called.
-const OVERTAKEN: &str = "of these issued one later than given out, by two processors at once";
+const OVERTAKEN: &str = "of these issued one later than dispatched, by two processors at once";
 
 /// What a count of those is called.
 const AHEAD: &str =

@@ -146,8 +146,8 @@ fn report_record(directory: &Path) -> bool {
     for chart in of_record::charts(&record, &analysis) {
         text += &svg::file(&chart);
     }
-    let course = RunProgress::of(&record.header.plan, &record);
-    let _ = (course.at_most(), course.trials_at_most());
+    let progress = RunProgress::of(&record.header.plan, &record);
+    let _ = (progress.at_most(), progress.trials_at_most());
     assert!(text.len() < 64 << 20, "{} bytes", text.len());
     true
 }

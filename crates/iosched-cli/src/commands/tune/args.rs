@@ -9,7 +9,7 @@ use iosched_emulate::spec::parse_size;
 use iosched_experiment::load::builtin::BUILT_IN;
 use iosched_experiment::objective::Objective;
 use iosched_experiment::plan::{
-    CommandOptions, DEFAULT_MAX_ROUNDS, Requirement, Rules, Steady, Wanted,
+    CommandOptions, DEFAULT_MAX_ROUNDS, PlanRequest, Requirement, Rules, Steady,
 };
 use iosched_experiment::run;
 use iosched_machine::device::Consent;
@@ -372,7 +372,7 @@ fn parse_requirement(text: &str) -> Result<Requirement, String> {
 }
 
 /// What the plan is made of.
-pub(super) fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
+pub(super) fn wanted(args: &TuneArgs, place: &Place) -> PlanRequest {
     let is_emulated = place.is_emulated();
     let default = Rules::default();
     let loads = if args.loads.is_empty() {
@@ -380,7 +380,7 @@ pub(super) fn wanted(args: &TuneArgs, place: &Place) -> Wanted {
     } else {
         args.loads.clone()
     };
-    Wanted {
+    PlanRequest {
         target: place.target(),
         simulate: match place {
             Place::Simulated { disk, .. } => Some(disk.as_ref().clone()),

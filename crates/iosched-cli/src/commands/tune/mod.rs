@@ -14,7 +14,7 @@ use iosched_emulate::{Condition, EmulatedDisk};
 use iosched_experiment::analysis::Analysis;
 use iosched_experiment::event::{Observer, Silent};
 use iosched_experiment::load::Spec;
-use iosched_experiment::plan::{self, OwnDisk, Plan, PlannedLoad, Target, Wanted};
+use iosched_experiment::plan::{self, OwnDisk, Plan, PlanRequest, PlannedLoad, Target};
 use iosched_experiment::record::{self, Entry, Header, Record, Recorder, StopReason};
 use iosched_experiment::run::{self, RunError, RunOptions};
 use iosched_experiment::schedule::RunProgress;
@@ -342,7 +342,7 @@ impl Session<'_> {
 }
 
 /// Says which schedulers have taken the place of those that were asked for by their old names.
-fn say_renamed(wanted: &Wanted, plan: &Plan, output: &Output) {
+fn say_renamed(wanted: &PlanRequest, plan: &Plan, output: &Output) {
     let asked = wanted.arms.iter().chain(&wanted.baseline);
     let asked: BTreeSet<&str> = asked.filter_map(|arm| arm.split(':').next()).collect();
     let is_in_plan = |name: &str| plan.arms.iter().any(|arm| arm.scheduler == name);
@@ -376,15 +376,15 @@ struct Rest {
 impl Rest {
     fn of(record: &Record) -> Rest {
         let plan = &record.header.plan;
-        let course = RunProgress::of(plan, record);
+        let progress = RunProgress::of(plan, record);
         let names = Names::of(plan);
         Rest {
             plan: names.plan(plan),
-            rounds_done: course.rounds(),
+            rounds_done: progress.rounds(),
             trials_done: record.trials().count(),
-            next: names.slots(&course.left_in_round()),
-            trials_at_most: course.trials_at_most(),
-            time_at_most_s: course.at_most().as_secs_f64(),
+            next: names.slots(&progress.left_in_round()),
+            trials_at_most: progress.trials_at_most(),
+            time_at_most_s: progress.at_most().as_secs_f64(),
         }
     }
 }

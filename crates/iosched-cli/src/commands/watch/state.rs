@@ -135,10 +135,7 @@ pub(super) enum Mode {
         at: usize,
     },
     /// Is it to be switched to this one?
-    Confirming {
-        /// The scheduler.
-        scheduler: String,
-    },
+    Confirming { scheduler: String },
 }
 
 /// What a key asks for that the state cannot do itself.

@@ -215,5 +215,5 @@ pub(crate) fn stored(disk: &Value) -> u64 {
 }
 
 pub(crate) fn wait_for(what: &str, condition: impl FnMut() -> bool) {
-    assert!(wait_until(condition), "waited in vain: {what}");
+    assert!(wait_until(condition), "never came true: {what}");
 }

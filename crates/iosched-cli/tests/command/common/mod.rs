@@ -231,7 +231,6 @@ impl Drop for LoopDevice {
 
 /// An ext4 file system on a loop device, mounted; unmounted when dropped.
 pub(crate) struct Mounted {
-    /// Where.
     pub at: PathBuf,
     /// What it is on; dropped after it was unmounted.
     pub disk: LoopDevice,

@@ -27,7 +27,6 @@ trait Situation {
     /// Brings them about.
     fn prepare(&mut self);
 
-    /// The command.
     fn command(&self) -> Command;
 
     /// What must hold after it, however it ended; `Err` says what does not.

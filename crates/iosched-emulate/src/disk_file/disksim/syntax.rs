@@ -1,6 +1,5 @@
 //! The syntax of DiskSim's parameter files: blocks of `name = value`, lists, and other files.
 
-/// A value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     /// A number, or words.

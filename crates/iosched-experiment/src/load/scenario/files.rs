@@ -5,7 +5,6 @@ use iosched_sim::units::{Bytes, Sector, Sectors};
 /// Files begin at whole pages, and are as many long.
 const ALIGNMENT: Sectors = Sectors::new(8);
 
-/// A file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct File {
     pub(super) start: Sector,

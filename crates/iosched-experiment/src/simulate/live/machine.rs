@@ -9,7 +9,7 @@ use iosched_machine::process::{Scope, Stop};
 use iosched_sim::disk::Model;
 use iosched_sim::units::{Bytes, Nanos};
 
-use super::{LiveError, Pace, Wanted};
+use super::{LiveError, LiveRequest, Pace};
 use crate::load::fio;
 
 /// How long each of its two figures is measured.
@@ -62,7 +62,7 @@ pub(super) fn least_slow_down(disk: Pace, machine: Pace) -> NonZeroU32 {
 }
 
 /// Measures what comes through a disk that answers at once. For a model with an arm this is not asked.
-pub(super) fn pace(wanted: &Wanted, stop: &Stop) -> Result<Option<Pace>, LiveError> {
+pub(super) fn pace(wanted: &LiveRequest, stop: &Stop) -> Result<Option<Pace>, LiveError> {
     if wanted.model.rotational() {
         return Ok(None);
     }

@@ -46,7 +46,7 @@ const USUAL_HZ: u32 = 250;
 
 /// What is wanted.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct LiveRequest {
     /// The disk model.
     pub model: Model,
     /// Another queue depth than the model's: 4 at the least, or the loop driver takes 4.
@@ -81,7 +81,7 @@ struct Load {
 /// Everything checked, and nothing touched yet.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    wanted: Wanted,
+    wanted: LiveRequest,
     schedulers: Vec<SchedulerSpec>,
     loads: Vec<Load>,
     kernel: Kernel,
@@ -128,7 +128,7 @@ impl Plan {
     }
 
     /// Checks everything that is wanted.
-    pub fn new(wanted: Wanted) -> Result<Plan, LiveError> {
+    pub fn new(wanted: LiveRequest) -> Result<Plan, LiveError> {
         let host = Host::live();
         let mut kernel = Kernel {
             hz: wanted.hz.or_else(|| hz(&host)).unwrap_or(USUAL_HZ),
@@ -277,7 +277,7 @@ impl Plan {
 
 /// The disk as the simulator has it: what the emulated disk's server runs, too.
 fn build(
-    wanted: &Wanted,
+    wanted: &LiveRequest,
     size: Bytes,
     slow_down: NonZeroU32,
     seed: u64,

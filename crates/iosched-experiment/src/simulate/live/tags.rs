@@ -36,7 +36,7 @@ pub struct Contests {
     /// All.
     #[serde(flatten)]
     pub all: ContendedTags,
-    /// In each eighth of the run, by how often the one that was woken had been woken in vain since it
+    /// In each eighth of the run, by how often the one that was woken had been woken without a tag since it
     /// found no tag: not yet, once, two or three times, more often.
     pub parts: [[ContendedTags; TagSteal::SORTS]; TagSteal::PARTS],
 }
@@ -96,7 +96,7 @@ impl Contests {
 #[derive(Debug)]
 struct Contest {
     time: Time,
-    /// How often the first of them had been woken in vain.
+    /// How often the first of them had been woken without finding a tag.
     in_vain: u32,
     /// Those who have neither got a tag nor been woken once more.
     open: usize,

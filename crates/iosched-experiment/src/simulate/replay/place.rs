@@ -9,7 +9,6 @@ use super::error::ReplayError;
 /// Devices that an error names.
 const NAMED: usize = 8;
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct Placement {
     /// By device: where it begins on the disk, if it is replayed.

@@ -8,7 +8,6 @@ use iosched_sim::units::{Nanos, Time};
 use iosched_sim::workload::Job;
 use iosched_sim::workload::recorded::{self, ClosedLoops};
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct Processes {
     /// The trace tells processes apart.
@@ -78,13 +77,13 @@ impl Processes {
     fn jobs(
         &self,
         labels: &Labels,
-        habits: impl Fn(ProcessId, Time) -> (Nanos, usize),
+        think_and_depth: impl Fn(ProcessId, Time) -> (Nanos, usize),
     ) -> Vec<Job> {
         let names = self.names(labels);
         let mut jobs = Vec::new();
         for (&(id, begins), name) in self.order.iter().zip(names) {
             let priority = labels.process(id).and_then(|label| label.priority);
-            let (delay, depth) = habits(id, begins);
+            let (delay, depth) = think_and_depth(id, begins);
             jobs.push(recorded::job(
                 &name,
                 priority.unwrap_or_default(),

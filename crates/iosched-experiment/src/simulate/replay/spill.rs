@@ -104,7 +104,6 @@ impl SpillWriter {
     }
 }
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct Spill {
     file: Arc<File>,

@@ -1,8 +1,8 @@
 //! The charts of a record: the answer first, then what it rests on, then what it costs.
 
 mod bars;
-mod course;
 mod latency;
+mod progress;
 mod ratio;
 mod tradeoff;
 mod waiting;
@@ -49,7 +49,7 @@ fn by_load(of: &Source) -> Vec<(String, String, Vec<Chart>)> {
     let mut cost = bars::throughput(of);
     cost.push(bars::cpu(of));
     let each = (0..of.analysis.loads.len()).map(|load| {
-        let mut charts = vec![course::chart(of, load)];
+        let mut charts = vec![progress::chart(of, load)];
         charts.extend(latency::charts(of, load));
         charts
             .extend([tradeoff::chart, waiting::chart, bars::fairness].map(|chart| chart(of, load)));
@@ -85,7 +85,7 @@ fn by_question(of: &Source) -> Vec<(String, String, Vec<Chart>)> {
     let latencies = (0..analysis.loads.len()).flat_map(|load| latency::charts(of, load));
     let groups = [
         ("comparison", "The comparison", ratio::charts(of)),
-        ("course", "Trial after trial", each(course::chart)),
+        ("progress", "Trial after trial", each(progress::chart)),
         (
             "latency",
             "Latency",

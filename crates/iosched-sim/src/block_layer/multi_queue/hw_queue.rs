@@ -59,7 +59,6 @@ pub(crate) enum Next {
     End,
 }
 
-/// See the [module's page](self).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HwQueue {
     /// Commands that the device has from it.

@@ -88,7 +88,6 @@ struct Queue {
     tags: TagSet,
 }
 
-/// See the [module's page](self).
 pub(crate) struct MultiQueue {
     scheduler: Box<dyn Elevator>,
     /// There is no scheduler: requests are issued by those who submit them.
@@ -218,7 +217,7 @@ impl RequestQueue for MultiQueue {
     fn exited(&mut self, out: &mut impl Outputs, now: Time, process: usize) {
         let id = ProcessId::of_index(process);
         self.scheduler.process_exited(now, &self.requests, id);
-        self.run_kicked(out, now);
+        self.run_requested_queues(out, now);
     }
 
     #[inline]
@@ -236,7 +235,7 @@ impl RequestQueue for MultiQueue {
         let timer = self.scheduler.next_timer();
         if timer.is_some_and(|timer| timer <= now) {
             self.scheduler.timer(now, &self.requests);
-            self.run_kicked(out, now);
+            self.run_requested_queues(out, now);
         }
         if let Some(throttle) = &mut self.throttle
             && throttle.next_timer().is_some_and(|end| end <= now)

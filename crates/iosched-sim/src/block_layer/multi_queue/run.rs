@@ -217,9 +217,9 @@ impl MultiQueue {
     }
 
     /// Runs the hardware queues that the scheduler wants to be run, not after a completion.
-    pub(super) fn run_kicked(&mut self, out: &mut impl Outputs, now: Time) {
-        while let Some(kicked) = self.scheduler.take_queue_run_request() {
-            self.run_in_worker(out, now, kicked);
+    pub(super) fn run_requested_queues(&mut self, out: &mut impl Outputs, now: Time) {
+        while let Some(hw_queue) = self.scheduler.take_queue_run_request() {
+            self.run_in_worker(out, now, hw_queue);
         }
     }
 

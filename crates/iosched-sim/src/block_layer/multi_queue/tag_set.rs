@@ -9,7 +9,6 @@ use crate::tags::Tags;
 /// Most tags that the kernel doubles to get its default of `nr_requests`.
 const DOUBLED: usize = 128;
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct TagSet {
     /// Of the scheduler; without one, of the driver.

@@ -40,7 +40,6 @@ enum Finding {
     Nothing,
 }
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct Throttle {
     kernel: Kernel,

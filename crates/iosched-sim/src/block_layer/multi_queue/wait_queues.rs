@@ -25,7 +25,6 @@ const MOST_AT_A_TIME: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place(usize);
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct WaitQueues {
     queues: [VecDeque<usize>; QUEUES],

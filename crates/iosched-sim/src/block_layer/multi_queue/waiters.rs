@@ -36,11 +36,10 @@ pub(super) enum WakeState {
 #[derive(Debug, Clone, Copy)]
 struct Waiter {
     sleep: Sleep,
-    /// How often it was woken in vain since it found no tag.
+    /// How often it was woken and found no tag.
     in_vain: u32,
 }
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct Waiters {
     /// By process.

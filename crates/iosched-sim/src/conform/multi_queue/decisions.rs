@@ -1,4 +1,4 @@
-//! What the recorded scheduler gave out, beside what ours would have.
+//! What the recorded scheduler dispatched, beside what ours would have.
 
 use crate::request::{ProcessId, Request, RequestId};
 use crate::scheduler::Followed;
@@ -40,8 +40,8 @@ impl Follower<'_> {
         self.dispatch_request(chosen);
     }
 
-    /// The recorded scheduler gave out the request of this event: what would ours have done? `next` is
-    /// the event after the one that shows what it gave out.
+    /// The recorded scheduler dispatched the request of this event: what would ours have done? `next` is
+    /// the event after the one that shows what it dispatched.
     pub(super) fn decision(&mut self, now: Time, recorded: &Step, next: usize) {
         let Some(id) = self.find(&self.queued, recorded) else {
             return;
@@ -127,9 +127,9 @@ impl Follower<'_> {
         ours.op == recorded.op && ours.start == recorded.start && ours.length == recorded.length
     }
 
-    /// Without X, what ours gave out may be in the hands of another processor, which took it first and
+    /// Without X, what ours dispatched may be in the hands of another processor, which took it first and
     /// issues it next. Each can have one: so nothing overtakes while what was overtaken before is not
-    /// issued. Then ours gives out what was recorded, right after it. bfq never finds back from a wrong
+    /// issued. Then ours dispatches what was recorded, right after it. bfq never finds back from a wrong
     /// decision, so that there the other processor may be slower.
     fn overtakes(
         &mut self,

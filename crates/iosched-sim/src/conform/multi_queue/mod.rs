@@ -1,10 +1,10 @@
 //! Follows recordings of the multi-queue block layer.
 //!
-//! A recording may have an event X for each request that the scheduler gave out. Where it has none,
+//! A recording may have an event X for each request that the scheduler dispatched. Where it has none,
 //! the decision is taken to lie where the kernel asks: on devices with look-ahead (loop, `null_blk`)
 //! the next request is chosen as soon as the one before was issued, and held aside until a tag is
 //! free; on devices with a budget (SCSI) when it is issued. Where two processors dispatch at a time,
-//! each may hold one aside: two requests that ours gives out one after the other and that were issued
+//! each may hold one aside: two requests that ours dispatches one after the other and that were issued
 //! the other way round are agreed on, and counted ([`Report::overtaken`](super::Report::overtaken)).
 //!
 //! The kernel runs the queue after the last insert of a flush, after a completion if something waited
@@ -14,14 +14,14 @@
 //!
 //! What a recording cannot tell: which of two requests of the same sectors, priority and process an
 //! event is about (the one whose turn it is, or else the oldest); what came first at the edge of a tick
-//! if several events have its time (the ask that the kernel repeats then). A bio that was not merged
+//! if several events have its time (the run that the kernel repeats then). A bio that was not merged
 //! although it touches a request tells that this one has no room.
 
-mod asks;
 mod decisions;
 mod effects;
 mod exits;
 mod interrupts;
+mod queue_runs;
 mod requests;
 mod second_choice;
 #[cfg(test)]
@@ -43,7 +43,7 @@ use super::Report;
 use super::recording::Step;
 pub use super::recording::{Device, Recording};
 
-/// A request that was given out later than this after the kernel asked was not the answer.
+/// A request that was dispatched later than this after the kernel asked was not the answer.
 const SAME_RUN: Nanos = Nanos::from_micros(200);
 
 /// Processes have ended, and timers gone off, so long after the last event.
@@ -76,7 +76,7 @@ pub fn follow_until(
     kernel: &Kernel,
     device: Device,
 ) -> (Report, Box<dyn Followed>) {
-    let forgets = !scheduler.vain_dispatches_matter();
+    let forgets = !scheduler.empty_dispatches_matter();
     let effects = (forgets && recording.has_messages()).then(|| recording.effects());
     let merger = Merger::new(MergeLimits::UNKNOWN, scheduler.as_ref());
     let follower = Follower {
@@ -193,24 +193,24 @@ impl Follower<'_> {
             (Action::RequestsMerged, Some(op)) => {
                 self.inserting &= at > 0 && self.steps[at - 1].action == Action::RequestsMerged;
                 self.inserting |= self.joined(&step, op);
-                if self.replays && self.inserting && !self.flush_goes_on(at) {
-                    self.runs_after_insert(at);
+                if self.replays && self.inserting && !self.flush_continues(at) {
+                    self.run_after_insert(at);
                 }
             }
             (Action::Inserted, Some(op)) => {
                 self.inserted(&step, op);
-                if self.replays && !self.flush_goes_on(at) {
-                    self.runs_after_insert(at);
+                if self.replays && !self.flush_continues(at) {
+                    self.run_after_insert(at);
                 }
             }
             (Action::Dispatched, _) => {
                 self.decided(at);
-                self.asks_on(step.time, at + 1);
+                self.dispatch_more(step.time, at + 1);
             }
             (Action::Issued, Some(_)) => {
                 self.issued(at);
                 if !self.next_is(at + 1, Action::Requeued) {
-                    self.issued_on(step.time, at + 1);
+                    self.after_issue(step.time, at + 1);
                 }
             }
             (Action::Requeued, Some(_)) => {
@@ -227,7 +227,7 @@ impl Follower<'_> {
                     self.queue.mark_restart();
                 }
                 if self.queue.take_restart() && self.with_decisions {
-                    self.runs_in_worker(step.time, at + 1);
+                    self.run_in_worker(step.time, at + 1);
                 }
             }
             _ => {}
@@ -262,22 +262,22 @@ impl Follower<'_> {
             };
             if timer == Some(now) {
                 self.timer(now);
-                self.run_kicked(now, at);
+                self.run_requested_queues(now, at);
             } else if let Some((_, process)) = end.filter(|&(time, _)| time == now) {
                 self.ended += 1;
                 self.scheduler.process_exited(now, &self.requests, process);
-                self.run_kicked(now, at);
+                self.run_requested_queues(now, at);
             } else {
-                self.runs_in_worker(now, at);
+                self.run_in_worker(now, at);
             }
         }
     }
 
     /// The scheduler wants the queue to be run: a worker does it.
-    fn run_kicked(&mut self, now: Time, at: usize) {
+    fn run_requested_queues(&mut self, now: Time, at: usize) {
         while self.scheduler.take_queue_run_request().is_some() {
             if self.with_decisions {
-                self.runs_in_worker(now, at);
+                self.run_in_worker(now, at);
             }
         }
     }

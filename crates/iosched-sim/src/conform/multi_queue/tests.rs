@@ -35,7 +35,7 @@ fn agrees(scheduler: &str, queue_depth: usize, look_ahead: bool, text: &str, dec
 
 #[test]
 fn each_plug_that_is_let_go_is_followed_by_an_ask_though_nothing_else_stands_between_them() {
-    // The asks at 20 give nothing, as a real-time request is in the driver; but each counts as a choice
+    // The runs at 20 dispatch nothing, as a real-time request is in the driver; but each counts as a choice
     // of reads while a write waits, and after two of them it is the write's turn.
     let text = "\
         # worker pid=1 ioprio=1/4\n# worker pid=2 ioprio=3/4\n\
@@ -194,7 +194,7 @@ fn a_completion_between_a_bio_and_its_merge_is_not_what_the_process_does_next() 
 
 #[test]
 fn a_completion_in_the_midst_of_a_choice_did_not_count_for_it() {
-    // 130 writes were given out and two of them have completed: kyber's 128 tokens for writes are in use,
+    // 130 writes were dispatched and two of them have completed: kyber's 128 tokens for writes are in use,
     // so of a write and a read that wait the read comes, in the midst of a batch of writes. With the token
     // that the completion sets free the write would.
     let followed_with = |completed: &[u64]| {

@@ -77,7 +77,6 @@ pub(super) struct WritePlan {
     pub(super) then_written: Vec<Span>,
 }
 
-/// See the [module's page](self).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     level: Level,

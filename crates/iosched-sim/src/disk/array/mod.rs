@@ -143,7 +143,7 @@ struct Member {
     position: Sector,
 }
 
-/// See the [module's page](self).
+/// A RAID array behind a controller.
 pub struct Array {
     parameters: ArrayParameters,
     layout: Layout,

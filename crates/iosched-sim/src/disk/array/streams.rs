@@ -48,7 +48,6 @@ pub(super) struct Fetch {
     pub(super) length: Sectors,
 }
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct Streams {
     readers: Vec<Stream>,

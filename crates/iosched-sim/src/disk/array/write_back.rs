@@ -7,7 +7,6 @@ use crate::units::{Sector, Sectors};
 /// From this sector to that one.
 type Range = (u64, u64);
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct WriteBack {
     /// Disjoint and not adjacent: begin and end.

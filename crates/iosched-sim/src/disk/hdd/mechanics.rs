@@ -52,7 +52,6 @@ impl Candidate {
 pub(super) struct Piece {
     /// Sectors of the access before this piece.
     pub(super) before: Sectors,
-    /// Its length.
     pub(super) sectors: Sectors,
     /// How long the head waited on the track.
     pub(super) waited: Nanos,

@@ -141,7 +141,7 @@ struct Waiting {
     ready: Key,
 }
 
-/// See the [module's page](self).
+/// A hard disk.
 #[derive(Debug)]
 pub struct Hdd {
     parameters: HddParameters,

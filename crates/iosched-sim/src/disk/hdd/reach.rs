@@ -38,7 +38,6 @@ impl Part {
     }
 }
 
-/// See the [module's page](self).
 #[derive(Debug)]
 pub(super) struct Reach {
     /// By distance in units of 2^`shift` cylinders: reading and writing, each without and with a

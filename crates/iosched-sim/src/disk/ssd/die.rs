@@ -47,7 +47,6 @@ struct Current {
     put_off: Nanos,
 }
 
-/// See the [module's page](self).
 #[derive(Debug, Default)]
 pub(super) struct Die {
     /// When all reads that it was given are done.

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-/// See the [module's page](self).
 #[derive(Debug, Default)]
 pub(super) struct Durability {
     /// Programs given to the dies.

@@ -202,7 +202,7 @@ struct Slot {
     started: Time,
 }
 
-/// See the [module's page](self).
+/// A flash disk.
 #[derive(Debug)]
 pub struct Ssd {
     parameters: SsdParameters,

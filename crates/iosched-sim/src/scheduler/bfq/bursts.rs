@@ -8,7 +8,6 @@ use super::queue::QueueId;
 /// A burst of as many queues is large.
 const LARGE: usize = 8;
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(super) struct Burst {
     pub(super) large: bool,

@@ -45,7 +45,7 @@ impl Bfq {
         self.links = crate::list::Links::default();
         self.data = crate::request_table::ByRequest::default();
         self.positions = super::red_black::Tree::default();
-        (self.in_driver, self.queued, self.kick) = (0, 0, false);
+        (self.in_driver, self.queued, self.run_requested) = (0, 0, false);
         self.processes.forget_requests();
         let living: Vec<_> = self.processes.living().collect();
         for id in living {
@@ -65,7 +65,7 @@ impl Bfq {
                 self.release_if_unused(id);
             }
         }
-        self.kick = false;
+        self.run_requested = false;
     }
 
     /// All times lie elsewhere.

@@ -44,7 +44,7 @@ impl Bfq {
             return;
         }
         if self.in_driver == 0 {
-            self.kick_if_queued();
+            self.request_run_if_queued();
         }
     }
 

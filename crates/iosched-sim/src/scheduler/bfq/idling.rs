@@ -103,11 +103,11 @@ impl Bfq {
         } else if queue.is_empty() {
             self.expire(at, requests, Reason::TooIdle, true);
         }
-        self.kick_if_queued();
+        self.request_run_if_queued();
     }
 
     /// A worker is to run the queue.
-    pub(super) fn kick_if_queued(&mut self) {
-        self.kick |= self.queued > 0;
+    pub(super) fn request_run_if_queued(&mut self) {
+        self.run_requested |= self.queued > 0;
     }
 }

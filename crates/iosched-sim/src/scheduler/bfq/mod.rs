@@ -86,7 +86,6 @@ impl RequestData {
     }
 }
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -148,7 +147,7 @@ pub(super) struct Bfq {
     budget_start: i64,
     idling_start: i64,
     idle_timer: Option<Time>,
-    kick: bool,
+    run_requested: bool,
 
     burst: Burst,
     last_created: Option<QueueId>,
@@ -202,7 +201,7 @@ impl Bfq {
             budget_start: LONG_AGO,
             idling_start: LONG_AGO,
             idle_timer: None,
-            kick: false,
+            run_requested: false,
             burst: Burst::default(),
             last_created: None,
             last_completed: None,
@@ -388,7 +387,7 @@ impl Elevator for Bfq {
     }
 
     fn take_queue_run_request(&mut self) -> Option<usize> {
-        std::mem::take(&mut self.kick).then_some(0)
+        std::mem::take(&mut self.run_requested).then_some(0)
     }
 
     fn process_exited(&mut self, now: Time, requests: &Requests, process: ProcessId) {
@@ -413,7 +412,7 @@ impl Followed for Bfq {
         self.take_recorded(at, requests, id);
     }
 
-    fn vain_dispatches_matter(&self) -> bool {
+    fn empty_dispatches_matter(&self) -> bool {
         false
     }
 

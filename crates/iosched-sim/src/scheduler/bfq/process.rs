@@ -272,7 +272,7 @@ impl Bfq {
         for queue in queues.into_iter().flatten() {
             if self.in_service == Some(queue) {
                 self.leave_service(at, requests, queue, super::expire::Reason::Timeout);
-                self.kick_if_queued();
+                self.request_run_if_queued();
             }
             self.drop_planned_merges(queue);
             self.lose_owner(at, queue);

@@ -157,7 +157,7 @@ pub(super) struct Waking {
     pub(super) since: i64,
 }
 
-/// See the [module's page](self). Times without a unit in their description are ticks.
+/// Times without a unit in their description are ticks.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -27,7 +27,6 @@ pub(super) const CLOSE_IN_TIME: i64 = 2 * MILLI;
 /// Faster disks are not believed in.
 const FASTEST: i64 = 20 << SHIFT;
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(super) struct Rate {
     /// What the disk can do, in sectors per microsecond times 2^16.

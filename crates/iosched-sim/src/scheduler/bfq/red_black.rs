@@ -32,7 +32,6 @@ const OUTSIDE: Node = Node {
     member: false,
 };
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     /// By queue.

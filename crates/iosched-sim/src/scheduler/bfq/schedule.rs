@@ -2,7 +2,7 @@
 //!
 //! Each class has a tree of queues that wait, by the virtual time at which their budget would be used
 //! up, and one of queues that have nothing to do and have had more than their share. The next queue is
-//! chosen when a queue enters a tree or leaves it, and that choice is kept: service given out meanwhile
+//! chosen when a queue enters a tree or leaves it, and that choice is kept: service received meanwhile
 //! does not change it. Follows `block/bfq-wf2q.c` (Linux 6.1), without groups.
 
 use super::Bfq;

@@ -1,5 +1,6 @@
-//! What stays from one recording of a device to the next, and what can be said to have stayed: averages and
-//! habits, the position, the queues of asynchronous requests (the one in service stays that), what is served.
+//! What stays from one recording of a device to the next, and what can be said to have stayed: averages,
+//! think times and seeks, the position, the queues of asynchronous requests (the one in service stays that),
+//! what is served.
 
 use super::queue::{QueueId, TreeId, Type};
 use super::{Cfq, signed};
@@ -35,7 +36,7 @@ impl Cfq {
         for index in 0..self.queues.len() {
             self.empty(QueueId::at(index));
         }
-        (self.links, self.marks) = (Links::default(), ByRequest::default());
+        (self.links, self.request_data) = (Links::default(), ByRequest::default());
         (self.rq_in_driver, self.rq_in_flight, self.rq_queued) = (0, [0; 2], 0);
         for group in &mut self.groups {
             group.dispatched = 0;
@@ -52,7 +53,7 @@ impl Cfq {
             self.release_if_unused(id);
         }
         self.contexts.forget();
-        (self.active_context, self.idle_timer, self.kick) = (None, None, false);
+        (self.active_context, self.idle_timer, self.run_requested) = (None, None, false);
     }
 
     /// The queue holds nothing.

@@ -1,7 +1,7 @@
 //! What the completion of a request changes.
 
 use super::queue::QueueId;
-use super::{Cfq, Mark, signed, span};
+use super::{Cfq, RequestData, signed, span};
 use crate::request::{PriorityClass, Request, Requests};
 use crate::units::{Nanos, Time};
 
@@ -15,15 +15,15 @@ impl Cfq {
     }
 
     /// Think times count from here; a synchronous request that took long is remembered.
-    pub(super) fn note_end(&mut self, now: Time, request: &Request, mark: Mark) {
+    pub(super) fn note_end(&mut self, now: Time, request: &Request, data: RequestData) {
         if request.sync {
-            self.contexts[mark.context].think.ended(now);
-            let queue = self.queue(mark.queue);
+            self.contexts[data.context].think.ended(now);
+            let queue = self.queue(data.queue);
             let tree = match queue.tree {
                 Some((tree, _)) if queue.on_rr => tree,
                 _ => queue.tree_by_flags(),
             };
-            self.group_of_mut(mark.queue)
+            self.group_of_mut(data.queue)
                 .tree_mut(tree)
                 .think
                 .ended(now);
@@ -31,7 +31,7 @@ impl Cfq {
                 self.last_delayed_sync = signed(now);
             }
         }
-        self.group_of_mut(mark.queue).think.ended(now);
+        self.group_of_mut(data.queue).think.ended(now);
     }
 
     /// The request was the active queue's: its slice begins, ends, or waits for the next one.

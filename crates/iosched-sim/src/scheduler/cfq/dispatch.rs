@@ -1,7 +1,7 @@
 //! Which request of the chosen queue goes to the drive, and how many at a time.
 
 use super::queue::{Queue, QueueId};
-use super::{Cfq, Mark, signed, span};
+use super::{Cfq, RequestData, signed, span};
 use crate::request::{PriorityClass, RequestId, Requests};
 use crate::units::Time;
 
@@ -70,11 +70,11 @@ impl Cfq {
             return None;
         }
         let head = self.queue(id).fifo.first()?;
-        (now >= self.mark(head).expires).then_some(head)
+        (now >= self.data_of(head).expires).then_some(head)
     }
 
     pub(super) fn hand_out(&mut self, requests: &Requests, id: RequestId) {
-        let Mark { queue, context, .. } = self.mark(id);
+        let RequestData { queue, context, .. } = self.data_of(id);
         let next = self.find_next(requests, id);
         self.queue_mut(queue).next = next;
         self.remove(requests, id);

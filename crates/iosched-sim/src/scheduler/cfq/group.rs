@@ -12,7 +12,6 @@ pub(super) const ROOT: GroupId = GroupId(0);
 /// The weight of the root's own processes, twice that of a new group.
 const ROOT_WEIGHT: u64 = 1000;
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     /// What the load calls it.

@@ -18,7 +18,7 @@ mod cooperators;
 mod dispatch;
 mod group;
 mod groups;
-mod habits;
+mod heuristics;
 mod idle;
 mod order;
 mod preempt;
@@ -48,13 +48,12 @@ use crate::units::{Nanos, Sector, Time};
 
 /// What cfq knows of a request besides the block layer.
 #[derive(Debug, Clone, Copy)]
-struct Mark {
+struct RequestData {
     context: ContextId,
     queue: QueueId,
     expires: Time,
 }
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(super) struct Cfq {
     tunables: Tunables,
@@ -62,7 +61,7 @@ pub(super) struct Cfq {
     queues: Vec<Queue>,
     unused_queues: Vec<QueueId>,
     contexts: Contexts,
-    marks: ByRequest<Option<Mark>>,
+    request_data: ByRequest<Option<RequestData>>,
     links: Links,
     /// The root first.
     groups: Vec<Group>,
@@ -93,7 +92,7 @@ pub(super) struct Cfq {
     serving_class: PriorityClass,
     serving_type: Type,
     workload_expires: i64,
-    kick: bool,
+    run_requested: bool,
 }
 
 #[expect(clippy::cast_possible_wrap, reason = "runs are shorter than 292 years")]
@@ -120,7 +119,7 @@ impl Cfq {
             queues: Vec::new(),
             unused_queues: Vec::new(),
             contexts: Contexts::default(),
-            marks: ByRequest::default(),
+            request_data: ByRequest::default(),
             links: Links::default(),
             groups: vec![Group::root(Time::ZERO)],
             group_order: Sorted::default(),
@@ -144,7 +143,7 @@ impl Cfq {
             serving_class: PriorityClass::BestEffort,
             serving_type: Type::Async,
             workload_expires: -1,
-            kick: false,
+            run_requested: false,
         };
         cfq.believe(initial);
         cfq
@@ -158,18 +157,20 @@ impl Cfq {
         &mut self.queues[id.index()]
     }
 
-    fn mark(&self, id: RequestId) -> Mark {
-        self.marks[id].expect("the request was prepared")
+    fn data_of(&self, id: RequestId) -> RequestData {
+        self.request_data[id].expect("the request was prepared")
     }
 
-    fn mark_mut(&mut self, id: RequestId) -> &mut Mark {
-        self.marks[id].as_mut().expect("the request was prepared")
+    fn data_of_mut(&mut self, id: RequestId) -> &mut RequestData {
+        self.request_data[id]
+            .as_mut()
+            .expect("the request was prepared")
     }
 
     /// The request is no more.
     fn forget(&mut self, id: RequestId) {
-        let mark = self.marks[id].take();
-        let Mark { queue, .. } = mark.expect("the request was prepared");
+        let data = self.request_data[id].take();
+        let RequestData { queue, .. } = data.expect("the request was prepared");
         self.queue_mut(queue).requests -= 1;
         self.release_if_unused(queue);
     }
@@ -187,20 +188,20 @@ impl Elevator for Cfq {
     fn prepare(&mut self, now: Time, requests: &Requests, id: RequestId) {
         let (context, queue) = self.bind(now, &requests[id]);
         self.queue_mut(queue).requests += 1;
-        let mark = Mark {
+        let data = RequestData {
             context,
             queue,
             expires: Time::ZERO,
         };
-        self.marks.set(id, Some(mark));
+        self.request_data.set(id, Some(data));
     }
 
     fn insert(&mut self, now: Time, requests: &Requests, id: RequestId) -> bool {
         let request = &requests[id];
-        let Mark { queue, context, .. } = self.mark(id);
+        let RequestData { queue, context, .. } = self.data_of(id);
         let priority = self.contexts[context].priority;
         self.take_new_priority(queue, priority);
-        self.mark_mut(id).expires = now + self.tunables.fifo_expire[usize::from(request.sync)];
+        self.data_of_mut(id).expires = now + self.tunables.fifo_expire[usize::from(request.sync)];
         let Cfq { queues, links, .. } = self;
         queues[queue.index()].fifo.push_back(links, id);
         self.sort_in(now, requests, id);
@@ -208,7 +209,7 @@ impl Elevator for Cfq {
         if request.prio {
             self.queue_mut(queue).prio_pending += 1;
         }
-        self.note_habits(now, requests, id);
+        self.update_think_and_seek(now, requests, id);
         if self.active == Some(queue) {
             return self.end_wait(request, queue);
         }
@@ -248,11 +249,11 @@ impl Elevator for Cfq {
 
     fn completed(&mut self, now: Time, requests: &Requests, id: RequestId) {
         let request = &requests[id];
-        let mark = self.mark(id);
-        let queue = mark.queue;
+        let data = self.data_of(id);
+        let queue = data.queue;
         self.learn_hw_tag();
         self.count_completion(queue);
-        self.note_end(now, request, mark);
+        self.note_end(now, request, data);
         if self.active == Some(queue) {
             self.go_on_with_active(now, requests, request, queue);
         }
@@ -272,7 +273,7 @@ impl Elevator for Cfq {
         if bio.sync && !requests[id].sync {
             return false;
         }
-        self.queue_of_bio(bio) == Some(self.mark(id).queue)
+        self.queue_of_bio(bio) == Some(self.data_of(id).queue)
     }
 
     fn allow_request_merge(
@@ -281,16 +282,16 @@ impl Elevator for Cfq {
         first: RequestId,
         second: RequestId,
     ) -> bool {
-        self.mark(first).queue == self.mark(second).queue
+        self.data_of(first).queue == self.data_of(second).queue
     }
 
     fn former(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let sorted = &self.queue(self.mark(id).queue).sorted;
+        let sorted = &self.queue(self.data_of(id).queue).sorted;
         sorted.predecessor(requests[id].start, id)
     }
 
     fn latter(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let sorted = &self.queue(self.mark(id).queue).sorted;
+        let sorted = &self.queue(self.data_of(id).queue).sorted;
         sorted.successor(requests[id].start, id)
     }
 
@@ -306,9 +307,9 @@ impl Elevator for Cfq {
         survivor: RequestId,
         victim: RequestId,
     ) {
-        let queue = self.mark(victim).queue;
-        if self.mark(victim).expires < self.mark(survivor).expires {
-            self.mark_mut(survivor).expires = self.mark(victim).expires;
+        let queue = self.data_of(victim).queue;
+        if self.data_of(victim).expires < self.data_of(survivor).expires {
+            self.data_of_mut(survivor).expires = self.data_of(victim).expires;
             let Cfq { queues, links, .. } = self;
             let fifo = &mut queues[queue.index()].fifo;
             fifo.replace(links, victim, survivor);
@@ -360,7 +361,7 @@ impl Elevator for Cfq {
     }
 
     fn take_queue_run_request(&mut self) -> Option<usize> {
-        std::mem::take(&mut self.kick).then_some(0)
+        std::mem::take(&mut self.run_requested).then_some(0)
     }
 
     fn process_exited(&mut self, now: Time, requests: &Requests, process: ProcessId) {
@@ -403,7 +404,7 @@ impl Elevator for Cfq {
 
 impl Followed for Cfq {
     fn dispatch_recorded(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let queue = self.mark(id).queue;
+        let queue = self.data_of(id).queue;
         if self.active != Some(queue) {
             self.expire(now, requests, false);
             let TreeId(class, kind) = self.queue(queue).tree_by_flags();

@@ -7,13 +7,13 @@ use crate::units::{Sector, Time};
 impl Cfq {
     /// The best request after this one has gone.
     pub(super) fn find_next(&self, requests: &Requests, id: RequestId) -> Option<RequestId> {
-        let sorted = &self.queue(self.mark(id).queue).sorted;
+        let sorted = &self.queue(self.data_of(id).queue).sorted;
         let back_seek = self.tunables.back_seek;
         back_seek.choose_beside(requests, sorted, id)
     }
 
     pub(super) fn sort_in(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let queue = self.mark(id).queue;
+        let queue = self.data_of(id).queue;
         let request = &requests[id];
         let entry = self.queue_mut(queue);
         entry.queued[usize::from(request.sync)] += 1;
@@ -33,7 +33,7 @@ impl Cfq {
     }
 
     pub(super) fn sort_out(&mut self, requests: &Requests, id: RequestId, start: Sector) {
-        let queue = self.mark(id).queue;
+        let queue = self.data_of(id).queue;
         let entry = self.queue_mut(queue);
         entry.queued[usize::from(requests[id].sync)] -= 1;
         entry.sorted.remove(start, id);
@@ -44,7 +44,7 @@ impl Cfq {
 
     /// Takes a request out of its queue altogether.
     pub(super) fn remove(&mut self, requests: &Requests, id: RequestId) {
-        let queue = self.mark(id).queue;
+        let queue = self.data_of(id).queue;
         if self.queue(queue).next == Some(id) {
             let next = self.find_next(requests, id);
             self.queue_mut(queue).next = next;

@@ -12,7 +12,7 @@ impl Cfq {
         let Some(active_id) = self.active else {
             return false;
         };
-        let new = self.queue(self.mark(id).queue);
+        let new = self.queue(self.data_of(id).queue);
         let active = self.queue(active_id);
         let request = &requests[id];
         if new.class == PriorityClass::Idle {

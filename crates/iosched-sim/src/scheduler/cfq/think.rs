@@ -1,5 +1,5 @@
-//! What cfq remembers of habits: how long someone thinks between two requests, and how far apart
-//! they lie.
+//! What cfq remembers of a process: how long it thinks between two requests, and how far apart they
+//! lie.
 
 use crate::units::{Nanos, Time};
 

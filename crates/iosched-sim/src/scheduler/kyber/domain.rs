@@ -58,7 +58,6 @@ impl Statement {
     }
 }
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(super) struct Domain {
     pub(super) name: &'static str,

@@ -103,7 +103,7 @@ struct Lists {
 }
 
 impl Lists {
-    /// Puts right what was flushed, where the recorded kyber gave out a request that was not the first
+    /// Puts right what was flushed, where the recorded kyber dispatched a request that was not the first
     /// here. What stands before it came too late for the flush, as did all that came later still. If
     /// the request itself was not flushed here, all that waits was flushed with it.
     fn expose(&mut self, links: &mut Links, requests: &Requests, id: RequestId) {
@@ -142,18 +142,18 @@ struct Queue {
     domains: [Lists; DOMAINS],
     /// The domain whose batch it is.
     current: usize,
-    /// Requests given out in this batch.
+    /// Requests dispatched in this batch.
     batching: u32,
 }
 
 /// What kyber knows of a request besides the block layer.
 #[derive(Debug, Clone, Copy, Default)]
-struct Mark {
+struct RequestData {
     token: Option<u32>,
     issued: Option<Time>,
 }
 
-/// See the [module's page](self).
+/// The kyber scheduler.
 #[derive(Debug, Clone)]
 pub struct Kyber {
     kernel: Kernel,
@@ -162,9 +162,9 @@ pub struct Kyber {
     queues: Vec<Queue>,
     domains: [Domain; DOMAINS],
     links: Links,
-    marks: ByRequest<Mark>,
+    request_data: ByRequest<RequestData>,
     /// Hardware queues that are to be run because tokens were given back.
-    kicks: VecDeque<usize>,
+    requested_runs: VecDeque<usize>,
     /// When the statistics are due: [`HANDLER`] after a tick begins.
     due: Option<Time>,
 }
@@ -200,8 +200,8 @@ impl Kyber {
             queues: vec![Queue::default()],
             domains,
             links: Links::default(),
-            marks: ByRequest::default(),
-            kicks: VecDeque::new(),
+            request_data: ByRequest::default(),
+            requested_runs: VecDeque::new(),
             due: None,
         }
     }
@@ -260,7 +260,7 @@ impl Kyber {
         queue.domains[domain].flushed.remove(&mut self.links, id);
         queue.batching += 1;
         let token = self.domains[domain].tokens.take(number);
-        self.marks[id].token = token;
+        self.request_data[id].token = token;
     }
 
     /// Looks at the latencies and sets the depths. Where a recording tells what the kernel found,
@@ -302,7 +302,7 @@ impl Elevator for Kyber {
     }
 
     fn insert(&mut self, _now: Time, requests: &Requests, id: RequestId) -> bool {
-        self.marks.set(id, Mark::default());
+        self.request_data.set(id, RequestData::default());
         let (queue, domain) = self.place(requests, id);
         let waiting = &mut self.queues[queue].domains[domain].waiting;
         waiting.push(&mut self.links, requests, id);
@@ -321,7 +321,7 @@ impl Elevator for Kyber {
     }
 
     fn activate(&mut self, now: Time, _requests: &Requests, id: RequestId) {
-        self.marks[id].issued = Some(now);
+        self.request_data[id].issued = Some(now);
     }
 
     fn limit_depth(
@@ -337,12 +337,12 @@ impl Elevator for Kyber {
 
     fn completed(&mut self, now: Time, requests: &Requests, id: RequestId) {
         let request = &requests[id];
-        let mark = self.marks[id];
+        let data = self.request_data[id];
         let domain = &mut self.domains[domain_of(request.op)];
-        if let Some(token) = mark.token {
+        if let Some(token) = data.token {
             for woken in domain.tokens.free(token) {
-                if !self.kicks.contains(&woken) {
-                    self.kicks.push_back(woken);
+                if !self.requested_runs.contains(&woken) {
+                    self.requested_runs.push_back(woken);
                 }
             }
         }
@@ -350,7 +350,7 @@ impl Elevator for Kyber {
         domain
             .total
             .add(now.saturating_since(request.allocated), quarter);
-        let issued = mark.issued.unwrap_or(request.allocated);
+        let issued = data.issued.unwrap_or(request.allocated);
         domain.device.add(now.saturating_since(issued), quarter);
         if self.due.is_none() {
             let tick = self.kernel.tick(now) + u64::from(self.kernel.hz) / 10 + 1;
@@ -372,7 +372,7 @@ impl Elevator for Kyber {
     }
 
     fn take_queue_run_request(&mut self) -> Option<usize> {
-        self.kicks.pop_front()
+        self.requested_runs.pop_front()
     }
 
     fn merges_in_lists(&self) -> bool {

@@ -11,7 +11,6 @@ use crate::tags::Tags;
 /// for more than so many.
 const SHARES: u32 = 8;
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(super) struct Tokens {
     tags: Tags,

@@ -135,14 +135,13 @@ impl Level {
 
 /// What mq-deadline knows of a request besides the block layer.
 #[derive(Debug, Clone, Copy, Default)]
-struct Mark {
+struct RequestData {
     /// Tick of its insertion.
     inserted: u64,
     /// Tick from which on it is expired.
     expires: u64,
 }
 
-/// See the [module's page](self).
 #[derive(Debug, Clone)]
 pub(super) struct MqDeadline {
     rules: Rules,
@@ -150,10 +149,10 @@ pub(super) struct MqDeadline {
     /// Real time, best effort, idle.
     levels: [Level; 3],
     links: Links,
-    marks: ByRequest<Mark>,
+    request_data: ByRequest<RequestData>,
     /// Direction of the batch, whichever level it was for.
     last_side: usize,
-    /// Requests given out in this batch.
+    /// Requests dispatched in this batch.
     batching: u64,
     /// Choices of reads while writes waited.
     starved: i64,
@@ -189,7 +188,7 @@ impl MqDeadline {
             kernel: *kernel,
             levels: Default::default(),
             links: Links::default(),
-            marks: ByRequest::default(),
+            request_data: ByRequest::default(),
             last_side: WRITE, // as the kernel begins: seen only if both directions come at once
             batching: 0,
             starved: 0,
@@ -202,8 +201,8 @@ impl MqDeadline {
         }
     }
 
-    fn mark(&self, id: RequestId) -> &Mark {
-        &self.marks[id]
+    fn data_of(&self, id: RequestId) -> &RequestData {
+        &self.request_data[id]
     }
 
     fn side(&self, request: &Request) -> &Side {
@@ -234,7 +233,7 @@ impl MqDeadline {
         self.pick(first, tick, Some(tick))
     }
 
-    /// The request that a level would give out, if it was inserted at tick `latest` or before.
+    /// The request that a level would dispatch, if it was inserted at tick `latest` or before.
     #[inline(always)]
     fn pick(&mut self, level: usize, tick: u64, latest: Option<u64>) -> Option<RequestId> {
         if !self.levels[level].has_work() {
@@ -245,7 +244,7 @@ impl MqDeadline {
             Some(next) => next,
             None => self.begin_batch(level, tick)?,
         };
-        let old_enough = latest.is_some_and(|latest| self.mark(chosen).inserted <= latest);
+        let old_enough = latest.is_some_and(|latest| self.data_of(chosen).inserted <= latest);
         old_enough.then_some(chosen)
     }
 
@@ -255,7 +254,7 @@ impl MqDeadline {
         let side = self.choose_side(level)?;
         let oldest = self.levels[level].sides[side].fifo.first();
         let oldest = oldest.expect("the side has requests");
-        let expired = tick >= self.mark(oldest).expires;
+        let expired = tick >= self.data_of(oldest).expires;
         let next = self.batch_next(level, side).filter(|_| !expired);
         self.last_side = side;
         self.batching = 0;
@@ -297,11 +296,11 @@ impl MqDeadline {
     #[inline]
     fn new_mark(&mut self, now: Time, id: RequestId, side: usize) {
         let inserted = self.kernel.tick(now);
-        let mark = Mark {
+        let data = RequestData {
             inserted,
             expires: inserted + self.expire[side],
         };
-        self.marks.set(id, mark);
+        self.request_data.set(id, data);
     }
 }
 
@@ -389,15 +388,15 @@ impl Elevator for MqDeadline {
     ) {
         let request = &requests[victim];
         self.side_mut(request).unsort(request.start, victim);
-        let (victims, survivors) = (*self.mark(victim), *self.mark(survivor));
+        let (victims, survivors) = (*self.data_of(victim), *self.data_of(survivor));
         let MqDeadline { levels, links, .. } = self;
         let level = &mut levels[level_of(request)];
         level.present -= 1;
         let fifo = &mut level.sides[side_of(request)].fifo;
         if victims.expires < survivors.expires {
             fifo.replace(links, victim, survivor);
-            let mark = &mut self.marks[survivor];
-            (mark.inserted, mark.expires) = (victims.inserted, victims.expires);
+            let data = &mut self.request_data[survivor];
+            (data.inserted, data.expires) = (victims.inserted, victims.expires);
         } else {
             fifo.remove(links, victim);
         }
@@ -427,7 +426,7 @@ impl Followed for MqDeadline {
             kernel: *kernel,
             levels: [0, 1, 2].map(|level: usize| emptied(&self.levels[level])),
             links: Links::default(),
-            marks: ByRequest::default(),
+            request_data: ByRequest::default(),
             ..*self
         }))
     }
@@ -437,7 +436,7 @@ impl Followed for MqDeadline {
         let waits = |side: &Side| match side.fifo.first() {
             None => "0".to_owned(),
             Some(oldest) => {
-                let state = match self.mark(oldest).expires.saturating_sub(tick) {
+                let state = match self.data_of(oldest).expires.saturating_sub(tick) {
                     0 => "expired".to_owned(),
                     left => format!("expires in {left} ticks"),
                 };

@@ -6,19 +6,18 @@ use crate::request::RequestId;
 use crate::sorted::Sorted;
 use crate::units::Sector;
 
-/// See the [module's page](self).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Side {
     sorted: Sorted<Sector, RequestId>,
     pub(super) fifo: List,
     /// Where the batch goes on, by the rules of 6.1.
     next: Option<RequestId>,
-    /// Where the last request given out began: there or behind it goes on by the rules of 6.12.
+    /// Where the last request dispatched began: there or behind it goes on by the rules of 6.12.
     last_position: Sector,
 }
 
 impl Side {
-    /// Without requests, and with the place where the last one was given out.
+    /// Without requests, and with the place where the last one was dispatched.
     pub(super) fn emptied(&self) -> Side {
         Side {
             last_position: self.last_position,

@@ -9,7 +9,7 @@ use crate::persist::error::DeployError;
 use crate::persist::tuned;
 use crate::policy::file::Policy;
 use crate::policy::matching::KnownDisk;
-use crate::policy::wanted::{self, Wanted};
+use crate::policy::wanted::{self, WantedDisk};
 use crate::system_config::files::FileChange;
 use crate::system_config::{initramfs, modules, rules};
 
@@ -27,7 +27,7 @@ pub enum Method {
 
 /// All that can be chosen of how a policy is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ways {
+pub struct DeployOptions {
     /// By whom.
     pub method: Method,
     /// Put the modules of the root disk's scheduler into the initramfs. Where that was done before they
@@ -39,10 +39,10 @@ pub struct Ways {
 pub(super) fn files(
     host: &Host,
     policy: &Policy,
-    wanted: &[Wanted],
-    ways: Ways,
+    wanted: &[WantedDisk],
+    options: DeployOptions,
 ) -> Result<Vec<FileChange>, DeployError> {
-    if ways.initramfs && initramfs::Maker::of(host).is_none() {
+    if options.initramfs && initramfs::Maker::of(host).is_none() {
         return Err(DeployError::NoInitramfs);
     }
     let rules = wanted::udev_rules(host, policy, wanted);
@@ -57,9 +57,9 @@ pub(super) fn files(
     .flatten()
     .collect::<Vec<_>>();
     let of_root = modules_of(host, schedulers_of_root(host, wanted));
-    files.extend(initramfs::files(host, &of_root, ways.initramfs)?);
-    if ways.method != Method::Udev {
-        files.extend(tuned::files(host, wanted, ways.method == Method::Tuned)?);
+    files.extend(initramfs::files(host, &of_root, options.initramfs)?);
+    if options.method != Method::Udev {
+        files.extend(tuned::files(host, wanted, options.method == Method::Tuned)?);
     }
     Ok(files)
 }
@@ -74,7 +74,7 @@ fn modules_of<'a>(host: &Host, schedulers: impl Iterator<Item = &'a str>) -> Vec
     modules
 }
 
-fn schedulers_of_root<'a>(host: &Host, wanted: &'a [Wanted]) -> impl Iterator<Item = &'a str> {
+fn schedulers_of_root<'a>(host: &Host, wanted: &'a [WantedDisk]) -> impl Iterator<Item = &'a str> {
     wanted
         .iter()
         .filter(|disk| holds_root(host, &disk.disk))
@@ -91,11 +91,11 @@ fn holds_root(host: &Host, disk: &KnownDisk) -> bool {
 pub(super) fn notes(
     host: &Host,
     policy: &Policy,
-    wanted: &[Wanted],
+    wanted: &[WantedDisk],
     made: &[FileChange],
-    ways: Ways,
+    options: DeployOptions,
 ) -> Vec<String> {
-    let mut notes = root_notes(host, wanted, ways);
+    let mut notes = root_notes(host, wanted, options);
     for command in made
         .iter()
         .filter_map(|file| initramfs::generator(host, file))
@@ -129,14 +129,14 @@ fn stale_image(host: &Host, made: &[FileChange]) -> Option<String> {
 }
 
 /// What can be done where the root disk needs a module.
-fn root_notes(host: &Host, wanted: &[Wanted], ways: Ways) -> Vec<String> {
+fn root_notes(host: &Host, wanted: &[WantedDisk], options: DeployOptions) -> Vec<String> {
     let of_root = modules_of(host, schedulers_of_root(host, wanted));
-    if ways.initramfs && of_root.is_empty() {
+    if options.initramfs && of_root.is_empty() {
         return vec![
             "nothing to put into the initramfs: no scheduler of the root disk is a module".into(),
         ];
     }
-    if ways.initramfs || initramfs::Maker::of(host).is_none() {
+    if options.initramfs || initramfs::Maker::of(host).is_none() {
         return Vec::new();
     }
     of_root
@@ -152,7 +152,7 @@ fn root_notes(host: &Host, wanted: &[Wanted], ways: Ways) -> Vec<String> {
 }
 
 /// What the user should know of one disk.
-fn remarks(policy: &Policy, wanted: &Wanted) -> Vec<String> {
+fn remarks(policy: &Policy, wanted: &WantedDisk) -> Vec<String> {
     let device = &wanted.disk.device.name;
     let rule = &policy.rules[wanted.rule];
     let mut remarks = Vec::new();

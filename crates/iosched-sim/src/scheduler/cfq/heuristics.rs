@@ -2,7 +2,7 @@
 
 use super::process::ContextId;
 use super::queue::QueueId;
-use super::{Cfq, Mark};
+use super::{Cfq, RequestData};
 use crate::request::{PriorityClass, RequestId, Requests};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
@@ -14,8 +14,8 @@ const SMALL_REQUEST: Sectors = Sectors::new(64);
 const HW_QUEUE_MIN: u64 = 5;
 
 impl Cfq {
-    pub(super) fn note_habits(&mut self, now: Time, requests: &Requests, id: RequestId) {
-        let Mark { queue, context, .. } = self.mark(id);
+    pub(super) fn update_think_and_seek(&mut self, now: Time, requests: &Requests, id: RequestId) {
+        let RequestData { queue, context, .. } = self.data_of(id);
         let request = &requests[id];
         let idle = self.tunables.slice_idle;
         if self.queue(queue).sync {
@@ -101,7 +101,7 @@ impl Cfq {
 
     pub(super) fn schedule_dispatch(&mut self) {
         if self.busy_queues > 0 {
-            self.kick = true;
+            self.run_requested = true;
         }
     }
 }

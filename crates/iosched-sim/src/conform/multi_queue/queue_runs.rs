@@ -1,4 +1,4 @@
-//! When the kernel asks the scheduler, and what an ask that left no line means.
+//! When the kernel runs a hardware queue, and what a run that left no event did.
 
 use crate::block_layer::multi_queue::{Attachment, Next};
 use crate::trace::kernel::Action;
@@ -9,12 +9,12 @@ use super::{Follower, SAME_RUN};
 
 impl Follower<'_> {
     /// The process that inserted here inserts more at once: it does nothing else between, and nothing
-    /// is given out, whatever else happens on other processors.
-    pub(super) fn flush_goes_on(&self, at: usize) -> bool {
+    /// is dispatched, whatever else happens on other processors.
+    pub(super) fn flush_continues(&self, at: usize) -> bool {
         let steps = &self.steps;
         let Step { time, process, .. } = steps[at];
         let soon = steps[at + 1..].iter();
-        let mut soon = soon.take_while(|step| step.time - time < SAME_RUN && !answers(step));
+        let mut soon = soon.take_while(|step| step.time - time < SAME_RUN && !shows_dispatch(step));
         let next = soon.find(|step| step.is_done_by(process));
         next.is_some_and(|next| {
             matches!(next.action, Action::Inserted | Action::RequestsMerged) && !next.after_plug
@@ -22,7 +22,7 @@ impl Follower<'_> {
     }
 
     /// Who inserted here runs the queue, or has a worker do it.
-    pub(super) fn runs_after_insert(&mut self, at: usize) {
+    pub(super) fn run_after_insert(&mut self, at: usize) {
         let steps = &self.steps;
         let Step { time, process, .. } = steps[at];
         let before = steps[..at].iter().rev();
@@ -32,53 +32,53 @@ impl Follower<'_> {
         if alone && !steps[at].after_plug {
             self.queue.inserted_alone(self.kernel);
         }
-        self.runs(time, at + 1);
+        self.run_hw_queue(time, at + 1);
     }
 
     /// A worker runs the queue: now, and not when that was planned.
-    pub(super) fn runs_in_worker(&mut self, now: Time, next: usize) {
+    pub(super) fn run_in_worker(&mut self, now: Time, next: usize) {
         self.queue.worker_runs();
-        self.runs(now, next);
+        self.run_hw_queue(now, next);
     }
 
-    /// The kernel runs the queue: what was given out and waits goes to the device first, and only when
+    /// The kernel runs the queue: what was dispatched and waits goes to the device first, and only when
     /// nothing waits is the scheduler asked. `next` is the event that may show what came of it.
-    pub(super) fn runs(&mut self, now: Time, next: usize) {
+    pub(super) fn run_hw_queue(&mut self, now: Time, next: usize) {
         if !self.replays {
             return;
         }
         if !self.with_decisions {
-            return self.asks_unseen(now, next);
+            return self.dispatch_unrecorded(now, next);
         }
         let step = self.queue.begin_run();
-        self.goes_on(step, now, next);
+        self.continue_run(step, now, next);
     }
 
     /// A run goes on with this step.
-    fn goes_on(&mut self, step: Next, now: Time, next: usize) {
+    fn continue_run(&mut self, step: Next, now: Time, next: usize) {
         match step {
-            Next::Issue => self.hands_over(now, next),
-            Next::Choose => self.asks(now, next),
+            Next::Issue => self.issue_dispatch_list(now, next),
+            Next::Choose => self.dispatch_or_end(now, next),
             Next::End => {}
         }
     }
 
-    /// The scheduler is asked, if it has work and there is a budget. If the next event is no answer, the
-    /// answer was nothing.
-    fn asks(&mut self, now: Time, next: usize) {
+    /// The scheduler is to dispatch, if it has work and there is a budget. If the next event shows none of
+    /// its requests, it dispatched nothing.
+    fn dispatch_or_end(&mut self, now: Time, next: usize) {
         if !self.may_choose() {
             return;
         }
-        let answered = self.soon(now, next).next().is_some_and(answers);
+        let answered = self.soon(now, next).next().is_some_and(shows_dispatch);
         if !answered {
-            let asks_soon = self.soon(now, next).any(answers);
-            self.ends_in_vain(now, asks_soon);
+            let run_follows = self.soon(now, next).any(shows_dispatch);
+            self.end_without_dispatch(now, run_follows);
         }
     }
 
-    /// The scheduler gave out a request. A device that was not busy of late is given several at once:
-    /// the kernel asks on before it issues the first.
-    pub(super) fn asks_on(&mut self, now: Time, next: usize) {
+    /// The scheduler dispatched a request. A device that was not busy of late is given several at once:
+    /// the kernel has more dispatched before it issues the first.
+    pub(super) fn dispatch_more(&mut self, now: Time, next: usize) {
         if !self.replays {
             return;
         }
@@ -87,9 +87,9 @@ impl Follower<'_> {
             if self.next_is(next, Action::Dispatched) {
                 return;
             }
-            self.asked_in_vain(now, true);
+            self.dispatches_nothing(now, true);
         }
-        self.hands_over(now, next);
+        self.issue_dispatch_list(now, next);
     }
 
     fn may_choose(&mut self) -> bool {
@@ -97,21 +97,21 @@ impl Follower<'_> {
         self.scheduler.has_work(0) && self.queue.take_budget(self.depth, chosen)
     }
 
-    /// The device takes what was given out, as events D tell, until it has no room. What is left then
+    /// The device takes what was dispatched, as events D tell, until it has no room. What is left then
     /// goes first when the next completion runs the queue.
-    fn hands_over(&mut self, now: Time, next: usize) {
+    fn issue_dispatch_list(&mut self, now: Time, next: usize) {
         let goes_on = self.depth.has_room(self.queue.in_flight)
             && self
                 .soon(now, next)
-                .find(|step| answers(step))
+                .find(|step| shows_dispatch(step))
                 .is_some_and(|step| step.action == Action::Issued);
         if !goes_on {
             self.queue.list_blocked();
         }
     }
 
-    /// A request was issued: if it was the last of those given out, the kernel asks again.
-    pub(super) fn issued_on(&mut self, now: Time, next: usize) {
+    /// A request was issued: if it was the last of those dispatched, the kernel has more dispatched.
+    pub(super) fn after_issue(&mut self, now: Time, next: usize) {
         if !self.replays {
             return;
         }
@@ -121,9 +121,9 @@ impl Follower<'_> {
             Next::Issue
         };
         if self.with_decisions {
-            self.goes_on(step, now, next);
+            self.continue_run(step, now, next);
         } else {
-            self.asks_unseen(now, next);
+            self.dispatch_unrecorded(now, next);
         }
     }
 
@@ -134,9 +134,9 @@ impl Follower<'_> {
         soon.take_while(move |step| step.time - now < SAME_RUN && step.time < planned)
     }
 
-    /// Without X, what is issued next was chosen here, if it was there and the device is asked for
-    /// ahead; else when it is issued.
-    fn asks_unseen(&mut self, now: Time, next: usize) {
+    /// Without X, what is issued next was chosen here, if it was there and requests are chosen ahead for
+    /// the device; else when it is issued.
+    fn dispatch_unrecorded(&mut self, now: Time, next: usize) {
         while self.depth.attachment == Attachment::TagOnly
             && self.queue.dispatch.is_empty()
             && self.scheduler.has_work(0)
@@ -146,12 +146,12 @@ impl Follower<'_> {
             let Some((issued, &issue)) = issue else {
                 return;
             };
-            if self.find(&self.queued, &issue).is_none() || !self.has_an_answer(now) {
+            if self.find(&self.queued, &issue).is_none() || !self.would_dispatch(now) {
                 let comes_soon = self
                     .soon(now, next)
                     .filter(|step| step.action == Action::Inserted)
                     .any(|step| step.start == issue.start);
-                self.ends_in_vain(now, comes_soon);
+                self.end_without_dispatch(now, comes_soon);
                 return;
             }
             self.decision(now, &issue, issued + 1);
@@ -181,8 +181,8 @@ impl Follower<'_> {
         }
     }
 
-    /// Ours gives out something now. If not, the kernel chose what was issued next at a later ask.
-    fn has_an_answer(&self, now: Time) -> bool {
+    /// Ours would dispatch something now. If not, the kernel chose what was issued next in a later run.
+    fn would_dispatch(&self, now: Time) -> bool {
         let mut copy = self.scheduler.duplicate();
         copy.dispatch(now, &self.requests, 0).is_some()
     }
@@ -192,26 +192,27 @@ impl Follower<'_> {
         next.is_some_and(|next| next.action == action)
     }
 
-    /// The kernel asked and got nothing, unless a worker still was to ask and soon did. False then.
-    fn asked_in_vain(&mut self, now: Time, asks_soon: bool) -> bool {
+    /// The recorded scheduler dispatched nothing; ours, too? Where a run follows soon, one that is early by
+    /// that much counts as no difference.
+    fn dispatches_nothing(&mut self, now: Time, run_follows: bool) -> bool {
         let before = self.scheduler.duplicate();
         if self.scheduler.dispatch(now, &self.requests, 0).is_some() {
-            self.report.eager += u64::from(!asks_soon);
+            self.report.eager += u64::from(!run_follows);
             self.scheduler = before;
             return false;
         }
         true
     }
 
-    /// The same, having been given nothing before: the kernel plans to ask again.
-    fn ends_in_vain(&mut self, now: Time, asks_soon: bool) {
-        if self.asked_in_vain(now, asks_soon) {
+    /// The same, at the end of a run: the kernel plans another one.
+    fn end_without_dispatch(&mut self, now: Time, run_follows: bool) {
+        if self.dispatches_nothing(now, run_follows) {
             self.queue.chose_nothing(self.kernel, now);
         }
     }
 }
 
-/// The event may be what an ask gave.
-fn answers(step: &Step) -> bool {
+/// The event may show what a run dispatched.
+fn shows_dispatch(step: &Step) -> bool {
     matches!(step.action, Action::Dispatched | Action::Issued)
 }
