@@ -36,7 +36,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Show every block device, its stack, and the schedulers it offers
     List(list::ListArgs),
-    /// Say without measuring what each disk should have, from whom that is, and why to doubt it
+    /// Say what each disk should have without measuring, with the source and the doubt
     Advise(advise::AdviseArgs),
     /// Switch a disk's scheduler now, with read-back
     Set(set::SetArgs),
@@ -50,7 +50,7 @@ pub(crate) enum Command {
     Persist(persist::PersistArgs),
     /// Bring the policy file into force
     Apply(apply::ApplyArgs),
-    /// Is every disk as the policy says, will it stay so, and who was it?
+    /// Check disks against the policy, and name what overrides it
     Check(check::CheckArgs),
     /// Take the last change back
     Undo(undo::UndoArgs),

@@ -1,4 +1,4 @@
-//! Is every disk as the policy says, will it stay so, and if not: who was it?
+//! Checks disks against the policy and names what overrides it.
 //!
 //! [`check`] reads the machine and judges; it changes nothing. Since when a disk differs is known
 //! from check to check, in a small file of its own ([`Memory`]).

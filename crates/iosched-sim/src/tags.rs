@@ -20,7 +20,7 @@ fn word_bits(depth: u32) -> u32 {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Word {
-    /// In use, or freed and not yet to be had again.
+    /// In use, or freed and not yet free again.
     taken: u64,
     /// Of those: freed.
     freed: u64,

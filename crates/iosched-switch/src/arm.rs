@@ -148,7 +148,7 @@ impl fmt::Display for Arm {
 }
 
 /// The names that the kernel could know, so that no write can reach beyond the scheduler or load
-/// a module of somebody's choice. 15 characters at the most (`ELV_NAME_MAX`).
+/// a module that somebody else chose. 15 characters at the most (`ELV_NAME_MAX`).
 pub(super) fn check_scheduler_name(name: &str) -> Result<(), SwitchError> {
     let possible = (1..=15).contains(&name.len())
         && name

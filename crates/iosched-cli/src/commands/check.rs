@@ -1,4 +1,4 @@
-//! `iosched check`: is every disk as the policy says, will it stay so, and who was it?
+//! `iosched check`: checks disks against the policy and names what overrides it.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -69,7 +69,7 @@ pub struct OwnedResources {
     /// The file system on the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_system: Option<OwnFileSystem>,
-    /// Databases on servers of somebody's.
+    /// Databases on external servers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub databases: Vec<OwnDatabases>,
     /// Whose rights the loads have, if not the run's: with them the directories are emptied.

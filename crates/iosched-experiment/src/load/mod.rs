@@ -331,7 +331,7 @@ pub trait Load {
         None
     }
 
-    /// What it makes on a server of somebody's, or after [`Load::clean_up`] what of it is left: the
+    /// What it makes on an external server, or after [`Load::clean_up`] what of it is left: the
     /// journal knows it before it is made.
     fn databases(&self, _user: Option<&User>) -> Option<OwnDatabases> {
         None

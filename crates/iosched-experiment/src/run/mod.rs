@@ -172,7 +172,7 @@ fn processes(host: &Host, plan: &Plan) -> Option<LoadProcesses> {
     (!is_simulated).then(|| LoadProcesses::of_run(host, pid, start_ticks))
 }
 
-/// What the loads make, or have left, on servers of somebody's.
+/// What the loads make, or have left, on external servers.
 fn databases(loads: &[Box<dyn Load>], options: &RunOptions<'_>) -> Vec<OwnDatabases> {
     let databases = loads
         .iter()

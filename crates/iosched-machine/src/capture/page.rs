@@ -99,7 +99,7 @@ impl<'a> Page<'a> {
         self.lost
     }
 
-    /// The next record. (No iterator: after an error there is nothing more to be had.)
+    /// The next record. (No iterator: after an error nothing more can be read.)
     pub(crate) fn next_record(&mut self) -> Result<Option<Raw<'a>>, PageError> {
         while self.at < self.data.len() {
             let beyond = PageError::Record {

@@ -36,7 +36,7 @@ impl ProcessFd {
     /// Holds the process that has this number now.
     ///
     /// # Errors
-    /// There is none (`ESRCH`), or no descriptor or thread to be had.
+    /// There is none (`ESRCH`), or no descriptor or thread is left.
     pub fn open(pid: Pid) -> io::Result<ProcessFd> {
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(descriptor) => Ok(ProcessFd {

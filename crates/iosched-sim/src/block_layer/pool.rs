@@ -1,4 +1,4 @@
-//! Requests to be had: `nr_requests` of each kind, and who waits for one.
+//! Free requests: `nr_requests` of each kind, and who waits for one.
 //!
 //! Follows Linux 4.19: the process that takes the last one, and each that has waited, may take a batch
 //! beyond it, up to half as many again, so that it does not sleep for every single request.
@@ -12,7 +12,7 @@ const BATCH: u32 = 32;
 /// How long a batch may take.
 const BATCH_TIME: Nanos = Nanos::from_millis(20);
 
-/// Whether a request was to be had.
+/// Whether there was a free request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Allocation {
     Given,

@@ -52,7 +52,7 @@ pub(super) struct Worker {
 }
 
 impl Step {
-    /// The process did it. A completion is told of in whatever process the interrupt came upon.
+    /// The process did it. A completion is attributed to the interrupted task.
     pub(super) fn is_done_by(&self, process: ProcessId) -> bool {
         self.process == process && self.action != Action::Completed
     }
@@ -167,7 +167,7 @@ impl Recording {
         });
     }
 
-    /// A completion is told of in whatever process the interrupt came upon.
+    /// A completion is attributed to the interrupted task.
     fn look_for_two_processors(&mut self, event: &Event) {
         if event.action == Action::Completed {
             return;

@@ -227,7 +227,7 @@ pub trait Observer {
     fn woken(&mut self, _time: Time, _process: ProcessId) {}
 }
 
-/// Looks away.
+/// Null observer.
 impl Observer for () {
     fn is_enabled(&self) -> bool {
         false

@@ -19,7 +19,7 @@ use crate::load::Workplace;
 /// The first version where how a template is copied can be said (before, it was by files).
 const HAS_STRATEGY: u32 = 150_000;
 
-/// A server of somebody's.
+/// An external server: neither started nor stopped by us.
 #[derive(Debug)]
 pub(super) struct Existing {
     programs: Programs,

@@ -194,7 +194,7 @@ trait Database: std::fmt::Debug {
     fn connection(&self) -> String;
     /// What our own server said when it died, if it has.
     fn death(&mut self) -> Option<String>;
-    /// Nothing of it is left running, nor on a server of somebody's but for what could not be dropped.
+    /// Nothing of it is left running, nor on an external server but for what could not be dropped.
     fn take_down(&mut self) -> Option<OwnDatabases>;
 }
 
@@ -203,7 +203,7 @@ trait Database: std::fmt::Debug {
 pub struct PgbenchLoad {
     settings: Settings,
     database: Option<Box<dyn Database>>,
-    /// What is, or will be, on a server of somebody's.
+    /// What is, or will be, on an external server.
     own: Option<OwnDatabases>,
 }
 

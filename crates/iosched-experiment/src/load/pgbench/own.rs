@@ -17,7 +17,7 @@ const OURS: &str = "iosched_";
 /// How often we look whether our sessions have ended, before their databases are dropped.
 const LOOKS: u32 = 100;
 
-/// Two databases on a server of somebody's: the template, and what a trial runs on.
+/// Two databases on an external server: the template, and what a trial runs on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnDatabases {
     /// The server, as `--pg` says; without a password, which it must not have.
