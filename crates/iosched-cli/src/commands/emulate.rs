@@ -238,8 +238,9 @@ struct CheckArgs {
     disk: String,
 
     /// How many reads
-    #[arg(long, default_value_t = 2000, value_name = "N")]
-    reads: usize,
+    #[arg(long, default_value_t = 2000, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    reads: u64,
 
     /// Where the positions come from
     #[arg(long, default_value_t = 0)]
@@ -609,7 +610,8 @@ fn join(users: &[User]) -> String {
 }
 
 fn compare(args: &CheckArgs, state_dir: &Path, output: &Output) -> Result<(), EmulateError> {
-    let check = emulate::check(state_dir, &args.disk, args.reads, args.seed)?;
+    let reads = usize::try_from(args.reads).expect("there are less");
+    let check = emulate::check(state_dir, &args.disk, reads, args.seed)?;
     if output.is_json() {
         output.json(&check);
     } else {

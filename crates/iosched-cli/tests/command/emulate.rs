@@ -246,6 +246,27 @@ fn two_disks_do_not_know_of_each_other() {
     lab.assert_clean();
 }
 
+/// The reads and what they took are kept until the end.
+#[test]
+fn a_check_of_no_reads_or_of_more_than_can_be_kept_is_refused() {
+    for reads in ["0", "1000001", "1000000000000", "18446744073709551615"] {
+        let mut command = iosched_process();
+        command.args(["emulate", "check", "no-disk", "--reads", reads]);
+        let output = command.output().unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{reads}: {}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains("1..=1000000"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
 #[test]
 fn no_read_is_faster_than_the_model_but_for_the_way_to_it() {
     let Some(lab) = Lab::new(&[]) else {
