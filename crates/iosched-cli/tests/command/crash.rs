@@ -202,6 +202,49 @@ fn a_run_in_a_directory_goes_on_only_on_the_disk_where_it_began() {
     run("umount", &[at]);
 }
 
+/// Since it began somebody else may have put files there.
+#[test]
+fn a_run_in_a_directory_goes_on_only_if_there_is_room_for_its_files_again() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    let mounted = Mounted::new(64 * MIB);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let load = [
+        mounted.path(),
+        "--load=random-read",
+        "--file-size=32M",
+        "--runtime=50ms",
+        "--fixed-rounds=500",
+        "--arms=none,mq-deadline",
+        "--no-html",
+    ];
+    let mut tune = start(&load, &out);
+    let has_trial = || {
+        let record = fs::read_to_string(out.join("record.jsonl"));
+        record.is_ok_and(|record| record.contains("\"type\":\"trial\""))
+    };
+    assert!(wait_until(has_trial), "no trial ran");
+    signal(tune.id(), Signal::INT);
+    assert_eq!(tune.wait().unwrap().code(), Some(130));
+    let theirs = mounted.at.join("theirs");
+    fs::write(&theirs, vec![7; 24 << 20]).unwrap();
+    run("sync", &["-f", mounted.path()]);
+    let free = || rustix::fs::statvfs(&mounted.at).unwrap().f_bavail;
+    let before = (free(), record(&out).len());
+    for dry_run in [&[][..], &["--dry-run"]] {
+        let mut command = iosched();
+        command.args(["tune", "--resume"]).arg(&out).args(dry_run);
+        let output = command.output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("32 MiB"), "{stderr}");
+        assert_eq!((free(), record(&out).len()), before);
+        assert_eq!(mounted.names(), ["theirs"]);
+    }
+}
+
 #[test]
 fn a_record_is_gone_on_with_by_one_command_at_a_time() {
     let Some(disk) = small_disk() else {

@@ -290,7 +290,11 @@ impl Failure for PlanError {
                 path.display()
             )),
             PlanError::NoRoom { .. } => {
-                Some("make it smaller: --file-size, or the load's own scale=, size= or files=".into())
+                Some(
+                "make room there; or of a new run make it smaller: --file-size, or the load's own scale=, size= or \
+                 files="
+                    .into(),
+            )
             }
             PlanError::BudgetTooShort { needed, .. } => Some(format!(
                 "give more time (--budget {}s), shorter trials (--runtime), fewer loads or fewer --arms",
