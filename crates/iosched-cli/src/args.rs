@@ -90,13 +90,56 @@ Exit codes:
 tune and report, with --exit-code: 0 a winner, 20 equal, 21 undecided";
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
+#[path = "../tests/command/common/options.rs"]
+mod options;
 
+#[cfg(test)]
+mod tests {
+    use std::any::TypeId;
+    use std::path::PathBuf;
+
+    use clap::{Arg, CommandFactory};
+
+    use super::options::{OPTIONS, Takes};
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// The options and arguments of a command, and of those below it, that take any text.
+    fn free_text(path: &str, command: &clap::Command, found: &mut Vec<(String, String)>) {
+        let takes_any_text = |arg: &&Arg| {
+            let value = arg.get_value_parser();
+            let is_text = [TypeId::of::<PathBuf>(), TypeId::of::<String>()]
+                .iter()
+                .any(|of| value.type_id() == *of);
+            arg.get_action().takes_values() && is_text && value.possible_values().is_none()
+        };
+        for arg in command.get_arguments().filter(takes_any_text) {
+            found.push((path.to_owned(), arg.get_id().to_string()));
+        }
+        for below in command.get_subcommands() {
+            free_text(format!("{path} {}", below.get_name()).trim(), below, found);
+        }
+    }
+
+    /// So that no file is read or written unless `user_files.rs` tries it with a FIFO.
+    #[test]
+    fn of_each_option_that_takes_any_text_is_known_whether_it_names_a_file() {
+        let mut found = Vec::new();
+        free_text("", &Cli::command(), &mut found);
+        let listed = OPTIONS.iter().map(|(command, option, takes)| {
+            if let Takes::Read(words) | Takes::Written(words) = takes {
+                assert!(words.iter().any(|word| word.contains("FIFO")), "{words:?}");
+            }
+            ((*command).to_owned(), (*option).to_owned())
+        });
+        let mut listed: Vec<_> = listed.collect();
+        found.sort();
+        listed.sort();
+        listed.dedup();
+        assert_eq!(found, listed);
     }
 }

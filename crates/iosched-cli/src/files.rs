@@ -1,14 +1,12 @@
-//! Files that the user asked for: whole or not at all, and never through a symbolic link. `-` is standard
-//! output.
+//! Files that the user asked for, by the rule of [`user_files`]. `-` is standard output.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use iosched_machine::failure::{Failure, exit};
-use tempfile::NamedTempFile;
+use iosched_machine::user_files::{self, NewFile};
 
 /// A file cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -27,30 +25,35 @@ impl Failure for WriteError {
                 Some(format!("make the directory {} first", parent.display()))
             }
             io::ErrorKind::IsADirectory => Some("name a file in it".into()),
-            io::ErrorKind::Other => Some("`-` is standard output".into()),
+            io::ErrorKind::Other => {
+                Some("name a new file or a regular one; `-` is standard output".into())
+            }
+            _ if user_files::is_led_elsewhere(&self.source) => {
+                Some("name the file by a way on which no link of another user stands".into())
+            }
             _ => None,
         }
     }
 
     fn exit_code(&self) -> u8 {
         match self.source.kind() {
+            _ if user_files::is_led_elsewhere(&self.source) => exit::UNSAFE,
             io::ErrorKind::PermissionDenied => exit::NOT_PERMITTED,
             _ => exit::FAILURE,
         }
     }
 }
 
-/// Writes a file of its own beside the wanted one and renames it: what stood there before is replaced
-/// as a whole, and a link that somebody laid is replaced, not followed.
+/// Writes a file as a whole.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    let failed = |source| failed(path, source);
     if is_standard_output(path) {
         let written = standard_output().and_then(|mut file| file.write_all(bytes));
-        return written.map_err(|source| failed(path, source));
+        return written.map_err(failed);
     }
-    let mut file = beside(path)?;
-    file.write_all(bytes)
-        .map_err(|source| failed(path, source))?;
-    rename(file, path)
+    let mut new = NewFile::at(path).map_err(failed)?;
+    new.file().write_all(bytes).map_err(failed)?;
+    new.put_in_place().map_err(failed)
 }
 
 /// The same for what is made piece by piece.
@@ -58,14 +61,14 @@ pub(crate) fn write_with<E: Failure + 'static>(
     path: &Path,
     make: impl FnOnce(&mut File) -> Result<(), E>,
 ) -> Result<(), Box<dyn Failure>> {
-    let boxed = |error| -> Box<dyn Failure> { Box::new(error) };
+    let failed = |source| -> Box<dyn Failure> { Box::new(failed(path, source)) };
+    let not_made = |error| -> Box<dyn Failure> { Box::new(error) };
     if is_standard_output(path) {
-        let mut file = standard_output().map_err(|source| boxed(failed(path, source)))?;
-        return make(&mut file).map_err(|error| -> Box<dyn Failure> { Box::new(error) });
+        return make(&mut standard_output().map_err(failed)?).map_err(not_made);
     }
-    let mut file = beside(path).map_err(boxed)?;
-    make(file.as_file_mut()).map_err(|error| -> Box<dyn Failure> { Box::new(error) })?;
-    rename(file, path).map_err(boxed)
+    let mut new = NewFile::at(path).map_err(failed)?;
+    make(new.file()).map_err(not_made)?;
+    new.put_in_place().map_err(failed)
 }
 
 /// True of `-`.
@@ -77,41 +80,6 @@ fn standard_output() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
-fn beside(path: &Path) -> Result<NamedTempFile, WriteError> {
-    if path.is_dir() && !path.is_symlink() {
-        return Err(failed(path, io::ErrorKind::IsADirectory.into()));
-    }
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    // To be replaced by a file: a terminal, a disk, a pipe that somebody reads.
-    let is_something_else = path
-        .symlink_metadata()
-        .is_ok_and(|found| !found.is_file() && !found.is_symlink());
-    if is_something_else || is_of_devices(directory) {
-        let cause = "it is no regular file, and is not replaced by one";
-        return Err(failed(path, io::Error::other(cause)));
-    }
-    tempfile::Builder::new()
-        .prefix(".iosched-")
-        .permissions(std::fs::Permissions::from_mode(0o644))
-        .tempfile_in(directory)
-        .map_err(|source| failed(path, source))
-}
-
-/// True of `/dev`, but for where files are kept in memory.
-fn is_of_devices(directory: &Path) -> bool {
-    let real = directory.canonicalize();
-    real.is_ok_and(|real| real.starts_with("/dev") && !real.starts_with("/dev/shm"))
-}
-
-fn rename(file: NamedTempFile, path: &Path) -> Result<(), WriteError> {
-    let renamed = file.persist(path);
-    renamed.map_err(|error| failed(path, error.error))?;
-    Ok(())
-}
-
 fn failed(path: &Path, source: io::Error) -> WriteError {
     let path = path.to_owned();
     WriteError { path, source }
@@ -119,5 +87,6 @@ fn failed(path: &Path, source: io::Error) -> WriteError {
 
 /// Makes a directory for files, if it is not there.
 pub(crate) fn directory(path: &Path) -> Result<(), WriteError> {
-    std::fs::create_dir_all(path).map_err(|source| failed(path, source))
+    let made = user_files::make_directory(path);
+    made.map(drop).map_err(|source| failed(path, source))
 }

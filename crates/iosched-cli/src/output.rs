@@ -7,7 +7,6 @@ use std::cell::RefCell;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use iosched_machine::command_line::Remedy;
-use iosched_machine::facts;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::visible::{visible, visible_json};
 use iosched_report::text::Widths;
@@ -187,7 +186,11 @@ fn remedy(failure: &dyn Failure) -> Option<String> {
     let is_root = rustix::process::geteuid().is_root();
     let needs_root = failure.exit_code() == exit::NOT_PERMITTED && !is_root;
     let remedy = failure.remedy().or(needs_root.then_some(Remedy::AsRoot))?;
-    Some(remedy.command_line(&facts::command_line()))
+    // What is not text cannot be said here: its words would name something else.
+    let given: Option<Vec<String>> = std::env::args_os()
+        .map(|word| word.into_string().ok())
+        .collect();
+    Some(remedy.command_line(&given?))
 }
 
 /// Standard output, until its reader closes it: what is written then goes nowhere.

@@ -7,12 +7,12 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use iosched_machine::command_line::quoted;
+use iosched_machine::beneath::Directory;
+use iosched_machine::command_line::quoted_path;
 use iosched_machine::device::{Content, GivenUp};
 use iosched_machine::durable;
 use iosched_machine::facts::MachineFacts;
@@ -20,8 +20,8 @@ use iosched_machine::failure::{Failure, exit};
 use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
-use rand::Rng;
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, statat, unlinkat};
+use iosched_machine::user_files::{self, NewFile};
+use rustix::fs::{OFlags, fstat};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{MOST_ROUNDS, Plan};
@@ -237,6 +237,15 @@ pub enum RecordError {
         /// The file.
         path: PathBuf,
     },
+    /// On the way to it another user can replace a link.
+    #[error("another user could lead the record {} elsewhere", path.display())]
+    LedElsewhere {
+        /// Its directory.
+        path: PathBuf,
+        /// Which link, and who.
+        #[source]
+        source: io::Error,
+    },
     /// Anything else.
     #[error("cannot access {}", path.display())]
     Io {
@@ -262,7 +271,7 @@ impl Failure for RecordError {
                 });
                 format!(
                     "wait for it{kill}; then: iosched tune --resume {}",
-                    quoted(&path.display().to_string())
+                    quoted_path(path)
                 )
             }
             RecordError::NotARecord { .. } => {
@@ -273,12 +282,15 @@ impl Failure for RecordError {
             }
             RecordError::Full { path } => format!(
                 "make room, then go on with: iosched tune --resume {}",
-                quoted(&path.parent().unwrap_or(path).display().to_string())
+                quoted_path(path.parent().unwrap_or(path))
             ),
             RecordError::Corrupt { .. } => {
                 "it was damaged or edited: take a whole copy of it, or measure again with \
                  `iosched tune`"
                     .into()
+            }
+            RecordError::LedElsewhere { .. } => {
+                "name a directory with --out to which no link of another user leads".into()
             }
             RecordError::Io { .. } => return None,
         })
@@ -290,6 +302,7 @@ impl Failure for RecordError {
                 exit::NOT_PERMITTED
             }
             RecordError::InUse { .. } => exit::BUSY,
+            RecordError::LedElsewhere { .. } => exit::UNSAFE,
             _ => exit::BAD_RECORD,
         }
     }
@@ -299,8 +312,14 @@ impl Record {
     /// Reads the record in a directory. It is data from anywhere: what cannot be a run is refused here, and nothing
     /// that follows has to expect it.
     pub fn load(directory: &Path) -> Result<Record, RecordError> {
+        Record::load_at(directory, directory)
+    }
+
+    /// The same from `at`, which is that directory.
+    fn load_at(at: &Path, directory: &Path) -> Result<Record, RecordError> {
         let path = directory.join(FILE);
-        let file = open_to_read(&path).map_err(|source| match source.kind() {
+        let opened = user_files::open_to_read(&at.join(FILE));
+        let file = opened.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => RecordError::NotARecord {
                 path: directory.into(),
             },
@@ -545,7 +564,10 @@ fn check_schema(path: &Path, first: &str) -> Result<(), RecordError> {
 #[derive(Debug)]
 pub struct Recorder {
     record: Record,
+    /// As it was named.
     directory: PathBuf,
+    /// The same, whatever has that name by now: all that belongs to the record is written beneath it.
+    held: Directory,
     file: File,
     /// Held as long as we may write.
     _lock: File,
@@ -593,7 +615,12 @@ pub fn check_new(directory: &Path) -> Result<(), RecordError> {
             path: directory.into(),
         });
     }
-    let mut entries = fs::read_dir(directory).map_err(|source| RecordError::Io {
+    check_empty(directory, directory)
+}
+
+/// The same of what is in it; `at` is that directory.
+fn check_empty(at: &Path, directory: &Path) -> Result<(), RecordError> {
+    let mut entries = fs::read_dir(at).map_err(|source| RecordError::Io {
         path: directory.into(),
         source,
     })?;
@@ -628,16 +655,20 @@ impl Recorder {
         check_new(directory)?;
         let path = directory.join(FILE);
         let failed = |source| write_error(&path, source);
-        durable::make_directories(directory).map_err(failed)?;
-        let lock = lock_record(directory)?;
-        remove_unfinished(directory).map_err(failed)?;
-        let file = begin_file(directory, &line_of(&path, &header)?).map_err(failed)?;
+        let held = user_files::make_directory(directory).map_err(|e| way_error(directory, e))?;
+        // Another one may have its name since it was looked at.
+        let at = held.path();
+        check_empty(&at, directory)?;
+        let lock = lock_record(&at, directory)?;
+        remove_unfinished(&at).map_err(failed)?;
+        let file = begin_file(&at, &line_of(&path, &header)?).map_err(failed)?;
         Ok(Recorder {
             record: Record {
                 header,
                 entries: Vec::new(),
             },
             directory: directory.into(),
+            held,
             file,
             _lock: lock,
         })
@@ -651,11 +682,15 @@ impl Recorder {
                 path: directory.into(),
             });
         }
-        let lock = lock_record(directory)?;
-        let record = Record::load(directory)?;
+        let held = user_files::directory(directory).map_err(|e| way_error(directory, e))?;
+        let at = held.path();
+        let lock = lock_record(&at, directory)?;
+        let record = Record::load_at(&at, directory)?;
         let failed = |source| write_error(&path, source);
-        let file = open_to_append(OpenOptions::new().read(true), &path).map_err(failed)?;
-        let text = fs::read(&path).map_err(failed)?;
+        let file = open_to_append(OpenOptions::new().read(true), &at.join(FILE));
+        let file = file.map_err(failed)?;
+        let mut text = Vec::new();
+        (&file).read_to_end(&mut text).map_err(failed)?;
         let whole = text
             .iter()
             .rposition(|&byte| byte == b'\n')
@@ -664,6 +699,7 @@ impl Recorder {
         Ok(Recorder {
             record,
             directory: directory.into(),
+            held,
             file,
             _lock: lock,
         })
@@ -688,48 +724,41 @@ impl Recorder {
         }
         // What cannot be removed is a record without a trial, and is read as one.
         let _ = self.remove();
-        let _ = fs::remove_dir(&self.directory);
     }
 
-    /// Removes the record and its lock from the directory that has them: another one may have its name by now.
+    /// Removes the record and its lock, then their directory if it is empty and has its name still.
     fn remove(&self) -> io::Result<()> {
-        let Some(directory) = self.open_directory()? else {
-            return Ok(());
-        };
-        unlinkat(&directory, FILE, AtFlags::empty())?;
-        Ok(unlinkat(&directory, LOCK, AtFlags::empty())?)
+        for name in [FILE, LOCK] {
+            self.held.remove_file(name.as_ref())?;
+        }
+        let name = self.directory.file_name();
+        if let Some(name) = name.filter(|_| self.has_its_name()) {
+            let above = self.directory.parent().unwrap_or(Path::new(""));
+            user_files::directory(above)?.remove_directory(name)?;
+        }
+        Ok(())
     }
 
-    /// Writes a file beside the record, in the directory that has it: another one may have its name by now. What is
-    /// called so is replaced as a whole, and a link not followed.
+    /// Writes a file beside the record, in the directory that has it: another one may have its name by now.
     ///
     /// # Errors
-    /// It cannot be written, or the directory was moved.
+    /// It cannot be written, what is called so is no regular file, or the directory was moved.
     pub fn write_beside(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let Some(directory) = self.open_directory()? else {
+        if !self.has_its_name() {
             return Err(io::Error::other("the results directory was moved away"));
-        };
-        let new = format!("{UNFINISHED}{:016x}", rand::rng().next_u64());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o644);
-        let mut file = File::from(rustix::fs::openat(&directory, &new, flags, mode)?);
-        let written = file.write_all(bytes);
-        let renamed =
-            written.and_then(|()| Ok(rustix::fs::renameat(&directory, &new, &directory, name)?));
-        if renamed.is_err() {
-            let _ = unlinkat(&directory, &new, AtFlags::empty());
         }
-        renamed
+        let mut new = NewFile::beneath(self.held.hold_again()?, name.as_ref())?;
+        new.file().write_all(bytes)?;
+        new.put_in_place()
     }
 
-    /// The directory that has the record; none if it has another name now.
-    fn open_directory(&self) -> io::Result<Option<OwnedFd>> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(&self.directory, flags, Mode::empty())?;
-        let found = statat(&directory, FILE, AtFlags::SYMLINK_NOFOLLOW)?;
-        let ours = fstat(&self.file)?;
-        let is_ours = (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino);
-        Ok(is_ours.then_some(directory))
+    /// True if the name that was given leads to the record's directory.
+    fn has_its_name(&self) -> bool {
+        let named = fs::metadata(&self.directory);
+        let held = fstat(self.held.descriptor());
+        named.is_ok_and(|named| {
+            held.is_ok_and(|held| (held.st_dev, held.st_ino) == (named.dev(), named.ino()))
+        })
     }
 
     /// Says that the emulated disk of a resumed run has another name now.
@@ -832,11 +861,11 @@ pub fn is_being_written(directory: &Path) -> bool {
     opened.is_ok_and(|file| lock::is_locked(&file))
 }
 
-/// Takes the right to write the record in a directory, which lasts as long as the file is open.
-fn lock_record(directory: &Path) -> Result<File, RecordError> {
+/// Takes the right to write the record in a directory, which lasts as long as the file is open. `at` is that directory.
+fn lock_record(at: &Path, directory: &Path) -> Result<File, RecordError> {
     let path = directory.join(LOCK);
     let failed = |source| write_error(&path, source);
-    let file = lock::open_private(&path).map_err(failed)?;
+    let file = lock::open_private(&at.join(LOCK)).map_err(failed)?;
     let begun = Instant::now();
     while begun.elapsed() < LOOKED_AT {
         if lock::try_lock(&file).map_err(failed)? {
@@ -848,21 +877,6 @@ fn lock_record(directory: &Path) -> Result<File, RecordError> {
         path: directory.into(),
         holder: lock::holder(&Host::live(), &file),
     })
-}
-
-/// Opens a record that may be from anybody: what is no file is not waited for.
-fn open_to_read(path: &Path) -> io::Result<File> {
-    #[expect(clippy::cast_possible_wrap, reason = "a flag of the kernel's int")]
-    let without_waiting = OFlags::NONBLOCK.bits() as i32;
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(without_waiting)
-        .open(path);
-    let file = opened?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    Ok(file)
 }
 
 /// Opens the record so that each line goes to its end, wherever that is by then.
@@ -877,6 +891,15 @@ const NOFOLLOW: i32 = {
     let flag = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
     flag
 };
+
+/// Why there is no way to a directory for records.
+fn way_error(directory: &Path, source: io::Error) -> RecordError {
+    if user_files::is_led_elsewhere(&source) {
+        let path = directory.into();
+        return RecordError::LedElsewhere { path, source };
+    }
+    write_error(directory, source)
+}
 
 fn write_error(path: &Path, source: io::Error) -> RecordError {
     match source.kind() {
@@ -919,7 +942,7 @@ mod tests {
             rustix::fs::CWD,
             &path,
             rustix::fs::FileType::Fifo,
-            Mode::RUSR | Mode::WUSR,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
             0,
         )
         .unwrap();
@@ -939,11 +962,10 @@ mod tests {
         let header = fixture::record(&fixture::plan(2)).header;
         let recorder = Recorder::create(&results, header).unwrap();
         recorder.write_beside("report.html", b"one").unwrap();
-        std::os::unix::fs::symlink("/dev/null", results.join("link.html")).unwrap();
-        recorder.write_beside("link.html", b"two").unwrap();
-        for (name, text) in [("report.html", "one"), ("link.html", "two")] {
-            assert_eq!(fs::read_to_string(results.join(name)).unwrap(), text);
-        }
+        std::os::unix::fs::symlink("report.html", results.join("link.html")).unwrap();
+        recorder.write_beside("link.html", b"two").unwrap_err();
+        let page = fs::read_to_string(results.join("report.html")).unwrap();
+        assert_eq!(page, "one");
         fs::rename(&results, away).unwrap();
         fs::create_dir(&others).unwrap();
         std::os::unix::fs::symlink(&others, &results).unwrap();

@@ -41,6 +41,27 @@ impl Directory {
         Ok(Directory { descriptor })
     }
 
+    /// The directory that this descriptor holds, which may be one that only leads to others (`O_PATH`). One that may
+    /// not be read can still be written beneath.
+    pub(crate) fn hold(descriptor: OwnedFd) -> io::Result<Directory> {
+        match openat(&descriptor, ".", AS_DIRECTORY, Mode::empty()) {
+            Ok(descriptor) => Ok(Directory { descriptor }),
+            Err(Errno::ACCESS) => Ok(Directory { descriptor }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A path that leads to this very directory as long as it is held.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()).into()
+    }
+
+    /// The same directory, held once more.
+    pub fn hold_again(&self) -> io::Result<Directory> {
+        let descriptor = self.descriptor.try_clone()?;
+        Ok(Directory { descriptor })
+    }
+
     /// A directory below this one.
     pub fn enter(&self, path: &Path) -> io::Result<Directory> {
         let descriptor = resolve(&self.descriptor, path, AS_DIRECTORY, Mode::empty())?;
@@ -208,21 +229,6 @@ fn resolve_by_steps(
     Ok(openat(&at, last, flags | OFlags::NOFOLLOW, mode)?)
 }
 
-/// Opens a file that somebody named to be read. What is no regular file is refused at once: a FIFO would be waited for,
-/// and a device may do anything.
-///
-/// # Errors
-/// It cannot be opened, or is no regular file.
-pub fn open_to_read(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(openat(CWD, path, flags, Mode::empty())?);
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::other("it is no regular file"))
-    }
-}
-
 /// All paths below a directory, relative to it; a directory comes before what is in it. Links are listed and not
 /// followed.
 pub fn walk(directory: &Directory) -> io::Result<Vec<PathBuf>> {
@@ -301,23 +307,6 @@ mod tests {
         .unwrap();
         let error = held.open_file(Path::new("fifo")).unwrap_err();
         assert_eq!(error.to_string(), "it is not a regular file");
-    }
-
-    #[test]
-    fn what_is_to_be_read_is_a_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let fifo = dir.path().join("fifo");
-        let mode = Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, mode, 0).unwrap();
-        for path in [&fifo, Path::new("/dev/null"), dir.path()] {
-            let error = open_to_read(path).unwrap_err();
-            assert_eq!(
-                error.to_string(),
-                "it is no regular file",
-                "{}",
-                path.display()
-            );
-        }
     }
 
     #[test]

@@ -1,5 +1,10 @@
 //! Command lines of ours, made so that they can be pasted into a shell.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::visible::is_hidden;
+
 /// What has to be different in a command line that failed, so that it does what was meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
@@ -80,11 +85,43 @@ pub fn ours(given: &[String]) -> Vec<String> {
 
 /// A word as a shell takes it.
 pub fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
+    quoted_bytes(word.as_bytes())
+}
+
+/// A path as a shell takes it, and a command after that: what begins with a dash would be an option.
+pub fn quoted_path(path: &Path) -> String {
+    let path = path.as_os_str().as_bytes();
+    if path.starts_with(b"-") {
+        quoted_bytes(&[b"./", path].concat())
     } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
+        quoted_bytes(path)
+    }
+}
+
+/// What cannot be shown is written as bash, zsh and POSIX.1-2024 read it between `$'` and `'`.
+fn quoted_bytes(word: &[u8]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    let is_shown = |c: char| !is_hidden(c) && !matches!(c, '\n' | '\t');
+    match std::str::from_utf8(word) {
+        Ok(word) if !word.is_empty() && word.chars().all(is_plain) => word.to_owned(),
+        Ok(word) if word.chars().all(is_shown) => format!("'{}'", word.replace('\'', r"'\''")),
+        _ => {
+            let escaped = |byte: &u8| format!("\\{byte:03o}");
+            let mut text = String::new();
+            for chunk in word.utf8_chunks() {
+                for c in chunk.valid().chars() {
+                    match c {
+                        '\n' => text += r"\n",
+                        '\t' => text += r"\t",
+                        '\\' | '\'' => text.extend(['\\', c]),
+                        c if is_shown(c) => text.push(c),
+                        c => text.extend(c.to_string().as_bytes().iter().map(escaped)),
+                    }
+                }
+                text.extend(chunk.invalid().iter().map(escaped));
+            }
+            format!("$'{text}'")
+        }
     }
 }
 
@@ -146,6 +183,39 @@ mod tests {
         };
         let given = ["iosched", "set", "sad", "bfq"];
         assert_eq!(again(&remedy, &given), "iosched set sda bfq");
+    }
+
+    /// bash says what it takes each word for.
+    #[test]
+    fn a_shell_reads_the_word_that_was_meant() {
+        use std::ffi::OsStr;
+        for (word, written) in [
+            (&b"a b"[..], "'a b'"),
+            (b"it's", r"'it'\''s'"),
+            (b"", "''"),
+            (b"-dash", "./-dash"),
+            (b"-a b", "'./-a b'"),
+            (b"a\nb\tc", r"$'a\nb\tc'"),
+            (b"\x1b[31m'\\7", r"$'\033[31m\'\\7'"),
+            ("\u{202e}\u{9b}µ".as_bytes(), r"$'\342\200\256\302\233µ'"),
+            (b"\xff7", r"$'\3777'"),
+        ] {
+            let quoted = quoted_path(Path::new(OsStr::from_bytes(word)));
+            assert_eq!(quoted, written);
+            let script = format!("printf %s {quoted}");
+            let shell = std::process::Command::new("bash")
+                .args(["-c", &script])
+                .output();
+            let Ok(shell) = shell else {
+                return iosched_testing::lacks("bash");
+            };
+            let meant = if word.starts_with(b"-") {
+                [b"./", word].concat()
+            } else {
+                word.to_owned()
+            };
+            assert_eq!(shell.stdout, meant, "{quoted}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use crate::beneath::open_to_read;
+use crate::user_files::open_to_read;
 
 /// The longest line of JSON lines, bytes: some thousand workers with all their bins.
 pub const LONGEST_LINE: u64 = 32 << 20;

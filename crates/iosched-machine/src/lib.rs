@@ -9,8 +9,8 @@
 //! - [`capture`]: what the kernel's block layer does with a disk, event by event
 //! - [`watch`]: what each device does now
 //! - [`lock`], [`process`], [`file_system`]: what a run takes, starts and makes
-//! - [`beneath`]: files in directories that others may change; [`durable`]: files of our own that a power failure
-//!   leaves whole
+//! - [`beneath`]: files in directories that others may change; [`user_files`]: those that a user names; [`durable`]:
+//!   files of our own that a power failure leaves whole
 //! - [`foreign`]: JSON that others may have written; [`visible`]: text without control characters
 
 pub mod beneath;
@@ -32,6 +32,7 @@ pub mod lock;
 pub mod pressure;
 pub mod process;
 pub mod sysfs;
+pub mod user_files;
 pub mod visible;
 pub mod watch;
 

@@ -33,7 +33,7 @@ pub fn visible_json(json: &str) -> Cow<'_, str> {
     text.into()
 }
 
-fn is_hidden(c: char) -> bool {
+pub(crate) fn is_hidden(c: char) -> bool {
     let is_bidi = matches!(
         c,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'

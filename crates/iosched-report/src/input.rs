@@ -8,9 +8,9 @@ use iosched_experiment::record::{Record, RecordError};
 use iosched_experiment::simulate::conform::Conformance;
 use iosched_experiment::simulate::file::decompressed;
 use iosched_experiment::simulate::run::Simulated;
-use iosched_machine::beneath;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::foreign;
+use iosched_machine::user_files;
 use iosched_sim::trace::{Merge, ReadError, Records};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -148,7 +148,7 @@ fn unreadable(path: &Path, source: io::Error) -> InputError {
 
 fn open(path: &Path) -> Result<Opened, InputError> {
     let failed = |source| unreadable(path, source);
-    let file = beneath::open_to_read(path).map_err(failed)?;
+    let file = user_files::open_to_read(path).map_err(failed)?;
     let mut reader = decompressed(BufReader::with_capacity(1 << 18, file)).map_err(failed)?;
     let head = reader.fill_buf().map_err(failed)?;
     if head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {

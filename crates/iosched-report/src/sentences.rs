@@ -434,11 +434,10 @@ pub fn going_on(record: &Record, directory: &Path) -> Option<String> {
         None => None,
     };
     let allowed = plan.destroys().map(|_| "--destroy-data".to_owned());
-    let directory = directory.display().to_string();
-    let words = ["iosched", "tune", "--resume", &directory];
-    let words = words.into_iter().map(str::to_owned);
+    let resume = "iosched tune --resume".to_owned();
+    let words = [resume, command_line::quoted_path(directory)].into_iter();
     let words: Vec<String> = words.chain(more).chain(allowed).collect();
-    Some(command_line::joined(&words))
+    Some(words.join(" "))
 }
 
 /// Controls that show a difference: what they say holds for the whole answer.

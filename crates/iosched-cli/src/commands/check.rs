@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use iosched_machine::command_line::quoted;
+use iosched_machine::command_line::quoted_path;
 use iosched_machine::device;
 use iosched_machine::failure::{Failure, exit};
+use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_policy::check::{self, DiskReport, Measured, Memory, Report, Verdict};
 use iosched_policy::persist::deploy::DeployError;
@@ -142,7 +143,7 @@ fn policy(args: &CheckArgs, host: &Host) -> Result<Policy, Box<dyn Failure>> {
         let found = file::read(host).map_err(|error| boxed(NoPolicy::Policy(error)))?;
         return Ok(found.map(|(policy, _)| policy).unwrap_or_default());
     };
-    let text = std::fs::read_to_string(path).map_err(|source| {
+    let text = foreign::read_text(path).map_err(|source| {
         boxed(NoPolicy::File(FileError {
             action: "read",
             path: path.clone(),
@@ -178,7 +179,7 @@ fn tell(report: &Report, policy: &Policy, candidate: Option<&Path>, output: &Out
         });
     }
     if let Some(file) = candidate.filter(|_| !report.not_in_force.is_empty()) {
-        let file = quoted(&file.display().to_string());
+        let file = quoted_path(file);
         output.text(&format!(
             "to bring it into force: cp {file} {} && iosched apply",
             file::PATH

@@ -9,6 +9,7 @@ use iosched_experiment::plan::{Plan, Target};
 use iosched_experiment::record::Record;
 use iosched_machine::command_line::Remedy;
 use iosched_machine::failure::{Failure, exit};
+use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
 use iosched_policy::persist::choice::{self, Edited, Grounds};
@@ -257,7 +258,7 @@ fn edited(args: &PersistArgs, host: &Host) -> Result<Edited, Box<dyn Failure>> {
         return choice::without_choice(host, what).map_err(boxed);
     }
     if let Some(path) = &args.policy {
-        let text = std::fs::read_to_string(path).map_err(|source| {
+        let text = foreign::read_text(path).map_err(|source| {
             boxed(Unreadable {
                 path: path.clone(),
                 source,

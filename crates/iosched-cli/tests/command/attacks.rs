@@ -857,6 +857,46 @@ fn a_record_is_not_made_where_a_link_of_another_user_leads() {
     assert!(tune(Some(&theirs.join("x/y"))).status.success());
 }
 
+/// A page stays with its record: here the load itself, as whoever owns the directory above can, moves the results
+/// directory away and lays a link in its place.
+#[test]
+fn a_page_is_not_written_through_a_link_that_took_the_name_of_its_directory() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let (uid, gid) = nobody();
+    let mounted = Mounted::new(64 * MIB);
+    let dir = tempfile::tempdir().unwrap();
+    let [theirs, root] = ["theirs", "root"].map(|name| dir.path().join(name));
+    for path in [&theirs, &root] {
+        fs::create_dir(path).unwrap();
+    }
+    let secret = root.join("report.html");
+    fs::write(&secret, "root's").unwrap();
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    chown(&theirs, Some(uid), Some(gid)).unwrap();
+    let [out, away] = ["r", "away"].map(|name| theirs.join(name));
+    let (from, to, root) = (out.display(), away.display(), root.display());
+    let load = format!(
+        "command: sh: test -L {from} || {{ mv {from} {to} && ln -s {root} {from} && chown -h {uid} {from}; }}"
+    );
+    let output = iosched()
+        .args(["tune", mounted.path(), "--load", &load])
+        .args(["--arms", "none,mq-deadline", "--fixed-rounds", "2", "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    let stderr = lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "root's");
+    assert!(stderr.contains("moved away"), "{stderr}");
+    let metadata = fs::metadata(&secret).unwrap();
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(dir.path().join("root")).unwrap().count(), 1);
+    let record = fs::read_to_string(away.join("record.jsonl")).unwrap();
+    assert!(record.contains("\"type\":\"finished\""), "{record}");
+}
+
 /// Whatever root was started with, a load of another user has no capability.
 #[test]
 fn a_load_of_another_user_keeps_no_capability_that_root_was_told_to_keep() {

@@ -62,5 +62,6 @@ mod tune_served;
 mod tune_simulated;
 mod tune_split;
 mod units;
+mod user_files;
 mod watch;
 mod write_up;

@@ -1,6 +1,7 @@
 //! `iosched report` in its other forms: charts as files, Markdown, tidy data that others can read.
 use iosched_testing::lacks;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -89,43 +90,48 @@ fn every_chart_is_a_file_as_svg_and_as_png() {
     }
 }
 
+/// As root these would be /dev/null, /dev/stdout and a disk.
 #[test]
-fn a_page_replaces_a_link_instead_of_following_it() {
+fn only_regular_files_are_replaced_and_their_mode_stays() {
     let directory = tempfile::tempdir().unwrap();
-    let (page, victim) = (
-        directory.path().join("page.html"),
-        directory.path().join("victim"),
-    );
-    fs::write(&victim, "precious").unwrap();
-    std::os::unix::fs::symlink(&victim, &page).unwrap();
-    done(&["report", path(&example()), "--html", path(&page)]);
-    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
-    assert!(
-        fs::read_to_string(&page)
-            .unwrap()
-            .starts_with("<!doctype html>")
-    );
-}
-
-#[test]
-fn only_regular_files_are_replaced() {
-    let directory = tempfile::tempdir().unwrap();
-    let fifo = directory.path().join("fifo");
-    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
-    assert!(made.success());
-    let example = example();
+    let at = |name: &str| directory.path().join(name);
+    let mkfifo = Command::new("mkfifo").arg(at("fifo")).status().unwrap();
+    assert!(mkfifo.success());
+    fs::write(at("victim"), "precious").unwrap();
+    symlink("victim", at("link")).unwrap();
+    symlink("/proc/self/fd/1", at("stdout")).unwrap();
     let nowhere = Path::new("/dev/iosched-test");
-    for to in [&fifo, nowhere] {
-        for option in ["--html", "--parquet"] {
-            let output = iosched(&["report", path(&example), option, path(to)]);
+    let example = example();
+    for (to, says) in [
+        (at("fifo").as_path(), "it is no regular file"),
+        (nowhere, "it is no regular file"),
+        (&at("link"), "it is a symbolic link"),
+        (&at("stdout"), "it is a symbolic link"),
+    ] {
+        let before = fs::symlink_metadata(to).ok().map(|found| found.file_type());
+        for args in [
+            &["report", path(&example), "--html", path(to)][..],
+            &["report", path(&example), "--parquet", path(to)],
+            &["check", "--textfile", path(to)],
+        ] {
+            let output = iosched(args);
             let stderr = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(1), "{stderr}");
-            assert!(stderr.contains("it is no regular file"), "{stderr}");
-            assert!(stderr.contains("hint: `-` is standard output"), "{stderr}");
+            assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+            assert!(stderr.contains(says), "{args:?}: {stderr}");
+            assert!(stderr.contains("`-` is standard output"), "{stderr}");
+            let now = fs::symlink_metadata(to).ok().map(|found| found.file_type());
+            assert_eq!(now, before, "{args:?}");
         }
     }
-    assert!(!fs::symlink_metadata(&fifo).unwrap().is_file());
-    assert!(!nowhere.exists());
+    assert_eq!(fs::read_to_string(at("victim")).unwrap(), "precious");
+    fs::set_permissions(at("victim"), fs::Permissions::from_mode(0o600)).unwrap();
+    done(&["report", path(&example), "--html", path(&at("victim"))]);
+    let page = fs::read_to_string(at("victim")).unwrap();
+    assert!(page.starts_with("<!doctype html>"));
+    let mode = fs::metadata(at("victim")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "who may read it stays");
+    let left = fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(left, 4, "nothing else is left");
 }
 
 #[test]

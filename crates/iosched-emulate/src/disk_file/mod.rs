@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::foreign;
+use iosched_machine::user_files;
 use iosched_sim::disk::{Model, ModelError};
 use toml::de::{DeTable, DeValue};
 
@@ -110,7 +111,7 @@ fn load(path: &Path) -> Result<Model, DiskFileError> {
         path: path.to_owned(),
         why,
     };
-    let file = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
+    let file = user_files::open_to_read(path).map_err(|error| unreadable(error.to_string()))?;
     let text = foreign::read_all(file, LARGEST_FILE).map_err(|error| {
         unreadable(match error.kind() {
             ErrorKind::FileTooLarge => "too large for a disk model".into(),

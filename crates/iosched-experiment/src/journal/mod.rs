@@ -21,6 +21,7 @@ use iosched_machine::host::Host;
 use iosched_machine::lock;
 use iosched_machine::process::{LoadProcesses, Owner, User, as_user};
 use iosched_machine::sysfs::Sysfs;
+use iosched_machine::user_files;
 use iosched_switch::{QueueState, SwitchError};
 use rand::Rng;
 use rustix::process::Signal;
@@ -369,7 +370,7 @@ pub fn check_readable(host: &Host) -> io::Result<()> {
             let file = file?;
             // A FIFO would be waited for; it is named with what is not understood.
             if file.file_type()?.is_file() {
-                fs::File::open(file.path())?;
+                user_files::open_to_read(&file.path())?;
             }
             Ok(())
         }),
@@ -430,7 +431,7 @@ fn turn_at(path: &Path) -> io::Result<Option<fs::File>> {
     let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     let deadline = Instant::now() + TURN_PATIENCE;
     loop {
-        let file = match fs::File::open(path) {
+        let file = match user_files::open_to_read(path) {
             Err(error) if is_gone(&error) => return Ok(None),
             opened => opened?,
         };

@@ -207,7 +207,7 @@ fn command(line: &str, options: &CommandOptions) -> Result<Chosen, PlanError> {
 
 /// The user's own job file.
 fn job_file(wanted: &PlanRequest, path: &Path) -> Result<Chosen, PlanError> {
-    if !path.is_file() {
+    if !path.exists() || path.is_dir() {
         return Err(PlanError::UnknownLoad {
             name: path.display().to_string(),
         });

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use iosched_machine::command_line::{Remedy, quoted};
+use iosched_machine::command_line::{Remedy, quoted_path};
 use iosched_machine::device::{MayNotWrite, OPENED_EXCLUSIVELY};
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::file_system::FileSystemError;
@@ -28,7 +28,7 @@ pub struct Resume {
 
 impl fmt::Display for Resume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let directory = quoted(&self.directory.display().to_string());
+        let directory = quoted_path(&self.directory);
         write!(f, "iosched tune --resume {directory}")?;
         if self.destroys_data {
             f.write_str(" --destroy-data")?;

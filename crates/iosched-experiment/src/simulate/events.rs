@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
 
 use iosched_sim::request::ProcessId;
 use iosched_sim::simulate::{BlockEvent, Observer, Setup, write_head, write_line};
@@ -16,10 +15,8 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// Creates the file, which must not exist, and writes what is simulated, by the names of its
-    /// scheduler and disk.
-    pub(super) fn create(path: &Path, setup: &Setup, names: (&str, &str)) -> io::Result<EventFile> {
-        let file = File::options().write(true).create_new(true).open(path)?;
+    /// Begins a file, which is new, with what is simulated, by the names of its scheduler and disk.
+    pub(super) fn begin(file: File, setup: &Setup, names: (&str, &str)) -> EventFile {
         let mut events = EventFile {
             out: BufWriter::new(file),
             line: String::new(),
@@ -28,7 +25,7 @@ impl EventFile {
         let mut head = String::new();
         write_head(&mut head, setup, names).expect("strings take all text");
         events.write(&head);
-        Ok(events)
+        events
     }
 
     fn write(&mut self, text: &str) {

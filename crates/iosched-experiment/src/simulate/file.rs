@@ -1,12 +1,12 @@
 //! Files, decompressed on the way; text files line by line. gzip and Zstandard are recognised by their
 //! first bytes. Memory does not grow with the file, nor with a line: one longer than 64 KiB is an error.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 use iosched_machine::failure::{Failure, exit};
+use iosched_machine::user_files;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
@@ -67,7 +67,7 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, FileError> {
         path: path.to_owned(),
         cause,
     };
-    let file = File::open(path).map_err(failed)?;
+    let file = user_files::open_to_read(path).map_err(failed)?;
     decompressed(BufReader::with_capacity(BUFFER, file)).map_err(failed)
 }
 
@@ -218,7 +218,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (plain, packed) = (dir.path().join("a"), dir.path().join("b"));
         std::fs::write(&plain, "one\ntwo\r\n\nlast").unwrap();
-        let mut encoder = GzEncoder::new(File::create(&packed).unwrap(), Compression::fast());
+        let mut encoder =
+            GzEncoder::new(std::fs::File::create(&packed).unwrap(), Compression::fast());
         encoder.write_all(b"one\ntwo\r\n\nlast").unwrap();
         encoder.finish().unwrap();
         assert_eq!(read_all(&plain).unwrap(), ["one", "two", "", "last"]);

@@ -35,7 +35,8 @@ pub fn named_schedulers(paths: &[PathBuf]) -> Result<Vec<String>, FileError> {
     let mut names = Vec::new();
     for path in paths {
         for recording in below(path)?.into_iter().flatten() {
-            match named_scheduler(&recording) {
+            let queue = queue_in(Lines::open(&recording)?);
+            match queue.map(|queue| queue.scheduler) {
                 Some(name) if !names.contains(&name) => names.push(name),
                 _ => {}
             }
@@ -67,7 +68,10 @@ pub(super) fn load_name(recording: &Path) -> &str {
 
 /// What a recording's first remarks say of the queue that was recorded.
 pub(super) fn queue_of(recording: &Path) -> Option<Queue> {
-    let mut lines = Lines::open(recording).ok()?;
+    queue_in(Lines::open(recording).ok()?)
+}
+
+fn queue_in(mut lines: Lines) -> Option<Queue> {
     let mut reader = Reader::default();
     for _ in 0..HEAD {
         match reader.read(lines.next_line().ok()??).ok()? {

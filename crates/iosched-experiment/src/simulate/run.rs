@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use iosched_machine::failure::{Failure, exit};
+use iosched_machine::user_files;
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::{Model, ModelError, ModelOptions};
 use iosched_sim::histogram::Histogram;
@@ -645,7 +646,8 @@ impl Plan {
                     cause,
                 };
                 let names = (wanted.schedulers[index].as_str(), wanted.disk.name.as_str());
-                let mut file = EventFile::create(path, &setup, names).map_err(failed)?;
+                let file = user_files::create_new(path).map_err(failed)?;
+                let mut file = EventFile::begin(file, &setup, names);
                 let outcome = self.run_watched(setup, &mut file)?;
                 file.finish().map_err(failed)?;
                 outcome

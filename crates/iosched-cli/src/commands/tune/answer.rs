@@ -7,6 +7,7 @@ use iosched_emulate::spec::STATE_DIR;
 use iosched_experiment::analysis::Analysis;
 use iosched_experiment::plan::{Plan, Target};
 use iosched_experiment::record::Recorder;
+use iosched_machine::command_line::quoted_path;
 use iosched_machine::failure::Failure;
 use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
@@ -27,7 +28,7 @@ pub(super) fn write_page(recorder: &Recorder, analysis: &Analysis, output: &Outp
         Ok(()) => output.text(&format!("page: {}", directory.join(NAME).display())),
         Err(error) => output.warn(&format!(
             "note: no page: {error}; the record is whole: iosched report {} --html FILE",
-            directory.display()
+            quoted_path(directory)
         )),
     }
 }

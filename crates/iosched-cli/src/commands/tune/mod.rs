@@ -16,10 +16,10 @@ use iosched_experiment::event::{Observer, Silent};
 use iosched_experiment::load::Spec;
 use iosched_experiment::plan::{self, OwnDisk, Plan, PlanRequest, PlannedLoad, Target};
 use iosched_experiment::record::{self, Entry, Header, Record, Recorder, StopReason};
-use iosched_experiment::run::{self, RunError, RunOptions};
+use iosched_experiment::run::{self, RunOptions};
 use iosched_experiment::schedule::RunProgress;
 use iosched_machine::clock::unix_time;
-use iosched_machine::command_line::{Remedy, quoted};
+use iosched_machine::command_line::{Remedy, quoted_path};
 use iosched_machine::device::GivenUp;
 use iosched_machine::facts::{self, MachineFacts};
 use iosched_machine::failure::{Failure, exit};
@@ -119,7 +119,6 @@ impl Session<'_> {
         let directory = args.out.clone();
         let directory = directory.unwrap_or_else(|| new_directory(place.name(), now));
         let command = facts::command_line();
-        check_way_of_record(&directory)?;
         let header = Header::new(command, now, machine, plan);
         let recorder = Recorder::create(&directory, header).map_err(boxed)?;
         self.measure(recorder, place.emulated())
@@ -447,19 +446,6 @@ fn settle(host: &Host, plan: &Plan, stop: &Stop, output: &Output) -> Result<(), 
     Ok(())
 }
 
-/// Refuses a place for a record where a link that another user laid would lead root. What is not there yet is made.
-fn check_way_of_record(directory: &Path) -> Result<(), Box<dyn Failure>> {
-    let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
-    let mut above = directory.ancestors().skip(1);
-    let Some(above) = above.find(|above| above.symlink_metadata().is_ok()) else {
-        return Ok(());
-    };
-    run::check_links(above, None).map_err(|source| {
-        let directory = directory.clone();
-        boxed(TuneError::LedElsewhere { directory, source })
-    })
-}
-
 /// Puts back what earlier runs left of these disks.
 fn put_back(host: &Host, disks: &[String], output: &Output) -> Result<(), Box<dyn Failure>> {
     let settled = set::settle(host, disks).map_err(boxed)?;
@@ -479,11 +465,6 @@ enum TuneError {
     },
     #[error("--persist keeps the answer for a disk, and this one is made for the run alone")]
     NothingToKeep,
-    #[error("another user could lead the record {} elsewhere", directory.display())]
-    LedElsewhere {
-        directory: PathBuf,
-        source: RunError,
-    },
     #[error("there is no user {name:?}")]
     NoSuchUser { name: String },
     #[error("{} cannot be changed: the run in {} has what it began with", option_names(options), directory.display())]
@@ -522,12 +503,9 @@ impl Failure for TuneError {
             TuneError::NoSuchUser { .. } => {
                 "`getent passwd` lists the users of this machine".into()
             }
-            TuneError::LedElsewhere { .. } => {
-                "name a directory with --out to which no link of another user leads".into()
-            }
             TuneError::UnknownUser { name, .. } => format!("`id {name}` should say it"),
             TuneError::Complete { directory, .. } => {
-                let directory = quoted(&directory.display().to_string());
+                let directory = quoted_path(directory);
                 format!("see it with: iosched report {directory}")
             }
             TuneError::FixedByRecord { .. } => {
@@ -555,7 +533,6 @@ impl Failure for TuneError {
             | TuneError::NoSuchUser { .. }
             | TuneError::FixedByRecord { .. } => exit::USAGE,
             TuneError::UnknownUser { .. } => exit::FAILURE,
-            TuneError::LedElsewhere { .. } => exit::UNSAFE,
             TuneError::Complete { .. } | TuneError::OtherMachine { .. } => exit::BAD_RECORD,
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod fake_queue;
 pub(crate) mod lab;
 pub(crate) mod machine;
 pub(crate) mod machines;
+pub(crate) mod options;
 pub(crate) mod power;
 pub(crate) mod served;
 pub(crate) mod traced;

@@ -1,6 +1,7 @@
 //! A load by fio under the kernel's own scheduler, with every event of the block layer recorded.
 
-use std::fs::{self, File};
+use std::fs::File;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use iosched_machine::capture::{self, DeviceNumber, Events, Losses, Recorder};
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Lock};
 use iosched_machine::process::{Scope, Stop};
+use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::MergeLimits;
 use iosched_sim::conform::multi_queue::{self, Device, Recording};
 use iosched_sim::scheduler::{self, SchedulerSpec};
@@ -176,7 +178,11 @@ impl Measured {
             }
         }
         let path = folder.join(plan.recording(scheduler, load));
-        let written = fs::create_dir_all(folder).and_then(|()| fs::write(&path, text));
+        let written = user_files::make_directory(folder).and_then(|_| {
+            let mut new = NewFile::at(&path)?;
+            new.file().write_all(text.as_bytes())?;
+            new.put_in_place()
+        });
         written.map_err(|source| LiveError::Keep { path, source })
     }
 

@@ -3,10 +3,11 @@
 //! One run of a load is a matter of chance, ours as the kernel's: the places that it visits are drawn
 //! from a seed. So there are several, and what is predicted is their mean.
 
+use std::io;
 use std::num::NonZeroU32;
 use std::path::Path;
-use std::{fs, io};
 
+use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::DiskModel;
 use iosched_sim::scheduler::{self, Kernel, SchedulerSpec, Settings};
@@ -131,12 +132,13 @@ pub(super) fn runtime(plan: &Plan) -> Nanos {
 /// Simulates it, and keeps what happened in this file, in the place of an earlier one.
 fn kept(setup: Setup, path: &Path, names: (&str, &str)) -> io::Result<Outcome> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        user_files::make_directory(folder)?;
     }
-    let _ = fs::remove_file(path); // mostly there is none
-    let mut file = EventFile::create(path, &setup, names)?;
+    let mut new = NewFile::at(path)?;
+    let mut file = EventFile::begin(new.file().try_clone()?, &setup, names);
     let outcome = simulate::run(setup, &mut file);
     file.finish()?;
+    new.put_in_place()?;
     Ok(outcome)
 }
 

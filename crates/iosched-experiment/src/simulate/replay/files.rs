@@ -1,10 +1,11 @@
 //! The files of a trace: one, or those that `blktrace` wrote, one per CPU.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use iosched_machine::user_files;
 use iosched_sim::trace::{Format, Merge, Records};
 
 use super::error::ReplayError;
@@ -61,7 +62,7 @@ impl Files {
     pub(super) fn open(&self, meter: &Arc<Meter>) -> Result<Merge<Source>, ReplayError> {
         let mut all = Vec::new();
         for path in &self.paths {
-            let file = File::open(path).map_err(|cause| open_failed(path, cause))?;
+            let file = user_files::open_to_read(path).map_err(|cause| open_failed(path, cause))?;
             let metered = Metered {
                 inner: file,
                 meter: Arc::clone(meter),
