@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::Device;
+use super::loop_file::{Below, below_loop, of_file};
 use super::mounts::MountTable;
 use super::number::DeviceNumber;
 use super::transport::Transport;
@@ -38,6 +39,9 @@ pub struct Identity {
     /// The identifier that device mapper keeps for LVM, crypt and multipath.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dm_uuid: Option<String>,
+    /// A device-mapper table stands between it and its disks: another may be loaded while the device stays.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_mapped: bool,
     /// The file behind a loop device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<BackingFile>,
@@ -102,11 +106,13 @@ impl Identity {
             page_80: bytes("device/vpd_pg80").and_then(|page| vpd_serial(&page)),
             page_83: bytes("device/vpd_pg83").and_then(|page| vpd_designators(&page)),
             dm_uuid: dir.as_ref().and_then(|dir| dir.text("dm/uuid")),
+            is_mapped: is_mapped(host, disk),
             file: disk.backing_file.as_ref().and_then(|file| {
                 // A file of a FUSE server that hangs would make us hang.
                 let part = ["loop/offset", "loop/sizelimit"].map(|part| dir.as_ref()?.number(part));
-                (!is_on_fuse(host, file))
-                    .then(|| BackingFile::of(file, part))
+                let is_asked = !is_on_fuse(host, file);
+                is_asked
+                    .then(|| BackingFile::of(host, disk, file, part))
                     .flatten()
             }),
             size_bytes: device.size_bytes,
@@ -152,14 +158,19 @@ impl Identity {
         {
             return Recognition::Another(difference.to_owned());
         }
-        // The model is no proof: others of its kind have it too.
+        // The model is no proof: others of its kind have it too. Nor is an identifier that somebody gave a table.
+        let is_given = |what: &str, name: &Option<String>| {
+            let name = name.as_deref().unwrap_or_default();
+            what == "device-mapper UUID" && !OF_WHAT_IT_MAPS.iter().any(|of| name.starts_with(of))
+        };
         let names_it = texts[1..]
             .iter()
-            .any(|(_, then, now)| then.is_some() && then == now);
+            .any(|(what, then, now)| then.is_some() && then == now && !is_given(what, then));
         // That they differ is asked above.
-        let has_its_file =
-            self.file.is_some_and(|then| then.created_ns.is_some()) && now.file.is_some();
-        let never_left = self.diskseq.is_some()
+        let is_dated = |file: Option<BackingFile>| file.is_some_and(|of| of.created_ns.is_some());
+        let has_its_file = is_dated(self.file) && is_dated(now.file);
+        let never_left = !now.is_mapped
+            && self.diskseq.is_some()
             && self.boot_id.is_some()
             && (&self.diskseq, &self.boot_id) == (&now.diskseq, &now.boot_id);
         if names_it || has_its_file || never_left {
@@ -170,13 +181,54 @@ impl Identity {
     }
 }
 
+/// How the device-mapper UUIDs begin that are made from what the table maps: a logical volume, a LUKS header, the
+/// world-wide name of a multipath disk.
+const OF_WHAT_IT_MAPS: [&str; 3] = ["LVM-", "CRYPT-LUKS", "mpath-"];
+
+/// True for a device of device mapper and for what stands on one. Not seen is a loop device whose file lies on one.
+fn is_mapped(host: &Host, device: &Device) -> bool {
+    let mut next = vec![device.clone()];
+    let mut seen = Vec::new();
+    while let Some(device) = next.pop() {
+        if host
+            .sysfs()
+            .open_device(&device.name)
+            .is_ok_and(|dir| dir.has("dm"))
+        {
+            return true;
+        }
+        let below = device.slaves.iter().chain(&device.disk);
+        let below = below.filter(|name| !seen.contains(*name));
+        next.extend(below.filter_map(|name| Device::read(host, name).ok()));
+        seen.push(device.name);
+    }
+    false
+}
+
 impl BackingFile {
-    fn of(path: &Path, [offset_bytes, limit_bytes]: [Option<u64>; 2]) -> Option<BackingFile> {
-        let metadata = std::fs::metadata(path).ok()?;
-        let created = metadata.created().ok();
+    /// The file with this path, if it is the one that the loop device itself says: in another mount namespace the path may
+    /// be another's.
+    fn of(
+        host: &Host,
+        device: &Device,
+        path: &Path,
+        [offset_bytes, limit_bytes]: [Option<u64>; 2],
+    ) -> Option<BackingFile> {
+        let at_path = std::fs::metadata(path).ok();
+        let said = host
+            .is_live()
+            .then(|| below_loop(host, &device.name))
+            .flatten();
+        let at_path = at_path.filter(|file| said.is_none_or(|said| said == of_file(file)));
+        let (device, inode) = match (said, &at_path) {
+            (_, Some(file)) => (file.dev(), file.ino()),
+            (Some(Below::File { device, inode }), None) => (device, inode),
+            (Some(Below::Device(_)) | None, None) => return None,
+        };
+        let created = at_path.and_then(|file| file.created().ok());
         Some(BackingFile {
-            device: metadata.dev(),
-            inode: metadata.ino(),
+            device,
+            inode,
             created_ns: created.and_then(nanos_since_1970),
             offset_bytes,
             limit_bytes,
@@ -184,12 +236,12 @@ impl BackingFile {
     }
 
     fn difference(self, now: BackingFile) -> Option<&'static str> {
-        let file = |of: BackingFile| (of.device, of.inode, of.created_ns);
-        if file(self) != file(now) {
-            return Some("another file is behind it");
-        }
         let differ =
             |then: Option<u64>, now: Option<u64>| then.is_some() && now.is_some() && then != now;
+        let file = |of: BackingFile| (of.device, of.inode);
+        if file(self) != file(now) || differ(self.created_ns, now.created_ns) {
+            return Some("another file is behind it");
+        }
         let is_another_part = differ(self.offset_bytes, now.offset_bytes)
             || differ(self.limit_bytes, now.limit_bytes);
         is_another_part.then_some("another part of its file is behind it")
@@ -545,6 +597,33 @@ mod tests {
             &then.recognise(&of("S1", "0x5002")),
             "world-wide name"
         ));
+    }
+
+    /// `dmsetup load` and `resume` put other sectors below it; name, UUID and `diskseq` stay.
+    #[test]
+    fn a_device_whose_table_may_have_been_loaded_anew_is_not_known_by_having_stayed() {
+        let of = |own: &[Attribute<'_>]| {
+            let machine = Machine::new("a", &[("dm-0", own), ("md0", &[]), ("sda", &[])]);
+            for (device, below) in [("dm-0", "sda"), ("md0", "dm-0")] {
+                let slaves = machine
+                    .root
+                    .path()
+                    .join(format!("sys/block/{device}/slaves"));
+                std::fs::create_dir_all(&slaves).unwrap();
+                let target = format!("../../{below}");
+                std::os::unix::fs::symlink(target, slaves.join(below)).unwrap();
+            }
+            ["dm-0", "md0", "sda"].map(|name| machine.identity(name))
+        };
+        let name = ("dm/name", &b"data"[..]);
+        for own in [&[name][..], &[name, ("dm/uuid", b"mine")]] {
+            let [mapped, above, below] = of(own);
+            assert_eq!(mapped.recognise(&mapped), Recognition::Unknown);
+            assert_eq!(above.recognise(&above), Recognition::Unknown);
+            assert_eq!(below.recognise(&below), Recognition::Same);
+        }
+        let [volume, ..] = of(&[name, ("dm/uuid", b"LVM-1")]);
+        assert_eq!(volume.recognise(&volume), Recognition::Same);
     }
 
     #[test]

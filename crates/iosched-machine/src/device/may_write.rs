@@ -387,7 +387,8 @@ fn unrecognised(
         Recognition::Same => Ok(Vec::new()),
         // A moment ago it was looked at. A kernel that counts attachments would tell if it left since.
         Recognition::Unknown
-            if matches!(occasion, Occasion::Claimed { .. }) && now.identity.diskseq.is_none() =>
+            if matches!(occasion, Occasion::Claimed { .. })
+                && then.identity.diskseq == now.identity.diskseq =>
         {
             Ok(Vec::new())
         }

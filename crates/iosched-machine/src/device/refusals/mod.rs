@@ -262,7 +262,8 @@ fn beside_and_below_loops(host: &Host, touched: &[Device]) -> Vec<Refusal> {
     if !host.is_live() {
         return Vec::new();
     }
-    let loops = loops(host);
+    let names: Vec<&str> = touched.iter().map(|device| &*device.name).collect();
+    let loops = loops(host, &names);
     let mut refusals = Vec::new();
     for device in touched {
         let own = loops.iter().find(|(name, _)| *name == device.name);
