@@ -7,23 +7,53 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FlockOperation;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+use crate::lock;
 
 /// What a file is called until it is whole: after this comes the pid of who writes it.
 const UNFINISHED: &str = ".new-";
 
 /// Writes JSON so that a crash leaves the old file or the new one, on disk, never half of one.
 pub fn write_whole<T: Serialize>(path: &Path, entry: &T) -> io::Result<()> {
-    let directory = parent(path);
-    make_directories(directory)?;
-    let mut file = tempfile::Builder::new()
-        .prefix(&format!("{UNFINISHED}{}-", std::process::id()))
-        .tempfile_in(directory)?;
-    file.write_all(&serde_json::to_vec_pretty(entry).map_err(io::Error::other)?)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    sync_directory(directory)
+    Unfinished::beside(path)?.finish(path, entry).map(drop)
+}
+
+/// A file that takes the place of another once it is whole. It is locked (`flock`) from its beginning, and stays so while
+/// somebody holds the descriptor.
+#[derive(Debug)]
+pub struct Unfinished(NamedTempFile);
+
+impl Unfinished {
+    /// An empty one, in the directory of the file whose place it is to take.
+    pub fn beside(path: &Path) -> io::Result<Unfinished> {
+        let directory = parent(path);
+        make_directories(directory)?;
+        let file = tempfile::Builder::new()
+            .prefix(&format!("{UNFINISHED}{}-", std::process::id()))
+            .tempfile_in(directory)?;
+        // Not waited for longer than somebody takes to see whether it is locked.
+        rustix::fs::flock(file.as_file(), FlockOperation::LockExclusive)?;
+        Ok(Unfinished(file))
+    }
+
+    /// Its descriptor, for another process that is to hold it too.
+    pub fn descriptor(&self) -> io::Result<File> {
+        self.0.as_file().try_clone()
+    }
+
+    /// Writes it, and puts it in its place.
+    pub fn finish<T: Serialize>(mut self, path: &Path, entry: &T) -> io::Result<File> {
+        let json = serde_json::to_vec_pretty(entry).map_err(io::Error::other)?;
+        self.0.write_all(&json)?;
+        self.0.as_file().sync_all()?;
+        let file = self.0.persist(path)?;
+        sync_directory(parent(path))?;
+        Ok(file)
+    }
 }
 
 /// Removes a file for good, if it is there: a power failure does not bring it back.
@@ -121,11 +151,18 @@ pub fn whole_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
 pub fn remove_unfinished(directory: &Path) {
     for file in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = file.path();
+        // Who writes it may be in a pid namespace that is not ours: then its lock tells.
         let writes = |pid: &str| Path::new("/proc").join(pid).exists();
-        if pid_of_writer(&path).is_some_and(|pid| !writes(&pid)) {
+        if pid_of_writer(&path).is_some_and(|pid| !writes(&pid) && !is_locked(&path)) {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// True while somebody holds the file that has this path as it was written ([`Unfinished`]).
+pub fn is_locked(path: &Path) -> bool {
+    let is_file = fs::symlink_metadata(path).is_ok_and(|file| file.is_file());
+    is_file && File::open(path).is_ok_and(|file| lock::is_locked(&file))
 }
 
 /// Who writes a file that is not whole yet; none for one that is.
@@ -167,12 +204,17 @@ mod tests {
         write_whole(&directory.join("1.json"), &1).unwrap();
         let writes = format!(".new-{}-x", std::process::id());
         // No process has such a number; older versions wrote none.
-        for name in [".new-4999999-x", ".new-x", &writes] {
+        for name in [".new-4999999-x", ".new-4999999-y", ".new-x", &writes] {
             fs::write(directory.join(name), "1").unwrap();
         }
         assert_eq!(whole_files(&directory).unwrap(), [directory.join("1.json")]);
+        let held = File::open(directory.join(".new-4999999-y")).unwrap();
+        assert!(lock::try_lock(&held).unwrap());
+        remove_unfinished(&directory);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 3);
+        assert!(directory.join(writes).exists(), "it is still being written");
+        drop(held);
         remove_unfinished(&directory);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
-        assert!(directory.join(writes).exists(), "it is still being written");
     }
 }

@@ -9,9 +9,11 @@
 //! their processes together ([`LoadProcesses`]), so that those are found that have left the session and outlive
 //! a run that was killed.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, PipeReader, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +39,7 @@ pub use accounts::name_of;
 pub use confine::close_inherited;
 pub(crate) use numbers::numbers;
 pub(crate) use output::MOST_OUTPUT;
-pub use owner::Owner;
+pub use owner::{Owner, OwnerState};
 pub use pidfd::ProcessFd;
 pub use remains::LoadProcesses;
 pub use scope::Scope;
@@ -211,8 +213,9 @@ impl Scope {
         let (mut outputs, stdout, stderr) = Outputs::new().map_err(start_error)?;
         command.stdin(stdin).stdout(stdout).stderr(stderr);
         let started = Instant::now();
+        let is_installed = is_installed(&command);
         let mut child = self.spawn(command, Signal::KILL).map_err(|source| {
-            if source.kind() == io::ErrorKind::NotFound {
+            if source.kind() == io::ErrorKind::NotFound && !is_installed {
                 ChildError::Missing {
                     program: program.clone(),
                 }
@@ -242,6 +245,22 @@ impl Scope {
             elapsed,
         })
     }
+}
+
+/// True if its program is where it is looked for. What starting it needs besides (its directory, its interpreter, its
+/// cgroup) may be missing too, which the system calls by the same name.
+fn is_installed(command: &Command) -> bool {
+    let program = Path::new(command.get_program());
+    if program.components().count() > 1 {
+        return program.exists();
+    }
+    let own = command.get_envs().find(|(name, _)| *name == "PATH");
+    let path = own.map_or_else(
+        || std::env::var_os("PATH"),
+        |(_, value)| value.map(OsStr::to_owned),
+    );
+    let path = path.unwrap_or_else(|| "/bin:/usr/bin".into());
+    std::env::split_paths(&path).any(|place| place.join(program).is_file())
 }
 
 /// A program that runs beside us until it is ended. Like every child it dies with us.
@@ -528,5 +547,21 @@ mod tests {
             error.to_string(),
             "iosched-no-such-program is not installed"
         );
+    }
+
+    #[test]
+    fn a_program_that_lacks_something_else_is_not_called_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut elsewhere = sh("true");
+        elsewhere.current_dir(dir.path().join("none"));
+        let script = dir.path().join("script");
+        std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&script, executable).unwrap();
+        for command in [elsewhere, Command::new(&script)] {
+            let error = run(command, Duration::from_secs(9), &Stop::new(), &mut |_| {});
+            let error = error.unwrap_err();
+            assert!(matches!(error, ChildError::Start { .. }), "{error}");
+        }
     }
 }

@@ -3,8 +3,6 @@
 //! Decide ([`Change::plan`]), then do ([`Change::make`]). Until the last disk has taken the arm the
 //! journal holds the state before, and an error, a signal or a crash puts it back.
 
-use std::path::Path;
-
 use iosched_experiment::journal::{
     self, Journal, JournalError, Leftover, OwnedResources, SavedDisk, Undone,
 };
@@ -63,6 +61,8 @@ pub enum SetError {
         device: String,
         /// Who, with its whole command line.
         holder: Holder,
+        /// How it is ended ([`Leftover::way_out`]).
+        way_out: String,
     },
     /// A path below a multipath device.
     #[error("{device} is one path of a multipath disk, and stays at none")]
@@ -85,10 +85,7 @@ impl Failure for SetError {
             SetError::Stack(error) => error.hint(),
             SetError::Lock(error) => error.hint(),
             SetError::Journal(error) => error.hint(),
-            SetError::Pending { holder, .. } => Some(format!(
-                "wait for it, or end it now and have it put back: kill {}",
-                holder.pid
-            )),
+            SetError::Pending { way_out, .. } => Some(way_out.clone()),
             SetError::PathOfMultipath { holders, .. } => Some(format!(
                 "set it on the multipath device: {}",
                 holders.join(", ")
@@ -190,7 +187,9 @@ impl Change {
             .map(|name| lock::lock(host, name))
             .collect::<Result<Vec<_>, _>>()?;
         let settled = settle(host, &names)?;
-        let journal = Journal::open(host, &names, OwnedResources::default())?;
+        let schedulers = self.disks.iter().map(|(_, _, arm)| &*arm.scheduler);
+        let schedulers: Vec<&str> = schedulers.collect();
+        let journal = Journal::open(host, &names, &schedulers, OwnedResources::default())?;
         let sysfs = host.sysfs();
         let set = |(name, _, arm): &(String, _, Arm)| {
             Ok::<_, SwitchError>((name.clone(), switch::set(&sysfs, name, arm, None)?))
@@ -276,15 +275,13 @@ pub fn settle(host: &Host, disks: &[String]) -> Result<Vec<Settled>, SetError> {
 /// A live one will put them back.
 pub fn left_by_dead(host: &Host, disks: &[String]) -> Result<Vec<Leftover>, SetError> {
     let left = left_on(host, disks);
-    let Some(living) = left.iter().find(|leftover| leftover.is_alive) else {
+    let Some(living) = left.iter().find(|leftover| leftover.run.is_alive()) else {
         return Ok(left);
     };
     Err(SetError::Pending {
         device: disks.join(", "),
-        holder: Holder {
-            pid: living.entry.owner.pid,
-            command: living.entry.command.clone(),
-        },
+        holder: living.holder(),
+        way_out: living.way_out(),
     })
 }
 
@@ -318,13 +315,4 @@ fn nothing_below(host: &Host, device: &Device) -> SetError {
         device: device.name.clone(),
         reason: device.schedulers.to_string(),
     })
-}
-
-/// The journal file that a detached process puts back later: waits, then undoes it.
-pub fn revert_file(host: &Host, path: &Path) -> Vec<Undone> {
-    journal::leftovers(host)
-        .into_iter()
-        .find(|leftover| leftover.path == path)
-        .map(|leftover| leftover.undo(host))
-        .unwrap_or_default()
 }

@@ -89,7 +89,8 @@ pub(crate) fn run(args: &ListArgs, output: &Output) -> Outcome {
             shown.hidden
         ));
     }
-    let is_dead = |leftover: &Leftover| !leftover.is_alive && !leftover.entry.disks.is_empty();
+    let is_dead =
+        |leftover: &Leftover| !leftover.run.is_alive() && !leftover.entry.disks.is_empty();
     let (leftovers, not_understood) = journal::read_all(&host);
     if host.is_live() && (leftovers.iter().any(is_dead) || !not_understood.is_empty()) {
         output.warn("an interrupted run has left its settings on a disk: run `iosched restore`");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use iosched_emulate as emulate;
 use iosched_emulate::Condition;
-use iosched_experiment::journal::{self, Foreseen, Leftover, NotUnderstood, Undone};
+use iosched_experiment::journal::{self, Foreseen, Leftover, NotUnderstood, RunState, Undone};
 use iosched_machine::capture;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
@@ -34,9 +34,10 @@ left. It finishes an `undo` that was cut short. Runs that are alive are left
 alone, but for those that only wait to put something back (`set --for`): they
 do it now.
 
-What cannot be put back yet (a file system with test files is not mounted) and
-what is not understood (an entry of a newer version) stays, is named, and makes
-the exit code 1.")]
+What cannot be put back yet (a file system with test files is not mounted, a
+killed run has not ended), what runs in another pid namespace, and what is not
+understood (an entry of a newer version) stays, is named, and makes the exit
+code 1.")]
 pub(crate) struct RestoreArgs {
     /// Say what would be put back, and change nothing
     #[arg(long)]
@@ -57,9 +58,12 @@ struct RunReport {
     command: String,
     pid: u32,
     still_running: bool,
-    /// It was to be ended, and does not end.
+    /// It was killed, or was to be ended, and does not end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     does_not_end: bool,
+    /// It runs in a pid namespace that we do not see into.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    out_of_sight: bool,
     journal: PathBuf,
     undone: Vec<Undone>,
 }
@@ -102,7 +106,7 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
     let tracing_instances_removed = capture::remove_remains(&host);
     let undo_of_disks = undo_finished.iter().flat_map(|taken| &taken.disks);
     let is_settled = not_understood.is_empty()
-        && !runs.iter().any(|run| run.does_not_end)
+        && !runs.iter().any(|run| run.does_not_end || run.out_of_sight)
         && runs
             .iter()
             .flat_map(|run| &run.undone)
@@ -168,7 +172,11 @@ fn foresee(host: &Host, output: &Output) -> Outcome {
 }
 
 fn foresee_run(host: &Host, leftover: &Leftover) -> RunForecast {
-    let still_running = leftover.is_alive && !leftover.is_waiting_to_revert(host);
+    let still_running = match leftover.run {
+        RunState::Dead | RunState::Dying => false,
+        RunState::OutOfSight => true,
+        RunState::Alive => !leftover.is_waiting_to_revert(host),
+    };
     RunForecast {
         command: leftover.entry.command.clone(),
         pid: leftover.entry.owner.pid,
@@ -225,16 +233,24 @@ fn print_forecast(forecast: &Forecast, output: &Output) {
     }
 }
 
-/// Puts back what a run left, unless it is alive and does so itself.
+/// Puts back what a run left, unless it is alive and does so itself. One that was killed may still be in a system call,
+/// whose effect is to be put back too.
 fn restore(host: &Host, leftover: &Leftover) -> RunReport {
-    let is_to_end = leftover.is_alive && leftover.is_waiting_to_revert(host);
-    let does_not_end = is_to_end && !leftover.end_owner(host);
-    let still_running = leftover.is_alive && (!is_to_end || does_not_end);
+    let is_to_end = leftover.is_waiting_to_revert(host);
+    let does_not_end = match leftover.run {
+        RunState::Dead | RunState::OutOfSight => false,
+        RunState::Dying => !leftover.wait_for_end(host),
+        RunState::Alive => is_to_end && !leftover.end_owner(host),
+    };
+    let out_of_sight = leftover.run == RunState::OutOfSight;
+    let is_left_alone = leftover.run == RunState::Alive && !is_to_end;
+    let still_running = is_left_alone || does_not_end || out_of_sight;
     RunReport {
         command: leftover.entry.command.clone(),
         pid: leftover.entry.owner.pid,
         still_running,
         does_not_end,
+        out_of_sight,
         journal: leftover.path.clone(),
         undone: if still_running {
             Vec::new()
@@ -262,6 +278,13 @@ fn print(report: &Report, output: &Output) {
                 "pid {} still runs, left alone: {}",
                 run.pid, run.command
             ));
+            if run.out_of_sight {
+                output.warn(
+                    "hint: it runs in another pid namespace (a container?), where that is its number: end it there",
+                );
+            } else if run.does_not_end {
+                output.warn("hint: it was killed and has not ended; run `iosched restore` again once it has");
+            }
             continue;
         }
         output.text(&format!("left by pid {}: {}", run.pid, run.command));

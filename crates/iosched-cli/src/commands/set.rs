@@ -1,16 +1,19 @@
 //! `iosched set`: switch now, with read-back; for a while only, if asked.
 
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use iosched_experiment::journal::Journal;
-use iosched_machine::failure::{Failure, exit};
+use iosched_experiment::journal::{HandOverError, Held, Journal, Turn, Undone};
+use iosched_machine::failure::exit;
 use iosched_machine::host::Host;
 use iosched_machine::process::{Owner, Stop};
-use iosched_policy::set::{Change, Settled, revert_file};
+use iosched_policy::set::{Change, Settled};
 use iosched_switch::{Arm, Difference};
 use serde::Serialize;
 
@@ -174,51 +177,48 @@ fn print(report: &Report, output: &Output) {
     }
 }
 
-/// Why nobody would put it back.
-#[derive(Debug, thiserror::Error)]
-enum RevertError {
-    #[error("cannot start the process that puts it back; it was put back at once")]
-    Start(#[source] std::io::Error),
-    #[error(transparent)]
-    Journal(#[from] iosched_experiment::journal::JournalError),
-}
-
-impl Failure for RevertError {}
-
 /// Leaves the journal to a process of its own session, which outlives this terminal.
-fn revert_later(host: &Host, journal: Journal, after: Duration) -> Result<(), RevertError> {
-    let executable = std::env::current_exe().map_err(RevertError::Start)?;
+fn revert_later(host: &Host, journal: Journal, after: Duration) -> Result<(), HandOverError> {
+    let executable = std::env::current_exe().map_err(HandOverError::Start)?;
     let mut command = Command::new(executable);
     command
         .arg("revert-after")
         .arg(journal.path())
         .arg(after.as_secs_f64().to_string())
         .current_dir("/")
-        .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     // SAFETY: setsid is async-signal-safe, and nothing is allocated between fork and exec.
     unsafe {
         command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?));
     }
-    let child = command.spawn().map_err(RevertError::Start)?;
-    let owner = Owner::of_pid(host, child.id())
-        .ok_or_else(|| RevertError::Start(std::io::Error::other("it ended at once")))?;
-    Ok(journal.hand_over(owner)?)
+    journal.hand_over(|file| {
+        let child = command.stdin(file).spawn()?;
+        let owner = Owner::of_pid(host, child.id());
+        owner.ok_or_else(|| io::Error::other("it ended at once"))
+    })
 }
 
-/// The process that waits and puts things back; SIGTERM means now.
+/// The process that waits and puts things back; SIGTERM means now. Its standard input is the entry that it is to have;
+/// where that is not to be, since `set` was killed or another command has put all back, it ends.
 pub(crate) fn revert_after(args: &RevertArgs) -> Outcome {
     let stop = Stop::new();
     super::stop_on_signals(&stop);
+    let host = Host::live();
+    let file = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    let file = file.map_err(|error| boxed(HandOverError::Start(error)))?;
+    let held = Held::new(&host, &args.journal, file);
     let deadline = Instant::now() + Duration::from_secs_f64(args.seconds.max(0.0));
-    while Instant::now() < deadline && !stop.is_wanted() {
+    loop {
+        match held.turn() {
+            Turn::Over => return Ok(exit::OK),
+            Turn::Ours if Instant::now() >= deadline || stop.is_wanted() => break,
+            Turn::Ours | Turn::NotYet => {}
+        }
         let left = deadline.saturating_duration_since(Instant::now());
-        std::thread::sleep(left.min(Duration::from_millis(100)));
+        std::thread::sleep(left.clamp(Duration::from_millis(1), Duration::from_millis(100)));
     }
-    let undone = revert_file(&Host::live(), &args.journal);
-    let is_settled = undone
-        .iter()
-        .all(iosched_experiment::journal::Undone::is_settled);
+    let undone = held.undo();
+    let is_settled = undone.iter().all(Undone::is_settled);
     Ok(if is_settled { exit::OK } else { exit::FAILURE })
 }

@@ -6,15 +6,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use iosched_testing::is_root;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 
+use crate::common::traced::{self, End, Kind, Way};
 use crate::common::tuning::{MIB, fio_runs_on, record, signal, small_disk, start};
 use crate::common::{
-    LoopDevice, Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, run, text,
-    wait_until,
+    LoopDevice, Mounted, can_use_loop_devices, has_fio, iosched, iosched_process, processes_with,
+    run, text, wait_until,
 };
 
 const LOCK: &str = "/var/lib/iosched/lock";
@@ -286,5 +288,152 @@ fn a_record_is_gone_on_with_by_one_command_at_a_time() {
     );
     for line in record(&out) {
         assert!(line.is_object(), "{line}");
+    }
+}
+
+#[test]
+fn a_set_that_is_killed_before_it_hands_over_leaves_no_process() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let before = disk.whole_queue();
+    let mut set = iosched_process();
+    set.args(["set", &disk.name, "bfq", "--for", "1h"]);
+    // The first gives the journal its name, the second hands it over to the process that waits.
+    let run = traced::run(&mut set, |kind| kind == Kind::Rename, 2, Way::Kill);
+    assert_eq!(run.end, End::Killed, "{}", run.stderr);
+    assert_eq!(disk.scheduler(), "bfq");
+    let waits = || processes_with(&format!("revert-after {JOURNAL}/{}", run.pid));
+    assert!(wait_until(|| waits().is_empty()), "{:?}", waits());
+    iosched().arg("restore").assert().success();
+    assert_eq!(disk.whole_queue(), before);
+    assert_eq!(fs::read_dir(JOURNAL).unwrap().count(), 0);
+}
+
+#[test]
+fn who_waits_to_put_back_what_another_has_put_back_ends() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    let set = ["set", &disk.name, "bfq", "--for", "1h"];
+    iosched().args(set).assert().success();
+    let journal = fs::read_dir(JOURNAL).unwrap().next().unwrap().unwrap();
+    let waits = || processes_with(&format!("revert-after {}", journal.path().display()));
+    assert_eq!(waits().len(), 1);
+    fs::remove_file(journal.path()).unwrap();
+    assert!(wait_until(|| waits().is_empty()));
+    assert_eq!(disk.scheduler(), "bfq", "that was not ours to put back");
+    disk.reset();
+}
+
+/// What the kernel does for a process goes on for a moment after SIGKILL.
+#[test]
+fn restore_waits_for_the_end_of_a_run_that_was_killed() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let before = disk.whole_queue();
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = [&disk.name, "--arms", "bfq,kyber", "--runtime", "60s"];
+    let mut tune = start(&arguments, &dir.path().join("r"));
+    assert!(
+        wait_until(|| disk.scheduler() != "none"),
+        "it set none of them"
+    );
+    let dying = traced::hold_dying(tune.id());
+    let mut restore = iosched_process()
+        .arg("restore")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(300)); // which may be too short to see it: never too long
+    assert!(
+        restore.try_wait().unwrap().is_none(),
+        "it does not end before"
+    );
+    assert_ne!(disk.whole_queue(), before);
+    dying.let_go();
+    let restored = restore.wait_with_output().unwrap();
+    assert!(restored.status.success(), "{}", text(&restored.stdout));
+    assert_eq!(disk.whole_queue(), before);
+    tune.wait().unwrap();
+}
+
+#[test]
+fn a_run_in_another_pid_namespace_is_left_alone_and_named() {
+    let Some(disk) = small_disk() else {
+        return;
+    };
+    let before = disk.whole_queue();
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let mut run = Command::new("unshare")
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .arg(iosched_process().get_program())
+        .args([
+            "tune",
+            &disk.name,
+            "--arms",
+            "bfq,kyber",
+            "--runtime",
+            "60s",
+        ])
+        .arg("--out")
+        .arg(&out)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let is_measured = || disk.scheduler() != "none" && fio_runs_on(&disk.name);
+    assert!(wait_until(is_measured), "it never began");
+    let scheduler = disk.scheduler();
+    let output = iosched().arg("restore").output().unwrap();
+    let (said, hint) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("still runs, left alone"), "{said}");
+    assert!(hint.contains("another pid namespace"), "{hint}");
+    for arguments in [&["set", &disk.name, "none"][..], &["tune", &disk.name]] {
+        let output = iosched().args(arguments).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(9), "{stderr}");
+        assert!(
+            !stderr.contains("kill "),
+            "its number is another's here: {stderr}"
+        );
+    }
+    assert_eq!(disk.scheduler(), scheduler);
+    assert!(fio_runs_on(&disk.name), "its load goes on");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    // Its journal says of itself when it has ended.
+    let restore = || iosched().arg("restore").output().unwrap().status.success();
+    assert!(wait_until(restore));
+    assert_eq!(disk.whole_queue(), before);
+}
+
+#[test]
+fn what_is_left_on_the_queue_of_a_device_is_put_back_though_another_file_is_behind_it() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let mut disk = LoopDevice::new(8 * MIB);
+    let before = disk.whole_queue();
+    let name = disk.name.clone();
+    let set = ["set", &name, "bfq", "--for", "1h"];
+    iosched().args(set).assert().success();
+    let waits = processes_with("revert-after");
+    let entry = fs::read_dir(JOURNAL).unwrap().next().unwrap().unwrap();
+    let entry: serde_json::Value =
+        serde_json::from_slice(&fs::read(entry.path()).unwrap()).unwrap();
+    let pid = u32::try_from(entry["owner"]["pid"].as_u64().unwrap()).unwrap();
+    assert!(waits.contains(&pid));
+    signal(pid, Signal::KILL);
+    let is_there = disk.attach_again();
+    assert!(wait_until(|| !processes_with("revert-after").contains(&pid)));
+    iosched().arg("restore").assert().success();
+    if is_there {
+        assert_eq!(disk.whole_queue(), before);
     }
 }

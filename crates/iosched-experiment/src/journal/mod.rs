@@ -5,7 +5,11 @@
 //! outlives a power failure, so what names it must too). A file is there exactly as long as
 //! something may have to be put back. [`leftovers`] finds the files of dead runs, `Entry::undo`
 //! works one off.
+//!
+//! Whether a run is dead is told by its pid and start. Of a run in another pid namespace (a container that shares
+//! `/var/lib`) these say nothing: it has its file locked as long as it lives.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -13,13 +17,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use iosched_machine::beneath;
-use iosched_machine::durable;
+use iosched_machine::durable::{self, Unfinished};
 use iosched_machine::facts;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::file_system::OwnFileSystem;
 use iosched_machine::host::Host;
-use iosched_machine::lock;
-use iosched_machine::process::{LoadProcesses, Owner, User, as_user};
+use iosched_machine::lock::{self, Holder};
+use iosched_machine::process::{LoadProcesses, Owner, OwnerState, User, as_user};
 use iosched_machine::sysfs::Sysfs;
 use iosched_machine::user_files;
 use iosched_switch::{QueueState, SwitchError};
@@ -107,6 +111,9 @@ pub struct SavedDisk {
     pub identity: Identity,
     /// Its state.
     pub state: QueueState,
+    /// The schedulers that a run may set on it for a while: one of them is left on its queue if the medium changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub may_be_set: Vec<String>,
 }
 
 /// What tells a disk from a later one of the same name, within one boot.
@@ -118,6 +125,10 @@ pub struct Identity {
     pub diskseq: Option<String>,
     /// `size` in sectors, for kernels without `diskseq`.
     pub size: Option<String>,
+    /// The inode of `queue/`, which on kernels with `diskseq` is never used twice in one boot: a change of medium (another
+    /// file behind a loop device, another card in a reader) counts `diskseq` up, and leaves the queue as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<u64>,
 }
 
 /// Why the journal could not be kept or used.
@@ -189,6 +200,8 @@ pub struct Journal {
     host: Host,
     path: PathBuf,
     entry: Entry,
+    /// The file, which is locked while we hold it.
+    _held: fs::File,
     is_open: bool,
 }
 
@@ -203,17 +216,22 @@ pub fn directory(host: &Host) -> PathBuf {
 }
 
 impl Journal {
-    /// Reads the state of the disks and writes it down. From now on they may be changed.
+    /// Reads the state of the disks and writes it down. From now on they may be changed, to these schedulers.
     pub fn open(
         host: &Host,
         devices: &[String],
+        schedulers: &[&str],
         ours: OwnedResources,
     ) -> Result<Journal, JournalError> {
         let sysfs = host.sysfs();
-        let disks = devices
+        let mut disks = devices
             .iter()
             .map(|device| SavedDisk::read(&sysfs, device))
             .collect::<Result<Vec<_>, SwitchError>>()?;
+        for disk in &mut disks {
+            let names = schedulers.iter().map(ToString::to_string);
+            disk.may_be_set = names.collect::<BTreeSet<_>>().into_iter().collect();
+        }
         let entry = Entry {
             schema: schema_of(disks.iter().map(|disk| &disk.state)),
             command: facts::command_line().join(" "),
@@ -224,14 +242,18 @@ impl Journal {
         };
         let chance = rand::rng().next_u32();
         let name = format!("{}-{chance:08x}.json", entry.owner.pid);
-        let journal = Journal {
+        let path = directory(host).join(name);
+        let held = Unfinished::beside(&path).and_then(|file| file.finish(&path, &entry));
+        Ok(Journal {
             host: host.clone(),
-            path: directory(host).join(name),
+            _held: held.map_err(|source| JournalError::Write {
+                path: path.clone(),
+                source,
+            })?,
+            path,
             entry,
             is_open: true,
-        };
-        journal.save()?;
-        Ok(journal)
+        })
     }
 
     /// The state before of each disk, in the order given to [`Journal::open`].
@@ -239,10 +261,27 @@ impl Journal {
         &self.entry.disks
     }
 
-    /// Hands the entry over to another process, which will put things back in our place.
-    pub fn hand_over(mut self, owner: Owner) -> Result<(), JournalError> {
-        self.entry.owner = owner;
-        self.save()?;
+    /// Hands the entry over to another process, which will put things back in our place. `start` starts it, with the
+    /// descriptor that it is to hold: it is its turn once the file with the journal's path is that one ([`Held`]).
+    ///
+    /// # Errors
+    /// Nobody took it over, and all was put back.
+    pub fn hand_over(
+        mut self,
+        start: impl FnOnce(fs::File) -> io::Result<Owner>,
+    ) -> Result<(), HandOverError> {
+        let failed = |source| JournalError::Write {
+            path: self.path.clone(),
+            source,
+        };
+        let file = Unfinished::beside(&self.path).map_err(failed)?;
+        let descriptor = file.descriptor().map_err(failed)?;
+        self.entry.owner = start(descriptor).map_err(HandOverError::Start)?;
+        let finished = file.finish(&self.path, &self.entry);
+        finished.map_err(|source| JournalError::Write {
+            path: self.path.clone(),
+            source,
+        })?;
         self.is_open = false;
         Ok(())
     }
@@ -274,12 +313,85 @@ impl Journal {
             source,
         })
     }
+}
 
-    fn save(&self) -> Result<(), JournalError> {
-        durable::write_whole(&self.path, &self.entry).map_err(|source| JournalError::Write {
-            path: self.path.clone(),
-            source,
-        })
+/// Why an entry was not handed over.
+#[derive(Debug, thiserror::Error)]
+pub enum HandOverError {
+    /// There is no process that takes it.
+    #[error("cannot start the process that puts it back; it was put back at once")]
+    Start(#[source] io::Error),
+    /// It cannot be written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+impl Failure for HandOverError {
+    fn hint(&self) -> Option<String> {
+        match self {
+            HandOverError::Start(_) => None,
+            HandOverError::Journal(error) => error.hint(),
+        }
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            HandOverError::Start(_) => exit::FAILURE,
+            HandOverError::Journal(error) => error.exit_code(),
+        }
+    }
+}
+
+/// An entry as the process has it that it is handed over to ([`Journal::hand_over`]).
+#[derive(Debug)]
+pub struct Held<'a> {
+    host: &'a Host,
+    path: &'a Path,
+    file: fs::File,
+}
+
+/// Whose turn it is to put back what an entry says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// That of the process that hands it over, which still runs.
+    NotYet,
+    /// Ours.
+    Ours,
+    /// Nobody's, or that of whoever works it off after a crash.
+    Over,
+}
+
+impl<'a> Held<'a> {
+    /// The entry with this path, by the descriptor that came with it.
+    pub fn new(host: &'a Host, path: &'a Path, file: fs::File) -> Held<'a> {
+        Held { host, path, file }
+    }
+
+    /// Whose turn it is now. What cannot be told is asked again.
+    pub fn turn(&self) -> Turn {
+        let Ok(ours) = self.file.metadata() else {
+            return Turn::Over;
+        };
+        match fs::symlink_metadata(self.path) {
+            Ok(now) if (now.dev(), now.ino()) == (ours.dev(), ours.ino()) => Turn::Ours,
+            Err(error) if is_absence(&error) => Turn::Over,
+            Err(_) => Turn::NotYet,
+            Ok(_) => match durable::read_entry::<Entry>(self.path, SCHEMA) {
+                Ok(entry) if !state_of(self.host, self.path, &entry).is_alive() => Turn::Over,
+                _ => Turn::NotYet,
+            },
+        }
+    }
+
+    /// Puts back what it says.
+    pub fn undo(self) -> Vec<Undone> {
+        match durable::read_entry(self.path, SCHEMA) {
+            Ok(entry) => undo_file(self.host, self.path, &entry),
+            Err(cause) => vec![Undone::Failed {
+                thing: self.path.display().to_string(),
+                cause,
+            }],
+        }
     }
 }
 
@@ -299,8 +411,41 @@ pub struct Leftover {
     pub path: PathBuf,
     /// What it says.
     pub entry: Entry,
-    /// True if the run is still alive.
-    pub is_alive: bool,
+    /// Whether the run is still alive.
+    pub run: RunState,
+}
+
+/// What is known of the run that wrote an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunState {
+    /// It is over.
+    Dead,
+    /// It is alive, and puts back what it changed.
+    Alive,
+    /// It was killed, and what it was doing in the kernel goes on.
+    Dying,
+    /// It is alive in a pid namespace that we do not see into.
+    OutOfSight,
+}
+
+impl RunState {
+    /// True unless it is over: what it changed is not to be put back by others.
+    pub fn is_alive(self) -> bool {
+        self != RunState::Dead
+    }
+}
+
+/// Whether the run that wrote this entry is alive.
+fn state_of(host: &Host, path: &Path, entry: &Entry) -> RunState {
+    if boot_id(host).is_ok_and(|now| now != entry.boot_id) {
+        return RunState::Dead;
+    }
+    match entry.owner.state(host) {
+        OwnerState::Runs => RunState::Alive,
+        OwnerState::Dying => RunState::Dying,
+        OwnerState::OutOfSight if durable::is_locked(path) => RunState::OutOfSight,
+        OwnerState::Ended | OwnerState::OutOfSight => RunState::Dead,
+    }
 }
 
 /// A journal file that does not say what is to be put back. It stays.
@@ -327,7 +472,7 @@ pub fn others(host: &Host) -> Vec<String> {
     let us = Owner::this_process(host);
     let others = leftovers(host).into_iter();
     others
-        .filter(|other| other.is_alive && other.entry.owner != us)
+        .filter(|other| other.run.is_alive() && other.entry.owner != us)
         .filter(|other| !other.is_waiting_to_revert(host))
         .map(|other| other.entry.command)
         .collect()
@@ -350,8 +495,7 @@ pub fn read_all(host: &Host) -> (Vec<Leftover>, Vec<NotUnderstood>) {
     for path in paths {
         match durable::read_entry::<Entry>(&path, SCHEMA) {
             Ok(entry) => found.push(Leftover {
-                is_alive: boot_id(host).map_or(true, |now| now == entry.boot_id)
-                    && entry.owner.is_alive(host),
+                run: state_of(host, &path, &entry),
                 path,
                 entry,
             }),
@@ -382,8 +526,41 @@ pub fn check_readable(host: &Host) -> io::Result<()> {
 impl Leftover {
     /// True if its owner does nothing but wait to put things back (`set --for`).
     pub fn is_waiting_to_revert(&self, host: &Host) -> bool {
+        if self.run != RunState::Alive {
+            return false; // that number may be another's
+        }
         fs::read(host.proc(&format!("{}/cmdline", self.entry.owner.pid)))
             .is_ok_and(|cmdline| cmdline.split(|&b| b == 0).nth(1) == Some(b"revert-after"))
+    }
+
+    /// The run, for sentences about it.
+    pub fn holder(&self) -> Holder {
+        let command = &self.entry.command;
+        Holder {
+            pid: self.entry.owner.pid,
+            command: match self.run {
+                RunState::OutOfSight => format!("{command}, in another pid namespace"),
+                _ => command.clone(),
+            },
+        }
+    }
+
+    /// What to do where it stands in the way.
+    pub fn way_out(&self) -> String {
+        match self.run {
+            RunState::OutOfSight => {
+                "wait for it, or end it where it runs: in a container that shares /var/lib/iosched?"
+                    .into()
+            }
+            RunState::Dying => {
+                "it was killed and has not ended: `iosched restore` waits for it, and puts back what it changed"
+                    .into()
+            }
+            RunState::Alive | RunState::Dead => format!(
+                "wait for it, or end it now and have it put back: kill {}",
+                self.entry.owner.pid
+            ),
+        }
     }
 
     /// Ends its owner with SIGTERM, and waits a moment for that; what does not end then (it was stopped) is killed.
@@ -394,15 +571,32 @@ impl Leftover {
             .and_then(rustix::process::Pid::from_raw);
         let Some(pid) = pid else { return false };
         [Signal::TERM, Signal::KILL].into_iter().any(|signal| {
-            if !self.entry.owner.is_alive(host) {
-                return true;
+            match self.entry.owner.state(host) {
+                OwnerState::Ended => return true,
+                OwnerState::OutOfSight => return false,
+                OwnerState::Runs | OwnerState::Dying => {}
             }
             let _ = rustix::process::kill_process(pid, signal);
-            (0..100).any(|_| {
-                std::thread::sleep(Duration::from_millis(50));
-                !self.entry.owner.is_alive(host)
-            })
+            self.ends_within(host, END_PATIENCE)
         })
+    }
+
+    /// Waits for the end of its owner, which was killed; true once it has ended.
+    pub fn wait_for_end(&self, host: &Host) -> bool {
+        self.ends_within(host, DEATH_PATIENCE)
+    }
+
+    fn ends_within(&self, host: &Host, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        loop {
+            if self.entry.owner.state(host) == OwnerState::Ended {
+                return true;
+            }
+            if Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Puts back what the dead run left, and removes the file when that worked. One command at a time: what another
@@ -456,6 +650,12 @@ fn turn_at(path: &Path) -> io::Result<Option<fs::File>> {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
+
+/// So long may an owner take to put things back once it is asked to end.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// So long may a killed run take to end: a mount, or an mkfs on a slow disk, ends when the kernel is done with it.
+const DEATH_PATIENCE: Duration = Duration::from_secs(20);
 
 /// So long is another command waited for that puts the same things back.
 const TURN_PATIENCE: Duration = Duration::from_secs(60);
@@ -567,17 +767,33 @@ impl SavedDisk {
             device: device.into(),
             identity: identity.map_err(unknown)?,
             state: QueueState::read(sysfs, device)?,
+            may_be_set: Vec::new(),
         })
     }
 
-    /// True if that very disk is there, not a later one of the same name.
+    /// True if that very disk is there, not a later one of the same name; or its queue, with what a run left on it.
     ///
     /// # Errors
     /// It cannot be told.
     pub fn is_still_there(&self, host: &Host) -> io::Result<bool> {
         let sysfs = host.sysfs();
-        let is_there = sysfs.has_device(&self.device);
-        Ok(is_there && Identity::read(&sysfs, &self.device)? == self.identity)
+        if !sysfs.has_device(&self.device) {
+            return Ok(false);
+        }
+        let now = Identity::read(&sysfs, &self.device)?;
+        Ok(now.is_of_same_disk(&self.identity)
+            || (now.is_of_same_queue(&self.identity) && self.is_left_on_queue(&sysfs)))
+    }
+
+    /// True if the queue, whose medium was changed, has a scheduler that the run may have set, and not one that somebody
+    /// chose for the new medium. What stands inside a served disk went with that disk.
+    fn is_left_on_queue(&self, sysfs: &Sysfs) -> bool {
+        let Ok(now) = QueueState::read(sysfs, &self.device) else {
+            return false;
+        };
+        let is_served = now.served.is_some() || self.state.served.is_some();
+        let is_put_back = !self.may_be_set.is_empty() && now.scheduler == self.state.scheduler;
+        !is_served && (is_put_back || self.may_be_set.contains(&now.scheduler))
     }
 
     /// Whether the saved state is still one of this disk.
@@ -734,11 +950,22 @@ impl Identity {
         } else {
             sysfs.read_or_absent(device, "size")?
         };
+        let queue = fs::metadata(sysfs.device_dir(device).join("queue")).ok();
         Ok(Identity {
             number: sysfs.read_or_absent(device, "dev")?.unwrap_or_default(),
+            queue: queue.filter(|_| diskseq.is_some()).map(|queue| queue.ino()),
             diskseq,
             size,
         })
+    }
+
+    fn is_of_same_disk(&self, other: &Identity) -> bool {
+        let disk = |of: &Identity| (of.number.clone(), of.diskseq.clone(), of.size.clone());
+        disk(self) == disk(other)
+    }
+
+    fn is_of_same_queue(&self, other: &Identity) -> bool {
+        self.number == other.number && self.queue.is_some() && self.queue == other.queue
     }
 }
 
@@ -779,17 +1006,27 @@ mod tests {
         Host::at(dir)
     }
 
+    /// As SIGKILL leaves it: the file is there, and nobody has it locked.
+    fn killed(mut journal: Journal) {
+        journal.is_open = false;
+    }
+
     #[test]
     fn what_a_dead_run_changed_is_put_back_and_the_file_goes() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal = Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap();
+        let journal =
+            Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
         let path = journal.path().to_owned();
-        std::mem::forget(journal); // SIGKILL
+        killed(journal);
         let found = leftovers(&host);
         assert_eq!(found.len(), 1);
-        assert!(!found[0].is_alive, "this /proc knows no such process");
+        assert_eq!(
+            found[0].run,
+            RunState::Dead,
+            "this /proc knows no such process"
+        );
         let undone = found[0].undo(&host);
         assert!(
             matches!(&undone[..], [Undone::Restored { .. }]),
@@ -803,7 +1040,7 @@ mod tests {
     fn what_another_command_has_put_back_since_is_not_put_back_again() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        std::mem::forget(Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap());
+        killed(Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap());
         let read = leftovers(&host);
         leftovers(&host)[0].undo(&host);
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap(); // and is to stay so
@@ -834,11 +1071,17 @@ mod tests {
             fs::write(host.proc(&format!("{pid}/stat")), stat).unwrap();
         };
         is_alive(std::process::id(), 1);
-        let own = Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap();
+        let own = Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
         assert_eq!(others(&host), Vec::<String>::new(), "we are not beside us");
         let other = |pid, start_ticks| {
-            let journal = Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap();
-            journal.hand_over(Owner { pid, start_ticks }).unwrap();
+            let journal =
+                Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+            let owner = Owner {
+                pid,
+                start_ticks,
+                pid_namespace: None,
+            };
+            journal.hand_over(|_| Ok(owner)).unwrap();
         };
         is_alive(4711, 5);
         other(4711, 5);
@@ -849,10 +1092,62 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_another_pid_namespace_is_alive_while_it_has_its_file_locked() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let journal =
+            Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+        let (path, mut entry) = (journal.path.clone(), journal.entry.clone());
+        killed(journal);
+        entry.owner.pid_namespace = Some(1);
+        let held = Unfinished::beside(&path).unwrap();
+        let held = held.finish(&path, &entry).unwrap();
+        let state = || leftovers(&host)[0].run;
+        assert_eq!(state(), RunState::OutOfSight);
+        assert!(!leftovers(&host)[0].end_owner(&host), "nor is it signalled");
+        drop(held); // SIGKILL
+        assert_eq!(state(), RunState::Dead);
+    }
+
+    #[test]
+    fn who_takes_an_entry_over_has_it_once_it_is_written_and_not_if_the_giver_dies_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        fs::create_dir_all(host.proc("4711")).unwrap();
+        let fields = (5..22).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+        let us = host.proc(&std::process::id().to_string());
+        fs::create_dir_all(&us).unwrap();
+        fs::write(us.join("stat"), format!("1 (iosched) S 1 {fields} 5 9\n")).unwrap();
+        let journal =
+            Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+        let path = journal.path.clone();
+        let taker = Owner {
+            pid: 4711,
+            ..journal.entry.owner
+        };
+        let mut descriptor = None;
+        let held = |file: &fs::File| Held::new(&host, &path, file.try_clone().unwrap());
+        journal
+            .hand_over(|file| {
+                assert_eq!(held(&file).turn(), Turn::NotYet);
+                fs::rename(us.join("stat"), us.join("dead")).unwrap();
+                assert_eq!(held(&file).turn(), Turn::Over, "the giver was killed");
+                descriptor = Some(file);
+                Ok(taker)
+            })
+            .unwrap();
+        let file = descriptor.unwrap();
+        assert_eq!(held(&file).turn(), Turn::Ours);
+        assert!(durable::is_locked(&path));
+        assert!(matches!(held(&file).undo()[..], [Undone::Restored { .. }]));
+        assert_eq!(held(&file).turn(), Turn::Over);
+    }
+
+    #[test]
     fn another_disk_of_the_same_name_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        std::mem::forget(Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap());
+        killed(Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap());
         host.sysfs().write("sda", "diskseq", "8").unwrap();
         host.sysfs().write("sda", "queue/nr_requests", "8").unwrap();
         let undone = leftovers(&host)[0].undo(&host);
@@ -865,6 +1160,36 @@ mod tests {
         assert_eq!(host.sysfs().read("sda", "queue/nr_requests").unwrap(), "8");
     }
 
+    /// The file behind a loop device, or the card in a reader.
+    #[test]
+    fn what_is_left_on_a_queue_is_put_back_though_its_medium_was_changed() {
+        let is_there = |now: &str, allowed: &[&str], is_new_queue: bool| {
+            let dir = tempfile::tempdir().unwrap();
+            let host = machine(dir.path());
+            let disks = ["sda".into()];
+            killed(Journal::open(&host, &disks, allowed, OwnedResources::default()).unwrap());
+            let sysfs = host.sysfs();
+            sysfs.write("sda", "diskseq", "8").unwrap();
+            sysfs.write("sda", "queue/scheduler", now).unwrap();
+            if is_new_queue {
+                let queue = sysfs.device_dir("sda").join("queue");
+                let old = dir.path().join("old");
+                fs::rename(&queue, &old).unwrap();
+                fs::create_dir(&queue).unwrap();
+                for file in ["scheduler", "nr_requests"] {
+                    fs::copy(old.join(file), queue.join(file)).unwrap();
+                }
+            }
+            leftovers(&host)[0].entry.disks[0]
+                .is_still_there(&host)
+                .unwrap()
+        };
+        assert!(is_there("none [bfq]", &["bfq"], false));
+        assert!(!is_there("none [bfq]", &["bfq"], true), "another device");
+        assert!(!is_there("none [kyber]", &["bfq"], false), "chosen since");
+        assert!(!is_there("none [bfq]", &[], false), "of an older version");
+    }
+
     #[test]
     fn after_a_reboot_the_states_mean_nothing_but_the_directories_still_go() {
         let dir = tempfile::tempdir().unwrap();
@@ -875,7 +1200,7 @@ mod tests {
             directories: vec![ours.clone()],
             ..OwnedResources::default()
         };
-        std::mem::forget(Journal::open(&host, &["sda".into()], made).unwrap());
+        killed(Journal::open(&host, &["sda".into()], &[], made).unwrap());
         fs::write(host.proc("sys/kernel/random/boot_id"), "boot-2\n").unwrap();
         let undone = leftovers(&host)[0].undo(&host);
         assert!(matches!(
@@ -899,9 +1224,10 @@ mod tests {
     fn an_entry_that_is_cut_short_or_of_a_newer_version_is_named_and_stays() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal = Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap();
+        let journal =
+            Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
         let path = journal.path().to_owned();
-        std::mem::forget(journal);
+        killed(journal);
         let whole = fs::read_to_string(&path).unwrap();
         let newer = whole.replace("\"schema\": 1", "\"schema\": 3");
         for (text, cause) in [
@@ -935,7 +1261,8 @@ mod tests {
     fn a_file_that_does_not_go_is_an_error_when_the_change_is_to_stay() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let journal = Journal::open(&host, &["sda".into()], OwnedResources::default()).unwrap();
+        let journal =
+            Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
         let path = journal.path().to_owned();
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
@@ -958,9 +1285,9 @@ mod tests {
             mount: Some(mount.clone()),
             ..OwnedResources::default()
         };
-        let journal = Journal::open(&host, &["sda".into()], ours).unwrap();
+        let journal = Journal::open(&host, &["sda".into()], &[], ours).unwrap();
         let path = journal.path().to_owned();
-        std::mem::forget(journal);
+        killed(journal);
         let undone = leftovers(&host)[0].undo(&host);
         assert!(
             matches!(

@@ -155,7 +155,8 @@ fn journal(host: &Host, plan: &Plan, ours: OwnedResources) -> Result<Option<Jour
     if plan.disks.is_empty() && ours.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Journal::open(host, &plan.disks, ours)?))
+    let schedulers: Vec<&str> = plan.arms.iter().map(|arm| &*arm.scheduler).collect();
+    Ok(Some(Journal::open(host, &plan.disks, &schedulers, ours)?))
 }
 
 fn servers(host: &Host, plan: &Plan) -> Vec<i32> {
@@ -168,7 +169,9 @@ fn servers(host: &Host, plan: &Plan) -> Vec<i32> {
 /// How the processes of the loads are found again, where loads are processes.
 fn processes(host: &Host, plan: &Plan) -> Option<LoadProcesses> {
     let is_simulated = matches!(plan.target, Target::Simulated(_));
-    let Owner { pid, start_ticks } = Owner::this_process(host);
+    let Owner {
+        pid, start_ticks, ..
+    } = Owner::this_process(host);
     (!is_simulated).then(|| LoadProcesses::of_run(host, pid, start_ticks))
 }
 

@@ -1,8 +1,8 @@
 //! The kernel's tracing files, and an instance of our own among them: a directory with buffers and
 //! switches that no other user of tracing sees.
 //!
-//! An instance is called `iosched-PID-START`, after the process that made it: when that is gone, the
-//! next recorder and `iosched restore` know whose it was, and remove it.
+//! An instance is called `iosched-PID-START`, after the process that made it, which has its directory locked (`flock`):
+//! when both are gone, the next recorder and `iosched restore` remove it. In another pid namespace only the lock tells.
 
 use std::fs;
 use std::io::{self, Read};
@@ -15,7 +15,8 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 use super::CaptureError;
 use crate::host::Host;
-use crate::process::Owner;
+use crate::lock;
+use crate::process::{Owner, OwnerState};
 
 /// Where tracefs is, unless the machine has not mounted it.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -64,9 +65,12 @@ impl Tracefs {
             return Vec::new();
         };
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names
-            .filter(|name| owner_of(name).is_some_and(|owner| !owner.is_alive(host)))
-            .collect()
+        let is_left = |name: &String| {
+            let owner = owner_of(name).map(|owner| owner.state(host));
+            let is_over = !matches!(owner, None | Some(OwnerState::Runs | OwnerState::Dying));
+            is_over && !is_locked(&self.instances().join(name))
+        };
+        names.filter(is_left).collect()
     }
 
     /// Removes the instances of processes that are gone, and returns their names.
@@ -85,10 +89,14 @@ impl Tracefs {
             let path = self.instances().join(&name);
             match fs::create_dir(&path) {
                 Ok(()) => {
+                    // Without it the name alone tells whose it is.
+                    let lock = fs::File::open(&path).ok();
+                    let lock = lock.filter(|file| lock::try_lock(file).unwrap_or(false));
                     return Ok(Instance {
                         _tracefs: self.clone(),
                         name,
                         path,
+                        lock,
                     });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
@@ -151,7 +159,16 @@ fn owner_of(name: &str) -> Option<Owner> {
     let pid = parts.next()?.parse().ok()?;
     let start_ticks = parts.next()?.parse().ok()?;
     let _number: u32 = parts.next()?.parse().ok()?;
-    parts.next().is_none().then_some(Owner { pid, start_ticks })
+    parts.next().is_none().then_some(Owner {
+        pid,
+        start_ticks,
+        pid_namespace: None,
+    })
+}
+
+/// True while its owner runs, wherever that is.
+fn is_locked(instance: &Path) -> bool {
+    fs::File::open(instance).is_ok_and(|directory| lock::is_locked(&directory))
 }
 
 /// Removes an instance. While somebody still reads from it, it is busy, which is not waited for longer than a moment: what
@@ -181,6 +198,8 @@ pub(super) struct Instance {
     _tracefs: Tracefs,
     name: String,
     path: PathBuf,
+    /// Its directory, while it is ours.
+    lock: Option<fs::File>,
 }
 
 impl Instance {
@@ -213,6 +232,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
+        self.lock = None;
         let _ = remove(&self.path); // what stays is removed by the next recorder, or `restore`
     }
 }
@@ -244,10 +264,29 @@ mod tests {
     }
 
     #[test]
+    fn an_instance_whose_owner_cannot_be_seen_stays_while_it_is_locked() {
+        let dir = tempfile::tempdir().unwrap();
+        let tracefs = Tracefs {
+            root: dir.path().to_owned(),
+            _mount: None,
+        };
+        // No process has such a number here.
+        let path = tracefs.instances().join("iosched-4999999-1-0");
+        fs::create_dir_all(&path).unwrap();
+        let lock = fs::File::open(&path).unwrap();
+        assert!(lock::try_lock(&lock).unwrap());
+        let host = Host::live();
+        assert_eq!(tracefs.left(&host), [""; 0]);
+        drop(lock);
+        assert_eq!(tracefs.left(&host), ["iosched-4999999-1-0"]);
+    }
+
+    #[test]
     fn an_instance_tells_whose_it_is_and_others_are_left_alone() {
         let owner = Owner {
             pid: 12,
             start_ticks: 3456,
+            pid_namespace: None,
         };
         assert_eq!(owner_of("iosched-12-3456-0"), Some(owner));
         for other in [

@@ -102,12 +102,14 @@ impl Scope {
         if let Some(marker) = &marker {
             command.env(RUN, marker);
         }
-        let cgroup = self.cgroup_of_child(&name)?;
+        let cgroup = self.cgroup_of_child(&name);
+        let cgroup = cgroup.map_err(|error| self.without_cgroup(&error))?;
         let before = self
             .before
             .as_ref()
             .map(|_| Descendants::now(&Host::live()));
-        let entrance = cgroup.as_deref().map(cgroup::entrance).transpose()?;
+        let entrance = cgroup.as_deref().map(cgroup::entrance).transpose();
+        let entrance = entrance.map_err(|error| self.without_cgroup(&error))?;
         confine::confine(&mut command, self.user(), entrance, when_we_die);
         let process = command.spawn();
         let cgroup = cgroup.filter(|_| !self.is_lasting);
@@ -123,6 +125,13 @@ impl Scope {
             before,
             is_lasting: self.is_lasting,
         })
+    }
+
+    /// Why a child was not started: the cgroup of the run was removed, or takes no more.
+    fn without_cgroup(&self, error: &io::Error) -> io::Error {
+        let run = self.processes.as_ref().and_then(|of| of.cgroup.as_ref());
+        let path = run.map(|run| run.display().to_string()).unwrap_or_default();
+        io::Error::other(format!("no cgroup for it in {path}: {error}"))
     }
 
     /// What tells a child from the others of its run.
@@ -205,11 +214,30 @@ mod tests {
 
     use super::*;
     use crate::process::tests::sh;
-    use crate::process::{Stop, descendants::Descendants};
+    use crate::process::{ChildError, Stop, descendants::Descendants};
 
     /// Living processes that descend from us.
     fn descendants() -> Descendants {
         Descendants::now(&Host::live())
+    }
+
+    #[test]
+    fn a_cgroup_that_was_removed_is_no_missing_program() {
+        let mut scope = Scope::new(
+            None,
+            Some(LoadProcesses {
+                marker: "1-2".into(),
+                cgroup: None,
+            }),
+        );
+        let gone = tempfile::tempdir().unwrap().path().join("gone");
+        scope.processes.as_mut().unwrap().cgroup = Some(gone.clone());
+        let (limit, stop) = (Duration::from_secs(9), Stop::new());
+        let error = scope.run(sh("true"), limit, &stop, &mut |_| {});
+        let ChildError::Start { source, .. } = error.unwrap_err() else {
+            panic!("it is installed");
+        };
+        assert!(source.to_string().contains(&*gone.to_string_lossy()));
     }
 
     #[test]

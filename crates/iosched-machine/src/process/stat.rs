@@ -11,24 +11,35 @@ pub struct ProcessStat {
     pub parent: i32,
     /// Clock ticks from boot to its start: with its number, tells it from every other process of this boot.
     pub start_ticks: u64,
-    /// It has ended, and its parent has not asked how.
+    /// It has ended, and its parent has not asked how. With more than one thread only the first has.
     pub is_zombie: bool,
+    /// Its threads, with those that have ended and are still there.
+    pub(super) threads: u32,
+    /// `PF_*` of the kernel's `linux/sched.h`.
+    pub(super) flags: u64,
 }
 
 impl ProcessStat {
     /// Of this process; `None` if there is none.
     pub fn read(host: &Host, pid: impl Into<i64>) -> Option<ProcessStat> {
-        let path = host.proc(&format!("{}/stat", pid.into()));
+        ProcessStat::read_below(host, &pid.into().to_string())
+    }
+
+    /// Of the process that has this directory in `/proc`: its number, or `self`.
+    pub(super) fn read_below(host: &Host, directory: &str) -> Option<ProcessStat> {
+        let path = host.proc(&format!("{directory}/stat"));
         ProcessStat::parse(&fs::read_to_string(path).ok()?)
     }
 
-    /// Fields 3, 4 and 22. The command (field 2) may hold anything, so count from its closing parenthesis.
+    /// Fields 3, 4, 9, 20 and 22. The command (field 2) may hold anything, so count from its closing parenthesis.
     fn parse(stat: &str) -> Option<ProcessStat> {
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
         Some(ProcessStat {
             is_zombie: matches!(fields.next()?, "Z" | "X"),
             parent: fields.next()?.parse().ok()?,
-            start_ticks: fields.nth(17)?.parse().ok()?,
+            flags: fields.nth(4)?.parse().ok()?,
+            threads: fields.nth(10)?.parse().ok()?,
+            start_ticks: fields.nth(1)?.parse().ok()?,
         })
     }
 }
@@ -46,6 +57,8 @@ mod tests {
                 parent: 3,
                 start_ticks: 4711,
                 is_zombie,
+                threads: 20,
+                flags: 9,
             };
             assert_eq!(stat, Some(expected));
         }

@@ -134,6 +134,10 @@ pub enum HistoryError {
         device: String,
         /// Who.
         holder: Holder,
+        /// How it is ended ([`Leftover::way_out`]).
+        ///
+        /// [`Leftover::way_out`]: iosched_experiment::journal::Leftover::way_out
+        way_out: String,
     },
     /// The change was made, and the journal would take it back.
     #[error(transparent)]
@@ -164,10 +168,9 @@ impl Failure for HistoryError {
                 Some(Holder { pid, .. }) => format!("wait for it, or look what it does: ps {pid}"),
                 None => "try again once it has ended".into(),
             }),
-            HistoryError::Pending { holder, .. } => Some(format!(
-                "nothing was taken back: wait for it, or end it now and have it put back: kill {}",
-                holder.pid
-            )),
+            HistoryError::Pending { way_out, .. } => {
+                Some(format!("nothing was taken back: {way_out}"))
+            }
             HistoryError::Nothing => Some("`iosched log` shows what was changed".into()),
             HistoryError::NotUnderstood { .. } => Some(
                 "use the version of iosched that wrote it; if it is damaged, look what it changed, and move it away"

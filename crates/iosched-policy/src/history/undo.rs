@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use iosched_experiment::journal::{self, Foreseen, SavedDisk, Undone};
 use iosched_machine::host::Host;
-use iosched_machine::lock::Holder;
 use serde::Serialize;
 
 use super::{
@@ -103,14 +102,12 @@ fn check_nobody_puts_back(host: &Host, entry: &Entry) -> Result<(), HistoryError
         disks.any(|of| of.before.device == disk.device) && disk.is_still_there(host).unwrap_or(true)
     };
     let leftovers = journal::leftovers(host).into_iter();
-    for other in leftovers.filter(|leftover| leftover.is_alive) {
+    for other in leftovers.filter(|leftover| leftover.run.is_alive()) {
         if let Some(disk) = other.entry.disks.iter().find(|disk| is_of_entry(disk)) {
             return Err(HistoryError::Pending {
                 device: disk.device.clone(),
-                holder: Holder {
-                    pid: other.entry.owner.pid,
-                    command: other.entry.command.clone(),
-                },
+                holder: other.holder(),
+                way_out: other.way_out(),
             });
         }
     }

@@ -412,9 +412,29 @@ pub(crate) fn hold(pid: u32) -> Held {
     Held(pid)
 }
 
+/// Kills a process, whose first thread then stands still at the very end of its life.
+pub(crate) fn hold_dying(pid: u32) -> Held {
+    let pid = libc::pid_t::try_from(pid).expect("a pid");
+    let options = usize::try_from(libc::PTRACE_O_TRACEEXIT).expect("flags");
+    request(libc::PTRACE_SEIZE, pid, options);
+    // SAFETY: it is a process of the test's.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    let mut status = 0;
+    // SAFETY: `status` is ours.
+    let stopped = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
+    assert_eq!(stopped, pid, "{}", io::Error::last_os_error());
+    assert_eq!(status >> 16, libc::PTRACE_EVENT_EXIT, "{status:#x}");
+    Held(pid)
+}
+
 impl Held {
     /// It goes on.
-    pub(crate) fn let_go(self) {
+    pub(crate) fn let_go(self) {}
+}
+
+/// Also where the test fails: who waits for the process would wait for ever.
+impl Drop for Held {
+    fn drop(&mut self) {
         request(libc::PTRACE_DETACH, self.0, 0);
     }
 }
