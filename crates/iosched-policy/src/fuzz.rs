@@ -103,7 +103,6 @@ fn command_line(bytes: &[u8]) {
     let Some(text) = utf8(bytes) else {
         return;
     };
-    let _ = cmdline::elevator_in(text);
     for format in [
         BootFormat::GrubDefault,
         BootFormat::GrubDropIn,
@@ -113,6 +112,7 @@ fn command_line(bytes: &[u8]) {
         BootFormat::LoaderEntry,
         BootFormat::GrubEnvironment,
     ] {
+        let _ = cmdline::elevator_in(text, format);
         let Ok(with) = cmdline::with_elevator(text, format, Some("noop")) else {
             continue;
         };

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use crate::common::in_one_line;
 use crate::common::machine::Machine;
 
 /// Linux 4.19 with a disk on the single-queue path, and this boot loader.
@@ -240,6 +241,75 @@ fn a_command_line_that_is_in_other_hands_is_refused_with_the_way_out() {
         assert!(stderr.contains(&way), "{boot}: {stderr}");
         assert_eq!(files(&machine), before);
     }
+}
+
+#[test]
+fn what_cannot_be_edited_is_refused_by_name_and_nothing_else_is_changed() {
+    const ENTRY: &str = "boot/loader/entries/arch.conf";
+    let refused = |machine: &Machine, arguments: &[&str], words: [&str; 2]| {
+        let before = files(machine);
+        let (code, _, stderr) = machine.run("persist", arguments);
+        assert_eq!(code, 16, "{stderr}");
+        let stderr = in_one_line(&stderr);
+        for words in words {
+            assert!(stderr.contains(words), "{words}: {stderr}");
+        }
+        assert_eq!(files(machine), before);
+    };
+    let remove = ["--yes", "--remove", "elevator"];
+
+    let link = machine("arch");
+    fs::rename(link.path(ENTRY), link.path("boot/arch.conf")).unwrap();
+    std::os::unix::fs::symlink("../../arch.conf", link.path(ENTRY)).unwrap();
+    let way = [
+        "/boot/loader/entries/arch.conf is a symbolic link to ../../arch.conf",
+        "make the change in /boot/arch.conf by hand",
+    ];
+    refused(&link, &PUT, way);
+
+    let bytes = machine("fedora");
+    let entry = "boot/loader/entries/0123456789abcdef0123456789abcdef-0-rescue.conf";
+    let text = bytes.read(entry);
+    fs::write(
+        bytes.path(entry),
+        [text.as_bytes(), b"# caf\xe9\n"].concat(),
+    )
+    .unwrap();
+    let (code, _, stderr) = bytes.run("persist", &PUT);
+    assert_eq!(code, 16, "{stderr}");
+    let named = format!("/{entry} is not text in UTF-8");
+    assert!(stderr.contains(&named), "{stderr}");
+    let grub = bytes.read("etc/default/grub");
+    assert!(!grub.contains("elevator"), "the others stay: {grub}");
+
+    let script = machine("debian-cloud");
+    script.write(
+        "etc/default/grub",
+        "MORE=\"elevator=cfq\"\nGRUB_CMDLINE_LINUX=\"ro $MORE\"\n",
+    );
+    let way = [
+        "/etc/default/grub, line 1: \"MORE=\\\"elevator=cfq\\\"\"",
+        "take elevator= out of",
+    ];
+    refused(&script, &remove, way);
+    script.write(
+        "etc/default/grub",
+        "GRUB_CMDLINE_LINUX=\"ro \\\n elevator=cfq\"\n",
+    );
+    refused(&script, &remove, ["/etc/default/grub, line 2", "by hand"]);
+}
+
+#[test]
+fn an_entry_with_line_ends_of_dos_gets_the_parameter_before_them() {
+    const ENTRY: &str = "boot/loader/entries/arch.conf";
+    let machine = machine("arch");
+    let entry = machine.read(ENTRY).replace('\n', "\r\n");
+    machine.write(ENTRY, &entry);
+    machine.succeeds("persist", &PUT);
+    let expected = entry.replace("quiet", "quiet elevator=deadline");
+    assert_eq!(machine.read(ENTRY), expected);
+    machine.succeeds("undo", &[]);
+    assert_eq!(machine.read(ENTRY), entry);
 }
 
 #[test]

@@ -4,11 +4,7 @@
 //! Follows type #1 of the specification. An entry that is there is changed by nobody but `grubby` and, in some
 //! versions or when told so, `grub2-mkconfig`: so it is edited itself, and an undo puts back exactly what it held.
 
-use std::fmt::Write;
-
-use crate::system_config::parameter::{
-    NotUnderstood, PARAMETER, each_line, find_parameter, with_parameter,
-};
+use crate::system_config::parameter::{NotUnderstood, OpenQuote, each_line, with_parameter};
 
 /// What the environment block begins with.
 const SIGNATURE: &str = "# GRUB Environment Block\n";
@@ -21,7 +17,8 @@ fn value_of<'a>(entry: &'a str, key: &str) -> Option<&'a str> {
     })
 }
 
-fn is_options(line: &str) -> bool {
+/// True of a line with parameters.
+pub(super) fn is_options(line: &str) -> bool {
     line.split_whitespace().next() == Some("options")
 }
 
@@ -33,47 +30,28 @@ pub(super) fn is_for(entry: &str, machine_id: Option<&str>) -> bool {
     is_linux && (of.is_none() || machine_id.is_none() || of == machine_id)
 }
 
-/// An entry with `elevator=` set to this value, which stands once in all its lines of options; with none, taken out.
-pub(super) fn entry(text: &str, value: Option<&str>) -> String {
-    let options = || {
-        text.lines()
-            .enumerate()
-            .filter(|(_, line)| is_options(line))
-    };
-    let has_it = |(_, line): &(usize, &str)| find_parameter(line, 0).is_some();
-    let chosen = options().find(has_it).or_else(|| options().last());
-    let chosen = chosen.map(|(index, _)| index);
-    let mut index = 0;
-    let mut edited = each_line(text, |line| {
-        index += 1;
-        if is_options(line) {
-            with_parameter(line, value.filter(|_| Some(index - 1) == chosen))
-        } else {
-            line.to_owned()
-        }
-    });
-    if let (None, Some(value)) = (chosen, value) {
-        if !edited.is_empty() && !edited.ends_with('\n') {
-            edited.push('\n');
-        }
-        let _ = writeln!(edited, "options {PARAMETER}{value}");
-    }
-    edited
-}
-
 /// The environment block without `elevator=` in `kernelopts`, and as long as it was: GRUB knows it by its size.
 pub(super) fn environment_without(text: &str) -> Result<String, NotUnderstood> {
     const NAME: &str = "kernelopts=";
+    let mut is_open = false;
     let mut edited = each_line(text, |line| match line.strip_prefix(NAME) {
-        Some(parameters) => NAME.to_owned() + &with_parameter(parameters, None),
+        Some(parameters) => {
+            let without = with_parameter(parameters, None);
+            is_open |= without.is_err();
+            NAME.to_owned() + &without.unwrap_or_else(|OpenQuote| parameters.to_owned())
+        }
         None => line.to_owned(),
     });
     let is_block = text.starts_with(SIGNATURE) && text.ends_with(['#', '\n']);
-    if edited != text && !is_block {
-        return Err(NotUnderstood {
-            line: 1,
-            text: text.lines().next().unwrap_or_default().to_owned(),
-        });
+    if is_open || (edited != text && !is_block) {
+        let why = if is_open {
+            NotUnderstood::QUOTE
+        } else {
+            "is not what an environment block of GRUB begins with"
+        };
+        let line = text.lines().position(|line| line.starts_with(NAME));
+        let line = line.filter(|_| is_open).unwrap_or(0) + 1;
+        return Err(NotUnderstood::of(text, line, why));
     }
     edited.extend(std::iter::repeat_n('#', text.len() - edited.len()));
     Ok(edited)
@@ -82,6 +60,11 @@ pub(super) fn environment_without(text: &str) -> Result<String, NotUnderstood> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system_config::parameter::in_lines;
+
+    fn entry(text: &str, value: Option<&str>) -> String {
+        in_lines(text, is_options, "options ", value).unwrap()
+    }
 
     /// As Fedora's and RHEL's kernel packages make it, in our own words.
     const RHEL_9: &str = "title Red Hat Enterprise Linux (5.14.0-1.el9.x86_64) 9.0 (Plow)\n\
@@ -131,6 +114,22 @@ mod tests {
             "linux /l\noptions elevator=noop\n"
         );
         assert_eq!(entry("linux /l\n", None), "linux /l\n");
+        assert_eq!(
+            entry("linux /l\noptions ro -- x\noptions y\n", Some("noop")),
+            "linux /l\noptions ro elevator=noop -- x\noptions y\n"
+        );
+    }
+
+    #[test]
+    fn line_ends_of_dos_stay_behind_the_parameter() {
+        let text = "title A\r\nlinux /l\r\noptions ro quiet\r\n";
+        let edited = entry(text, Some("noop"));
+        assert_eq!(edited, text.replace("quiet", "quiet elevator=noop"));
+        assert_eq!(entry(&edited, None), text);
+        assert_eq!(
+            entry("linux /l\r\n", Some("noop")),
+            "linux /l\r\noptions elevator=noop\r\n"
+        );
     }
 
     #[test]

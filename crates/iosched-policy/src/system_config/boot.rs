@@ -10,9 +10,11 @@
 //! | extlinux of Alpine | `/etc/update-extlinux.conf` | `update-extlinux` |
 //! | GRUB before 2 | `menu.lst`, `grub.conf` | nothing |
 
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
+use iosched_machine::user_files::open_to_read;
 
 use crate::system_config::bls;
 use crate::system_config::cmdline::{self, Format, Place, elevator_in, with_elevator};
@@ -47,14 +49,15 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
         return if has_it { Err(error) } else { Ok(changes) };
     }
     for (path, format) in places(host) {
-        // menu.lst is often a link to grub.conf, which is in the list itself.
-        if host.path(&path).is_symlink() {
-            continue;
-        }
         let vendor = || files::read(host, Path::new(KERNEL_INSTALL_VENDOR));
-        let text = match files::read(host, &path)? {
-            None if format == Format::KernelInstall => vendor()?,
-            text => text,
+        let text = match files::read(host, &path) {
+            Err(FileError::Link { is_on_the_way, .. })
+                if need_not_change(host, &path, format, value, is_on_the_way) =>
+            {
+                continue;
+            }
+            Ok(None) if format == Format::KernelInstall => vendor()?,
+            text => text?,
         };
         let Some(text) = text else {
             continue;
@@ -64,6 +67,8 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
                 path: path.clone(),
                 line: line.line,
                 text: line.text,
+                why: line.why,
+                way: format.by_hand(value),
             })?;
         if edited != text {
             changes.extend(FileChange::plan(host, path, Some(edited))?);
@@ -72,30 +77,45 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
     Ok(changes)
 }
 
+/// True if nothing is to be done in a file that a link leads to.
+fn need_not_change(
+    host: &Host,
+    path: &Path,
+    format: Format,
+    value: Option<&str>,
+    is_on_the_way: bool,
+) -> bool {
+    match text_of(host, path) {
+        Ok(text) => {
+            let only_loses_it = value.is_none() || format == Format::GrubEnvironment;
+            only_loses_it && cmdline::lines_with_elevator(&text, format).is_empty()
+        }
+        Err(error) => is_on_the_way && error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
 /// The lines in which `elevator=` is given.
 pub(crate) fn places_of_elevator(host: &Host) -> Vec<Place> {
     let mut found = Vec::new();
-    for (file, _) in places(host) {
-        let text = std::fs::read_to_string(host.path(&file)).unwrap_or_default();
-        for (index, line) in text.lines().enumerate() {
-            if cmdline::given_in(line).is_some() {
-                found.push(Place {
-                    file: file.clone(),
-                    line: index + 1,
-                });
-            }
-        }
+    for (file, format) in places(host) {
+        let text = text_of(host, &file).unwrap_or_default();
+        let lines = cmdline::lines_with_elevator(&text, format).into_iter();
+        found.extend(lines.map(|line| Place {
+            file: file.clone(),
+            line,
+        }));
     }
     found
 }
 
-/// The files of this machine that carry the command line, or may.
+/// The files of this machine that carry the command line, or may, each once: a link to one of them (`menu.lst` to
+/// `grub.conf`, GRUB's environment block to that on the EFI partition) is passed over.
 fn places(host: &Host) -> Vec<(PathBuf, Format)> {
     let mut places: Vec<(PathBuf, Format)> = FILES
         .iter()
         .map(|&(path, format)| (path.into(), format))
         .collect();
-    let drop_ins = files_in(host, GRUB_DROP_INS, "cfg");
+    let drop_ins = all_of(host, GRUB_DROP_INS, "cfg");
     places.extend(drop_ins.into_iter().map(|path| (path, Format::GrubDropIn)));
     if !sdbootutil_is_in_charge(host) {
         places.extend(
@@ -106,34 +126,62 @@ fn places(host: &Host) -> Vec<(PathBuf, Format)> {
     }
     let environments = environments(host).into_iter();
     places.extend(environments.map(|path| (path, Format::GrubEnvironment)));
-    places
+    let real: Vec<Option<PathBuf>> = places
+        .iter()
+        .map(|(path, _)| files::followed(host, path))
+        .collect();
+    let is_another = |index: usize| {
+        let others = places.iter().enumerate();
+        let mut others = others.filter(|(other, _)| *other != index);
+        others.any(|(_, (path, _))| real[index].as_ref() == Some(path))
+    };
+    let once = (0..places.len()).filter(|&index| !is_another(index));
+    once.map(|index| places[index].clone()).collect()
 }
 
 /// The files of a directory with this extension, in the order of their names.
-fn files_in(host: &Host, directory: &str, extension: &str) -> Vec<PathBuf> {
+fn files_in(host: &Host, directory: &str, extension: &str) -> io::Result<Vec<PathBuf>> {
     let directory = Path::new(directory);
-    let entries = std::fs::read_dir(host.path(directory));
-    let mut found: Vec<PathBuf> = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| directory.join(entry.file_name()))
-        .filter(|path| path.extension().is_some_and(|found| found == extension))
-        .collect();
+    let real = files::followed(host, directory).ok_or(io::ErrorKind::InvalidInput)?;
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(host.path(&real))? {
+        let path = directory.join(entry?.file_name());
+        if path.extension().is_some_and(|found| found == extension) {
+            found.push(path);
+        }
+    }
     found.sort();
-    found
+    Ok(found)
 }
 
-/// The entries of the Boot Loader Specification by which Linux is started on this machine.
+/// The same; a directory that is there and cannot be read stands for what it holds, so that who edits that fails.
+fn all_of(host: &Host, directory: &str, extension: &str) -> Vec<PathBuf> {
+    files_in(host, directory, extension).unwrap_or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Vec::new(),
+        _ => vec![directory.into()],
+    })
+}
+
+/// The text of a file, links followed within the machine, bytes that are no text replaced.
+fn text_of(host: &Host, path: &Path) -> io::Result<String> {
+    let real = files::followed(host, path).ok_or(io::ErrorKind::InvalidInput)?;
+    let mut bytes = Vec::new();
+    open_to_read(&host.path(&real))?.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The entries of the Boot Loader Specification by which Linux is started on this machine, or may be: what cannot be
+/// read is refused where it is to be edited.
 fn entries(host: &Host) -> Vec<PathBuf> {
-    let machine_id = std::fs::read_to_string(host.path(Path::new("/etc/machine-id")));
-    let machine_id = machine_id.ok().map(|id| id.trim().to_owned());
+    let machine_id = text_of(host, Path::new("/etc/machine-id")).ok();
+    let machine_id = machine_id.as_deref().map(str::trim);
     let all = BOOT
         .iter()
-        .flat_map(|boot| files_in(host, &format!("{boot}/loader/entries"), "conf"));
-    all.filter(|path| {
-        let text = std::fs::read_to_string(host.path(path)).unwrap_or_default();
-        bls::is_for(&text, machine_id.as_deref())
+        .flat_map(|boot| all_of(host, &format!("{boot}/loader/entries"), "conf"));
+    all.filter(|path| match text_of(host, path) {
+        Ok(text) => bls::is_for(&text, machine_id),
+        // Without an extension it is the directory of entries itself, see `all_of`.
+        Err(_) => path.extension().is_none() || !host.path(path).is_dir(),
     })
     .collect()
 }
@@ -148,7 +196,7 @@ fn environments(host: &Host) -> Vec<PathBuf> {
         .into_iter()
         .chain(of_efi)
         .map(|directory| directory.join("grubenv"))
-        .filter(|path| host.path(path).exists())
+        .filter(|path| files::followed(host, path).is_some_and(|real| host.path(&real).exists()))
         .collect()
 }
 
@@ -170,15 +218,9 @@ pub(crate) fn sdbootutil_is_in_charge(host: &Host) -> bool {
 
 /// True if GRUB makes its menu of the entries of the Boot Loader Specification.
 fn grub_reads_entries(host: &Host) -> bool {
-    let text = |path: &str| std::fs::read_to_string(host.path(Path::new(path))).unwrap_or_default();
-    let is_set = |text: &str| {
-        let mut values = text
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("GRUB_ENABLE_BLSCFG="));
-        values
-            .next_back()
-            .map(|value| value.trim_matches(['"', '\'']) == "true")
-    };
+    let text = |path: &str| text_of(host, Path::new(path)).unwrap_or_default();
+    let is_set =
+        |text: &str| cmdline::variable(text, "GRUB_ENABLE_BLSCFG").map(|value| value == "true");
     let has_command = || {
         let lines = text("/boot/grub2/grub.cfg");
         lines.lines().any(|line| line.trim() == "blscfg")
@@ -219,7 +261,7 @@ fn somebody_elses(host: &Host, value: Option<&str>) -> Option<FileError> {
     }
     let images = BOOT
         .iter()
-        .flat_map(|boot| files_in(host, &format!("{boot}/EFI/Linux"), "efi"));
+        .flat_map(|boot| files_in(host, &format!("{boot}/EFI/Linux"), "efi").unwrap_or_default());
     if let Some(image) = images.into_iter().next() {
         let way = format!(
             "{}, and have the program that made the image make it anew (kernel-install, mkinitcpio, dracut)",
@@ -235,16 +277,8 @@ fn somebody_elses(host: &Host, value: Option<&str>) -> Option<FileError> {
         let way = "write the command line into /etc/kernel/cmdline first (see /proc/cmdline)";
         return error(Path::new(SDBOOTUTIL), reason, way.to_owned());
     }
-    let extlinux = std::fs::read_to_string(host.path(Path::new(EXTLINUX))).unwrap_or_default();
-    let mut overwrite = extlinux
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("overwrite="));
-    if !extlinux.is_empty()
-        && overwrite
-            .next_back()
-            .map(|value| value.trim_matches(['"', '\'']))
-            != Some("1")
-    {
+    let extlinux = text_of(host, Path::new(EXTLINUX)).unwrap_or_default();
+    if !extlinux.is_empty() && cmdline::variable(&extlinux, "overwrite") != Some("1") {
         let reason = "overwrite is not 1, so update-extlinux leaves /boot/extlinux.conf alone";
         let way = put_or_take("/boot/extlinux.conf");
         return error(Path::new(EXTLINUX), reason, way);
@@ -316,7 +350,9 @@ fn of_grub(host: &Host, change: Option<&FileChange>) -> Option<Vec<String>> {
     if let Some(change) = change
         && let Some(grubby) = program(host, &["/usr/sbin/grubby", "/sbin/grubby"])
     {
-        let value = |text: &Option<String>| elevator_in(text.as_deref().unwrap_or_default());
+        let value = |text: &Option<String>| {
+            elevator_in(text.as_deref().unwrap_or_default(), Format::GrubDefault)
+        };
         let argument = match (value(&change.after), value(&change.before)) {
             (Some(value), _) => format!("--args=elevator={value}"),
             (None, _) => "--remove-args=elevator".to_owned(),
@@ -345,9 +381,13 @@ mod tests {
     #[test]
     fn what_stands_in_a_comment_is_not_given_to_grubby() {
         let text = "# was: elevator=cfq\nGRUB_CMDLINE_LINUX=\"ro elevator=noop\"\n";
-        assert_eq!(elevator_in(text).as_deref(), Some("noop"));
-        assert_eq!(elevator_in("  # elevator=cfq\n"), None);
+        let value = |text: &str| elevator_in(text, Format::GrubDefault);
+        assert_eq!(value(text).as_deref(), Some("noop"));
+        assert_eq!(value("  # elevator=cfq\n"), None);
+        assert_eq!(value("GRUB_CMDLINE_LINUX=ro # elevator=cfq\n"), None);
     }
+
+    use std::os::unix::fs::symlink;
 
     use super::*;
     use crate::system_config::testing::{machine, write};
@@ -485,9 +525,157 @@ mod tests {
             "boot/grub/grub.conf",
             "title x\n\tkernel /vmlinuz ro root=/dev/sda1\n",
         );
-        std::os::unix::fs::symlink("grub.conf", dir.path().join("boot/grub/menu.lst")).unwrap();
+        let menu = dir.path().join("boot/grub/menu.lst");
+        for target in ["grub.conf", "/boot/grub/./grub.conf"] {
+            symlink(target, &menu).unwrap();
+            let changes = files(&host, Some("noop")).unwrap();
+            assert_eq!(changes.len(), 1);
+            assert_eq!(changes[0].path, Path::new("/boot/grub/grub.conf"));
+            std::fs::remove_file(&menu).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_link_to_a_file_elsewhere_is_refused_by_name() {
+        for (path, text) in [
+            ("etc/default/grub", "GRUB_CMDLINE_LINUX=\"elevator=cfq\"\n"),
+            (
+                "etc/default/grub.d/60-x.cfg",
+                "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX elevator=cfq\"\n",
+            ),
+            ("etc/kernel/cmdline", "ro elevator=cfq\n"),
+            (
+                "etc/update-extlinux.conf",
+                "overwrite=1\ndefault_kernel_opts=elevator=cfq\n",
+            ),
+            (
+                "boot/grub/menu.lst",
+                "kernel /vmlinuz root=/dev/sda1 elevator=cfq\n",
+            ),
+            (
+                "boot/grub2/grubenv",
+                "# GRUB Environment Block\nkernelopts=elevator=cfq\n",
+            ),
+            (
+                "boot/loader/entries/1.conf",
+                "linux /l\noptions elevator=cfq\n",
+            ),
+        ] {
+            for target in ["/srv/boot/file", "file"] {
+                let (dir, host) = machine(&[]);
+                let link = dir.path().join(path);
+                write(dir.path(), path, "");
+                std::fs::remove_file(&link).unwrap();
+                let real = Path::new("/").join(path).with_file_name(target);
+                let put = |text: &str| {
+                    let below = real.strip_prefix("/").unwrap().to_str().unwrap();
+                    write(dir.path(), below, text);
+                };
+                put(text);
+                symlink(target, &link).unwrap();
+                for value in [Some("noop"), None] {
+                    let error = files(&host, value).unwrap_err();
+                    let FileError::Link { path: at, .. } = &error else {
+                        panic!("{path}: {error}");
+                    };
+                    assert_eq!(at, &Path::new("/").join(path));
+                    let said = iosched_machine::failure::Failure::hint(&error).unwrap();
+                    assert!(said.contains(real.to_str().unwrap()), "{said}");
+                }
+                put(&text.replace("elevator=cfq", "quiet"));
+                let changes = files(&host, None);
+                assert_eq!(changes.unwrap(), [], "{path} has nothing to take out");
+            }
+        }
+        // One that leads nowhere, or round, is no entry that is passed over either.
+        for target in ["nowhere", "1.conf"] {
+            let (dir, host) = machine(&[]);
+            write(dir.path(), "boot/loader/entries/2.conf", "linux /l\n");
+            symlink(target, dir.path().join("boot/loader/entries/1.conf")).unwrap();
+            let error = files(&host, Some("noop")).unwrap_err();
+            assert!(matches!(error, FileError::Link { .. }), "{error}");
+        }
+        let (dir, host) = machine(&[]);
+        std::fs::create_dir_all(dir.path().join("boot/loader")).unwrap();
+        symlink("entries", dir.path().join("boot/loader/entries")).unwrap();
+        let error = files(&host, Some("noop")).unwrap_err();
+        assert!(
+            matches!(&error, FileError::Link { path, .. } if path == Path::new("/boot/loader/entries")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_entry_that_is_no_text_is_refused_and_a_directory_is_none() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "boot/loader/entries/1.conf", "");
+        let bytes = b"title caf\xe9\nlinux /l\noptions ro\n";
+        let entry = dir.path().join("boot/loader/entries/1.conf");
+        std::fs::write(&entry, bytes).unwrap();
+        for value in [Some("noop"), None] {
+            let error = files(&host, value).unwrap_err();
+            assert!(
+                error.to_string().contains("/boot/loader/entries/1.conf"),
+                "{error}"
+            );
+            assert!(matches!(error, FileError::NotText { .. }), "{error}");
+        }
+        std::fs::write(&entry, "title caf\u{e9}\nefi /x\n").unwrap();
+        std::fs::create_dir(dir.path().join("boot/loader/entries/2.conf")).unwrap();
+        assert!(files(&host, Some("noop")).unwrap().is_empty());
+        rustix::fs::mkfifoat(
+            rustix::fs::CWD,
+            dir.path().join("boot/loader/entries/3.conf"),
+            rustix::fs::Mode::from_raw_mode(0o600),
+        )
+        .unwrap();
+        let error = files(&host, Some("noop")).unwrap_err();
+        assert!(matches!(error, FileError::NotRegular { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_comment_after_overwrite_is_no_part_of_it() {
+        let (dir, host) = machine(&[]);
+        let text = "overwrite=1 # kept by update-extlinux\ndefault_kernel_opts=\"quiet\"\n";
+        write(dir.path(), "etc/update-extlinux.conf", text);
         let changes = files(&host, Some("noop")).unwrap();
-        assert_eq!(changes.len(), 1);
-        assert_eq!(changes[0].path, Path::new("/boot/grub/grub.conf"));
+        let after = text.replace("quiet", "quiet elevator=noop");
+        assert_eq!(changes[0].after.as_deref(), Some(after.as_str()));
+        write(
+            dir.path(),
+            "etc/update-extlinux.conf",
+            &text.replace("=1 #", "=0 # 1"),
+        );
+        assert!(files(&host, Some("noop")).is_err());
+    }
+
+    #[test]
+    fn what_is_to_be_done_by_hand_is_said_in_the_words_of_the_boot_loader() {
+        for (path, text, value, way) in [
+            (
+                "etc/update-extlinux.conf",
+                "overwrite=1\n. /etc/more\n",
+                Some("noop"),
+                "put elevator=noop into default_kernel_opts by hand, and run update-extlinux",
+            ),
+            (
+                "etc/default/grub",
+                ". /etc/more\n",
+                Some("noop"),
+                "put elevator=noop into GRUB_CMDLINE_LINUX by hand",
+            ),
+            (
+                "etc/default/grub",
+                "MORE=\"elevator=cfq\"\n",
+                None,
+                "take elevator= out of GRUB_CMDLINE_LINUX by hand",
+            ),
+        ] {
+            let (dir, host) = machine(&[]);
+            write(dir.path(), path, text);
+            let error = files(&host, value).unwrap_err();
+            let hint = iosched_machine::failure::Failure::hint(&error).unwrap();
+            assert!(hint.starts_with(way), "{hint}");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! `elevator=` on the kernel's command line, for disks on the single-queue path: put in, changed or taken out in
 //! the files that boot loaders read, every other parameter kept. Pure.
 //!
+//! Where the whole effect of a file is not understood, its line is an error: nothing is left half done.
+//!
 //! Disks on blk-mq do not listen to it, and since 5.0 there are no others: there it is refused.
 
 use std::fmt::Write;
@@ -11,7 +13,8 @@ use serde::Serialize;
 
 use crate::system_config::bls;
 use crate::system_config::parameter::{
-    NotUnderstood, PARAMETER, each_line, find_parameter, with_parameter,
+    NotUnderstood, OpenQuote, PARAMETER, each_line, find_parameter, has_dashes, in_lines,
+    value_of_parameter, with_parameter,
 };
 
 /// A line of a file.
@@ -29,7 +32,7 @@ pub(crate) enum Format {
     GrubDefault,
     /// A file of `/etc/default/grub.d`, which Debian's and Ubuntu's GRUB reads after that.
     GrubDropIn,
-    /// `menu.lst` of GRUB before 2: lines `kernel /vmlinuz …`.
+    /// `menu.lst` of GRUB before 2: lines `kernel /vmlinuz …`, and `module /vmlinuz …` below Xen.
     MenuLst,
     /// `/etc/kernel/cmdline` of kernel-install: the parameters themselves.
     KernelInstall,
@@ -41,6 +44,33 @@ pub(crate) enum Format {
     GrubEnvironment,
 }
 
+impl Format {
+    /// What is to be done where a line of such a file is not understood.
+    pub(crate) fn by_hand(self, value: Option<&str>) -> String {
+        let (place, then) = match self {
+            Format::GrubDropIn if value.is_some() => {
+                return "have that file keep $GRUB_CMDLINE_LINUX and give no elevator=, then try again".into();
+            }
+            Format::GrubDefault | Format::GrubDropIn => (
+                "GRUB_CMDLINE_LINUX",
+                ", and run the boot loader's generator (update-grub, grub2-mkconfig)",
+            ),
+            Format::Extlinux => ("default_kernel_opts", ", and run update-extlinux"),
+            Format::KernelInstall => ("the parameters there", ""),
+            Format::MenuLst => ("its lines `kernel` (below Xen `module`)", ""),
+            Format::LoaderEntry => ("its line `options`", ""),
+            Format::GrubEnvironment => (
+                "that variable (grub2-editenv)",
+                "; tuned_params is TuneD's, by the cmdline of its profile",
+            ),
+        };
+        match value.filter(|_| self != Format::GrubEnvironment) {
+            Some(value) => format!("put elevator={value} into {place} by hand{then}"),
+            None => format!("take elevator= out of {place} by hand{then}"),
+        }
+    }
+}
+
 /// The text of a file with `elevator=` set to this value everywhere; with none, taken out.
 ///
 /// # Errors
@@ -50,28 +80,74 @@ pub(crate) fn with_elevator(
     format: Format,
     value: Option<&str>,
 ) -> Result<String, NotUnderstood> {
-    Ok(match format {
+    let without = edited(text, format, None)?;
+    if let Some(&line) = lines_with_elevator(&without, format).first() {
+        return Err(NotUnderstood::of(text, line, NotUnderstood::LEFT));
+    }
+    if value.is_none() {
+        return Ok(without);
+    }
+    // Boot loaders skip a carriage return at the end of a line, shells do not.
+    let skips_it = matches!(
+        format,
+        Format::LoaderEntry | Format::MenuLst | Format::GrubEnvironment
+    );
+    let has_it = |line: &str| !skips_it && line.ends_with('\r');
+    if let Some(index) = text.split('\n').position(has_it) {
+        return Err(NotUnderstood::of(
+            text,
+            index + 1,
+            NotUnderstood::CARRIAGE_RETURN,
+        ));
+    }
+    edited(text, format, value)
+}
+
+fn edited(text: &str, format: Format, value: Option<&str>) -> Result<String, NotUnderstood> {
+    let open_quote = |line| NotUnderstood::of(text, line, NotUnderstood::QUOTE);
+    match format {
         Format::GrubDefault => {
             check_script(text, GRUB, value.is_some())?;
-            script(text, GRUB, value)
+            script(text, GRUB, value).map_err(open_quote)
         }
         Format::Extlinux => {
             check_script(text, EXTLINUX, value.is_some())?;
-            script(text, EXTLINUX, value)
+            script(text, EXTLINUX, value).map_err(open_quote)
         }
         Format::GrubDropIn => {
             check_drop_in(text, value.is_some())?;
-            script(text, GRUB, None)
+            script(text, GRUB, None).map_err(open_quote)
         }
-        Format::LoaderEntry => bls::entry(text, value),
-        Format::GrubEnvironment => bls::environment_without(text)?,
-        Format::MenuLst => each_line(text, |line| menu_line(line, value)),
-        Format::KernelInstall => {
-            let (parameters, blank) = text.split_at(text.trim_end().len());
-            let blank = if blank.is_empty() { "\n" } else { blank };
-            with_parameter(parameters, value) + blank
+        Format::LoaderEntry => {
+            in_lines(text, bls::is_options, "options ", value).map_err(open_quote)
         }
-    })
+        Format::GrubEnvironment => bls::environment_without(text),
+        Format::MenuLst => try_each_line(text, |line| menu_line(line, value)).map_err(open_quote),
+        Format::KernelInstall => in_lines(text, is_parameters, "", value).map_err(open_quote),
+    }
+}
+
+/// True of a line of kernel-install's file that is no comment, as mkinitcpio and ukify take them.
+fn is_parameters(line: &str) -> bool {
+    let line = line.trim_start();
+    !line.is_empty() && !line.starts_with('#')
+}
+
+/// As [`each_line`], up to the first line that cannot be edited, whose number it gives, from 1.
+fn try_each_line(
+    text: &str,
+    mut edit: impl FnMut(&str) -> Result<String, OpenQuote>,
+) -> Result<String, usize> {
+    let mut index = 0;
+    let mut open = None;
+    let edited = each_line(text, |line| {
+        index += 1;
+        edit(line).unwrap_or_else(|OpenQuote| {
+            open.get_or_insert(index);
+            line.to_owned()
+        })
+    });
+    open.map_or(Ok(edited), Err)
 }
 
 /// Finds what [`script`] would misread: to put the parameter in, all that can touch the variables has to be
@@ -85,10 +161,7 @@ fn check_script(text: &str, every: &str, puts: bool) -> Result<(), NotUnderstood
         let is_plain = assignment.as_ref().is_some_and(Assignment::is_plain);
         let is_shell = puts && !line.trim().is_empty() && !is_all;
         if is_shell || (names_it && !is_plain) {
-            return Err(NotUnderstood {
-                line: index + 1,
-                text: line.trim().to_owned(),
-            });
+            return Err(NotUnderstood::of(text, index + 1, NotUnderstood::SHELL));
         }
     }
     Ok(())
@@ -112,11 +185,11 @@ fn check_drop_in(text: &str, puts: bool) -> Result<(), NotUnderstood> {
         };
         let has_it = line.contains(GRUB) && line.contains(PARAMETER);
         let is_plain = Assignment::of(line).is_some_and(|assignment| assignment.is_plain());
-        if (puts && assigned.is_some_and(loses)) || (has_it && !is_plain) {
-            return Err(NotUnderstood {
-                line: index + 1,
-                text: line.trim().to_owned(),
-            });
+        if puts && assigned.is_some_and(loses) {
+            return Err(NotUnderstood::of(text, index + 1, NotUnderstood::LOSES));
+        }
+        if has_it && !is_plain {
+            return Err(NotUnderstood::of(text, index + 1, NotUnderstood::LEFT));
         }
     }
     Ok(())
@@ -204,22 +277,22 @@ const GRUB: &str = "GRUB_CMDLINE_LINUX";
 const EXTLINUX: &str = "default_kernel_opts";
 
 /// The value is put into the variable that counts for every entry, and taken out of all others, which come after it.
-fn script(text: &str, every: &str, value: Option<&str>) -> String {
+fn script(text: &str, every: &str, value: Option<&str>) -> Result<String, usize> {
     let mut is_put = false;
-    let mut edited = each_line(text, |line| {
+    let mut edited = try_each_line(text, |line| {
         let Some(Assignment {
             export,
             name,
             assigned,
         }) = Assignment::of(line).filter(|assignment| assignment.name.starts_with(every))
         else {
-            return line.to_owned();
+            return Ok(line.to_owned());
         };
         // Several assignments of one variable: the last one counts, so all are the same.
         let put = (name == every).then_some(value).flatten();
         is_put |= put.is_some();
-        format!("{export}{name}={}", quoted_with(assigned, put))
-    });
+        Ok(format!("{export}{name}={}", quoted_with(assigned, put)?))
+    })?;
     if let (Some(value), false) = (value, is_put) {
         if !edited.is_empty() && !edited.ends_with('\n') {
             edited.push('\n');
@@ -227,40 +300,44 @@ fn script(text: &str, every: &str, value: Option<&str>) -> String {
         // Should something that is sourced set it, that stays.
         let _ = writeln!(edited, "{every}=\"${every} {PARAMETER}{value}\"");
     }
-    edited
+    Ok(edited)
 }
 
 /// The right side of a shell assignment with the parameter in it, quoted as it was; a comment after it
 /// stays.
-fn quoted_with(assigned: &str, value: Option<&str>) -> String {
+fn quoted_with(assigned: &str, value: Option<&str>) -> Result<String, OpenQuote> {
     let Some(Value {
         quote,
         inner,
         after,
     }) = Value::of(assigned)
     else {
-        return assigned.to_owned(); // not ours to guess
+        return Ok(assigned.to_owned()); // not ours to guess
     };
     let quote = quote.unwrap_or('"');
-    let edited = with_parameter(inner, value);
+    let edited = with_parameter(inner, value)?;
     if edited == inner {
-        return assigned.to_owned();
+        return Ok(assigned.to_owned());
     }
-    format!("{quote}{edited}{quote}{after}")
+    Ok(format!("{quote}{edited}{quote}{after}"))
 }
 
-/// A line `kernel /boot/vmlinuz root=…` of an entry (not of a memory test).
-fn menu_line(line: &str, value: Option<&str>) -> String {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let is_linux = words.first() == Some(&"kernel")
-        && words
-            .iter()
-            .any(|word| word.starts_with("root=") || word.contains("vmlinuz"));
+/// A line `kernel /boot/vmlinuz root=…` of an entry (not of a memory test), or `module /boot/vmlinuz root=…` where Xen is
+/// the kernel.
+fn menu_line(line: &str, value: Option<&str>) -> Result<String, OpenQuote> {
+    let mut words = line.split_whitespace().skip(1);
+    let is_linux = is_kernel(line)
+        && (words.any(|word| word.starts_with("root=") || word.contains("vmlinuz"))
+            || find_parameter(line, 0).is_some());
     if is_linux {
         with_parameter(line, value)
     } else {
-        line.to_owned()
+        Ok(line.to_owned())
     }
+}
+
+fn is_kernel(line: &str) -> bool {
+    matches!(line.split_whitespace().next(), Some("kernel" | "module"))
 }
 
 /// The value of `elevator=` that this boot was given last, which is the one that counts.
@@ -272,21 +349,64 @@ pub(crate) fn given_at_boot(host: &Host) -> Option<String> {
     values.map(str::to_owned).next_back()
 }
 
-/// The value of `elevator=` where a text gives it first; comments do not.
-pub(crate) fn elevator_in(text: &str) -> Option<String> {
-    text.lines().find_map(given_in)
+/// The value of `elevator=` where a file gives it first; comments do not.
+pub(crate) fn elevator_in(text: &str, format: Format) -> Option<String> {
+    let line = *lines_with_elevator(text, format).first()?;
+    given_in(text.lines().nth(line - 1)?, format)
+}
+
+/// The numbers, from 1, of the lines in which a file gives `elevator=` to the kernel.
+pub(super) fn lines_with_elevator(text: &str, format: Format) -> Vec<usize> {
+    let is_one_line = matches!(format, Format::KernelInstall | Format::LoaderEntry);
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if given_in(line, format).is_some() {
+            found.push(index + 1);
+        }
+        if is_one_line && is_read(line, format) && has_dashes(line) {
+            break; // the rest is for init
+        }
+    }
+    found
+}
+
+/// True of a line that may have parameters; of a script every one that is no comment.
+fn is_read(line: &str, format: Format) -> bool {
+    match format {
+        Format::LoaderEntry => bls::is_options(line),
+        Format::MenuLst => is_kernel(line),
+        _ => is_parameters(line),
+    }
 }
 
 /// The value that a line gives.
-pub(super) fn given_in(line: &str) -> Option<String> {
-    if line.trim_start().starts_with('#') {
+fn given_in(line: &str, format: Format) -> Option<String> {
+    if !is_read(line, format) {
         return None;
     }
-    let of_variable = Assignment::of(line).filter(|variable| variable.name != "elevator");
-    let line = of_variable.map_or(line, |variable| variable.assigned);
-    let parameters = line.replace(['"', '\''], " ");
-    let (start, end) = find_parameter(&parameters, 0)?;
-    Some(parameters[start + PARAMETER.len()..end].to_owned())
+    let found = match format {
+        Format::LoaderEntry | Format::MenuLst | Format::KernelInstall => value_of_parameter(line),
+        Format::GrubEnvironment => value_of_parameter(line.split_once('=')?.1),
+        Format::GrubDefault | Format::GrubDropIn | Format::Extlinux => {
+            let assignment = Assignment::of(line).filter(Assignment::is_plain);
+            let value = assignment.and_then(|assignment| Value::of(assignment.assigned));
+            let Some(value) = value else {
+                let words = line.replace(['"', '\''], " ");
+                return value_of_parameter(&words).map(str::to_owned);
+            };
+            value_of_parameter(value.inner)
+        }
+    };
+    found.map(str::to_owned)
+}
+
+/// The value that a script gives a variable last, as far as that is plain.
+pub(super) fn variable<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let value = |line: &'a str| {
+        let assignment = Assignment::of(line.trim_start()).filter(|of| of.name == name)?;
+        Some(Value::of(assignment.assigned)?.inner)
+    };
+    text.lines().filter_map(value).next_back()
 }
 
 #[cfg(test)]
@@ -317,16 +437,18 @@ mod tests {
                 "x.elevator=1 ro elevator=noop",
             ),
         ] {
-            assert_eq!(with_parameter(text, value), expected, "{text:?}");
+            let edited = with_parameter(text, value);
+            assert_eq!(edited.as_deref(), Ok(expected), "{text:?}");
         }
     }
 
     #[test]
     fn blanks_after_the_parameters_of_kernel_install_stay() {
         for (text, expected) in [
-            ("ro elevator=cfq", "ro\n"),
+            ("ro elevator=cfq", "ro"),
             ("ro elevator=cfq \n\n", "ro \n\n"),
             ("\nelevator=cfq\n", "\n\n"),
+            ("ro quiet\n# elevator=cfq\n", "ro quiet\n# elevator=cfq\n"),
         ] {
             let without = |text: &str| with_elevator(text, Format::KernelInstall, None).unwrap();
             assert_eq!(without(text), expected);
@@ -421,6 +543,109 @@ mod tests {
     }
 
     #[test]
+    fn a_comment_after_the_parameters_of_kernel_install_gets_nothing() {
+        let text = "root=/dev/sda1 ro\n# quiet\n";
+        let edited = with_elevator(text, Format::KernelInstall, Some("noop")).unwrap();
+        assert_eq!(edited, text.replace("ro\n", "ro elevator=noop\n"));
+        assert_eq!(
+            with_elevator(&edited, Format::KernelInstall, None).unwrap(),
+            text
+        );
+    }
+
+    #[test]
+    fn what_gives_it_where_it_cannot_be_taken_out_is_named() {
+        for (text, format, line) in [
+            (
+                "MORE=\"elevator=cfq\"\nGRUB_CMDLINE_LINUX=\"ro $MORE\"\n",
+                Format::GrubDefault,
+                1,
+            ),
+            (
+                "GRUB_CMDLINE_LINUX=\"ro \\\n  elevator=cfq quiet\"\n",
+                Format::GrubDefault,
+                2,
+            ),
+            ("A=1\nMORE=elevator=cfq\n", Format::GrubDropIn, 2),
+            (
+                "default_kernel_opts=\"ro \\\nelevator=cfq\"\n",
+                Format::Extlinux,
+                2,
+            ),
+            (
+                "# GRUB Environment Block\nkernelopts=ro\ntuned_params=elevator=cfq\n",
+                Format::GrubEnvironment,
+                3,
+            ),
+        ] {
+            let error = with_elevator(text, format, None).unwrap_err();
+            assert_eq!(
+                (error.line, error.why),
+                (line, NotUnderstood::LEFT),
+                "{text}"
+            );
+            assert!(with_elevator(text, format, Some("noop")).is_err(), "{text}");
+        }
+        for (text, format) in [
+            (
+                "GRUB_CMDLINE_LINUX=\"ro -- elevator=init\" # elevator=cfq\n",
+                Format::GrubDefault,
+            ),
+            ("ro -- x\nelevator=init\n", Format::KernelInstall),
+            ("title elevator=cfq\nlinux /l\n", Format::LoaderEntry),
+        ] {
+            let same = with_elevator(text, format, None);
+            assert_eq!(same.as_deref(), Ok(text), "it gives nothing to the kernel");
+            assert_eq!(elevator_in(text, format), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_carriage_return_is_kept_where_it_is_skipped_and_refused_where_a_shell_reads_it() {
+        let menu = "title A\r\n kernel /vmlinuz root=/dev/sda1 ro\r\n";
+        let edited = with_elevator(menu, Format::MenuLst, Some("noop")).unwrap();
+        assert_eq!(edited, menu.replace("ro\r", "ro elevator=noop\r"));
+        assert_eq!(with_elevator(&edited, Format::MenuLst, None).unwrap(), menu);
+        for (text, format) in [
+            ("A=1\nGRUB_CMDLINE_LINUX=\"ro\"\r\n", Format::GrubDefault),
+            ("A=1\ndefault_kernel_opts=\"ro\"\r\n", Format::Extlinux),
+            ("root=/dev/sda1\nro\r\n", Format::KernelInstall),
+        ] {
+            let error = with_elevator(text, format, Some("noop")).unwrap_err();
+            assert_eq!(
+                (error.line, error.why),
+                (2, NotUnderstood::CARRIAGE_RETURN),
+                "{text:?}"
+            );
+            assert_eq!(with_elevator(text, format, None).as_deref(), Ok(text));
+        }
+    }
+
+    #[test]
+    fn an_entry_of_xen_gets_it_at_linux_and_not_at_the_hypervisor() {
+        let text = "title Xen\n\tkernel /xen.gz dom0_mem=1G\n\tmodule /vmlinuz-2.6.32-xen ro root=/dev/sda1\n\t\
+            module /initrd-2.6.32-xen.img\n";
+        let edited = with_elevator(text, Format::MenuLst, Some("noop")).unwrap();
+        assert_eq!(edited, text.replace("sda1\n", "sda1 elevator=noop\n"));
+        assert_eq!(with_elevator(&edited, Format::MenuLst, None).unwrap(), text);
+    }
+
+    #[test]
+    fn a_quoted_parameter_keeps_its_blanks_and_a_quote_that_is_open_is_refused() {
+        let text = "GRUB_CMDLINE_LINUX='dyndbg=\"file a.c +p\" ro'\n";
+        let edited = with_elevator(text, Format::GrubDefault, Some("noop")).unwrap();
+        assert_eq!(edited, text.replace(" ro'", " ro elevator=noop'"));
+        for (text, format) in [
+            ("linux /l\noptions dyndbg=\"file a\n", Format::LoaderEntry),
+            ("kernel /vmlinuz root=/dev/sda1 a=\"b\n", Format::MenuLst),
+        ] {
+            let error = with_elevator(text, format, Some("noop")).unwrap_err();
+            assert_eq!(error.why, NotUnderstood::QUOTE, "{text}");
+            assert_eq!(with_elevator(text, format, None).as_deref(), Ok(text));
+        }
+    }
+
+    #[test]
     fn menu_lst_of_sles_11_gets_it_in_every_linux_entry_and_in_no_other() {
         let edited = with_elevator(SLES, Format::MenuLst, Some("noop")).unwrap();
         assert_eq!(
@@ -503,9 +728,9 @@ mod tests {
             let words: Vec<String> = words.into_iter().filter(|w| !w.starts_with(PARAMETER)).collect();
             let mut with = words.clone();
             with.insert(at.min(words.len()), "elevator=cfq".into());
-            let set = with_parameter(&with.join(" "), Some("noop"));
+            let set = with_parameter(&with.join(" "), Some("noop")).unwrap();
             proptest::prop_assert_eq!(&set, &with.join(" ").replace("elevator=cfq", "elevator=noop"));
-            proptest::prop_assert_eq!(with_parameter(&set, None), words.join(" "));
+            proptest::prop_assert_eq!(with_parameter(&set, None), Ok(words.join(" ")));
         }
     }
 }

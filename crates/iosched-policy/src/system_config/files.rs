@@ -5,6 +5,7 @@
 //! and turned round; [`FileChange::install`] makes it: temporary file in the same directory, `fsync`,
 //! `rename`, `fsync` of the directory.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -42,6 +43,8 @@ pub enum FileError {
         path: PathBuf,
         /// Where it leads.
         target: PathBuf,
+        /// True on the way to the file: it is the link of a directory.
+        is_on_the_way: bool,
     },
     /// A directory, a device, a socket.
     #[error("{} is no regular file: not touched", path.display())]
@@ -52,14 +55,18 @@ pub enum FileError {
     /// Somebody wrote it after we had read it.
     #[error("{} was changed by somebody else meanwhile: not touched", path.display())]
     ChangedMeanwhile { path: PathBuf },
-    /// A script of the boot loader in which the kernel's command line is not plainly assigned.
-    #[error("{}, line {line}: {text:?} is not understood: not touched", path.display())]
+    /// A file of the boot loader in which the kernel's command line is not plainly assigned.
+    #[error("{}, line {line}: {text:?} {why}: not touched", path.display())]
     CommandLine {
         path: PathBuf,
         /// Number of the line, from 1.
         line: usize,
         /// What stands there.
         text: String,
+        /// What of it.
+        why: &'static str,
+        /// What is to be done by hand.
+        way: String,
     },
     /// What it is for is in the hands of another program, or in a file that cannot be changed.
     #[error("{}: {reason}: nothing was changed", path.display())]
@@ -89,14 +96,18 @@ impl Failure for FileError {
             FileError::Link { target, .. } if target.starts_with("/nix/store") => {
                 Some("NixOS makes this file: put the rule into services.udev.extraRules".into())
             }
-            FileError::Link { path, .. } => Some(format!(
-                "look who put the link there; if nobody needs it: rm {}",
-                path.display()
-            )),
-            FileError::CommandLine { .. } => Some(
-                "put elevator=… into GRUB_CMDLINE_LINUX by hand (or take it out), and run the boot loader's generator"
-                    .into(),
-            ),
+            FileError::Link { path, target, .. } if target == Path::new("/dev/null") => {
+                Some(format!(
+                    "somebody has turned this file off; if it is to count again: rm {}",
+                    path.display()
+                ))
+            }
+            FileError::Link {
+                path,
+                target,
+                is_on_the_way,
+            } => Some(instead_of_link(path, target, *is_on_the_way)),
+            FileError::CommandLine { way, .. } => Some(way.clone()),
             FileError::ChangedMeanwhile { .. } => Some("look at it, then try again".into()),
             FileError::Elsewhere { way, .. } => Some(way.clone()),
             FileError::Io { source, .. } => match source.kind() {
@@ -111,7 +122,13 @@ impl Failure for FileError {
                 }
                 _ => None,
             },
-            FileError::NotRegular { .. } | FileError::NotText { .. } => None,
+            FileError::NotRegular { .. } => {
+                Some("look what put it there; a file of text belongs there".into())
+            }
+            FileError::NotText { .. } => Some(
+                "make it UTF-8 (`iconv -f ISO-8859-1 -t UTF-8`), or make the change in it by hand"
+                    .into(),
+            ),
         }
     }
 
@@ -123,6 +140,72 @@ impl Failure for FileError {
             _ => exit::BAD_FILE,
         }
     }
+}
+
+/// What to do about a link: the file behind it may be another machine's, too, or in the hands of another program.
+fn instead_of_link(path: &Path, target: &Path, is_on_the_way: bool) -> String {
+    let real = path.parent().unwrap_or(Path::new("/")).join(target);
+    let (path, real) = (path.display(), plain(&real));
+    let real = real.display();
+    if is_on_the_way {
+        format!(
+            "make the change below {real} by hand, or put the directory itself there: rm {path} && cp -a {real} {path}"
+        )
+    } else {
+        format!(
+            "make the change in {real} by hand, or put the file itself there: cp --remove-destination {real} {path}"
+        )
+    }
+}
+
+/// A path without `.` and `..`, by its text alone.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            _ => plain.push(component),
+        }
+    }
+    plain
+}
+
+/// Where a path of the machine leads, its links followed within the machine; none if they go round.
+pub(crate) fn followed(host: &Host, path: &Path) -> Option<PathBuf> {
+    const LINKS: u32 = 40; // as the kernel
+    let names = |path: &Path| -> Vec<OsString> {
+        let components = path.components().rev();
+        components
+            .filter(|component| matches!(component, Component::Normal(_) | Component::ParentDir))
+            .map(|component| component.as_os_str().to_owned())
+            .collect()
+    };
+    let mut waiting = names(path);
+    let mut walked = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(name) = waiting.pop() {
+        if name == ".." {
+            walked.pop();
+            continue;
+        }
+        let next = walked.join(&name);
+        let Ok(target) = std::fs::read_link(host.path(&next)) else {
+            walked = next;
+            continue;
+        };
+        links += 1;
+        if links > LINKS {
+            return None;
+        }
+        if target.is_absolute() {
+            walked = PathBuf::from("/");
+        }
+        waiting.extend(names(&target));
+    }
+    Some(walked)
 }
 
 impl FileChange {
@@ -236,7 +319,7 @@ pub(crate) fn read(host: &Host, path: &Path) -> Result<Option<String>, FileError
     let mut file = match rustix::fs::openat(&directory, &name, flags, Mode::empty()) {
         Ok(fd) => File::from(fd),
         Err(Errno::NOENT) => return Ok(None),
-        Err(Errno::LOOP) => return Err(link(&directory, &name, path)),
+        Err(Errno::LOOP) => return Err(link(&directory, &name, path, false)),
         Err(error) => return Err(fail(error.into())),
     };
     if !file.metadata().map_err(fail)?.is_file() {
@@ -289,7 +372,7 @@ fn open_parent(
             Err(Errno::NOENT) => return Ok(None),
             // A link to a directory gives ENOTDIR, too.
             Err(Errno::LOOP | Errno::NOTDIR) => {
-                return Err(link(&directory, &name.to_string_lossy(), &walked));
+                return Err(link(&directory, &name.to_string_lossy(), &walked, true));
             }
             Err(error) => return Err(fail(error.into())),
         };
@@ -299,11 +382,12 @@ fn open_parent(
 }
 
 /// What stands at the place of a file or directory, as an error.
-fn link(directory: &impl AsFd, name: &str, path: &Path) -> FileError {
+fn link(directory: &impl AsFd, name: &str, path: &Path, is_on_the_way: bool) -> FileError {
     match rustix::fs::readlinkat(directory, name, Vec::new()) {
         Ok(target) => FileError::Link {
             path: path.into(),
             target: PathBuf::from(target.to_string_lossy().into_owned()),
+            is_on_the_way,
         },
         Err(_) => FileError::NotRegular { path: path.into() },
     }
@@ -439,6 +523,14 @@ mod tests {
                 matches!(&error, FileError::Link { path, .. } if path == Path::new(at)),
                 "{error}"
             );
+            let way = error.hint().unwrap();
+            let real = if at == path {
+                secret.clone()
+            } else {
+                "/elsewhere".into()
+            };
+            assert!(way.contains(real.to_str().unwrap()), "{way}");
+            assert!(way.ends_with(at), "what to do with the link itself: {way}");
         }
         // Planted between the plan and the deed.
         let planned = change(&host, "/etc/late", Some("x")).unwrap();

@@ -1,14 +1,25 @@
-//! The parameter `elevator=` among others on a line: put in, changed, taken out, found. Pure.
+//! The parameter `elevator=` among others: put in, changed, taken out, found. Pure.
+//!
+//! Words are told apart as the kernel does (`next_arg` in `lib/cmdline.c`): blanks between double quotes are part of a
+//! word. What follows a word `--` is for init (since Linux 3.16), so the parameter is put before that.
+
+use std::ops::Range;
 
 pub(super) const PARAMETER: &str = "elevator=";
 
-/// Parameters with `elevator=` set once (where it first stood, or at the end) or taken out; all else,
-/// blanks too, as it was.
-pub(super) fn with_parameter(parameters: &str, value: Option<&str>) -> String {
+/// Parameters with `elevator=` set once (where it first stood, or after the last word that is for the kernel) or taken
+/// out; all else, blanks too, as it was.
+///
+/// # Errors
+/// A quote is not closed, so that nobody can say where a word ends.
+pub(super) fn with_parameter(parameters: &str, value: Option<&str>) -> Result<String, OpenQuote> {
+    if !Words::of(parameters).are_closed && (value.is_some() || parameters.contains(PARAMETER)) {
+        return Err(OpenQuote);
+    }
     let mut text = parameters.to_owned();
     let mut wanted = value.map(|value| format!("{PARAMETER}{value}"));
     let mut from = 0;
-    while let Some((start, end)) = find_parameter(&text, from) {
+    while let Some(Range { start, end }) = find_parameter(&text, from) {
         if let Some(word) = wanted.take() {
             text.replace_range(start..end, &word);
             from = start + word.len();
@@ -17,15 +28,19 @@ pub(super) fn with_parameter(parameters: &str, value: Option<&str>) -> String {
         }
     }
     if let Some(word) = wanted {
-        let blank = if text.is_empty() || text.ends_with(' ') {
-            ""
-        } else {
-            " "
-        };
-        text = format!("{text}{blank}{word}");
+        let words = Words::of(&text);
+        match (words.for_kernel.last(), words.dashes) {
+            (Some(last), _) => text.insert_str(last.end, &format!(" {word}")),
+            (None, Some(dashes)) => text.insert_str(dashes, &format!("{word} ")),
+            (None, None) => text.insert_str(0, &word),
+        }
     }
-    text
+    Ok(text)
 }
+
+/// A quote that is not closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct OpenQuote;
 
 /// Takes a word out with the blanks before it, or, at the beginning, with those after it; where the
 /// text goes on.
@@ -41,41 +56,218 @@ fn without_word(text: &mut String, start: usize, end: usize) -> usize {
     }
 }
 
-/// Where a word `elevator=…` stands.
-pub(super) fn find_parameter(text: &str, from: usize) -> Option<(usize, usize)> {
-    let mut from = from;
-    loop {
-        let start = from + text[from..].find(PARAMETER)?;
-        let is_word = text[..start]
-            .chars()
-            .next_back()
-            .is_none_or(char::is_whitespace);
-        let end = text[start..]
-            .find(char::is_whitespace)
-            .map_or(text.len(), |length| start + length);
-        if is_word {
-            return Some((start, end));
+/// Where a word `elevator=…` that is for the kernel stands, not before `from`.
+pub(super) fn find_parameter(text: &str, from: usize) -> Option<Range<usize>> {
+    let is_it = |word: &Range<usize>| {
+        let word = &text[word.clone()];
+        // The kernel takes quotes around a whole parameter, too.
+        word.trim_start_matches('"').starts_with(PARAMETER)
+    };
+    let mut words = Words::of(text).for_kernel.into_iter();
+    words.find(|word| word.start >= from && is_it(word))
+}
+
+/// The value that `elevator=` has first.
+pub(super) fn value_of_parameter(text: &str) -> Option<&str> {
+    let word = &text[find_parameter(text, 0)?];
+    let value = word.trim_start_matches('"').strip_prefix(PARAMETER)?;
+    Some(value.trim_matches('"'))
+}
+
+/// True if some of the parameters are for init.
+pub(super) fn has_dashes(text: &str) -> bool {
+    Words::of(text).dashes.is_some()
+}
+
+struct Words {
+    for_kernel: Vec<Range<usize>>,
+    /// Where the word `--` stands.
+    dashes: Option<usize>,
+    /// False if a quote is open at the end.
+    are_closed: bool,
+}
+
+impl Words {
+    fn of(text: &str) -> Words {
+        let mut found = Vec::new();
+        let mut start = None;
+        let mut is_quoted = false;
+        for (at, c) in text.char_indices() {
+            is_quoted ^= c == '"';
+            if c.is_whitespace() && !is_quoted {
+                found.extend(start.take().map(|start| start..at));
+            } else {
+                start.get_or_insert(at);
+            }
         }
-        from = end;
+        found.extend(start.map(|start| start..text.len()));
+        let dashes = found.iter().position(|word| &text[word.clone()] == "--");
+        let of_init = dashes.map_or(Vec::new(), |dashes| found.split_off(dashes));
+        Words {
+            for_kernel: found,
+            dashes: of_init.first().map(|word| word.start),
+            are_closed: !is_quoted,
+        }
     }
 }
 
-/// Every line edited, line ends kept.
+/// Lines that are read one after the other as one line of parameters, with `elevator=` set once or taken out; a line of
+/// its own, after `key`, where no line is read.
+///
+/// # Errors
+/// The number of a line, from 1, in which a quote is not closed.
+pub(super) fn in_lines(
+    text: &str,
+    is_read: impl Fn(&str) -> bool,
+    key: &str,
+    value: Option<&str>,
+) -> Result<String, usize> {
+    let read: Vec<(usize, &str)> = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| is_read(line))
+        .collect();
+    let dashes = read.iter().find(|(_, line)| has_dashes(line));
+    let last = dashes.or(read.last()).map(|(index, _)| *index);
+    let mut before_last = read.iter().filter(|(index, _)| Some(*index) <= last);
+    let has_it = |(_, line): &&(usize, &str)| find_parameter(line, 0).is_some();
+    let chosen = before_last.find(has_it).map(|(index, _)| *index).or(last);
+    let mut index = 0;
+    let mut open = None;
+    let mut edited = each_line(text, |line| {
+        index += 1;
+        let at = index - 1;
+        if !is_read(line) || Some(at) > last {
+            return line.to_owned();
+        }
+        with_parameter(line, value.filter(|_| Some(at) == chosen)).unwrap_or_else(|OpenQuote| {
+            open.get_or_insert(index);
+            line.to_owned()
+        })
+    });
+    if let (None, Some(value)) = (chosen, value) {
+        let end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+        if !edited.is_empty() && !edited.ends_with('\n') {
+            edited += end;
+        }
+        edited += &[key, PARAMETER, value, end].concat();
+    }
+    open.map_or(Ok(edited), Err)
+}
+
+/// Every line edited, line ends (of DOS, too) kept.
 pub(super) fn each_line(text: &str, mut edit: impl FnMut(&str) -> String) -> String {
     text.split_inclusive('\n')
-        .map(|line| match line.strip_suffix('\n') {
-            Some(line) => edit(line) + "\n",
-            None => edit(line),
+        .map(|line| {
+            let end = ["\r\n", "\n"].into_iter().find(|&end| line.ends_with(end));
+            let end = end.unwrap_or_default();
+            edit(&line[..line.len() - end.len()]) + end
         })
         .collect()
 }
 
-/// A line of a shell script whose effect on the command line is not known here: a condition, a function, `+=`, a
-/// backslash, quotes within a word.
+/// A line whose effect on the command line is not known here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NotUnderstood {
     /// Its number, from 1.
     pub line: usize,
     /// What stands there.
     pub text: String,
+    /// What of it, after the text.
+    pub why: &'static str,
+}
+
+impl NotUnderstood {
+    /// A line of a shell script that is a condition, a function, `+=`, a backslash, quotes within a word.
+    pub(super) const SHELL: &str = "is not understood";
+    /// `elevator=` in a variable of another name, in a line that is continued.
+    pub(super) const LEFT: &str = "gives elevator= in a way that is not understood";
+    /// A file that is read after the one with our parameter.
+    pub(super) const LOSES: &str = "loses what /etc/default/grub has in it";
+    pub(super) const QUOTE: &str = "has a quote that is not closed";
+    /// The shell takes the carriage return for a part of the word before it.
+    pub(super) const CARRIAGE_RETURN: &str =
+        "ends in a carriage return, which would become part of a parameter";
+
+    /// The line of a text with this number, from 1.
+    pub(super) fn of(text: &str, line: usize, why: &'static str) -> NotUnderstood {
+        let words = text.split('\n').nth(line - 1).unwrap_or_default();
+        NotUnderstood {
+            line,
+            text: words.trim_matches([' ', '\t']).to_owned(),
+            why,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_for_init_and_what_is_quoted_is_not_the_kernels_parameter() {
+        for (text, value, expected) in [
+            ("ro -- single", Some("noop"), "ro elevator=noop -- single"),
+            ("-- single", Some("noop"), "elevator=noop -- single"),
+            (
+                "ro -- elevator=init",
+                Some("noop"),
+                "ro elevator=noop -- elevator=init",
+            ),
+            ("ro -- elevator=init", None, "ro -- elevator=init"),
+            (
+                "ro elevator=cfq -- elevator=init",
+                None,
+                "ro -- elevator=init",
+            ),
+            ("ro --x", Some("noop"), "ro --x elevator=noop"),
+            (
+                "dyndbg=\"file a.c +p; elevator=x -- y\" ro",
+                Some("noop"),
+                "dyndbg=\"file a.c +p; elevator=x -- y\" ro elevator=noop",
+            ),
+            (
+                "dyndbg=\"a elevator=x\" ro",
+                None,
+                "dyndbg=\"a elevator=x\" ro",
+            ),
+            ("ro \"elevator=cfq\" x", Some("noop"), "ro elevator=noop x"),
+            ("ro elevator=\"cfq\"", None, "ro"),
+            ("ro ", Some("noop"), "ro elevator=noop "),
+        ] {
+            let edited = with_parameter(text, value);
+            assert_eq!(edited.as_deref(), Ok(expected), "{text:?}");
+        }
+        for text in ["ro dyndbg=\"file a", "elevator=\"cfq ro"] {
+            assert_eq!(with_parameter(text, Some("noop")), Err(OpenQuote));
+        }
+        assert!(with_parameter("elevator=\"cfq ro", None).is_err());
+        assert_eq!(with_parameter("x=\"a", None).as_deref(), Ok("x=\"a"));
+    }
+
+    #[test]
+    fn lines_that_are_one_line_to_the_kernel_have_it_once_and_before_the_dashes() {
+        let of = |text: &str, value| in_lines(text, |line| !line.starts_with('#'), "", value);
+        for (text, value, expected) in [
+            ("a\nb\n", Some("noop"), "a\nb elevator=noop\n"),
+            ("a\n# b\n", Some("noop"), "a elevator=noop\n# b\n"),
+            (
+                "a -- x\nelevator=init\n",
+                Some("noop"),
+                "a elevator=noop -- x\nelevator=init\n",
+            ),
+            ("a\r\n# b\r\n", Some("noop"), "a elevator=noop\r\n# b\r\n"),
+            ("# a", Some("noop"), "# a\nelevator=noop\n"),
+            ("# a\r\n", Some("noop"), "# a\r\nelevator=noop\r\n"),
+            ("# a elevator=b\n", None, "# a elevator=b\n"),
+            (
+                "elevator=a b\nelevator=c\n",
+                Some("noop"),
+                "elevator=noop b\n\n",
+            ),
+        ] {
+            assert_eq!(of(text, value).as_deref(), Ok(expected), "{text:?}");
+        }
+        assert_eq!(of("a\nb=\"c\n", Some("noop")), Err(2));
+    }
 }
