@@ -102,7 +102,8 @@ pub(crate) fn files(
     wish: bool,
 ) -> Result<Vec<FileChange>, FileError> {
     let here = Maker::of(host);
-    if wish && let Some(error) = somebody_elses(host, here, modules) {
+    let puts = wish && !modules.is_empty();
+    if puts && let Some(error) = somebody_elses(host, here, modules) {
         return Err(error);
     }
     let mut changes = Vec::new();
@@ -130,6 +131,9 @@ fn somebody_elses(host: &Host, maker: Option<Maker>, modules: &[String]) -> Opti
     }
     if maker != Some(Maker::Mkinitcpio) {
         return None;
+    }
+    if let Some(error) = assigned_after_ours(host, modules) {
+        return Some(error);
     }
     // mkinitcpio(8): with a configuration file of its own (`-c`, which a preset gives it) no other is read.
     let presets = fs::read_dir(host.path(Path::new(PRESETS))).ok()?;
@@ -159,6 +163,31 @@ fn somebody_elses(host: &Host, maker: Option<Maker>, modules: &[String]) -> Opti
                  line …_config= out of {} if that is the usual file",
                 modules.join(" "),
                 path.display()
+            ),
+            path,
+        })
+    })
+}
+
+/// A file beside ours that mkinitcpio reads later (in the order of their names), and that sets `MODULES` anew.
+fn assigned_after_ours(host: &Host, modules: &[String]) -> Option<FileError> {
+    let ours = Maker::Mkinitcpio.path();
+    let directory = ours.parent()?;
+    let entries = fs::read_dir(host.path(directory)).ok()?;
+    let mut later: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| directory.join(entry.file_name()))
+        .filter(|path| path.extension() == ours.extension() && path.file_name() > ours.file_name())
+        .collect();
+    later.sort();
+    later.into_iter().find_map(|path| {
+        let text = fs::read_to_string(host.path(&path)).ok()?;
+        let is_anew = |line: &str| line.trim_start().starts_with("MODULES=");
+        text.lines().any(is_anew).then(|| FileError::Elsewhere {
+            reason: "it is read after ours and sets MODULES anew".into(),
+            way: format!(
+                "put {} into its MODULES=(…) and run mkinitcpio --allpresets, or write MODULES+=(…) there",
+                modules.join(" ")
             ),
             path,
         })
@@ -309,6 +338,37 @@ mod tests {
             files(&host, &modules, false).unwrap().is_empty(),
             "nobody asked"
         );
+    }
+
+    #[test]
+    fn a_file_that_is_read_after_ours_and_sets_the_modules_anew_is_refused_by_name() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "usr/bin/mkinitcpio", "");
+        let modules = ["bfq".to_owned()];
+        for (file, text, is_refused) in [
+            ("etc/mkinitcpio.conf.d/a.conf", "MODULES=(ext4)\n", false),
+            ("etc/mkinitcpio.conf.d/z.txt", "MODULES=(ext4)\n", false),
+            ("etc/mkinitcpio.conf.d/x.conf", "MODULES+=(ext4)\n", false),
+            ("etc/mkinitcpio.conf.d/z.conf", "MODULES=(ext4)\n", true),
+        ] {
+            write(dir.path(), file, text);
+            match files(&host, &modules, true) {
+                Ok(changes) => assert_eq!((changes.len(), is_refused), (1, false), "{file}"),
+                Err(error) => {
+                    assert!(is_refused && error.to_string().contains(file), "{error}");
+                    let hint = iosched_machine::failure::Failure::hint(&error).unwrap();
+                    assert!(hint.starts_with("put bfq into"), "{hint}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_to_put_in_is_refused_nowhere() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "run/ostree-booted", "");
+        write(dir.path(), "usr/bin/dracut", "");
+        assert!(files(&host, &[], true).unwrap().is_empty());
     }
 
     #[test]
