@@ -7,6 +7,7 @@ use iosched_machine::failure::{Failure, exit};
 use rustix::io::Errno;
 
 use super::names::is_single_queue;
+use super::offered::ToBlkMq;
 
 /// Why a state could not be set.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +43,8 @@ pub enum SwitchError {
         scheduler: String,
         /// What there is.
         offered: Vec<String>,
+        /// Where it is on the single-queue path, how it gets away from there.
+        to_blk_mq: ToBlkMq,
     },
     /// EINVAL on the switch itself, of a name that the file offers.
     #[error(
@@ -110,7 +113,10 @@ pub enum SwitchError {
         got: String,
     },
     /// No such file below `queue/iosched/` or among the settings.
-    #[error("{scheduler} on {device} has no tunable {tunable}\n  it has: {}", known.join(", "))]
+    #[error(
+        "{scheduler} on {device} has no tunable {tunable}\n  it has: {}",
+        or_none(known)
+    )]
     UnknownTunable {
         /// Kernel name.
         device: String,
@@ -192,8 +198,11 @@ impl Failure for SwitchError {
                     .into(),
             ),
             SwitchError::NotOffered {
-                scheduler, offered, ..
-            } => Some(not_offered(scheduler, offered)),
+                scheduler,
+                offered,
+                to_blk_mq,
+                ..
+            } => Some(not_offered(scheduler, offered, *to_blk_mq)),
             SwitchError::NotPermitted { .. } => {
                 Some("run it as root, and outside a container that mounts /sys read-only".into())
             }
@@ -237,15 +246,28 @@ impl Failure for SwitchError {
 }
 
 /// Why a disk that offers these schedulers does not offer this one, and what does its work there.
-fn not_offered(scheduler: &str, offered: &[String]) -> String {
+fn not_offered(scheduler: &str, offered: &[String], to_blk_mq: ToBlkMq) -> String {
     if is_single_queue(offered) {
-        let blk_mq = "the disk is on the single-queue path; scsi_mod.use_blk_mq=1 on the kernel's command line puts \
-                      SCSI disks on blk-mq";
+        let of_blk_mq = match to_blk_mq {
+            ToBlkMq::Parameter(module) => format!(
+                "the disk is on the single-queue path; {}.use_blk_mq=1 on the kernel's command line puts it and all its \
+                 driver's disks on blk-mq, which has {scheduler} since Linux 4.12",
+                module.name()
+            ),
+            ToBlkMq::Nothing => format!(
+                "{scheduler} is for disks on blk-mq, and this kernel has no parameter that puts this disk there"
+            ),
+            ToBlkMq::Unknown => {
+                format!("{scheduler} is for disks on blk-mq; this one is on the single-queue path")
+            }
+        };
         return match scheduler {
             "none" => "the disk is on the single-queue path, where noop does that".into(),
             "mq-deadline" => "the disk is on the single-queue path, where it is deadline".into(),
-            "bfq" => format!("{blk_mq}, which has it; cfq is what bfq descends from"),
-            "kyber" => format!("{blk_mq}, which has it"),
+            "bfq" if offered.iter().any(|name| name == "cfq") => {
+                format!("{of_blk_mq}; cfq, from which bfq descends, is offered")
+            }
+            "bfq" | "kyber" => of_blk_mq,
             _ => "choose one of those it offers".into(),
         };
     }
@@ -261,6 +283,14 @@ fn not_offered(scheduler: &str, offered: &[String]) -> String {
         }
         _ => "choose one of those it offers".into(),
     }
+}
+
+/// Names in a row, or that there is none.
+fn or_none(names: &[String]) -> String {
+    if names.is_empty() {
+        return "none".into();
+    }
+    names.join(", ")
 }
 
 /// What an error of a read or write below `/sys/block/<device>/` means.

@@ -23,12 +23,13 @@ pub fn foresee(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<(), SwitchError
             .as_ref()
             .is_none_or(|own| own.iter().any(|name| name == tunable));
         if !is_there && !is_own {
-            return Err(SwitchError::UnknownTunable {
-                device: device.to_owned(),
-                scheduler: arm.scheduler.clone(),
-                tunable: tunable.clone(),
-                known: own.unwrap_or_default(),
-            });
+            return Err(super::unknown(
+                sysfs,
+                device,
+                &arm.scheduler,
+                tunable,
+                own.unwrap_or_default(),
+            ));
         }
         let place = if is_there {
             queue_file
@@ -69,7 +70,7 @@ fn own_tunables(sysfs: &Sysfs, scheduler: &str) -> Option<Vec<String>> {
         let names: Vec<String> = names.map(str::to_owned).collect();
         (!names.is_empty()).then_some(names)
     };
-    let none = || (scheduler == "none").then(Vec::new);
+    let none = || matches!(scheduler, "none" | "noop").then(Vec::new);
     shown.or_else(in_tables).or_else(none)
 }
 
@@ -90,14 +91,18 @@ mod tests {
         assert!(words.contains("has no tunable read_lat"), "{words}");
         assert!(words.contains("read_lat_nsec"), "{words}");
         assert!(foreseen("kyber:read_lat_nsec=1000,nr_requests=32").is_ok());
-        assert!(foreseen("none:fifo_batch=1").is_err());
+        for scheduler in ["none", "noop"] {
+            let error = foreseen(&format!("{scheduler}:fifo_batch=1")).unwrap_err();
+            let words = error.to_string();
+            assert!(words.contains("it has: nr_requests, "), "{words}");
+        }
         assert!(foreseen("newcomer:anything=1").is_ok());
     }
 
     #[test]
     fn a_value_that_is_no_number_is_found_where_one_is_shown() {
         // sda has mq-deadline, whose tunables this kernel may have more of than our tables.
-        assert!(foreseen("mq-deadline:fifo_batch=0x10").is_ok());
+        assert!(foreseen("mq-deadline:fifo_batch=32").is_ok());
         let host = machine("workstation");
         let sysfs = host.sysfs();
         let file = sysfs.device_dir("sda").join("queue/iosched");

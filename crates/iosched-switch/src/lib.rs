@@ -37,7 +37,7 @@ pub use self::arm::{Arm, Layer};
 pub use self::error::SwitchError;
 pub use self::foresee::foresee;
 pub use self::names::{is_single_queue, modern_name, name_on, renamed};
-pub use self::offered::{active, offered, resolve};
+pub use self::offered::{Module, ToBlkMq, active, not_offered, offered, resolve};
 pub use self::state::{Difference, QueueState};
 pub use self::zones::check_order;
 pub use self::zones::only_in_order;
@@ -261,26 +261,28 @@ fn locate(sysfs: &Sysfs, device: &str, arm: &Arm, name: &str) -> Result<String, 
     if may_be_set && sysfs.device_dir(device).join(&file).exists() {
         return Ok(file);
     }
+    Err(unknown(sysfs, device, &arm.scheduler, name, own))
+}
+
+/// That a scheduler has no such tunable, with what can be set there: its own, and the settings of the queue.
+fn unknown(
+    sysfs: &Sysfs,
+    device: &str,
+    scheduler: &str,
+    tunable: &str,
+    own: Vec<String>,
+) -> SwitchError {
+    let queue = sysfs.device_dir(device).join("queue");
+    let of_queue = std::iter::once("nr_requests").chain(SETTINGS.iter().copied());
+    let of_queue = of_queue.filter(|setting| queue.join(setting).exists());
     let mut known = own;
-    known.push("nr_requests".into());
-    known.extend(
-        SETTINGS
-            .iter()
-            .filter(|setting| {
-                sysfs
-                    .device_dir(device)
-                    .join("queue")
-                    .join(setting)
-                    .exists()
-            })
-            .map(|&setting| setting.to_owned()),
-    );
-    Err(SwitchError::UnknownTunable {
+    known.extend(of_queue.map(str::to_owned));
+    SwitchError::UnknownTunable {
         device: device.into(),
-        scheduler: arm.scheduler.clone(),
-        tunable: name.into(),
+        scheduler: scheduler.into(),
+        tunable: tunable.into(),
         known,
-    })
+    }
 }
 
 #[cfg(test)]

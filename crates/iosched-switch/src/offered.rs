@@ -30,11 +30,78 @@ pub fn resolve(sysfs: &Sysfs, device: &str, wanted: &str) -> Result<String, Swit
     if offered.iter().any(|name| name == to_load) {
         return Ok(to_load.into());
     }
-    Err(SwitchError::NotOffered {
+    Err(not_offered(sysfs, device, wanted, offered))
+}
+
+/// That a device does not offer a scheduler, with what is known of the way to it.
+pub fn not_offered(
+    sysfs: &Sysfs,
+    device: &str,
+    scheduler: &str,
+    offered: Vec<String>,
+) -> SwitchError {
+    SwitchError::NotOffered {
+        to_blk_mq: ToBlkMq::of(sysfs, device),
         device: device.into(),
-        scheduler: wanted.into(),
+        scheduler: scheduler.into(),
         offered,
-    })
+    }
+}
+
+/// How a disk on the single-queue path of Linux before 5.0 can be put on blk-mq.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToBlkMq {
+    /// By `use_blk_mq` of the module that is its driver: scsi since 3.17, device-mapper since 4.0, mmc since 4.16, all to
+    /// 4.20.
+    Parameter(Module),
+    /// By nothing: the kernel is too old, or the disk's driver has no such parameter.
+    Nothing,
+    /// The tree does not show the parameters of the kernel's modules.
+    Unknown,
+}
+
+/// A module with the parameter `use_blk_mq`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "their names")]
+pub enum Module {
+    ScsiMod,
+    DmMod,
+    MmcCore,
+}
+
+impl Module {
+    /// As the kernel spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Module::ScsiMod => "scsi_mod",
+            Module::DmMod => "dm_mod",
+            Module::MmcCore => "mmc_core",
+        }
+    }
+}
+
+impl ToBlkMq {
+    /// By what this kernel has for the driver that names its disks so.
+    fn of(sysfs: &Sysfs, device: &str) -> ToBlkMq {
+        let drivers = [
+            ("sd", Module::ScsiMod),
+            ("sr", Module::ScsiMod),
+            ("dm-", Module::DmMod),
+            ("mmcblk", Module::MmcCore),
+        ];
+        let modules = sysfs.root().join("module");
+        if !modules.is_dir() {
+            return ToBlkMq::Unknown;
+        }
+        let has_it = |module: Module| {
+            let parameters = modules.join(module.name()).join("parameters");
+            parameters.join("use_blk_mq").exists()
+        };
+        match drivers.iter().find(|(name, _)| device.starts_with(name)) {
+            Some(&(_, module)) if has_it(module) => ToBlkMq::Parameter(module),
+            _ => ToBlkMq::Nothing,
+        }
+    }
 }
 
 /// The schedulers that a device offers.

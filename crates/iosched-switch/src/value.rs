@@ -2,7 +2,8 @@
 //! a large number (`simple_strtol`, up to 4.x), and says that all went well.
 //!
 //! Only what a kernel would misread is refused here. A number that it makes smaller or larger is written, read back and
-//! told of.
+//! told of. Numbers are decimal: mq-deadline alone reads other bases, and only since it uses `kstrtoint` (0x20 was 0
+//! before, and 010 is 10 or 8), while what it shows, and a policy is compared with, is decimal on all kernels.
 
 use iosched_machine::device;
 
@@ -32,10 +33,17 @@ const UNSIGNED: Numbers = Numbers {
     most: u32::MAX as i128,
 };
 
-/// `s64`, of which -1 is the default: `wbt_lat_usec`.
+/// `wbt_lat_usec`: -1 is the default, and the kernel keeps what it is given as ns in an `s64`, without asking whether
+/// they have room there.
 const FROM_DEFAULT: Numbers = Numbers {
     least: -1,
-    most: i64::MAX as i128,
+    most: i64::MAX as i128 / 1000,
+};
+
+/// `max_sectors_kb`: since 6.9 doubled in an `unsigned int` before it is compared with what the disk can do.
+const HALF_UNSIGNED: Numbers = Numbers {
+    least: 0,
+    most: u32::MAX as i128 / 2,
 };
 
 /// Why a value cannot be given to a tunable that is known here; nothing of one that is not.
@@ -43,19 +51,13 @@ pub(super) fn check(scheduler: &str, tunable: &str, value: &str) -> Result<(), S
     let base = tunable.trim_end_matches("_us"); // the same variable, finer
     let numbers = match tunable {
         "wbt_lat_usec" => FROM_DEFAULT,
+        "max_sectors_kb" => HALF_UNSIGNED,
         _ if tunable == "nr_requests" || SETTINGS.contains(&tunable) => UNSIGNED,
         _ if !device::tunable_names(scheduler).contains(&base) => return Ok(()),
         _ if scheduler == "kyber" => U64,
         _ => INT,
     };
-    // Of schedulers mq-deadline alone reads other bases than ten.
-    let is_hexadecimal = value.starts_with("0x") && scheduler == "mq-deadline";
-    let number = if is_hexadecimal {
-        i128::from_str_radix(&value[2..], 16).ok()
-    } else {
-        value.parse::<i128>().ok()
-    };
-    match number {
+    match decimal(value)? {
         Some(number) if (numbers.least..=numbers.most).contains(&number) => Ok(()),
         _ => Err(format!(
             "it takes a whole number from {} to {}",
@@ -66,11 +68,39 @@ pub(super) fn check(scheduler: &str, tunable: &str, value: &str) -> Result<(), S
 
 /// The same of any tunable, by what its file holds now: who shows a number takes one.
 pub(super) fn check_like(shown: &str, value: &str) -> Result<(), String> {
-    let is_number = |text: &str| text.parse::<i128>().is_ok();
-    if is_number(shown) && !is_number(value) && !value.starts_with("0x") {
+    if shown.parse::<i128>().is_ok() && decimal(value)?.is_none() {
         return Err(format!("it takes a number, as {shown}, which it has now"));
     }
     Ok(())
+}
+
+/// The number that a value is; nothing of what is none.
+///
+/// # Errors
+/// It is a number that is not written as kernels show it: how it is to be written.
+fn decimal(value: &str) -> Result<Option<i128>, String> {
+    let digits = value.trim_start_matches(['+', '-']);
+    let hexadecimal = digits
+        .strip_prefix("0x")
+        .or_else(|| digits.strip_prefix("0X"));
+    if let Some(number) = hexadecimal.and_then(|digits| i128::from_str_radix(digits, 16).ok()) {
+        let sign = if value.starts_with('-') { "-" } else { "" };
+        return Err(format!("it takes a decimal number: write {sign}{number}"));
+    }
+    let Ok(number) = value.parse::<i128>() else {
+        return Ok(None);
+    };
+    if number.to_string() == value {
+        return Ok(Some(number));
+    }
+    let octal = i128::from_str_radix(value, 8).ok();
+    let octal = octal.filter(|&octal| octal != number);
+    Err(match octal {
+        Some(octal) => format!(
+            "it is {number} to some kernels and {octal} (octal) to others: write the one that is meant"
+        ),
+        None => format!("it takes a decimal number: write {number}"),
+    })
 }
 
 #[cfg(test)]
@@ -83,6 +113,12 @@ mod tests {
             ("cfq", "slice_idle", "abc"),
             ("cfq", "slice_idle", "8ms"),
             ("cfq", "slice_idle", "0x8"),
+            ("mq-deadline", "fifo_batch", "0x10"),
+            ("mq-deadline", "fifo_batch", "010"),
+            ("none", "nr_requests", "+64"),
+            ("none", "wbt_lat_usec", "9223372036854776"),
+            ("none", "wbt_lat_usec", "-2"),
+            ("none", "max_sectors_kb", "2147483648"),
             ("deadline", "fifo_batch", "99999999999"),
             ("mq-deadline", "fifo_batch", "2147483648"),
             ("bfq", "low_latency", "on"),
@@ -100,7 +136,9 @@ mod tests {
     fn what_a_kernel_understands_or_only_it_knows_is_written() {
         for (scheduler, tunable, value) in [
             ("cfq", "slice_idle", "0"),
-            ("mq-deadline", "fifo_batch", "0x10"),
+            ("mq-deadline", "fifo_batch", "16"),
+            ("none", "wbt_lat_usec", "9223372036854775"),
+            ("none", "max_sectors_kb", "2147483647"),
             ("mq-deadline", "writes_starved", "-1"),
             ("kyber", "read_lat_nsec", "9000000000"),
             ("bfq", "wbt_lat_usec", "-1"),
@@ -114,6 +152,31 @@ mod tests {
                 "{tunable}={value}"
             );
         }
+    }
+
+    #[test]
+    fn a_number_of_another_base_is_refused_with_how_it_is_to_be_written() {
+        for (value, words) in [
+            ("0x20", "write 32"),
+            ("0X20", "write 32"),
+            ("-0x20", "write -32"),
+            ("010", "it is 10 to some kernels and 8 (octal) to others"),
+            ("007", "write 7"),
+            ("08", "write 8"),
+            ("+8", "write 8"),
+            ("-0", "write 0"),
+        ] {
+            for refused in [
+                check("mq-deadline", "fifo_batch", value),
+                check("none", "nr_requests", value),
+                check_like("16", value),
+            ] {
+                let refused = refused.unwrap_err();
+                assert!(refused.contains(words), "{value}: {refused}");
+            }
+        }
+        assert_eq!(check("newcomer", "mode", "0x20"), Ok(()));
+        assert_eq!(check_like("fast", "0x20"), Ok(()));
     }
 
     #[test]

@@ -290,6 +290,9 @@ pub(crate) fn deploy(
     how: &HowArgs,
     output: &Output,
 ) -> Outcome {
+    if how.dry_run {
+        deployment.foresee(host).map_err(boxed)?;
+    }
     notes.extend(deployment.notes.iter().cloned());
     if !output.is_json() {
         show(deployment, &notes, output);

@@ -64,13 +64,101 @@ fn a_scheduler_that_a_disk_lacks_is_refused_with_the_name_that_it_has_there() {
         ("vda", "cfq", "for disks on the single-queue path"),
         ("sda", "mq-deadline", "where it is deadline"),
         ("sda", "none", "where noop does that"),
-        ("sda", "bfq", "scsi_mod.use_blk_mq=1"),
+        ("sda", "bfq", "cfq, from which bfq descends"),
         ("nvme0n1", "noop", ""),
     ] {
         let (code, _, error) = machine.run("persist", &["--dry-run", disk, scheduler]);
         let error = in_one_line(&error);
         assert_eq!(code, if words.is_empty() { 0 } else { 5 }, "{error}");
         assert!(error.contains(words), "{disk} {scheduler}: {error}");
+    }
+}
+
+#[test]
+fn the_way_to_blk_mq_is_named_where_this_kernel_has_one_for_the_disks_driver() {
+    let machine = mixed();
+    let hint = |machine: &Machine, disk: &str| {
+        let (code, _, error) = machine.run("persist", &["--dry-run", disk, "kyber"]);
+        assert_eq!(code, 5, "{error}");
+        in_one_line(&error)
+    };
+    let unknown = "this one is on the single-queue path";
+    assert!(
+        hint(&machine, "sda").contains(unknown),
+        "no modules are shown"
+    );
+    machine.write("sys/module/kernel/parameters/panic", "0\n");
+    let nothing = "this kernel has no parameter that puts this disk there";
+    assert!(hint(&machine, "sda").contains(nothing), "as before 3.17");
+    machine.write("sys/module/scsi_mod/parameters/use_blk_mq", "N\n");
+    let said = hint(&machine, "sda");
+    assert!(said.contains("scsi_mod.use_blk_mq=1"), "{said}");
+    // A card is no SCSI disk.
+    let card = Machine::new(&[("mmcblk0", &["ID_SERIAL=0x1"])]);
+    card.write("sys/block/mmcblk0/queue/scheduler", "noop [cfq]\n");
+    card.write("sys/module/scsi_mod/parameters/use_blk_mq", "N\n");
+    assert!(hint(&card, "mmcblk0").contains(nothing));
+    card.write("sys/module/mmc_core/parameters/use_blk_mq", "N\n");
+    let said = hint(&card, "mmcblk0");
+    assert!(said.contains("mmc_core.use_blk_mq=1"), "{said}");
+}
+
+#[test]
+fn a_value_is_kept_as_kernels_show_it_or_not_at_all() {
+    let machine = mixed();
+    let before = machine.etc();
+    for (disk, words, way) in [
+        ("sda", ["cfq", "slice_idle=0x8"], "write 8"),
+        ("vda", ["mq-deadline", "fifo_batch=0x20"], "write 32"),
+        ("vda", ["mq-deadline", "fifo_batch=010"], "8 (octal)"),
+        (
+            "vda",
+            ["none", "wbt_lat_usec=9223372036854776"],
+            "from -1 to 9223372036854775",
+        ),
+    ] {
+        let (code, _, error) = machine.run("persist", &[&["--yes", disk][..], &words].concat());
+        assert_eq!(code, 6, "{words:?}: {error}");
+        assert!(in_one_line(&error).contains(way), "{words:?}: {error}");
+        let [scheduler, tunable] = words;
+        let (name, value) = tunable.split_once('=').unwrap();
+        machine.write(
+            POLICY,
+            &format!(
+                "[[rule]]\nname = 'a'\nmatch = {{ serial = '*' }}\nscheduler = '{scheduler}'\n\
+                 tunables = {{ {name} = '{value}' }}\n"
+            ),
+        );
+        for command in ["apply", "check"] {
+            let (code, _, error) = machine.run(command, &[]);
+            assert_ne!(code, 0, "{command}: {words:?}");
+            let error = in_one_line(&error);
+            assert!(error.contains("policy.toml:5:"), "{command}: {error}");
+            assert!(error.contains(way), "{command}: {error}");
+        }
+        fs::remove_file(machine.path(POLICY)).unwrap();
+    }
+    assert_eq!(machine.etc().len(), before.len());
+}
+
+#[test]
+fn the_values_of_a_policy_are_checked_as_far_as_a_copied_tree_shows_them() {
+    let machine = Machine::copied("newest-7.0");
+    machine.write("etc/hostname", "newest\n");
+    let before = machine.etc();
+    for (arm, words) in [
+        (["adios", "lat_target_read=fast"], "it takes a number, as"),
+        (["adios", "lat_target_read=0x10"], "write 16"),
+        (
+            ["adios", "lat_target_reed=1"],
+            "has no tunable lat_target_reed",
+        ),
+        (["none", "fifo_batch=1"], "it has: nr_requests"),
+    ] {
+        let (code, _, error) = machine.run("persist", &[&["--yes", "vdb"][..], &arm].concat());
+        assert_eq!(code, 6, "{arm:?}: {error}");
+        assert!(in_one_line(&error).contains(words), "{arm:?}: {error}");
+        assert_eq!(machine.etc(), before);
     }
 }
 

@@ -111,13 +111,30 @@ impl Deployment {
                 Ok((wanted, deviations))
             })
             .collect::<Result<Vec<_>, SwitchError>>()?;
-        Ok(Deployment {
+        let deployment = Deployment {
             policy,
             disks,
             files: policy_file.into_iter().chain(made).collect(),
             notes,
             change,
-        })
+        };
+        if !host.is_live() {
+            deployment.foresee(host)?;
+        }
+        Ok(deployment)
+    }
+
+    /// Asks what nobody tries out (a copied machine, `--dry-run`): whether each disk has the tunables that the policy
+    /// wants of it, and whether their values are what such a file shows.
+    ///
+    /// # Errors
+    /// The first one that it has not, or that cannot be.
+    pub fn foresee(&self, host: &Host) -> Result<(), DeployError> {
+        let sysfs = host.sysfs();
+        for (wanted, _) in &self.disks {
+            switch::foresee(&sysfs, &wanted.disk.device.name, &wanted.arm)?;
+        }
+        Ok(())
     }
 
     /// The changes of the files that are made from a policy, if it is not in force.
@@ -331,11 +348,9 @@ fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, 
             });
         }
         if !offered.iter().any(|name| name == scheduler) {
-            return Err(DeployError::Switch(SwitchError::NotOffered {
-                offered: offered.to_vec(),
-                device: disk.name,
-                scheduler: scheduler.to_owned(),
-            }));
+            let offered = offered.to_vec();
+            let error = switch::not_offered(&host.sysfs(), &disk.name, scheduler, offered);
+            return Err(DeployError::Switch(error));
         }
     }
     let others = names(false);
