@@ -136,6 +136,12 @@ def events(machine):
     sata = machine.disks()["sata"]
     machine.run(f"echo none > /sys/block/{sata}/queue/scheduler; udevadm trigger --action=change /sys/block/{sata}; udevadm settle")
     expect(machine.schedulers()["sata"], "bfq", "what somebody set by hand goes with the next event")
+    machine.run(f"echo none > /sys/block/{sata}/queue/scheduler; echo change > /sys/block/{sata}/uevent; udevadm settle")
+    expect(machine.schedulers()["sata"], "bfq", "or with one of the kernel's own")
+    # udev watches the nodes of disks: who closes one that was open for writing makes an event.
+    machine.run(f"echo none > /sys/block/{sata}/queue/scheduler; : <>/dev/{sata}; "
+                f"for _ in $(seq 100); do grep -qF '[bfq]' /sys/block/{sata}/queue/scheduler && break; sleep 0.1; done")
+    expect(machine.schedulers()["sata"], "bfq", "or when a program that could write the disk closes it")
     machine.run(f"parted -s /dev/{sata} mklabel gpt mkpart p 1MiB 8MiB; partprobe /dev/{sata}; udevadm settle")
     expect(machine.schedulers(), KEPT, "partprobe keeps them")
     machine.run(f"""cat >> {POLICY} <<'X'

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Output;
 
 use iosched_testing::kernel::{Asked, FACILITIES, LINUX_3_10, LINUX_4_19, Version, on};
+use iosched_testing::world::own_mounts;
 use rustix::process::Signal;
 
 use crate::common::bench::Bench;
@@ -17,7 +18,7 @@ use crate::common::machine::Machine;
 use crate::common::tuning::{MIB, fio_runs_on, record, signal, small_disk, start};
 use crate::common::{
     LoopDevice, Mounted, can_emulate, can_use_loop_devices, has_fio, has_postgres, iosched, lossy,
-    processes_with, wait_until,
+    processes_with, run, wait_until,
 };
 
 /// Two rounds of two arms.
@@ -299,6 +300,17 @@ fn an_emulated_disk_is_refused_by_name_and_leaves_nothing() {
     if !can_emulate() {
         return;
     }
+    // The command takes the number after the largest that it sees in /sys/block: one that nobody else has. What the
+    // kernel really has is in /sys/class/block.
+    let largest = 50_000 + std::process::id() % 10_000;
+    let shown = tempfile::tempdir().unwrap();
+    fs::create_dir(shown.path().join(format!("loop{largest}"))).unwrap();
+    own_mounts().unwrap();
+    run(
+        "mount",
+        &["--bind", shown.path().to_str().unwrap(), "/sys/block"],
+    );
+    let added = format!("/sys/class/block/loop{}", largest + 1);
     on_old_kernels(|| {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("emulated");
@@ -322,6 +334,7 @@ fn an_emulated_disk_is_refused_by_name_and_leaves_nothing() {
             "{said}"
         );
         assert_eq!(names(Path::new(state)), [""; 0]);
+        assert!(!Path::new(&added).exists(), "{added} is left");
     });
 }
 
