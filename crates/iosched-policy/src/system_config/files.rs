@@ -107,9 +107,10 @@ impl Failure for FileError {
                 target,
                 is_on_the_way,
             } => Some(instead_of_link(path, target, *is_on_the_way)),
-            FileError::CommandLine { way, .. } => Some(way.clone()),
             FileError::ChangedMeanwhile { .. } => Some("look at it, then try again".into()),
-            FileError::Elsewhere { way, .. } => Some(way.clone()),
+            FileError::CommandLine { way, .. } | FileError::Elsewhere { way, .. } => {
+                Some(way.clone())
+            }
             FileError::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Some("run it as root".into()),
                 io::ErrorKind::ReadOnlyFilesystem => Some(
