@@ -23,6 +23,7 @@ def run(directory, image, deb):
         before = files_of_the_system(machine)
         at_first = machine.schedulers()
         first_names = keep(machine, at_first)
+        without_libraries(machine)
         tune(machine)
         events(machine)
         rules_of_others(machine)
@@ -103,6 +104,17 @@ def keep_root(machine):
     expect(machine.run(f"cat {RULES}; cksum /initrd.img"), before, "after which nothing is changed")
     machine.run(f"iosched persist --yes --initramfs {root} bfq")
     expect(machine.run("lsinitramfs /initrd.img | grep -c '/bfq.ko'"), "1", "the root disk's module is in the initramfs")
+
+
+def without_libraries(machine):
+    """The binary of `make static` in a root file system that has nothing else."""
+    if machine.try_run("ls /tmp/iosched-static")[0] != 0:
+        say("      not tried without libraries: `make static` has made no binary for x86_64")
+        return
+    code, said = machine.try_run("/tmp/test-static /tmp/iosched-static 2>&1")
+    expect((code, said.strip().endswith("runs without any library")), (0, True),
+           "the static binary lists, sets, measures and takes back where there is no library")
+    machine.run("rm /tmp/test-static /tmp/iosched-static")
 
 
 def tune(machine):

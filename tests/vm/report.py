@@ -1,10 +1,15 @@
 """What the tests in a machine of QEMU say, and the files they begin with."""
 
+import glob
 import os
+import shutil
 import subprocess
 
 from machine import DISKS, Failed, Machine
 from progress import say
+
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 
 
 def expect(found, wanted, what):
@@ -19,13 +24,20 @@ def layer(path, base, base_format):
 
 
 def new_machine(directory, image, deb, disks=tuple(DISKS)):
-    """A machine whose root is a layer over the image, with the package on a disk of its own."""
+    """A machine whose root is a layer over the image, with the package on a disk of its own; beside it what `make static`
+    has made, if it has."""
     subprocess.run(["rm", "-rf", directory], check=True)
     os.makedirs(directory)
     root = os.path.join(directory, "root.qcow2")
     layer(root, image, "raw")
     payload = os.path.join(directory, "payload.tar")
-    subprocess.run(["tar", "-C", os.path.dirname(deb), "-cf", payload, os.path.basename(deb)], check=True)
+    files = os.path.join(directory, "payload")
+    os.makedirs(files)
+    shutil.copy(deb, files)
+    for binary in glob.glob(os.path.join(ROOT, "target/static/iosched-*-linux-x86_64/iosched")):
+        shutil.copy(binary, os.path.join(files, "iosched-static"))
+        shutil.copy(os.path.join(ROOT, "scripts/test-static"), files)
+    subprocess.run(["tar", "-C", files, "-cf", payload, *sorted(os.listdir(files))], check=True)
     return Machine(directory, root, disks, payload)
 
 
