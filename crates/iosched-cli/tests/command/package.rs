@@ -1,12 +1,12 @@
-//! What the Debian package's script does when the package is purged, in each state that a machine can be in: in a mount
-//! namespace where `/etc`, `/usr/share` and `/var/lib` are empty, with stand-ins for the programs that it calls.
+//! What the Debian package's scripts do, above all when the package is purged, in each state that a machine can be in: in
+//! a mount namespace where `/etc`, `/usr/share` and `/var/lib` are empty, with stand-ins for the programs that they call.
 
 use std::path::Path;
 use std::process::Command;
 
-use iosched_testing::is_root;
+use iosched_testing::{is_root, lacks};
 
-const POSTRM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/debian/postrm");
+const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
 
 /// Files with what is in them.
 type Files<'a> = &'a [(&'a str, &'a str)];
@@ -21,6 +21,11 @@ struct Purged {
 
 /// Purges a machine with these files, once and again: the second time does nothing more.
 fn purge(files: Files) -> Purged {
+    after(files, &["postrm purge"])
+}
+
+/// Calls these scripts on a machine with these files, as dpkg would, and the last one again.
+fn after(files: Files, steps: &[&str]) -> Purged {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     for (path, text) in files {
@@ -38,15 +43,26 @@ fn purge(files: Files) -> Purged {
             printf '#!/bin/sh\necho "%s $*" >>"%s/called"\n' $name "$1" >"$1/bin/$name"
         done
         echo 'test "$1" != recommend || echo balanced' >>"$1/bin/tuned-adm"
+        # What deb-systemd-helper asks it, it does.
+        sed -i '1a case "$*" in *preset*|*enable*|*disable*) exec /bin/systemctl "$@" ;; esac' "$1/bin/systemctl"
         chmod +x "$1"/bin/*
         touch "$1/called"
-        PATH=$1/bin:$PATH DPKG_MAINTSCRIPT_PACKAGE=iosched sh "$2" purge 2>"$1/said"
-        cp "$1/called" "$1/called-once"
-        PATH=$1/bin:$PATH DPKG_MAINTSCRIPT_PACKAGE=iosched sh "$2" purge 2>/dev/null
-        cmp "$1/called" "$1/called-once"
+        # The unit is where the package has it, for deb-systemd-helper.
+        mount -t tmpfs none /usr/lib/systemd/system
+        cp "$2/iosched-restore.service" /usr/lib/systemd/system/
+        export DPKG_MAINTSCRIPT_PACKAGE=iosched PATH=$1/bin:$PATH
+        top=$1 packaging=$2
+        shift 2
+        for step in "$@"; do
+            sh "$packaging/debian/${step%% *}" ${step#* } 2>>"$top/said"
+        done
+        cp "$top/called" "$top/called-once"
+        sh "$packaging/debian/${step%% *}" ${step#* } 2>/dev/null
+        cmp "$top/called" "$top/called-once"
         find /etc /usr/share /var/lib -type f | sort | while read -r file; do
             echo "$file: $(tr '\n' ' ' <"$file")"
         done
+        find /etc -type l | sort
     "#;
     let output = Command::new("unshare")
         .args([
@@ -58,7 +74,8 @@ fn purge(files: Files) -> Purged {
             script,
             "purge",
         ])
-        .args([dir.path(), Path::new(POSTRM)])
+        .args([dir.path(), Path::new(PACKAGING)])
+        .args(steps)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -106,6 +123,73 @@ fn purge_takes_away_what_was_written_and_nothing_else() {
     ] {
         assert!(purged.called.contains(call), "{}", purged.called);
     }
+}
+
+/// Whatever dpkg calls the script with but `purge`: removed, replaced by a newer one, or not installed after all, in the
+/// middle of a machine's use.
+#[test]
+fn nothing_but_purge_takes_anything_away() {
+    if !is_root() {
+        return;
+    }
+    let files = [
+        ("/etc/udev/rules.d/99-iosched.rules", "ours"),
+        ("/usr/share/initramfs-tools/modules.d/iosched", "bfq"),
+        ("/etc/iosched/policy.toml", "version = 1"),
+        ("/var/lib/iosched/history/1", "{}"),
+        (PROFILE, "[main]"),
+        (ACTIVE, "iosched"),
+        GRUB,
+    ];
+    for called in [
+        "remove",
+        "upgrade 9.9",
+        "failed-upgrade 0.1",
+        "abort-install",
+        "abort-install 0.1",
+        "abort-upgrade 0.1",
+        "disappear other 9.9",
+    ] {
+        let step = format!("postrm {called}");
+        let kept = after(&files, &[&step]);
+        assert_eq!(
+            (kept.called.as_str(), kept.said.as_str()),
+            ("", ""),
+            "{called}"
+        );
+        assert_eq!(kept.left.len(), files.len(), "{called}: {:?}", kept.left);
+    }
+}
+
+/// Unpacked and not configured, configured, removed: in the end nothing is left, and in between the unit stays enabled.
+#[test]
+fn purge_leaves_nothing_of_the_unit_whatever_came_before() {
+    if !is_root() {
+        return;
+    }
+    for steps in [
+        &["postrm purge"][..],
+        &["postrm remove", "postrm purge"],
+        &["postinst abort-remove", "postrm purge"],
+        &["postinst configure", "postrm purge"],
+        &["postinst configure", "postrm remove", "postrm purge"],
+        &[
+            "postinst configure",
+            "postinst configure 0.1",
+            "postrm purge",
+        ],
+    ] {
+        let purged = after(&[], steps);
+        assert!(purged.left.is_empty(), "{steps:?}: {:?}", purged.left);
+    }
+    if !Path::new("/usr/bin/deb-systemd-helper").exists() {
+        return lacks("deb-systemd-helper (package init-system-helpers)");
+    }
+    let wanted = "/etc/systemd/system/multi-user.target.wants/iosched-restore.service".to_owned();
+    let configured = after(&[], &["postinst configure"]);
+    assert!(configured.left.contains(&wanted), "{:?}", configured.left);
+    let refused = after(&[], &["postinst abort-upgrade"]);
+    assert!(refused.left.is_empty(), "{:?}", refused.left);
 }
 
 #[test]
