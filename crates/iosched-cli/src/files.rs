@@ -19,7 +19,8 @@ pub(crate) struct WriteError {
 
 impl Failure for WriteError {
     fn hint(&self) -> Option<String> {
-        let parent = self.path.parent().unwrap_or(Path::new("."));
+        let parent = self.path.parent().filter(|above| *above != Path::new(""));
+        let parent = parent.unwrap_or(Path::new("."));
         match self.source.kind() {
             io::ErrorKind::NotFound => {
                 Some(format!("make the directory {} first", parent.display()))

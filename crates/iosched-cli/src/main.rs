@@ -22,6 +22,7 @@ use commands::{
 };
 
 fn main() -> ExitCode {
+    commands::survive_limits();
     let cli = Cli::parse();
     let output = output::Output::new(cli.json, cli.quiet);
     match run(cli, &output) {

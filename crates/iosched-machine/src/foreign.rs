@@ -25,7 +25,7 @@ pub const LARGEST_FILE: u64 = 512 << 20;
 pub const LARGEST_OUTPUT: u64 = 64 << 20;
 
 /// The largest job file, script or parameter file, bytes.
-pub(crate) const LARGEST_TEXT: u64 = 16 << 20;
+pub const LARGEST_TEXT: u64 = 16 << 20;
 
 /// About 30 years: what options of the command line take, too.
 const MOST_SECONDS: f64 = 1e9;

@@ -15,9 +15,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, fchown};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat};
+use rand::Rng;
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, renameat};
 use rustix::io::Errno;
-use tempfile::NamedTempFile;
 
 use crate::beneath::Directory;
 use crate::durable;
@@ -81,10 +81,11 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 /// A file that takes its place once it is whole.
 #[derive(Debug)]
 pub struct NewFile {
-    /// Removed if it does not take its place. Dropped before the directory that leads to it.
-    file: NamedTempFile,
-    name: OsString,
     directory: Directory,
+    name: OsString,
+    file: File,
+    /// What it is called until then; none any more.
+    temporary: Option<OsString>,
 }
 
 impl NewFile {
@@ -112,37 +113,63 @@ impl NewFile {
         if is_of_devices(&directory) {
             return Err(io::Error::other(NOT_REPLACED));
         }
-        let file = tempfile::Builder::new()
-            .prefix(".iosched-")
-            .permissions(Permissions::from_mode(0o600))
-            .tempfile_in(directory.path())?;
+        if let Some(there) = &there {
+            check_owner(there, &fstat(directory.descriptor())?)?;
+        }
+        let temporary = OsString::from(format!(".iosched-{:016x}", rand::rng().next_u64()));
+        let new = NewFile {
+            file: directory.create_file(&temporary)?,
+            directory,
+            name: name.to_owned(),
+            temporary: Some(temporary),
+        };
         if let Some(there) = there {
             // Only root may give a file away; for others it becomes theirs.
-            let _ = fchown(&file, Some(there.st_uid), Some(there.st_gid));
+            let _ = fchown(&new.file, Some(there.st_uid), Some(there.st_gid));
         }
-        let permissions = Permissions::from_mode(mode);
-        file.as_file().set_permissions(permissions)?;
-        let name = name.to_owned();
-        Ok(NewFile {
-            file,
-            name,
-            directory,
-        })
+        new.file.set_permissions(Permissions::from_mode(mode))?;
+        Ok(new)
     }
 
     /// To be written.
     pub fn file(&mut self) -> &mut File {
-        self.file.as_file_mut()
+        &mut self.file
     }
 
     /// It is whole: it stands under its name now.
     ///
     /// # Errors
     /// It cannot be renamed.
-    pub fn put_in_place(self) -> io::Result<()> {
-        let persisted = self.file.persist(self.directory.path().join(self.name));
-        persisted.map(drop).map_err(|error| error.error)
+    pub fn put_in_place(mut self) -> io::Result<()> {
+        let directory = self.directory.descriptor();
+        if let Some(temporary) = &self.temporary {
+            renameat(directory, temporary, directory, &self.name)?;
+            self.temporary = None;
+        }
+        Ok(())
     }
+}
+
+impl Drop for NewFile {
+    /// What does not take its place goes.
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            let _ = self.directory.remove_file(temporary);
+        }
+    }
+}
+
+/// In a directory where everybody may write, somebody else may have put a file there to alter what is written later
+/// (the kernel's `protected_regular`).
+fn check_owner(there: &Stat, above: &Stat) -> io::Result<()> {
+    let is_everybodys = above.st_mode & 0o1002 == 0o1002;
+    let we = rustix::process::geteuid().as_raw();
+    if is_everybodys && there.st_uid != we && there.st_uid != above.st_uid {
+        return Err(io::Error::other(
+            "it is another user's file in a directory where everybody may write",
+        ));
+    }
+    Ok(())
 }
 
 const NOT_REPLACED: &str = "it is no regular file, and is not replaced by one";
@@ -167,7 +194,9 @@ fn is_of_devices(directory: &Directory) -> bool {
 
 /// The directory of a path, and the name in it.
 fn split(path: &Path) -> io::Result<(Directory, &OsStr)> {
-    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let is_directory = path.as_os_str().as_bytes().ends_with(b"/");
+    let name = path.file_name().filter(|_| !is_directory);
+    let name = name.ok_or(io::ErrorKind::IsADirectory)?;
     let above = path.parent().unwrap_or(Path::new(""));
     Ok((directory(above)?, name))
 }
@@ -415,11 +444,22 @@ mod tests {
             ("broken", "a symbolic link"),
             ("directory", "is a directory"),
             ("directory/..", "is a directory"),
+            ("nothing/", "is a directory"),
         ] {
             let error = write(&at(name), "three").unwrap_err().to_string();
             assert!(error.contains(says), "{name}: {error}");
         }
         assert!(write(Path::new("/dev/iosched-test"), "three").is_err());
+        if is_root {
+            let everybodys = tempfile::tempdir().unwrap();
+            let page = everybodys.path().join("page");
+            fs::write(&page, "theirs").unwrap();
+            lchown(&page, Some(65534), None).unwrap();
+            write(&page, "in a private directory").unwrap();
+            fs::set_permissions(everybodys.path(), Permissions::from_mode(0o1777)).unwrap();
+            let error = write(&page, "three").unwrap_err().to_string();
+            assert!(error.contains("another user's file"), "{error}");
+        }
         // One that is not finished leaves nothing.
         drop(NewFile::at(&at("unfinished")).unwrap());
         let mut names: Vec<_> = fs::read_dir(dir.path())

@@ -57,6 +57,14 @@ pub(crate) fn take_turn(
     .map_err(boxed)
 }
 
+/// A file that may not become larger (`ulimit -f`) is an error of the write, not the end in the middle of a change.
+/// Programs that we start are ended by it, as they would be anywhere: they have no handler of ours.
+pub(crate) fn survive_limits() {
+    let seen = std::sync::Arc::default();
+    let caught = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, seen);
+    caught.expect("this signal can be caught");
+}
+
 /// Makes Ctrl-C, SIGTERM and SIGHUP ask for a stop; a second Ctrl-C within it is ignored, because
 /// putting things back must not be interrupted.
 pub(crate) fn stop_on_signals(stop: &Stop) {

@@ -11,8 +11,8 @@ use iosched_testing::lacks;
 use crate::common::options::{OPTIONS, Takes};
 use crate::common::{iosched, iosched_process, lossy, run};
 
-/// The words, with what we have for those that stand for it. Each FIFO that they name is made.
-fn with_fifos(dir: &Path, words: &[&str]) -> Vec<String> {
+/// The words, with what we have for those that stand for it. Each `FIFO…` that they name is made.
+fn with_files(dir: &Path, words: &[&str], make: impl Fn(&Path)) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let recording = root.join("crates/iosched-sim/tests/golden/bfq-hdd1-a_rand4.txt.gz");
     let words = words.iter().map(|&word| match word {
@@ -24,16 +24,19 @@ fn with_fifos(dir: &Path, words: &[&str]) -> Vec<String> {
         "RECORDING" => recording.to_str().unwrap().to_owned(),
         word => {
             if let Some(at) = word.find("FIFO") {
-                let name = word[at..].split(':').next().unwrap();
-                let fifo = dir.join(name);
-                if !fifo.exists() {
-                    run("mkfifo", &[fifo.to_str().unwrap()]);
+                let file = dir.join(word[at..].split(':').next().unwrap());
+                if !file.exists() {
+                    make(&file);
                 }
             }
             word.to_owned()
         }
     });
     words.collect()
+}
+
+fn mkfifo(path: &Path) {
+    run("mkfifo", &[path.to_str().unwrap()]);
 }
 
 /// Nobody writes into the FIFO: a reader that waits, waits for ever. The limit is for a test that fails.
@@ -53,7 +56,7 @@ fn a_fifo_in_place_of_a_file_is_refused_by_its_name_whatever_option_names_it() {
         let (Takes::Read(words) | Takes::Written(words)) = takes else {
             continue;
         };
-        let words = with_fifos(dir.path(), words);
+        let words = with_files(dir.path(), words, mkfifo);
         let output = answer(dir.path(), &words);
         let stderr = lossy(&output.stderr);
         let code = output.status.code();
@@ -70,6 +73,70 @@ fn a_fifo_in_place_of_a_file_is_refused_by_its_name_whatever_option_names_it() {
         let entry = entry.unwrap();
         assert!(entry.file_type().unwrap().is_fifo(), "{entry:?}");
     }
+}
+
+/// A file larger than memory: who reads it as a whole fails at the limit of the address space.
+#[test]
+fn a_file_larger_than_memory_is_refused_whatever_option_names_it() {
+    const LARGE: u64 = 64 << 30;
+    const MEMORY: u64 = 4 << 30;
+    let dir = tempfile::tempdir().unwrap();
+    let sparse = |path: &Path| fs::File::create(path).unwrap().set_len(LARGE).unwrap();
+    for (command, option, takes) in OPTIONS {
+        // A target and what a disk stands over are not read into memory.
+        let Takes::Read(words) = takes else { continue };
+        if ["target", "over"].contains(option) {
+            continue;
+        }
+        let words = with_files(dir.path(), words, sparse);
+        let mut limited = iosched_process();
+        limited.args(&words).current_dir(dir.path());
+        let limit = rustix::process::Rlimit {
+            current: Some(MEMORY),
+            maximum: Some(MEMORY),
+        };
+        // SAFETY: sets a limit of the child, which is a system call alone.
+        unsafe {
+            use std::os::unix::process::CommandExt;
+            limited.pre_exec(move || {
+                let limited = rustix::process::setrlimit(rustix::process::Resource::As, limit);
+                Ok(limited?)
+            });
+        }
+        let output = limited.output().unwrap();
+        let stderr = lossy(&output.stderr);
+        let code = output.status.code();
+        // 101 and signals are ours to mend.
+        let is_refused = code.is_some_and(|code| code > 0 && code < 20);
+        assert!(
+            is_refused,
+            "{command} {option}: {words:?}: {code:?} {stderr}"
+        );
+    }
+}
+
+/// A limit for files (`ulimit -f`) is an error like a full disk, and no end in the middle.
+#[test]
+fn a_limit_of_the_size_of_files_is_an_error_that_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("page.html");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/example-record");
+    let binary = assert_cmd::cargo::cargo_bin!("iosched");
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 0; exec \"$@\"", "sh"])
+        .args([
+            binary,
+            Path::new("report"),
+            &example,
+            Path::new("--html"),
+            &page,
+        ])
+        .output()
+        .unwrap();
+    let stderr = lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("File too large"), "{stderr}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{stderr}");
 }
 
 /// What is said to go on with works when it is typed, whatever a directory is called.

@@ -1,17 +1,22 @@
 //! Files, decompressed on the way; text files line by line. gzip and Zstandard are recognised by their
-//! first bytes. Memory does not grow with the file, nor with a line: one longer than 64 KiB is an error.
+//! first bytes. Memory does not grow with the file, nor with a line: one longer than 64 KiB is an error. Who keeps what
+//! is in the lines is kept from keeping too much: of all lines together there is a largest size, too.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 use iosched_machine::failure::{Failure, exit};
+use iosched_machine::foreign;
 use iosched_machine::user_files;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 /// Longest line that a text of ours has.
 const LONGEST_LINE: u64 = 64 << 10;
+
+/// The largest text, decompressed: a recording for `conform`. Some bytes may hold terabytes.
+const LARGEST_TEXT: u64 = 512 << 20;
 
 /// Why a text file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -149,17 +154,32 @@ pub struct Lines {
     reader: Box<dyn BufRead + Send>,
     buffer: Vec<u8>,
     line: u64,
+    /// Bytes that were read, and how many there may be.
+    bytes: u64,
+    most: u64,
 }
 
 impl Lines {
     /// Opens a file.
     pub fn open(path: &Path) -> Result<Lines, FileError> {
-        Ok(Lines {
+        Ok(Lines::of(path, open(path)?))
+    }
+
+    /// What is in `reader`; `path` is for errors.
+    fn of(path: &Path, reader: Box<dyn BufRead + Send>) -> Lines {
+        Lines {
             path: path.to_owned(),
-            reader: open(path)?,
+            reader,
             buffer: Vec::new(),
             line: 0,
-        })
+            bytes: 0,
+            most: LARGEST_TEXT,
+        }
+    }
+
+    /// For a text that is kept as it is.
+    pub(crate) fn at_most(self, most: u64) -> Lines {
+        Lines { most, ..self }
     }
 
     /// Which file.
@@ -179,6 +199,14 @@ impl Lines {
         })?;
         if read == 0 {
             return Ok(None);
+        }
+        self.bytes += read as u64;
+        if self.bytes > self.most {
+            return Err(FileError::Read {
+                path: self.path.clone(),
+                line: self.line,
+                cause: foreign::too_large("it", self.most),
+            });
         }
         self.line += 1;
         let not_text = |what| FileError::NotText {
@@ -231,6 +259,37 @@ mod tests {
         let frames = [frame(b"one\ntwo\r\n"), skipped, frame(b"\nlast")];
         std::fs::write(&packed, frames.concat()).unwrap();
         assert_eq!(read_all(&packed).unwrap(), ["one", "two", "", "last"]);
+    }
+
+    /// Lines without end, as a small file of compressed data may hold.
+    struct Endless;
+
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            buffer.fill(b' ');
+            if let Some(last) = buffer.last_mut() {
+                *last = b'\n';
+            }
+            Ok(buffer.len())
+        }
+    }
+
+    #[test]
+    fn a_text_without_end_is_an_error() {
+        for most in [LARGEST_TEXT, 1 << 20] {
+            // Each buffer full is a line.
+            let endless = BufReader::with_capacity(60_000, Endless);
+            let mut lines = Lines::of(Path::new("t"), Box::new(endless)).at_most(most);
+            let error = loop {
+                match lines.next_line() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => panic!("it has no end"),
+                    Err(error) => break error.to_string(),
+                }
+            };
+            let size = format!("it is larger than {} MiB", most >> 20);
+            assert!(error.ends_with(&size), "{error}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use iosched_machine::failure::{Failure, exit};
+use iosched_machine::foreign;
 use iosched_machine::user_files;
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::{Model, ModelError, ModelOptions};
@@ -105,6 +106,7 @@ impl Load {
                     }
                     other => other.into(),
                 })?;
+                lines = lines.at_most(foreign::LARGEST_TEXT);
                 let mut text = String::new();
                 while let Some(line) = lines.next_line()? {
                     text.push_str(line);
