@@ -160,6 +160,9 @@ impl Deployment {
             return Err(DeployError::NoBootLoader);
         }
         notes.extend(boot::notes(host, &files));
+        if scheduler.is_none() && files.is_empty() {
+            notes.extend(boot::given_from_elsewhere(host));
+        }
         Ok(Deployment {
             policy: Policy::default(),
             disks: Vec::new(),

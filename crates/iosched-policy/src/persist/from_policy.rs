@@ -50,8 +50,8 @@ pub(super) fn files(
     let schedulers = policy.rules.iter().map(|rule| rule.arm.scheduler.as_str());
     let all_modules = modules_of(host, schedulers);
     let mut files = [
-        FileChange::plan(host, modules::PATH, modules::text(&all_modules))?,
-        FileChange::plan(host, rules::PATH, rules_text)?,
+        FileChange::plan_own(host, modules::PATH, modules::text(&all_modules))?,
+        FileChange::plan_own(host, rules::PATH, rules_text)?,
     ]
     .into_iter()
     .flatten()

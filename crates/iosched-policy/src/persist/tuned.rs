@@ -47,7 +47,7 @@ pub fn files(host: &Host, wanted: &[WantedDisk], wish: bool) -> Result<Vec<FileC
         (None, active)
     };
     let changes = [
-        FileChange::plan(host, path, profile)?,
+        FileChange::plan_own(host, path, profile)?,
         FileChange::plan(host, ACTIVE, Some(active))?,
     ];
     Ok(changes.into_iter().flatten().collect())

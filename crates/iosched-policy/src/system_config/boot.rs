@@ -108,6 +108,17 @@ pub(crate) fn places_of_elevator(host: &Host) -> Vec<Place> {
     found
 }
 
+/// That the running kernel was given `elevator=` although no file that is known here gives it.
+pub(crate) fn given_from_elsewhere(host: &Host) -> Option<String> {
+    let value = cmdline::given_at_boot(host)?;
+    Some(format!(
+        "this kernel was started with elevator={value}, and no file that is known here gives it: if it was taken out \
+         since, it is gone after the next boot; else it stands in a file that the boot loader alone reads (grub.cfg: \
+         `grubby --update-kernel=ALL --remove-args=elevator`; cmdline.txt, extlinux.conf, syslinux.cfg, lilo.conf, \
+         zipl.conf: by hand)"
+    ))
+}
+
 /// The files of this machine that carry the command line, or may, each once: a link to one of them (`menu.lst` to
 /// `grub.conf`, GRUB's environment block to that on the EFI partition) is passed over.
 fn places(host: &Host) -> Vec<(PathBuf, Format)> {
@@ -174,7 +185,9 @@ fn text_of(host: &Host, path: &Path) -> io::Result<String> {
 /// read is refused where it is to be edited.
 fn entries(host: &Host) -> Vec<PathBuf> {
     let machine_id = text_of(host, Path::new("/etc/machine-id")).ok();
+    // Images that are to be copied have none yet.
     let machine_id = machine_id.as_deref().map(str::trim);
+    let machine_id = machine_id.filter(|id| !matches!(*id, "" | "uninitialized"));
     let all = BOOT
         .iter()
         .flat_map(|boot| all_of(host, &format!("{boot}/loader/entries"), "conf"));
@@ -533,6 +546,35 @@ mod tests {
             assert_eq!(changes[0].path, Path::new("/boot/grub/grub.conf"));
             std::fs::remove_file(&menu).unwrap();
         }
+    }
+
+    #[test]
+    fn a_machine_without_an_id_has_every_entry() {
+        for id in ["", "uninitialized\n"] {
+            let (dir, host) = machine(&[]);
+            write(dir.path(), "etc/machine-id", id);
+            let entry = "machine-id abc\nlinux /l\noptions ro elevator=cfq\n";
+            write(dir.path(), "boot/loader/entries/1.conf", entry);
+            assert_eq!(files(&host, None).unwrap().len(), 1, "{id:?}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_no_file_gives_is_told_of() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "proc/cmdline", "ro -- elevator=init\n");
+        assert_eq!(given_from_elsewhere(&host), None);
+        for line in ["ro elevator=noop", "ro x=\"a b\" \"elevator=noop\""] {
+            write(dir.path(), "proc/cmdline", line);
+            let note = given_from_elsewhere(&host).unwrap();
+            assert!(note.contains("elevator=noop,"), "{note}");
+        }
+        std::fs::write(
+            dir.path().join("proc/cmdline"),
+            b"x=caf\xe9 elevator=noop elevator=cfq\n",
+        )
+        .unwrap();
+        assert_eq!(cmdline::given_at_boot(&host).as_deref(), Some("cfq"));
     }
 
     #[test]

@@ -342,11 +342,13 @@ fn is_kernel(line: &str) -> bool {
 
 /// The value of `elevator=` that this boot was given last, which is the one that counts.
 pub(crate) fn given_at_boot(host: &Host) -> Option<String> {
-    let line = std::fs::read_to_string(host.proc("cmdline")).unwrap_or_default();
-    let values = line
-        .split_whitespace()
-        .filter_map(|word| word.strip_prefix(PARAMETER));
-    values.map(str::to_owned).next_back()
+    let line = std::fs::read(host.proc("cmdline")).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line);
+    let words = std::iter::successors(find_parameter(&line, 0), |word| {
+        find_parameter(&line, word.end)
+    });
+    let values = words.filter_map(|word| value_of_parameter(&line[word]));
+    values.last().map(str::to_owned)
 }
 
 /// The value of `elevator=` where a file gives it first; comments do not.

@@ -19,6 +19,9 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+/// What stands in the first line of every file that is ours alone. One without it at our place is somebody else's.
+const MARK: &str = "Made by iosched";
+
 /// What our temporary files begin with; what a power failure leaves of them is removed by the next
 /// change in that directory.
 const TEMPORARY: &str = ".iosched-new-";
@@ -52,6 +55,9 @@ pub enum FileError {
     /// Not UTF-8.
     #[error("{} is not text in UTF-8: not touched", path.display())]
     NotText { path: PathBuf },
+    /// It bears the name that ours has, and somebody else wrote it.
+    #[error("{} is not of iosched, which keeps its own there: not touched", path.display())]
+    NotOurs { path: PathBuf },
     /// Somebody wrote it after we had read it.
     #[error("{} was changed by somebody else meanwhile: not touched", path.display())]
     ChangedMeanwhile { path: PathBuf },
@@ -111,6 +117,12 @@ impl Failure for FileError {
             FileError::CommandLine { way, .. } | FileError::Elsewhere { way, .. } => {
                 Some(way.clone())
             }
+            FileError::NotOurs { path } => Some(format!(
+                "if it is to count on, give it another name, then try again: mv {0} {1}/local-{2}",
+                path.display(),
+                path.parent().unwrap_or(Path::new("/")).display(),
+                path.file_name().unwrap_or_default().display()
+            )),
             FileError::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Some("run it as root".into()),
                 io::ErrorKind::ReadOnlyFilesystem => Some(
@@ -209,6 +221,11 @@ pub(crate) fn followed(host: &Host, path: &Path) -> Option<PathBuf> {
     Some(walked)
 }
 
+/// True of the text of a file that is ours alone.
+pub(crate) fn is_ours(text: &str) -> bool {
+    text.lines().next().is_some_and(|line| line.contains(MARK))
+}
+
 impl FileChange {
     /// What must be done for the file to hold `after` (none: for it to be gone); none if that is so.
     pub fn plan(
@@ -223,6 +240,24 @@ impl FileChange {
             before,
             after,
         }))
+    }
+
+    /// The same for a file that is ours alone: one that somebody else wrote at its place is left alone.
+    ///
+    /// # Errors
+    /// It would have to be replaced.
+    pub(crate) fn plan_own(
+        host: &Host,
+        path: impl Into<PathBuf>,
+        after: Option<String>,
+    ) -> Result<Option<FileChange>, FileError> {
+        let path = path.into();
+        let is_foreign = read(host, &path)?.is_some_and(|text| !is_ours(&text));
+        match (is_foreign, &after) {
+            (true, Some(_)) => Err(FileError::NotOurs { path }),
+            (true, None) => Ok(None),
+            (false, _) => FileChange::plan(host, path, after),
+        }
     }
 
     /// The change that takes this one back.
@@ -457,6 +492,20 @@ mod tests {
 
     fn change(host: &Host, path: &str, after: Option<&str>) -> Option<FileChange> {
         FileChange::plan(host, path, after.map(str::to_owned)).unwrap()
+    }
+
+    #[test]
+    fn a_file_of_somebody_elses_at_our_place_is_left_alone_or_refused() {
+        let (_dir, host) = host();
+        fs::write(host.path(Path::new("/etc/x")), "add_drivers+=\" nvme \"\n").unwrap();
+        assert_eq!(FileChange::plan_own(&host, "/etc/x", None).unwrap(), None);
+        let error = FileChange::plan_own(&host, "/etc/x", Some("# Made by iosched\n".into()));
+        let error = error.unwrap_err();
+        assert!(matches!(error, FileError::NotOurs { .. }), "{error}");
+        assert!(error.hint().unwrap().ends_with("mv /etc/x /etc/local-x"));
+        fs::write(host.path(Path::new("/etc/x")), "# Made by iosched: y\n").unwrap();
+        let change = FileChange::plan_own(&host, "/etc/x", None).unwrap();
+        assert!(change.is_some_and(|change| change.after.is_none()));
     }
 
     #[test]

@@ -109,10 +109,10 @@ pub(crate) fn files(
     let mut changes = Vec::new();
     for maker in MAKERS {
         let path = maker.path();
-        let is_wanted = wish || files::read(host, path)?.is_some();
+        let is_wanted = wish || files::read(host, path)?.is_some_and(|text| files::is_ours(&text));
         let is_needed = is_wanted && !modules.is_empty() && here == Some(maker);
         let text = is_needed.then(|| maker.text(modules));
-        changes.extend(FileChange::plan(host, path, text)?);
+        changes.extend(FileChange::plan_own(host, path, text)?);
     }
     Ok(changes)
 }

@@ -11,7 +11,8 @@ pub(super) const PARAMETER: &str = "elevator=";
 /// out; all else, blanks too, as it was.
 ///
 /// # Errors
-/// A quote is not closed, so that nobody can say where a word ends.
+/// A quote is not closed, or there is a single one, which is a quote to GRUB and a letter to the kernel: nobody can
+/// say where a word ends.
 pub(super) fn with_parameter(parameters: &str, value: Option<&str>) -> Result<String, OpenQuote> {
     if !Words::of(parameters).are_closed && (value.is_some() || parameters.contains(PARAMETER)) {
         return Err(OpenQuote);
@@ -83,7 +84,7 @@ struct Words {
     for_kernel: Vec<Range<usize>>,
     /// Where the word `--` stands.
     dashes: Option<usize>,
-    /// False if a quote is open at the end.
+    /// False if a quote is open at the end, or it is not clear what is one.
     are_closed: bool,
 }
 
@@ -106,7 +107,7 @@ impl Words {
         Words {
             for_kernel: found,
             dashes: of_init.first().map(|word| word.start),
-            are_closed: !is_quoted,
+            are_closed: !is_quoted && !text.contains('\''),
         }
     }
 }
@@ -184,7 +185,7 @@ impl NotUnderstood {
     pub(super) const LEFT: &str = "gives elevator= in a way that is not understood";
     /// A file that is read after the one with our parameter.
     pub(super) const LOSES: &str = "loses what /etc/default/grub has in it";
-    pub(super) const QUOTE: &str = "has a quote that is not closed";
+    pub(super) const QUOTE: &str = "has single quotes, or a quote that is not closed";
     /// The shell takes the carriage return for a part of the word before it.
     pub(super) const CARRIAGE_RETURN: &str =
         "ends in a carriage return, which would become part of a parameter";
@@ -238,10 +239,15 @@ mod tests {
             let edited = with_parameter(text, value);
             assert_eq!(edited.as_deref(), Ok(expected), "{text:?}");
         }
-        for text in ["ro dyndbg=\"file a", "elevator=\"cfq ro"] {
+        for text in [
+            "ro dyndbg=\"file a",
+            "elevator=\"cfq ro",
+            "dyndbg='file x elevator=noop' ro",
+        ] {
             assert_eq!(with_parameter(text, Some("noop")), Err(OpenQuote));
         }
         assert!(with_parameter("elevator=\"cfq ro", None).is_err());
+        assert!(with_parameter("dyndbg='x elevator=noop'", None).is_err());
         assert_eq!(with_parameter("x=\"a", None).as_deref(), Ok("x=\"a"));
     }
 
