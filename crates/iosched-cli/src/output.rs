@@ -1,14 +1,15 @@
 //! The one place that writes to the terminal: text or JSON, colour only where it is wanted.
 //!
 //! Results go to standard output, everything else (progress, notes, errors) to standard error. What is printed may carry
-//! names that others chose: no control character of theirs passes here ([`iosched_machine::visible`]).
+//! names that others chose: no control character of theirs passes here, and none makes a line of its own
+//! ([`iosched_machine::visible`]).
 
 use std::cell::RefCell;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
 use iosched_machine::command_line::Remedy;
 use iosched_machine::failure::{Failure, exit};
-use iosched_machine::visible::{visible, visible_json};
+use iosched_machine::visible::{line, message, visible, visible_json};
 use iosched_report::text::Widths;
 use serde::Serialize;
 
@@ -73,7 +74,12 @@ impl Output {
         }
     }
 
-    /// A result in text.
+    /// A result of one line, whatever is in it.
+    pub(crate) fn line(&self, text: &str) {
+        self.text(&line(text));
+    }
+
+    /// A result of several lines, in which names are visible already.
     pub(crate) fn text(&self, text: &str) {
         let color = may_color(&std::io::stdout());
         for line in visible(text).trim_end_matches('\n').split('\n') {
@@ -121,7 +127,7 @@ impl Output {
         Ok(())
     }
 
-    /// A remark beside the result, on standard error.
+    /// A remark of one line beside the result, on standard error.
     pub(crate) fn note(&self, text: &str) {
         if !self.quiet {
             self.warn(text);
@@ -131,7 +137,7 @@ impl Output {
     /// A remark that those who want quiet get, too: something is not as they may think.
     #[expect(clippy::unused_self, reason = "all that is printed goes through it")]
     pub(crate) fn warn(&self, text: &str) {
-        Self::remark(&visible(text));
+        Self::remark(&line(text));
     }
 
     fn remark(text: &str) {
@@ -152,13 +158,12 @@ impl Output {
             return;
         }
         let color = may_color(&std::io::stderr());
-        let message = visible(&failure.to_string()).into_owned();
+        let message = message(failure);
         let mut lines = vec![format!("{} {message}", paint("error:", "1;31", color))];
         let mut cause = failure.source();
         while let Some(inner) = cause {
-            let because = inner.to_string();
-            let because = visible(&because);
-            if !message.contains(&*because) {
+            let because = self::message(inner);
+            if !message.contains(&because) {
                 lines.push(format!("  because: {because}"));
             }
             cause = inner.source();
@@ -174,7 +179,7 @@ impl Output {
             lines.push(format!(
                 "{} {}",
                 paint("try:", "1;36", color),
-                visible(&command)
+                line(&command)
             ));
         }
         Self::remark(&lines.join("\n"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iosched_experiment::event::{Event, Observer};
 use iosched_experiment::plan::Plan;
-use iosched_machine::visible::{visible, visible_json};
+use iosched_machine::visible::{self, visible_json};
 use iosched_report::named::{self, Names};
 use iosched_report::{text, words};
 use serde_json::Value;
@@ -61,7 +61,7 @@ impl Progress {
         let mut stderr = std::io::stderr();
         self.bar.suspend(|| {
             // A closed standard error is no reason to stop measuring.
-            let _ = writeln!(stderr, "{}", visible(line));
+            let _ = writeln!(stderr, "{}", visible::line(line));
         });
     }
 }
@@ -113,7 +113,8 @@ impl Observer for Progress {
                 expected_s,
                 at_most_s,
             } => {
-                self.trial = visible(&format!("round {round}, {load}, {arm}")).into_owned();
+                let trial = format!("round {round}, {load}, {arm}");
+                self.trial = visible::line(&trial).into_owned();
                 self.expected_s = expected_s.max(0.1);
                 self.at_most_s = *at_most_s;
             }

@@ -11,6 +11,7 @@ use iosched_experiment::analysis::{
 use iosched_experiment::plan::{Plan, Target};
 use iosched_experiment::record::{Entry, Record, StopReason};
 use iosched_machine::command_line;
+use iosched_machine::visible;
 use iosched_stats::Interval;
 use iosched_stats::race::{ArmStanding, Better, Contest, Place, Verdict};
 use iosched_stats::remarks::Remark;
@@ -188,7 +189,7 @@ fn best(contest: &Contest, arm: usize, others: impl Iterator<Item = usize>) -> O
 /// quoted alone.
 pub(super) fn choice(analysis: &Analysis, plan: &Plan) -> String {
     let whose = match &plan.target {
-        Target::Simulated(disk) => format!(", on a simulated {}", disk.model.name),
+        Target::Simulated(disk) => format!(", on a simulated {}", visible::line(&disk.model.name)),
         _ if plan.is_served() => ", on an emulated disk with schedulers served inside".to_owned(),
         _ => String::new(),
     };

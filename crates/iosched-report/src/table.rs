@@ -1,5 +1,7 @@
 //! Columns that line up.
 
+use iosched_machine::visible::line;
+
 /// Which side of its column a cell leans to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
@@ -45,13 +47,14 @@ impl Table {
             "a column after {} rows",
             self.rows.len()
         );
-        self.columns.push((head.to_owned(), align));
+        self.columns.push((line(head).into_owned(), align));
     }
 
     /// Appends a row of as many cells as there are columns.
     pub fn push(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
-        self.rows.push(cells);
+        let cells = cells.into_iter().map(|cell| line(&cell).into_owned());
+        self.rows.push(cells.collect());
     }
 
     /// The table as text. Columns from the right are left out until it fits into `width`; the

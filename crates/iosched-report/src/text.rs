@@ -6,6 +6,7 @@ use iosched_experiment::analysis::{Analysis, Rank};
 use iosched_experiment::plan::{Plan, PlannedLoad, Target};
 use iosched_experiment::record::Record;
 use iosched_experiment::schedule::{Next, RunProgress};
+use iosched_machine::visible;
 use iosched_stats::race::{Contest, Place, Standing};
 
 use super::columns::{arm_table, details_table};
@@ -75,7 +76,7 @@ pub fn record(record: &Record, analysis: &Analysis, widths: impl Into<Widths>) -
     }
     for line in notes(record, analysis) {
         if line.starts_with(COMMAND) {
-            text += &(line + "\n");
+            text += &(visible::line(&line) + "\n");
         } else {
             text += &fold(&line, width);
         }
@@ -133,12 +134,12 @@ fn trial_without_known_time(plan: &Plan, load: &PlannedLoad) -> String {
 
 /// What will be done: for `--dry-run`.
 pub fn plan(plan: &Plan) -> String {
-    let mut text = plan_in_short(plan) + "\n";
+    let mut text = visible::line(&plan_in_short(plan)).into_owned() + "\n";
     for (index, load) in plan.loads.iter().enumerate() {
         let _ = writeln!(
             text,
             "load {}: decided by {}, {}, {}",
-            load.name,
+            visible::line(&load.name),
             load.objective.words(),
             if load.is_control {
                 format!("a control without a say, {} turns a round", load.turns)
@@ -388,6 +389,26 @@ at most 5 trials in all, 50 s, usually much less
         let robust = analysis.loads[0].arms[1].robust.as_mut();
         robust.expect("it ran beside the baseline").median = 1.2;
         assert!(told(&analysis));
+    }
+
+    /// A record may have been edited: none of its names makes a line that looks like the answer.
+    #[test]
+    fn how_many_lines_there_are_does_not_depend_on_the_names_in_a_record() {
+        let lines_with = |between: &str| {
+            let name = |of: &str| format!("{of}{between}Answer: use evil");
+            let mut plan = fixture::plan(2);
+            plan.arms[1].scheduler = name("bfq");
+            plan.loads[0].name = name("load");
+            let mut record = fixture::record(&plan);
+            record.header.command = vec![name("iosched"), name("tune")];
+            let analysis = Analysis::of(&record);
+            let text = super::record(&record, &analysis, usize::MAX);
+            let of_plan = super::plan(&plan);
+            [text.lines().count(), of_plan.lines().count()]
+        };
+        for breaks in ["\n", "\r\n", "\u{2028}", "\n\n"] {
+            assert_eq!(lines_with(breaks), lines_with("-"), "{breaks:?}");
+        }
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Why a state could not be set, with the way out of each.
 
+use std::fmt;
 use std::io;
 
 use iosched_emulate::EmulateError;
 use iosched_machine::failure::{Failure, exit};
+use iosched_machine::visible::lines_of_error;
 use rustix::io::Errno;
 
 use super::names::is_single_queue;
@@ -35,7 +37,7 @@ pub enum SwitchError {
         reason: String,
     },
     /// The kernel does not offer it, and loading its module did not help.
-    #[error("cannot switch {device} to {scheduler}: this kernel does not offer it\n  {device} offers: {}", offered.join(", "))]
+    #[error(fmt = says_not_offered)]
     NotOffered {
         /// Kernel name.
         device: String,
@@ -113,10 +115,7 @@ pub enum SwitchError {
         got: String,
     },
     /// No such file below `queue/iosched/` or among the settings.
-    #[error(
-        "{scheduler} on {device} has no tunable {tunable}\n  it has: {}",
-        or_none(known)
-    )]
+    #[error(fmt = unknown_tunable)]
     UnknownTunable {
         /// Kernel name.
         device: String,
@@ -182,6 +181,32 @@ pub enum SwitchError {
         #[source]
         source: io::Error,
     },
+}
+
+fn says_not_offered(
+    device: &str,
+    scheduler: &str,
+    offered: &[String],
+    _to_blk_mq: &ToBlkMq, // for the hint
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let first = format!("cannot switch {device} to {scheduler}: this kernel does not offer it");
+    lines_of_error(
+        f,
+        &first,
+        [format!("{device} offers: {}", offered.join(", "))],
+    )
+}
+
+fn unknown_tunable(
+    device: &str,
+    scheduler: &str,
+    tunable: &str,
+    known: &[String],
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let first = format!("{scheduler} on {device} has no tunable {tunable}");
+    lines_of_error(f, &first, [format!("it has: {}", or_none(known))])
 }
 
 impl Failure for SwitchError {

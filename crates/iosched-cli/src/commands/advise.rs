@@ -90,11 +90,11 @@ pub(crate) fn run(args: &AdviseArgs, output: &Output) -> Outcome {
         return Ok(exit::OK);
     }
     if disks.is_empty() {
-        output.text("no disk here has a scheduler to choose");
+        output.line("no disk here has a scheduler to choose");
     }
     for (number, disk) in disks.iter().enumerate() {
         if number > 0 {
-            output.text("");
+            output.line("");
         }
         let is_told = |before: &&Advice| before.rule_of_thumb == disk.rule_of_thumb;
         tell(disk, disks[..number].iter().find(is_told), output);
@@ -140,7 +140,7 @@ fn tell(disk: &Advice, same_rule: Option<&Advice>, output: &Output) {
         .collect();
     let model = model.join(" ");
     let size = size(disk.size_bytes);
-    output.text(format!("{}  {size}  {model}", disk.device).trim_end());
+    output.line(format!("{}  {size}  {model}", disk.device).trim_end());
     let set_by = match &disk.set_by {
         Some(writer) => {
             let value = writer.value.as_deref().unwrap_or("something");
@@ -180,7 +180,7 @@ fn tell(disk: &Advice, same_rule: Option<&Advice>, output: &Output) {
         };
         line("to settle it", what);
         // Not folded: it is there to be copied.
-        output.text(&format!("    {}", command.line));
+        output.line(&format!("    {}", command.line));
     }
 }
 
@@ -250,6 +250,6 @@ fn entry(output: &Output, what: &str, text: &str) {
     let folded = fold(text, output.width().saturating_sub(NAMES).max(24));
     for (number, line) in folded.lines().enumerate() {
         let what = if number == 0 { what } else { "" };
-        output.text(&format!("  {what:<15}{line}"));
+        output.line(&format!("  {what:<15}{line}"));
     }
 }

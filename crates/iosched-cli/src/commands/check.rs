@@ -156,19 +156,19 @@ fn policy(args: &CheckArgs, host: &Host) -> Result<Policy, Box<dyn Failure>> {
 /// Says what was found; against `candidate`, if that is not the machine's policy.
 fn tell(report: &Report, policy: &Policy, candidate: Option<&Path>, output: &Output) {
     if policy.rules.is_empty() {
-        output.text(&match candidate {
+        output.line(&match candidate {
             Some(path) => format!("{} has no rule to check against", path.display()),
             None => "there is no rule to check against: `iosched persist` makes one".to_owned(),
         });
     } else if report.disks.is_empty() {
-        output.text("no disk that is there matches a rule of the policy");
+        output.line("no disk that is there matches a rule of the policy");
     }
     for disk in &report.disks {
         tell_disk(disk, output);
     }
     for path in &report.not_in_force {
         let path = path.display();
-        output.text(&match candidate {
+        output.line(&match candidate {
             Some(file) => format!(
                 "warning: {path} is not what {} would make of it",
                 file.display()
@@ -180,7 +180,7 @@ fn tell(report: &Report, policy: &Policy, candidate: Option<&Path>, output: &Out
     }
     if let Some(file) = candidate.filter(|_| !report.not_in_force.is_empty()) {
         let file = quoted_path(file);
-        output.text(&format!(
+        output.line(&format!(
             "to bring it into force: cp {file} {} && iosched apply",
             file::PATH
         ));
@@ -191,7 +191,7 @@ fn tell(report: &Report, policy: &Policy, candidate: Option<&Path>, output: &Out
         } else {
             String::new()
         };
-        output.text(&format!(
+        output.line(&format!(
             "warning: {}{line} gives elevator= a value that no disk here listens to: blk-mq, which is all that \
              Linux has since 5.0, ignores it",
             place.file.display()
@@ -207,39 +207,39 @@ fn tell_disk(disk: &DiskReport, output: &Output) {
         ..
     } = disk;
     if disk.deviations.is_empty() {
-        output.text(&format!("{device}: as wanted by {rule:?}: {wanted}"));
+        output.line(&format!("{device}: as wanted by {rule:?}: {wanted}"));
     } else {
-        output.text(&format!("{device}: NOT as wanted by {rule:?}: {wanted}"));
+        output.line(&format!("{device}: NOT as wanted by {rule:?}: {wanted}"));
     }
     for explained in &disk.deviations {
         let deviation = &explained.deviation;
-        output.text(&format!(
+        output.line(&format!(
             "  {} is {}, not {}",
             deviation.file.trim_start_matches("queue/"),
             deviation.found,
             deviation.wanted
         ));
-        output.text(&format!("    who: {}", explained.cause));
+        output.line(&format!("    who: {}", explained.cause));
     }
     if let Some(since) = &disk.since {
         let good = since.last_good_unix_s.map_or_else(
             || "no check found it right before".to_owned(),
             |at| format!("it was right at {}", date(at)),
         );
-        output.text(&format!(
+        output.line(&format!(
             "  since {} at the latest; {good}",
             date(since.first_seen_unix_s)
         ));
     }
     for overridden in &disk.overridden {
         let value = overridden.by.value.as_deref().unwrap_or("something");
-        output.text(&format!(
+        output.line(&format!(
             "  warning: at {} it becomes {value}: {}",
             overridden.when, overridden.by
         ));
     }
     for stale in &disk.stale {
-        output.text(&format!(
+        output.line(&format!(
             "  warning: measured with {} {}, now {}: measure again: iosched tune {device}",
             stale.what, stale.measured, stale.now
         ));
@@ -367,9 +367,9 @@ fn who(host: &Host, target: &str, output: &Output) -> Outcome {
 }
 
 fn tell_who(device: &str, active: Option<&str>, at_boot: &[writers::Writer], output: &Output) {
-    output.text(&format!("{device}: {} now", active.unwrap_or("?")));
+    output.line(&format!("{device}: {} now", active.unwrap_or("?")));
     if at_boot.is_empty() {
-        output.text("  nobody sets it: the kernel's own default");
+        output.line("  nobody sets it: the kernel's own default");
     }
     for writer in at_boot {
         let is_winner = writers::winner(at_boot, &writer.target) == Some(writer);
@@ -387,6 +387,6 @@ fn tell_who(device: &str, active: Option<&str>, at_boot: &[writers::Writer], out
         if is_winner {
             line.push_str("  <- wins at boot");
         }
-        output.text(&line);
+        output.line(&line);
     }
 }

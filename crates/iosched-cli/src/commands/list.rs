@@ -17,6 +17,7 @@ use iosched_machine::device::{
 };
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
+use iosched_machine::visible;
 use iosched_policy::advise;
 use iosched_report as report;
 use serde::Serialize;
@@ -371,7 +372,7 @@ const DETAIL_WIDTH: usize = 37;
 
 /// The devices in the order of the tree, each in full once.
 fn rows<'a>(inventory: &'a Inventory, shown: &Shown<'a>) -> Vec<Row<'a>> {
-    let visible = |device: &Device| match &shown.names {
+    let is_shown = |device: &Device| match &shown.names {
         Some(names) => names.contains(device.name.as_str()),
         None => true,
     };
@@ -392,7 +393,7 @@ fn rows<'a>(inventory: &'a Inventory, shown: &Shown<'a>) -> Vec<Row<'a>> {
             let above: Vec<&Device> = inventory
                 .directly_above(device)
                 .into_iter()
-                .filter(|device| visible(device))
+                .filter(|device| is_shown(device))
                 .collect();
             carries = !above.is_empty();
             for (at, child) in above.iter().enumerate().rev() {
@@ -498,7 +499,7 @@ fn table(
             lines.push(cut(&in_a_line(&[&is, &product]), width));
             let before = format!("{}{trunk}  ", row.below);
             let room = width.saturating_sub(before.chars().count()).max(LEAST_ROOM);
-            let folded = report::text::fold(&uses.join("; "), room);
+            let folded = report::text::fold(&visible::line(&uses.join("; ")), room);
             lines.extend(folded.lines().map(|line| format!("{before}{line}")));
         }
         if args.verbose {
@@ -511,7 +512,8 @@ fn table(
             }
         }
     }
-    lines.join("\n")
+    let lines = lines.iter().map(|line| visible::line(line).into_owned());
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Offered schedulers with the active one in brackets; empty where there is nothing to choose.
@@ -670,7 +672,8 @@ fn details(host: &Host, inventory: &Inventory, device: &Device) -> Vec<(String, 
                     Some(default) => format!("(default {default})"),
                     None => String::new(),
                 };
-                let value = value.replace('\n', "; "); // statistics of schedulers have lines
+                // Statistics of schedulers have lines and columns.
+                let value = value.replace('\n', "; ").replace('\t', " ");
                 let words = [value.as_str(), unit, &default];
                 words
                     .into_iter()

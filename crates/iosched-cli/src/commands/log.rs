@@ -67,7 +67,7 @@ pub(crate) fn run(args: &LogArgs, output: &Output) -> Outcome {
     if output.is_json() {
         output.json(&entries);
     } else if entries.is_empty() && not_understood.is_empty() {
-        output.text("nothing was changed");
+        output.line("nothing was changed");
     }
     if !output.is_json() {
         for entry in &entries {
@@ -85,14 +85,14 @@ fn show(entry: &Entry, in_full: bool, output: &Output) {
         Status::Undoing => " [undo, cut short]",
         Status::Undo => " [undo]",
     };
-    output.text(&format!(
+    output.line(&format!(
         "{} {}{status}  {}",
         entry.id,
         date(entry.at_unix_s),
         entry.command
     ));
     if let Some(why) = &entry.why {
-        output.text(&format!("  why: {why}"));
+        output.line(&format!("  why: {why}"));
     }
     for disk in &entry.disks {
         let before = &disk.before;
@@ -103,13 +103,13 @@ fn show(entry: &Entry, in_full: bool, output: &Output) {
             None if is_undo => format!("  {device}: back to {scheduler}"),
             None => format!("  {device}: {scheduler} -> ?"),
         };
-        output.text(&line);
+        output.line(&line);
     }
     for file in &entry.files {
         if in_full {
             output.text(&file.diff());
         } else {
-            output.text(&format!("  {}", file.path.display()));
+            output.line(&format!("  {}", file.path.display()));
         }
     }
 }

@@ -301,7 +301,7 @@ pub(crate) fn deploy(
         if output.is_json() {
             output.json(&report(deployment, None, &notes));
         } else if how.dry_run {
-            output.text("nothing was written (--dry-run)");
+            output.line("nothing was written (--dry-run)");
         }
         return Ok(exit::OK);
     }
@@ -395,7 +395,7 @@ fn show(deployment: &Deployment, notes: &[String], output: &Output) {
     for (wanted, deviations) in &deployment.disks {
         let device = &wanted.disk.device.name;
         for deviation in deviations {
-            output.text(&format!(
+            output.line(&format!(
                 "{device}: {} {} -> {}",
                 deviation.file.trim_start_matches("queue/"),
                 deviation.found,
@@ -404,7 +404,7 @@ fn show(deployment: &Deployment, notes: &[String], output: &Output) {
         }
     }
     if deployment.is_in_force() {
-        output.text("nothing to do: everything is as the policy says");
+        output.line("nothing to do: everything is as the policy says");
     }
 }
 
@@ -416,10 +416,10 @@ fn tell(deployed: &Deployed, output: &Output) {
         output.warn(&format!("note: {adjusted}"));
     }
     for (device, state) in &deployed.disks {
-        output.text(&format!("{device}: {} (read back)", state.scheduler));
+        output.line(&format!("{device}: {} (read back)", state.scheduler));
     }
     if let Some(id) = deployed.id {
-        output.text(&format!(
+        output.line(&format!(
             "written as change {id}; `iosched undo` takes it back"
         ));
     }
@@ -484,7 +484,7 @@ fn list(host: &Host, output: &Output) -> Outcome {
         return Ok(exit::OK);
     }
     if policy.rules.is_empty() {
-        output.text("nothing is kept: there is no rule");
+        output.line("nothing is kept: there is no rule");
     }
     for (index, rule) in policy.rules.iter().enumerate() {
         let devices = devices(index);
@@ -493,12 +493,12 @@ fn list(host: &Host, output: &Output) -> Outcome {
         } else {
             devices.join(", ")
         };
-        output.text(&format!("{}: {} on {devices}", rule.name, rule.arm));
+        output.line(&format!("{}: {} on {devices}", rule.name, rule.arm));
         if let Some(why) = &rule.why {
-            output.text(&format!("  {why}"));
+            output.line(&format!("  {why}"));
         }
         if let Some(record) = &rule.record {
-            output.text(&format!("  record: {}", record.display()));
+            output.line(&format!("  record: {}", record.display()));
         }
     }
     Ok(exit::OK)

@@ -200,7 +200,7 @@ fn print_forecast(forecast: &Forecast, output: &Output) {
     } = forecast;
     let is_empty = runs.is_empty() && not_understood.is_empty() && disks.is_empty();
     if is_empty && undo_to_finish.is_none() && instances.is_empty() {
-        output.text("nothing to restore: no run left anything");
+        output.line("nothing to restore: no run left anything");
     }
     for run in runs {
         if run.still_running {
@@ -208,16 +208,16 @@ fn print_forecast(forecast: &Forecast, output: &Output) {
                 "pid {} still runs, would be left alone: {}",
                 run.pid, run.command
             );
-            output.text(&text);
+            output.line(&text);
             continue;
         }
-        output.text(&format!("left by pid {}: {}", run.pid, run.command));
+        output.line(&format!("left by pid {}: {}", run.pid, run.command));
         for foreseen in &run.would_do {
-            output.text(&format!("  {}", foretell(foreseen)));
+            output.line(&format!("  {}", foretell(foreseen)));
         }
     }
     for NotUnderstood { path, cause } in not_understood {
-        output.text(&format!(
+        output.line(&format!(
             "{}: not understood, would be kept: {cause}",
             path.display()
         ));
@@ -226,10 +226,10 @@ fn print_forecast(forecast: &Forecast, output: &Output) {
         undo::print_next(next, output);
     }
     for id in disks {
-        output.text(&format!("would clear what the emulated disk {id} left"));
+        output.line(&format!("would clear what the emulated disk {id} left"));
     }
     for name in instances {
-        output.text(&format!("would remove the tracing instance {name}"));
+        output.line(&format!("would remove the tracing instance {name}"));
     }
 }
 
@@ -270,11 +270,11 @@ fn print(report: &Report, output: &Output) {
     } = report;
     let has_undone = undo_finished.is_some() || !disks.is_empty() || !instances.is_empty();
     if runs.is_empty() && not_understood.is_empty() && !has_undone {
-        output.text("nothing to restore: no run left anything");
+        output.line("nothing to restore: no run left anything");
     }
     for run in runs {
         if run.still_running {
-            output.text(&format!(
+            output.line(&format!(
                 "pid {} still runs, left alone: {}",
                 run.pid, run.command
             ));
@@ -287,17 +287,17 @@ fn print(report: &Report, output: &Output) {
             }
             continue;
         }
-        output.text(&format!("left by pid {}: {}", run.pid, run.command));
+        output.line(&format!("left by pid {}: {}", run.pid, run.command));
         for undone in &run.undone {
-            output.text(&format!("  {}", describe(undone)));
+            output.line(&format!("  {}", describe(undone)));
         }
         if run.undone.is_empty() {
-            output.text("  nothing was left to put back");
+            output.line("  nothing was left to put back");
         }
         hint_at_mount(run, output);
     }
     for NotUnderstood { path, cause } in not_understood {
-        output.text(&format!(
+        output.line(&format!(
             "{}: not understood, kept: {cause}",
             path.display()
         ));
@@ -310,10 +310,10 @@ fn print(report: &Report, output: &Output) {
         undo::print(taken, output);
     }
     for id in disks {
-        output.text(&format!("cleared what the emulated disk {id} left"));
+        output.line(&format!("cleared what the emulated disk {id} left"));
     }
     for name in instances {
-        output.text(&format!("removed the tracing instance {name}"));
+        output.line(&format!("removed the tracing instance {name}"));
     }
 }
 

@@ -137,23 +137,23 @@ fn print(report: &Report, output: &Output) {
         let before = &disk.before.scheduler;
         let asked = &disk.asked;
         match &disk.after {
-            None => output.text(&format!(
+            None => output.line(&format!(
                 "{}: {before} -> {asked} (not written)",
                 disk.device
             )),
             Some(after) => {
-                output.text(&format!("{}: {before} -> {}", disk.device, after.scheduler));
+                output.line(&format!("{}: {before} -> {}", disk.device, after.scheduler));
                 for (tunable, asked) in &disk.asked.tunables {
                     match disk
                         .adjusted
                         .iter()
                         .find(|adjusted| adjusted.tunable == *tunable)
                     {
-                        Some(adjusted) => output.text(&format!(
+                        Some(adjusted) => output.line(&format!(
                             "  {tunable}={} (the kernel's choice; {asked} was asked)",
                             adjusted.got
                         )),
-                        None => output.text(&format!("  {tunable}={asked}")),
+                        None => output.line(&format!("  {tunable}={asked}")),
                     }
                 }
                 for Difference {
@@ -163,7 +163,7 @@ fn print(report: &Report, output: &Output) {
                 } in &disk.side_effects
                 {
                     let name = file.trim_start_matches("queue/");
-                    output.text(&format!(
+                    output.line(&format!(
                         "  {name}={found} (the kernel's doing; it was {expected})"
                     ));
                 }
@@ -171,7 +171,7 @@ fn print(report: &Report, output: &Output) {
         }
     }
     if let Some(seconds) = report.reverts_after_s.filter(|_| !report.dry_run) {
-        output.text(&format!(
+        output.line(&format!(
             "back as before in {seconds} s, or at once with `iosched restore`"
         ));
     }

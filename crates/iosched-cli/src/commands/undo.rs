@@ -127,18 +127,18 @@ pub(crate) fn in_a_line(taken: &TakenBack) -> String {
 
 /// That a change is taken back, and what became of each file and disk.
 pub(crate) fn print(taken: &TakenBack, output: &Output) {
-    output.text(&in_a_line(taken));
+    output.line(&in_a_line(taken));
     for path in &taken.files {
-        output.text(&format!("  {}: as before", path.display()));
+        output.line(&format!("  {}: as before", path.display()));
     }
     for path in &taken.left_alone {
-        output.text(&format!(
+        output.line(&format!(
             "  {}: changed by somebody else meanwhile, left alone",
             path.display()
         ));
     }
     for undone in &taken.disks {
-        output.text(&format!("  {}", describe(undone)));
+        output.line(&format!("  {}", describe(undone)));
     }
 }
 
@@ -150,17 +150,17 @@ pub(crate) fn print_next(next: &NextUndo, output: &Output) {
     } else {
         "would take back"
     };
-    output.text(&format!("{what} change {}: {}", entry.id, entry.command));
+    output.line(&format!("{what} change {}: {}", entry.id, entry.command));
     for path in &next.files {
-        output.text(&format!("  {}: as before", path.display()));
+        output.line(&format!("  {}: as before", path.display()));
     }
     for path in &next.left_alone {
-        output.text(&format!(
+        output.line(&format!(
             "  {}: changed by somebody else meanwhile, left alone",
             path.display()
         ));
     }
     for foreseen in &next.disks {
-        output.text(&format!("  {}", foretell(foreseen)));
+        output.line(&format!("  {}", foretell(foreseen)));
     }
 }

@@ -9,7 +9,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use iosched_testing::is_root;
+
 use crate::common;
+use crate::common::machine::Machine;
 use crate::common::tuning::{MIB, tune};
 use crate::common::{Mounted, answer, can_use_loop_devices, has_fio, iosched, run, text};
 
@@ -28,25 +31,25 @@ fn root() -> PathBuf {
 }
 
 /// The example record with our text wherever one is.
-fn evil_record(directory: &Path) -> PathBuf {
+fn evil_record(directory: &Path, evil: &str) -> PathBuf {
     let example = fs::read_to_string(root().join("docs/example-record/record.jsonl")).unwrap();
     let mut lines: Vec<Value> = example
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let header = &mut lines[0];
-    header["command"] = json!(["iosched", EVIL]);
-    header["program"] = EVIL.into();
+    header["command"] = json!(["iosched", evil]);
+    header["program"] = evil.into();
     let machine = &mut header["machine"];
-    machine["hostname"] = EVIL.into();
-    machine["kernel"] = EVIL.into();
-    machine["disks"][0]["model"] = EVIL.into();
-    header["plan"]["loads"][0]["name"] = EVIL.into();
-    header["plan"]["loads"][0]["note"] = EVIL.into();
-    header["plan"]["arms"][1]["scheduler"] = EVIL.into();
+    machine["hostname"] = evil.into();
+    machine["kernel"] = evil.into();
+    machine["disks"][0]["model"] = evil.into();
+    header["plan"]["loads"][0]["name"] = evil.into();
+    header["plan"]["loads"][0]["note"] = evil.into();
+    header["plan"]["arms"][1]["scheduler"] = evil.into();
     for line in &mut lines[1..] {
         for job in line["jobs"].as_array_mut().into_iter().flatten() {
-            job["name"] = EVIL.into();
+            job["name"] = evil.into();
         }
     }
     let record = directory.join("record");
@@ -59,7 +62,7 @@ fn evil_record(directory: &Path) -> PathBuf {
 #[test]
 fn no_control_character_of_a_record_is_printed() {
     let directory = tempfile::tempdir().unwrap();
-    let record = evil_record(directory.path());
+    let record = evil_record(directory.path(), EVIL);
     let record = record.to_str().unwrap();
     for form in [
         &[][..],
@@ -330,4 +333,64 @@ fn a_load_that_prints_without_end_fails_and_says_why() {
         "{message}"
     );
     assert!(message.contains("/dev/null"), "{message}");
+}
+
+/// A newline in a name would begin a line that looks like one of ours.
+#[test]
+fn how_many_lines_are_printed_does_not_depend_on_the_names_of_others() {
+    let lines = |output: std::process::Output| {
+        let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| text(&bytes));
+        let count = |text: &str| text.lines().count();
+        ([count(&stdout), count(&stderr)], stdout + &stderr)
+    };
+    // Wide enough that no line is folded.
+    let run = |arguments: &[&OsStr]| {
+        let mut command = iosched();
+        lines(
+            command
+                .env("COLUMNS", "100000")
+                .args(arguments)
+                .output()
+                .unwrap(),
+        )
+    };
+    let printed = |between: &str| {
+        let name = format!("ev{between}Answer: use evil{between}loop7 (hdd) is fine");
+        let dir = tempfile::tempdir().unwrap();
+        let record = evil_record(dir.path(), &name);
+        let mut all = vec![run(&["report".as_ref(), record.as_os_str()])];
+        let machine = Machine::copied("virtual-machine");
+        machine.write("sys/block/loop0/loop/backing_file", &name);
+        machine.write("sys/block/sda/device/model", &name);
+        for how in ["--all", "--verbose"] {
+            let root = machine.root().as_os_str();
+            all.push(run(&[
+                "list".as_ref(),
+                how.as_ref(),
+                "--root".as_ref(),
+                root,
+            ]));
+        }
+        let missing = dir.path().join(&name);
+        all.push(run(&["report".as_ref(), missing.as_os_str()]));
+        all.push(run(&["list".as_ref(), name.as_ref()]));
+        all.push(run(&["set".as_ref(), name.as_ref(), "none".as_ref()]));
+        if is_root() {
+            let journal = Path::new("/var/lib/iosched/journal");
+            fs::create_dir_all(journal).unwrap();
+            let entry = json!({
+                "schema": 1, "command": name, "boot_id": "another", "disks": [], "directories": [],
+                "owner": { "pid": 4_999_999, "start_ticks": 1 },
+            });
+            fs::write(journal.join("1-x.json"), entry.to_string()).unwrap();
+            all.push(run(&["restore".as_ref(), "--dry-run".as_ref()]));
+            all.push(run(&["restore".as_ref()]));
+        }
+        all
+    };
+    for between in ["\n", "\r\n", "\n\n", "\u{2028}"] {
+        for (evil, plain) in printed(between).iter().zip(&printed("-")) {
+            assert_eq!(evil.0, plain.0, "{}\n---\n{}", evil.1, plain.1);
+        }
+    }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use iosched_machine::device::GivenUp;
 use iosched_machine::file_system;
 use iosched_machine::host::Host;
+use iosched_machine::visible;
 use iosched_switch::{self as switch, Arm};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -302,9 +303,11 @@ impl Plan {
         notes
     }
 
-    /// What an arm is called: as the user wrote it, with a number where two are the same (A/A).
+    /// What an arm is called: as the user wrote it, with a number where two are the same (A/A); in one line, though the
+    /// plan may be of a record that somebody edited.
     pub fn arm_label(&self, arm: usize) -> String {
         let name = self.arms[arm].to_string();
+        let name = visible::line(&name).into_owned();
         let same_before = self.arms[..arm]
             .iter()
             .filter(|a| **a == self.arms[arm])

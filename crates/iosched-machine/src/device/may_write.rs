@@ -31,6 +31,7 @@ use super::{Blocks, Device, Signature, blocks, content, find};
 use crate::command_line::Remedy;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
+use crate::visible::lines_of_error;
 
 /// What the user said about the data on a raw device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -114,7 +115,7 @@ pub enum MayNotWrite {
         named: String,
     },
     /// It holds something, or is in use.
-    #[error("refusing to write to {device}:{}", list(reasons))]
+    #[error(fmt = refused)]
     Refused {
         /// Kernel name.
         device: String,
@@ -122,7 +123,7 @@ pub enum MayNotWrite {
         reasons: Vec<Reason>,
     },
     /// It is only to be read, and somebody may change it meanwhile.
-    #[error("refusing to serve {device}, even to be read:{}", list(reasons))]
+    #[error(fmt = not_alone)]
     NotAlone {
         /// Kernel name.
         device: String,
@@ -199,9 +200,21 @@ impl fmt::Display for Reason {
     }
 }
 
-fn list(reasons: &[Reason]) -> String {
-    let lines = reasons.iter().map(|reason| format!("\n  - {reason}"));
-    lines.collect()
+fn refused(device: &str, reasons: &[Reason], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    list(f, &format!("refusing to write to {device}:"), reasons)
+}
+
+fn not_alone(device: &str, reasons: &[Reason], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    list(
+        f,
+        &format!("refusing to serve {device}, even to be read:"),
+        reasons,
+    )
+}
+
+fn list(f: &mut fmt::Formatter<'_>, first: &str, reasons: &[Reason]) -> fmt::Result {
+    let details = reasons.iter().map(|reason| format!("- {reason}"));
+    lines_of_error(f, first, details)
 }
 
 impl MayNotWrite {

@@ -1,5 +1,6 @@
 //! The running udev, through `udevadm`: check a file of rules, load it, have it applied now.
 
+use std::fmt;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use iosched_machine::host::Host;
 use iosched_machine::process::{self, ChildError, Stop};
+use iosched_machine::visible::lines_of_error;
 
 /// How long any of it may take. Settling waits for every event of the machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -15,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Debug, thiserror::Error)]
 pub enum UdevError {
     /// Its own check found fault with our rules: a mistake of ours.
-    #[error("udevadm finds fault with the rules:\n{output}")]
+    #[error(fmt = bad_rules)]
     BadRules {
         /// What it said.
         output: String,
@@ -43,6 +45,11 @@ pub enum UdevError {
     /// No temporary file could be made for it.
     #[error("cannot write a temporary file for udevadm")]
     Io(#[source] std::io::Error),
+}
+
+fn bad_rules(output: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let details = output.lines().map(str::to_owned);
+    lines_of_error(f, "udevadm finds fault with the rules:", details)
 }
 
 impl iosched_machine::failure::Failure for UdevError {}

@@ -25,7 +25,7 @@ pub(super) fn write_page(recorder: &Recorder, analysis: &Analysis, output: &Outp
     let page = report::html::record(recorder.record(), analysis);
     match recorder.write_beside(NAME, page.as_bytes()) {
         Ok(()) if output.is_json() => {}
-        Ok(()) => output.text(&format!("page: {}", directory.join(NAME).display())),
+        Ok(()) => output.line(&format!("page: {}", directory.join(NAME).display())),
         Err(error) => output.warn(&format!(
             "note: no page: {error}; the record is whole: iosched report {} --html FILE",
             quoted_path(directory)

@@ -309,9 +309,9 @@ impl Session<'_> {
         let analysis = Analysis::of(record);
         if !output.is_json() {
             output.text(&report::text::record(record, &analysis, output.widths()));
-            output.text(&format!("record: {}", recorder.directory().display()));
+            output.line(&format!("record: {}", recorder.directory().display()));
             if let Some(command) = report::text::going_on(record, recorder.directory()) {
-                output.text(&format!("to go on: {command}"));
+                output.line(&format!("to go on: {command}"));
             }
         }
         if !self.leaves_out_page(record) {
