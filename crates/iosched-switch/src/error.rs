@@ -183,6 +183,10 @@ pub enum SwitchError {
     },
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "thiserror passes references"
+)]
 fn says_not_offered(
     device: &str,
     scheduler: &str,
