@@ -5,7 +5,7 @@
 //! bidi control could show the letters of a line in another order. Here each is replaced by a picture of it.
 //!
 //! A newline in a name would begin a line that looks like one of ours. What is one line of ours stays one, whatever is in it
-//! ([`line`]); texts and errors of several lines make the names in them visible by themselves ([`lines_of_error`]).
+//! ([`line()`]); texts and errors of several lines make the names in them visible by themselves ([`lines_of_error`]).
 
 use std::borrow::Cow;
 use std::error::Error;

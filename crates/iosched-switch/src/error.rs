@@ -8,8 +8,8 @@ use iosched_machine::failure::{Failure, exit};
 use iosched_machine::visible::lines_of_error;
 use rustix::io::Errno;
 
+use super::blk_mq::ToBlkMq;
 use super::names::is_single_queue;
-use super::offered::ToBlkMq;
 
 /// Why a state could not be set.
 #[derive(Debug, thiserror::Error)]

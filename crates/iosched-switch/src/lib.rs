@@ -8,7 +8,8 @@
 //! Modules in the order data passes:
 //!
 //! - `arm`: a scheduler with tunables, as it is written; `value`: what may be written to which
-//! - `names`, `offered`: the two generations of names, and what a device offers
+//! - `names`, `offered`: the two generations of names, and what a device offers; `blk_mq`: the way there from the
+//!   single-queue path
 //! - `foresee`: what setting an arm would lead to, nothing touched; `zones`: who keeps writes in order
 //! - `state`: a queue's state, and its way back; `served`, `inside`: the same inside an emulated disk
 //!
@@ -17,6 +18,7 @@
 //! state (`served`). Never written: `write_cache` (loses data) and `rotational` (a lie).
 
 mod arm;
+mod blk_mq;
 mod error;
 mod foresee;
 mod inside;
@@ -34,10 +36,11 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 pub use self::arm::{Arm, Layer};
+pub use self::blk_mq::{Module, ToBlkMq};
 pub use self::error::SwitchError;
 pub use self::foresee::foresee;
 pub use self::names::{is_single_queue, modern_name, name_on, renamed};
-pub use self::offered::{Module, ToBlkMq, active, not_offered, offered, resolve};
+pub use self::offered::{active, not_offered, offered, resolve};
 pub use self::state::{Difference, QueueState};
 pub use self::zones::check_order;
 pub use self::zones::only_in_order;

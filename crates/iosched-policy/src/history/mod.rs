@@ -297,6 +297,14 @@ fn new_entry(
     files: Vec<FileChange>,
     disks: Vec<SavedDisk>,
 ) -> Result<Entry, HistoryError> {
+    // What was kept is not taken back from another medium, on whose queue it may be wanted.
+    let disks: Vec<SavedDisk> = disks
+        .into_iter()
+        .map(|disk| SavedDisk {
+            may_be_set: Vec::new(),
+            ..disk
+        })
+        .collect();
     let schema = journal::schema_of(disks.iter().map(|disk| &disk.state));
     let disks = disks.into_iter().map(|before| DiskChange {
         before,
