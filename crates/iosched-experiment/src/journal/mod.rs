@@ -376,8 +376,8 @@ impl<'a> Held<'a> {
             Ok(now) if (now.dev(), now.ino()) == (ours.dev(), ours.ino()) => Turn::Ours,
             Err(error) if is_absence(&error) => Turn::Over,
             Err(_) => Turn::NotYet,
-            Ok(_) => match durable::read_entry::<Entry>(self.path, SCHEMA) {
-                Ok(entry) if !state_of(self.host, self.path, &entry).is_alive() => Turn::Over,
+            Ok(_) => match read_with_run(self.host, self.path) {
+                Ok((_, run)) if !run.is_alive() => Turn::Over,
                 _ => Turn::NotYet,
             },
         }
@@ -432,6 +432,23 @@ impl RunState {
     /// True unless it is over: what it changed is not to be put back by others.
     pub fn is_alive(self) -> bool {
         self != RunState::Dead
+    }
+}
+
+/// Reads an entry, and tells what is known of its run.
+fn read_with_run(host: &Host, path: &Path) -> Result<(Entry, RunState), String> {
+    let mut entry = durable::read_entry::<Entry>(path, SCHEMA)?;
+    loop {
+        let run = state_of(host, path, &entry);
+        if run.is_alive() {
+            return Ok((entry, run));
+        }
+        // It may have handed the entry over since that was read, and ended with that done.
+        let now = durable::read_entry::<Entry>(path, SCHEMA)?;
+        if now.owner == entry.owner {
+            return Ok((now, run));
+        }
+        entry = now;
     }
 }
 
@@ -493,12 +510,8 @@ pub fn read_all(host: &Host) -> (Vec<Leftover>, Vec<NotUnderstood>) {
     });
     paths.sort();
     for path in paths {
-        match durable::read_entry::<Entry>(&path, SCHEMA) {
-            Ok(entry) => found.push(Leftover {
-                run: state_of(host, &path, &entry),
-                path,
-                entry,
-            }),
+        match read_with_run(host, &path) {
+            Ok((entry, run)) => found.push(Leftover { path, entry, run }),
             // Its run has ended since the directory was read.
             Err(_) if !path.exists() => {}
             Err(cause) => not_understood.push(NotUnderstood { path, cause }),
@@ -1141,6 +1154,56 @@ mod tests {
         assert!(durable::is_locked(&path));
         assert!(matches!(held(&file).undo()[..], [Undone::Restored { .. }]));
         assert_eq!(held(&file).turn(), Turn::Over);
+    }
+
+    /// Both who takes an entry over and another command may look just then.
+    #[test]
+    fn who_hands_over_and_ends_while_it_is_asked_for_was_not_killed_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = machine(dir.path());
+        let taker = Owner {
+            pid: 4711,
+            start_ticks: 5,
+            pid_namespace: None,
+        };
+        let fields = (5..22).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+        fs::create_dir_all(host.proc("4711")).unwrap();
+        let runs = format!("4711 (iosched) S 1 {fields} 5 9\n");
+        fs::write(host.proc("4711/stat"), runs).unwrap();
+        // Whoever asks whether the giver runs waits here until the other end is closed.
+        let giver = host.proc(&format!("{}/stat", std::process::id()));
+        fs::create_dir_all(giver.parent().unwrap()).unwrap();
+        let while_asked = |ask: &(dyn Fn(&Path, fs::File) -> bool + Sync)| {
+            let journal =
+                Journal::open(&host, &["sda".into()], &[], OwnedResources::default()).unwrap();
+            let path = journal.path.clone();
+            let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+            let fifo = rustix::fs::FileType::Fifo;
+            rustix::fs::mknodat(rustix::fs::CWD, &giver, fifo, mode, 0).unwrap();
+            let in_journal = &path;
+            std::thread::scope(|scope| {
+                let mut asked = None;
+                let handed_over = journal.hand_over(|file| {
+                    let answer = scope.spawn(move || ask(in_journal, file));
+                    let is_waiting = fs::OpenOptions::new().write(true).open(&giver)?;
+                    asked = Some((answer, is_waiting));
+                    Ok(taker)
+                });
+                handed_over.unwrap();
+                fs::remove_file(&giver).unwrap();
+                let (answer, is_waiting) = asked.unwrap();
+                drop(is_waiting);
+                let is_right = answer.join().unwrap();
+                fs::remove_file(in_journal).unwrap();
+                is_right
+            })
+        };
+        assert!(while_asked(&|path, file| {
+            Held::new(&host, path, file).turn() == Turn::NotYet
+        }));
+        assert!(while_asked(
+            &|_, _| leftovers(&host)[0].run == RunState::Alive
+        ));
     }
 
     #[test]
