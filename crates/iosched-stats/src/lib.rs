@@ -9,8 +9,9 @@
 //! - [`race`]: who leaves, who wins, when to stop
 //! - [`summary`], [`remarks`]: the robust view beside it; what looks odd
 //! - [`calibrate`]: does the race keep its promises? Whole races over drawn trials
+//! - [`meta`]: one effect over many machines, and what the next machine may expect
 //! - [`fairness`], [`points`]: Jain's index; the tables that people know
-//! - `distribution`, `chance`: Student's t and the normal distribution; random numbers from a seed
+//! - `distribution`, `chance`: Student's t, the normal and the chi-square distribution; random numbers from a seed
 
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ mod distribution;
 pub mod fairness;
 pub mod histogram;
 pub mod interval;
+pub mod meta;
 pub mod points;
 pub mod race;
 pub mod remarks;
