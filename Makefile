@@ -5,7 +5,7 @@ BIN   := target/release/iosched
 PREFIX ?= /usr/local
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: fuzz example-pgbench example-sweep example-documents example-database write-up-3 run test test-full bench install setup setup-test build clean deb static test-vm
+.PHONY: fuzz example-pgbench example-sweep example-documents example-database write-up-1 write-up-2 write-up-3 write-up-4 run test test-full bench install setup setup-test build clean deb static test-vm
 
 run: setup build ## measure this kernel's schedulers on an emulated disk; leaves only the record, in iosched-results/
 	$(SUDO) $(BIN) tune
@@ -47,8 +47,8 @@ example-documents: setup build ## the document server, with its control
 example-database: setup build ## the database server's four loads, as ratios to the baseline
 	$(EXAMPLE) hdd-7200 --size 4G --load database --file-size 64M --runtime 5s --budget 10m
 
-write-up-3: setup-test build ## the document server of docs/write-ups.md again, under cfq, deadline and noop; ends with the table
-	$(SUDO) env IOSCHED=$(BIN) scripts/write-up 3 $(if $(FULL),--full)
+write-up-1 write-up-2 write-up-3 write-up-4: setup-test build ## a report of docs/write-ups.md again, under cfq, deadline and noop; ends with its tables
+	$(SUDO) env IOSCHED=$(BIN) scripts/write-up $(@:write-up-%=%) $(if $(FULL),--full)
 
 install: build ## one static-ish binary into $(PREFIX)/bin
 	install -D -m 0755 $(BIN) $(DESTDIR)$(PREFIX)/bin/iosched

@@ -27,7 +27,7 @@ fn help_names_every_option_and_what_cannot_be_is_refused_with_a_hint() {
     let help = write_up(real(), &["--help"]);
     assert!(help.status.success());
     let help = text(&help.stdout);
-    for option in ["--full", "--rounds", "--out", "--dry-run"] {
+    for option in ["--full", "--rounds", "--repetitions", "--out", "--dry-run"] {
         assert!(
             help.contains(&format!("\n    {option} ")),
             "{option}: {help}"
@@ -35,10 +35,11 @@ fn help_names_every_option_and_what_cannot_be_is_refused_with_a_hint() {
     }
     for (arguments, cause) in [
         (&[][..], "which write-up?"),
-        (&["9"], "write-up 9 cannot be done again yet; there is: 3"),
+        (&["9"], "there is no write-up 9; there are: 1 2 3 4"),
         (&["3", "3"], "one write-up at a time"),
         (&["3", "--rounds", "1"], "--rounds wants a number from 2 on"),
         (&["3", "--rounds"], "--rounds wants a value"),
+        (&["3", "--repetitions", "x"], "--repetitions wants a number"),
         (&["3", "--fast"], "there is no option --fast"),
     ] {
         let output = write_up(real(), arguments);
@@ -53,26 +54,34 @@ fn help_names_every_option_and_what_cannot_be_is_refused_with_a_hint() {
 fn a_dry_run_writes_nothing_and_its_simulation_is_accepted() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    for size in [&[][..], &["--full"]] {
-        let arguments = [&["3", "--dry-run", "--out", out.to_str().unwrap()], size].concat();
-        let output = write_up(real(), &arguments);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        assert!(!out.exists());
-        let said = text(&output.stderr);
-        let commands: Vec<&str> = said.lines().collect();
-        assert_eq!(commands.len(), 2, "{said}");
-        assert!(commands[0].contains("--emulate raid10-15k"), "{said}");
-        assert!(commands[1].contains("--simulate raid10-15k"), "{said}");
-        // Quoted for a shell.
-        let dry = format!("{} --dry-run", commands[1].strip_prefix("+ ").unwrap());
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let tried = Command::new("bash")
-            .args(["-c", &dry])
-            .current_dir(root)
-            .output()
-            .unwrap();
-        assert!(tried.status.success(), "{}", text(&tried.stderr));
+    for (number, disks) in [("1", 1), ("2", 2), ("3", 1), ("4", 1)] {
+        for size in [&[][..], &["--full"]] {
+            let arguments = [&[number, "--dry-run", "--out", out.to_str().unwrap()], size].concat();
+            let output = write_up(real(), &arguments);
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            assert!(!out.exists());
+            let said = text(&output.stderr);
+            let commands: Vec<&str> = said.lines().collect();
+            assert_eq!(commands.len(), 2 * disks, "{said}");
+            for pair in commands.chunks(2) {
+                assert!(pair[0].contains("tune --emulate "), "{said}");
+                assert!(pair[1].contains("tune --simulate "), "{said}");
+                assert_accepted(pair[1]);
+            }
+        }
     }
+}
+
+/// The command that was printed, quoted for a shell, passes as a dry run.
+fn assert_accepted(printed: &str) {
+    let dry = format!("{} --dry-run", printed.strip_prefix("+ ").unwrap());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let tried = Command::new("bash")
+        .args(["-c", &dry])
+        .current_dir(root)
+        .output()
+        .unwrap();
+    assert!(tried.status.success(), "{}", text(&tried.stderr));
 }
 
 /// The emulated part is replaced by a simulated one: what is tested is the way from records to the table.
@@ -98,18 +107,41 @@ fn the_table_has_theirs_beside_ours_and_nothing_is_overwritten() {
     fs::write(&stand_in, script).unwrap();
     fs::set_permissions(&stand_in, fs::Permissions::from_mode(0o755)).unwrap();
     let out = dir.path().join("out");
-    let arguments = ["3", "--rounds", "2", "--out", out.to_str().unwrap()];
+    let arguments = [
+        &["3", "--rounds", "2", "--repetitions", "2"][..],
+        &["--out", out.to_str().unwrap()],
+    ]
+    .concat();
     let output = write_up(&stand_in, &arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = fs::read_to_string(out.join("table.md")).unwrap();
-    assert!(table.starts_with("| test | theirs, cfq ÷ noop | ours, cfq ÷ deadline (95 %) |"));
-    let row = "\n| read, cold, as stored (virtual time) | 1.82 | ";
+    let head = "raid10-15k:\n| times as fast as cfq | deadline: ours (95 %) | noop: theirs | ours (95 %) |";
+    assert!(table.starts_with(head), "{table}");
+    let row = "\n| read, cold, as stored (virtual time) | ";
     assert!(table.contains(row), "{table}");
     assert!(text(&output.stdout).contains(&table));
-    // Ratios are the first arm's time over each other one's, whatever decides a load.
+    // Each way to conclude has concluded twice.
+    let concluded = |by: &str| -> u32 {
+        let rows = table
+            .lines()
+            .filter(|line| line.starts_with(&format!("| {by} | ")));
+        rows.map(|row| {
+            row.split(" | ")
+                .nth(2)
+                .unwrap()
+                .trim_end_matches(" |")
+                .parse::<u32>()
+                .unwrap()
+        })
+        .sum()
+    };
+    for by in ["one run each", "three runs with points", "tune"] {
+        assert_eq!(concluded(by), 2, "{by}: {table}");
+    }
+    // Ratios are how many times as fast as the first arm, whatever decides a load.
     let report = iosched()
         .args(["report", "--json"])
-        .arg(out.join("simulate"))
+        .arg(out.join("raid10-15k/simulate"))
         .output()
         .unwrap();
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
@@ -119,10 +151,11 @@ fn the_table_has_theirs_beside_ours_and_nothing_is_overwritten() {
     assert_eq!(noop["arm"], "noop");
     let ratio = noop["to_baseline"]["estimate"].as_f64().unwrap();
     let cells: Vec<&str> = table.split_once(row).unwrap().1.split(" | ").collect();
-    let said: f64 = cells[1].split(' ').next().unwrap().parse().unwrap();
+    assert_eq!(cells[1], "1.82");
+    let said: f64 = cells[2].split(' ').next().unwrap().parse().unwrap();
     assert!((said - ratio).abs() < 0.006, "{said} of {ratio}: {table}");
 
     let again = write_up(&stand_in, &arguments);
     assert_eq!(again.status.code(), Some(2));
-    assert!(text(&again.stderr).contains("has results already"));
+    assert!(text(&again.stderr).contains("is there already"));
 }
