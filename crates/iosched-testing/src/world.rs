@@ -16,6 +16,8 @@ use std::{fs, io};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
+use crate::mounts;
+
 /// Directories that are empty in a new world.
 const EMPTY: [&str; 2] = ["/var/lib/iosched", "/run/iosched"];
 
@@ -93,5 +95,6 @@ fn make() -> io::Result<()> {
             let _ = mount(kind, at, kind, MountFlags::empty(), None);
         }
     }
+    mounts::remember();
     Ok(())
 }

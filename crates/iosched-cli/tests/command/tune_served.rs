@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
+use iosched_testing::mounts::own_mounts;
 use iosched_testing::world::DEBUGFS;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -362,7 +363,7 @@ fn a_disk_made_for_the_run_is_gone_afterwards() {
 fn disks() -> String {
     let list = answer(&["emulate", "list", "--json"]);
     let mut left = stdout(&list).trim().replace("[]", "");
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let mounts = own_mounts();
     let ours = mounts
         .lines()
         .filter(|line| line.contains(" /run/iosched/"));
