@@ -4,8 +4,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    advise, apply, calibrate, check, completions, conform, emulate, list, log, manual, persist,
-    report, restore, set, simulate, tune, undo, watch,
+    advise, apply, calibrate, check, completions, conform, emulate, evidence, list, log, manual,
+    persist, report, restore, set, simulate, tune, undo, watch,
 };
 
 /// Which I/O scheduler should each disk of this machine use? Measure, decide, apply, undo.
@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Tune(Box<tune::TuneArgs>),
     /// Show a record again: text, JSON, CSV, tables that people know
     Report(report::ReportArgs),
+    /// Gather what many machines measured, and show what it says of a drive
+    Evidence(evidence::EvidenceArgs),
     /// See live what each device does, and switch its scheduler
     Watch(watch::WatchArgs),
     /// Make a scheduler stay over reboots, by udev and a policy file

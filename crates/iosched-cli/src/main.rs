@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
 use commands::{
-    advise, apply, calibrate, check, completions, conform, emulate, list, log, manual, persist,
-    report, restore, set, simulate, tune, undo, watch,
+    advise, apply, calibrate, check, completions, conform, emulate, evidence, list, log, manual,
+    persist, report, restore, set, simulate, tune, undo, watch,
 };
 
 fn main() -> ExitCode {
@@ -47,6 +47,7 @@ fn run(cli: Cli, output: &output::Output) -> commands::Outcome {
         Command::Advise(args) => advise::run(&args, output),
         Command::Set(args) => set::run(&args, output),
         Command::Tune(args) => tune::run(&args, output),
+        Command::Evidence(args) => evidence::run(&args, output),
         Command::Report(args) => report::run(&args, output),
         Command::Emulate(args) => emulate::run(&args, output),
         Command::Simulate(args) => simulate::run(&args, output),

@@ -7,6 +7,7 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 
 use crate::capture;
+use crate::device::Device;
 use crate::host::Host;
 use crate::sysfs::Sysfs;
 
@@ -34,6 +35,9 @@ pub struct MachineFacts {
     /// Why the block layer's events could not be recorded; none where they could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_tracing: Option<String>,
+    /// The file system that the loads' files are on (`ext4`); none for a raw device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<String>,
     /// Each measured disk.
     pub disks: Vec<DiskFacts>,
 }
@@ -51,6 +55,15 @@ pub struct DiskFacts {
     pub wwn: Option<String>,
     /// Firmware revision.
     pub firmware: Option<String>,
+    /// How it is attached, as `iosched list` has it: `sata`, `nvme`; not in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
+    /// True of a hypervisor's disk; not in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_virtual: Option<bool>,
+    /// Requests that it takes at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_depth: Option<u32>,
     /// Size.
     pub size_bytes: u64,
     /// Every readable file of `queue/`, by name.
@@ -84,9 +97,10 @@ impl MachineFacts {
                 .cloned(),
             programs,
             no_tracing: capture::missing().map(|error| error.to_string()),
+            file_system: None,
             disks: devices
                 .iter()
-                .map(|device| DiskFacts::read(&host.sysfs(), device))
+                .map(|device| DiskFacts::read(host, device))
                 .collect(),
         }
     }
@@ -120,7 +134,9 @@ impl MachineFacts {
 }
 
 impl DiskFacts {
-    fn read(sysfs: &Sysfs, device: &str) -> DiskFacts {
+    fn read(host: &Host, device: &str) -> DiskFacts {
+        let sysfs = &host.sysfs();
+        let known = Device::read(host, device).ok();
         let first = |files: &[&str]| {
             files
                 .iter()
@@ -137,6 +153,9 @@ impl DiskFacts {
             serial: first(&["device/serial", "serial"]),
             wwn: first(&["wwid", "device/wwid"]),
             firmware: firmware(sysfs, device),
+            transport: known.as_ref().map(|known| known.transport.to_string()),
+            is_virtual: known.as_ref().map(Device::is_virtual),
+            queue_depth: known.as_ref().and_then(|known| known.queue_depth),
             size_bytes: sectors * 512,
             queue: sysfs
                 .list(device, "queue")

@@ -11,12 +11,14 @@
 //! - [`tidy`]: one row per trial and metric, or per event of a recording, as CSV and Parquet
 //! - [`comparable`]: whether several records answer the same question
 //! - [`named`]: JSON for programs, with names instead of indices
+//! - [`mod@evidence`]: what many machines found
 //! - [`traffic`]: what a recording tells of a disk's traffic
 //! - [`known`]: the tables that people know: iozone sweep log, 2/1/0 points, baseline = 100
 
 pub mod chart;
 mod columns;
 pub mod comparable;
+pub mod evidence;
 #[cfg(any(test, feature = "fuzz"))]
 #[doc(hidden)]
 pub mod fuzz;

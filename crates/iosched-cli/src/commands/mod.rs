@@ -7,6 +7,7 @@ pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod conform;
 pub(crate) mod emulate;
+pub(crate) mod evidence;
 pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod manual;

@@ -374,7 +374,7 @@ pub(crate) fn keep_answer(
 }
 
 /// Asks on the terminal; an error where there is none.
-fn asked(output: &Output) -> Result<bool, Box<dyn Failure>> {
+pub(crate) fn asked(output: &Output) -> Result<bool, Box<dyn Failure>> {
     if output.is_json() || !std::io::stdin().is_terminal() {
         return Err(boxed(NotAsked));
     }

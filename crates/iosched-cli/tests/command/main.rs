@@ -26,6 +26,7 @@ mod emulate;
 mod emulate_end;
 mod emulate_inside;
 mod emulate_over;
+mod evidence;
 mod faults;
 mod foreign;
 mod help;

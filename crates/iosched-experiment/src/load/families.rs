@@ -107,6 +107,11 @@ fn database(text: &str) -> Result<Vec<Member>, SettingError> {
     Ok(which.map(member).collect())
 }
 
+/// True of the job file of a load that runs for a time.
+pub fn has_job_file(text: &str) -> bool {
+    DATABASE.contains(&text)
+}
+
 /// The sweep's tests, by their names in its log.
 const FIVE: [(&str, Test); 5] = [
     ("Initial write", Test::InitialWrite),

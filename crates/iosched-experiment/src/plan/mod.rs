@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use iosched_machine::device::GivenUp;
+use iosched_machine::device::{GivenUp, find_file_system};
 use iosched_machine::file_system;
 use iosched_machine::host::Host;
 use iosched_machine::visible;
@@ -189,6 +189,17 @@ pub enum Target {
 }
 
 impl Target {
+    /// The type of the file system that the loads' files are on; none for a raw device, and where it is not known.
+    pub fn file_system(&self, host: &Host) -> Option<String> {
+        match self {
+            Target::Directory { path, .. } | Target::File { path, .. } => {
+                Some(find_file_system(host, path).ok()?.fs_type)
+            }
+            Target::FileSystem { file_system, .. } => Some(file_system.name().to_owned()),
+            Target::Device { .. } | Target::Simulated(_) => None,
+        }
+    }
+
     /// Why a directory or a file cannot be measured any more: it is gone, or something else is in its place.
     pub(crate) fn failed(&self) -> Option<String> {
         let (path, is_there) = match self {

@@ -221,6 +221,29 @@ impl Device {
         Ok(device)
     }
 
+    /// A hypervisor's disk, by its bus or by the name that hypervisors give.
+    pub fn is_virtual(&self) -> bool {
+        let is_hypervisors = |name: &Option<String>| {
+            name.as_ref().is_some_and(|name| {
+                [
+                    "QEMU",
+                    "VMware",
+                    "VBOX",
+                    "Msft",
+                    "Virtual",
+                    "Amazon Elastic Block Store",
+                ]
+                .iter()
+                .any(|known| name.starts_with(known))
+            })
+        };
+        matches!(
+            self.transport,
+            Transport::Virtio | Transport::Xen | Transport::HyperV
+        ) || is_hypervisors(&self.model)
+            || is_hypervisors(&self.vendor)
+    }
+
     /// Where its node is on the machine: `/dev/cciss/c0d0`.
     pub fn node(&self) -> PathBuf {
         Path::new("/dev").join(&self.name)

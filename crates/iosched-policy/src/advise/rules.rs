@@ -7,8 +7,6 @@ use iosched_machine::device::{Device, Kind, Transport};
 use iosched_switch::only_in_order;
 use serde::Serialize;
 
-use crate::policy::matching::is_virtual;
-
 /// What a disk is used for ([`LoadClass::what`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -246,7 +244,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: "virtual",
         of: "disks of a hypervisor (virtio, Xen, Hyper-V, VMware, EBS)",
-        holds: |seen| is_virtual(seen.device),
+        holds: |seen| seen.device.is_virtual(),
         general: Says::Take("none"),
         but: &[],
         because: "the host schedules the requests of all its guests, and knows the disk below",

@@ -249,7 +249,7 @@ impl Match {
             && (self.max_size.as_ref()).is_none_or(|most| device.size_bytes <= size(most))
             && self
                 .r#virtual
-                .is_none_or(|wanted| is_virtual(device) == wanted)
+                .is_none_or(|wanted| device.is_virtual() == wanted)
             && (self.rotational).is_none_or(|wanted| device.rotational == Some(wanted))
             && (self.role.as_ref()).is_none_or(|role| disk.roles.contains(role.as_str()))
     }
@@ -315,29 +315,6 @@ fn check_word(what: &str, word: Option<&str>, known: &[String]) -> Result<(), St
         )),
         _ => Ok(()),
     }
-}
-
-/// A hypervisor's disk, by its bus or by the name that hypervisors give.
-pub(crate) fn is_virtual(device: &Device) -> bool {
-    let is_hypervisors = |name: &Option<String>| {
-        name.as_ref().is_some_and(|name| {
-            [
-                "QEMU",
-                "VMware",
-                "VBOX",
-                "Msft",
-                "Virtual",
-                "Amazon Elastic Block Store",
-            ]
-            .iter()
-            .any(|known| name.starts_with(known))
-        })
-    };
-    matches!(
-        device.transport,
-        Transport::Virtio | Transport::Xen | Transport::HyperV
-    ) || is_hypervisors(&device.model)
-        || is_hypervisors(&device.vendor)
 }
 
 #[cfg(test)]

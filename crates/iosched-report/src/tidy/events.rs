@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use iosched_evidence::columns::{column, number, optional_column, parquet_file, texts};
 use iosched_machine::failure::{Failure, exit};
 use iosched_sim::request::Op;
 use iosched_sim::trace::{Labels, Record, Stage};
@@ -10,7 +11,7 @@ use parquet::data_type::{BoolType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 
-use super::file::{column, number, optional_column, parquet_file, quoted, texts};
+use super::file::quoted;
 use crate::input::{InputError, Recording};
 
 /// The columns, in their order.
@@ -185,7 +186,7 @@ pub fn csv(recording: Recording, out: &mut dyn Write) -> Result<(), ExportError>
 /// When one cannot be read or written; the file is then none.
 pub fn parquet<W: Write + Send>(recording: Recording, out: W) -> Result<(), ExportError> {
     let name = recording.name.clone();
-    let mut writer = parquet_file(SCHEMA, out)?;
+    let mut writer = parquet_file(SCHEMA, &[], out)?;
     let mut rows = Rows::of(recording);
     loop {
         let group = rows.by_ref().take(GROUP).collect::<Result<Vec<Row>, _>>()?;

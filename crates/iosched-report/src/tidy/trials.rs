@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use iosched_evidence::columns::{column, number, parquet_file, texts};
 use iosched_experiment::analysis::SplitSummary;
 use iosched_experiment::record::Record;
 use iosched_experiment::split::Parts;
@@ -9,7 +10,7 @@ use iosched_experiment::trial::{Latency, Trial};
 use parquet::data_type::{DoubleType, Int32Type};
 use parquet::errors::ParquetError;
 
-use super::file::{column, number, parquet_file, quoted, texts};
+use super::file::quoted;
 
 /// The columns, in their order.
 const COLUMNS: &str = "record,load,arm,round,trial,started_unix_s,worker,metric,unit,value";
@@ -240,7 +241,7 @@ pub fn csv(rows: impl Iterator<Item = Row>) -> String {
 
 /// The rows as a Parquet file.
 pub fn parquet(rows: &[Row]) -> Result<Vec<u8>, ParquetError> {
-    let mut writer = parquet_file(SCHEMA, Vec::new())?;
+    let mut writer = parquet_file(SCHEMA, &[], Vec::new())?;
     let mut group = writer.next_row_group()?;
     texts(&mut group, rows.iter().map(|row| &*row.record))?;
     texts(&mut group, rows.iter().map(|row| &*row.load))?;

@@ -115,7 +115,10 @@ impl Session<'_> {
         }
         settle(host, &plan, &self.stop, output)?;
         let now = unix_time();
-        let machine = MachineFacts::read(host, &plan.disks, programs);
+        let machine = MachineFacts {
+            file_system: plan.target.file_system(host),
+            ..MachineFacts::read(host, &plan.disks, programs)
+        };
         let directory = args.out.clone();
         let directory = directory.unwrap_or_else(|| new_directory(place.name(), now));
         let command = facts::command_line();

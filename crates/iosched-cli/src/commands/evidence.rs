@@ -1,0 +1,403 @@
+//! `iosched evidence`: what many machines measured, gathered, merged and shown.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Args, Subcommand};
+use iosched_evidence::dataset::{self, DEFAULT, Dataset, DatasetError};
+use iosched_evidence::load_class::LoadClass;
+use iosched_evidence::pool::{Finding, Groups, Level, Question};
+use iosched_evidence::reduce;
+use iosched_evidence::row::{OWN, Row};
+use iosched_experiment::record::Record;
+use iosched_machine::command_line::quoted_path;
+use iosched_machine::failure::{Failure, exit};
+use iosched_report::evidence as told;
+use serde::Serialize;
+
+use super::{Outcome, boxed, persist};
+use crate::output::Output;
+
+/// Arguments of `iosched evidence`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  iosched evidence add results-2026-11-25          shows what it would add, and asks
+  iosched evidence add /srv/records/* --to fleet --yes
+  iosched evidence merge fleet other-site --to all
+  iosched evidence show all --model 'ST4000DM004'
+  iosched advise --evidence all                    what it says of the disks here
+
+One machine's measurement answers for one disk. Evidence is what many found of
+drives that are alike: rows of numbers in a directory of Parquet files, without
+host names, serial numbers, paths, users or commands. It is pooled by drive
+model, family and class, load class and kernel series (docs/evidence.md).")]
+pub(crate) struct EvidenceArgs {
+    #[command(subcommand)]
+    command: EvidenceCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum EvidenceCommand {
+    /// Add what records found of each two arms
+    Add(AddArgs),
+    /// Put datasets together, each comparison once
+    Merge(MergeArgs),
+    /// Show what is known of each model, family and class
+    Show(ShowArgs),
+}
+
+/// Arguments of `iosched evidence add`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iosched evidence add results --dry-run   what would be added, and nothing else
+  iosched evidence add results other-results
+  iosched evidence add records/* --to fleet --yes
+
+What would be written is shown first. Of the machine a row has a number that is
+made of its name and a secret that stays in the directory (.machines.key): so
+that a machine counts once, and nobody can tell which it is.")]
+struct AddArgs {
+    /// Results directories of `iosched tune`
+    #[arg(value_name = "RECORD", required = true)]
+    records: Vec<PathBuf>,
+
+    /// The directory to add to; it is made if it is not there
+    #[arg(long, value_name = "DATASET", default_value = DEFAULT)]
+    to: PathBuf,
+
+    /// Show what would be written, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Arguments of `iosched evidence merge`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iosched evidence merge site-a site-b --to all
+  iosched evidence merge new --to all      into what is there already
+
+A comparison that is in several counts once. A machine that was added to several
+under different secrets counts as several machines there.")]
+struct MergeArgs {
+    /// Directories that `evidence add` or `merge` wrote
+    #[arg(value_name = "DATASET", required = true)]
+    datasets: Vec<PathBuf>,
+
+    /// The directory to write to; it is made if it is not there
+    #[arg(long, value_name = "DATASET")]
+    to: PathBuf,
+
+    /// Say how much would be written, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Arguments of `iosched evidence show`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  iosched evidence show
+  iosched evidence show fleet --model '970 EVO' --load-class desktop
+  iosched evidence show fleet --kernel 6.12 --json | jq .
+
+Ratios are to the arm that most machines measured; above 1 is better, whatever
+decides. In brackets stands what holds with 95 %: of the mean over machines, and
+of the next machine. I² is the part of the variance that is between machines.")]
+struct ShowArgs {
+    /// The directory
+    #[arg(value_name = "DATASET", default_value = DEFAULT)]
+    dataset: PathBuf,
+
+    /// Drives whose model has this in its name, with their families and classes
+    #[arg(long, value_name = "TEXT")]
+    model: Option<String>,
+
+    /// What they are used for
+    #[arg(long, value_name = "CLASS", value_parser = load_classes())]
+    load_class: Option<String>,
+
+    /// Kernels of this series, as 6.12
+    #[arg(long, value_name = "SERIES")]
+    kernel: Option<String>,
+}
+
+fn load_classes() -> PossibleValuesParser {
+    let classes = LoadClass::ALL.map(|class| PossibleValue::new(class.name()).help(class.what()));
+    let own = PossibleValue::new(OWN).help("Loads of one's own, each by its fingerprint");
+    PossibleValuesParser::new(classes.into_iter().chain([own]))
+}
+
+/// Runs `iosched evidence`.
+pub(crate) fn run(args: &EvidenceArgs, output: &Output) -> Outcome {
+    match &args.command {
+        EvidenceCommand::Add(args) => add(args, output),
+        EvidenceCommand::Merge(args) => merge(args, output),
+        EvidenceCommand::Show(args) => show(args, output),
+    }
+}
+
+/// What `--json` prints of an addition.
+#[derive(Serialize)]
+struct Added<'a> {
+    /// Of this format; a new number only when a field changes its meaning or goes.
+    schema: u32,
+    dry_run: bool,
+    dataset: &'a Path,
+    /// Records that say nothing new.
+    already_there: usize,
+    /// Rows that are new; those themselves where records are added.
+    new_rows: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<&'a [Row]>,
+    files: Vec<PathBuf>,
+}
+
+fn add(args: &AddArgs, output: &Output) -> Outcome {
+    let secret = dataset::pseudonyms(&args.to).map_err(boxed)?;
+    let names = secret.names();
+    let mut rows = Vec::new();
+    for path in &args.records {
+        let record = Record::load(path).map_err(boxed)?;
+        rows.extend(reduce::rows(path, &record, &names).map_err(boxed)?);
+    }
+    let known = existing(&args.to, output)?;
+    let (new, already_there) = known.new_of(rows);
+    if !output.is_json() {
+        output.text(&told::rows(&new, output.width()));
+    }
+    if already_there > 0 {
+        output.warn(&format!(
+            "note: {} in {} already and {} left out",
+            are(already_there, "record"),
+            quoted_path(&args.to),
+            if already_there == 1 { "is" } else { "are" },
+        ));
+    }
+    let is_wanted = !args.dry_run && !new.is_empty();
+    let is_wanted = is_wanted && (args.yes || persist::asked(output)?);
+    let files = if is_wanted {
+        secret.keep(&args.to).map_err(boxed)?;
+        dataset::add(&args.to, &new).map_err(boxed)?
+    } else {
+        Vec::new()
+    };
+    let added = Added {
+        schema: 1,
+        dry_run: args.dry_run,
+        dataset: &args.to,
+        already_there,
+        new_rows: new.len(),
+        rows: Some(&new),
+        files,
+    };
+    say_added(&added, output);
+    Ok(exit::OK)
+}
+
+fn say_added(added: &Added<'_>, output: &Output) {
+    if output.is_json() {
+        output.json(added);
+        return;
+    }
+    let rows = match added.new_rows {
+        1 => "1 row".to_owned(),
+        several => format!("{several} rows"),
+    };
+    let at = quoted_path(added.dataset);
+    output.line(&match (added.files.is_empty(), added.new_rows) {
+        (_, 0) => format!("nothing new for {at}"),
+        (true, _) => format!("{rows} for {at} (not written)"),
+        (false, _) => format!("{rows} added to {at}"),
+    });
+}
+
+/// `1 record is`, `3 records are`.
+fn are(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what} is"),
+        several => format!("{several} {what}s are"),
+    }
+}
+
+/// What a directory has already, which need not be there; what of it cannot be used is told.
+fn existing(directory: &Path, output: &Output) -> Result<Dataset, Box<dyn Failure>> {
+    match Dataset::read(directory, None) {
+        Ok(dataset) => {
+            warn(&dataset, output);
+            Ok(dataset)
+        }
+        Err(DatasetError::Missing { .. }) => Ok(Dataset::default()),
+        Err(error) => Err(boxed(error)),
+    }
+}
+
+/// Names each file that cannot be used, with the way out.
+pub(crate) fn warn(dataset: &Dataset, output: &Output) {
+    for error in &dataset.unusable {
+        let hint = error
+            .hint()
+            .map_or(String::new(), |hint| format!("; {hint}"));
+        output.warn(&format!("warning: left out: {error}{hint}"));
+    }
+}
+
+fn merge(args: &MergeArgs, output: &Output) -> Outcome {
+    let mut secret = dataset::pseudonyms(&args.to).map_err(boxed)?;
+    let mut rows = Vec::new();
+    let mut several_secrets = false;
+    for path in &args.datasets {
+        let mut read = Dataset::read(path, None).map_err(boxed)?;
+        // What is left out here would be missed later by nobody.
+        if !read.unusable.is_empty() {
+            return Err(boxed(read.unusable.remove(0)));
+        }
+        rows.extend(read.rows);
+        let other = dataset::pseudonyms(path).map_err(boxed)?;
+        if other.is_new() {
+            continue;
+        }
+        if secret.is_new() && !several_secrets {
+            secret = other.for_new();
+            several_secrets = true;
+        } else if other.names() != secret.names() {
+            output.note(&format!(
+                "note: machines of {} are counted apart from the others: they were named by another secret",
+                quoted_path(path)
+            ));
+        }
+    }
+    let known = existing(&args.to, output)?;
+    let (new, already_there) = known.new_of(rows);
+    let files = if args.dry_run || new.is_empty() {
+        Vec::new()
+    } else {
+        secret.keep(&args.to).map_err(boxed)?;
+        dataset::add(&args.to, &new).map_err(boxed)?
+    };
+    let added = Added {
+        schema: 1,
+        dry_run: args.dry_run,
+        dataset: &args.to,
+        already_there,
+        new_rows: new.len(),
+        rows: None,
+        files,
+    };
+    say_added(&added, output);
+    Ok(exit::OK)
+}
+
+/// What `--json` prints of what is known.
+#[derive(Serialize)]
+struct Shown<'a> {
+    /// Of this format; a new number only when a field changes its meaning or goes.
+    schema: u32,
+    dataset: &'a Path,
+    rows: usize,
+    records: usize,
+    machines: usize,
+    findings: &'a [Finding],
+}
+
+/// Nothing is left of what was asked for.
+#[derive(Debug, thiserror::Error)]
+#[error("the evidence in {} has nothing of that kind", path.display())]
+struct NothingFound {
+    path: PathBuf,
+    models: Vec<String>,
+}
+
+impl Failure for NothingFound {
+    fn hint(&self) -> Option<String> {
+        let most = 8;
+        let mut models = self.models.clone();
+        let more = models.len().saturating_sub(most);
+        models.truncate(most);
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        Some(if models.is_empty() {
+            "add records to it: `iosched evidence add RECORD...`".into()
+        } else {
+            format!("its models are: {}{more}", models.join(", "))
+        })
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::NO_SUCH_DEVICE
+    }
+}
+
+fn show(args: &ShowArgs, output: &Output) -> Outcome {
+    let dataset = Dataset::read(&args.dataset, None).map_err(boxed)?;
+    warn(&dataset, output);
+    let rows = &dataset.rows;
+    let drives = drives(rows, args.model.as_deref());
+    let is_wanted = |question: &Question| {
+        drives.contains(&(question.level, question.drive.clone()))
+            && args
+                .load_class
+                .as_ref()
+                .is_none_or(|class| **class == *question.load_class)
+            && args
+                .kernel
+                .as_ref()
+                .is_none_or(|series| *series == question.kernel)
+    };
+    let findings = Groups::of(rows, is_wanted).findings();
+    if findings.is_empty() {
+        let models: BTreeSet<&str> = rows.iter().map(|row| &*row.model).collect();
+        let models = models.into_iter().filter(|model| !model.is_empty());
+        return Err(boxed(NothingFound {
+            path: args.dataset.clone(),
+            models: models.map(str::to_owned).collect(),
+        }));
+    }
+    if output.is_json() {
+        let distinct = |of: fn(&Row) -> &str| rows.iter().map(of).collect::<BTreeSet<_>>().len();
+        output.json(&Shown {
+            schema: 1,
+            dataset: &args.dataset,
+            rows: rows.len(),
+            records: distinct(|row| &row.record),
+            machines: distinct(|row| &row.machine),
+            findings: &findings,
+        });
+    } else {
+        output.text(&told::findings(&findings, output.width()));
+    }
+    Ok(exit::OK)
+}
+
+/// The models that have a text in their names (all, without one), and what these belong to.
+fn drives(rows: &[Row], model: Option<&str>) -> BTreeSet<(Level, String)> {
+    let model = model.map(str::to_lowercase);
+    let mut drives = BTreeSet::new();
+    let mut last: Option<(&str, &str)> = None;
+    for row in rows {
+        let this = (&*row.model, &*row.record);
+        if last == Some(this) {
+            continue;
+        }
+        last = Some(this);
+        if model
+            .as_ref()
+            .is_none_or(|text| row.model.to_lowercase().contains(text))
+        {
+            let class = row.class();
+            let of = |level: Level| Some((level, level.of_drive(&row.model, &class)?));
+            drives.extend(Level::ALL.into_iter().filter_map(of));
+        }
+    }
+    drives
+}

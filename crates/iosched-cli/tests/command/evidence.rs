@@ -1,0 +1,364 @@
+//! `iosched evidence`: records of several machines, made of the example record, gathered, merged, shown and damaged.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn run(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
+    command.env("COLUMNS", "100").args(args).output().unwrap()
+}
+
+#[track_caller]
+fn done(args: &[&str]) -> String {
+    let output = run(args);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The error of a command that fails with this exit code.
+#[track_caller]
+fn refused(args: &[&str], code: i32) -> String {
+    let output = run(args);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+    assert_eq!(said.matches("error: ").count(), 1, "{said}");
+    said
+}
+
+#[track_caller]
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
+}
+
+/// Makes a record of a machine of this number: the example, as if it had been measured on a drive.
+fn record(directory: &Path, number: u32, edit: impl Fn(&mut Value)) -> PathBuf {
+    let example =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/example-record/record.jsonl");
+    let text = fs::read_to_string(example).unwrap();
+    let (first, rest) = text.split_once('\n').unwrap();
+    let mut header: Value = serde_json::from_str(first).unwrap();
+    header["machine"]["hostname"] = format!("secret-host-{number}").into();
+    header["machine"]["kernel"] = "6.12.48-acme".into();
+    header["machine"]["disks"][0]["model"] = "ST4000DM004-2CV104".into();
+    header["machine"]["disks"][0]["serial"] = format!("SECRET{number}").into();
+    header["machine"]["disks"][0]["transport"] = "sata".into();
+    header["plan"]["emulated"] = Value::Null;
+    header["plan"]["seed"] = number.into();
+    edit(&mut header);
+    let at = directory.join(format!("record-{number}"));
+    fs::create_dir_all(&at).unwrap();
+    fs::write(at.join("record.jsonl"), format!("{header}\n{rest}")).unwrap();
+    at
+}
+
+/// A dataset of machines of these numbers.
+fn dataset(directory: &Path, name: &str, numbers: std::ops::Range<u32>) -> String {
+    let at = directory.join(name).to_str().unwrap().to_owned();
+    let records: Vec<PathBuf> = numbers
+        .map(|number| record(directory, number, |_| {}))
+        .collect();
+    let mut args = vec!["evidence", "add", "--yes", "--to", &at];
+    args.extend(records.iter().map(|record| record.to_str().unwrap()));
+    done(&args);
+    at
+}
+
+fn files(dataset: &str) -> Vec<PathBuf> {
+    let parts = fs::read_dir(dataset)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let parts = parts.filter(|path| path.is_dir());
+    let files = parts.flat_map(|part| {
+        fs::read_dir(part)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+    });
+    files.collect()
+}
+
+#[test]
+fn records_are_added_once_and_what_they_say_together_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dataset(dir.path(), "fleet", 0..6);
+    let shown = json(&["evidence", "show", &at, "--load-class", "general"]);
+    assert_eq!(
+        (&shown["machines"], &shown["records"]),
+        (&json!(6), &json!(6))
+    );
+    let findings = shown["findings"].as_array().unwrap();
+    let levels: Vec<&Value> = findings.iter().map(|finding| &finding["level"]).collect();
+    assert_eq!(levels, ["model", "family", "class"]);
+    for finding in findings {
+        assert_eq!(finding["kernel"], "6.12");
+        assert_eq!(finding["machines"], 6);
+        let arms = finding["arms"].as_array().unwrap();
+        assert!(
+            arms.iter()
+                .all(|arm| arm["next_machine"]["lower"].is_number()),
+            "{finding}"
+        );
+    }
+    // A seventh and one of before.
+    let seventh = record(dir.path(), 6, |_| {});
+    let again = record(dir.path(), 2, |_| {});
+    let output = run(&[
+        "evidence",
+        "add",
+        seventh.to_str().unwrap(),
+        again.to_str().unwrap(),
+        "--to",
+        &at,
+        "--yes",
+    ]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("note: 1 record is in") && said.contains("already and is left out"),
+        "{said}"
+    );
+    assert_eq!(json(&["evidence", "show", &at])["machines"], 7);
+    let text = done(&[
+        "evidence", "show", &at, "--model", "st4000", "--kernel", "6.12",
+    ]);
+    assert!(text.contains("ST4000DM004-2CV104 (model)\n"), "{text}");
+    assert!(
+        text.contains("general by throughput, Linux 6.12, 7 machines, "),
+        "{text}"
+    );
+    let said = refused(&["evidence", "show", &at, "--model", "Samsung"], 3);
+    assert!(
+        said.contains("its models are: ST4000DM004-2CV104"),
+        "{said}"
+    );
+}
+
+#[test]
+fn nothing_is_written_that_was_not_shown_and_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let record = record(dir.path(), 1, |_| {});
+    let at = dir.path().join("new");
+    let (record, to) = (record.to_str().unwrap(), at.to_str().unwrap());
+    let text = done(&["evidence", "add", record, "--to", to, "--dry-run"]);
+    for shown in [
+        "ST4000DM004-2CV104",
+        "class sata-hdd",
+        "Linux 6.12.48,",
+        "against",
+        "(not written)",
+    ] {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+    assert!(!at.exists());
+    let said = refused(&["evidence", "add", record, "--to", to], 2);
+    assert!(
+        said.contains("there is no terminal to ask on") && said.contains("--yes"),
+        "{said}"
+    );
+    assert!(!at.exists());
+    let added = json(&["evidence", "add", record, "--to", to, "--yes"]);
+    let rows = added["rows"].as_array().unwrap();
+    assert_eq!(added["new_rows"], rows.len());
+    // Neither in what is printed nor in any byte of what is written.
+    let mut written = serde_json::to_vec(rows).unwrap();
+    written.extend(files(to).iter().flat_map(|file| fs::read(file).unwrap()));
+    let written = String::from_utf8_lossy(&written).to_lowercase();
+    for private in ["secret", "acme", "loop8", "example", "/dev"] {
+        assert!(!written.contains(private), "{private}");
+    }
+}
+
+#[test]
+fn datasets_are_merged_without_counting_anything_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let a = dataset(dir.path(), "a", 0..4);
+    let b = dataset(dir.path(), "b", 3..7);
+    let c = dir.path().join("c").to_str().unwrap().to_owned();
+    let merged = json(&["evidence", "merge", &a, &b, "--to", &c, "--dry-run"]);
+    assert_eq!(merged["files"], json!([]));
+    assert!(!Path::new(&c).exists());
+    let merged = json(&["evidence", "merge", &a, &b, "--to", &c]);
+    assert_eq!(merged["files"].as_array().unwrap().len(), 1);
+    let shown = json(&["evidence", "show", &c]);
+    assert_eq!(
+        (&shown["records"], &shown["machines"]),
+        (&json!(7), &json!(7))
+    );
+    let again = json(&["evidence", "merge", &b, "--to", &c]);
+    assert_eq!(
+        (&again["new_rows"], &again["already_there"]),
+        (&json!(0), &json!(4))
+    );
+    // A machine of the first secret is known again in the new directory.
+    let more = record(dir.path(), 2, |header| header["plan"]["seed"] = 99.into());
+    done(&[
+        "evidence",
+        "add",
+        more.to_str().unwrap(),
+        "--to",
+        &c,
+        "--yes",
+    ]);
+    let shown = json(&["evidence", "show", &c]);
+    assert_eq!(
+        (&shown["records"], &shown["machines"]),
+        (&json!(8), &json!(7))
+    );
+}
+
+#[test]
+fn a_damaged_file_is_named_the_rest_is_shown_and_nothing_is_merged() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dataset(dir.path(), "fleet", 0..5);
+    let damaged = files(&at).remove(0);
+    dataset(dir.path(), "fleet", 5..8);
+    let mut bytes = fs::read(&damaged).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&damaged, bytes).unwrap();
+    let output = run(&["evidence", "show", &at, "--json"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let name = damaged.file_name().unwrap().to_str().unwrap();
+    assert!(
+        said.contains(name) && said.contains("is damaged: its name is not that of its content"),
+        "{said}"
+    );
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(shown["machines"], 3);
+    let to = dir.path().join("c");
+    let said = refused(
+        &["evidence", "merge", &at, "--to", to.to_str().unwrap()],
+        12,
+    );
+    assert!(said.contains(name) && said.contains("hint: "), "{said}");
+    assert!(!to.exists());
+}
+
+#[test]
+fn records_that_cannot_be_are_refused_by_name() {
+    type Edit = fn(&mut Value);
+    let cases: [(&str, Edit); 4] = [
+        ("has record schema 99; this iosched knows up to", |header| {
+            header["schema"] = 99.into();
+        }),
+        ("created_unix_s", |header| {
+            header["created_unix_s"] = json!(-86400.0);
+        }),
+        ("names no version of Linux, but \"plan9\"", |header| {
+            header["machine"]["kernel"] = "plan9".into();
+        }),
+        (
+            "drives of several models: ST4000DM004-2CV104, X",
+            |header| {
+                let disk = json!({"device": "sdb", "model": "X", "serial": null, "wwn": null, "firmware": null, "size_bytes": 1, "queue": {}});
+                header["machine"]["disks"]
+                    .as_array_mut()
+                    .unwrap()
+                    .push(disk);
+            },
+        ),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("new");
+    for (number, (expected, edit)) in (0..).zip(cases) {
+        let good = record(dir.path(), 100 + number, |_| {});
+        let bad = record(dir.path(), number, edit);
+        let args = [
+            good.to_str().unwrap(),
+            bad.to_str().unwrap(),
+            "--to",
+            at.to_str().unwrap(),
+            "--yes",
+        ];
+        let said = refused(&[&["evidence", "add"], &args[..]].concat(), 12);
+        assert!(said.contains(expected), "{said}");
+        assert!(said.contains(&format!("record-{number}")), "{said}");
+        assert!(!at.exists(), "none or all");
+    }
+    let said = refused(&["evidence", "show", at.to_str().unwrap()], 3);
+    assert!(said.contains("no such directory"), "{said}");
+    let said = refused(
+        &[
+            "evidence",
+            "add",
+            dir.path().join("record-100").to_str().unwrap(),
+            "--to",
+            dir.path().to_str().unwrap(),
+            "--yes",
+        ],
+        12,
+    );
+    assert!(said.contains("is no evidence"), "{said}");
+}
+
+#[test]
+fn kernels_are_not_mixed_and_too_few_machines_are_unknown() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dataset(dir.path(), "fleet", 0..5);
+    for number in 10..13 {
+        let older = record(dir.path(), number, |header| {
+            header["machine"]["kernel"] = "6.6.1".into();
+        });
+        done(&[
+            "evidence",
+            "add",
+            older.to_str().unwrap(),
+            "--to",
+            &at,
+            "--yes",
+        ]);
+    }
+    let text = done(&[
+        "evidence",
+        "show",
+        &at,
+        "--load-class",
+        "general",
+        "--model",
+        "ST4000",
+    ]);
+    let model = text.split("\n\n").next().unwrap();
+    let model = model.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(model.contains("Linux 6.12, 5 machines"), "{model}");
+    assert!(
+        model.contains("Linux 6.6, 3 machines") && model.contains("unknown (at least 5 machines"),
+        "{model}"
+    );
+}
+
+#[test]
+fn what_was_simulated_is_called_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("results");
+    let results = results.to_str().unwrap();
+    done(&[
+        "tune",
+        "--simulate",
+        "ssd-sata",
+        "--load",
+        "mixed",
+        "--rounds",
+        "4",
+        "--seed",
+        "1",
+        "--out",
+        results,
+    ]);
+    let at = dir.path().join("e");
+    let at = at.to_str().unwrap();
+    let text = done(&["evidence", "add", results, "--to", at, "--yes"]);
+    let unfolded = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for shown in [
+        "ssd-sata, class simulated-ssd, depth 32, simulated, ",
+        "load mixed (files), ",
+    ] {
+        assert!(unfolded.contains(shown), "{text}");
+    }
+    let text = done(&["evidence", "show", at]);
+    assert!(
+        text.contains("ssd-sata (model, simulated)\n  files by throughput, 1 machine"),
+        "{text}"
+    );
+}

@@ -1,0 +1,812 @@
+//! Rows in a directory of Parquet files: `class=nvme-ssd/DIGEST.parquet`.
+//!
+//! A file is named after its content, so damage is seen before it is read, and written once: an addition is a new file,
+//! whole or not there. The same comparison in two files counts once, the longer one. Other programs read the directory as one
+//! table with a column `class`. `.machines.key` beside it makes the names of machines; who has it and knows a host's name can
+//! find that host's rows, so it is for its owner alone and not to be passed on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use iosched_machine::durable;
+use iosched_machine::failure::{Failure, exit};
+use iosched_machine::user_files::{self, NewFile};
+use parquet::data_type::{BoolType, DoubleType, Int32Type};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use rand::Rng;
+
+use crate::columns::{Columns, column, optional_column, parquet_file, texts};
+use crate::reduce::Pseudonyms;
+use crate::row::{Row, Source};
+use crate::sha256::{Sha256, sha256};
+
+/// Where the evidence of this machine is, unless the user says otherwise.
+pub const DEFAULT: &str = "/var/lib/iosched/evidence";
+
+/// The version of the columns that this program writes. Newer ones are refused.
+pub const SCHEMA: u32 = 1;
+
+/// What a file says of itself.
+const KIND: &str = "iosched-evidence";
+const SCHEMA_KEY: &str = "iosched-evidence.schema";
+
+/// What makes the names of machines.
+const KEY: &str = ".machines.key";
+
+/// How the part of a class is called.
+const CLASS: &str = "class=";
+
+/// So much of a digest is a file's name.
+const NAME: usize = 32;
+
+/// More rows are not of a dataset that this program has written.
+const MOST_ROWS: i64 = 5_000_000;
+
+/// The largest file, bytes.
+const LARGEST_FILE: u64 = 512 << 20;
+
+/// Rows of a file that are compressed together.
+const GROUP: usize = 1 << 17;
+
+/// The columns, in their order.
+const COLUMNS: &str = "message evidence {
+    required binary record (UTF8);
+    required binary machine (UTF8);
+    required binary source (UTF8);
+    required int32 day (DATE);
+    required binary program (UTF8);
+    required binary model (UTF8);
+    required binary firmware (UTF8);
+    required binary transport (UTF8);
+    optional boolean rotational;
+    required boolean is_virtual;
+    optional int32 queue_depth;
+    required binary kernel (UTF8);
+    required binary file_system (UTF8);
+    required binary load_class (UTF8);
+    required binary load (UTF8);
+    required binary fingerprint (UTF8);
+    required binary objective (UTF8);
+    required binary arm (UTF8);
+    required binary against (UTF8);
+    required boolean is_baseline;
+    required double log_ratio;
+    required double standard_error;
+    required int32 rounds;
+    optional double p99_ratio;
+    optional double cpu_ratio;
+}";
+
+/// Why a dataset cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DatasetError {
+    /// There is none.
+    #[error("there is no evidence in {}: no such directory", path.display())]
+    Missing {
+        /// As given.
+        path: PathBuf,
+    },
+    /// A directory of something else.
+    #[error("{} is no evidence: it has files, and no class=...", path.display())]
+    Other {
+        /// As given.
+        path: PathBuf,
+    },
+    /// A file is not what its name says.
+    #[error("{} is damaged: {cause}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// A file of a newer program.
+    #[error("{} has evidence schema {found}; this iosched knows up to {SCHEMA}", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+    /// It cannot be read or written.
+    #[error("cannot access {}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Failure for DatasetError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            DatasetError::Missing { .. } => {
+                "make it of records: `iosched evidence add RECORD...`, or name another one".into()
+            }
+            DatasetError::Other { .. } => "name a new directory, or an empty one".into(),
+            DatasetError::Damaged { .. } => {
+                "remove it, and add its records again, or take it from a copy".into()
+            }
+            DatasetError::Newer { .. } => "use the iosched that wrote it, or a newer one".into(),
+            DatasetError::Io { source, .. } if user_files::is_led_elsewhere(source) => {
+                "name the directory by a way on which no link of another user stands".into()
+            }
+            DatasetError::Io { .. } => return None,
+        })
+    }
+
+    fn exit_code(&self) -> u8 {
+        match self {
+            DatasetError::Missing { .. } => exit::NO_SUCH_DEVICE,
+            DatasetError::Io { source, .. } if user_files::is_led_elsewhere(source) => exit::UNSAFE,
+            DatasetError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                exit::NOT_PERMITTED
+            }
+            DatasetError::Io { .. } => exit::FAILURE,
+            _ => exit::BAD_RECORD,
+        }
+    }
+}
+
+fn failed(path: &Path) -> impl Fn(io::Error) -> DatasetError + use<> {
+    let path = path.to_owned();
+    move |source| DatasetError::Io {
+        path: path.clone(),
+        source,
+    }
+}
+
+/// What a directory holds.
+#[derive(Debug, Default)]
+pub struct Dataset {
+    /// Each comparison once.
+    pub rows: Vec<Row>,
+    /// Files that cannot be used; their rows are not among the others.
+    pub unusable: Vec<DatasetError>,
+}
+
+impl Dataset {
+    /// Reads a directory; of some classes only, if they are named.
+    ///
+    /// # Errors
+    /// It is not there, or is no dataset, or cannot be listed.
+    pub fn read(
+        directory: &Path,
+        classes: Option<&BTreeSet<String>>,
+    ) -> Result<Dataset, DatasetError> {
+        let mut rows = Vec::new();
+        let mut unusable = Vec::new();
+        for (class, path) in files(directory)? {
+            if classes.is_some_and(|wanted| !wanted.contains(&class)) {
+                continue;
+            }
+            match read_file(&path, &class) {
+                Ok(more) => rows.extend(more),
+                Err(error) => unusable.push(error),
+            }
+        }
+        Ok(Dataset {
+            rows: each_once(rows),
+            unusable,
+        })
+    }
+
+    /// Of these rows those that say something new, and how many records say nothing new.
+    pub fn new_of(&self, rows: Vec<Row>) -> (Vec<Row>, usize) {
+        let known: BTreeMap<_, i32> = self
+            .rows
+            .iter()
+            .map(|row| (row.key(), row.rounds))
+            .collect();
+        let is_new = |row: &Row| {
+            known
+                .get(&row.key())
+                .is_none_or(|&rounds| rounds < row.rounds)
+        };
+        let records = |rows: &[Row]| -> BTreeSet<String> {
+            rows.iter().map(|row| row.record.to_string()).collect()
+        };
+        let all = records(&rows);
+        let new: Vec<Row> = rows.into_iter().filter(is_new).collect();
+        let new = each_once(new);
+        let left_out = all.len() - records(&new).len();
+        (new, left_out)
+    }
+}
+
+/// The same comparison once, with the most rounds; in the order in which they came.
+pub fn each_once(rows: Vec<Row>) -> Vec<Row> {
+    let mut longest: BTreeMap<_, (i32, usize)> = BTreeMap::new();
+    for (at, row) in rows.iter().enumerate() {
+        let best = longest.entry(row.key()).or_insert((row.rounds, at));
+        if row.rounds > best.0 {
+            *best = (row.rounds, at);
+        }
+    }
+    if longest.len() == rows.len() {
+        return rows;
+    }
+    let kept: BTreeSet<usize> = longest.into_values().map(|(_, at)| at).collect();
+    let rows = rows
+        .into_iter()
+        .enumerate()
+        .filter(|(at, _)| kept.contains(at));
+    rows.map(|(_, row)| row).collect()
+}
+
+/// The files of a dataset with the class that each is for, in a fixed order.
+fn files(directory: &Path) -> Result<Vec<(String, PathBuf)>, DatasetError> {
+    let mut found = Vec::new();
+    let mut has_others = false;
+    for entry in sorted(directory)? {
+        let name = entry
+            .file_name()
+            .and_then(OsStr::to_str)
+            .unwrap_or_default();
+        let Some(class) = name.strip_prefix(CLASS) else {
+            has_others |= !name.starts_with('.');
+            continue;
+        };
+        for file in sorted(&entry)? {
+            let is_ours = file.extension() == Some(OsStr::new("parquet"));
+            let is_hidden = file
+                .file_name()
+                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+            if is_ours && !is_hidden {
+                found.push((class.to_owned(), file));
+            }
+        }
+    }
+    if found.is_empty() && has_others {
+        return Err(DatasetError::Other {
+            path: directory.into(),
+        });
+    }
+    Ok(found)
+}
+
+fn sorted(directory: &Path) -> Result<Vec<PathBuf>, DatasetError> {
+    let list = fs::read_dir(directory).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => DatasetError::Missing {
+            path: directory.into(),
+        },
+        _ => failed(directory)(source),
+    })?;
+    let paths = list
+        .map(|entry| Ok(entry?.path()))
+        .collect::<io::Result<Vec<_>>>();
+    let mut paths = paths.map_err(failed(directory))?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// The rows of a file, each checked.
+fn read_file(path: &Path, class: &str) -> Result<Vec<Row>, DatasetError> {
+    let damaged = |cause: String| DatasetError::Damaged {
+        path: path.into(),
+        cause,
+    };
+    let mut file = user_files::open_to_read(path).map_err(failed(path))?;
+    let digest = digest(&mut file).map_err(failed(path))?;
+    let named = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+    if digest[..NAME] != *named {
+        return Err(damaged("its name is not that of its content".into()));
+    }
+    // What somebody made to harm has the right name, too: the library may trust what it says of itself.
+    let read = catch_unwind(AssertUnwindSafe(|| parse(file)));
+    let rows = match read.unwrap_or_else(|_| Err(Unread::Damaged("it is no Parquet file".into()))) {
+        Ok(rows) => rows,
+        Err(Unread::Damaged(cause)) => return Err(damaged(cause)),
+        Err(Unread::Newer(found)) => {
+            return Err(DatasetError::Newer {
+                path: path.into(),
+                found,
+            });
+        }
+    };
+    for (number, row) in rows.iter().enumerate() {
+        let checked = row.check().and_then(|()| {
+            let of = row.class();
+            if of == class {
+                Ok(())
+            } else {
+                Err(format!("it is of class {of}"))
+            }
+        });
+        checked.map_err(|cause| damaged(format!("row {}: {cause}", number + 1)))?;
+    }
+    Ok(rows)
+}
+
+fn digest(file: &mut File) -> io::Result<String> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    let mut read = 0;
+    loop {
+        let count = file.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(hash.finish());
+        }
+        read += count as u64;
+        if read > LARGEST_FILE {
+            return Err(iosched_machine::foreign::too_large("it", LARGEST_FILE));
+        }
+        hash.update(&buffer[..count]);
+    }
+}
+
+/// Why there are no rows in a file.
+enum Unread {
+    Damaged(String),
+    Newer(u32),
+}
+
+impl From<String> for Unread {
+    fn from(cause: String) -> Unread {
+        Unread::Damaged(cause)
+    }
+}
+
+fn parse(file: File) -> Result<Vec<Row>, Unread> {
+    let reader = SerializedFileReader::new(file).map_err(|error| error.to_string())?;
+    let about = reader.metadata().file_metadata();
+    let says = about.key_value_metadata();
+    let says = says.and_then(|all| all.iter().find(|entry| entry.key == SCHEMA_KEY));
+    let schema = says.and_then(|entry| entry.value.as_deref()?.parse::<u32>().ok());
+    match schema {
+        None => return Err(Unread::Damaged(format!("it is no {KIND}"))),
+        Some(schema) if schema > SCHEMA => return Err(Unread::Newer(schema)),
+        Some(_) => {}
+    }
+    let expected = parquet::schema::parser::parse_message_type(COLUMNS);
+    if expected.is_ok_and(|expected| expected != *about.schema()) {
+        return Err(Unread::Damaged(format!(
+            "it has not the columns of schema {SCHEMA}"
+        )));
+    }
+    if !(0..=MOST_ROWS).contains(&about.num_rows()) {
+        return Err(Unread::Damaged(format!(
+            "it says that it has {} rows",
+            about.num_rows()
+        )));
+    }
+    let (mut rows, mut said) = (Vec::new(), 0_i64);
+    for number in 0..reader.num_row_groups() {
+        let group = reader
+            .get_row_group(number)
+            .map_err(|error| error.to_string())?;
+        said += group.metadata().num_rows();
+        if !(0..=about.num_rows()).contains(&said) {
+            return Err(Unread::Damaged("it has more rows than it says".into()));
+        }
+        rows.extend(read_group(&mut Columns::of(group.as_ref())?)?);
+    }
+    Ok(rows)
+}
+
+fn read_group(columns: &mut Columns<'_>) -> Result<Vec<Row>, String> {
+    let mut record = columns.texts()?.into_iter();
+    let mut machine = columns.texts()?.into_iter();
+    let mut source = columns.texts()?.into_iter();
+    let mut day = columns.column::<Int32Type>()?.into_iter();
+    let mut program = columns.texts()?.into_iter();
+    let mut model = columns.texts()?.into_iter();
+    let mut firmware = columns.texts()?.into_iter();
+    let mut transport = columns.texts()?.into_iter();
+    let mut rotational = columns.optional_column::<BoolType>()?.into_iter();
+    let mut is_virtual = columns.column::<BoolType>()?.into_iter();
+    let mut queue_depth = columns.optional_column::<Int32Type>()?.into_iter();
+    let mut kernel = columns.texts()?.into_iter();
+    let mut file_system = columns.texts()?.into_iter();
+    let mut load_class = columns.texts()?.into_iter();
+    let mut load = columns.texts()?.into_iter();
+    let mut fingerprint = columns.texts()?.into_iter();
+    let mut objective = columns.texts()?.into_iter();
+    let mut arm = columns.texts()?.into_iter();
+    let mut against = columns.texts()?.into_iter();
+    let mut is_baseline = columns.column::<BoolType>()?.into_iter();
+    let mut log_ratio = columns.column::<DoubleType>()?.into_iter();
+    let mut standard_error = columns.column::<DoubleType>()?.into_iter();
+    let mut rounds = columns.column::<Int32Type>()?.into_iter();
+    let mut p99_ratio = columns.optional_column::<DoubleType>()?.into_iter();
+    let mut cpu_ratio = columns.optional_column::<DoubleType>()?.into_iter();
+    let mut next = || -> Option<Result<Row, String>> {
+        let record = record.next()?;
+        let source = source.next()?;
+        let Some(source) = Source::from_name(&source) else {
+            return Some(Err(format!("source is {:?}", &*source)));
+        };
+        Some(Ok(Row {
+            record,
+            machine: machine.next()?,
+            source,
+            day: day.next()?,
+            program: program.next()?,
+            model: model.next()?,
+            firmware: firmware.next()?,
+            transport: transport.next()?,
+            rotational: rotational.next()?,
+            is_virtual: is_virtual.next()?,
+            queue_depth: queue_depth.next()?,
+            kernel: kernel.next()?,
+            file_system: file_system.next()?,
+            load_class: load_class.next()?,
+            load: load.next()?,
+            fingerprint: fingerprint.next()?,
+            objective: objective.next()?,
+            arm: arm.next()?,
+            against: against.next()?,
+            is_baseline: is_baseline.next()?,
+            log_ratio: log_ratio.next()?,
+            standard_error: standard_error.next()?,
+            rounds: rounds.next()?,
+            p99_ratio: p99_ratio.next()?,
+            cpu_ratio: cpu_ratio.next()?,
+        }))
+    };
+    std::iter::from_fn(&mut next).collect()
+}
+
+/// Rows as a file.
+fn bytes_of(rows: &[&Row]) -> Result<Vec<u8>, ParquetError> {
+    let schema = SCHEMA.to_string();
+    let mut writer = parquet_file(COLUMNS, &[(SCHEMA_KEY, &schema)], Vec::new())?;
+    for rows in rows.chunks(GROUP) {
+        let mut group = writer.next_row_group()?;
+        texts(&mut group, rows.iter().map(|row| &*row.record))?;
+        texts(&mut group, rows.iter().map(|row| &*row.machine))?;
+        texts(&mut group, rows.iter().map(|row| row.source.name()))?;
+        column::<Int32Type, _>(&mut group, rows.iter().map(|row| row.day))?;
+        texts(&mut group, rows.iter().map(|row| &*row.program))?;
+        texts(&mut group, rows.iter().map(|row| &*row.model))?;
+        texts(&mut group, rows.iter().map(|row| &*row.firmware))?;
+        texts(&mut group, rows.iter().map(|row| &*row.transport))?;
+        optional_column::<BoolType, _>(&mut group, rows.iter().map(|row| row.rotational))?;
+        column::<BoolType, _>(&mut group, rows.iter().map(|row| row.is_virtual))?;
+        optional_column::<Int32Type, _>(&mut group, rows.iter().map(|row| row.queue_depth))?;
+        texts(&mut group, rows.iter().map(|row| &*row.kernel))?;
+        texts(&mut group, rows.iter().map(|row| &*row.file_system))?;
+        texts(&mut group, rows.iter().map(|row| &*row.load_class))?;
+        texts(&mut group, rows.iter().map(|row| &*row.load))?;
+        texts(&mut group, rows.iter().map(|row| &*row.fingerprint))?;
+        texts(&mut group, rows.iter().map(|row| &*row.objective))?;
+        texts(&mut group, rows.iter().map(|row| &*row.arm))?;
+        texts(&mut group, rows.iter().map(|row| &*row.against))?;
+        column::<BoolType, _>(&mut group, rows.iter().map(|row| row.is_baseline))?;
+        column::<DoubleType, _>(&mut group, rows.iter().map(|row| row.log_ratio))?;
+        column::<DoubleType, _>(&mut group, rows.iter().map(|row| row.standard_error))?;
+        column::<Int32Type, _>(&mut group, rows.iter().map(|row| row.rounds))?;
+        optional_column::<DoubleType, _>(&mut group, rows.iter().map(|row| row.p99_ratio))?;
+        optional_column::<DoubleType, _>(&mut group, rows.iter().map(|row| row.cpu_ratio))?;
+        group.close()?;
+    }
+    writer.into_inner()
+}
+
+/// Whether rows can be added to a directory: it is a dataset, or empty, or not there.
+///
+/// # Errors
+/// It is something else, or cannot be listed.
+pub fn check_may_add(directory: &Path) -> Result<(), DatasetError> {
+    match files(directory) {
+        Ok(_) | Err(DatasetError::Missing { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Adds rows to a directory, which is made if it is not there: one new file for each class. Returns the files.
+///
+/// # Errors
+/// One cannot be written; those before it are whole.
+pub fn add(directory: &Path, rows: &[Row]) -> Result<Vec<PathBuf>, DatasetError> {
+    let mut classes: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        classes.entry(row.class()).or_default().push(row);
+    }
+    let mut written = Vec::new();
+    for (class, rows) in classes {
+        let part = directory.join(format!("{CLASS}{class}"));
+        let bytes = bytes_of(&rows).expect("rows have the columns, and memory takes all of them");
+        let name = format!("{}.parquet", &sha256(&bytes)[..NAME]);
+        let path = part.join(&name);
+        let write = || -> io::Result<()> {
+            let mut file = NewFile::beneath(user_files::make_directory(&part)?, name.as_ref())?;
+            file.file().write_all(&bytes)?;
+            file.file().sync_all()?;
+            file.put_in_place()?;
+            durable::sync_directory(&part)
+        };
+        write().map_err(failed(&path))?;
+        written.push(path);
+    }
+    Ok(written)
+}
+
+/// What names machines in a directory, made by chance if it has nothing of the kind yet. Nothing is written.
+///
+/// # Errors
+/// It cannot be read, or is none.
+pub fn pseudonyms(directory: &Path) -> Result<Secret, DatasetError> {
+    let path = directory.join(KEY);
+    let file = match user_files::open_to_read(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let mut chance = rand::rng();
+            let words: Vec<String> = (0..4)
+                .map(|_| format!("{:016x}", chance.next_u64()))
+                .collect();
+            return Ok(Secret {
+                key: words.concat(),
+                is_new: true,
+            });
+        }
+        Err(error) => return Err(failed(&path)(error)),
+    };
+    let mut key = String::new();
+    let read = file.take(65).read_to_string(&mut key);
+    read.map_err(failed(&path))?;
+    if key.len() != 64 || !key.chars().all(|c| c.is_ascii_hexdigit()) {
+        return Err(DatasetError::Damaged {
+            path,
+            cause: "it has not 64 hexadecimal digits".into(),
+        });
+    }
+    Ok(Secret { key, is_new: false })
+}
+
+/// What names machines in a directory.
+#[derive(Debug, Clone)]
+pub struct Secret {
+    key: String,
+    is_new: bool,
+}
+
+impl Secret {
+    /// By which names are made.
+    pub fn names(&self) -> Pseudonyms {
+        Pseudonyms::new(&self.key)
+    }
+
+    /// Keeps it in a directory, which is made if it is not there, for its owner alone. What is there stays.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn keep(&self, directory: &Path) -> Result<(), DatasetError> {
+        let path = directory.join(KEY);
+        if !self.is_new || path.exists() {
+            return Ok(());
+        }
+        let write = || -> io::Result<()> {
+            let mut file = NewFile::beneath(user_files::make_directory(directory)?, KEY.as_ref())?;
+            file.file().set_permissions(Permissions::from_mode(0o600))?;
+            file.file().write_all(self.key.as_bytes())?;
+            file.file().sync_all()?;
+            file.put_in_place()
+        };
+        write().map_err(failed(&path))
+    }
+
+    /// True if the directory had none.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// The same for another directory.
+    #[must_use]
+    pub fn for_new(mut self) -> Secret {
+        self.is_new = true;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::example;
+
+    /// Rows of so many records.
+    fn rows(records: usize) -> Vec<Row> {
+        let row = |record: usize| Row {
+            record: format!("{record:032x}").into(),
+            queue_depth: record.is_multiple_of(2).then_some(32),
+            rotational: Some(record.is_multiple_of(3)),
+            cpu_ratio: (!record.is_multiple_of(2)).then_some(1.5),
+            p99_ratio: None,
+            ..example()
+        };
+        (0..records).map(row).collect()
+    }
+
+    fn only_file(directory: &Path) -> PathBuf {
+        let mut found = files(directory).unwrap();
+        assert_eq!(found.len(), 1);
+        found.remove(0).1
+    }
+
+    #[test]
+    fn what_is_added_is_read_again_each_class_by_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("a/evidence");
+        let mut expected = rows(7);
+        assert_eq!(add(&at, &expected).unwrap().len(), 2);
+        let mut read = Dataset::read(&at, None).unwrap();
+        assert!(read.unusable.is_empty());
+        let by_record = |a: &Row, b: &Row| a.record.cmp(&b.record);
+        read.rows.sort_by(by_record);
+        expected.sort_by(by_record);
+        assert_eq!(read.rows, expected);
+        let one = ["nvme-hdd".to_owned()].into();
+        let read = Dataset::read(&at, Some(&one)).unwrap();
+        assert_eq!(read.rows.len(), 3);
+        assert_eq!(
+            fs::metadata(at.join("class=nvme-ssd"))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777,
+            0o755
+        );
+    }
+
+    #[test]
+    fn the_same_comparison_counts_once_and_the_longer_one_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        add(dir.path(), &rows(4)).unwrap();
+        let known = Dataset::read(dir.path(), None).unwrap();
+        let (new, left_out) = known.new_of(rows(6));
+        assert_eq!((new.len(), left_out), (2, 4));
+        let mut longer = rows(1);
+        longer[0].rounds = 9;
+        let (new, left_out) = known.new_of(longer);
+        assert_eq!((new.len(), left_out), (1, 0));
+        add(dir.path(), &new).unwrap();
+        add(dir.path(), &rows(2)).unwrap();
+        let read = Dataset::read(dir.path(), None).unwrap();
+        assert_eq!(read.rows.len(), 4);
+        assert_eq!(read.rows.iter().map(|row| row.rounds).max(), Some(9));
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_the_rest_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut all = rows(6);
+        for row in &mut all {
+            row.rotational = Some(false);
+        }
+        add(dir.path(), &all[..3]).unwrap();
+        let path = only_file(dir.path());
+        let whole = fs::read(&path).unwrap();
+        add(dir.path(), &all[3..]).unwrap();
+        for at in (0..whole.len()).step_by(97) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x10;
+            fs::write(&path, bytes).unwrap();
+            let read = Dataset::read(dir.path(), None).unwrap();
+            assert_eq!(read.rows.len(), 3);
+            let said = read.unusable[0].to_string();
+            assert!(
+                said.contains("its name is not that of its content"),
+                "{said}"
+            );
+            assert!(said.contains(path.to_str().unwrap()), "{said}");
+        }
+        fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        assert_eq!(Dataset::read(dir.path(), None).unwrap().unusable.len(), 1);
+    }
+
+    /// Puts bytes into a dataset under the name that they have.
+    fn put(directory: &Path, class: &str, bytes: &[u8]) {
+        let part = directory.join(format!("class={class}"));
+        fs::create_dir_all(&part).unwrap();
+        let name = format!("{}.parquet", &sha256(bytes)[..NAME]);
+        fs::write(part.join(name), bytes).unwrap();
+    }
+
+    #[test]
+    fn what_is_made_to_harm_is_an_error_and_no_panic_or_flood() {
+        let all = rows(10);
+        let whole = bytes_of(&all.iter().collect::<Vec<_>>()).unwrap();
+        for step in 0..whole.len() {
+            // The end has what the file says of itself, and is looked at more closely.
+            if step % if step + 2500 < whole.len() { 61 } else { 5 } != 0 {
+                continue;
+            }
+            let dir = tempfile::tempdir().unwrap();
+            let mut bytes = whole.clone();
+            bytes[step] = bytes[step].wrapping_add(0x5b);
+            put(dir.path(), "nvme-ssd", &bytes);
+            let read = Dataset::read(dir.path(), None).unwrap();
+            assert!(read.rows.len() <= all.len());
+        }
+    }
+
+    #[test]
+    fn what_a_row_cannot_say_is_named_with_the_row() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut bad = rows(3);
+        for row in &mut bad {
+            row.rotational = Some(false);
+        }
+        bad[1].standard_error = -1.0;
+        put(
+            dir.path(),
+            "nvme-ssd",
+            &bytes_of(&bad.iter().collect::<Vec<_>>()).unwrap(),
+        );
+        let said = Dataset::read(dir.path(), None).unwrap().unusable[0].to_string();
+        assert!(
+            said.ends_with("row 2: standard_error is -1, not within 0.000000001 to 20"),
+            "{said}"
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let good = rows(3);
+        put(
+            dir.path(),
+            "sata-hdd",
+            &bytes_of(&good.iter().collect::<Vec<_>>()).unwrap(),
+        );
+        let said = Dataset::read(dir.path(), None).unwrap().unusable[0].to_string();
+        assert!(said.contains("row 1: it is of class nvme-hdd"), "{said}");
+    }
+
+    #[test]
+    fn another_version_and_another_file_are_told_apart() {
+        let written = |says: &[(&str, &str)]| {
+            parquet_file(COLUMNS, says, Vec::new())
+                .unwrap()
+                .into_inner()
+                .unwrap()
+        };
+        for (says, expected) in [
+            (
+                vec![(SCHEMA_KEY, "2")],
+                "has evidence schema 2; this iosched knows up to 1",
+            ),
+            (vec![], "it is no iosched-evidence"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            put(dir.path(), "nvme-ssd", &written(&says));
+            let read = Dataset::read(dir.path(), None).unwrap();
+            let said = read.unusable[0].to_string();
+            assert!(said.contains(expected), "{said}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("holiday.jpg"), "x").unwrap();
+        assert!(matches!(
+            check_may_add(dir.path()),
+            Err(DatasetError::Other { .. })
+        ));
+        let missing = dir.path().join("missing");
+        assert!(check_may_add(&missing).is_ok());
+        assert!(matches!(
+            Dataset::read(&missing, None),
+            Err(DatasetError::Missing { .. })
+        ));
+    }
+
+    #[test]
+    fn a_secret_is_made_once_and_is_its_owners() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = pseudonyms(dir.path()).unwrap();
+        assert!(first.is_new());
+        first.keep(dir.path()).unwrap();
+        let second = pseudonyms(dir.path()).unwrap();
+        assert!(!second.is_new());
+        assert_eq!(second.names(), first.names());
+        let mode = fs::metadata(dir.path().join(KEY))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+        fs::write(dir.path().join(KEY), "short").unwrap();
+        assert!(pseudonyms(dir.path()).is_err());
+    }
+}

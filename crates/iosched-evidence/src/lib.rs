@@ -1,0 +1,22 @@
+//! Evidence: what many machines found of schedulers, and what it says of a drive that was not measured.
+//!
+//! Modules in the order data passes:
+//!
+//! - [`load_class`], [`drive`]: what a load stands for; families and classes of drives
+//! - [`row`]: what is kept of two arms of a record, and what may not be in it
+//! - [`reduce`]: from a record to rows
+//! - [`dataset`]: rows in a directory of Parquet files, which grows and is never rewritten; [`columns`]: Parquet's columns
+//! - [`pool`]: from rows to what holds for a model, a family, a class
+//! - `sha256`: names that come from content
+
+pub mod columns;
+pub mod dataset;
+pub mod drive;
+pub mod load_class;
+pub mod pool;
+pub mod reduce;
+pub mod row;
+mod sha256;
+
+#[cfg(test)]
+iosched_testing::world!();

@@ -1,0 +1,585 @@
+//! From rows to what holds for a model, for its family, for its class: under one load class, by one objective, on one
+//! series of kernels. Pure.
+//!
+//! The machine is the unit: what one machine found of two arms, in however many records and loads of the class, is one
+//! number with one variance. Machines are pooled by random effects ([`iosched_stats::meta`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iosched_stats::Interval;
+use iosched_stats::meta::{Pooled, RandomEffects, Study};
+use serde::Serialize;
+
+use crate::drive;
+use crate::row::{Row, Source, Text};
+
+/// Fewer machines say nothing of the next one.
+pub const LEAST_MACHINES: usize = 5;
+
+/// Arms whose means are no further apart than this ratio are equally good.
+pub const MARGIN: f64 = 1.05;
+
+/// Of all intervals.
+pub const CONFIDENCE: f64 = 0.95;
+
+/// How much alike drives are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// One model.
+    Model,
+    /// Models that differ in capacity and revision ([`drive::family`]).
+    Family,
+    /// All that are attached in one way and rotate, or do not.
+    Class,
+}
+
+impl Level {
+    /// From the narrowest.
+    pub const ALL: [Level; 3] = [Level::Model, Level::Family, Level::Class];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Model => "model",
+            Level::Family => "family",
+            Level::Class => "class",
+        }
+    }
+
+    /// The group of a row at this level; none for a drive that does not say what it is.
+    fn of(self, row: &Row) -> Option<String> {
+        self.of_drive(&row.model, &row.class())
+    }
+
+    /// The group of a drive at this level.
+    pub fn of_drive(self, model: &str, class: &str) -> Option<String> {
+        match self {
+            Level::Class => Some(class.to_owned()),
+            Level::Model if !model.is_empty() => Some(model.to_owned()),
+            Level::Family if !model.is_empty() => {
+                Some(format!("{} ({class})", drive::family(model)))
+            }
+            Level::Model | Level::Family => None,
+        }
+    }
+}
+
+/// What a finding is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Question {
+    /// What was measured on.
+    pub source: Source,
+    /// How much alike the drives are.
+    pub level: Level,
+    /// Their model, family or class.
+    pub drive: String,
+    /// What the load stands for.
+    pub load_class: Text,
+    /// Which load, where it is one of somebody's own; else empty.
+    pub own_load: Text,
+    /// What decides.
+    pub objective: Text,
+    /// The kernel's series; empty where no kernel took part.
+    pub kernel: String,
+}
+
+/// What is known of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// What it is about.
+    #[serde(flatten)]
+    pub question: Question,
+    /// Machines that measured anything of it.
+    pub machines: usize,
+    /// First and last day on which records were begun, since 1970.
+    pub days: (i32, i32),
+    /// The arm that ratios are taken to: the one that most machines have measured.
+    pub reference: Text,
+    /// Every other arm that was measured beside it, the best first, then those of which too little is known.
+    pub arms: Vec<ArmFinding>,
+    /// What to take: the best, then those that are as good within [`MARGIN`]. Empty if too little is known.
+    pub take: Vec<Text>,
+}
+
+/// What is known of an arm, as ratios to the reference: above 1 is better.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ArmFinding {
+    /// The arm.
+    pub arm: Text,
+    /// Machines that measured both.
+    pub machines: usize,
+    /// The mean over machines with its interval; none below [`LEAST_MACHINES`].
+    pub ratio: Option<Interval>,
+    /// Where the next machine's lies.
+    pub next_machine: Option<Interval>,
+    /// Variance of the logarithms between machines.
+    pub tau_squared: Option<f64>,
+    /// Part of the variance that is between machines, 0 to 1.
+    pub i_squared: Option<f64>,
+    /// p99 latency / that of the reference, geometric mean over machines.
+    pub p99_ratio: Option<f64>,
+    /// Processor time per I/O / that of the reference, geometric mean over machines.
+    pub cpu_ratio: Option<f64>,
+    /// What each machine found, in the order of their names: for a forest plot.
+    #[serde(skip)]
+    pub each: Vec<(Text, Study)>,
+}
+
+impl Finding {
+    /// Whether anything is known.
+    pub fn is_known(&self) -> bool {
+        !self.take.is_empty()
+    }
+}
+
+/// Rows by question.
+#[derive(Debug)]
+pub struct Groups<'a> {
+    groups: BTreeMap<Question, Group<'a>>,
+    method: RandomEffects,
+}
+
+/// The rows of one question.
+#[derive(Debug, Default)]
+struct Group<'a> {
+    rows: Vec<&'a Row>,
+    /// For each two arms in the order of their names: what each machine found of the first against the second.
+    pairs: BTreeMap<(&'a str, &'a str), BTreeMap<&'a str, Found<'a>>>,
+}
+
+/// What a machine found of two arms: by load and model, and each time it measured.
+#[derive(Debug, Default)]
+struct Found<'a> {
+    by_load: BTreeMap<(&'a str, &'a str), Vec<Study>>,
+    p99: Vec<f64>,
+    cpu: Vec<f64>,
+}
+
+impl Found<'_> {
+    /// One number: what was measured repeatedly weighs by its variance, loads weigh the same.
+    fn study(&self) -> Study {
+        let of_load = |studies: &Vec<Study>| {
+            let weight: f64 = studies.iter().map(|study| 1.0 / study.variance).sum();
+            let sum: f64 = studies
+                .iter()
+                .map(|study| study.effect / study.variance)
+                .sum();
+            (sum / weight, 1.0 / weight)
+        };
+        let count = self.by_load.len() as f64;
+        let loads = || self.by_load.values().map(of_load);
+        Study {
+            effect: loads().map(|(effect, _)| effect).sum::<f64>() / count,
+            variance: loads().map(|(_, variance)| variance).sum::<f64>() / (count * count),
+        }
+    }
+}
+
+impl<'a> Groups<'a> {
+    /// Sorts rows by the questions that they answer, as far as these are wanted.
+    pub fn of(rows: &'a [Row], is_wanted: impl Fn(&Question) -> bool) -> Groups<'a> {
+        let mut groups: BTreeMap<Question, Group<'a>> = BTreeMap::new();
+        // Rows of one record stand together: what they have in common is worked out once.
+        let mut last: Option<(&Row, Vec<Question>)> = None;
+        for row in rows {
+            let is_alike = last.as_ref().is_some_and(|(other, _)| {
+                (
+                    &other.record,
+                    &other.fingerprint,
+                    &other.objective,
+                    &other.load_class,
+                ) == (
+                    &row.record,
+                    &row.fingerprint,
+                    &row.objective,
+                    &row.load_class,
+                )
+            });
+            if !is_alike {
+                let questions = questions(row)
+                    .filter(|question| is_wanted(question))
+                    .collect();
+                last = Some((row, questions));
+            }
+            for question in last.iter().flat_map(|(_, questions)| questions) {
+                if let Some(group) = groups.get_mut(question) {
+                    group.add(row);
+                } else {
+                    let mut group = Group::default();
+                    group.add(row);
+                    groups.insert(question.clone(), group);
+                }
+            }
+        }
+        Groups {
+            groups,
+            method: RandomEffects::new(CONFIDENCE),
+        }
+    }
+
+    /// All questions.
+    pub fn questions(&self) -> impl Iterator<Item = &Question> {
+        self.groups.keys()
+    }
+
+    /// How many machines measured anything of a question.
+    pub fn machines(&self, question: &Question) -> usize {
+        self.groups.get(question).map_or(0, Group::machines)
+    }
+
+    /// What is known of a question that rows answer.
+    pub fn finding(&mut self, question: &Question) -> Option<Finding> {
+        let group = self.groups.get(question)?;
+        Some(group.finding(question, &mut self.method))
+    }
+
+    /// All of them, in order.
+    pub fn findings(&mut self) -> Vec<Finding> {
+        let groups = self.groups.iter();
+        groups
+            .map(|(question, group)| group.finding(question, &mut self.method))
+            .collect()
+    }
+
+    /// ln of how many times as good an arm is as another, if enough machines measured both.
+    pub fn compare(&mut self, question: &Question, arm: &str, against: &str) -> Option<Pooled> {
+        let group = self.groups.get(question)?;
+        let studies: Vec<Study> = group
+            .studies(arm, against)
+            .into_iter()
+            .map(|(_, study)| study)
+            .collect();
+        if studies.len() < LEAST_MACHINES {
+            return None;
+        }
+        self.method.pool(&studies)
+    }
+}
+
+/// The questions that a row answers.
+fn questions(row: &Row) -> impl Iterator<Item = Question> {
+    Level::ALL.into_iter().filter_map(|level| {
+        Some(Question {
+            source: row.source,
+            level,
+            drive: level.of(row)?,
+            load_class: row.load_class.clone(),
+            own_load: if *row.load_class == *crate::row::OWN {
+                row.fingerprint.clone()
+            } else {
+                "".into()
+            },
+            objective: row.objective.clone(),
+            kernel: row.series().to_owned(),
+        })
+    })
+}
+
+impl<'a> Group<'a> {
+    fn add(&mut self, row: &'a Row) {
+        self.rows.push(row);
+        let (arm, against): (&str, &str) = (&row.arm, &row.against);
+        let (names, sign) = if arm < against {
+            ((arm, against), 1.0)
+        } else {
+            ((against, arm), -1.0)
+        };
+        let found = self
+            .pairs
+            .entry(names)
+            .or_default()
+            .entry(&row.machine)
+            .or_default();
+        found
+            .by_load
+            .entry((&row.fingerprint, &row.model))
+            .or_default()
+            .push(Study {
+                effect: sign * row.log_ratio,
+                variance: row.standard_error.powi(2),
+            });
+        found
+            .p99
+            .extend(row.p99_ratio.map(|ratio| sign * ratio.ln()));
+        found
+            .cpu
+            .extend(row.cpu_ratio.map(|ratio| sign * ratio.ln()));
+    }
+
+    fn machines(&self) -> usize {
+        let machines: BTreeSet<&str> = self.rows.iter().map(|row| &*row.machine).collect();
+        machines.len()
+    }
+
+    /// What each machine found of two arms, by its name.
+    fn found(&self, arm: &str, against: &str) -> Option<(&BTreeMap<&'a str, Found<'a>>, f64)> {
+        let (first, second, sign) = if arm < against {
+            (arm, against, 1.0)
+        } else {
+            (against, arm, -1.0)
+        };
+        // There are a handful of pairs.
+        let mut pairs = self.pairs.iter();
+        let found = pairs.find(|((a, b), _)| *a == first && *b == second);
+        found.map(|(_, found)| (found, sign))
+    }
+
+    fn studies(&self, arm: &str, against: &str) -> Vec<(&'a str, Study)> {
+        let Some((found, sign)) = self.found(arm, against) else {
+            return Vec::new();
+        };
+        let studies = found.iter().map(|(machine, found)| {
+            let Study { effect, variance } = found.study();
+            (
+                *machine,
+                Study {
+                    effect: sign * effect,
+                    variance,
+                },
+            )
+        });
+        studies.collect()
+    }
+
+    /// The geometric mean over machines of a ratio.
+    fn mean_ratio(
+        &self,
+        arm: &str,
+        against: &str,
+        of: for<'b> fn(&'b Found<'a>) -> &'b Vec<f64>,
+    ) -> Option<f64> {
+        let (found, sign) = self.found(arm, against)?;
+        let mean = |logs: &Vec<f64>| logs.iter().sum::<f64>() / logs.len() as f64;
+        let means: Vec<f64> = found
+            .values()
+            .map(of)
+            .filter(|logs| !logs.is_empty())
+            .map(mean)
+            .collect();
+        (!means.is_empty()).then(|| (sign * mean(&means)).exp())
+    }
+
+    /// Which machines measured each arm.
+    fn arms(&self) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+        let mut arms: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for row in &self.rows {
+            for arm in [&row.arm, &row.against] {
+                arms.entry(&**arm).or_default().insert(&*row.machine);
+            }
+        }
+        arms
+    }
+
+    fn finding(&self, question: &Question, method: &mut RandomEffects) -> Finding {
+        let arms = self.arms();
+        // Of several that as many have measured, the one that costs nothing.
+        let rank = |(name, machines): &(&&'a str, &BTreeSet<&'a str>)| {
+            (machines.len(), **name == "none", std::cmp::Reverse(**name))
+        };
+        let reference = arms.iter().max_by_key(rank).map_or("", |(name, _)| *name);
+        let others = arms.keys().filter(|arm| **arm != reference);
+        let mut found: Vec<ArmFinding> = others
+            .map(|arm| self.arm(arm, reference, method))
+            .filter(|arm| arm.machines > 0)
+            .collect();
+        let estimate =
+            |arm: &ArmFinding| arm.ratio.map_or(f64::NEG_INFINITY, |ratio| ratio.estimate);
+        found.sort_by(|a, b| {
+            estimate(b)
+                .total_cmp(&estimate(a))
+                .then_with(|| a.arm.cmp(&b.arm))
+        });
+        Finding {
+            machines: self.machines(),
+            days: (
+                self.rows.iter().map(|row| row.day).min().unwrap_or(0),
+                self.rows.iter().map(|row| row.day).max().unwrap_or(0),
+            ),
+            take: take(reference, &found),
+            question: question.clone(),
+            reference: reference.into(),
+            arms: found,
+        }
+    }
+
+    fn arm(&self, arm: &str, reference: &str, method: &mut RandomEffects) -> ArmFinding {
+        let each = self.studies(arm, reference);
+        let studies: Vec<Study> = each.iter().map(|(_, study)| *study).collect();
+        let is_enough = studies.len() >= LEAST_MACHINES;
+        let pooled = is_enough.then(|| method.pool(&studies)).flatten();
+        ArmFinding {
+            arm: arm.into(),
+            machines: each.len(),
+            ratio: pooled.map(|pooled| pooled.mean.exp()),
+            next_machine: pooled.and_then(|pooled| Some(pooled.prediction?.exp())),
+            tau_squared: pooled.map(|pooled| pooled.tau_squared),
+            i_squared: pooled.map(|pooled| pooled.i_squared),
+            p99_ratio: self.mean_ratio(arm, reference, |found| &found.p99),
+            cpu_ratio: self.mean_ratio(arm, reference, |found| &found.cpu),
+            each: each
+                .into_iter()
+                .map(|(machine, study)| (machine.into(), study))
+                .collect(),
+        }
+    }
+}
+
+/// The best by its mean, then those within the margin of it; nothing if no arm but the reference is known.
+fn take(reference: &str, arms: &[ArmFinding]) -> Vec<Text> {
+    let known = arms
+        .iter()
+        .filter_map(|arm| Some((&*arm.arm, arm.ratio?.estimate)));
+    let mut known: Vec<(&str, f64)> = known.collect();
+    if known.is_empty() {
+        return Vec::new();
+    }
+    known.push((reference, 1.0));
+    known.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let best = known[0].1;
+    let near = known.iter().take_while(|(_, ratio)| best / ratio <= MARGIN);
+    near.map(|(arm, _)| Text::from(arm)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::example;
+
+    /// A machine's rows of three arms that are so many times as good as none.
+    fn machine(number: usize, kyber: f64, bfq: f64) -> Vec<Row> {
+        let row = |arm: &str, against: &str, ratio: f64| Row {
+            record: format!("{number:032x}").into(),
+            machine: format!("{number:016x}").into(),
+            arm: arm.into(),
+            against: against.into(),
+            log_ratio: ratio.ln(),
+            ..example()
+        };
+        vec![
+            row("kyber", "none", kyber),
+            row("none", "bfq", 1.0 / bfq), // as it stands where bfq is the baseline
+            row("bfq", "kyber", bfq / kyber),
+        ]
+    }
+
+    fn machines(count: usize) -> Vec<Row> {
+        let all = (0..count).flat_map(|number| {
+            let off = [0.98, 1.0, 1.02, 1.01, 0.99][number % 5];
+            machine(number, 1.3 * off, 0.8 * off)
+        });
+        all.collect()
+    }
+
+    fn of_model(rows: &[Row]) -> Finding {
+        let mut groups = Groups::of(rows, |question| question.level == Level::Model);
+        let mut findings = groups.findings();
+        assert_eq!(findings.len(), 1);
+        findings.remove(0)
+    }
+
+    #[test]
+    fn the_best_arm_is_taken_and_its_ratio_holds_the_truth() {
+        let found = of_model(&machines(8));
+        assert_eq!((found.machines, &*found.reference), (8, "none"));
+        assert_eq!(found.take, ["kyber".into()]);
+        let [kyber, bfq] = &found.arms[..] else {
+            panic!("{found:?}")
+        };
+        assert!(kyber.ratio.unwrap().contains(1.3) && bfq.ratio.unwrap().contains(0.8));
+        assert!(kyber.next_machine.unwrap().lower < kyber.ratio.unwrap().lower);
+        assert_eq!(kyber.each.len(), 8);
+        assert!((kyber.p99_ratio.unwrap() - 0.8).abs() < 1e-9);
+    }
+
+    #[test]
+    fn few_machines_say_nothing() {
+        let found = of_model(&machines(LEAST_MACHINES - 1));
+        assert_eq!((found.machines, found.is_known()), (4, false));
+        assert_eq!(found.arms[0].ratio, None);
+        assert!(of_model(&machines(LEAST_MACHINES)).is_known());
+    }
+
+    #[test]
+    fn one_machine_counts_once_however_often_it_measured() {
+        let mut rows = machines(LEAST_MACHINES);
+        for row in &mut rows {
+            row.machine = "one".into();
+        }
+        let found = of_model(&rows);
+        assert_eq!((found.machines, found.is_known()), (1, false));
+        let study = found
+            .arms
+            .iter()
+            .find(|arm| &*arm.arm == "kyber")
+            .unwrap()
+            .each[0]
+            .1;
+        assert!(
+            (study.variance - 0.02_f64.powi(2) / 5.0).abs() < 1e-9,
+            "{study:?}"
+        );
+    }
+
+    #[test]
+    fn kernels_loads_sources_and_objectives_are_never_mixed() {
+        type Other = fn(&mut Row);
+        let others: [Other; 4] = [
+            |row| row.kernel = "6.6.3".into(),
+            |row| row.load_class = "database".into(),
+            |row| row.source = Source::Emulated,
+            |row| row.objective = "p99".into(),
+        ];
+        for other in others {
+            let mut rows = machines(10);
+            rows.iter_mut().skip(15).for_each(other);
+            let groups = Groups::of(&rows, |_| true);
+            let counts: Vec<usize> = groups
+                .questions()
+                .map(|question| groups.machines(question))
+                .collect();
+            assert_eq!(counts, [5; 6], "two of each level");
+        }
+    }
+
+    #[test]
+    fn a_family_has_all_its_models_and_a_class_all_families() {
+        let mut rows = machines(6);
+        rows.iter_mut()
+            .skip(9)
+            .for_each(|row| row.model = "Samsung SSD 970 EVO Plus 500GB".into());
+        let mut groups = Groups::of(&rows, |_| true);
+        let counts: Vec<(Level, usize)> = groups
+            .findings()
+            .iter()
+            .map(|found| (found.question.level, found.machines))
+            .collect();
+        assert_eq!(
+            counts,
+            [
+                (Level::Model, 3),
+                (Level::Model, 3),
+                (Level::Family, 6),
+                (Level::Class, 6)
+            ]
+        );
+    }
+
+    #[test]
+    fn arms_that_are_as_good_are_named_too() {
+        let rows: Vec<Row> = (0..6)
+            .flat_map(|number| machine(number, 1.03, 0.5))
+            .collect();
+        assert_eq!(of_model(&rows).take, ["kyber".into(), "none".into()]);
+    }
+
+    #[test]
+    fn any_two_arms_can_be_compared() {
+        let rows = machines(8);
+        let mut groups = Groups::of(&rows, |question| question.level == Level::Class);
+        let question = groups.questions().next().unwrap().clone();
+        let pooled = groups.compare(&question, "kyber", "bfq").unwrap();
+        assert!((pooled.mean.estimate - (1.3_f64 / 0.8).ln()).abs() < 1e-9);
+        assert_eq!(groups.compare(&question, "kyber", "cfq"), None);
+    }
+}

@@ -1,0 +1,311 @@
+//! What is kept of two arms of a record. Nothing in it names a machine, a person or a place: no host name, serial number,
+//! world-wide name, path, user, command or text of a load.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+
+/// A text that many rows share.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Text(Arc<str>);
+
+impl Text {
+    /// The same text, not a copy of it, for as long as both live.
+    pub(crate) fn is_same(&self, other: &str) -> bool {
+        *self.0 == *other
+    }
+}
+
+impl<T: AsRef<str>> From<T> for Text {
+    fn from(text: T) -> Text {
+        Text(text.as_ref().into())
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Text {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+/// What the arms were measured on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// A drive.
+    Measured,
+    /// A disk model under a real kernel.
+    Emulated,
+    /// A disk model in virtual time.
+    Simulated,
+}
+
+impl Source {
+    /// All of them.
+    pub const ALL: [Source; 3] = [Source::Measured, Source::Emulated, Source::Simulated];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Measured => "measured",
+            Source::Emulated => "emulated",
+            Source::Simulated => "simulated",
+        }
+    }
+
+    /// The source of this name.
+    pub fn from_name(name: &str) -> Option<Source> {
+        Source::ALL.into_iter().find(|source| source.name() == name)
+    }
+}
+
+/// Two arms of a record under one load. docs/evidence.md describes the columns.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Which record, by what only it has.
+    pub record: Text,
+    /// Which machine: the same within a dataset, and no name.
+    pub machine: Text,
+    /// What was measured on.
+    pub source: Source,
+    /// When the record was begun: days since 1970.
+    pub day: i32,
+    /// Version of the program that measured.
+    pub program: Text,
+    /// Model, as the device says it; empty where it says none.
+    pub model: Text,
+    /// Firmware; empty where it is not known.
+    pub firmware: Text,
+    /// How the drive is attached; `-` where it is not known.
+    pub transport: Text,
+    /// Whether it says that it rotates.
+    pub rotational: Option<bool>,
+    /// A hypervisor's disk.
+    pub is_virtual: bool,
+    /// Requests that it takes at once.
+    pub queue_depth: Option<i32>,
+    /// The kernel's version, its numbers alone; empty where no kernel took part.
+    pub kernel: Text,
+    /// The file system below the load; empty for a raw device.
+    pub file_system: Text,
+    /// What the load stands for; `own` for loads of one's own.
+    pub load_class: Text,
+    /// The load, if it is one of ours; otherwise `own`.
+    pub load: Text,
+    /// Tells loads apart: what they do, and for how long.
+    pub fingerprint: Text,
+    /// What decided.
+    pub objective: Text,
+    /// The arm.
+    pub arm: Text,
+    /// What it is compared with.
+    pub against: Text,
+    /// True if that is the record's baseline.
+    pub is_baseline: bool,
+    /// ln of how many times as good the arm is, by the objective.
+    pub log_ratio: f64,
+    /// Its standard error.
+    pub standard_error: f64,
+    /// Rounds in which both ran.
+    pub rounds: i32,
+    /// The arm's p99 latency / the other's.
+    pub p99_ratio: Option<f64>,
+    /// The arm's processor time per I/O / the other's.
+    pub cpu_ratio: Option<f64>,
+}
+
+/// The load class of loads of one's own: they are shown, and advise nobody.
+pub const OWN: &str = "own";
+
+/// Texts are no longer than this.
+pub const LONGEST_TEXT: usize = 200;
+
+impl Row {
+    /// The kernel's series: `6.12` of `6.12.48`; empty where no kernel took part.
+    pub fn series(&self) -> &str {
+        let second = self.kernel.match_indices('.').nth(1);
+        second.map_or(&self.kernel, |(at, _)| &self.kernel[..at])
+    }
+
+    /// The class of its drive, which is the part of the dataset that it stands in.
+    pub fn class(&self) -> String {
+        super::drive::class(&self.transport, self.rotational, self.is_virtual)
+    }
+
+    /// What is compared, whatever the numbers are: a record may be added again once it has more rounds.
+    pub fn key(&self) -> (&str, &str, &str, &str, &str) {
+        (
+            &self.record,
+            &self.fingerprint,
+            &self.objective,
+            &self.arm,
+            &self.against,
+        )
+    }
+
+    /// Whether it can be a row: nothing that follows has to expect another.
+    ///
+    /// # Errors
+    /// The first column that cannot be so, with its value.
+    pub fn check(&self) -> Result<(), String> {
+        let texts = [
+            ("record", &self.record, true),
+            ("machine", &self.machine, true),
+            ("program", &self.program, false),
+            ("model", &self.model, false),
+            ("firmware", &self.firmware, false),
+            ("transport", &self.transport, true),
+            ("kernel", &self.kernel, false),
+            ("file_system", &self.file_system, false),
+            ("load_class", &self.load_class, true),
+            ("load", &self.load, true),
+            ("fingerprint", &self.fingerprint, true),
+            ("objective", &self.objective, true),
+            ("arm", &self.arm, true),
+            ("against", &self.against, true),
+        ];
+        for (name, text, is_needed) in texts {
+            if text.len() > LONGEST_TEXT || (is_needed && text.is_empty()) {
+                let shown: String = text.chars().take(40).collect();
+                return Err(format!("{name} has {} bytes: {shown:?}", text.len()));
+            }
+        }
+        if !self
+            .transport
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '-')
+        {
+            return Err(format!("transport is {:?}", &*self.transport));
+        }
+        let is_version = |text: &str| text.split('.').all(|part| part.parse::<u32>().is_ok());
+        let wants_kernel = self.source != Source::Simulated;
+        if wants_kernel != is_version(&self.kernel) || (wants_kernel && !self.kernel.contains('.'))
+        {
+            return Err(format!("kernel is {:?}", &*self.kernel));
+        }
+        if self.arm == self.against {
+            return Err(format!("{} is compared with itself", self.arm));
+        }
+        let numbers = [
+            ("log_ratio", Some(self.log_ratio), -20.0..=20.0),
+            ("standard_error", Some(self.standard_error), 1e-9..=20.0),
+            ("rounds", Some(f64::from(self.rounds)), 2.0..=1e6),
+            // The year 1990, and 2200.
+            ("day", Some(f64::from(self.day)), 7305.0..=84_006.0),
+            ("queue_depth", self.queue_depth.map(f64::from), 0.0..=1e9),
+            ("p99_ratio", self.p99_ratio, 1e-9..=1e9),
+            ("cpu_ratio", self.cpu_ratio, 1e-9..=1e9),
+        ];
+        for (name, value, range) in numbers {
+            if value.is_some_and(|value| !range.contains(&value)) {
+                let value = value.unwrap_or_default();
+                return Err(format!(
+                    "{name} is {value}, not within {} to {}",
+                    range.start(),
+                    range.end()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn example() -> Row {
+    Row {
+        record: "0123456789abcdef0123456789abcdef".into(),
+        machine: "0123456789abcdef".into(),
+        source: Source::Measured,
+        day: 20_782,
+        program: "0.1.0".into(),
+        model: "Samsung SSD 970 EVO Plus 1TB".into(),
+        firmware: "2B2QEXM7".into(),
+        transport: "nvme".into(),
+        rotational: Some(false),
+        is_virtual: false,
+        queue_depth: Some(1023),
+        kernel: "6.12.48".into(),
+        file_system: "ext4".into(),
+        load_class: "general".into(),
+        load: "random-read".into(),
+        fingerprint: "89abcdef01234567".into(),
+        objective: "throughput".into(),
+        arm: "kyber".into(),
+        against: "none".into(),
+        is_baseline: true,
+        log_ratio: 0.1,
+        standard_error: 0.02,
+        rounds: 5,
+        p99_ratio: Some(0.8),
+        cpu_ratio: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_is_two_numbers_of_the_version() {
+        for (kernel, series) in [
+            ("6.12.48", "6.12"),
+            ("6.12", "6.12"),
+            ("3.10.0.1", "3.10"),
+            ("", ""),
+        ] {
+            let row = Row {
+                kernel: kernel.into(),
+                ..example()
+            };
+            assert_eq!(row.series(), series);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_named_with_its_value() {
+        type Spoil = fn(&mut Row);
+        assert_eq!(example().check(), Ok(()));
+        let cases: [(&str, Spoil); 9] = [
+            ("standard_error is -0.1", |row| row.standard_error = -0.1),
+            ("standard_error is 0,", |row| row.standard_error = 0.0),
+            ("log_ratio is NaN", |row| row.log_ratio = f64::NAN),
+            ("rounds is -3", |row| row.rounds = -3),
+            ("day is -400", |row| row.day = -400),
+            ("p99_ratio is -2", |row| row.p99_ratio = Some(-2.0)),
+            ("kernel is \"six\"", |row| row.kernel = "six".into()),
+            ("arm has 0 bytes", |row| row.arm = "".into()),
+            ("none is compared with itself", |row| {
+                row.arm = "none".into();
+            }),
+        ];
+        for (expected, spoil) in cases {
+            let mut row = example();
+            spoil(&mut row);
+            let error = row.check().unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+}
