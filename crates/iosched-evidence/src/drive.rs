@@ -1,5 +1,25 @@
 //! Drives that are alike: one model, its family, its class.
 
+use iosched_machine::visible;
+
+/// What a device says of itself in one line, with single blanks, and cut where it is long.
+pub fn tidy(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    let text = visible::line(&text);
+    let mut tidy = String::new();
+    for c in text.chars() {
+        if tidy.len() + c.len_utf8() > LONGEST {
+            break;
+        }
+        tidy.push(c);
+    }
+    tidy
+}
+
+/// Bytes of a name.
+const LONGEST: usize = 64;
+
 /// The family of a model: what is left without capacity and revision, which are coded in numbers.
 ///
 /// `Samsung SSD 970 EVO Plus 1TB` → `Samsung SSD 970 EVO Plus`; `ST4000DM004-2CV104` → `ST#DM#`; `WDC WD40EFRX-68N32N0` →

@@ -12,9 +12,9 @@ use iosched_experiment::record::{Header, Record};
 use iosched_experiment::schedule;
 use iosched_machine::facts::DiskFacts;
 use iosched_machine::failure::{Failure, exit};
-use iosched_machine::visible;
 use iosched_sim::disk::{Model, models};
 
+use crate::drive::tidy;
 use crate::load_class::LoadClass;
 use crate::row::{LONGEST_TEXT, OWN, Row, Source, Text};
 use crate::sha256::sha256;
@@ -348,21 +348,6 @@ fn file_system(plan: &Plan, found: Option<&str>) -> String {
     } else {
         String::new()
     }
-}
-
-/// In one line, with single blanks, not longer than a row's text may be.
-fn tidy(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let text = words.join(" ");
-    let text = visible::line(&text);
-    let mut tidy = String::new();
-    for c in text.chars() {
-        if tidy.len() + c.len_utf8() > LONGEST_TEXT.min(64) {
-            break;
-        }
-        tidy.push(c);
-    }
-    tidy
 }
 
 /// What all rows of a load have in common.

@@ -1,13 +1,19 @@
 //! `iosched advise`: what each disk should have, without measuring.
 
-use std::path::PathBuf;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use iosched_machine::device::Target;
+use iosched_evidence::dataset::{DEFAULT, Dataset, DatasetError};
+use iosched_evidence::pool::LEAST_MACHINES;
+use iosched_machine::device::{Inventory, Target};
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
-use iosched_policy::advise::{self, Advice, Basis, LoadClass, Measured, RuleOfThumb};
+use iosched_policy::advise::elsewhere::{self, Elsewhere};
+use iosched_policy::advise::{
+    self, Advice, Basis, Evidence, LoadClass, Measured, Proposed, RuleOfThumb,
+};
 use iosched_policy::persist::deploy::DeployError;
 use iosched_policy::policy::file::{self, Policy};
 use iosched_policy::set;
@@ -25,12 +31,14 @@ Examples:
   iosched advise                          every disk
   iosched advise sda --load-class desktop
   iosched advise /var/lib/postgresql --load-class database
+  iosched advise --evidence fleet         by what other machines found, too
   iosched advise --json | jq .
 
-Two answers are kept apart: what was measured on this machine and is kept in its
-policy, and a rule of thumb, with its source and the reason to doubt it. Nothing
-is measured, and nothing is changed; the command that would settle it loads the
-disk, and switches its scheduler meanwhile.")]
+Three answers are kept apart: what was measured on this machine and is kept in
+its policy; what other machines measured of such drives (`iosched evidence`),
+with what the next machine may expect; and a rule of thumb, with its source and
+the reason to doubt it. Nothing is measured, and nothing is changed; the command
+that would settle it loads the disk, and switches its scheduler meanwhile.")]
 pub(crate) struct AdviseArgs {
     /// Disks to advise on [default: all but loop devices]: a kernel name, a node or a link to one, a
     /// directory or file
@@ -40,6 +48,10 @@ pub(crate) struct AdviseArgs {
     /// What they are used for
     #[arg(long, value_name = "CLASS", default_value = "general", value_parser = load_class())]
     load_class: LoadClass,
+
+    /// What other machines measured [default: /var/lib/iosched/evidence, if it is there]
+    #[arg(long, value_name = "DATASET")]
+    evidence: Option<PathBuf>,
 
     /// Advise on a copied tree (DIR/sys, DIR/proc, DIR/etc) instead of this machine
     #[arg(long, value_name = "DIR")]
@@ -68,7 +80,7 @@ struct Answer {
 pub(crate) fn run(args: &AdviseArgs, output: &Output) -> Outcome {
     let host = args.root.as_ref().map_or_else(Host::live, Host::at);
     let class = args.load_class;
-    inventory(&host, args.root.as_deref())?; // a root without devices is a mistake, whatever its policy
+    let inventory = inventory(&host, args.root.as_deref())?; // a root without devices is a mistake, whatever its policy
     let policy = file::read(&host).unwrap_or_else(|error| {
         output.warn(&format!(
             "warning: what was measured here is not known: {error}"
@@ -76,10 +88,13 @@ pub(crate) fn run(args: &AdviseArgs, output: &Output) -> Outcome {
         None
     });
     let policy = policy.map(|(policy, _)| policy).unwrap_or_default();
+    let dataset = evidence(args, &host, &inventory, output)?;
+    let mut evidence = Evidence::of(&dataset.rows, &host, &inventory, class);
     let disks = if args.devices.is_empty() {
-        advise::disks(&host, class, &policy).map_err(|error| boxed(DeployError::List(error)))?
+        let disks = advise::disks(&host, class, &policy, &mut evidence);
+        disks.map_err(|error| boxed(DeployError::List(error)))?
     } else {
-        named(args, &host, class, &policy)?
+        named(args, &host, &policy, &mut evidence)?
     };
     if output.is_json() {
         output.json(&Answer {
@@ -108,12 +123,37 @@ pub(crate) fn run(args: &AdviseArgs, output: &Output) -> Outcome {
     Ok(exit::OK)
 }
 
+/// What other machines measured of such disks; what of it cannot be used is told.
+fn evidence(
+    args: &AdviseArgs,
+    host: &Host,
+    inventory: &Inventory,
+    output: &Output,
+) -> Result<Dataset, Box<dyn Failure>> {
+    let at = host.path(Path::new(DEFAULT));
+    let at = args.evidence.as_ref().unwrap_or(&at);
+    match Dataset::read(at, Some(&elsewhere::classes(inventory))) {
+        Ok(dataset) => {
+            super::evidence::warn(&dataset, output);
+            Ok(dataset)
+        }
+        Err(DatasetError::Missing { .. }) if args.evidence.is_none() => Ok(Dataset::default()),
+        Err(error) if args.evidence.is_none() => {
+            output.warn(&format!(
+                "warning: what was measured elsewhere is not known: {error}"
+            ));
+            Ok(Dataset::default())
+        }
+        Err(error) => Err(boxed(error)),
+    }
+}
+
 /// The disks below what was named, each once.
 fn named(
     args: &AdviseArgs,
     host: &Host,
-    class: LoadClass,
     policy: &Policy,
+    evidence: &mut Evidence<'_>,
 ) -> Result<Vec<Advice>, Box<dyn Failure>> {
     let mut found: Vec<Advice> = Vec::new();
     for target in &args.devices {
@@ -123,7 +163,7 @@ fn named(
                 if found.iter().any(|advice| advice.device == name) {
                     continue;
                 }
-                let advice = advise::disk(host, &name, class, policy);
+                let advice = advise::disk(host, &name, args.load_class, policy, evidence);
                 found.extend(advice.map_err(|error| boxed(DeployError::List(error)))?);
             }
         }
@@ -151,6 +191,10 @@ fn tell(disk: &Advice, same_rule: Option<&Advice>, output: &Output) {
     let line = |what: &str, text: &str| entry(output, what, text);
     line("now", &format!("{}; {set_by}", disk.active));
     line("measured here", &measured(disk.measured_here.as_ref()));
+    line(
+        "measured elsewhere",
+        &elsewhere_words(disk.measured_elsewhere.as_ref()),
+    );
     let taken = taken(&disk.rule_of_thumb);
     if let Some(other) = same_rule {
         line(
@@ -164,6 +208,7 @@ fn tell(disk: &Advice, same_rule: Option<&Advice>, output: &Output) {
     if let Some(differs) = &disk.differs {
         let by = match differs.by {
             Basis::MeasuredHere => "as measured here",
+            Basis::MeasuredElsewhere => "as measured elsewhere",
             Basis::RuleOfThumb => "by the rule of thumb",
         };
         let should = differs.should.join(" or ");
@@ -224,32 +269,104 @@ fn measured(measured: Option<&Measured>) -> String {
     parts.join("; ")
 }
 
-fn taken(rule: &RuleOfThumb) -> String {
-    let names: Vec<String> = rule
-        .take
+/// What other machines say, and how many they are.
+fn elsewhere_words(elsewhere: Option<&Elsewhere>) -> String {
+    let Some(Elsewhere {
+        known,
+        machines,
+        other_kernels,
+    }) = elsewhere
+    else {
+        return "nothing is known of such disks".to_owned();
+    };
+    let others = if other_kernels.is_empty() {
+        String::new()
+    } else {
+        format!("; known under Linux {}", other_kernels.join(", "))
+    };
+    let Some(known) = known else {
+        return format!(
+            "unknown: {} with this kernel series, and {LEAST_MACHINES} are needed{others}",
+            machines_words(*machines)
+        );
+    };
+    let finding = &known.finding;
+    let question = &finding.question;
+    let mut text = format!(
+        "{}, by {} on {} machines with this {} ({}), Linux {}",
+        proposed_words(&known.proposed),
+        question.objective,
+        finding.machines,
+        question.level.name(),
+        question.drive,
+        question.kernel,
+    );
+    let best = finding
+        .arms
         .iter()
-        .map(|take| {
-            let lacking = if take.is_offered {
-                ""
-            } else {
-                " (not offered here)"
-            };
-            format!("{}{lacking}", take.scheduler)
-        })
-        .collect();
+        .find(|arm| Some(&arm.arm) == finding.take.first());
+    // The reference itself may be best: then the others say how far they are behind.
+    let shown = best.map_or(&finding.arms[..], std::slice::from_ref);
+    for arm in shown {
+        if let (Some(ratio), Some(next)) = (arm.ratio, arm.next_machine) {
+            let _ = write!(
+                text,
+                "; {} {:.2} times {}, here {:.2} to {:.2} ({})",
+                arm.arm,
+                ratio.estimate,
+                finding.reference,
+                next.lower,
+                next.upper,
+                machines_words(arm.machines),
+            );
+        }
+    }
+    if let Some(ratio) = known.against_active {
+        let _ = write!(
+            text,
+            "; against what is active {:.2} ({:.2} to {:.2})",
+            ratio.estimate, ratio.lower, ratio.upper
+        );
+    }
+    text + &others
+}
+
+fn taken(rule: &RuleOfThumb) -> String {
+    let names = proposed_words(&rule.take);
     match (names.is_empty(), rule.is_required) {
         (true, _) => "unknown".to_owned(),
-        (_, true) => format!("{} and no other", names.join(" or ")),
-        _ => names.join(" or "),
+        (_, true) => format!("{names} and no other"),
+        _ => names,
+    }
+}
+
+/// `kyber or bfq (not offered here)`.
+fn proposed_words(proposed: &[Proposed]) -> String {
+    let names = proposed.iter().map(|proposed| {
+        let lacking = if proposed.is_offered {
+            ""
+        } else {
+            " (not offered here)"
+        };
+        format!("{}{lacking}", proposed.scheduler)
+    });
+    names.collect::<Vec<_>>().join(" or ")
+}
+
+fn machines_words(machines: usize) -> String {
+    match machines {
+        0 => "no machine".to_owned(),
+        1 => "1 machine".to_owned(),
+        several => format!("{several} machines"),
     }
 }
 
 /// A line with its name before it; what does not fit goes on below.
 fn entry(output: &Output, what: &str, text: &str) {
-    const NAMES: usize = 17;
+    const NAMES: usize = 22;
     let folded = fold(text, output.width().saturating_sub(NAMES).max(24));
     for (number, line) in folded.lines().enumerate() {
         let what = if number == 0 { what } else { "" };
-        output.line(&format!("  {what:<15}{line}"));
+        output.line(&format!("  {what:<20}{line}"));
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::machines::{machines, on_each_machine};
+use crate::evidence;
 
 /// What it prints, at 80 columns.
 fn advise(root: &Path, args: &[&str]) -> String {
@@ -159,7 +160,7 @@ fn a_measurement_of_which_nothing_was_kept_says_so_and_a_broken_policy_leaves_th
     assert!(
         String::from_utf8(output.stdout)
             .unwrap()
-            .contains("rule of thumb  mq-deadline or bfq")
+            .contains("rule of thumb       mq-deadline or bfq")
     );
 }
 
@@ -224,4 +225,114 @@ fn where_there_is_nothing_to_choose_it_says_so_as_set_does() {
     let output = command.arg("nvme0n1").output().unwrap();
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     assert!(output.stdout.is_empty());
+}
+
+/// A copy of the workstation, whose sda is a drive that these records are about, with their evidence in its place.
+fn with_evidence(machines: u32, kernel: &str, scheduler: &str) -> tempfile::TempDir {
+    let root = with_files("workstation", &[]);
+    let queue = root.path().join("sys/block/sda/queue/scheduler");
+    let offered = ["none", "mq-deadline", "kyber", "bfq"].map(|name| {
+        if name == scheduler {
+            format!("[{name}]")
+        } else {
+            name.to_owned()
+        }
+    });
+    fs::write(queue, offered.join(" ") + "\n").unwrap();
+    let model = fs::read_to_string(root.path().join("sys/block/sda/device/model")).unwrap();
+    let records = tempfile::tempdir().unwrap();
+    let at = root.path().join("var/lib/iosched/evidence");
+    evidence::dataset_of(records.path(), &at, 0..machines, |header| {
+        header["machine"]["kernel"] = kernel.into();
+        header["machine"]["disks"][0]["model"] = model.trim().into();
+    });
+    root
+}
+
+#[test]
+fn what_many_machines_measured_goes_before_the_rule() {
+    let root = with_evidence(6, "6.12.3", "kyber");
+    let answer = json(root.path(), &["sda"]);
+    let disk = &answer["disks"][0];
+    let elsewhere = &disk["measured_elsewhere"];
+    let known = &elsewhere["known"];
+    assert_eq!(known["level"], "model", "{answer}");
+    assert_eq!(
+        (&known["machines"], &known["kernel"]),
+        (&6.into(), &"6.12".into())
+    );
+    let best = known["proposed"][0]["scheduler"].as_str().unwrap();
+    assert!(
+        known["against_active"]["lower"].as_f64().unwrap() > 1.0,
+        "{answer}"
+    );
+    assert_eq!(disk["differs"]["by"], "measured-elsewhere");
+    assert_eq!(disk["differs"]["should"][0], best);
+    let text = unfolded(&advise(root.path(), &["sda"]));
+    assert!(
+        text.contains(&format!("measured elsewhere {best}")),
+        "{text}"
+    );
+    assert!(
+        text.contains("on 6 machines with this model (") && text.contains("Linux 6.12; "),
+        "{text}"
+    );
+    assert!(text.contains("as measured elsewhere"), "{text}");
+    // What has the best of them differs from nothing, whatever the rule of thumb says.
+    let root = with_evidence(6, "6.12.3", best);
+    let answer = json(root.path(), &["sda"]);
+    assert!(answer["disks"][0]["differs"].is_null(), "{answer}");
+    // Of another class of loads nothing is known.
+    let answer = json(root.path(), &["sda", "--load-class", "database"]);
+    assert!(
+        answer["disks"][0]["measured_elsewhere"].is_null(),
+        "{answer}"
+    );
+}
+
+#[test]
+fn few_machines_and_other_kernels_are_named_and_not_followed() {
+    let root = with_evidence(4, "6.12.3", "kyber");
+    let text = unfolded(&advise(root.path(), &["sda"]));
+    assert!(
+        text.contains("unknown: 4 machines with this kernel series, and 5 are needed"),
+        "{text}"
+    );
+    assert!(text.contains("by the rule of thumb"), "{text}");
+    let root = with_evidence(5, "6.6.3", "kyber");
+    let text = unfolded(&advise(root.path(), &["sda"]));
+    let said =
+        "unknown: no machine with this kernel series, and 5 are needed; known under Linux 6.6";
+    assert!(text.contains(said), "{text}");
+}
+
+#[test]
+fn evidence_that_was_named_must_be_there_and_what_is_damaged_is_told() {
+    let root = with_evidence(5, "6.12.3", "kyber");
+    let evidence = root.path().join("var/lib/iosched/evidence/class=sata-hdd");
+    for file in fs::read_dir(&evidence).unwrap() {
+        fs::write(file.unwrap().path(), "x").unwrap();
+    }
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iosched"));
+        let output = command
+            .args(["advise", "sda", "--root"])
+            .arg(root.path())
+            .args(args);
+        let output = output.output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, said) = run(&[]);
+    assert!(
+        code == Some(0) && said.contains("warning: left out: ") && said.contains("is damaged"),
+        "{said}"
+    );
+    let (code, said) = run(&["--evidence", "/nonexistent/evidence"]);
+    assert!(
+        code == Some(3) && said.contains("there is no evidence in /nonexistent/evidence"),
+        "{said}"
+    );
 }

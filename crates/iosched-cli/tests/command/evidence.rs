@@ -55,16 +55,26 @@ fn record(directory: &Path, number: u32, edit: impl Fn(&mut Value)) -> PathBuf {
     at
 }
 
-/// A dataset of machines of these numbers.
-fn dataset(directory: &Path, name: &str, numbers: std::ops::Range<u32>) -> String {
-    let at = directory.join(name).to_str().unwrap().to_owned();
+/// Makes a dataset of machines of these numbers.
+pub(crate) fn dataset_of(
+    directory: &Path,
+    at: &Path,
+    numbers: std::ops::Range<u32>,
+    edit: impl Fn(&mut Value),
+) {
     let records: Vec<PathBuf> = numbers
-        .map(|number| record(directory, number, |_| {}))
+        .map(|number| record(directory, number, &edit))
         .collect();
-    let mut args = vec!["evidence", "add", "--yes", "--to", &at];
+    let mut args = vec!["evidence", "add", "--yes", "--to", at.to_str().unwrap()];
     args.extend(records.iter().map(|record| record.to_str().unwrap()));
     done(&args);
-    at
+}
+
+/// A dataset of machines of these numbers, as they are.
+fn dataset(directory: &Path, name: &str, numbers: std::ops::Range<u32>) -> String {
+    let at = directory.join(name);
+    dataset_of(directory, &at, numbers, |_| {});
+    at.to_str().unwrap().to_owned()
 }
 
 fn files(dataset: &str) -> Vec<PathBuf> {

@@ -1,23 +1,30 @@
-//! What each disk should have, said without measuring: from what was measured on this machine before, and from
-//! [`rules`] of thumb. Nothing is changed.
+//! What each disk should have, said without measuring: from what was measured on this machine before, from what other
+//! machines measured of such drives ([`elsewhere`]), and from [`rules`] of thumb. Nothing is changed.
 //!
 //! The answers are kept apart, because they are worth different things: a measurement here holds for this disk under its
-//! load, a rule of thumb is what others say of such disks.
+//! load, one elsewhere for drives that are alike, with a prediction interval; a rule of thumb is what others say of such
+//! disks.
 
+pub mod elsewhere;
 pub mod rules;
 
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use iosched_evidence::dataset::{self, Dataset};
 use iosched_machine::command_line;
 use iosched_machine::device::{Device, Inventory, Kind, Role, User};
 use iosched_machine::host::Host;
 use serde::Serialize;
 
-pub use self::rules::{LoadClass, Rule, Says, Seen, Source};
+pub use iosched_evidence::load_class::LoadClass;
+
+use self::elsewhere::Elsewhere;
+pub use self::elsewhere::Evidence;
+pub use self::rules::{Rule, Says, Seen, Source};
 use crate::policy::evidence::{self, Stale};
-use crate::policy::file::{self, Evidence, Policy};
+use crate::policy::file::{self, Policy};
 use crate::policy::matching::{self, KnownDisk};
 use crate::policy::wanted;
 use crate::policy::writers::{self, Writer};
@@ -39,6 +46,8 @@ pub struct Advice {
     pub set_by: Option<Writer>,
     /// What was measured on it, and is kept in the policy.
     pub measured_here: Option<Measured>,
+    /// What other machines measured of such drives; none where there is nothing of the kind.
+    pub measured_elsewhere: Option<Elsewhere>,
     /// What is said of such disks.
     pub rule_of_thumb: RuleOfThumb,
     /// What it should have, where it has something else.
@@ -62,6 +71,8 @@ pub struct Differs {
 pub enum Basis {
     /// A measurement on this machine.
     MeasuredHere,
+    /// Measurements of other machines on such drives.
+    MeasuredElsewhere,
     /// What others say of such disks.
     RuleOfThumb,
 }
@@ -127,12 +138,17 @@ pub struct Proposed {
 }
 
 /// All disks of a machine whose scheduler can be chosen, loop devices left out: they are asked for by name.
-pub fn disks(host: &Host, class: LoadClass, policy: &Policy) -> io::Result<Vec<Advice>> {
+pub fn disks(
+    host: &Host,
+    class: LoadClass,
+    policy: &Policy,
+    evidence: &mut Evidence<'_>,
+) -> io::Result<Vec<Advice>> {
     let machine = Machine::read(host)?;
     let known = matching::disks(host)?;
     let all = known
         .iter()
-        .map(|disk| machine.advise(host, disk, class, policy));
+        .map(|disk| machine.advise(host, disk, class, policy, evidence));
     Ok(all.collect())
 }
 
@@ -142,11 +158,12 @@ pub fn disk(
     name: &str,
     class: LoadClass,
     policy: &Policy,
+    evidence: &mut Evidence<'_>,
 ) -> io::Result<Option<Advice>> {
     let machine = Machine::read(host)?;
     let disk = matching::known(host, name)?;
     let is_scheduled = machine.inventory.role(&disk.device) == Role::Schedules;
-    Ok(is_scheduled.then(|| machine.advise(host, &disk, class, policy)))
+    Ok(is_scheduled.then(|| machine.advise(host, &disk, class, policy, evidence)))
 }
 
 /// Disks that have another scheduler than they should, by kernel name, with what they should have for a load of which
@@ -157,6 +174,11 @@ pub fn differing(host: &Host, inventory: &Inventory) -> HashMap<String, Vec<Stri
     let is_measured = policy.rules.iter().any(is_of_measurement);
     let known = is_measured.then(|| matching::disks(host).unwrap_or_default());
     let kernel = host.kernel_version();
+    // What cannot be read of the evidence is not counted either: `advise` says so.
+    let at = host.path(Path::new(dataset::DEFAULT));
+    let rows = Dataset::read(&at, Some(&elsewhere::classes(inventory)));
+    let rows = rows.unwrap_or_default().rows;
+    let mut evidence = Evidence::of(&rows, host, inventory, LoadClass::General);
     let disks = inventory
         .devices
         .iter()
@@ -169,7 +191,14 @@ pub fn differing(host: &Host, inventory: &Inventory) -> HashMap<String, Vec<Stri
         let rule = RuleOfThumb::of(&seen, LoadClass::General, device.schedulers.offered());
         let offered = device.schedulers.offered();
         let active = device.schedulers.active()?;
-        let differs = differs(active, offered, measured.as_ref(), &rule)?;
+        let elsewhere = evidence.on(device, active, offered);
+        let differs = differs(
+            active,
+            offered,
+            measured.as_ref(),
+            elsewhere.as_ref(),
+            &rule,
+        )?;
         Some((device.name.clone(), differs.should))
     });
     differing.collect()
@@ -189,7 +218,14 @@ impl Machine {
         })
     }
 
-    fn advise(&self, host: &Host, disk: &KnownDisk, class: LoadClass, policy: &Policy) -> Advice {
+    fn advise(
+        &self,
+        host: &Host,
+        disk: &KnownDisk,
+        class: LoadClass,
+        policy: &Policy,
+        evidence: &mut Evidence<'_>,
+    ) -> Advice {
         let seen = Seen {
             device: &disk.device,
             kernel: self.kernel,
@@ -199,9 +235,16 @@ impl Machine {
         let rule_of_thumb = RuleOfThumb::of(&seen, class, &offered);
         let writers = writers::find(host, disk);
         let measured_here = measured(host, policy, disk);
+        let measured_elsewhere = evidence.on(&disk.device, active, &offered);
         Advice {
             set_by: writers::winner(&writers, "queue/scheduler").cloned(),
-            differs: differs(active, &offered, measured_here.as_ref(), &rule_of_thumb),
+            differs: differs(
+                active,
+                &offered,
+                measured_here.as_ref(),
+                measured_elsewhere.as_ref(),
+                &rule_of_thumb,
+            ),
             to_settle: (!rule_of_thumb.is_required && disk.device.kind != Kind::Optical)
                 .then(|| self.to_settle(&disk.device, class)),
             device: disk.device.name.clone(),
@@ -209,6 +252,7 @@ impl Machine {
             size_bytes: disk.device.size_bytes,
             active: active.to_owned(),
             measured_here,
+            measured_elsewhere,
             rule_of_thumb,
             offered,
         }
@@ -331,7 +375,7 @@ fn measured(host: &Host, policy: &Policy, disk: &KnownDisk) -> Option<Measured> 
         is_unchecked: rule
             .evidence
             .as_ref()
-            .is_none_or(|is| *is == Evidence::default()),
+            .is_none_or(|is| *is == file::Evidence::default()),
         is_of_this_disk: rule.matching.is_of_identity(),
         scheduler: wanted.arm.scheduler.clone(),
     })
@@ -342,11 +386,13 @@ fn is_of_measurement(rule: &file::Rule) -> bool {
 }
 
 /// What the disk should have and has not. What keeps the data whole goes before any measurement; one that does not hold
-/// any more leaves it to the rule; and what a disk does not offer is nothing that it differs from.
+/// any more leaves it to what was measured elsewhere, and that, where it does not know the active scheduler, to the rule; what
+/// a disk does not offer is nothing that it differs from.
 fn differs(
     active: &str,
     offered: &[String],
     measured: Option<&Measured>,
+    elsewhere: Option<&Elsewhere>,
     rule: &RuleOfThumb,
 ) -> Option<Differs> {
     let is_offered = |name: &String| offered.contains(name);
@@ -355,6 +401,11 @@ fn differs(
     });
     let (should, by) = if let Some(measured) = holds {
         (vec![measured.scheduler.clone()], Basis::MeasuredHere)
+    } else if let Some(known) = elsewhere
+        .and_then(|elsewhere| elsewhere.known.as_ref())
+        .filter(|known| known.judges(active) && !rule.is_required)
+    {
+        (known.should().unwrap_or_default(), Basis::MeasuredElsewhere)
     } else {
         let names = rule.take.iter().map(|proposed| proposed.scheduler.clone());
         (names.filter(is_offered).collect(), Basis::RuleOfThumb)
@@ -369,7 +420,10 @@ mod tests {
     use iosched_machine::device::testing::{MACHINES, machine};
 
     fn of(machine_name: &str, class: LoadClass) -> Vec<Advice> {
-        disks(&machine(machine_name), class, &Policy::default()).unwrap()
+        let host = machine(machine_name);
+        let inventory = Inventory::read(&host).unwrap();
+        let mut nothing = Evidence::of(&[], &host, &inventory, class);
+        disks(&host, class, &Policy::default(), &mut nothing).unwrap()
     }
 
     #[test]

@@ -3,61 +3,10 @@
 //!
 //! The first rule that holds for a disk counts. docs/advice.md shows the table; a test keeps the two alike.
 
+use iosched_evidence::load_class::LoadClass;
 use iosched_machine::device::{Device, Kind, Transport};
 use iosched_switch::only_in_order;
 use serde::Serialize;
-
-/// What a disk is used for ([`LoadClass::what`]).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "what() says it, for --help too")]
-pub enum LoadClass {
-    #[default]
-    General,
-    Database,
-    Desktop,
-    Files,
-    Backup,
-    Vm,
-}
-
-impl LoadClass {
-    /// All, in the order of the table.
-    pub const ALL: [LoadClass; 6] = [
-        LoadClass::General,
-        LoadClass::Database,
-        LoadClass::Desktop,
-        LoadClass::Files,
-        LoadClass::Backup,
-        LoadClass::Vm,
-    ];
-
-    /// As `--load-class` has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            LoadClass::General => "general",
-            LoadClass::Database => "database",
-            LoadClass::Desktop => "desktop",
-            LoadClass::Files => "files",
-            LoadClass::Backup => "backup",
-            LoadClass::Vm => "vm",
-        }
-    }
-
-    /// What that is.
-    pub fn what(self) -> &'static str {
-        match self {
-            LoadClass::General => "Nothing is known of it",
-            LoadClass::Database => {
-                "A database server: small reads and writes that wait for one another, flushes"
-            }
-            LoadClass::Desktop => "Programs start and open files while something copies",
-            LoadClass::Files => "A file server: many clients at once",
-            LoadClass::Backup => "Long streams",
-            LoadClass::Vm => "The host of virtual machines, whose images lie on it",
-        }
-    }
-}
 
 /// What a rule says for a load class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use Takes::{Directory, Read, Words, Written};
 /// Command, option or argument, what it takes; in several ways in several lines.
 pub(crate) const OPTIONS: &[(&str, &str, Takes)] = &[
     ("advise", "devices", Words),
+    ("advise", "evidence", Directory),
     ("advise", "root", Directory),
     ("apply", "root", Directory),
     ("check", "policy", Read(&["check", "FIFO"])),
