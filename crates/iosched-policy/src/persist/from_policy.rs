@@ -42,7 +42,8 @@ pub(super) fn files(
     wanted: &[WantedDisk],
     options: DeployOptions,
 ) -> Result<Vec<FileChange>, DeployError> {
-    if options.initramfs && initramfs::Maker::of(host).is_none() {
+    let is_nixos = host.path(Path::new(initramfs::NIXOS)).exists();
+    if options.initramfs && initramfs::Maker::of(host).is_none() && !is_nixos {
         return Err(DeployError::NoInitramfs);
     }
     let rules = wanted::udev_rules(host, policy, wanted);

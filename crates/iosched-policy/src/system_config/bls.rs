@@ -4,7 +4,9 @@
 //! Follows type #1 of the specification. An entry that is there is changed by nobody but `grubby` and, in some
 //! versions or when told so, `grub2-mkconfig`: so it is edited itself, and an undo puts back exactly what it held.
 
-use crate::system_config::parameter::{NotUnderstood, OpenQuote, each_line, with_parameter};
+use crate::system_config::parameter::{
+    NotUnderstood, OpenQuote, PARAMETER, each_line, with_parameter,
+};
 
 /// What the environment block begins with.
 const SIGNATURE: &str = "# GRUB Environment Block\n";
@@ -22,12 +24,56 @@ pub(super) fn is_options(line: &str) -> bool {
     line.split_whitespace().next() == Some("options")
 }
 
-/// True if an entry starts a Linux of this machine: no memory test, no EFI program, and not of another system on
-/// the same partition.
-pub(super) fn is_for(entry: &str, machine_id: Option<&str>) -> bool {
-    let is_linux = value_of(entry, "linux").is_some_and(|image| !image.contains("memtest"));
+/// What an entry starts, by its keys (type #1 of the specification, and `uki` of systemd 258).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Starts {
+    /// A Linux of this machine: `linux`, or `efi` with what only Linux has (its name, an `initrd`, `root=`).
+    Linux,
+    /// A unified kernel image, which holds its command line itself: `uki`, `uki-url`.
+    Unified,
+    /// Another EFI program that is given options.
+    Program,
+    /// A memory test, an EFI program without options, a system of another machine.
+    Nothing,
+}
+
+/// What an entry starts on the machine with this id.
+pub(super) fn starts(entry: &str, machine_id: Option<&str>) -> Starts {
     let of = value_of(entry, "machine-id");
-    is_linux && (of.is_none() || machine_id.is_none() || of == machine_id)
+    if of.is_some() && machine_id.is_some() && of != machine_id {
+        return Starts::Nothing;
+    }
+    let is_memtest = |image: &str| image.to_ascii_lowercase().contains("memtest");
+    if let Some(image) = value_of(entry, "linux") {
+        return if is_memtest(image) {
+            Starts::Nothing
+        } else {
+            Starts::Linux
+        };
+    }
+    if ["uki", "uki-url"]
+        .iter()
+        .any(|key| value_of(entry, key).is_some())
+    {
+        return Starts::Unified;
+    }
+    let options: Vec<&str> = entry.lines().filter(|line| is_options(line)).collect();
+    let Some(image) = value_of(entry, "efi").filter(|_| !options.is_empty()) else {
+        return Starts::Nothing;
+    };
+    let name = image.rsplit(['/', '\\']).next().unwrap_or(image);
+    let name = name.to_ascii_lowercase();
+    let mut words = options.iter().flat_map(|line| line.split_whitespace());
+    let is_linux = ["vmlinu", "linux", "bzimage"]
+        .iter()
+        .any(|of| name.starts_with(of))
+        || value_of(entry, "initrd").is_some()
+        || words.any(|word| word.starts_with("root=") || word.starts_with(PARAMETER));
+    match (is_memtest(image), is_linux) {
+        (true, _) => Starts::Nothing,
+        (_, true) => Starts::Linux,
+        _ => Starts::Program,
+    }
 }
 
 /// The environment block without `elevator=` in `kernelopts`, and as long as it was: GRUB knows it by its size.
@@ -133,19 +179,26 @@ mod tests {
     }
 
     #[test]
-    fn memory_tests_efi_programs_and_other_systems_are_left_alone() {
+    fn an_entry_is_of_linux_by_its_keys_and_what_else_there_is_is_told_apart() {
         let own = Some("0123456789abcdef0123456789abcdef");
-        for (text, is) in [
-            (RHEL_9, true),
-            (SYSTEMD_BOOT, true),
+        for (text, expected) in [
+            (RHEL_9, Starts::Linux),
+            (SYSTEMD_BOOT, Starts::Linux),
+            ("efi /vmlinuz-6.1\noptions ro\n", Starts::Linux),
+            ("efi \\EFI\\ARCH\\BZIMAGE.EFI\noptions ro\n", Starts::Linux),
+            ("efi /k.efi\ninitrd /i\noptions ro\n", Starts::Linux),
+            ("efi /k.efi\noptions ro root=/dev/sda1\n", Starts::Linux),
+            ("efi /shellx64.efi\noptions -nostartup\n", Starts::Program),
+            ("uki /EFI/Linux/arch.efi\noptions ro\n", Starts::Unified),
             (
                 "title Windows\nefi /EFI/Microsoft/Boot/bootmgfw.efi\n",
-                false,
+                Starts::Nothing,
             ),
-            ("title Memory test\nlinux /memtest86+x64\n", false),
-            ("machine-id fedcba\nlinux /vmlinuz\n", false),
+            ("title Memory test\nlinux /memtest86+x64\n", Starts::Nothing),
+            ("efi /MEMTEST.EFI\noptions x\n", Starts::Nothing),
+            ("machine-id fedcba\nlinux /vmlinuz\n", Starts::Nothing),
         ] {
-            assert_eq!(is_for(text, own), is, "{text}");
+            assert_eq!(starts(text, own), expected, "{text}");
         }
     }
 

@@ -10,14 +10,17 @@
 //! | extlinux of Alpine | `/etc/update-extlinux.conf` | `update-extlinux` |
 //! | GRUB before 2 | `menu.lst`, `grub.conf` | nothing |
 
+use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
 use iosched_machine::user_files::open_to_read;
 
-use crate::system_config::bls;
-use crate::system_config::cmdline::{self, Format, Place, elevator_in, with_elevator};
+use crate::system_config::bls::{self, Starts};
+use crate::system_config::cmdline::{
+    self, Format, Place, elevator_in, with_elevator, with_elevator_in_scripts,
+};
 use crate::system_config::files::{self, FileChange, FileError};
 
 /// The files that may carry the command line, and their format. Where there are several, all count.
@@ -32,6 +35,7 @@ const FILES: [(&str, Format); 5] = [
 const GRUB_DEFAULT: &str = "/etc/default/grub";
 /// Read by GRUB of Debian and Ubuntu, after [`GRUB_DEFAULT`].
 const GRUB_DROP_INS: &str = "/etc/default/grub.d";
+const DROP_IN: &str = "cfg";
 const KERNEL_INSTALL: &str = "/etc/kernel/cmdline";
 /// What kernel-install reads where there is no file of that name in `/etc`.
 const KERNEL_INSTALL_VENDOR: &str = "/usr/lib/kernel/cmdline";
@@ -48,6 +52,7 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
         let has_it = value.is_some() || is_given || !places_of_elevator(host).is_empty();
         return if has_it { Err(error) } else { Ok(changes) };
     }
+    let mut texts = Vec::new();
     for (path, format) in places(host) {
         let vendor = || files::read(host, Path::new(KERNEL_INSTALL_VENDOR));
         let text = match files::read(host, &path) {
@@ -59,19 +64,38 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
             Ok(None) if format == Format::KernelInstall => vendor()?,
             text => text?,
         };
-        let Some(text) = text else {
-            continue;
-        };
-        let edited =
-            with_elevator(&text, format, value).map_err(|line| FileError::CommandLine {
-                path: path.clone(),
-                line: line.line,
-                text: line.text,
-                why: line.why,
-                way: format.by_hand(value),
-            })?;
-        if edited != text {
-            changes.extend(FileChange::plan(host, path, Some(edited))?);
+        texts.extend(text.map(|text| (path, format, text)));
+    }
+    let not_understood = |(path, format, text): &(PathBuf, Format, String), line| {
+        let way = format.by_hand(value, path, text, &line);
+        FileError::CommandLine {
+            path: path.clone(),
+            line: line.line,
+            text: line.text,
+            why: line.why,
+            way,
+        }
+    };
+    let is_of_grub = |format| matches!(format, Format::GrubDefault | Format::GrubDropIn);
+    // They are one script; the first of them is GRUB's own if that is there.
+    let (of_grub, others): (Vec<_>, Vec<_>) = texts
+        .into_iter()
+        .partition(|(_, format, _)| is_of_grub(*format));
+    let scripts: Vec<_> = of_grub
+        .iter()
+        .map(|(_, format, text)| (text.as_str(), *format))
+        .collect();
+    let edited = with_elevator_in_scripts(&scripts, value)
+        .map_err(|(index, line)| not_understood(&of_grub[index], line))?;
+    let mut edited: Vec<_> = of_grub.iter().zip(edited).collect();
+    for other in &others {
+        let (_, format, text) = other;
+        let after = with_elevator(text, *format, value);
+        edited.push((other, after.map_err(|line| not_understood(other, line))?));
+    }
+    for ((path, _, before), after) in edited {
+        if after != *before {
+            changes.extend(FileChange::plan(host, path, Some(after))?);
         }
     }
     Ok(changes)
@@ -90,7 +114,12 @@ fn need_not_change(
             let only_loses_it = value.is_none() || format == Format::GrubEnvironment;
             only_loses_it && cmdline::lines_with_elevator(&text, format).is_empty()
         }
-        Err(error) => is_on_the_way && error.kind() == io::ErrorKind::NotFound,
+        // What leads nowhere, or round, gives nothing.
+        Err(error) => {
+            let is_round = files::followed(host, path).is_none();
+            (is_on_the_way || value.is_none())
+                && (is_round || error.kind() == io::ErrorKind::NotFound)
+        }
     }
 }
 
@@ -126,7 +155,7 @@ fn places(host: &Host) -> Vec<(PathBuf, Format)> {
         .iter()
         .map(|&(path, format)| (path.into(), format))
         .collect();
-    let drop_ins = all_of(host, GRUB_DROP_INS, "cfg");
+    let drop_ins = all_of(host, Path::new(GRUB_DROP_INS), DROP_IN);
     places.extend(drop_ins.into_iter().map(|path| (path, Format::GrubDropIn)));
     if !sdbootutil_is_in_charge(host) {
         places.extend(
@@ -150,14 +179,17 @@ fn places(host: &Host) -> Vec<(PathBuf, Format)> {
     once.map(|index| places[index].clone()).collect()
 }
 
-/// The files of a directory with this extension, in the order of their names.
-fn files_in(host: &Host, directory: &str, extension: &str) -> io::Result<Vec<PathBuf>> {
-    let directory = Path::new(directory);
+/// The files of a directory with this extension, in the order of their names. Those of boot loaders stand on file
+/// systems that do not tell `A` from `a`; what a shell reads does not.
+fn files_in(host: &Host, directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let real = files::followed(host, directory).ok_or(io::ErrorKind::InvalidInput)?;
+    let is_it = |found: &OsStr| {
+        found == extension || (extension != DROP_IN && found.eq_ignore_ascii_case(extension))
+    };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(host.path(&real))? {
         let path = directory.join(entry?.file_name());
-        if path.extension().is_some_and(|found| found == extension) {
+        if path.extension().is_some_and(is_it) {
             found.push(path);
         }
     }
@@ -166,11 +198,28 @@ fn files_in(host: &Host, directory: &str, extension: &str) -> io::Result<Vec<Pat
 }
 
 /// The same; a directory that is there and cannot be read stands for what it holds, so that who edits that fails.
-fn all_of(host: &Host, directory: &str, extension: &str) -> Vec<PathBuf> {
+fn all_of(host: &Host, directory: &Path, extension: &str) -> Vec<PathBuf> {
     files_in(host, directory, extension).unwrap_or_else(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Vec::new(),
         _ => vec![directory.into()],
     })
+}
+
+/// A directory two levels below each of [`BOOT`], as its names are spelled there.
+fn below_boot(host: &Host, names: [&str; 2]) -> Vec<PathBuf> {
+    let spelled = |boot: &&str| {
+        names.iter().fold(PathBuf::from(boot), |directory, name| {
+            let exact = directory.join(name);
+            if host.path(&exact).symlink_metadata().is_ok() {
+                return exact;
+            }
+            let entries = std::fs::read_dir(host.path(&directory)).into_iter();
+            let mut others = entries.flatten().flatten().map(|entry| entry.file_name());
+            let other = others.find(|other| other.eq_ignore_ascii_case(name));
+            other.map_or(exact, |other| directory.join(other))
+        })
+    };
+    BOOT.iter().map(spelled).collect()
 }
 
 /// The text of a file, links followed within the machine, bytes that are no text replaced.
@@ -184,17 +233,24 @@ fn text_of(host: &Host, path: &Path) -> io::Result<String> {
 /// The entries of the Boot Loader Specification by which Linux is started on this machine, or may be: what cannot be
 /// read is refused where it is to be edited.
 fn entries(host: &Host) -> Vec<PathBuf> {
+    entries_that(host, |starts| match starts {
+        Some(starts) => starts == Starts::Linux,
+        None => true,
+    })
+}
+
+/// The entries that are chosen by what they start; by nothing those that cannot be read.
+fn entries_that(host: &Host, is_chosen: impl Fn(Option<Starts>) -> bool) -> Vec<PathBuf> {
     let machine_id = text_of(host, Path::new("/etc/machine-id")).ok();
     // Images that are to be copied have none yet.
     let machine_id = machine_id.as_deref().map(str::trim);
     let machine_id = machine_id.filter(|id| !matches!(*id, "" | "uninitialized"));
-    let all = BOOT
-        .iter()
-        .flat_map(|boot| all_of(host, &format!("{boot}/loader/entries"), "conf"));
+    let directories = below_boot(host, ["loader", "entries"]).into_iter();
+    let all = directories.flat_map(|entries| all_of(host, &entries, "conf"));
     all.filter(|path| match text_of(host, path) {
-        Ok(text) => bls::is_for(&text, machine_id),
+        Ok(text) => is_chosen(Some(bls::starts(&text, machine_id))),
         // Without an extension it is the directory of entries itself, see `all_of`.
-        Err(_) => path.extension().is_none() || !host.path(path).is_dir(),
+        Err(_) => (path.extension().is_none() || !host.path(path).is_dir()) && is_chosen(None),
     })
     .collect()
 }
@@ -272,10 +328,10 @@ fn somebody_elses(host: &Host, value: Option<&str>) -> Option<FileError> {
             put_or_take("boot.kernelParams"),
         );
     }
-    let images = BOOT
-        .iter()
-        .flat_map(|boot| files_in(host, &format!("{boot}/EFI/Linux"), "efi").unwrap_or_default());
-    if let Some(image) = images.into_iter().next() {
+    let directories = below_boot(host, ["EFI", "Linux"]).into_iter();
+    let images = directories.flat_map(|images| files_in(host, &images, "efi").unwrap_or_default());
+    let of_entries = entries_that(host, |starts| starts == Some(Starts::Unified));
+    if let Some(image) = images.chain(of_entries).next() {
         let way = format!(
             "{}, and have the program that made the image make it anew (kernel-install, mkinitcpio, dracut)",
             put_or_take(KERNEL_INSTALL)
@@ -291,7 +347,7 @@ fn somebody_elses(host: &Host, value: Option<&str>) -> Option<FileError> {
         return error(Path::new(SDBOOTUTIL), reason, way.to_owned());
     }
     let extlinux = text_of(host, Path::new(EXTLINUX)).unwrap_or_default();
-    if !extlinux.is_empty() && cmdline::variable(&extlinux, "overwrite") != Some("1") {
+    if !extlinux.is_empty() && cmdline::variable(&extlinux, "overwrite").as_deref() != Some("1") {
         let reason = "overwrite is not 1, so update-extlinux leaves /boot/extlinux.conf alone";
         let way = put_or_take("/boot/extlinux.conf");
         return error(Path::new(EXTLINUX), reason, way);
@@ -302,6 +358,13 @@ fn somebody_elses(host: &Host, value: Option<&str>) -> Option<FileError> {
 /// What the user should know of these changes: what is run after them, and what nobody does.
 pub(crate) fn notes(host: &Host, files: &[FileChange]) -> Vec<String> {
     let mut notes = Vec::new();
+    let programs = entries_that(host, |starts| starts == Some(Starts::Program));
+    for path in programs.iter().filter(|_| !files.is_empty()) {
+        notes.push(format!(
+            "{}: starts an EFI program with options, and is left alone: if that is Linux, change its line `options` by hand",
+            path.display()
+        ));
+    }
     for file in files {
         let is_of_grub =
             file.path.starts_with(GRUB_DEFAULT) || file.path.starts_with(GRUB_DROP_INS);
@@ -345,7 +408,7 @@ pub(crate) fn generator(host: &Host, change: &FileChange) -> Option<Vec<String>>
         }
         path if path.starts_with(GRUB_DROP_INS) => of_grub(host, None),
         // s390x: zipl writes what it starts where the firmware finds it.
-        path if path.contains("/loader/entries/") => {
+        path if path.to_ascii_lowercase().contains("/loader/entries/") => {
             program(host, &["/usr/sbin/zipl", "/sbin/zipl"]).map(alone)
         }
         _ => None,
@@ -504,9 +567,29 @@ mod tests {
                 Some("GRUB_CMDLINE_LINUX_DEFAULT=\"console=tty1\"\n"),
             ),
             (
-                "if true; then\n  GRUB_TIMEOUT=0\nfi\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX console=ttyS0\"\n",
+                "GRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX console=ttyS0\"\n",
                 Some(""),
             ),
+            ("GRUB_CMDLINE_LINUX=\"a ${GRUB_CMDLINE_LINUX}\"\n", Some("")),
+            (
+                "GRUB_CMDLINE_LINUX_XEN_REPLACE=\"$GRUB_CMDLINE_LINUX x\"\n",
+                Some(""),
+            ),
+            (
+                "GRUB_CMDLINE_LINUX_XEN_REPLACE=\"x elevator=cfq\"\n",
+                Some("GRUB_CMDLINE_LINUX_XEN_REPLACE=\"x elevator=noop\"\n"),
+            ),
+            ("unset GRUB_CMDLINE_LINUX\n", None),
+            ("read GRUB_CMDLINE_LINUX\n", None),
+            ("if true; then\n  GRUB_TIMEOUT=0\nfi\n", None),
+            ("GRUB_CMDLINE_LINUX='$GRUB_CMDLINE_LINUX x'\n", None),
+            ("GRUB_CMDLINE_LINUX=\"x\" # \"$GRUB_CMDLINE_LINUX\"\n", None),
+            ("GRUB_CMDLINE_LINUX=\"-- s $GRUB_CMDLINE_LINUX\"\n", None),
+            (
+                "GRUB_CMDLINE_LINUX=$(echo \"$GRUB_CMDLINE_LINUX\" | sed s/e/f/)\n",
+                None,
+            ),
+            ("GRUB_CMDLINE_XEN=\"elevator=cfq\"\n", None),
             ("GRUB_CMDLINE_LINUX+=\" nosmt\"\n", Some("")),
             ("GRUB_CMDLINE_LINUX=\"console=ttyS0\"\n", None),
             (
@@ -546,6 +629,42 @@ mod tests {
             assert_eq!(changes[0].path, Path::new("/boot/grub/grub.conf"));
             std::fs::remove_file(&menu).unwrap();
         }
+    }
+
+    #[test]
+    fn names_on_a_partition_of_efi_count_in_any_case() {
+        let (dir, host) = machine(&[]);
+        write(
+            dir.path(),
+            "boot/LOADER/Entries/1.CONF",
+            "linux /l\noptions ro\n",
+        );
+        write(
+            dir.path(),
+            "boot/LOADER/Entries/2.conf",
+            "efi /shell.efi\noptions -x\n",
+        );
+        let changes = files(&host, Some("noop")).unwrap();
+        let paths: Vec<_> = changes.iter().map(|change| change.path.as_path()).collect();
+        assert_eq!(paths, [Path::new("/boot/LOADER/Entries/1.CONF")]);
+        let notes = notes(&host, &changes);
+        assert!(
+            notes.len() == 1 && notes[0].starts_with("/boot/LOADER/Entries/2.conf: "),
+            "{notes:?}"
+        );
+        write(dir.path(), "boot/LOADER/Entries/3.conf", "uki /x.efi\n");
+        let error = files(&host, Some("noop")).unwrap_err().to_string();
+        assert!(
+            error.starts_with("/boot/LOADER/Entries/3.conf: a unified"),
+            "{error}"
+        );
+        std::fs::remove_file(dir.path().join("boot/LOADER/Entries/3.conf")).unwrap();
+        write(dir.path(), "efi/EFI/LINUX/A.EFI", "");
+        let error = files(&host, Some("noop")).unwrap_err().to_string();
+        assert!(
+            error.starts_with("/efi/EFI/LINUX/A.EFI: a unified"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -636,6 +755,11 @@ mod tests {
             symlink(target, dir.path().join("boot/loader/entries/1.conf")).unwrap();
             let error = files(&host, Some("noop")).unwrap_err();
             assert!(matches!(error, FileError::Link { .. }), "{error}");
+            assert_eq!(
+                files(&host, None).unwrap(),
+                [],
+                "it has nothing to take out"
+            );
         }
         let (dir, host) = machine(&[]);
         std::fs::create_dir_all(dir.path().join("boot/loader")).unwrap();
@@ -710,7 +834,27 @@ mod tests {
                 "etc/default/grub",
                 "MORE=\"elevator=cfq\"\n",
                 None,
-                "take elevator= out of GRUB_CMDLINE_LINUX by hand",
+                "take elevator= out of MORE by hand",
+            ),
+            (
+                "etc/default/grub",
+                "GRUB_CMDLINE_XEN_DEFAULT=\"elevator=cfq\"\n",
+                Some("noop"),
+                "take elevator= out of GRUB_CMDLINE_XEN_DEFAULT by hand",
+            ),
+            (
+                "etc/default/grub",
+                "A=1\r\n",
+                Some("noop"),
+                "take the carriage returns out, then try again: sed -i 's/\\r$//' /etc/default/grub",
+            ),
+            (
+                "etc/default/grub.d/1.cfg",
+                "GRUB_CMDLINE_LINUX=x\n",
+                Some("noop"),
+                "have /etc/default/grub.d/1.cfg keep $GRUB_CMDLINE_LINUX, in plain assignments and with no elevator=, \
+                 then try again; or write GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX elevator=noop\" into \
+                 /etc/default/grub.d/zz-local.cfg",
             ),
         ] {
             let (dir, host) = machine(&[]);

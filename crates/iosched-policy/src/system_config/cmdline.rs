@@ -5,17 +5,15 @@
 //!
 //! Disks on blk-mq do not listen to it, and since 5.0 there are no others: there it is refused.
 
-use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
 use serde::Serialize;
 
-use crate::system_config::bls;
 use crate::system_config::parameter::{
-    NotUnderstood, OpenQuote, PARAMETER, each_line, find_parameter, has_dashes, in_lines,
-    value_of_parameter, with_parameter,
+    NotUnderstood, find_parameter, has_dashes, in_lines, value_of_parameter,
 };
+use crate::system_config::{bls, menu_lst, scripts};
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -46,16 +44,40 @@ pub(crate) enum Format {
 
 impl Format {
     /// What is to be done where a line of such a file is not understood.
-    pub(crate) fn by_hand(self, value: Option<&str>) -> String {
+    pub(crate) fn by_hand(
+        self,
+        value: Option<&str>,
+        path: &Path,
+        text: &str,
+        line: &NotUnderstood,
+    ) -> String {
+        if line.why == NotUnderstood::CARRIAGE_RETURN {
+            let path = path.display();
+            return format!(
+                "take the carriage returns out, then try again: sed -i 's/\\r$//' {path}"
+            );
+        }
+        let is_left = line.why == NotUnderstood::LEFT;
+        if let (Format::GrubDropIn, Some(value), false) = (self, value, is_left) {
+            return format!(
+                "have {} keep $GRUB_CMDLINE_LINUX, in plain assignments and with no elevator=, then try again; or write \
+                 GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX elevator={value}\" into {GRUB_LAST}, which is read last, and run \
+                 update-grub",
+                path.display()
+            );
+        }
+        let assigned = is_left
+            .then(|| scripts::assigned_in(text, line.line))
+            .flatten();
         let (place, then) = match self {
-            Format::GrubDropIn if value.is_some() => {
-                return "have that file keep $GRUB_CMDLINE_LINUX and give no elevator=, then try again".into();
-            }
             Format::GrubDefault | Format::GrubDropIn => (
-                "GRUB_CMDLINE_LINUX",
+                assigned.as_deref().unwrap_or("GRUB_CMDLINE_LINUX"),
                 ", and run the boot loader's generator (update-grub, grub2-mkconfig)",
             ),
-            Format::Extlinux => ("default_kernel_opts", ", and run update-extlinux"),
+            Format::Extlinux => (
+                assigned.as_deref().unwrap_or("default_kernel_opts"),
+                ", and run update-extlinux",
+            ),
             Format::KernelInstall => ("the parameters there", ""),
             Format::MenuLst => ("its lines `kernel` (below Xen `module`)", ""),
             Format::LoaderEntry => ("its line `options`", ""),
@@ -64,12 +86,26 @@ impl Format {
                 "; tuned_params is TuneD's, by the cmdline of its profile",
             ),
         };
-        match value.filter(|_| self != Format::GrubEnvironment) {
+        // What gives it already has to go first.
+        match value.filter(|_| self != Format::GrubEnvironment && assigned.is_none()) {
             Some(value) => format!("put elevator={value} into {place} by hand{then}"),
             None => format!("take elevator= out of {place} by hand{then}"),
         }
     }
+
+    /// What the shell's part of the work calls it; nothing if no shell reads it.
+    fn script(self) -> Option<scripts::Kind> {
+        match self {
+            Format::GrubDefault => Some(scripts::Kind::Grub),
+            Format::GrubDropIn => Some(scripts::Kind::GrubDropIn),
+            Format::Extlinux => Some(scripts::Kind::Extlinux),
+            _ => None,
+        }
+    }
 }
+
+/// A file that is read after all others of `/etc/default/grub.d`.
+const GRUB_LAST: &str = "/etc/default/grub.d/zz-local.cfg";
 
 /// The text of a file with `elevator=` set to this value everywhere; with none, taken out.
 ///
@@ -80,19 +116,21 @@ pub(crate) fn with_elevator(
     format: Format,
     value: Option<&str>,
 ) -> Result<String, NotUnderstood> {
+    if format.script().is_some() {
+        let edited = with_elevator_in_scripts(&[(text, format)], value);
+        return edited
+            .map_err(|(_, error)| error)
+            .map(|mut edited| edited.remove(0));
+    }
     let without = edited(text, format, None)?;
-    if let Some(&line) = lines_with_elevator(&without, format).first() {
+    if let Some((line, _)) = given(&without, format).into_iter().next() {
         return Err(NotUnderstood::of(text, line, NotUnderstood::LEFT));
     }
     if value.is_none() {
         return Ok(without);
     }
-    // Boot loaders skip a carriage return at the end of a line, shells do not.
-    let skips_it = matches!(
-        format,
-        Format::LoaderEntry | Format::MenuLst | Format::GrubEnvironment
-    );
-    let has_it = |line: &str| !skips_it && line.ends_with('\r');
+    // Boot loaders skip a carriage return at the end of a line, what reads this file does not.
+    let has_it = |line: &str| format == Format::KernelInstall && line.ends_with('\r');
     if let Some(index) = text.split('\n').position(has_it) {
         return Err(NotUnderstood::of(
             text,
@@ -103,27 +141,32 @@ pub(crate) fn with_elevator(
     edited(text, format, value)
 }
 
+/// The same for files that a shell sources one after the other.
+///
+/// # Errors
+/// Which of the files, and what of it.
+pub(crate) fn with_elevator_in_scripts(
+    texts: &[(&str, Format)],
+    value: Option<&str>,
+) -> Result<Vec<String>, (usize, NotUnderstood)> {
+    let scripts: Vec<_> = texts
+        .iter()
+        .filter_map(|&(text, format)| Some((text, format.script()?)))
+        .collect();
+    assert_eq!(scripts.len(), texts.len(), "a shell reads all of them");
+    scripts::with_elevator(&scripts, value)
+}
+
 fn edited(text: &str, format: Format, value: Option<&str>) -> Result<String, NotUnderstood> {
     let open_quote = |line| NotUnderstood::of(text, line, NotUnderstood::QUOTE);
     match format {
-        Format::GrubDefault => {
-            check_script(text, GRUB, value.is_some())?;
-            script(text, GRUB, value).map_err(open_quote)
-        }
-        Format::Extlinux => {
-            check_script(text, EXTLINUX, value.is_some())?;
-            script(text, EXTLINUX, value).map_err(open_quote)
-        }
-        Format::GrubDropIn => {
-            check_drop_in(text, value.is_some())?;
-            script(text, GRUB, None).map_err(open_quote)
-        }
         Format::LoaderEntry => {
             in_lines(text, bls::is_options, "options ", value).map_err(open_quote)
         }
         Format::GrubEnvironment => bls::environment_without(text),
-        Format::MenuLst => try_each_line(text, |line| menu_line(line, value)).map_err(open_quote),
+        Format::MenuLst => menu_lst::with_elevator(text, value).map_err(open_quote),
         Format::KernelInstall => in_lines(text, is_parameters, "", value).map_err(open_quote),
+        Format::GrubDefault | Format::GrubDropIn | Format::Extlinux => Ok(text.to_owned()),
     }
 }
 
@@ -131,213 +174,6 @@ fn edited(text: &str, format: Format, value: Option<&str>) -> Result<String, Not
 fn is_parameters(line: &str) -> bool {
     let line = line.trim_start();
     !line.is_empty() && !line.starts_with('#')
-}
-
-/// As [`each_line`], up to the first line that cannot be edited, whose number it gives, from 1.
-fn try_each_line(
-    text: &str,
-    mut edit: impl FnMut(&str) -> Result<String, OpenQuote>,
-) -> Result<String, usize> {
-    let mut index = 0;
-    let mut open = None;
-    let edited = each_line(text, |line| {
-        index += 1;
-        edit(line).unwrap_or_else(|OpenQuote| {
-            open.get_or_insert(index);
-            line.to_owned()
-        })
-    });
-    open.map_or(Ok(edited), Err)
-}
-
-/// Finds what [`script`] would misread: to put the parameter in, all that can touch the variables has to be
-/// understood, the shell's conditions and functions included; to take it out, the lines that have it.
-fn check_script(text: &str, every: &str, puts: bool) -> Result<(), NotUnderstood> {
-    let lines = text.lines().enumerate();
-    for (index, line) in lines.filter(|(_, line)| !line.trim_start().starts_with('#')) {
-        let names_it = line.contains(every) && (puts || line.contains(PARAMETER));
-        let assignment = Assignment::of(line);
-        let is_all = assignment.as_ref().is_some_and(Assignment::is_all);
-        let is_plain = assignment.as_ref().is_some_and(Assignment::is_plain);
-        let is_shell = puts && !line.trim().is_empty() && !is_all;
-        if is_shell || (names_it && !is_plain) {
-            return Err(NotUnderstood::of(text, index + 1, NotUnderstood::SHELL));
-        }
-    }
-    Ok(())
-}
-
-/// Finds in a file that is read after `/etc/default/grub` what would lose the parameter put in there, or has it in a
-/// way that is not understood.
-fn check_drop_in(text: &str, puts: bool) -> Result<(), NotUnderstood> {
-    let lines = text.lines().enumerate();
-    for (index, line) in lines.filter(|(_, line)| !line.trim_start().starts_with('#')) {
-        let assigned = line
-            .split_once(&format!("{GRUB}="))
-            .map(|(_, assigned)| assigned);
-        let loses = |assigned: &str| {
-            let keeps = [
-                format!("${GRUB} "),
-                format!("${GRUB}\""),
-                format!("${{{GRUB}}}"),
-            ];
-            !keeps.iter().any(|words| assigned.contains(words.as_str()))
-        };
-        let has_it = line.contains(GRUB) && line.contains(PARAMETER);
-        let is_plain = Assignment::of(line).is_some_and(|assignment| assignment.is_plain());
-        if puts && assigned.is_some_and(loses) {
-            return Err(NotUnderstood::of(text, index + 1, NotUnderstood::LOSES));
-        }
-        if has_it && !is_plain {
-            return Err(NotUnderstood::of(text, index + 1, NotUnderstood::LEFT));
-        }
-    }
-    Ok(())
-}
-
-/// A line `NAME=…` of a shell, exported or not.
-struct Assignment<'a> {
-    /// What stands before the name.
-    export: &'a str,
-    name: &'a str,
-    /// What stands after the `=`.
-    assigned: &'a str,
-}
-
-impl Assignment<'_> {
-    /// Nothing if the line is something else; that it goes on with another command is not looked for.
-    fn of(line: &str) -> Option<Assignment<'_>> {
-        let rest = line.strip_prefix("export ").unwrap_or(line);
-        let (name, assigned) = rest.split_once('=')?;
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        name.chars().all(is_name).then_some(Assignment {
-            export: &line[..line.len() - rest.len()],
-            name,
-            assigned,
-        })
-    }
-
-    /// True if the line goes on with no other command, and does not go on in the next one.
-    fn is_all(&self) -> bool {
-        let assigned = self.assigned;
-        let is_quoted = assigned.starts_with(['"', '\'', '`']) || assigned.starts_with("$(");
-        !assigned.ends_with('\\')
-            && assigned.matches('"').count().is_multiple_of(2)
-            && (is_quoted || !assigned.contains([';', '&', '|']))
-    }
-
-    /// True of words, quoted as a whole or not at all, with nothing but a comment after them.
-    fn is_plain(&self) -> bool {
-        let Some(Value {
-            quote,
-            inner,
-            after,
-        }) = Value::of(self.assigned)
-        else {
-            return false;
-        };
-        let odd: &[char] = if quote.is_some() {
-            &['\\', '`']
-        } else {
-            &['\\', '`', '"', '\'', ';', '&', '|', '(', '$']
-        };
-        let after = after.trim_start();
-        !inner.contains(odd) && (after.is_empty() || after.starts_with('#'))
-    }
-}
-
-/// The right side of an assignment.
-struct Value<'a> {
-    quote: Option<char>,
-    /// Without quotes.
-    inner: &'a str,
-    after: &'a str,
-}
-
-impl Value<'_> {
-    /// Nothing if it goes on in the next line.
-    fn of(assigned: &str) -> Option<Value<'_>> {
-        let quote = assigned.chars().next().filter(|c| matches!(c, '"' | '\''));
-        let (inner, after) = match quote {
-            Some(quote) => assigned[1..].split_once(quote)?,
-            None => assigned.split_at(assigned.find(char::is_whitespace).unwrap_or(assigned.len())),
-        };
-        Some(Value {
-            quote,
-            inner,
-            after,
-        })
-    }
-}
-
-/// The variable of GRUB that counts for every entry; the names of the others begin like it.
-const GRUB: &str = "GRUB_CMDLINE_LINUX";
-
-/// The variable of Alpine's update-extlinux.
-const EXTLINUX: &str = "default_kernel_opts";
-
-/// The value is put into the variable that counts for every entry, and taken out of all others, which come after it.
-fn script(text: &str, every: &str, value: Option<&str>) -> Result<String, usize> {
-    let mut is_put = false;
-    let mut edited = try_each_line(text, |line| {
-        let Some(Assignment {
-            export,
-            name,
-            assigned,
-        }) = Assignment::of(line).filter(|assignment| assignment.name.starts_with(every))
-        else {
-            return Ok(line.to_owned());
-        };
-        // Several assignments of one variable: the last one counts, so all are the same.
-        let put = (name == every).then_some(value).flatten();
-        is_put |= put.is_some();
-        Ok(format!("{export}{name}={}", quoted_with(assigned, put)?))
-    })?;
-    if let (Some(value), false) = (value, is_put) {
-        if !edited.is_empty() && !edited.ends_with('\n') {
-            edited.push('\n');
-        }
-        // Should something that is sourced set it, that stays.
-        let _ = writeln!(edited, "{every}=\"${every} {PARAMETER}{value}\"");
-    }
-    Ok(edited)
-}
-
-/// The right side of a shell assignment with the parameter in it, quoted as it was; a comment after it
-/// stays.
-fn quoted_with(assigned: &str, value: Option<&str>) -> Result<String, OpenQuote> {
-    let Some(Value {
-        quote,
-        inner,
-        after,
-    }) = Value::of(assigned)
-    else {
-        return Ok(assigned.to_owned()); // not ours to guess
-    };
-    let quote = quote.unwrap_or('"');
-    let edited = with_parameter(inner, value)?;
-    if edited == inner {
-        return Ok(assigned.to_owned());
-    }
-    Ok(format!("{quote}{edited}{quote}{after}"))
-}
-
-/// A line `kernel /boot/vmlinuz root=…` of an entry (not of a memory test), or `module /boot/vmlinuz root=…` where Xen is
-/// the kernel.
-fn menu_line(line: &str, value: Option<&str>) -> Result<String, OpenQuote> {
-    let mut words = line.split_whitespace().skip(1);
-    let is_linux = is_kernel(line)
-        && (words.any(|word| word.starts_with("root=") || word.contains("vmlinuz"))
-            || find_parameter(line, 0).is_some());
-    if is_linux {
-        with_parameter(line, value)
-    } else {
-        Ok(line.to_owned())
-    }
-}
-
-fn is_kernel(line: &str) -> bool {
-    matches!(line.split_whitespace().next(), Some("kernel" | "module"))
 }
 
 /// The value of `elevator=` that this boot was given last, which is the one that counts.
@@ -353,67 +189,72 @@ pub(crate) fn given_at_boot(host: &Host) -> Option<String> {
 
 /// The value of `elevator=` where a file gives it first; comments do not.
 pub(crate) fn elevator_in(text: &str, format: Format) -> Option<String> {
-    let line = *lines_with_elevator(text, format).first()?;
-    given_in(text.lines().nth(line - 1)?, format)
+    given(text, format)
+        .into_iter()
+        .next()
+        .map(|(_, value)| value)
 }
 
 /// The numbers, from 1, of the lines in which a file gives `elevator=` to the kernel.
 pub(super) fn lines_with_elevator(text: &str, format: Format) -> Vec<usize> {
-    let is_one_line = matches!(format, Format::KernelInstall | Format::LoaderEntry);
-    let mut found = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        if given_in(line, format).is_some() {
-            found.push(index + 1);
-        }
-        if is_one_line && is_read(line, format) && has_dashes(line) {
-            break; // the rest is for init
-        }
-    }
-    found
+    given(text, format)
+        .into_iter()
+        .map(|(line, _)| line)
+        .collect()
 }
 
-/// True of a line that may have parameters; of a script every one that is no comment.
-fn is_read(line: &str, format: Format) -> bool {
+/// The same, each with its value.
+fn given(text: &str, format: Format) -> Vec<(usize, String)> {
     match format {
-        Format::LoaderEntry => bls::is_options(line),
-        Format::MenuLst => is_kernel(line),
-        _ => is_parameters(line),
+        Format::GrubDefault | Format::GrubDropIn | Format::Extlinux => scripts::given(text),
+        Format::MenuLst => menu_lst::given(text),
+        Format::GrubEnvironment => given_in_lines(text, |line| {
+            is_parameters(line).then(|| line.split_once('=').map_or("", |(_, value)| value))
+        }),
+        Format::KernelInstall => given_in_lines(before_init(text, is_parameters), |line| {
+            is_parameters(line).then_some(line)
+        }),
+        Format::LoaderEntry => given_in_lines(before_init(text, bls::is_options), |line| {
+            bls::is_options(line).then_some(line)
+        }),
     }
 }
 
-/// The value that a line gives.
-fn given_in(line: &str, format: Format) -> Option<String> {
-    if !is_read(line, format) {
-        return None;
-    }
-    let found = match format {
-        Format::LoaderEntry | Format::MenuLst | Format::KernelInstall => value_of_parameter(line),
-        Format::GrubEnvironment => value_of_parameter(line.split_once('=')?.1),
-        Format::GrubDefault | Format::GrubDropIn | Format::Extlinux => {
-            let assignment = Assignment::of(line).filter(Assignment::is_plain);
-            let value = assignment.and_then(|assignment| Value::of(assignment.assigned));
-            let Some(value) = value else {
-                let words = line.replace(['"', '\''], " ");
-                return value_of_parameter(&words).map(str::to_owned);
-            };
-            value_of_parameter(value.inner)
+/// The lines that give the parameter, by what `parameters` says that a line has.
+fn given_in_lines<'a>(
+    text: &'a str,
+    parameters: impl Fn(&'a str) -> Option<&'a str>,
+) -> Vec<(usize, String)> {
+    let lines = text.lines().enumerate();
+    lines
+        .filter_map(|(index, line)| {
+            let value = value_of_parameter(parameters(line)?)?;
+            Some((index + 1, value.to_owned()))
+        })
+        .collect()
+}
+
+/// The lines up to the first one with a word `--`: the rest is for init.
+fn before_init(text: &str, is_read: impl Fn(&str) -> bool) -> &str {
+    let mut end = 0;
+    for line in text.split_inclusive('\n') {
+        end += line.len();
+        if is_read(line) && has_dashes(line) {
+            break;
         }
-    };
-    found.map(str::to_owned)
+    }
+    &text[..end]
 }
 
-/// The value that a script gives a variable last, as far as that is plain.
-pub(super) fn variable<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let value = |line: &'a str| {
-        let assignment = Assignment::of(line.trim_start()).filter(|of| of.name == name)?;
-        Some(Value::of(assignment.assigned)?.inner)
-    };
-    text.lines().filter_map(value).next_back()
+/// The value that a script gives a variable in the end, as far as that is known.
+pub(super) fn variable(text: &str, name: &str) -> Option<String> {
+    scripts::variable(text, name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system_config::parameter::{PARAMETER, with_parameter};
 
     #[test]
     fn a_parameter_is_set_once_and_every_other_one_kept() {
@@ -497,8 +338,64 @@ mod tests {
             let same = with_elevator(text, Format::GrubDefault, None);
             assert_eq!(same.as_deref(), Ok(text), "it holds nothing to take out");
         }
-        let hidden = "GRUB_CMDLINE_LINUX+=\" elevator=cfq\"\n";
+        let hidden = "GRUB_CMDLINE_LINUX=\"ro\"' elevator=cfq'\n";
         assert!(with_elevator(hidden, Format::GrubDefault, None).is_err());
+    }
+
+    #[test]
+    fn what_the_variables_hold_in_the_end_has_it_once() {
+        // TuneD appends this line; see also the property below.
+        const TUNED: &str = "GRUB_CMDLINE_LINUX_DEFAULT=\
+            \"${GRUB_CMDLINE_LINUX_DEFAULT:+$GRUB_CMDLINE_LINUX_DEFAULT }\\$tuned_params\"\n";
+        for (text, expected) in [
+            (
+                format!("GRUB_CMDLINE_LINUX=\"ro\"\n{TUNED}"),
+                format!("GRUB_CMDLINE_LINUX=\"ro elevator=noop\"\n{TUNED}"),
+            ),
+            (
+                "GRUB_CMDLINE_LINUX=\"a\"\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX b\"\n".into(),
+                "GRUB_CMDLINE_LINUX=\"a\"\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX b elevator=noop\"\n".into(),
+            ),
+            (
+                "NOTE='two\nGRUB_CMDLINE_LINUX=\"lines\"\n'\n  GRUB_CMDLINE_LINUX=ro\n".into(),
+                "NOTE='two\nGRUB_CMDLINE_LINUX=\"lines\"\n'\n  GRUB_CMDLINE_LINUX=\"ro elevator=noop\"\n".into(),
+            ),
+            (
+                "GRUB_CMDLINE_LINUX=ro\nGRUB_CMDLINE_LINUX_XEN_REPLACE=\"x elevator=cfq\"\n".into(),
+                "GRUB_CMDLINE_LINUX=\"ro elevator=noop\"\n\
+                 GRUB_CMDLINE_LINUX_XEN_REPLACE=\"x elevator=noop\"\n".into(),
+            ),
+            (
+                "GRUB_CMDLINE_LINUX=ro\nGRUB_CMDLINE_LINUX_XEN_REPLACE=\"$GRUB_CMDLINE_LINUX x\"\n".into(),
+                "GRUB_CMDLINE_LINUX=\"ro elevator=noop\"\n\
+                 GRUB_CMDLINE_LINUX_XEN_REPLACE=\"$GRUB_CMDLINE_LINUX x\"\n".into(),
+            ),
+        ] as [(String, String); 5] {
+            let edited = with_elevator(&text, Format::GrubDefault, Some("noop"));
+            assert_eq!(edited.as_deref(), Ok(expected.as_str()), "{text}");
+            let again = with_elevator(&expected, Format::GrubDefault, Some("noop"));
+            assert_eq!(again.as_deref(), Ok(expected.as_str()));
+            let without = with_elevator(&expected, Format::GrubDefault, None).unwrap();
+            assert!(!without.contains("elevator"), "{without}");
+        }
+        // What it holds is not known, or has a quote that comes from elsewhere, or a `--`.
+        for text in [
+            "GRUB_CMDLINE_LINUX=\"ro $MORE\"\n",
+            "GRUB_CMDLINE_LINUX=\"$(echo ro)\"\n",
+            "GRUB_CMDLINE_LINUX_DEFAULT=`cat /x`\n",
+            "GRUB_CMDLINE_LINUX=\"ro\"\nunset GRUB_CMDLINE_LINUX\n",
+            "A=\"x -- \"\nGRUB_CMDLINE_LINUX=\"$A ro\"\n",
+            "A='\"'\nGRUB_CMDLINE_LINUX=\"$A ro\"\n",
+        ] {
+            assert!(
+                with_elevator(text, Format::GrubDefault, Some("noop")).is_err(),
+                "{text}"
+            );
+            assert_eq!(
+                with_elevator(text, Format::GrubDefault, None).as_deref(),
+                Ok(text)
+            );
+        }
     }
 
     #[test]
@@ -667,7 +564,7 @@ mod tests {
     }
 
     /// Lines of grub's file, some of them not understood.
-    const LINES: [&str; 16] = [
+    const LINES: [&str; 21] = [
         "GRUB_TIMEOUT=1",
         "# GRUB_CMDLINE_LINUX=\"old\"",
         "",
@@ -679,6 +576,11 @@ mod tests {
         "GRUB_CMDLINE_LINUX_DEFAULT=\"splash elevator=deadline\"",
         "export GRUB_CMDLINE_LINUX=\"crashkernel=auto\"",
         "  GRUB_CMDLINE_LINUX=\"indented\"",
+        "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX more\"",
+        "GRUB_CMDLINE_LINUX_DEFAULT=\"${GRUB_CMDLINE_LINUX_DEFAULT:+$GRUB_CMDLINE_LINUX_DEFAULT }\\$tuned_params\"",
+        "NOTE='two\nGRUB_CMDLINE_LINUX=\"lines\"\n'",
+        "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX -- s\"",
+        "GRUB_CMDLINE_LINUX=\"${NOTE:+elevator=cfq }b\"",
         "GRUB_CMDLINE_LINUX=\"a \\\"b c\\\" d\"",
         "GRUB_CMDLINE_LINUX=\"two\"' quotes'",
         "test -e /nonexistent && GRUB_CMDLINE_LINUX=lost",
@@ -714,7 +616,7 @@ mod tests {
                 proptest::prop_assert_eq!(others(&edited), others(&text), "{}", edited);
                 let ours: Vec<_> = words_of(&edited);
                 let ours = ours.iter().filter(|word| word.starts_with(PARAMETER));
-                proptest::prop_assert!(ours.clone().count() >= 1, "{}", edited);
+                proptest::prop_assert!(ours.clone().count() == 1, "{}", edited);
                 proptest::prop_assert!(ours.clone().all(|word| word == "elevator=noop"), "{}", edited);
             }
             if let Ok(edited) = with_elevator(&text, Format::GrubDefault, None) {

@@ -6,15 +6,19 @@
 //! here, which is then run for every kernel. The file stays true to the policy from then on, and goes
 //! with the last rule that needs it.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use iosched_machine::host::Host;
+use iosched_machine::user_files::open_to_read;
 
-use crate::system_config::boot;
 use crate::system_config::files::{self, FileChange, FileError};
-use crate::system_config::rules;
+use crate::system_config::shell::{self, Statement, Variables};
+use crate::system_config::{boot, pattern, rules};
 
 /// A program that makes initramfs images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,8 +107,8 @@ pub(crate) fn files(
 ) -> Result<Vec<FileChange>, FileError> {
     let here = Maker::of(host);
     let puts = wish && !modules.is_empty();
-    if puts && let Some(error) = somebody_elses(host, here, modules) {
-        return Err(error);
+    if puts {
+        check_counts(host, here, modules)?;
     }
     let mut changes = Vec::new();
     for maker in MAKERS {
@@ -117,81 +121,280 @@ pub(crate) fn files(
     Ok(changes)
 }
 
-/// Why a file of ours would not be read where the images are made.
-fn somebody_elses(host: &Host, maker: Option<Maker>, modules: &[String]) -> Option<FileError> {
+/// Finds what would keep a file of ours from being read where the images are made, or make it of no effect.
+fn check_counts(host: &Host, maker: Option<Maker>, modules: &[String]) -> Result<(), FileError> {
+    let elsewhere = |path: &str, reason: &str, way: String| {
+        Err(FileError::Elsewhere {
+            path: path.into(),
+            reason: reason.into(),
+            way,
+        })
+    };
     if host.run("ostree-booted").exists() {
-        return Some(FileError::Elsewhere {
-            path: "/run/ostree-booted".into(),
-            reason: "the initramfs is part of an image of ostree".into(),
-            way: format!(
-                "leave out --initramfs, or rpm-ostree initramfs --enable --arg=--force-drivers --arg=\"{}\"",
-                modules.join(" ")
-            ),
-        });
+        let reason = "the initramfs is part of an image of ostree";
+        let way = format!(
+            "leave out --initramfs, or rpm-ostree initramfs --enable --arg=--force-drivers --arg=\"{}\"",
+            modules.join(" ")
+        );
+        return elsewhere("/run/ostree-booted", reason, way);
     }
-    if maker != Some(Maker::Mkinitcpio) {
-        return None;
+    if host.path(Path::new(NIXOS)).exists() {
+        let way = format!(
+            "leave out --initramfs, or put \"{}\" into boot.initrd.kernelModules",
+            modules.join("\" \"")
+        );
+        return elsewhere(NIXOS, "NixOS makes the initramfs", way);
     }
-    if let Some(error) = assigned_after_ours(host, modules) {
-        return Some(error);
+    match maker {
+        Some(Maker::Mkinitcpio) => {
+            check_mkinitcpio_drop_ins(host, modules)?;
+            check_presets(host, modules)
+        }
+        Some(Maker::Dracut) => check_dracut(host, modules),
+        Some(Maker::InitramfsTools) | None => Ok(()),
     }
-    // mkinitcpio(8): with a configuration file of its own (`-c`, which a preset gives it) no other is read.
-    let presets = fs::read_dir(host.path(Path::new(PRESETS))).ok()?;
-    let mut presets: Vec<PathBuf> = presets
-        .flatten()
-        .map(|entry| Path::new(PRESETS).join(entry.file_name()))
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "preset")
-        })
-        .collect();
-    presets.sort();
-    presets.into_iter().find_map(|path| {
-        let text = fs::read_to_string(host.path(&path)).ok()?;
-        let config = text.lines().find_map(|line| {
-            let (name, value) = line.trim().split_once('=')?;
-            let value = value.trim_matches(['"', '\'']);
-            (name.ends_with("_config") && !name.starts_with('#') && !value.is_empty())
-                .then(|| value.to_owned())
-        })?;
-        Some(FileError::Elsewhere {
-            reason: format!(
-                "it has mkinitcpio read {config}, and then nothing in /etc/mkinitcpio.conf.d"
-            ),
-            way: format!(
-                "put MODULES+=( {} ) into {config} and run mkinitcpio --allpresets, or take the \
-                 line …_config= out of {} if that is the usual file",
-                modules.join(" "),
-                path.display()
-            ),
-            path,
-        })
-    })
 }
 
-/// A file beside ours that mkinitcpio reads later (in the order of their names), and that sets `MODULES` anew.
-fn assigned_after_ours(host: &Host, modules: &[String]) -> Option<FileError> {
+pub(crate) const NIXOS: &str = "/etc/NIXOS";
+
+/// What is said of a statement that is not followed.
+const SHELL: &str = "is not understood, and may undo what ours sets";
+
+/// A statement of a configuration file, as an error.
+fn statement(path: &Path, text: &str, at: usize, why: &'static str, way: String) -> FileError {
+    let line = shell::line_at(text, at);
+    let words = text.lines().nth(line - 1).unwrap_or_default().trim();
+    FileError::CommandLine {
+        path: path.into(),
+        line,
+        text: words.into(),
+        why,
+        way,
+    }
+}
+
+/// The files of a directory with this extension, by name.
+fn files_in(host: &Host, directory: &str, extension: &str) -> BTreeMap<OsString, PathBuf> {
+    let entries = fs::read_dir(host.path(Path::new(directory))).into_iter();
+    let names = entries.flatten().flatten().map(|entry| entry.file_name());
+    let all = names.map(|name| {
+        let path = Path::new(directory).join(&name);
+        (name, path)
+    });
+    let is_it = |path: &Path| path.extension().is_some_and(|found| found == extension);
+    all.filter(|(_, path)| is_it(path)).collect()
+}
+
+/// The text of a file that is only read, links followed within the machine.
+fn text_of(host: &Host, path: &Path) -> Result<String, FileError> {
+    let fail = |source: io::Error| FileError::Io {
+        action: "read",
+        path: path.into(),
+        source,
+    };
+    let real =
+        files::followed(host, path).ok_or_else(|| fail(io::ErrorKind::InvalidInput.into()))?;
+    let mut bytes = Vec::new();
+    let mut file = open_to_read(&host.path(&real)).map_err(fail)?;
+    file.read_to_end(&mut bytes).map_err(fail)?;
+    String::from_utf8(bytes).map_err(|_| FileError::NotText { path: path.into() })
+}
+
+/// The files beside ours that mkinitcpio reads later, in the order of their names: none may set `MODULES` anew.
+fn check_mkinitcpio_drop_ins(host: &Host, modules: &[String]) -> Result<(), FileError> {
+    let way = || {
+        format!(
+            "put {} into its MODULES=(…) and run mkinitcpio --allpresets, or write MODULES+=(…) there, in plain \
+             assignments",
+            modules.join(" ")
+        )
+    };
     let ours = Maker::Mkinitcpio.path();
-    let directory = ours.parent()?;
-    let entries = fs::read_dir(host.path(directory)).ok()?;
-    let mut later: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| directory.join(entry.file_name()))
-        .filter(|path| path.extension() == ours.extension() && path.file_name() > ours.file_name())
-        .collect();
-    later.sort();
-    later.into_iter().find_map(|path| {
-        let text = fs::read_to_string(host.path(&path)).ok()?;
-        let is_anew = |line: &str| line.trim_start().starts_with("MODULES=");
-        text.lines().any(is_anew).then(|| FileError::Elsewhere {
-            reason: "it is read after ours and sets MODULES anew".into(),
-            way: format!(
-                "put {} into its MODULES=(…) and run mkinitcpio --allpresets, or write MODULES+=(…) there",
-                modules.join(" ")
-            ),
-            path,
-        })
-    })
+    let all = files_in(host, "/etc/mkinitcpio.conf.d", "conf").into_iter();
+    for (_, path) in all.filter(|(name, _)| Some(name.as_os_str()) > ours.file_name()) {
+        let text = text_of(host, &path)?;
+        for found in shell::parse(&text) {
+            match found {
+                Statement::Other(range) => {
+                    return Err(statement(&path, &text, range.start, SHELL, way()));
+                }
+                Statement::Assignment(it) if it.name == "MODULES" && !it.appends => {
+                    let why = "is read after ours and sets MODULES anew";
+                    return Err(statement(&path, &text, it.start, why, way()));
+                }
+                Statement::Assignment(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// mkinitcpio(8): with a configuration file of its own (`-c`, which a preset may give it) no other is read.
+fn check_presets(host: &Host, modules: &[String]) -> Result<(), FileError> {
+    let way = |config: &str, path: &Path| {
+        format!(
+            "put MODULES+=( {} ) into {config} and run mkinitcpio --allpresets, or take that out of {} if it is the \
+             usual file",
+            modules.join(" "),
+            path.display()
+        )
+    };
+    let unknown = |path: &Path| way("the file that mkinitcpio reads", path);
+    for (_, path) in files_in(host, PRESETS, "preset") {
+        let text = text_of(host, &path)?;
+        let statements = shell::parse(&text);
+        let mut variables = Variables::none("");
+        variables.assign_all(&statements);
+        for found in &statements {
+            let it = match found {
+                Statement::Other(range) => {
+                    return Err(statement(&path, &text, range.start, SHELL, unknown(&path)));
+                }
+                Statement::Assignment(it) => it,
+            };
+            let is_config = it.name.ends_with("_config");
+            if !is_config && !it.name.ends_with("_options") {
+                continue;
+            }
+            let Some(value) = variables.value(it.name) else {
+                return Err(statement(&path, &text, it.start, SHELL, unknown(&path)));
+            };
+            let config = if is_config {
+                Some(value.trim().to_owned()).filter(|config| !config.is_empty())
+            } else {
+                config_of(&value)
+            };
+            if let Some(config) = config {
+                return Err(FileError::Elsewhere {
+                    reason: format!(
+                        "it has mkinitcpio read {config}, and then nothing in /etc/mkinitcpio.conf.d"
+                    ),
+                    way: way(&config, &path),
+                    path,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The configuration file that options of mkinitcpio name.
+fn config_of(options: &str) -> Option<String> {
+    /// Those of one letter that take what follows them.
+    const TAKE: &str = "ADgkrStUz";
+    let mut words = options.split_whitespace();
+    while let Some(word) = words.next() {
+        if let Some(long) = word.strip_prefix("--") {
+            let (name, value) = long.split_once('=').unwrap_or((long, ""));
+            if !name.is_empty() && "config".starts_with(name) {
+                let value = if value.is_empty() {
+                    words.next()?
+                } else {
+                    value
+                };
+                return Some(value.to_owned());
+            }
+            continue;
+        }
+        let letters = word.strip_prefix('-').unwrap_or_default();
+        let Some(at) = letters.find(|letter| letter == 'c' || TAKE.contains(letter)) else {
+            continue;
+        };
+        let value = &letters[at + 1..];
+        let value = if value.is_empty() {
+            words.next().unwrap_or("another file")
+        } else {
+            value
+        };
+        if letters[at..].starts_with('c') {
+            return Some(value.to_owned());
+        }
+    }
+    None
+}
+
+/// dracut.conf(5): `/etc/dracut.conf`, then the files of two directories in the order of their names, those of `/etc` in
+/// place of those of `/usr` with the same name. What ours puts into `force_drivers` must be there in the end, and not
+/// in `omit_drivers`.
+fn check_dracut(host: &Host, modules: &[String]) -> Result<(), FileError> {
+    let ours = Maker::Dracut.path();
+    let mut all = files_in(host, "/usr/lib/dracut/dracut.conf.d", "conf");
+    all.extend(files_in(host, "/etc/dracut.conf.d", "conf"));
+    all.insert(ours.file_name().unwrap_or_default().into(), ours.into());
+    let first = Path::new("/etc/dracut.conf");
+    let first = Some(first.to_owned()).filter(|path| host.path(path).exists());
+    let way = |path: &Path| {
+        format!(
+            "have {} add {} to force_drivers and leave it in, in plain assignments; or leave out --initramfs",
+            path.display(),
+            modules.join(" ")
+        )
+    };
+    let (mut forced, mut omitted) = (Some(String::new()), Some(String::new()));
+    let mut is_after_ours = false;
+    for path in first.into_iter().chain(all.into_values()) {
+        let is_ours = path == ours;
+        is_after_ours |= is_ours;
+        let text = if is_ours {
+            Maker::Dracut.text(modules)
+        } else {
+            text_of(host, &path)?
+        };
+        let statements = shell::parse(&text);
+        let mut variables = Variables::none("");
+        // What other files set is not known to this one but by these two.
+        variables.set("force_drivers", forced.take());
+        variables.set("omit_drivers", omitted.take());
+        for found in &statements {
+            let it = match found {
+                Statement::Assignment(it) => it,
+                Statement::Other(range) => {
+                    let names_it = text[range.clone()].contains("omit_drivers");
+                    if is_after_ours || names_it {
+                        return Err(statement(&path, &text, range.start, SHELL, way(&path)));
+                    }
+                    continue;
+                }
+            };
+            variables.assign(it);
+            let error = |why| Err(statement(&path, &text, it.start, why, way(&path)));
+            let value = variables.value(it.name);
+            if it.name == "omit_drivers" {
+                let Some(value) = value else {
+                    return error(SHELL);
+                };
+                let omits =
+                    |module: &String| value.split_whitespace().any(|word| may_omit(word, module));
+                if modules.iter().any(omits) {
+                    return error("keeps the scheduler's module out of the image");
+                }
+            } else if it.name == "force_drivers" && is_after_ours {
+                let value = value.unwrap_or_default();
+                let has = |module: &String| value.split_whitespace().any(|word| word == module);
+                if !modules.iter().all(has) {
+                    return error("is read after ours and sets force_drivers anew");
+                }
+            }
+        }
+        forced = variables.value("force_drivers").or(Some(String::new()));
+        omitted = variables.value("omit_drivers");
+    }
+    Ok(())
+}
+
+/// True if a word of `omit_drivers`, which is a regular expression, is like this module, or is one that is not understood.
+fn may_omit(word: &str, module: &str) -> bool {
+    let plain = |text: &str| text.replace('-', "_");
+    if word.contains(['(', ')', '|', '+', '?', '^', '$', '{', '\\']) {
+        return true;
+    }
+    let has_odd_star = word.replace(".*", "").contains('*');
+    let pattern = format!("*{}*", plain(word).replace(".*", "*").replace('.', "?"));
+    let is_expression = word.contains(['.', '*', '[']);
+    let path = format!("/kernel/block/{}.ko", plain(module));
+    has_odd_star
+        || plain(word) == plain(module)
+        || (is_expression && pattern::is_like(&pattern, &path))
 }
 
 /// Where the presets of mkinitcpio are.
@@ -340,27 +543,176 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_file_that_is_read_after_ours_and_sets_the_modules_anew_is_refused_by_name() {
-        let (dir, host) = machine(&[]);
-        write(dir.path(), "usr/bin/mkinitcpio", "");
-        let modules = ["bfq".to_owned()];
-        for (file, text, is_refused) in [
-            ("etc/mkinitcpio.conf.d/a.conf", "MODULES=(ext4)\n", false),
-            ("etc/mkinitcpio.conf.d/z.txt", "MODULES=(ext4)\n", false),
-            ("etc/mkinitcpio.conf.d/x.conf", "MODULES+=(ext4)\n", false),
-            ("etc/mkinitcpio.conf.d/z.conf", "MODULES=(ext4)\n", true),
-        ] {
-            write(dir.path(), file, text);
-            match files(&host, &modules, true) {
-                Ok(changes) => assert_eq!((changes.len(), is_refused), (1, false), "{file}"),
-                Err(error) => {
-                    assert!(is_refused && error.to_string().contains(file), "{error}");
-                    let hint = iosched_machine::failure::Failure::hint(&error).unwrap();
-                    assert!(hint.starts_with("put bfq into"), "{hint}");
-                }
+    /// Where a machine has this file it is refused by its name, or not; the hint says what to do in it.
+    fn check_refusal(host: &Host, dir: &Path, file: &str, text: &[u8], is_refused: bool) {
+        write(dir, file, "");
+        fs::write(dir.join(file), text).unwrap();
+        let shown = String::from_utf8_lossy(text);
+        match files(host, &["bfq".to_owned()], true) {
+            Ok(changes) => assert_eq!((changes.len(), is_refused), (1, false), "{file}: {shown}"),
+            Err(error) => {
+                let said = error.to_string();
+                assert!(
+                    is_refused && said.starts_with(&format!("/{file}")),
+                    "{shown}: {said}"
+                );
+                let hint = iosched_machine::failure::Failure::hint(&error).unwrap();
+                let way = if text.is_ascii() { "bfq" } else { "UTF-8" };
+                assert!(hint.contains(way), "{hint}");
             }
         }
+        fs::remove_file(dir.join(file)).unwrap();
+    }
+
+    #[test]
+    fn what_mkinitcpio_reads_after_ours_keeps_it_or_is_refused_by_name() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "usr/bin/mkinitcpio", "");
+        for (file, text, is_refused) in [
+            ("a.conf", "MODULES=(ext4)\n", false),
+            ("a.conf", "if true; then", false),
+            ("z.txt", "MODULES=(ext4)\n", false),
+            (
+                "x.conf",
+                "MODULES+=(ext4)\nHOOKS=(base # udev\n block)\n",
+                false,
+            ),
+            ("z.conf", "MODULES=(ext4)\n", true),
+            ("z.conf", "[ -e /x ] || MODULES=(ext4)\n", true),
+            ("z.conf", "export MODULES=(ext4)\n", true),
+            ("z.conf", "unset MODULES\n", true),
+            ("z.conf", "NOTE='\nMODULES=(ext4)'\n", false),
+            ("z.conf", "# caf\u{e9}\n", false),
+        ] {
+            let file = format!("etc/mkinitcpio.conf.d/{file}");
+            check_refusal(&host, dir.path(), &file, text.as_bytes(), is_refused);
+        }
+        check_refusal(
+            &host,
+            dir.path(),
+            "etc/mkinitcpio.conf.d/z.conf",
+            b"# caf\xe9\n",
+            true,
+        );
+    }
+
+    #[test]
+    fn a_preset_that_names_another_file_is_refused_however_it_says_so() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "usr/bin/mkinitcpio", "");
+        write(dir.path(), "etc/mkinitcpio.conf.d/x", "");
+        let preset = "etc/mkinitcpio.d/linux.preset";
+        for (text, is_refused) in [
+            (
+                "PRESETS=('default' 'fallback')\nfallback_options=\"-S autodetect\"\n",
+                false,
+            ),
+            ("default_config=\"\" # none\n", false),
+            ("default_config='' #/etc/x.conf\nALL_config=\n", false),
+            ("default_options=\"-Sconf --kernel c\"\n", false),
+            ("default_config=/etc/x.conf # one\n", true),
+            ("A=/etc/x.conf; ALL_config=$A\n", true),
+            ("ALL_config=$HOME/$(uname -r)\n", true),
+            ("default_options=\"-c /etc/x.conf\"\n", true),
+            ("default_options=\"-vc/etc/x.conf\"\n", true),
+            ("default_options='-v --conf=/etc/x.conf'\n", true),
+            ("[ -e /x ] && default_config=/etc/x.conf\n", true),
+            (". /etc/x.conf\n", true),
+        ] {
+            check_refusal(&host, dir.path(), preset, text.as_bytes(), is_refused);
+        }
+        check_refusal(&host, dir.path(), preset, b"# caf\xe9\n", true);
+        write(
+            dir.path(),
+            preset,
+            "default_config=\"/etc/x.conf\" # mine\n",
+        );
+        let error = files(&host, &["bfq".to_owned()], true)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("it has mkinitcpio read /etc/x.conf, and"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_dracut_reads_keeps_the_module_in_or_is_refused_by_name() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "usr/bin/dracut", "");
+        for (file, text, is_refused) in [
+            (
+                "etc/dracut.conf",
+                "omit_drivers+=\" .*/fs/ocfs/.* i2o_scsi \"\n",
+                false,
+            ),
+            ("etc/dracut.conf", "force_drivers=\" nvme \"\n", false),
+            ("etc/dracut.conf", "[ -e /x ] && hostonly=yes\n", false),
+            ("etc/dracut.conf", "[ -e /x ] && omit_drivers+=bfq\n", true),
+            (
+                "etc/dracut.conf.d/a.conf",
+                "omit_drivers+=\" bfq \"\n",
+                true,
+            ),
+            (
+                "etc/dracut.conf.d/a.conf",
+                "omit_drivers+=\" .*block/b.* \"\n",
+                true,
+            ),
+            (
+                "etc/dracut.conf.d/a.conf",
+                "omit_drivers+=\" (a|b)fq \"\n",
+                true,
+            ),
+            (
+                "etc/dracut.conf.d/z.conf",
+                "force_drivers+=\" nvme \"\n",
+                false,
+            ),
+            (
+                "etc/dracut.conf.d/z.conf",
+                "hostonly=\"yes\" # here\n",
+                false,
+            ),
+            ("etc/dracut.conf.d/z.conf", "force_drivers=\"nvme\"\n", true),
+            (
+                "etc/dracut.conf.d/z.conf",
+                "force_drivers=\"$force_drivers nvme\"\n",
+                false,
+            ),
+            (
+                "etc/dracut.conf.d/z.conf",
+                "force_drivers=\"$(cat /x)\"\n",
+                true,
+            ),
+            ("etc/dracut.conf.d/z.conf", "unset force_drivers\n", true),
+            (
+                "usr/lib/dracut/dracut.conf.d/z.conf",
+                "omit_drivers=bfq\n",
+                true,
+            ),
+        ] {
+            check_refusal(&host, dir.path(), file, text.as_bytes(), is_refused);
+        }
+        // A file of /etc stands in the place of one of that name in /usr.
+        write(
+            dir.path(),
+            "usr/lib/dracut/dracut.conf.d/z.conf",
+            "omit_drivers=bfq\n",
+        );
+        check_refusal(&host, dir.path(), "etc/dracut.conf.d/z.conf", b"\n", false);
+    }
+
+    #[test]
+    fn on_nixos_the_way_is_its_configuration() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "etc/NIXOS", "");
+        let error = files(&host, &["bfq".to_owned()], true).unwrap_err();
+        let hint = iosched_machine::failure::Failure::hint(&error).unwrap();
+        assert!(
+            hint.contains("put \"bfq\" into boot.initrd.kernelModules"),
+            "{hint}"
+        );
     }
 
     #[test]

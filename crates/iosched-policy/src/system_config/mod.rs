@@ -6,7 +6,8 @@
 //! - [`modules`]: the modules that schedulers come in
 //! - [`files`]: files of the system replaced so that a power failure leaves the old one or the new one
 //! - [`tuned`]: what of TuneD's files is ours
-//! - [`parameter`], [`cmdline`], [`bls`], [`boot`]: `elevator=` for kernels before 5.0, and the files of boot loaders
+//! - [`parameter`], [`cmdline`], [`bls`], [`menu_lst`], [`boot`]: `elevator=` for kernels before 5.0, and the files of
+//!   boot loaders; [`shell`]: what a file sets that a shell reads, [`scripts`]: those of boot loaders
 //! - [`initramfs`]: the module of the root disk's scheduler, there before the root is
 //! - [`udev`]: the running udev: check rules, load them, apply them now
 //! - [`announce`](mod@announce): programs that must be told of files that changed
@@ -18,10 +19,13 @@ pub(crate) mod cmdline;
 pub(crate) mod files;
 pub(crate) mod identity;
 pub(crate) mod initramfs;
+mod menu_lst;
 pub(crate) mod modules;
 pub(crate) mod parameter;
 pub(crate) mod pattern;
 pub(crate) mod rules;
+mod scripts;
+pub(crate) mod shell;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod tuned;
