@@ -167,6 +167,15 @@ impl Turn {
     /// What comes after the files: programs are told, disks put back, and both entries say so.
     fn end(&self, mut undo: Change, mut entry: Entry) -> Result<TakenBack, HistoryError> {
         let host = self.host();
+        // What was made for files that went before an undo was cut short.
+        for change in undo
+            .entry
+            .files
+            .iter()
+            .filter(|change| change.after.is_none())
+        {
+            change.remove_directories(host);
+        }
         announce(host, &undo.entry.files)?;
         let same_boot = undo.entry.boot_id == journal::boot_id(host)?;
         let disks = undo.entry.disks.iter().filter(|_| host.is_live());
@@ -286,6 +295,26 @@ mod tests {
             assert_eq!((text(&dir, "x"), text(&dir, "y")), ("0".into(), "0".into()));
             assert!(matches!(turn.undo(), Err(HistoryError::Nothing)));
             assert!(!is_undo_cut_short(turn.host()));
+        }
+    }
+
+    #[test]
+    fn directories_that_a_change_made_are_gone_after_its_undo_cut_short_or_not() {
+        for is_cut_short in [false, true] {
+            let (dir, host) = machine(&[]);
+            let turn = take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
+            let plan = FileChange::plan(&host, "/etc/new.d/below/x", Some("1".into()));
+            let plan = plan.unwrap().unwrap();
+            let change = turn.begin(None, vec![plan.clone()], vec![]).unwrap();
+            plan.install(&host).unwrap();
+            let entry = change.entry.clone();
+            change.done(vec![]).unwrap();
+            if is_cut_short {
+                turn.begin_undo(&entry, vec![plan.reversed()]).unwrap();
+                fs::remove_file(dir.path().join("etc/new.d/below/x")).unwrap();
+            }
+            turn.undo().unwrap();
+            assert!(!dir.path().join("etc/new.d").exists(), "{is_cut_short}");
         }
     }
 

@@ -67,6 +67,8 @@ mod tests {
             path: path.into(),
             before: None,
             after: Some("x".into()),
+            directories: Vec::new(),
+            attributes: None,
         };
         let commands = |paths: &[&str]| -> Vec<String> {
             let files: Vec<_> = paths.iter().map(|path| change(path)).collect();

@@ -19,6 +19,8 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::system_config::attributes::Attributes;
+
 /// What stands in the first line of every file that is ours alone. One without it at our place is somebody else's.
 const MARK: &str = "Made by iosched";
 
@@ -35,6 +37,13 @@ pub struct FileChange {
     pub before: Option<String>,
     /// What it will hold; none if it is to go.
     pub after: Option<String>,
+    /// The directories that are made for it, the outermost first: who takes the change back removes those that are
+    /// empty then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<PathBuf>,
+    /// What a file that goes has besides its text, for who brings it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attributes: Option<Attributes>,
 }
 
 /// Why a file could not be read or replaced. It is as it was then.
@@ -44,10 +53,19 @@ pub enum FileError {
     #[error("{} is a symbolic link to {}: not touched", path.display(), target.display())]
     Link {
         path: PathBuf,
-        /// Where it leads.
+        /// What it says.
         target: PathBuf,
+        /// Where that leads on this machine.
+        end: LinkEnd,
         /// True on the way to the file: it is the link of a directory.
         is_on_the_way: bool,
+    },
+    /// It has other names, by which it would hold what it did.
+    #[error("{} is one of {names} names of one file (hard links): not touched", path.display())]
+    HardLink {
+        path: PathBuf,
+        /// How many.
+        names: u64,
     },
     /// A directory, a device, a socket.
     #[error("{} is no regular file: not touched", path.display())]
@@ -61,7 +79,7 @@ pub enum FileError {
     /// Somebody wrote it after we had read it.
     #[error("{} was changed by somebody else meanwhile: not touched", path.display())]
     ChangedMeanwhile { path: PathBuf },
-    /// A file of the boot loader in which the kernel's command line is not plainly assigned.
+    /// A file of the boot loader, or of a maker of initramfs images, that does not say plainly what it sets.
     #[error("{}, line {line}: {text:?} {why}: not touched", path.display())]
     CommandLine {
         path: PathBuf,
@@ -96,6 +114,19 @@ pub enum FileError {
     },
 }
 
+/// Where a link leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkEnd {
+    /// To a file, a device, a socket.
+    File(PathBuf),
+    /// To a directory.
+    Directory(PathBuf),
+    /// To what is not there.
+    Nowhere(PathBuf),
+    /// To itself.
+    Round,
+}
+
 impl Failure for FileError {
     fn hint(&self) -> Option<String> {
         match self {
@@ -108,11 +139,12 @@ impl Failure for FileError {
                     path.display()
                 ))
             }
-            FileError::Link {
-                path,
-                target,
-                is_on_the_way,
-            } => Some(instead_of_link(path, target, *is_on_the_way)),
+            FileError::Link { path, end, .. } => Some(instead_of_link(path, end)),
+            FileError::HardLink { path, .. } => Some(format!(
+                "make it a file of its own, or find the others (find / -xdev -samefile {0}) and see whose they are: \
+                 cp -a {0} {0}.new && mv {0}.new {0}",
+                path.display()
+            )),
             FileError::ChangedMeanwhile { .. } => Some("look at it, then try again".into()),
             FileError::CommandLine { way, .. } | FileError::Elsewhere { way, .. } => {
                 Some(way.clone())
@@ -156,34 +188,29 @@ impl Failure for FileError {
 }
 
 /// What to do about a link: the file behind it may be another machine's, too, or in the hands of another program.
-fn instead_of_link(path: &Path, target: &Path, is_on_the_way: bool) -> String {
-    let real = path.parent().unwrap_or(Path::new("/")).join(target);
-    let (path, real) = (path.display(), plain(&real));
-    let real = real.display();
-    if is_on_the_way {
-        format!(
-            "make the change below {real} by hand, or put the directory itself there: rm {path} && cp -a {real} {path}"
-        )
-    } else {
-        format!(
-            "make the change in {real} by hand, or put the file itself there: cp --remove-destination {real} {path}"
-        )
-    }
-}
-
-/// A path without `.` and `..`, by its text alone.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::CurDir => {}
-            _ => plain.push(component),
+fn instead_of_link(path: &Path, end: &LinkEnd) -> String {
+    let path = path.display();
+    match end {
+        LinkEnd::File(real) => {
+            let real = real.display();
+            format!(
+                "make the change in {real} by hand, or put the file itself there: cp --remove-destination {real} {path}"
+            )
+        }
+        LinkEnd::Directory(real) => {
+            let real = real.display();
+            format!(
+                "make the change below {real} by hand, or put the directory itself there: rm {path} && cp -a {real} {path}"
+            )
+        }
+        LinkEnd::Nowhere(real) => format!(
+            "it leads to {}, which is not there: put that there, or take the link away: rm {path}",
+            real.display()
+        ),
+        LinkEnd::Round => {
+            format!("it leads to itself: put a file there in its place, or rm {path}")
         }
     }
-    plain
 }
 
 /// Where a path of the machine leads, its links followed within the machine; none if they go round.
@@ -234,11 +261,29 @@ impl FileChange {
         after: Option<String>,
     ) -> Result<Option<FileChange>, FileError> {
         let path = path.into();
-        let before = read(host, &path)?;
-        Ok((before != after).then_some(FileChange {
+        let found = Found::look(host, &path)?;
+        let before = found.as_ref().map(|found| found.text.clone());
+        if before == after {
+            return Ok(None);
+        }
+        if let (Some(found), Some(_)) = (&found, &after) {
+            found.check_names(&path)?;
+        }
+        let attributes = match (&found, &after) {
+            (Some(found), None) => Some(found.attributes(&path)?),
+            _ => None,
+        };
+        let directories = if after.is_some() {
+            missing_directories(host, &path)
+        } else {
+            Vec::new()
+        };
+        Ok(Some(FileChange {
             path,
             before,
             after,
+            directories,
+            attributes,
         }))
     }
 
@@ -267,6 +312,8 @@ impl FileChange {
             path: self.path.clone(),
             before: self.after.clone(),
             after: self.before.clone(),
+            directories: self.directories.clone(),
+            attributes: self.attributes.clone(),
         }
     }
 
@@ -286,7 +333,25 @@ impl FileChange {
 
     /// Makes the change, on disk when this returns.
     pub fn install(&self, host: &Host) -> Result<(), FileError> {
-        if read(host, &self.path)? != self.before {
+        let installed = self.put(host);
+        let is_gone = if installed.is_ok() {
+            &self.after
+        } else {
+            &self.before
+        }
+        .is_none();
+        if is_gone {
+            self.remove_directories(host);
+        }
+        installed
+    }
+
+    fn put(&self, host: &Host) -> Result<(), FileError> {
+        let found = Found::look(host, &self.path)?;
+        if let (Some(found), Some(_)) = (&found, &self.after) {
+            found.check_names(&self.path)?;
+        }
+        if found.map(|found| found.text) != self.before {
             return Err(FileError::ChangedMeanwhile {
                 path: self.path.clone(),
             });
@@ -300,72 +365,124 @@ impl FileChange {
             return Ok(()); // to be gone, and so is its directory
         };
         remove_temporaries(&directory);
-        put(&directory, &name, self.after.as_deref()).map_err(fail)?;
+        let attributes = self.attributes.as_ref();
+        put(&directory, &name, self.after.as_deref(), attributes).map_err(fail)?;
         let synced = rustix::fs::fsync(&directory);
         if synced.is_err() {
             // After a power failure it might not be so: then it is not made at all.
-            let _ = put(&directory, &name, self.before.as_deref());
-        }
-        let is_gone = if synced.is_ok() {
-            &self.after
-        } else {
-            &self.before
-        }
-        .is_none();
-        if is_gone {
-            remove_own_directory(host, &self.path);
+            let _ = put(&directory, &name, self.before.as_deref(), attributes);
         }
         synced.map_err(|error| fail(error.into()))
     }
+
+    /// Removes the directories that were made for the file, and the one that it was in if that is ours alone
+    /// (`/etc/iosched`, TuneD's profile), as far as they are empty.
+    pub(crate) fn remove_directories(&self, host: &Host) {
+        let own = self.path.parent().filter(|path| path.ends_with("iosched"));
+        for directory in own
+            .into_iter()
+            .chain(self.directories.iter().rev().map(PathBuf::as_path))
+        {
+            if let Ok(Some((above, name))) = open_parent(host, directory, false) {
+                let _ = rustix::fs::unlinkat(&above, &name, AtFlags::REMOVEDIR);
+            }
+        }
+    }
+}
+
+/// The directories on the way to a file that are not there, the outermost first.
+fn missing_directories(host: &Host, file: &Path) -> Vec<PathBuf> {
+    let above = file.ancestors().skip(1);
+    let is_missing = |directory: &&Path| !host.path(directory).exists();
+    let mut missing: Vec<PathBuf> = above.take_while(is_missing).map(Path::to_owned).collect();
+    missing.reverse();
+    missing
 }
 
 /// Gives a file this text, or takes it away; not yet for sure on disk when this returns.
-fn put(directory: &OwnedFd, name: &str, text: Option<&str>) -> io::Result<()> {
+fn put(
+    directory: &OwnedFd,
+    name: &str,
+    text: Option<&str>,
+    attributes: Option<&Attributes>,
+) -> io::Result<()> {
     let Some(text) = text else {
         return match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         };
     };
-    replace(directory, name, text)
-}
-
-/// Removes the directory that a file was in if it is ours alone (`/etc/iosched`, TuneD's profile) and
-/// empty now.
-fn remove_own_directory(host: &Host, file: &Path) {
-    let Some(directory) = file.parent().filter(|path| path.ends_with("iosched")) else {
-        return;
-    };
-    if let Ok(Some((above, name))) = open_parent(host, directory, false) {
-        let _ = rustix::fs::unlinkat(&above, &name, AtFlags::REMOVEDIR);
-    }
+    replace(directory, name, text, attributes)
 }
 
 /// The text of a file of the machine; none where there is none. Links are not followed.
 pub(crate) fn read(host: &Host, path: &Path) -> Result<Option<String>, FileError> {
-    let Some((directory, name)) = open_parent(host, path, false)? else {
-        return Ok(None);
-    };
-    let fail = |source: io::Error| FileError::Io {
-        action: "read",
-        path: path.into(),
-        source,
-    };
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let mut file = match rustix::fs::openat(&directory, &name, flags, Mode::empty()) {
-        Ok(fd) => File::from(fd),
-        Err(Errno::NOENT) => return Ok(None),
-        Err(Errno::LOOP) => return Err(link(&directory, &name, path, false)),
-        Err(error) => return Err(fail(error.into())),
-    };
-    if !file.metadata().map_err(fail)?.is_file() {
-        return Err(FileError::NotRegular { path: path.into() });
+    Ok(Found::look(host, path)?.map(|found| found.text))
+}
+
+/// A file that is there.
+struct Found {
+    file: File,
+    text: String,
+    /// How many names it has.
+    names: u64,
+}
+
+impl Found {
+    fn look(host: &Host, path: &Path) -> Result<Option<Found>, FileError> {
+        let Some((directory, name)) = open_parent(host, path, false)? else {
+            return Ok(None);
+        };
+        let fail = |source: io::Error| FileError::Io {
+            action: "read",
+            path: path.into(),
+            source,
+        };
+        let mut file = match open_found(&directory, &name) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => return Err(link(host, &directory, &name, path, false)),
+            Err(error) => return Err(fail(error.into())),
+        };
+        let metadata = file.metadata().map_err(fail)?;
+        if !metadata.is_file() {
+            return Err(FileError::NotRegular { path: path.into() });
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(fail)?;
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|_| FileError::NotText { path: path.into() })?;
+        Ok(Some(Found {
+            file,
+            text,
+            names: metadata.nlink(),
+        }))
     }
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(fail)?;
-    String::from_utf8(bytes)
-        .map(Some)
-        .map_err(|_| FileError::NotText { path: path.into() })
+
+    /// A new file in its place would part it from its other names.
+    fn check_names(&self, path: &Path) -> Result<(), FileError> {
+        if self.names > 1 {
+            return Err(FileError::HardLink {
+                path: path.into(),
+                names: self.names,
+            });
+        }
+        Ok(())
+    }
+
+    fn attributes(&self, path: &Path) -> Result<Attributes, FileError> {
+        Attributes::of(&self.file).map_err(|source| FileError::Io {
+            action: "read",
+            path: path.into(),
+            source,
+        })
+    }
+}
+
+/// Opens a file of a directory, and waits for nobody.
+fn open_found(directory: &OwnedFd, name: &str) -> rustix::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from)
 }
 
 /// Opens the directory of a file step by step, so that no link leads out of the machine's tree.
@@ -408,7 +525,13 @@ fn open_parent(
             Err(Errno::NOENT) => return Ok(None),
             // A link to a directory gives ENOTDIR, too.
             Err(Errno::LOOP | Errno::NOTDIR) => {
-                return Err(link(&directory, &name.to_string_lossy(), &walked, true));
+                return Err(link(
+                    host,
+                    &directory,
+                    &name.to_string_lossy(),
+                    &walked,
+                    true,
+                ));
             }
             Err(error) => return Err(fail(error.into())),
         };
@@ -418,23 +541,44 @@ fn open_parent(
 }
 
 /// What stands at the place of a file or directory, as an error.
-fn link(directory: &impl AsFd, name: &str, path: &Path, is_on_the_way: bool) -> FileError {
-    match rustix::fs::readlinkat(directory, name, Vec::new()) {
-        Ok(target) => FileError::Link {
-            path: path.into(),
-            target: PathBuf::from(target.to_string_lossy().into_owned()),
-            is_on_the_way,
+fn link(
+    host: &Host,
+    directory: &impl AsFd,
+    name: &str,
+    path: &Path,
+    is_on_the_way: bool,
+) -> FileError {
+    let Ok(target) = rustix::fs::readlinkat(directory, name, Vec::new()) else {
+        return FileError::NotRegular { path: path.into() };
+    };
+    let end = match followed(host, path) {
+        None => LinkEnd::Round,
+        Some(real) => match std::fs::symlink_metadata(host.path(&real)) {
+            Ok(metadata) if metadata.is_dir() => LinkEnd::Directory(real),
+            Ok(_) => LinkEnd::File(real),
+            Err(_) => LinkEnd::Nowhere(real),
         },
-        Err(_) => FileError::NotRegular { path: path.into() },
+    };
+    FileError::Link {
+        path: path.into(),
+        target: PathBuf::from(target.to_string_lossy().into_owned()),
+        end,
+        is_on_the_way,
     }
 }
 
-/// Puts a new file in the place of a file, with the rights and the owner of the old one.
-fn replace(directory: &OwnedFd, name: &str, text: &str) -> io::Result<()> {
+/// Puts a new file in the place of a file, with what the old one has besides its text; where there is none, with these
+/// attributes, or as a file that all may read.
+fn replace(
+    directory: &OwnedFd,
+    name: &str,
+    text: &str,
+    attributes: Option<&Attributes>,
+) -> io::Result<()> {
     let temporary = format!("{TEMPORARY}{:08x}", rand::rng().next_u32());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(directory, &temporary, flags, Mode::from_raw_mode(0o600))?;
-    let result = fill(directory, File::from(fd), name, text).and_then(|()| {
+    let result = fill(directory, File::from(fd), name, text, attributes).and_then(|()| {
         Ok(rustix::fs::renameat(
             directory, &temporary, directory, name,
         )?)
@@ -445,18 +589,23 @@ fn replace(directory: &OwnedFd, name: &str, text: &str) -> io::Result<()> {
     result
 }
 
-fn fill(directory: &OwnedFd, mut file: File, name: &str, text: &str) -> io::Result<()> {
+fn fill(
+    directory: &OwnedFd,
+    mut file: File,
+    name: &str,
+    text: &str,
+    attributes: Option<&Attributes>,
+) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = match rustix::fs::openat(directory, name, flags, Mode::empty()) {
-        Ok(old) => {
-            let old = File::from(old).metadata()?;
-            std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()))?;
-            old.mode() & 0o7777
-        }
-        Err(_) => 0o644,
+    let old = match open_found(directory, name) {
+        Ok(old) => Some(Attributes::of(&old)?),
+        Err(Errno::NOENT) => attributes.cloned(),
+        Err(error) => return Err(error.into()),
     };
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+    match old {
+        Some(attributes) => attributes.give_to(&file)?,
+        None => rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?,
+    }
     file.sync_all()
 }
 
@@ -559,6 +708,123 @@ mod tests {
         );
     }
 
+    /// A user's access control list: rights of root and of user 1000, who may read.
+    const LIST: [u8; 44] = [
+        2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 232, 3, 0, 0, 4, 0, 4, 0, 255, 255,
+        255, 255, 16, 0, 4, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
+    ];
+
+    #[test]
+    fn what_a_file_has_besides_its_text_is_kept_and_brought_back() {
+        let (dir, host) = host();
+        let file = dir.path().join("etc/grub");
+        fs::write(&file, "old\n").unwrap();
+        let give = |name: &str, value: &[u8]| {
+            rustix::fs::setxattr(&file, name, value, rustix::fs::XattrFlags::empty())
+        };
+        if give("user.note", b"mine").is_err() {
+            return; // the file system of the temporary directory has none
+        }
+        let has_list = give("system.posix_acl_access", &LIST).is_ok();
+        let attributes = || Attributes::of(&File::open(&file).unwrap()).unwrap();
+        let before = attributes();
+        assert!(
+            before
+                .extended
+                .contains(&("user.note".into(), b"mine".to_vec()))
+        );
+        assert_eq!(
+            before.extended.iter().any(|(name, _)| name.contains("acl")),
+            has_list
+        );
+        for after in [Some("new\n"), None] {
+            let made = change(&host, "/etc/grub", after).unwrap();
+            made.install(&host).unwrap();
+            if after.is_some() {
+                assert_eq!(attributes(), before);
+            }
+            // As the history keeps it.
+            let kept = serde_json::to_string(&made.reversed()).unwrap();
+            let back: FileChange = serde_json::from_str(&kept).unwrap();
+            back.install(&host).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
+            assert_eq!(attributes(), before);
+        }
+    }
+
+    #[test]
+    fn a_file_with_several_names_is_refused_and_can_go() {
+        let (dir, host) = host();
+        let file = dir.path().join("etc/grub");
+        fs::write(&file, "old\n").unwrap();
+        let planned = change(&host, "/etc/grub", Some("new\n")).unwrap();
+        fs::hard_link(&file, dir.path().join("other")).unwrap();
+        let again = FileChange::plan(&host, "/etc/grub", Some("new\n".into()));
+        for error in [planned.install(&host).unwrap_err(), again.unwrap_err()] {
+            assert!(
+                matches!(error, FileError::HardLink { names: 2, .. }),
+                "{error}"
+            );
+            assert!(
+                error
+                    .hint()
+                    .unwrap()
+                    .ends_with("mv /etc/grub.new /etc/grub")
+            );
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
+        change(&host, "/etc/grub", None)
+            .unwrap()
+            .install(&host)
+            .unwrap();
+        assert_eq!(
+            fs::read_to_string(dir.path().join("other")).unwrap(),
+            "old\n"
+        );
+    }
+
+    #[test]
+    fn directories_that_were_made_for_a_file_go_with_it_if_they_are_empty() {
+        let (dir, host) = host();
+        let paths = ["/etc/udev/rules.d/a", "/etc/udev/rules.d/b", "/etc/c.d/c"];
+        let made = paths.map(|path| change(&host, path, Some("x")).unwrap());
+        let rules = ["/etc/udev", "/etc/udev/rules.d"].map(PathBuf::from);
+        assert_eq!(made[1].directories, rules);
+        for change in &made {
+            change.install(&host).unwrap();
+        }
+        fs::write(dir.path().join("etc/c.d/theirs"), "").unwrap();
+        for change in made.iter().rev() {
+            assert!(dir.path().join("etc/udev/rules.d").exists());
+            change.reversed().install(&host).unwrap();
+        }
+        assert!(!dir.path().join("etc/udev").exists());
+        assert!(dir.path().join("etc/c.d/theirs").exists());
+    }
+
+    #[test]
+    fn the_way_out_of_a_link_is_of_where_it_leads() {
+        let (dir, host) = host();
+        fs::create_dir(dir.path().join("etc/real.d")).unwrap();
+        fs::write(dir.path().join("etc/real"), "").unwrap();
+        for (target, way) in [
+            ("real", "cp --remove-destination /etc/real /etc/link"),
+            ("real.d", "rm /etc/link && cp -a /etc/real.d /etc/link"),
+            ("../nowhere", "it leads to /nowhere, which is not there"),
+            (
+                "link",
+                "it leads to itself: put a file there in its place, or rm /etc/link",
+            ),
+        ] {
+            let link = dir.path().join("etc/link");
+            symlink(target, &link).unwrap();
+            let error = FileChange::plan(&host, "/etc/link", Some("x".into())).unwrap_err();
+            let hint = error.hint().unwrap();
+            assert!(hint.contains(way), "{hint}");
+            fs::remove_file(link).unwrap();
+        }
+    }
+
     #[test]
     fn a_link_is_never_followed_neither_at_the_end_nor_on_the_way() {
         let (dir, host) = host();
@@ -640,6 +906,8 @@ mod tests {
             path: "/etc/x".into(),
             before: Some("a\nb\n".into()),
             after: Some("a\nc\n".into()),
+            directories: Vec::new(),
+            attributes: None,
         };
         assert_eq!(
             change.diff(),

@@ -4,7 +4,8 @@
 //! - [`identity`]: what tells a disk from all others at every boot, in udev's words
 //! - [`rules`]: the text of our udev rules; [`pattern`]: the patterns in it
 //! - [`modules`]: the modules that schedulers come in
-//! - [`files`]: files of the system replaced so that a power failure leaves the old one or the new one
+//! - [`files`]: files of the system replaced so that a power failure leaves the old one or the new one;
+//!   [`attributes`]: what they have besides their text
 //! - [`tuned`]: what of TuneD's files is ours
 //! - [`parameter`], [`cmdline`], [`bls`], [`menu_lst`], [`boot`]: `elevator=` for kernels before 5.0, and the files of
 //!   boot loaders; [`shell`]: what a file sets that a shell reads, [`scripts`]: those of boot loaders
@@ -13,6 +14,7 @@
 //! - [`announce`](mod@announce): programs that must be told of files that changed
 
 pub(crate) mod announce;
+pub(crate) mod attributes;
 pub(crate) mod bls;
 pub(crate) mod boot;
 pub(crate) mod cmdline;
