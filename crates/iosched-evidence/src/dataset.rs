@@ -24,7 +24,7 @@ use rand::Rng;
 use crate::columns::{Columns, column, optional_column, parquet_file, texts};
 use crate::reduce::Pseudonyms;
 use crate::row::{Row, Source};
-use crate::sha256::{Sha256, sha256};
+use crate::digest::{Digest, sha256};
 
 /// Where the evidence of this machine is, unless the user says otherwise.
 pub const DEFAULT: &str = "/var/lib/iosched/evidence";
@@ -327,7 +327,7 @@ fn read_file(path: &Path, class: &str) -> Result<Vec<Row>, DatasetError> {
 }
 
 fn digest(file: &mut File) -> io::Result<String> {
-    let mut hash = Sha256::new();
+    let mut hash = Digest::default();
     let mut buffer = vec![0; 1 << 16];
     let mut read = 0;
     loop {

@@ -7,7 +7,7 @@
 //! - [`reduce`]: from a record to rows
 //! - [`dataset`]: rows in a directory of Parquet files, which grows and is never rewritten; [`columns`]: Parquet's columns
 //! - [`pool`]: from rows to what holds for a model, a family, a class
-//! - `sha256`: names that come from content
+//! - `digest`: names that come from content
 
 pub mod columns;
 pub mod dataset;
@@ -16,7 +16,7 @@ pub mod load_class;
 pub mod pool;
 pub mod reduce;
 pub mod row;
-mod sha256;
+mod digest;
 
 #[cfg(test)]
 iosched_testing::world!();

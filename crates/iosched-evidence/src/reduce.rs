@@ -17,7 +17,7 @@ use iosched_sim::disk::{Model, models};
 use crate::drive::tidy;
 use crate::load_class::LoadClass;
 use crate::row::{LONGEST_TEXT, OWN, Row, Source, Text};
-use crate::sha256::sha256;
+use crate::digest::sha256;
 
 /// Fewer rounds say too little of their own spread.
 pub const LEAST_ROUNDS: usize = 3;
