@@ -22,9 +22,9 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use rand::Rng;
 
 use crate::columns::{Columns, column, optional_column, parquet_file, texts};
+use crate::digest::{Digest, sha256};
 use crate::reduce::Pseudonyms;
 use crate::row::{Row, Source};
-use crate::digest::{Digest, sha256};
 
 /// Where the evidence of this machine is, unless the user says otherwise.
 pub const DEFAULT: &str = "/var/lib/iosched/evidence";

@@ -11,12 +11,12 @@
 
 pub mod columns;
 pub mod dataset;
+mod digest;
 pub mod drive;
 pub mod load_class;
 pub mod pool;
 pub mod reduce;
 pub mod row;
-mod digest;
 
 #[cfg(test)]
 iosched_testing::world!();

@@ -14,10 +14,10 @@ use iosched_machine::facts::DiskFacts;
 use iosched_machine::failure::{Failure, exit};
 use iosched_sim::disk::{Model, models};
 
+use crate::digest::sha256;
 use crate::drive::tidy;
 use crate::load_class::LoadClass;
 use crate::row::{LONGEST_TEXT, OWN, Row, Source, Text};
-use crate::digest::sha256;
 
 /// Fewer rounds say too little of their own spread.
 pub const LEAST_ROUNDS: usize = 3;
