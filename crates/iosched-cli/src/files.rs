@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_machine::user_files::{self, NewFile};
 
 /// A file cannot be written.
@@ -32,7 +32,7 @@ impl Failure for WriteError {
             _ if user_files::is_led_elsewhere(&self.source) => {
                 Some("name the file by a way on which no link of another user stands".into())
             }
-            _ => None,
+            _ => room_hint(&self.source).map(str::to_owned),
         }
     }
 

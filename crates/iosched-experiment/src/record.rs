@@ -16,14 +16,16 @@ use iosched_machine::command_line::quoted_path;
 use iosched_machine::device::{Content, GivenUp};
 use iosched_machine::durable;
 use iosched_machine::facts::MachineFacts;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
+use iosched_machine::process::{self, User};
 use iosched_machine::user_files::{self, NewFile};
 use rustix::fs::{OFlags, fstat};
 use serde::{Deserialize, Serialize};
 
+use crate::path_trust::{self, Trusted, WayError};
 use crate::plan::{MOST_ROUNDS, Plan};
 use crate::trial::{Slot, Trial, VoidTrial};
 
@@ -237,6 +239,12 @@ pub enum RecordError {
         /// The file.
         path: PathBuf,
     },
+    /// A file may not become that large for us (EFBIG).
+    #[error("the record {} may not become larger here (`ulimit -f`): the trials so far are saved, the last is not", path.display())]
+    Limited {
+        /// The file.
+        path: PathBuf,
+    },
     /// On the way to it another user can replace a link.
     #[error("another user could lead the record {} elsewhere", path.display())]
     LedElsewhere {
@@ -245,6 +253,24 @@ pub enum RecordError {
         /// Which link, and who.
         #[source]
         source: io::Error,
+    },
+    /// Somebody else may have written it: its loads are programs.
+    #[error(
+        "refusing to run as {runner} what the record in {} says: {writer} may change {}",
+        path.display(),
+        at.display()
+    )]
+    Foreign {
+        /// Its directory.
+        path: PathBuf,
+        /// What can be changed: the record, or a directory on the way to it.
+        at: PathBuf,
+        /// Who can do that.
+        writer: String,
+        /// As whom the loads would run.
+        runner: String,
+        /// The user who owns it, if it is one.
+        suggests: Option<String>,
     },
     /// Anything else.
     #[error("cannot access {}", path.display())]
@@ -284,6 +310,10 @@ impl Failure for RecordError {
                 "make room, then go on with: iosched tune --resume {}",
                 quoted_path(path.parent().unwrap_or(path))
             ),
+            RecordError::Limited { path } => format!(
+                "let files become larger (ulimit -f unlimited), then go on with: iosched tune --resume {}",
+                quoted_path(path.parent().unwrap_or(path))
+            ),
             RecordError::Corrupt { .. } => {
                 "it was damaged or edited: take a whole copy of it, or measure again with \
                  `iosched tune`"
@@ -292,7 +322,19 @@ impl Failure for RecordError {
             RecordError::LedElsewhere { .. } => {
                 "name a directory with --out to which no link of another user leads".into()
             }
-            RecordError::Io { .. } => return None,
+            RecordError::Foreign {
+                suggests: Some(user),
+                ..
+            } => format!(
+                "read what it runs (the first line of {FILE}), copy it to a directory that only you can write, and \
+                 go on with that; or run its loads as that user: --user {user}"
+            ),
+            RecordError::Foreign { at, .. } => format!(
+                "read what it runs (the first line of {FILE}), then take that right away (chmod go-w {}), or copy it \
+                 to a directory that only you can write, and go on with that",
+                quoted_path(at)
+            ),
+            RecordError::Io { source, .. } => return room_hint(source).map(str::to_owned),
         })
     }
 
@@ -302,7 +344,7 @@ impl Failure for RecordError {
                 exit::NOT_PERMITTED
             }
             RecordError::InUse { .. } => exit::BUSY,
-            RecordError::LedElsewhere { .. } => exit::UNSAFE,
+            RecordError::LedElsewhere { .. } | RecordError::Foreign { .. } => exit::UNSAFE,
             _ => exit::BAD_RECORD,
         }
     }
@@ -593,6 +635,56 @@ impl Header {
     }
 }
 
+/// Refuses to go on with a record that somebody else could have written than root, ourselves, who became root to start
+/// us (`sudo`), and `user`, whose rights the loads have: its loads are programs. To read it is another thing.
+///
+/// # Errors
+/// Who that is, and what they may change.
+pub fn check_writers(directory: &Path, user: Option<&User>) -> Result<(), RecordError> {
+    let held = user_files::directory(directory).map_err(|e| way_error(directory, e))?;
+    check_writers_of(&held, directory, user)
+}
+
+fn check_writers_of(
+    held: &Directory,
+    directory: &Path,
+    user: Option<&User>,
+) -> Result<(), RecordError> {
+    let we = rustix::process::geteuid().as_raw();
+    let invoker = std::env::var("SUDO_UID").ok().filter(|_| we == 0);
+    let trusted = Trusted {
+        runner: user.map_or(we, |user| user.uid),
+        invoker: invoker.and_then(|uid| uid.parse().ok()),
+    };
+    let failed = |path: &Path, source| RecordError::Io {
+        path: path.into(),
+        source,
+    };
+    // Where it is, whatever links lead there. Only root and those whom we trust can have put it below directories of
+    // theirs.
+    let at = fs::read_link(held.path()).map_err(|source| failed(directory, source))?;
+    let file = at.join(FILE);
+    path_trust::check_way(&file, trusted).map_err(|error| match error {
+        WayError::Unusable { path, source } => failed(&path, source),
+        WayError::Danger { at, danger } => RecordError::Foreign {
+            path: directory.into(),
+            at,
+            writer: danger.who(),
+            runner: user.map_or_else(
+                || process::name_of("passwd", we).unwrap_or_else(|| format!("user {we}")),
+                |user| user.name.clone(),
+            ),
+            suggests: danger.user().filter(|_| we == 0),
+        },
+    })?;
+    // What was looked at is what is held.
+    if has_its_name(&at, held) {
+        Ok(())
+    } else {
+        Err(failed(directory, io::Error::other("it was moved away")))
+    }
+}
+
 /// Checks that a directory can take a new record, without making anything.
 pub fn check_new(directory: &Path) -> Result<(), RecordError> {
     let metadata = match fs::symlink_metadata(directory) {
@@ -654,14 +746,25 @@ impl Recorder {
     pub fn create(directory: &Path, header: Header) -> Result<Recorder, RecordError> {
         check_new(directory)?;
         let path = directory.join(FILE);
-        let failed = |source| write_error(&path, source);
+        let is_new = !directory.exists();
         let held = user_files::make_directory(directory).map_err(|e| way_error(directory, e))?;
         // Another one may have its name since it was looked at.
         let at = held.path();
         check_empty(&at, directory)?;
         let lock = lock_record(&at, directory)?;
-        remove_unfinished(&at).map_err(failed)?;
-        let file = begin_file(&at, &line_of(&path, &header)?).map_err(failed)?;
+        let first = line_of(&path, &header)?;
+        let begun = remove_unfinished(&at).and_then(|()| begin_file(&at, &first));
+        let file = match begun {
+            Ok(file) => file,
+            Err(source) => {
+                // What cannot be removed is in the way of no other run.
+                let _ = held.remove_file(LOCK.as_ref());
+                if is_new {
+                    let _ = remove_directory(directory, &held);
+                }
+                return Err(RecordError::Io { path, source });
+            }
+        };
         Ok(Recorder {
             record: Record {
                 header,
@@ -674,8 +777,9 @@ impl Recorder {
         })
     }
 
-    /// Goes on with a record: the half line that a crash may have left is cut off.
-    pub fn resume(directory: &Path) -> Result<Recorder, RecordError> {
+    /// Goes on with a record, if nobody else can have written it ([`check_writers`]): the half line that a crash may
+    /// have left is cut off.
+    pub fn resume(directory: &Path, user: Option<&User>) -> Result<Recorder, RecordError> {
         let path = directory.join(FILE);
         if !path.is_file() {
             return Err(RecordError::NotARecord {
@@ -683,6 +787,7 @@ impl Recorder {
             });
         }
         let held = user_files::directory(directory).map_err(|e| way_error(directory, e))?;
+        check_writers_of(&held, directory, user)?;
         let at = held.path();
         let lock = lock_record(&at, directory)?;
         let record = Record::load_at(&at, directory)?;
@@ -731,12 +836,7 @@ impl Recorder {
         for name in [FILE, LOCK] {
             self.held.remove_file(name.as_ref())?;
         }
-        let name = self.directory.file_name();
-        if let Some(name) = name.filter(|_| self.has_its_name()) {
-            let above = self.directory.parent().unwrap_or(Path::new(""));
-            user_files::directory(above)?.remove_directory(name)?;
-        }
-        Ok(())
+        remove_directory(&self.directory, &self.held)
     }
 
     /// Writes a file beside the record, in the directory that has it: another one may have its name by now.
@@ -744,21 +844,12 @@ impl Recorder {
     /// # Errors
     /// It cannot be written, what is called so is no regular file, or the directory was moved.
     pub fn write_beside(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        if !self.has_its_name() {
+        if !has_its_name(&self.directory, &self.held) {
             return Err(io::Error::other("the results directory was moved away"));
         }
         let mut new = NewFile::beneath(self.held.hold_again()?, name.as_ref())?;
         new.file().write_all(bytes)?;
         new.put_in_place()
-    }
-
-    /// True if the name that was given leads to the record's directory.
-    fn has_its_name(&self) -> bool {
-        let named = fs::metadata(&self.directory);
-        let held = fstat(self.held.descriptor());
-        named.is_ok_and(|named| {
-            held.is_ok_and(|held| (held.st_dev, held.st_ino) == (named.dev(), named.ino()))
-        })
     }
 
     /// Says that the emulated disk of a resumed run has another name now.
@@ -778,13 +869,31 @@ impl Recorder {
         let before = before.map_err(|source| write_error(&path, source))?.len();
         if before + line.len() as u64 > foreign::LARGEST_FILE {
             let source = foreign::too_large("it", foreign::LARGEST_FILE);
-            return Err(write_error(&path, source));
+            return Err(RecordError::Io { path, source });
         }
         (&self.file)
             .write_all(&line)
             .and_then(|()| self.file.sync_data())
             .map_err(|source| write_error(&path, source))
     }
+}
+
+/// True if the name that was given leads to the record's directory.
+fn has_its_name(directory: &Path, held: &Directory) -> bool {
+    let held = fstat(held.descriptor());
+    fs::metadata(directory).is_ok_and(|named| {
+        held.is_ok_and(|held| (held.st_dev, held.st_ino) == (named.dev(), named.ino()))
+    })
+}
+
+/// Removes a directory that is empty and has its name still.
+fn remove_directory(directory: &Path, held: &Directory) -> io::Result<()> {
+    let name = directory.file_name();
+    if let Some(name) = name.filter(|_| has_its_name(directory, held)) {
+        let above = directory.parent().unwrap_or(Path::new(""));
+        user_files::directory(above)?.remove_directory(name)?;
+    }
+    Ok(())
 }
 
 /// An entry as it is written: with the names of its load and arm, for whoever reads the file without its first line.
@@ -825,7 +934,8 @@ fn line_of<T: Serialize>(path: &Path, value: &T) -> Result<Vec<u8>, RecordError>
     line.push(b'\n');
     if line.len() as u64 > foreign::LONGEST_LINE {
         let source = foreign::too_large("a line", foreign::LONGEST_LINE);
-        return Err(write_error(path, source));
+        let path = path.into();
+        return Err(RecordError::Io { path, source });
     }
     Ok(line)
 }
@@ -906,6 +1016,7 @@ fn write_error(path: &Path, source: io::Error) -> RecordError {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             RecordError::Full { path: path.into() }
         }
+        io::ErrorKind::FileTooLarge => RecordError::Limited { path: path.into() },
         _ => RecordError::Io {
             path: path.into(),
             source,
@@ -951,7 +1062,7 @@ mod tests {
             panic!("{error}")
         };
         assert_eq!(source.to_string(), "it is no regular file");
-        let error = Recorder::resume(dir.path()).unwrap_err();
+        let error = Recorder::resume(dir.path(), None).unwrap_err();
         assert!(matches!(error, RecordError::NotARecord { .. }), "{error}");
     }
 
@@ -1031,7 +1142,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let header = fixture::record(&fixture::plan(2)).header;
         let first = Recorder::create(dir.path(), header).unwrap();
-        let second = Recorder::resume(dir.path());
+        let second = Recorder::resume(dir.path(), None);
         assert!(
             matches!(second, Err(RecordError::InUse { .. })),
             "{second:?}"
@@ -1043,7 +1154,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600, "nobody else can hold it");
         drop(first);
 
-        let mut resumed = Recorder::resume(dir.path()).unwrap();
+        let mut resumed = Recorder::resume(dir.path(), None).unwrap();
         let slot = |arm| Slot {
             load: 0,
             round: 0,
@@ -1086,7 +1197,7 @@ mod tests {
     #[test]
     fn a_directory_without_a_record_gets_no_lock() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Recorder::resume(dir.path()).is_err());
+        assert!(Recorder::resume(dir.path(), None).is_err());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

@@ -1,6 +1,8 @@
 //! What every error of this library can say of itself besides its message: the way out, and the
 //! exit code that a script sees.
 
+use std::io;
+
 use iosched_sim::scheduler::SchedulerError;
 
 use crate::command_line::Remedy;
@@ -68,6 +70,15 @@ pub trait Failure: std::error::Error {
     /// One of [`exit`].
     fn exit_code(&self) -> u8 {
         exit::FAILURE
+    }
+}
+
+/// What to do about a file that cannot be written for want of room: none if that is not the cause.
+pub fn room_hint(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some("make room there"),
+        io::ErrorKind::FileTooLarge => Some("let files become larger: ulimit -f unlimited"),
+        _ => None,
     }
 }
 

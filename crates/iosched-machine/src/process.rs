@@ -342,6 +342,9 @@ pub fn signal_until_ended(
 pub fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) if signal == Signal::XFSZ.as_raw() => format!(
+            "signal {signal} (a file of its would have become larger than `ulimit -f` allows)"
+        ),
         (None, Some(signal)) => format!("signal {signal}"),
         (None, None) => "unknown status".into(),
     }

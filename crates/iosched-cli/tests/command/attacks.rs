@@ -18,8 +18,8 @@ use iosched_testing::mounts::own_mounts;
 use crate::common::bench::{Bench, nobody};
 use crate::common::tuning::{MIB, SHORTEST};
 use crate::common::{
-    LoopDevice, Mounted, assert_plain, can_use_loop_devices, has_fio, iosched, iosched_process,
-    lossy, processes_with, quoted, run,
+    LoopDevice, Mounted, assert_plain, can_use_loop_devices, has_fio, in_one_line, iosched,
+    iosched_process, lossy, processes_with, quoted, run,
 };
 
 /// What a load tries that only root may do: its name, and a command of the shell that ends with 0 if it was done.
@@ -659,6 +659,100 @@ fn a_record_is_not_written_through_what_another_user_put_there() {
         before.assert_untouched(&bench, &format!("{name}: {stderr}"));
     }
     let _ = fs::remove_dir_all(&place);
+}
+
+/// Whoever may write a record says what is run: root reads such a one, and goes on with none.
+#[test]
+fn a_record_that_another_user_may_have_written_is_read_and_not_run() {
+    let Some(bench) = Bench::new() else { return };
+    let (uid, gid) = nobody();
+    let report = bench.report();
+    let load = format!("command: sh: echo run >> {report}");
+    let output = bench.tune(bench.mounted.path(), &["--load", &load, "--no-html"]);
+    assert!(output.status.success(), "{}", lossy(&output.stderr));
+    let record = fs::read_to_string(bench.records.path().join("r/record.jsonl")).unwrap();
+    let (header, _) = record.split_once('\n').unwrap();
+    let header = format!("{header}\n"); // without a trial
+
+    let dir = tempfile::tempdir().unwrap();
+    let [above, link] = ["above", "link"].map(|name| dir.path().join(name));
+    let out = above.join("r");
+    let file = out.join("record.jsonl");
+    let resume = |named: &Path, more: &[&str], sudo: Option<u32>| {
+        fs::write(&report, "").unwrap();
+        let mut command = iosched();
+        command.env_remove("SUDO_UID");
+        if let Some(uid) = sudo {
+            command.env("SUDO_UID", uid.to_string());
+        }
+        command.args(["tune", "--no-html", "--resume"]).arg(named);
+        let output = command.args(more).output().unwrap();
+        let has_run = fs::read_to_string(&report).unwrap().contains("run");
+        (output.status.code(), has_run, lossy(&output.stderr))
+    };
+    let begin = || {
+        let _ = fs::remove_dir_all(&above);
+        fs::create_dir_all(&out).unwrap();
+        fs::write(&file, &header).unwrap();
+        for (path, mode) in [(&above, 0o755), (&out, 0o755), (&file, 0o644)] {
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    let whose = |path: &Path| chown(path, Some(uid), Some(gid)).unwrap();
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
+    let ways: &[(&str, &Path, &dyn Fn())] = &[
+        ("nobody", &out, &|| whose(&out)),
+        ("nobody", &above, &|| whose(&above)),
+        ("nobody", &file, &|| whose(&file)),
+        ("everybody", &file, &|| mode(&file, 0o646)),
+        ("everybody", &out, &|| mode(&out, 0o757)),
+        ("group", &out, &|| mode(&out, 0o775)),
+        ("group", &file, &|| mode(&file, 0o664)),
+        ("everybody", &above, &|| mode(&above, 0o757)),
+        ("nobody", &above, &|| {
+            whose(&above);
+            mode(&above, 0o1777);
+        }),
+    ];
+    for (who, at, lay) in ways {
+        for more in [&[][..], &["--dry-run"]] {
+            begin();
+            lay();
+            let (code, has_run, stderr) = resume(&out, more, None);
+            let said = format!("{who} {}: {stderr}", at.display());
+            assert_eq!((code, has_run), (Some(11), false), "{said}");
+            let told = in_one_line(&stderr);
+            assert!(told.contains(who), "{said}");
+            assert!(
+                told.contains(&format!("may change {}", at.display())),
+                "{said}"
+            );
+            assert_eq!(fs::read_to_string(&file).unwrap(), header, "{said}");
+            assert_eq!(fs::read_dir(&out).unwrap().count(), 1, "{said}");
+        }
+        let output = iosched().arg("report").arg(&out).output().unwrap();
+        assert!(output.status.success(), "{}", lossy(&output.stderr));
+    }
+    // The name of a record of root's, by a link that another user lays.
+    begin();
+    symlink(&out, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(uid), Some(gid)).unwrap();
+    let (code, has_run, stderr) = resume(&link, &[], None);
+    assert_eq!((code, has_run), (Some(11), false), "{stderr}");
+
+    // What only root can write is gone on with; so is what belongs to who called sudo, and to whose rights the loads have.
+    let (code, has_run, stderr) = resume(&out, &[], None);
+    assert_eq!((code, has_run), (Some(0), true), "{stderr}");
+    begin();
+    whose(&above);
+    let (code, has_run, stderr) = resume(&out, &[], Some(uid));
+    assert_eq!((code, has_run), (Some(0), true), "{stderr}");
+    begin();
+    whose(&out);
+    let (code, has_run, stderr) = resume(&out, &["--user", "nobody"], None);
+    assert_eq!((code, has_run), (Some(0), true), "{stderr}");
 }
 
 /// What is no place to measure is refused by name, whatever a link says.

@@ -8,8 +8,12 @@ use std::process::{Command, Output};
 
 use iosched_testing::lacks;
 
+use crate::common::checks::names;
 use crate::common::options::{OPTIONS, Takes};
-use crate::common::{iosched, iosched_process, lossy, run};
+use crate::common::tuning::SHORTEST;
+use crate::common::{
+    Mounted, can_use_loop_devices, has_fio, in_one_line, iosched, iosched_process, lossy, run,
+};
 
 /// The words, with what we have for those that stand for it. Each `FIFO…` that they name is made.
 fn with_files(dir: &Path, words: &[&str], make: impl Fn(&Path)) -> Vec<String> {
@@ -136,7 +140,93 @@ fn a_limit_of_the_size_of_files_is_an_error_that_leaves_nothing() {
     let stderr = lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("File too large"), "{stderr}");
+    assert!(stderr.contains("hint: let files become larger"), "{stderr}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{stderr}");
+}
+
+/// The same of what changes a disk, which is then as before.
+#[test]
+fn a_limit_of_the_size_of_files_leaves_a_disk_as_it_was() {
+    if !can_use_loop_devices() || !has_fio() {
+        return;
+    }
+    let mounted = Mounted::new(64 << 20);
+    let before = mounted.disk.whole_queue();
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let out = out.to_str().unwrap();
+    let tune = ["tune", mounted.path(), "--out", out, "--file-size", "4M"];
+    let tune = [&tune[..], SHORTEST].concat();
+    let set = ["set", &mounted.disk.name, "bfq"];
+    let set_for = ["set", &mounted.disk.name, "bfq", "--for", "1h"];
+    // In blocks of 512 bytes: nothing; less than fio's files.
+    for (blocks, arguments, code, cause) in [
+        ("0", &set[..], 1, "File too large"),
+        ("0", &set_for, 1, "File too large"),
+        ("0", &tune, 12, "File too large"),
+        ("1024", &tune, 13, "than `ulimit -f` allows"),
+    ] {
+        let limit = format!("ulimit -f {blocks}; exec \"$@\"");
+        let process = iosched_process();
+        let output = Command::new("sh")
+            .args(["-c", &limit, "sh"])
+            .arg(process.get_program())
+            .args(arguments)
+            .output()
+            .unwrap();
+        let stderr = lossy(&output.stderr);
+        let said = format!("{blocks} {arguments:?}: {stderr}");
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(in_one_line(&stderr).contains(cause), "{said}");
+        assert_eq!(stderr.matches("error: ").count(), 1, "{said}");
+        assert_eq!(mounted.disk.whole_queue(), before, "{said}");
+        assert!(mounted.names().is_empty(), "{said}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "{said}");
+        for directory in ["journal", "history"] {
+            let left = names(&Path::new("/var/lib/iosched").join(directory));
+            assert!(left.is_empty(), "{left:?}: {said}");
+        }
+    }
+}
+
+/// What was measured is kept where the record reaches a limit, and the way to go on is said.
+#[test]
+fn a_record_that_may_not_become_larger_says_how_to_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("r");
+    let tune = |limit: &str, arguments: &[&str]| {
+        let limit = format!("ulimit -f {limit}; exec \"$@\"");
+        let process = iosched_process();
+        Command::new("sh")
+            .args(["-c", &limit, "sh"])
+            .arg(process.get_program())
+            .args(arguments)
+            .output()
+            .unwrap()
+    };
+    let rounds = ["--fixed-rounds", "20", "--runtime", "50ms", "--no-html"];
+    let path = out.to_str().unwrap();
+    let arguments = [
+        "tune",
+        "--simulate",
+        "fixed",
+        "--arms",
+        "none,noop",
+        "--out",
+        path,
+    ];
+    let output = tune("24", &[&arguments[..], &rounds].concat());
+    let stderr = lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(12), "{stderr}");
+    let said = in_one_line(&stderr);
+    assert!(said.contains("may not become larger here"), "{stderr}");
+    assert!(
+        said.contains("go on with: iosched tune --resume"),
+        "{stderr}"
+    );
+    let resume = ["tune", "--resume", path, "--no-html"];
+    let output = tune("unlimited", &resume);
+    assert!(output.status.success(), "{}", lossy(&output.stderr));
 }
 
 /// What is said to go on with works when it is typed, whatever a directory is called.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use iosched_machine::beneath;
 use iosched_machine::durable::{self, Unfinished};
 use iosched_machine::facts;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_machine::file_system::OwnFileSystem;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
@@ -168,8 +168,9 @@ impl Failure for JournalError {
             {
                 Some("run it as root".into())
             }
-            JournalError::Write { .. } => {
-                Some("without a journal nothing is changed: make room or rights there".into())
+            JournalError::Write { source, .. } => {
+                let way = room_hint(source).unwrap_or("make room or rights there");
+                Some(format!("without a journal nothing is changed: {way}"))
             }
             JournalError::Keep { path, .. } => {
                 Some(format!("remove it by hand: rm {}", path.display()))

@@ -30,11 +30,11 @@ use crate::split::SplitWatch;
 use crate::trial::{Slot, VoidReason, VoidTrial};
 
 mod error;
-mod path_trust;
 mod permission;
 mod prepare;
 mod site;
 mod trial;
+mod way;
 
 pub use error::{Resume, RunError};
 pub use permission::may_go_on;
@@ -61,17 +61,18 @@ pub struct RunOptions<'a> {
 /// What is wrong with it.
 pub fn check_way(target: &Target, user: Option<&User>) -> Result<(), RunError> {
     match target {
-        Target::Directory { path, .. } => path_trust::check(path, user),
+        Target::Directory { path, .. } => way::check(path, user),
         _ => Ok(()),
     }
 }
 
-/// Refuses the path of a target, as it was written, that somebody else could lead elsewhere for the loads of `user`.
+/// Refuses the path of a target, as it was written, that somebody else could lead elsewhere for the loads of `user`:
+/// that one would choose where root measures.
 ///
 /// # Errors
 /// Who that is, and where.
 pub fn check_links(path: &Path, user: Option<&User>) -> Result<(), RunError> {
-    path_trust::check_links(path, user)
+    way::check_links(path, user)
 }
 
 /// Runs the plan of a record to its end, or until stopped.

@@ -14,7 +14,7 @@ use iosched_experiment::journal::{self, JournalError, SavedDisk, UnknownBoot};
 use iosched_machine::clock::unix_time;
 use iosched_machine::durable;
 use iosched_machine::facts;
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
 use iosched_switch::QueueState;
@@ -161,8 +161,9 @@ impl Failure for HistoryError {
             {
                 Some("run it as root".into())
             }
-            HistoryError::Write { .. } => {
-                Some("without a history nothing is changed: make room or rights there".into())
+            HistoryError::Write { source, .. } => {
+                let way = room_hint(source).unwrap_or("make room or rights there");
+                Some(format!("without a history nothing is changed: {way}"))
             }
             HistoryError::Stopped(Waiting { holder, .. }) => Some(match holder {
                 Some(Holder { pid, .. }) => format!("wait for it, or look what it does: ps {pid}"),

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_machine::host::Host;
 use rand::Rng;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -162,10 +162,7 @@ impl Failure for FileError {
                      change where the system's image is made (`--dry-run` shows it)"
                         .into(),
                 ),
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                    Some("make room there, then try again".into())
-                }
-                _ => None,
+                _ => room_hint(source).map(|way| format!("{way}, then try again")),
             },
             FileError::NotRegular { .. } => {
                 Some("look what put it there; a file of text belongs there".into())

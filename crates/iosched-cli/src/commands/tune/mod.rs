@@ -137,7 +137,7 @@ impl Session<'_> {
         if self.args.dry_run {
             return self.say_rest(directory);
         }
-        let mut recorder = Recorder::resume(directory).map_err(boxed)?;
+        let mut recorder = Recorder::resume(directory, self.user.as_ref()).map_err(boxed)?;
         self.check_may_go_on(recorder.record(), directory)?;
         let disk = self.make_again(recorder.record())?;
         if let Some(disk) = &disk {
@@ -170,6 +170,7 @@ impl Session<'_> {
     fn say_rest(&self, directory: &Path) -> Outcome {
         let Session { host, output, .. } = self;
         let mut record = Record::load(directory).map_err(boxed)?;
+        record::check_writers(directory, self.user.as_ref()).map_err(boxed)?;
         self.check_may_go_on(&record, directory)?;
         if record.header.plan.emulated.is_some() {
             check_can_emulate(host)?;
