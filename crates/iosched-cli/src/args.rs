@@ -127,13 +127,13 @@ mod tests {
         }
     }
 
-    /// So that no file is read or written unless `user_files.rs` tries it with a FIFO.
+    /// So that no file is read or written unless `user_files.rs` tries it with what is no file.
     #[test]
     fn of_each_option_that_takes_any_text_is_known_whether_it_names_a_file() {
         let mut found = Vec::new();
         free_text("", &Cli::command(), &mut found);
         let listed = OPTIONS.iter().map(|(command, option, takes)| {
-            if let Takes::Read(words) | Takes::Written(words) = takes {
+            if let Takes::Read(words) | Takes::Written(words) | Takes::Made(words) = takes {
                 assert!(words.iter().any(|word| word.contains("FIFO")), "{words:?}");
             }
             ((*command).to_owned(), (*option).to_owned())

@@ -1,14 +1,13 @@
 //! `iosched manual`: the manual pages, made from the command line's own definition. Hidden: packages
 //! and `make install` use it.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Command};
-use iosched_machine::failure::{Failure, exit};
+use iosched_machine::failure::exit;
 
 use super::{Outcome, boxed};
+use crate::files;
 
 /// Arguments of `iosched manual`.
 #[derive(Debug, Args)]
@@ -17,32 +16,10 @@ pub(crate) struct ManualArgs {
     directory: PathBuf,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write the manual pages to {}", directory.display())]
-struct ManualError {
-    directory: PathBuf,
-    source: io::Error,
-}
-
-impl Failure for ManualError {
-    fn exit_code(&self) -> u8 {
-        exit::BAD_FILE
-    }
-}
-
 /// Writes a page for the command and one for each of its commands.
 pub(crate) fn run(args: &ManualArgs, command: Command) -> Outcome {
-    write_pages(&args.directory, command).map_err(|source| {
-        boxed(ManualError {
-            directory: args.directory.clone(),
-            source,
-        })
-    })?;
-    Ok(exit::OK)
-}
-
-fn write_pages(directory: &Path, command: Command) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
+    let directory = &args.directory;
+    files::directory(directory).map_err(boxed)?;
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let name = command.get_name().to_owned();
@@ -58,8 +35,9 @@ fn write_pages(directory: &Path, command: Command) -> io::Result<()> {
     for page in pages.into_iter().chain([command]) {
         let path = directory.join(format!("{}.1", page.get_name()));
         let mut text = Vec::new();
-        clap_mangen::Man::new(page).render(&mut text)?;
-        fs::write(path, text)?;
+        let rendered = clap_mangen::Man::new(page).render(&mut text);
+        rendered.expect("memory takes it");
+        files::write(&path, &text).map_err(boxed)?;
     }
-    Ok(())
+    Ok(exit::OK)
 }

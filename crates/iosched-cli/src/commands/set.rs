@@ -207,16 +207,22 @@ pub(crate) fn revert_after(args: &RevertArgs) -> Outcome {
     let host = Host::live();
     let file = io::stdin().as_fd().try_clone_to_owned().map(File::from);
     let file = file.map_err(|error| boxed(HandOverError::Start(error)))?;
-    let held = Held::new(&host, &args.journal, file);
-    let deadline = Instant::now() + Duration::from_secs_f64(args.seconds.max(0.0));
+    let held = Held::new(&host, &args.journal, file).map_err(boxed)?;
+    let after = Duration::try_from_secs_f64(args.seconds.max(0.0));
+    let deadline = after
+        .ok()
+        .and_then(|after| Instant::now().checked_add(after));
+    let left = || match deadline {
+        Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+        None => Duration::MAX,
+    };
     loop {
         match held.turn() {
             Turn::Over => return Ok(exit::OK),
-            Turn::Ours if Instant::now() >= deadline || stop.is_wanted() => break,
+            Turn::Ours if left().is_zero() || stop.is_wanted() => break,
             Turn::Ours | Turn::NotYet => {}
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        std::thread::sleep(left.clamp(Duration::from_millis(1), Duration::from_millis(100)));
+        std::thread::sleep(left().clamp(Duration::from_millis(1), Duration::from_millis(100)));
     }
     let undone = held.undo();
     let is_settled = undone.iter().all(Undone::is_settled);

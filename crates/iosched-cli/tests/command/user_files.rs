@@ -2,17 +2,19 @@
 //! never waited for.
 
 use std::fs;
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use iosched_testing::lacks;
+use rustix::fs::{FileType, Mode};
 
 use crate::common::checks::names;
 use crate::common::options::{OPTIONS, Takes};
 use crate::common::tuning::SHORTEST;
 use crate::common::{
-    Mounted, can_use_loop_devices, has_fio, in_one_line, iosched, iosched_process, lossy, run,
+    LoopDevice, Mounted, can_use_loop_devices, has_fio, in_one_line, iosched, iosched_process,
+    lossy, run,
 };
 
 /// The words, with what we have for those that stand for it. Each `FIFO…` that they name is made.
@@ -57,7 +59,7 @@ fn answer(dir: &Path, words: &[String]) -> Output {
 fn a_fifo_in_place_of_a_file_is_refused_by_its_name_whatever_option_names_it() {
     let dir = tempfile::tempdir().unwrap();
     for (command, option, takes) in OPTIONS {
-        let (Takes::Read(words) | Takes::Written(words)) = takes else {
+        let (Takes::Read(words) | Takes::Written(words) | Takes::Made(words)) = takes else {
             continue;
         };
         let words = with_files(dir.path(), words, mkfifo);
@@ -77,6 +79,169 @@ fn a_fifo_in_place_of_a_file_is_refused_by_its_name_whatever_option_names_it() {
         let entry = entry.unwrap();
         assert!(entry.file_type().unwrap().is_fifo(), "{entry:?}");
     }
+}
+
+/// A place at which something stands that no option may write to, follow or replace.
+struct Place {
+    path: PathBuf,
+    /// One that names a directory takes it: a link of one's own leads to it.
+    is_for_directories: bool,
+}
+
+/// What may stand where a file is to be written, below `dir` and, for root, in a `/dev` of our own.
+fn places(dir: &Path, disk: Option<&LoopDevice>) -> Vec<Place> {
+    let at = |name: &str| dir.join(name);
+    mkfifo(&at("fifo"));
+    fs::write(at("precious"), "precious").unwrap();
+    fs::create_dir(at("directory")).unwrap();
+    for (link, leads_to) in [
+        ("link", "precious"),
+        ("link-to-nothing", "nothing"),
+        ("link-to-fifo", "fifo"),
+        ("link-to-null", "/dev/null"),
+    ] {
+        std::os::unix::fs::symlink(leads_to, at(link)).unwrap();
+    }
+    // The socket stays when who made it has gone.
+    std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    let mut paths: Vec<PathBuf> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| !path.ends_with("precious"))
+        .collect();
+    paths.extend(["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].map(PathBuf::from));
+    if let Some(disk) = disk {
+        let node = |path: PathBuf, kind, number| {
+            let mode = Mode::from_raw_mode(0o666);
+            rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, number).unwrap();
+            path
+        };
+        let number = fs::metadata(disk.path()).unwrap().rdev();
+        let null = rustix::fs::makedev(1, 3);
+        paths.push(disk.path());
+        paths.push(node(at("disk"), FileType::BlockDevice, number));
+        paths.push(node(at("null"), FileType::CharacterDevice, null));
+        paths.push("/dev/null".into());
+        paths.push("/dev/sda".into());
+    }
+    let place = |path: PathBuf| Place {
+        is_for_directories: path.ends_with("directory") || path.ends_with("link-to-nothing"),
+        path,
+    };
+    paths.into_iter().map(place).collect()
+}
+
+/// What stands somewhere, but for the times: kind, number, content.
+fn there(path: &Path) -> (u32, u64, u64, Option<PathBuf>) {
+    let is = fs::symlink_metadata(path).unwrap();
+    (is.mode(), is.ino(), is.rdev(), fs::read_link(path).ok())
+}
+
+#[test]
+fn what_is_no_file_stays_as_it_is_whatever_option_is_to_write_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = can_use_loop_devices().then(|| LoopDevice::new(1 << 20));
+    // Should a device be replaced in spite of all, it is none of the machine's.
+    let own_devices = "mount -t tmpfs none /dev && mknod /dev/null c 1 3 && ln -s /proc/self/fd /dev/fd && \
+         ln -s /proc/self/fd/1 /dev/stdout && for node in $NODES; do \
+         mknod $node b $NUMBER || exit 98; done && before=$(ls -l --full-time /dev) && \"$@\"; code=$?; \
+         test \"$(ls -l --full-time /dev)\" = \"$before\" || exit 99; exit $code";
+    let mut tried = 0;
+    for place in places(dir.path(), disk.as_ref()) {
+        let path = place.path.to_str().unwrap();
+        let before = place
+            .path
+            .starts_with(dir.path())
+            .then(|| there(&place.path));
+        for (command, option, takes) in OPTIONS {
+            let words = match takes {
+                Takes::Written(words) => words,
+                Takes::Made(words) if !place.is_for_directories => words,
+                _ => continue,
+            };
+            let words = words
+                .iter()
+                .map(|&word| if word == "FIFO" { path } else { word });
+            let words = with_files(dir.path(), &words.collect::<Vec<_>>(), |_| {});
+            let process = iosched_process();
+            let mut shell = match &disk {
+                Some(disk) => {
+                    let mut shell = Command::new("unshare");
+                    shell.args(["--mount", "sh", "-c", own_devices, "sh"]);
+                    let number = fs::metadata(disk.path()).unwrap().rdev();
+                    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+                    shell.env("NUMBER", format!("{major} {minor}"));
+                    shell.env("NODES", format!("{} /dev/sda", disk.path().display()));
+                    shell.arg(process.get_program());
+                    shell
+                }
+                None => process,
+            };
+            let output = shell.args(&words).current_dir(dir.path()).output().unwrap();
+            let (code, stderr) = (output.status.code(), lossy(&output.stderr));
+            assert!(
+                code.is_some_and(|code| code > 0 && code < 20),
+                "{command} {option} {path}: {code:?} {stderr}"
+            );
+            assert!(stderr.contains(path), "{command} {option} {path}: {stderr}");
+            assert!(
+                !stderr.contains("panicked"),
+                "{command} {option} {path}: {stderr}"
+            );
+            if let Some(before) = &before {
+                assert_eq!(there(&place.path), *before, "{command} {option} {path}");
+            }
+            tried += 1;
+        }
+    }
+    let precious = fs::read_to_string(dir.path().join("precious")).unwrap();
+    assert_eq!(precious, "precious");
+    assert_eq!(
+        fs::read_dir(dir.path().join("directory")).unwrap().count(),
+        0
+    );
+    assert!(!dir.path().join("nothing").exists());
+    if let Some(disk) = &disk {
+        let content = fs::read(disk.path()).unwrap();
+        assert!(
+            content.iter().all(|&byte| byte == 0),
+            "the disk was written"
+        );
+    }
+    eprintln!("{tried} options and places");
+}
+
+/// The manual pages are files that a user names, too: their directory is.
+#[test]
+fn manual_pages_take_the_place_of_no_link_and_no_fifo() {
+    let dir = tempfile::tempdir().unwrap();
+    let [link, fifo, precious] =
+        ["iosched.1", "iosched-list.1", "precious"].map(|name| dir.path().join(name));
+    let manual = || answer(dir.path(), &["manual".into(), ".".into()]);
+    fs::write(&precious, "precious").unwrap();
+    for place in [&link, &fifo] {
+        let _ = fs::remove_file(place); // a page that was written before the other was refused
+        if place == &link {
+            std::os::unix::fs::symlink("precious", place).unwrap();
+        } else {
+            mkfifo(place);
+        }
+        let output = manual();
+        let stderr = lossy(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{}: {stderr}",
+            place.display()
+        );
+        let name = place.file_name().unwrap().to_str().unwrap();
+        assert!(stderr.contains(name), "{name}: {stderr}");
+        assert!(!fs::symlink_metadata(place).unwrap().is_file());
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+        fs::remove_file(place).unwrap();
+    }
+    assert!(manual().status.success());
+    assert!(link.is_file() && fifo.is_file());
 }
 
 /// A file larger than memory: who reads it as a whole fails at the limit of the address space.
@@ -227,6 +392,85 @@ fn a_record_that_may_not_become_larger_says_how_to_go_on() {
     let resume = ["tune", "--resume", path, "--no-html"];
     let output = tune("unlimited", &resume);
     assert!(output.status.success(), "{}", lossy(&output.stderr));
+}
+
+/// What is no file beside recordings is not passed over: each is named, and the others are followed.
+#[test]
+fn what_is_no_file_among_recordings_is_named() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let recording = root.join("crates/iosched-sim/tests/golden/bfq-6.18-hdd4-b_seq_rand.txt.gz");
+    let above = tempfile::tempdir().unwrap();
+    let folder = above.path().join("disk");
+    fs::create_dir(&folder).unwrap();
+    fs::copy(recording, folder.join("a.txt.gz")).unwrap();
+    let conform = || {
+        let output = iosched()
+            .arg("conform")
+            .arg(above.path())
+            .args(["--scheduler", "bfq"])
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            lossy(&output.stdout),
+            lossy(&output.stderr),
+        )
+    };
+    let (code, stdout, stderr) = conform();
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.contains("a.txt.gz: bfq agrees"), "{stdout}");
+
+    for name in ["b.txt", "unnamed", "socket"] {
+        let path = folder.join(name);
+        if name == "socket" {
+            drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        } else {
+            mkfifo(&path);
+        }
+        let (code, stdout, stderr) = conform();
+        assert_eq!(code, Some(1), "{name}: {stderr}");
+        assert!(stdout.contains("a.txt.gz: bfq agrees"), "{name}: {stdout}");
+        let named = format!("disk/{name}: it is no regular file");
+        assert!(stderr.contains(&named), "{name}: {stderr}");
+        fs::remove_file(folder.join(name)).unwrap();
+    }
+    for name in ["disk/tunables.txt", "start_states.json"] {
+        let path = above.path().join(name);
+        mkfifo(&path);
+        let (code, _, stderr) = conform();
+        assert!(code.is_some_and(|code| code > 0), "{name}: {stderr}");
+        assert!(stderr.contains(name), "{name}: {stderr}");
+        fs::remove_file(path).unwrap();
+    }
+}
+
+/// Who waits to put something back was handed it; nobody else hands it a file.
+#[test]
+fn what_was_not_handed_over_is_not_put_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let [fifo, file] = ["fifo", "file"].map(|name| dir.path().join(name));
+    mkfifo(&fifo);
+    fs::write(&file, "{}").unwrap();
+    for (path, stdin) in [
+        (&fifo, Path::new("/dev/null")),
+        (&file, Path::new("/dev/null")),
+        (&fifo, &file),
+    ] {
+        let output = iosched_process()
+            .arg("revert-after")
+            .arg(path)
+            .arg("0")
+            .stdin(fs::File::open(stdin).unwrap())
+            .output()
+            .unwrap();
+        let stderr = lossy(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{path:?} {stdin:?}: {stderr}"
+        );
+        assert!(stderr.contains("was not handed over"), "{stderr}");
+    }
 }
 
 /// What is said to go on with works when it is typed, whatever a directory is called.

@@ -325,12 +325,23 @@ pub enum HandOverError {
     /// It cannot be written.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// What was to be taken is no entry, or did not come from a command that hands one over.
+    #[error("{} was not handed over to be put back: {cause}", path.display())]
+    NotHandedOver {
+        /// The entry's path, as given.
+        path: PathBuf,
+        /// Why not.
+        cause: &'static str,
+    },
 }
 
 impl Failure for HandOverError {
     fn hint(&self) -> Option<String> {
         match self {
             HandOverError::Start(_) => None,
+            HandOverError::NotHandedOver { .. } => Some(
+                "`iosched set DEVICE SCHEDULER --for 10m` does that; `iosched restore` puts back at once".into(),
+            ),
             HandOverError::Journal(error) => error.hint(),
         }
     }
@@ -338,6 +349,7 @@ impl Failure for HandOverError {
     fn exit_code(&self) -> u8 {
         match self {
             HandOverError::Start(_) => exit::FAILURE,
+            HandOverError::NotHandedOver { .. } => exit::USAGE,
             HandOverError::Journal(error) => error.exit_code(),
         }
     }
@@ -364,8 +376,21 @@ pub enum Turn {
 
 impl<'a> Held<'a> {
     /// The entry with this path, by the descriptor that came with it.
-    pub fn new(host: &'a Host, path: &'a Path, file: fs::File) -> Held<'a> {
-        Held { host, path, file }
+    ///
+    /// # Errors
+    /// One of the two is no regular file, so that nobody has handed over anything.
+    pub fn new(host: &'a Host, path: &'a Path, file: fs::File) -> Result<Held<'a>, HandOverError> {
+        let not_handed_over = |cause| HandOverError::NotHandedOver {
+            path: path.into(),
+            cause,
+        };
+        if !file.metadata().is_ok_and(|file| file.is_file()) {
+            return Err(not_handed_over("standard input is no entry of the journal"));
+        }
+        match fs::symlink_metadata(path) {
+            Ok(there) if !there.is_file() => Err(not_handed_over("it is no regular file")),
+            _ => Ok(Held { host, path, file }),
+        }
     }
 
     /// Whose turn it is now. What cannot be told is asked again.
@@ -1140,7 +1165,7 @@ mod tests {
             ..journal.entry.owner
         };
         let mut descriptor = None;
-        let held = |file: &fs::File| Held::new(&host, &path, file.try_clone().unwrap());
+        let held = |file: &fs::File| Held::new(&host, &path, file.try_clone().unwrap()).unwrap();
         journal
             .hand_over(|file| {
                 assert_eq!(held(&file).turn(), Turn::NotYet);
@@ -1200,7 +1225,7 @@ mod tests {
             })
         };
         assert!(while_asked(&|path, file| {
-            Held::new(&host, path, file).turn() == Turn::NotYet
+            Held::new(&host, path, file).unwrap().turn() == Turn::NotYet
         }));
         assert!(while_asked(
             &|_, _| leftovers(&host)[0].run == RunState::Alive

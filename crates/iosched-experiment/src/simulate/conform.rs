@@ -335,7 +335,8 @@ fn follow_one(
 /// The settings, with the tunables that were recorded beside this recording.
 fn settings_for(recording: &Path, wanted: &SchedulerRequest) -> Result<Checked, ConformError> {
     let beside = recording.with_file_name(TUNABLES);
-    let beside = beside.is_file().then_some(beside);
+    // Whatever it is: what cannot be read is refused by its name.
+    let beside = beside.symlink_metadata().is_ok().then_some(beside);
     let wanted = SchedulerRequest {
         tunables: wanted.tunables.clone().or(beside),
         ..wanted.clone()

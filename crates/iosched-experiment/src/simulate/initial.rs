@@ -176,7 +176,7 @@ impl Initial {
             .as_deref()
             .and_then(|path| path.parent()?.parent());
         let file = above.map(|above| above.join(START_STATES));
-        match file.filter(|file| settings.info.learns && file.is_file()) {
+        match file.filter(|file| settings.info.learns && file.symlink_metadata().is_ok()) {
             None => Ok(Initial::default()),
             Some(file) => {
                 let initial = Initial::read(&file)?;

@@ -128,7 +128,11 @@ fn collect(folder: &Path, folders: &mut Vec<Vec<PathBuf>>) -> Result<(), FileErr
         let kind = entry.file_type().map_err(unreadable)?;
         if kind.is_dir() {
             inner.push(path);
-        } else if path.is_file() && is_recording(&path) {
+            continue;
+        }
+        // A FIFO or a device is refused by its name when it is opened.
+        let is_special = path.exists() && !path.is_file() && !path.is_dir();
+        if !is_left_out(&path) && (is_special || is_recording(&path)) {
             recordings.push(path);
         }
     }
@@ -153,17 +157,20 @@ fn drop_messages(recordings: &mut Vec<PathBuf>) {
     recordings.retain(|path| stem(path, ".trace").is_none_or(|stem| !texts.contains(&stem)));
 }
 
+/// What is no recording whatever is in it.
+fn is_left_out(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name == TUNABLES || name.as_encoded_bytes().starts_with(b".")
+}
+
 fn is_recording(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     let name = name.unwrap_or_default();
-    if name == TUNABLES || name.starts_with('.') {
-        return false;
-    }
     let ending = COMPRESSED
         .iter()
         .find_map(|ending| name.strip_suffix(ending));
     let plain = ending.unwrap_or(&name);
-    ENDINGS.iter().any(|ending| plain.ends_with(ending)) || reads_like_one(path)
+    !path.is_dir() && ENDINGS.iter().any(|ending| plain.ends_with(ending)) || reads_like_one(path)
 }
 
 /// True if there is an event among the first lines, and nothing else but remarks before it.

@@ -1,5 +1,5 @@
 //! What each option and argument takes whose value can be any text. A test in `src/args.rs` compares the list with the
-//! command line's own definition; `user_files.rs` puts a FIFO in the place of each file.
+//! command line's own definition; `user_files.rs` puts what is no file in the place of each.
 
 /// What a value names.
 #[derive(Debug, Clone, Copy)]
@@ -8,13 +8,15 @@ pub(crate) enum Takes {
     Read(&'static [&'static str]),
     /// A file that is written: the same.
     Written(&'static [&'static str]),
-    /// A directory, or a name in one of ours.
+    /// A directory in which files are written, and which is made: the same.
+    Made(&'static [&'static str]),
+    /// Any other directory, or a name in one of ours.
     Directory,
     /// No file.
     Words,
 }
 
-use Takes::{Directory, Read, Words, Written};
+use Takes::{Directory, Made, Read, Words, Written};
 
 /// Command, option or argument, what it takes; in several ways in several lines.
 pub(crate) const OPTIONS: &[(&str, &str, Takes)] = &[
@@ -102,7 +104,11 @@ pub(crate) const OPTIONS: &[(&str, &str, Takes)] = &[
     ("emulate set", "disk", Words),
     ("emulate set", "scheduler", Words),
     ("evidence add", "records", Directory),
-    ("evidence add", "to", Directory),
+    (
+        "evidence add",
+        "to",
+        Made(&["evidence", "add", "--yes", "EXAMPLE", "--to", "FIFO"]),
+    ),
     ("evidence merge", "datasets", Directory),
     ("evidence merge", "to", Directory),
     ("evidence show", "dataset", Directory),
@@ -111,7 +117,7 @@ pub(crate) const OPTIONS: &[(&str, &str, Takes)] = &[
     ("list", "devices", Words),
     ("list", "root", Directory),
     ("log", "root", Directory),
-    ("manual", "directory", Directory),
+    ("manual", "directory", Made(&["manual", "FIFO"])),
     ("persist", "device", Words),
     (
         "persist",
@@ -135,8 +141,16 @@ pub(crate) const OPTIONS: &[(&str, &str, Takes)] = &[
     ),
     ("report", "paths", Read(&["report", "FIFO"])),
     ("report", "paths", Read(&["report", "EXAMPLE", "FIFO"])),
-    ("report", "png", Directory),
-    ("report", "svg", Directory),
+    (
+        "report",
+        "png",
+        Made(&["report", "EXAMPLE", "--png", "FIFO"]),
+    ),
+    (
+        "report",
+        "svg",
+        Made(&["report", "EXAMPLE", "--svg", "FIFO"]),
+    ),
     ("revert-after", "journal", Directory),
     ("set", "device", Words),
     ("set", "scheduler", Words),
@@ -208,7 +222,21 @@ pub(crate) const OPTIONS: &[(&str, &str, Takes)] = &[
         Read(&["tune", "--simulate", "ssd-sata", "--load", "FIFO.fio"]),
     ),
     ("tune", "metric", Words),
-    ("tune", "out", Directory),
+    (
+        "tune",
+        "out",
+        Made(&[
+            "tune",
+            "--simulate",
+            "fixed",
+            "--arms",
+            "none,noop",
+            "--fixed-rounds",
+            "2",
+            "--out",
+            "FIFO",
+        ]),
+    ),
     ("tune", "pg", Words),
     ("tune", "prepare", Words),
     ("tune", "resume", Directory),
