@@ -3,6 +3,7 @@
 use iosched_testing::lacks;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -88,7 +89,7 @@ fn a_load_of_another_user_gets_that_users_environment_and_no_descriptor_of_ours(
 fn our_own_load_keeps_our_environment() {
     let Some(bench) = Bench::new() else { return };
     let report = bench.report();
-    let look = format!("command: sh: env > {report}");
+    let look = format!("command: sh: (env; grep ^NoNewPrivs: /proc/self/status) > {report}");
     let arguments = bench.arguments(bench.mounted.path(), &["--load", &look]);
     let output = iosched()
         .args(arguments)
@@ -96,11 +97,55 @@ fn our_own_load_keeps_our_environment() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", lossy(&output.stderr));
-    assert!(
-        fs::read_to_string(&report)
-            .unwrap()
-            .contains("SECRET_TOKEN=ours\n")
+    let said = fs::read_to_string(&report).unwrap();
+    assert!(said.contains("SECRET_TOKEN=ours\n"), "{said}");
+    let ours = fs::read_to_string("/proc/self/status").unwrap();
+    let privileges = ours.lines().find(|line| line.starts_with("NoNewPrivs:"));
+    assert!(said.contains(privileges.unwrap()), "{said}");
+}
+
+/// A key of our session is possessed by whoever has our session keyring, whatever user that is.
+#[test]
+fn a_load_of_another_user_has_no_session_keyring_of_ours() {
+    const SESSION: libc::c_long = -3; // KEY_SPEC_SESSION_KEYRING
+    const JOIN: libc::c_long = 1; // KEYCTL_JOIN_SESSION_KEYRING
+    let Some(bench) = Bench::new() else { return };
+    if Command::new("perl").arg("--version").output().is_err() {
+        return lacks("perl");
+    }
+    let report = bench.report();
+    // KEYCTL_SEARCH for it, in the session keyring.
+    let search = format!(
+        "command: sh: perl -e 'my ($kind, $name) = (\"user\", \"iosched-test\"); \
+         exit(syscall({}, 10, {SESSION}, $kind, $name, 0) >= 0 ? 0 : 1)' \
+         && echo found >> {report} || echo none >> {report}",
+        libc::SYS_keyctl
     );
+    for (more, expected) in [(&[][..], "found\n"), (&["--user", "nobody"], "none\n")] {
+        fs::write(&report, "").unwrap();
+        let more = [&["--load", &search], more].concat();
+        let mut tune = iosched_process();
+        tune.args(bench.arguments(bench.mounted.path(), &more));
+        // SAFETY: two system calls, on constants.
+        unsafe {
+            tune.pre_exec(|| {
+                let joined = libc::syscall(libc::SYS_keyctl, JOIN, std::ptr::null::<u8>());
+                let (kind, name) = (c"user".as_ptr(), c"iosched-test".as_ptr());
+                let key = libc::syscall(libc::SYS_add_key, kind, name, name, 4_usize, SESSION);
+                if joined < 0 || key < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let Ok(output) = tune.output() else {
+            return lacks("a kernel with keyrings, and the right to use them");
+        };
+        assert!(output.status.success(), "{}", lossy(&output.stderr));
+        let said = fs::read_to_string(&report).unwrap();
+        assert_eq!(said, expected.repeat(4), "{more:?}");
+        fs::remove_dir_all(bench.records.path().join("r")).unwrap();
+    }
 }
 
 /// Runs this load as nobody, after another load of nobody did something to each directory (`$d`) of the
