@@ -5,7 +5,7 @@
 //! table with a column `class`. `.machines.key` beside it makes the names of machines; who has it and knows a host's name can
 //! find that host's rows, so it is for its owner alone and not to be passed on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
@@ -201,7 +201,7 @@ impl Dataset {
 
     /// Of these rows those that say something new, and how many records say nothing new.
     pub fn new_of(&self, rows: Vec<Row>) -> (Vec<Row>, usize) {
-        let known: BTreeMap<_, i32> = self
+        let known: HashMap<_, i32> = self
             .rows
             .iter()
             .map(|row| (row.key(), row.rounds))
@@ -224,7 +224,7 @@ impl Dataset {
 
 /// The same comparison once, with the most rounds; in the order in which they came.
 pub fn each_once(rows: Vec<Row>) -> Vec<Row> {
-    let mut longest: BTreeMap<_, (i32, usize)> = BTreeMap::new();
+    let mut longest: HashMap<_, (i32, usize)> = HashMap::with_capacity(rows.len());
     for (at, row) in rows.iter().enumerate() {
         let best = longest.entry(row.key()).or_insert((row.rounds, at));
         if row.rounds > best.0 {
@@ -234,7 +234,7 @@ pub fn each_once(rows: Vec<Row>) -> Vec<Row> {
     if longest.len() == rows.len() {
         return rows;
     }
-    let kept: BTreeSet<usize> = longest.into_values().map(|(_, at)| at).collect();
+    let kept: HashSet<usize> = longest.into_values().map(|(_, at)| at).collect();
     let rows = rows
         .into_iter()
         .enumerate()
@@ -312,8 +312,15 @@ fn read_file(path: &Path, class: &str) -> Result<Vec<Row>, DatasetError> {
             });
         }
     };
+    let drive = |row: &Row| (row.transport.clone(), row.rotational, row.is_virtual);
+    let mut last = None;
     for (number, row) in rows.iter().enumerate() {
         let checked = row.check().and_then(|()| {
+            let this = Some(drive(row));
+            if last == this {
+                return Ok(());
+            }
+            last = this;
             let of = row.class();
             if of == class {
                 Ok(())

@@ -13,6 +13,11 @@ pub mod columns;
 pub mod dataset;
 mod digest;
 pub mod drive;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod fixture;
+#[cfg(test)]
+mod fleet;
 pub mod load_class;
 pub mod pool;
 pub mod reduce;

@@ -324,7 +324,7 @@ fn elsewhere_words(elsewhere: Option<&Elsewhere>) -> String {
     if let Some(ratio) = known.against_active {
         let _ = write!(
             text,
-            "; against what is active {:.2} ({:.2} to {:.2})",
+            "; against what is active {:.2}, here {:.2} to {:.2}",
             ratio.estimate, ratio.lower, ratio.upper
         );
     }

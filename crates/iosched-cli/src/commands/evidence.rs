@@ -17,6 +17,7 @@ use iosched_report::evidence as told;
 use serde::Serialize;
 
 use super::{Outcome, boxed, persist};
+use crate::files;
 use crate::output::Output;
 
 /// Arguments of `iosched evidence`.
@@ -107,6 +108,7 @@ Examples:
   iosched evidence show
   iosched evidence show fleet --model '970 EVO' --load-class desktop
   iosched evidence show fleet --kernel 6.12 --json | jq .
+  iosched evidence show fleet --model ST4000 --html fleet.html
 
 Ratios are to the arm that most machines measured; above 1 is better, whatever
 decides. In brackets stands what holds with 95 %: of the mean over machines, and
@@ -127,6 +129,10 @@ struct ShowArgs {
     /// Kernels of this series, as 6.12
     #[arg(long, value_name = "SERIES")]
     kernel: Option<String>,
+
+    /// Write a page with forest plots to this file (`-`: standard output)
+    #[arg(long, value_name = "PAGE")]
+    html: Option<PathBuf>,
 }
 
 fn load_classes() -> PossibleValuesParser {
@@ -363,7 +369,12 @@ fn show(args: &ShowArgs, output: &Output) -> Outcome {
             models: models.map(str::to_owned).collect(),
         }));
     }
-    if output.is_json() {
+    if let Some(page) = &args.html {
+        let name = args.dataset.file_name().unwrap_or(args.dataset.as_os_str());
+        let html = iosched_report::html::evidence(&name.to_string_lossy(), &findings);
+        files::write(page, html.as_bytes()).map_err(boxed)?;
+        output.note(&format!("page: {}", page.display()));
+    } else if output.is_json() {
         let distinct = |of: fn(&Row) -> &str| rows.iter().map(of).collect::<BTreeSet<_>>().len();
         output.json(&Shown {
             schema: 1,

@@ -3,6 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Instant;
+
+use iosched_evidence::dataset;
+use iosched_evidence::fixture::{Fleet, Size};
 
 use serde_json::{Value, json};
 
@@ -143,6 +147,32 @@ fn records_are_added_once_and_what_they_say_together_is_shown() {
         said.contains("its models are: ST4000DM004-2CV104"),
         "{said}"
     );
+}
+
+#[test]
+fn a_page_has_the_same_with_forest_plots() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dataset(dir.path(), "fleet", 0..6);
+    let page = done(&[
+        "evidence",
+        "show",
+        &at,
+        "--load-class",
+        "general",
+        "--html",
+        "-",
+    ]);
+    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    for shown in [
+        "Evidence of fleet",
+        "ST4000DM004-2CV104 (model)",
+        "machine 6",
+        "next machine",
+        "take bfq",
+    ] {
+        assert!(page.contains(shown), "{shown}");
+    }
+    assert_eq!(page.matches("<figure").count(), 3);
 }
 
 #[test]
@@ -371,4 +401,62 @@ fn what_was_simulated_is_called_that() {
         text.contains("ssd-sata (model, simulated)\n  files by throughput, 1 machine"),
         "{text}"
     );
+}
+
+/// `IOSCHED_TEST_LARGE` makes it a hundred thousand rows; the times are printed, and in docs/evidence.md.
+#[test]
+fn a_large_dataset_is_added_and_shown() {
+    let is_large = std::env::var_os("IOSCHED_TEST_LARGE").is_some();
+    let size = Size {
+        machines: if is_large { 2800 } else { 100 },
+        models: 40,
+        loads: 6,
+    };
+    let rows = Fleet::new(1, size).rows;
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    dataset::add(Path::new(&at("made")), &rows).unwrap();
+    let timed = |what: &str, args: &[&str]| {
+        let begun = Instant::now();
+        let answer = json(args);
+        let seconds = begun.elapsed().as_secs_f64();
+        eprintln!("{} rows: {what} in {seconds:.2} s", rows.len());
+        answer
+    };
+    let added = timed(
+        "added",
+        &["evidence", "merge", &at("made"), "--to", &at("all")],
+    );
+    assert_eq!(added["new_rows"], rows.len());
+    let again = timed(
+        "seen to be there",
+        &["evidence", "merge", &at("made"), "--to", &at("all")],
+    );
+    assert_eq!(again["new_rows"], 0);
+    let shown = timed("shown", &["evidence", "show", &at("all")]);
+    assert_eq!(
+        (&shown["rows"], &shown["machines"]),
+        (&rows.len().into(), &size.machines.into())
+    );
+    let root = crate::common::machines::machines().join("workstation");
+    let evidence = at("all");
+    let args = [
+        "advise",
+        "--root",
+        root.to_str().unwrap(),
+        "--evidence",
+        &evidence,
+    ];
+    let advised = timed("advised by", &args);
+    let level = |name: &str| {
+        let disks = advised["disks"].as_array().unwrap();
+        let disk = disks.iter().find(|disk| disk["device"] == name).unwrap();
+        disk["measured_elsewhere"]["known"]["level"].clone()
+    };
+    assert_eq!(
+        (level("nvme0n1"), level("sda")),
+        ("class".into(), "class".into())
+    );
+    // An optical drive is no hard disk, however it is attached.
+    assert!(level("sr0").is_null(), "{advised}");
 }

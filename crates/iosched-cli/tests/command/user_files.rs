@@ -6,6 +6,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use iosched_evidence::dataset;
+use iosched_evidence::fixture::{Fleet, Size};
 use iosched_testing::lacks;
 use rustix::fs::{FileType, Mode};
 
@@ -27,6 +29,16 @@ fn with_files(dir: &Path, words: &[&str], make: impl Fn(&Path)) -> Vec<String> {
             .to_str()
             .unwrap()
             .to_owned(),
+        "EVIDENCE" => {
+            let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("evidence-of-a-fleet");
+            let size = Size {
+                machines: 30,
+                models: 1,
+                loads: 1,
+            };
+            dataset::add(&at, &Fleet::new(1, size).rows).unwrap();
+            at.to_str().unwrap().to_owned()
+        }
         "RECORDING" => recording.to_str().unwrap().to_owned(),
         word => {
             if let Some(at) = word.find("FIFO") {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use iosched_evidence::drive;
 use iosched_evidence::pool::{Finding, Groups, Level, Question};
 use iosched_evidence::row::{Row, Source};
-use iosched_machine::device::{Device, Inventory};
+use iosched_machine::device::{Device, Inventory, Kind};
 use iosched_machine::host::Host;
 use iosched_stats::Interval;
 use serde::Serialize;
@@ -32,13 +32,14 @@ pub struct Known {
     pub finding: Finding,
     /// Its schedulers to take, as this disk has them.
     pub proposed: Vec<Proposed>,
-    /// How many times as good the first of them that the disk offers is as the active scheduler; none if it is that, or if
-    /// too few machines measured both.
+    /// How many times as good the first of them that the disk offers is as the active scheduler: what the next machine may
+    /// expect. None if it is that, or if too few machines measured both.
     pub against_active: Option<Interval>,
 }
 
 impl Known {
-    /// The schedulers that the disk offers, if it has another one that is surely worse; none if it is not known to be.
+    /// The schedulers that the disk offers, if it has another one that is surely worse on this machine, too; none if it is
+    /// not known to be.
     pub(super) fn should(&self) -> Option<Vec<String>> {
         let is_better = self.against_active.is_some_and(|ratio| ratio.lower > 1.0);
         let offered = self.proposed.iter().filter(|proposed| proposed.is_offered);
@@ -74,8 +75,11 @@ fn class(device: &Device) -> String {
     )
 }
 
-/// The groups of a disk, from the narrowest.
+/// The groups of a disk, from the narrowest; none of a drive whose media are taken out.
 fn groups_of(device: &Device) -> Vec<(Level, String)> {
+    if matches!(device.kind, Kind::Optical | Kind::Floppy) {
+        return Vec::new();
+    }
     let model = drive::tidy(device.model.as_deref().unwrap_or_default());
     let class = class(device);
     let of = |level: Level| Some((level, level.of_drive(&model, &class)?));
@@ -180,7 +184,7 @@ impl<'a> Evidence<'a> {
             .filter(|arm| scheduler_of(arm) != active);
         let against_active = best.and_then(|arm| self.groups.compare(question, arm, active));
         Some(Known {
-            against_active: against_active.map(|pooled| pooled.mean.exp()),
+            against_active: against_active.and_then(|pooled| Some(pooled.prediction?.exp())),
             finding,
             proposed,
         })

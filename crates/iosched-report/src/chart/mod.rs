@@ -2,10 +2,11 @@
 //! same in words. `scene` lays it out as plain shapes, [`svg`] and [`png`] write them.
 //!
 //! [`of_record`] makes the charts of a record, [`of_simulated`] those of a simulation and
-//! [`of_events`] those of a recording; `thin` keeps long series small without losing extremes.
+//! [`of_events`] those of a recording, `of_evidence` those of many machines; `thin` keeps long series small without losing extremes.
 
 mod font;
 pub mod of_events;
+pub(crate) mod of_evidence;
 pub mod of_record;
 pub mod of_simulated;
 mod palette;

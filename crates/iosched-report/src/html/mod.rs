@@ -6,6 +6,7 @@
 
 mod compared;
 mod data;
+mod of_evidence;
 mod of_record;
 mod of_simulated;
 mod table;
@@ -18,6 +19,7 @@ use super::chart::Chart;
 use super::chart::svg::{self, Width};
 
 pub use compared::records;
+pub use of_evidence::evidence;
 pub use of_record::record;
 pub use of_simulated::{conformances, simulated, traffic};
 

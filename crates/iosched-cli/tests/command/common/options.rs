@@ -112,6 +112,11 @@ pub(crate) const OPTIONS: &[(&str, &str, Takes)] = &[
     ("evidence merge", "datasets", Directory),
     ("evidence merge", "to", Directory),
     ("evidence show", "dataset", Directory),
+    (
+        "evidence show",
+        "html",
+        Written(&["evidence", "show", "EVIDENCE", "--html", "FIFO"]),
+    ),
     ("evidence show", "kernel", Words),
     ("evidence show", "model", Words),
     ("list", "devices", Words),
