@@ -49,8 +49,52 @@ const ENVIRONMENT: &str = "boot/efi/EFI/redhat/grubenv";
 /// A file, what stands in it, and what stands there in its place then.
 type Edit = (&'static str, &'static str, &'static str);
 
+/// What of a menu changes, from Debian's `# kopt=` on.
+const MENU: (&str, &str) = (
+    "sda1 ro\n\
+     # defoptions=quiet elevator=noop\n\
+     # xenhopt=dom0_mem=512M\n\
+     ## ## End Default Options ##\n\
+     \n\
+     title Debian\n\
+     root (hd0,0)\n\
+     kernel /boot/vmlinuz-4.19.0 root=/dev/sda1 ro quiet elevator=noop\n\
+     initrd /boot/initrd.img-4.19.0\n\
+     \n\
+     title Xen\n\
+     root (hd0,0)\n\
+     kernel /boot/xen-4.gz dom0_mem=512M\n\
+     module /boot/vmlinuz-4.19.0 root=/dev/sda1 ro\n\
+     module /boot/initrd.img-4.19.0\n\
+     \n\
+     ### END DEBIAN AUTOMAGIC KERNELS LIST\n\
+     \n\
+     title Gentoo\n\
+     kernel (hd0,1)/kernel-genkernel-x86_64-4.19 real_root=/dev/sda3\n",
+    "sda1 ro elevator=deadline\n\
+     # defoptions=quiet\n\
+     # xenhopt=dom0_mem=512M\n\
+     ## ## End Default Options ##\n\
+     \n\
+     title Debian\n\
+     root (hd0,0)\n\
+     kernel /boot/vmlinuz-4.19.0 root=/dev/sda1 ro quiet elevator=deadline\n\
+     initrd /boot/initrd.img-4.19.0\n\
+     \n\
+     title Xen\n\
+     root (hd0,0)\n\
+     kernel /boot/xen-4.gz dom0_mem=512M\n\
+     module /boot/vmlinuz-4.19.0 root=/dev/sda1 ro elevator=deadline\n\
+     module /boot/initrd.img-4.19.0\n\
+     \n\
+     ### END DEBIAN AUTOMAGIC KERNELS LIST\n\
+     \n\
+     title Gentoo\n\
+     kernel (hd0,1)/kernel-genkernel-x86_64-4.19 real_root=/dev/sda3 elevator=deadline\n",
+);
+
 /// What stands where, by boot loader: the files that change, and what is said of a program that is run then.
-const BOOTS: [(&str, &[Edit], &str); 8] = [
+const BOOTS: [(&str, &[Edit], &str); 10] = [
     (
         "fedora",
         &[
@@ -132,6 +176,16 @@ const BOOTS: [(&str, &[Edit], &str); 8] = [
             "GRUB_CMDLINE_LINUX=\"elevator=deadline\"",
         )],
         "`/usr/sbin/grub2-mkconfig -o /boot/grub2/grub.cfg` is run then",
+    ),
+    (
+        "rhel-7-tuned",
+        &[("etc/default/grub", "quiet\"", "quiet elevator=deadline\"")],
+        "`/usr/sbin/grub2-mkconfig -o /boot/grub2/grub.cfg` is run then",
+    ),
+    (
+        "debian-grub-1",
+        &[("boot/grub/menu.lst", MENU.0, MENU.1)],
+        "",
     ),
     (
         "opensuse-sdbootutil",

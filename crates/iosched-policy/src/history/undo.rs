@@ -167,13 +167,14 @@ impl Turn {
     /// What comes after the files: programs are told, disks put back, and both entries say so.
     fn end(&self, mut undo: Change, mut entry: Entry) -> Result<TakenBack, HistoryError> {
         let host = self.host();
-        // What was made for files that went before an undo was cut short.
-        for change in undo
+        // What was made for files that are gone: by an undo that was cut short, or because the change was, before it.
+        let gone = undo
             .entry
             .files
             .iter()
-            .filter(|change| change.after.is_none())
-        {
+            .filter(|change| change.after.is_none());
+        let never_made = entry.files.iter().filter(|change| change.before.is_none());
+        for change in gone.chain(never_made) {
             change.remove_directories(host);
         }
         announce(host, &undo.entry.files)?;
@@ -300,7 +301,8 @@ mod tests {
 
     #[test]
     fn directories_that_a_change_made_are_gone_after_its_undo_cut_short_or_not() {
-        for is_cut_short in [false, true] {
+        // Of the third only the directories were made.
+        for (is_cut_short, is_made) in [(false, true), (true, true), (false, false)] {
             let (dir, host) = machine(&[]);
             let turn = take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
             let plan = FileChange::plan(&host, "/etc/new.d/below/x", Some("1".into()));
@@ -311,6 +313,8 @@ mod tests {
             change.done(vec![]).unwrap();
             if is_cut_short {
                 turn.begin_undo(&entry, vec![plan.reversed()]).unwrap();
+            }
+            if is_cut_short || !is_made {
                 fs::remove_file(dir.path().join("etc/new.d/below/x")).unwrap();
             }
             turn.undo().unwrap();

@@ -386,6 +386,8 @@ mod tests {
             "GRUB_CMDLINE_LINUX=\"ro\"\nunset GRUB_CMDLINE_LINUX\n",
             "A=\"x -- \"\nGRUB_CMDLINE_LINUX=\"$A ro\"\n",
             "A='\"'\nGRUB_CMDLINE_LINUX=\"$A ro\"\n",
+            "A=\\\n",
+            "A=\\",
         ] {
             assert!(
                 with_elevator(text, Format::GrubDefault, Some("noop")).is_err(),
@@ -602,7 +604,67 @@ mod tests {
         words.split_whitespace().map(str::to_owned).collect()
     }
 
+    /// Of what files are made, good or bad.
+    const TOKENS: [&str; 30] = [
+        "GRUB_CMDLINE_LINUX=",
+        "GRUB_CMDLINE_LINUX_XEN_REPLACE=",
+        "default_kernel_opts=",
+        "kernelopts=",
+        "options ",
+        "kernel /vmlinuz ",
+        "kernel /xen.gz ",
+        "module /vmlinuz ",
+        "title x",
+        "# kopt=",
+        "### BEGIN AUTOMAGIC KERNELS LIST",
+        "# GRUB Environment Block\n",
+        "elevator=cfq",
+        "elevator=noop",
+        "$GRUB_CMDLINE_LINUX",
+        "${A:+",
+        "}",
+        "A=",
+        "ro",
+        " ",
+        " ",
+        "\n",
+        "\n",
+        "\r\n",
+        "\"",
+        "\"",
+        "'",
+        "\\",
+        "--",
+        "#",
+    ];
+
     proptest::proptest! {
+        #[test]
+        fn what_was_put_in_is_there_once_and_can_be_taken_out(
+            tokens in proptest::collection::vec(proptest::sample::select(TOKENS.to_vec()), 0..16),
+        ) {
+            let text = tokens.concat();
+            for format in [
+                Format::GrubDefault,
+                Format::GrubDropIn,
+                Format::MenuLst,
+                Format::KernelInstall,
+                Format::Extlinux,
+                Format::LoaderEntry,
+                Format::GrubEnvironment,
+            ] {
+                let Ok(with) = with_elevator(&text, format, Some("noop")) else {
+                    continue;
+                };
+                let again = with_elevator(&with, format, Some("noop"));
+                proptest::prop_assert_eq!(again.as_ref(), Ok(&with), "{:?}", format);
+                let without = with_elevator(&with, format, None);
+                proptest::prop_assert!(without.is_ok(), "{:?} of {:?}", format, with);
+                let given = lines_with_elevator(&without.unwrap(), format);
+                proptest::prop_assert!(given.is_empty(), "{:?} of {:?}", format, with);
+            }
+        }
+
         #[test]
         fn a_shell_reads_every_other_word_as_before_and_ours_once(
             lines in proptest::collection::vec(proptest::sample::select(LINES.to_vec()), 0..6),

@@ -369,7 +369,9 @@ fn check_dracut(host: &Host, modules: &[String]) -> Result<(), FileError> {
                     return error("keeps the scheduler's module out of the image");
                 }
             } else if it.name == "force_drivers" && is_after_ours {
-                let value = value.unwrap_or_default();
+                let Some(value) = value else {
+                    return error(SHELL);
+                };
                 let has = |module: &String| value.split_whitespace().any(|word| word == module);
                 if !modules.iter().all(has) {
                     return error("is read after ours and sets force_drivers anew");

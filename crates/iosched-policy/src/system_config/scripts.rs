@@ -316,6 +316,13 @@ fn check_is_put(texts: &[String], kinds: &[Kind], value: &str) -> Result<(), Fai
             last.insert(name, (index, line));
         }
     }
+    // Appended to a line that goes on, ours is no assignment.
+    let main = kinds.iter().position(|kind| *kind != Kind::GrubDropIn);
+    if let Some(index) = main.filter(|_| !last.contains_key(names.every)) {
+        let text = &texts[index];
+        let line = text.lines().count();
+        return Err((index, NotUnderstood::of(text, line, NotUnderstood::SHELL)));
+    }
     for (name, (index, line)) in last {
         let failed = |why| Err((index, NotUnderstood::of(&texts[index], line, why)));
         let held = variables.value(name).unwrap_or_default();
