@@ -9,7 +9,7 @@ use iosched_machine::visible::lines_of_error;
 use rustix::io::Errno;
 
 use super::blk_mq::ToBlkMq;
-use super::names::is_single_queue;
+use super::names::{is_single_queue, modern_name};
 
 /// Why a state could not be set.
 #[derive(Debug, thiserror::Error)]
@@ -300,15 +300,24 @@ fn not_offered(scheduler: &str, offered: &[String], to_blk_mq: ToBlkMq) -> Strin
             _ => "choose one of those it offers".into(),
         };
     }
+    if let Some(modern) = modern_name(scheduler) {
+        let modern = if offered.iter().any(|name| name == modern) {
+            format!("write {modern}")
+        } else {
+            format!(
+                "that is {modern}: {}",
+                not_offered(modern, offered, to_blk_mq)
+            )
+        };
+        return format!(
+            "{scheduler} is for disks on the single-queue path, which Linux 5.0 removed (`iosched simulate` still has it); on \
+             blk-mq, where this one is, {modern}"
+        );
+    }
     match scheduler {
         "bfq" => "its module could not be loaded: is CONFIG_IOSCHED_BFQ in this kernel?".into(),
         "kyber" => {
             "its module could not be loaded: is CONFIG_MQ_IOSCHED_KYBER in this kernel?".into()
-        }
-        "cfq" | "deadline" | "noop" => {
-            "it is for disks on the single-queue path, which Linux 5.0 removed; \
-             `iosched simulate` still has it"
-                .into()
         }
         _ => "choose one of those it offers".into(),
     }
@@ -337,5 +346,26 @@ pub(super) fn io_error(device: &str, file: &str, source: io::Error) -> SwitchErr
             file,
             source,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_name_on_blk_mq_is_answered_with_the_new_one() {
+        let offered = ["none", "mq-deadline", "bfq"].map(str::to_owned);
+        for (old, modern) in [
+            ("cfq", "bfq"),
+            ("deadline", "mq-deadline"),
+            ("noop", "none"),
+        ] {
+            let hint = |offered: &[String]| not_offered(old, offered, ToBlkMq::Unknown);
+            let way = format!("where this one is, write {modern}");
+            assert!(hint(&offered).ends_with(&way), "{}", hint(&offered));
+            let way = format!("that is {modern}: ");
+            assert!(hint(&[]).contains(&way), "{}", hint(&[]));
+        }
     }
 }

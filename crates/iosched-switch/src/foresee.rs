@@ -37,13 +37,13 @@ pub fn foresee(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<(), SwitchError
             format!("queue/iosched/{tunable}")
         };
         let shown = shown_by(sysfs, device, &arm.scheduler, &place);
-        value::check_like(&shown.unwrap_or_default(), value).map_err(|cause| {
-            SwitchError::WrongValue {
+        let like = value::check_like(&shown.unwrap_or_default(), value);
+        like.and_then(|()| value::check_is_kept(&arm.scheduler, tunable, value))
+            .map_err(|cause| SwitchError::WrongValue {
                 tunable: tunable.clone(),
                 value: value.clone(),
                 cause,
-            }
-        })?;
+            })?;
     }
     Ok(())
 }
@@ -97,6 +97,25 @@ mod tests {
             assert!(words.contains("it has: nr_requests, "), "{words}");
         }
         assert!(foreseen("newcomer:anything=1").is_ok());
+    }
+
+    #[test]
+    fn a_number_that_no_kernel_keeps_is_found() {
+        for text in [
+            "mq-deadline:fifo_batch=-1",
+            "none:nr_requests=0",
+            "none:nr_requests=3",
+        ] {
+            let error = foreseen(text).unwrap_err();
+            assert!(matches!(error, SwitchError::WrongValue { .. }), "{error}");
+        }
+        for text in [
+            "mq-deadline:writes_starved=-1",
+            "none:nr_requests=4",
+            "mq-deadline:fifo_batch=0",
+        ] {
+            assert!(foreseen(text).is_ok(), "{text}");
+        }
     }
 
     #[test]

@@ -74,6 +74,21 @@ pub(super) fn check_like(shown: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether any kernel keeps a number that nobody tries out: all raise `nr_requests` to four (`BLKDEV_MIN_RQ`) and
+/// tunables below zero to that or more, but for the `writes_starved` of deadline and mq-deadline.
+pub(super) fn check_is_kept(scheduler: &str, tunable: &str, value: &str) -> Result<(), String> {
+    let base = tunable.trim_end_matches("_us");
+    let least = match tunable {
+        "nr_requests" => 4,
+        _ if base != "writes_starved" && device::tunable_names(scheduler).contains(&base) => 0,
+        _ => return Ok(()),
+    };
+    match decimal(value)? {
+        Some(number) if number < least => Err(format!("kernels make it {least} or more")),
+        _ => Ok(()),
+    }
+}
+
 /// The number that a value is; nothing of what is none.
 ///
 /// # Errors

@@ -149,7 +149,10 @@ struct Unreadable {
 
 impl Failure for Unreadable {
     fn exit_code(&self) -> u8 {
-        exit::NO_SUCH_DEVICE
+        match self.source.kind() {
+            std::io::ErrorKind::InvalidData => exit::USAGE, // as any other that is malformed
+            _ => exit::NO_SUCH_DEVICE,
+        }
     }
 }
 

@@ -62,6 +62,7 @@ fn a_scheduler_that_a_disk_lacks_is_refused_with_the_name_that_it_has_there() {
     machine.write("sys/block/vda/queue/scheduler", "[none] mq-deadline\n");
     for (disk, scheduler, words) in [
         ("vda", "cfq", "for disks on the single-queue path"),
+        ("vda", "cfq", "where this one is, that is bfq: its module"),
         ("sda", "mq-deadline", "where it is deadline"),
         ("sda", "none", "where noop does that"),
         ("sda", "bfq", "cfq, from which bfq descends"),
@@ -72,6 +73,22 @@ fn a_scheduler_that_a_disk_lacks_is_refused_with_the_name_that_it_has_there() {
         assert_eq!(code, if words.is_empty() { 0 } else { 5 }, "{error}");
         assert!(error.contains(words), "{disk} {scheduler}: {error}");
     }
+}
+
+#[test]
+fn a_scheduler_file_that_cannot_be_read_is_named_and_not_taken_for_blk_mq() {
+    let machine = mixed();
+    let scheduler = machine.path("sys/block/sda/queue/scheduler");
+    std::fs::remove_file(&scheduler).unwrap();
+    std::fs::create_dir(&scheduler).unwrap();
+    let put = ["--dry-run", "--method", "cmdline", "sda", "noop"];
+    let (code, _, error) = machine.run("persist", &put);
+    let error = in_one_line(&error);
+    assert_ne!(code, 0);
+    assert!(
+        error.contains("sda") && !error.contains("single-queue"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -452,6 +452,9 @@ fn a_whole_policy_is_taken_over_and_its_errors_name_the_users_file() {
         stderr.contains("ours.toml:1:1: missing field `name`"),
         "{stderr}"
     );
+    fs::write(&file, b"# caf\xe9\n").unwrap();
+    let (code, _, stderr) = machine.run("persist", &["--yes", "--policy", path]);
+    assert_eq!(code, 2, "{stderr}");
 }
 
 #[test]
@@ -460,8 +463,10 @@ fn schedulers_that_a_disk_does_not_offer_are_refused_before_anything_is_written(
     let before = machine.etc();
     let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "kyber"]);
     assert_eq!(code, 5, "{stderr}");
-    let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "none", "write_cache=x"]);
-    assert_eq!(code, 6, "{stderr}");
+    for value in ["write_cache=x", "nr_requests=0"] {
+        let (code, _, stderr) = machine.run("persist", &["--yes", "sda", "none", value]);
+        assert_eq!(code, 6, "{stderr}");
+    }
     assert_eq!(machine.etc(), before);
 }
 

@@ -14,6 +14,7 @@ use crate::policy::file::{self, Evidence};
 use crate::policy::matching::{self, KnownDisk, Match};
 use crate::set;
 use crate::system_config::identity::Identity;
+use crate::system_config::udev;
 
 /// Why a choice was made, as the policy keeps it.
 #[derive(Debug, Clone, Default)]
@@ -73,7 +74,7 @@ pub fn with_choice(
         chosen.extend(change.disks);
     }
     for (name, _, arm) in &chosen {
-        let (identity, disk) = identity_of(&disks, name)?;
+        let (identity, disk) = identity_of(host, &disks, name)?;
         notes.extend(remarks(disk, identity));
         let rule = NewRule {
             name: rule_name(disk),
@@ -145,6 +146,7 @@ pub fn without_choice(host: &Host, what: &str) -> Result<Edited, DeployError> {
 }
 
 fn identity_of<'a>(
+    host: &Host,
     disks: &'a [KnownDisk],
     name: &str,
 ) -> Result<(&'a Identity, &'a KnownDisk), DeployError> {
@@ -156,6 +158,10 @@ fn identity_of<'a>(
         .iter()
         .find(|disk| disk.device.name == name)
         .ok_or_else(|| refuse("a loop device is another disk each time".into()))?;
+    // Without udev nothing is known of any disk, and nothing would read the rules.
+    if disk.identities.is_empty() && !udev::is_here(host) {
+        return Err(DeployError::NoUdev);
+    }
     let identity = disk.identities.first().ok_or_else(|| {
         refuse(match disk.shared.first() {
             Some(shared) => {
@@ -215,6 +221,15 @@ mod tests {
     use iosched_experiment::fixture;
     use iosched_machine::facts::MachineFacts;
     use iosched_machine::process::Stop;
+
+    #[test]
+    fn where_no_udev_is_that_is_said_and_not_that_it_knows_no_serial_number() {
+        let (dir, host) = machine(&[Disk::new("sda")]);
+        let choice = || with_choice(&host, &["sda"], &Arm::plain("bfq"), &Grounds::default());
+        assert!(matches!(choice(), Err(DeployError::NoIdentity { .. })));
+        std::fs::remove_dir_all(dir.path().join("run/udev")).unwrap();
+        assert!(matches!(choice(), Err(DeployError::NoUdev)));
+    }
 
     #[test]
     fn the_grounds_of_a_choice_are_kept_with_the_rule() {

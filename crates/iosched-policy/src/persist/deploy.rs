@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use iosched_experiment::journal::{SavedDisk, Undone};
-use iosched_machine::device::{self, Device};
+use iosched_machine::device::{self, Device, NoChoice, Schedulers};
 use iosched_machine::host::Host;
 use iosched_switch::{self as switch, Adjusted, Entered, QueueState, SwitchError};
 
@@ -336,6 +336,22 @@ fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, 
         names.join(", ")
     };
     let listening = names(true);
+    let sysfs = host.sysfs();
+    let is_unreadable = |disk: &&Device| {
+        let Schedulers::Nothing(reason) = &disk.schedulers else {
+            return false;
+        };
+        matches!(
+            reason,
+            NoChoice::Unreadable { .. } | NoChoice::NotUnderstood { .. }
+        )
+    };
+    // What cannot be read says nothing of the path.
+    let others = disks.iter().map(|disk| &disk.device);
+    let others = others.filter(|_| listening.is_empty());
+    if let Some(disk) = std::iter::once(&device).chain(others).find(is_unreadable) {
+        switch::offered(&sysfs, &disk.name)?;
+    }
     if listening.is_empty() {
         let (major, minor) = host.kernel_version().unwrap_or_default();
         return Err(DeployError::DeadCommandLine {
@@ -352,7 +368,7 @@ fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, 
         }
         if !offered.iter().any(|name| name == scheduler) {
             let offered = offered.to_vec();
-            let error = switch::not_offered(&host.sysfs(), &disk.name, scheduler, offered);
+            let error = switch::not_offered(&sysfs, &disk.name, scheduler, offered);
             return Err(DeployError::Switch(error));
         }
     }

@@ -122,15 +122,6 @@ pub fn read(host: &Host) -> Result<Option<(Policy, String)>, PolicyError> {
     Ok(Some((Policy::parse(&text, path)?, text)))
 }
 
-/// A value in the file: `fifo_batch = 1`, `"1"` or `low_latency = false`.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Value {
-    Bool(bool),
-    Number(i64),
-    Text(String),
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileText {
@@ -147,7 +138,7 @@ struct RuleText {
     r#match: Spanned<Match>,
     scheduler: Spanned<String>,
     #[serde(default)]
-    tunables: BTreeMap<String, Spanned<Value>>,
+    tunables: BTreeMap<String, Spanned<toml::Value>>,
     why: Option<String>,
     record: Option<PathBuf>,
     evidence: Option<Evidence>,
@@ -181,7 +172,7 @@ impl Policy {
             let line = position(text, rule.span().start).0;
             let rule = rule.into_inner();
             let (name_at, match_at) = (rule.name.span().start, rule.r#match.span().start);
-            let rule = check(rule, line).map_err(|(offset, message)| at(offset, message))?;
+            let rule = check(text, rule, line).map_err(|(offset, message)| at(offset, message))?;
             if let Some(other) = policy.rules.iter().find(|other| other.name == rule.name) {
                 let message = format!(
                     "there is a rule {:?} already, in line {}",
@@ -207,7 +198,7 @@ impl Policy {
 }
 
 /// A rule whose values mean something; else where and why not.
-fn check(text: RuleText, line: usize) -> Result<Rule, (usize, String)> {
+fn check(file: &str, text: RuleText, line: usize) -> Result<Rule, (usize, String)> {
     if text.name.get_ref().trim().is_empty() {
         return Err((text.name.span().start, "a rule needs a name".into()));
     }
@@ -218,11 +209,12 @@ fn check(text: RuleText, line: usize) -> Result<Rule, (usize, String)> {
     let mut arm = Arm::new(scheduler, [])
         .map_err(|error| (text.scheduler.span().start, error.to_string()))?;
     for (name, value) in &text.tunables {
+        let written = word_of(name, value, file).map_err(|why| (value.span().start, why))?;
         let words = arm
             .tunables
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
-            .chain([format!("{name}={}", value.get_ref())])
+            .chain([format!("{name}={written}")])
             .collect::<Vec<_>>();
         arm = Arm::new(scheduler, words.iter().map(String::as_str))
             .map_err(|error| (value.span().start, error.to_string()))?;
@@ -238,13 +230,32 @@ fn check(text: RuleText, line: usize) -> Result<Rule, (usize, String)> {
     })
 }
 
-impl std::fmt::Display for Value {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Value::Bool(value) => write!(f, "{}", u8::from(*value)),
-            Value::Number(value) => write!(f, "{value}"),
-            Value::Text(value) => f.write_str(value),
-        }
+/// Tunables that are on or off, for which `true` and `false` mean 1 and 0.
+const SWITCHES: [&str; 5] = [
+    "add_random",
+    "front_merges",
+    "iostats",
+    "low_latency",
+    "strict_guarantees",
+];
+
+/// A value as it is given to the kernel: `fifo_batch = 1`, `"1"` or `low_latency = false`. Numbers are decimal, as
+/// kernels show them.
+fn word_of(name: &str, value: &Spanned<toml::Value>, file: &str) -> Result<String, String> {
+    let written = file.get(value.span()).unwrap_or_default();
+    match value.get_ref() {
+        toml::Value::String(text) => Ok(text.clone()),
+        toml::Value::Integer(number) if number.to_string() == written => Ok(number.to_string()),
+        toml::Value::Integer(number) => Err(format!(
+            "{name} = {written}: it takes a decimal number: write {number}"
+        )),
+        toml::Value::Boolean(is_on) if SWITCHES.contains(&name) => Ok(u8::from(*is_on).to_string()),
+        toml::Value::Boolean(_) => Err(format!(
+            "{name} = {written}: it is not on or off: write a number, or a word in quotes"
+        )),
+        _ => Err(format!(
+            "{name} = {written}: a tunable takes a whole number, or a word in quotes"
+        )),
     }
 }
 
@@ -305,6 +316,11 @@ scheduler = "none"
     #[test]
     fn every_error_names_line_and_column() {
         let rule = |rest: &str| format!("[[rule]]\nname = \"a\"\n{rest}\n");
+        let with_tunable = |tunable: &str| {
+            rule(&format!(
+                "match = {{ serial = \"s\" }}\nscheduler = \"mq-deadline\"\ntunables = {{ {tunable} }}"
+            ))
+        };
         let cases = [
             (
                 "version = 2".to_owned(),
@@ -331,6 +347,26 @@ scheduler = "none"
                     "match = { serial = \"s\" }\nscheduler = \"bfq\"\ntunables = { slice_idle = 1, slice_idle_us = 2 }",
                 ),
                 "p.toml:5:46: ",
+            ),
+            (
+                with_tunable("fifo_batch = 1.5"),
+                "p.toml:5:27: fifo_batch = 1.5: a tunable takes a whole number",
+            ),
+            (
+                with_tunable("fifo_batch = true"),
+                "p.toml:5:27: fifo_batch = true: it is not on or off",
+            ),
+            (
+                with_tunable("fifo_batch = 0x10"),
+                "p.toml:5:27: fifo_batch = 0x10: it takes a decimal number: write 16",
+            ),
+            (
+                with_tunable("fifo_batch = 0o17"),
+                "p.toml:5:27: fifo_batch = 0o17: it takes a decimal number: write 15",
+            ),
+            (
+                with_tunable("fifo_batch = [1]"),
+                "p.toml:5:27: fifo_batch = [1]: a tunable takes",
             ),
             (
                 rule("match = { }\nscheduler = \"bfq\""),
