@@ -386,6 +386,11 @@ mod tests {
             "GRUB_CMDLINE_LINUX=\"ro\"\nunset GRUB_CMDLINE_LINUX\n",
             "A=\"x -- \"\nGRUB_CMDLINE_LINUX=\"$A ro\"\n",
             "A='\"'\nGRUB_CMDLINE_LINUX=\"$A ro\"\n",
+            "GRUB_CMDLINE_LINUX=(ro)\n",
+            "GRUB_CMDLINE_LINUX=ro\nGRUB_X=(a b)\nGRUB_CMDLINE_LINUX=\"$GRUB_X c\"\n",
+            "A=\"${GRUB_CMDLINE_LINUX:=ro quiet}\"\n",
+            "A=$((GRUB_CMDLINE_LINUX=3))\n",
+            "\u{c}GRUB_CMDLINE_LINUX=\"\"\n",
             "A=\\\n",
             "A=\\",
         ] {
@@ -397,6 +402,33 @@ mod tests {
                 with_elevator(text, Format::GrubDefault, None).as_deref(),
                 Ok(text)
             );
+        }
+    }
+
+    /// A word that goes on in a variable, or is cut by an expansion, is not taken out.
+    #[test]
+    fn no_word_is_cut_in_two() {
+        for value in [
+            "$U elevator=cfq${V:+ quiet x}",
+            "$U elevator=${E:+cfq x} y",
+            "$U elevator=cfq$V",
+        ] {
+            let text = format!("GRUB_CMDLINE_LINUX=\"{value}\"\n");
+            for value in [Some("noop"), None] {
+                let error = with_elevator(&text, Format::GrubDefault, value).unwrap_err();
+                assert_eq!(error.line, 1, "{text}");
+            }
+        }
+    }
+
+    /// That another variable has it is not enough: it is for some of the entries.
+    #[test]
+    fn every_entry_gets_it_although_some_have_it() {
+        for name in ["DEFAULT", "RECOVERY"] {
+            let text = format!("GRUB_CMDLINE_LINUX_{name}=\"quiet elevator=noop\"\n");
+            let edited = with_elevator(&text, Format::GrubDefault, Some("noop")).unwrap();
+            let every = "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX elevator=noop\"\n";
+            assert!(edited.ends_with(every), "{edited}");
         }
     }
 
@@ -468,6 +500,21 @@ mod tests {
                 2,
             ),
             ("A=1\nMORE=elevator=cfq\n", Format::GrubDropIn, 2),
+            (
+                "GRUB_CMDLINE_LINUX=\"${GRUB_X-elevator=cfq} quiet\"\n",
+                Format::GrubDefault,
+                1,
+            ),
+            (
+                "grep -q -- x /y && GRUB_CMDLINE_LINUX=\"ro elevator=cfq\"\n",
+                Format::GrubDefault,
+                1,
+            ),
+            (
+                "case x in x) GRUB_CMDLINE_LINUX=elevator=cfq;; esac\n",
+                Format::GrubDefault,
+                1,
+            ),
             (
                 "default_kernel_opts=\"ro \\\nelevator=cfq\"\n",
                 Format::Extlinux,

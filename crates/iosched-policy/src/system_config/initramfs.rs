@@ -218,8 +218,14 @@ fn check_mkinitcpio_drop_ins(host: &Host, modules: &[String]) -> Result<(), File
                 Statement::Other(range) => {
                     return Err(statement(&path, &text, range.start, SHELL, way()));
                 }
-                Statement::Assignment(it) if it.name == "MODULES" && !it.appends => {
-                    let why = "is read after ours and sets MODULES anew";
+                Statement::Assignment(it)
+                    if it.name == "MODULES" && !(it.appends && it.is_array) =>
+                {
+                    let why = if it.appends {
+                        "is read after ours and makes one word of MODULES' first and this"
+                    } else {
+                        "is read after ours and sets MODULES anew"
+                    };
                     return Err(statement(&path, &text, it.start, why, way()));
                 }
                 Statement::Assignment(_) => {}
@@ -583,6 +589,8 @@ mod tests {
             ("z.conf", "[ -e /x ] || MODULES=(ext4)\n", true),
             ("z.conf", "export MODULES=(ext4)\n", true),
             ("z.conf", "unset MODULES\n", true),
+            ("z.conf", "MODULES+=\" x\"\n", true),
+            ("z.conf", "X=${MODULES:=}\n", true),
             ("z.conf", "NOTE='\nMODULES=(ext4)'\n", false),
             ("z.conf", "# caf\u{e9}\n", false),
         ] {

@@ -111,13 +111,10 @@ pub(super) fn given(text: &str) -> Vec<(usize, String)> {
             Statement::Assignment(Assignment {
                 plain: Some(plain), ..
             }) => {
-                // What stands in an expansion (`${A:+elevator=cfq }`) is given, too.
-                let words = text[plain.inner.clone()]
-                    .replace(":+", "  ")
-                    .replace(":-", "  ");
-                let value = value_of_parameter(&words).map(str::to_owned);
+                let inner = &text[plain.inner.clone()];
                 let line = shell::line_at(text, plain.inner.start);
-                found.extend(value.map(|value| (line, value)));
+                let value = value_of_parameter(inner).or_else(|| in_expansion(inner));
+                found.extend(value.map(|value| (line, value.to_owned())));
                 continue;
             }
             Statement::Assignment(assignment) => assignment.assigned,
@@ -128,13 +125,27 @@ pub(super) fn given(text: &str) -> Vec<(usize, String)> {
             if line.trim_start().starts_with('#') {
                 continue;
             }
-            let words = line.replace(['"', '\'', '(', ';'], " ");
-            let words = words.replace(":+", "  ").replace(":-", "  ");
-            let value = value_of_parameter(&words).map(str::to_owned);
+            let value = anywhere(line).map(str::to_owned);
             found.extend(value.map(|value| (first + index, value)));
         }
     }
     found
+}
+
+/// The value of the parameter in a part of a value that depends on a variable (`${A:+elevator=cfq }`).
+fn in_expansion(text: &str) -> Option<&str> {
+    let mut expansions = text.split("${").skip(1);
+    expansions.find_map(|expansion| anywhere(expansion.split('}').next().unwrap_or_default()))
+}
+
+/// The value of the parameter, wherever a word of that name begins in a text that is not understood.
+fn anywhere(text: &str) -> Option<&str> {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || "_.".contains(c);
+    let mut found = text.match_indices(PARAMETER);
+    let (at, _) = found.find(|(at, _)| !text[..*at].ends_with(is_of_word))?;
+    let value = &text[at + PARAMETER.len()..];
+    let end = value.find(|c: char| c.is_whitespace() || "\"'`;)}".contains(c));
+    Some(&value[..end.unwrap_or(value.len())])
 }
 
 /// The value that a script gives a variable in the end, as far as that is known.
@@ -195,6 +206,13 @@ fn assigned_with(
     };
     let line = shell::line_at(text, assignment.start);
     let inner = &text[plain.inner.clone()];
+    // A word that goes on in a variable, or is cut by an expansion, is no word of its own.
+    let mut ours = inner
+        .split_whitespace()
+        .filter(|word| word.starts_with(PARAMETER));
+    if ours.any(|word| word.replace("\\$", "").contains('$')) {
+        return Err(NotUnderstood::of(text, line, NotUnderstood::SHELL));
+    }
     let edited = with_parameter(inner, value)
         .map_err(|OpenQuote| NotUnderstood::of(text, line, NotUnderstood::QUOTE))?;
     if edited == inner {
@@ -306,7 +324,8 @@ fn check_is_put(texts: &[String], kinds: &[Kind], value: &str) -> Result<(), Fai
             }
             let line = shell::line_at(text, assignment.start);
             let failed = |why| Err((index, NotUnderstood::of(text, line, why)));
-            let Some(held) = variables.value(name) else {
+            let held = variables.value(name).filter(|_| !assignment.is_array);
+            let Some(held) = held else {
                 return failed(NotUnderstood::SHELL);
             };
             let is_later = kinds[index] == Kind::GrubDropIn && name == names.every;

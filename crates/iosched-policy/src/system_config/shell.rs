@@ -2,10 +2,11 @@
 //! what. Pure.
 //!
 //! What is followed: assignments (`NAME=…`, `NAME+=…`, exported or not, arrays), whose values are text, quotes, the
-//! expansions `$NAME`, `${NAME}`, `${NAME:+…}` and `${NAME:-…}`, and what other programs print, which is not known. All
-//! else (a condition, a function, `unset`, `.`) is [`Statement::Other`]: who depends on a value refuses it.
+//! expansions `$NAME`, `${NAME}`, `${NAME+…}` and `${NAME-…}` with a colon or without, and what other programs print,
+//! which is not known. All else (a condition, a function, `unset`, `.`, an expansion that assigns) is
+//! [`Statement::Other`]: who depends on a value refuses it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// The statements of a text in their order; comments are none.
@@ -64,18 +65,28 @@ pub(super) struct Plain {
 enum Part<'a> {
     Text(String),
     Variable(&'a str),
-    /// `${NAME:+…}`
-    IfSet(&'a str, Vec<Part<'a>>),
-    /// `${NAME:-…}`
-    Unless(&'a str, Vec<Part<'a>>),
+    /// `${NAME:+…}`, or without the colon.
+    IfSet(Condition<'a>, Vec<Part<'a>>),
+    /// `${NAME:-…}`, or without the colon.
+    Unless(Condition<'a>, Vec<Part<'a>>),
     /// What a program prints, or an expansion of another sort.
     Unknown,
+}
+
+/// Whether a variable is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Condition<'a> {
+    name: &'a str,
+    /// An empty one counts as not set: there is a colon.
+    and_not_empty: bool,
 }
 
 /// The variables that are known, each with its value as far as that is.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Variables<'a> {
     values: BTreeMap<&'a str, Option<String>>,
+    /// Those that are arrays: `$NAME` is their first element alone, and a text that is appended is, too.
+    arrays: BTreeSet<&'a str>,
     /// What a variable that is set nowhere may begin with, and is empty then; others may come from anywhere.
     own: &'static str,
 }
@@ -85,6 +96,7 @@ impl<'a> Variables<'a> {
     pub(super) fn none(own: &'static str) -> Variables<'a> {
         Variables {
             values: BTreeMap::new(),
+            arrays: BTreeSet::new(),
             own,
         }
     }
@@ -92,7 +104,16 @@ impl<'a> Variables<'a> {
     /// Follows an assignment; the words of an array are parted by a blank.
     pub(super) fn assign(&mut self, assignment: &Assignment<'a>) {
         let value = self.expanded(&assignment.value);
-        let value = if assignment.appends {
+        let name = assignment.name;
+        let is_to_first = assignment.appends && !assignment.is_array && self.arrays.contains(name);
+        if assignment.is_array {
+            self.arrays.insert(name);
+        } else if !assignment.appends {
+            self.arrays.remove(name);
+        }
+        let value = if is_to_first {
+            None
+        } else if assignment.appends {
             let between = if assignment.is_array { " " } else { "" };
             let before = self.value(assignment.name);
             before
@@ -136,18 +157,44 @@ impl<'a> Variables<'a> {
     fn expanded_part(&self, part: &Part<'a>) -> Option<String> {
         match part {
             Part::Text(text) => Some(text.clone()),
-            Part::Variable(name) => self.value(name),
-            Part::IfSet(name, then) => match self.value(name)?.as_str() {
-                "" => Some(String::new()),
-                _ => self.expanded(then),
-            },
-            Part::Unless(name, otherwise) => match self.value(name)? {
-                value if value.is_empty() => self.expanded(otherwise),
-                value => Some(value),
-            },
+            Part::Variable(name) => self.scalar(name),
+            Part::IfSet(condition, then) => {
+                if self.holds(condition)? {
+                    self.expanded(then)
+                } else {
+                    Some(String::new())
+                }
+            }
+            Part::Unless(condition, otherwise) => {
+                if self.holds(condition)? {
+                    self.scalar(condition.name)
+                } else {
+                    self.expanded(otherwise)
+                }
+            }
             Part::Unknown => None,
         }
     }
+
+    /// Of what is not an array.
+    fn scalar(&self, name: &str) -> Option<String> {
+        let value = self.value(name);
+        value.filter(|_| !self.arrays.contains(name))
+    }
+
+    fn holds(&self, condition: &Condition<'a>) -> Option<bool> {
+        let value = self.scalar(condition.name)?;
+        Some(if condition.and_not_empty {
+            !value.is_empty()
+        } else {
+            self.values.contains_key(condition.name)
+        })
+    }
+}
+
+/// What parts words to a shell, and the carriage return before the end of a line; no other space does.
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r')
 }
 
 struct Parser<'a> {
@@ -182,7 +229,7 @@ impl<'a> Parser<'a> {
     /// Goes to the next statement; false at the end.
     fn at_statement(&mut self) -> bool {
         loop {
-            self.take_while(char::is_whitespace);
+            self.take_while(is_blank);
             match self.peek() {
                 None => return false,
                 Some('#') => _ = self.take_while(|c| c != '\n'),
@@ -264,7 +311,7 @@ impl<'a> Parser<'a> {
     fn array(&mut self) -> Option<Vec<Part<'a>>> {
         let mut value = Vec::new();
         loop {
-            self.take_while(char::is_whitespace);
+            self.take_while(is_blank);
             match self.peek()? {
                 ')' => {
                     self.at += 1;
@@ -397,6 +444,9 @@ impl<'a> Parser<'a> {
             return Some(Part::Unknown);
         }
         self.takes("$");
+        if self.rest().starts_with("((") {
+            return None; // arithmetic may assign
+        }
         if self.takes("(") {
             self.take_command()?;
             return Some(Part::Unknown);
@@ -421,8 +471,16 @@ impl<'a> Parser<'a> {
         if self.takes("}") {
             return Some(Part::Variable(name));
         }
-        let is_if_set = self.takes(":+");
-        if !is_if_set && !self.takes(":-") {
+        let and_not_empty = self.takes(":");
+        let condition = Condition {
+            name,
+            and_not_empty,
+        };
+        if matches!(self.peek(), Some('=' | '?')) {
+            return None; // it assigns, or ends the shell
+        }
+        let is_if_set = self.takes("+");
+        if !is_if_set && !self.takes("-") {
             // Cut, replaced or counted.
             let rest =
                 self.take_while(|c| !matches!(c, '}' | '\n' | '"' | '\'' | '$' | '`' | '\\'));
@@ -440,9 +498,9 @@ impl<'a> Parser<'a> {
             }
         }
         Some(if is_if_set {
-            Part::IfSet(name, then)
+            Part::IfSet(condition, then)
         } else {
-            Part::Unless(name, then)
+            Part::Unless(condition, then)
         })
     }
 
@@ -533,7 +591,7 @@ mod tests {
     }
 
     /// Lines of which scripts are made, followed or not.
-    const LINES: [&str; 34] = [
+    const LINES: [&str; 40] = [
         "A=1",
         "A=\"1 2\" # and so on",
         "A='1 \"2\" $B'",
@@ -568,6 +626,12 @@ mod tests {
         "unset A",
         "read A <<X\nA=here\nX",
         "A=m& true",
+        "B=${A:=n}",
+        "B=${A=o}",
+        "B=$((A=3))",
+        "A=\"p${B-q}\"",
+        "A=\"${B+r $B}\"",
+        "\u{c}A=s",
     ];
 
     proptest::proptest! {
