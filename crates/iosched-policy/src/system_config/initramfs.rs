@@ -151,7 +151,8 @@ fn check_counts(host: &Host, maker: Option<Maker>, modules: &[String]) -> Result
             check_presets(host, modules)
         }
         Some(Maker::Dracut) => check_dracut(host, modules),
-        Some(Maker::InitramfsTools) | None => Ok(()),
+        Some(Maker::InitramfsTools) => check_updates(host, modules),
+        None => Ok(()),
     }
 }
 
@@ -198,6 +199,41 @@ fn text_of(host: &Host, path: &Path) -> Result<String, FileError> {
     let mut file = open_to_read(&host.path(&real)).map_err(fail)?;
     file.read_to_end(&mut bytes).map_err(fail)?;
     String::from_utf8(bytes).map_err(|_| FileError::NotText { path: path.into() })
+}
+
+/// update-initramfs.conf(5): told so there, `update-initramfs -u` changes no image and succeeds.
+fn check_updates(host: &Host, modules: &[String]) -> Result<(), FileError> {
+    const NAME: &str = "update_initramfs";
+    let path = Path::new("/etc/initramfs-tools/update-initramfs.conf");
+    if files::read(host, path)?.is_none() {
+        return Ok(());
+    }
+    let text = text_of(host, path)?;
+    let way = || {
+        format!(
+            "set {NAME}=yes there, or put {} into /etc/initramfs-tools/modules and make the image yourself",
+            modules.join(" ")
+        )
+    };
+    let mut variables = Variables::none(NAME);
+    for found in shell::parse(&text) {
+        let (start, why) = match found {
+            Statement::Other(range) if text[range.clone()].contains(NAME) => (range.start, SHELL),
+            Statement::Other(_) => continue,
+            Statement::Assignment(it) => {
+                variables.assign(&it);
+                match variables.value(it.name) {
+                    Some(value) if it.name == NAME && value == "no" => {
+                        (it.start, "keeps update-initramfs from making images anew")
+                    }
+                    None if it.name == NAME => (it.start, SHELL),
+                    _ => continue,
+                }
+            }
+        };
+        return Err(statement(path, &text, start, why, way()));
+    }
+    Ok(())
 }
 
 /// The files beside ours that mkinitcpio reads later, in the order of their names: none may set `MODULES` anew.
@@ -570,6 +606,27 @@ mod tests {
             }
         }
         fs::remove_file(dir.join(file)).unwrap();
+    }
+
+    #[test]
+    fn images_that_are_not_to_be_made_anew_are_refused_by_name() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "usr/sbin/mkinitramfs", "");
+        write(dir.path(), "usr/sbin/update-initramfs", "");
+        fs::create_dir_all(dir.path().join("usr/share/initramfs-tools/modules.d")).unwrap();
+        let file = "etc/initramfs-tools/update-initramfs.conf";
+        for (text, is_refused) in [
+            (
+                "# update_initramfs=no\nupdate_initramfs=yes\nbackup_initramfs=no\n",
+                false,
+            ),
+            ("update_initramfs=all\n", false),
+            ("update_initramfs=no\n", true),
+            ("update_initramfs='no' # until the kernel is out\n", true),
+            ("[ -e /x ] && update_initramfs=no\n", true),
+        ] {
+            check_refusal(&host, dir.path(), file, text.as_bytes(), is_refused);
+        }
     }
 
     #[test]
