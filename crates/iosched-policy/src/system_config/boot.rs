@@ -22,6 +22,7 @@ use crate::system_config::cmdline::{
     self, Format, Place, elevator_in, with_elevator, with_elevator_in_scripts,
 };
 use crate::system_config::files::{self, FileChange, FileError};
+use crate::system_config::parameter::{PARAMETER, value_of_parameter};
 
 /// The files that may carry the command line, and their format. Where there are several, all count.
 const FILES: [(&str, Format); 5] = [
@@ -81,6 +82,7 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
     let (of_grub, others): (Vec<_>, Vec<_>) = texts
         .into_iter()
         .partition(|(_, format, _)| is_of_grub(*format));
+    check_tuned(host, &of_grub, value)?;
     let scripts: Vec<_> = of_grub
         .iter()
         .map(|(_, format, text)| (text.as_str(), *format))
@@ -99,6 +101,38 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
         }
     }
     Ok(changes)
+}
+
+/// What TuneD's profile gives comes after ours where GRUB's file has `$tuned_params`, which TuneD's script of
+/// `/etc/grub.d` takes from this file.
+fn check_tuned(
+    host: &Host,
+    of_grub: &[(PathBuf, Format, String)],
+    value: Option<&str>,
+) -> Result<(), FileError> {
+    const NAME: &str = "TUNED_BOOT_CMDLINE";
+    let path = Path::new("/etc/tuned/bootcmdline");
+    let is_used = of_grub
+        .iter()
+        .any(|(_, _, text)| text.contains("tuned_params"));
+    let Some(text) = is_used.then(|| text_of(host, path).ok()).flatten() else {
+        return Ok(());
+    };
+    let given = match cmdline::variable(&text, NAME) {
+        Some(held) => value_of_parameter(&held).map(str::to_owned),
+        None => text.contains(PARAMETER).then(String::new),
+    };
+    if given.is_none() || given.as_deref() == value {
+        return Ok(());
+    }
+    Err(FileError::Elsewhere {
+        path: path.into(),
+        reason: format!("{NAME} gives {PARAMETER} too, and comes last"),
+        way: format!(
+            "take {PARAMETER} out of the cmdline of TuneD's profile (`grep -r {PARAMETER} /etc/tuned /usr/lib/tuned`), and \
+             activate it anew with tuned-adm profile"
+        ),
+    })
 }
 
 /// True if nothing is to be done in a file that a link leads to.
@@ -611,6 +645,48 @@ mod tests {
                 (other, _) => panic!("{text}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn what_tuned_gives_after_ours_is_refused_by_name() {
+        const LINE: &str =
+            "GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT \\$tuned_params\"\n";
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::at(dir.path());
+        let boots = |grub: &str, tuned: &str, value: Option<&str>| {
+            write(dir.path(), "etc/default/grub", grub);
+            write(dir.path(), "etc/tuned/bootcmdline", tuned);
+            files(&host, value)
+        };
+        let grub = format!("GRUB_CMDLINE_LINUX=\"ro\"\n{LINE}");
+        for (tuned, value, is_refused) in [
+            (
+                "TUNED_BOOT_CMDLINE='elevator=cfq isolcpus=1'\n",
+                Some("noop"),
+                true,
+            ),
+            ("TUNED_BOOT_CMDLINE='elevator=noop'\n", Some("noop"), false),
+            ("TUNED_BOOT_CMDLINE='isolcpus=1'\n", Some("noop"), false),
+            ("TUNED_BOOT_CMDLINE=\n", Some("noop"), false),
+            (
+                "TUNED_BOOT_CMDLINE=\"$(echo elevator=cfq)\"\n",
+                Some("noop"),
+                true,
+            ),
+            ("TUNED_BOOT_CMDLINE='elevator=cfq'\n", None, true),
+            ("TUNED_BOOT_CMDLINE='isolcpus=1'\n", None, false),
+        ] {
+            let is_so = match boots(&grub, tuned, value) {
+                Err(FileError::Elsewhere { path, .. }) => {
+                    path == Path::new("/etc/tuned/bootcmdline")
+                }
+                Err(error) => panic!("{error}"),
+                Ok(_) => false,
+            };
+            assert_eq!(is_so, is_refused, "{tuned}");
+        }
+        let unused = "GRUB_CMDLINE_LINUX=\"ro\"\n";
+        assert!(boots(unused, "TUNED_BOOT_CMDLINE='elevator=cfq'\n", Some("noop")).is_ok());
     }
 
     #[test]
