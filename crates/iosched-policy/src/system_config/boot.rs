@@ -222,8 +222,11 @@ fn files_in(host: &Host, directory: &Path, extension: &str) -> io::Result<Vec<Pa
     };
     let mut found = Vec::new();
     for entry in std::fs::read_dir(host.path(&real))? {
-        let path = directory.join(entry?.file_name());
-        if path.extension().is_some_and(is_it) {
+        let name = entry?.file_name();
+        // Drop-ins are what a shell finds by `*.cfg`.
+        let is_hidden = extension == DROP_IN && name.as_encoded_bytes().starts_with(b".");
+        let path = directory.join(name);
+        if !is_hidden && path.extension().is_some_and(is_it) {
             found.push(path);
         }
     }
@@ -645,6 +648,18 @@ mod tests {
                 (other, _) => panic!("{text}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_hidden_drop_in_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::at(dir.path());
+        write(dir.path(), "etc/default/grub", "GRUB_CMDLINE_LINUX=ro\n");
+        let hidden = "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX elevator=noop\"\n";
+        write(dir.path(), "etc/default/grub.d/.z.cfg", hidden);
+        let changes = files(&host, Some("noop")).unwrap();
+        assert_eq!(changes[0].path, Path::new(GRUB_DEFAULT));
+        assert_eq!(changes.len(), 1);
     }
 
     #[test]

@@ -11,14 +11,20 @@ use std::ops::Range;
 
 /// The statements of a text in their order; comments are none.
 pub(super) fn parse(text: &str) -> Vec<Statement<'_>> {
-    let mut parser = Parser { text, at: 0 };
+    let mut parser = Parser {
+        text,
+        at: 0,
+        depth: 0,
+    };
     let mut statements = Vec::new();
     while parser.at_statement() {
         let start = parser.at;
+        parser.depth = 0;
         if let Some(assignments) = parser.assignments() {
             statements.extend(assignments.into_iter().map(Statement::Assignment));
         } else {
             parser.at = start;
+            parser.depth = 0;
             let range = start..parser.end_of_other();
             parser.at = range.end;
             statements.push(Statement::Other(range));
@@ -81,6 +87,9 @@ struct Condition<'a> {
     and_not_empty: bool,
 }
 
+/// The bytes of a value that is followed. Linux takes 4096 of a command line at the most.
+const LONGEST: usize = 1 << 16;
+
 /// The variables that are known, each with its value as far as that is.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Variables<'a> {
@@ -122,6 +131,7 @@ impl<'a> Variables<'a> {
         } else {
             value
         };
+        let value = value.filter(|value| value.len() <= LONGEST);
         self.values.insert(assignment.name, value);
     }
 
@@ -200,6 +210,8 @@ fn is_blank(c: char) -> bool {
 struct Parser<'a> {
     text: &'a str,
     at: usize,
+    /// How many expansions are open.
+    depth: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -256,9 +268,13 @@ impl<'a> Parser<'a> {
         if self.takes("export ") || self.takes("export\t") {
             self.take_while(|c| matches!(c, ' ' | '\t'));
         }
-        let mut found = Vec::new();
+        let mut found: Vec<Assignment<'a>> = Vec::new();
         loop {
             found.push(self.assignment()?);
+            // To a shell without `+=` that is a command, and what stands beside it are its arguments.
+            if found.len() > 1 && found.iter().any(|of| of.appends) {
+                return None;
+            }
             let end = self.at;
             self.take_blanks();
             match self.peek() {
@@ -434,8 +450,16 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What begins with a `$` or a backquote.
+    /// What begins with a `$` or a backquote; nothing too deep within others.
     fn expansion(&mut self) -> Option<Part<'a>> {
+        const DEEPEST: usize = 32;
+        self.depth += 1;
+        let part = (self.depth <= DEEPEST).then(|| self.one_expansion());
+        self.depth -= 1;
+        part?
+    }
+
+    fn one_expansion(&mut self) -> Option<Part<'a>> {
         if self.takes("`") {
             while !self.takes("`") {
                 self.takes("\\");
@@ -591,7 +615,7 @@ mod tests {
     }
 
     /// Lines of which scripts are made, followed or not.
-    const LINES: [&str; 40] = [
+    const LINES: [&str; 41] = [
         "A=1",
         "A=\"1 2\" # and so on",
         "A='1 \"2\" $B'",
@@ -632,7 +656,16 @@ mod tests {
         "A=\"p${B-q}\"",
         "A=\"${B+r $B}\"",
         "\u{c}A=s",
+        "B+=' t' A=u",
     ];
+
+    #[test]
+    fn what_grows_without_end_is_not_followed() {
+        let deep = format!("A=\"{}\"\n", "${A:+".repeat(20_000));
+        assert!(matches!(parse(&deep)[..], [Statement::Other(_)]));
+        let twice = "A=\"$A $A\"\n".repeat(40);
+        assert_eq!(ours(&format!("A=a\n{twice}"), "A"), None);
+    }
 
     proptest::proptest! {
         #[test]
