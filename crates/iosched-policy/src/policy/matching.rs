@@ -208,6 +208,12 @@ impl Match {
             .into_iter()
             .flatten()
         {
+            // To udev a property that a disk lacks is empty.
+            if pattern.chars().all(|c| c == '*') {
+                return Err(format!(
+                    "{pattern:?} would match disks that have none: say which are meant"
+                ));
+            }
             if let Some(bad) = pattern
                 .chars()
                 .find(|c| c.is_control() || "\"\\[]|".contains(*c))

@@ -164,7 +164,8 @@ fn edited(text: &str, format: Format, value: Option<&str>) -> Result<String, Not
             in_lines(text, bls::is_options, "options ", value).map_err(open_quote)
         }
         Format::GrubEnvironment => bls::environment_without(text),
-        Format::MenuLst => menu_lst::with_elevator(text, value).map_err(open_quote),
+        Format::MenuLst => menu_lst::with_elevator(text, value)
+            .map_err(|(line, why)| NotUnderstood::of(text, line, why)),
         Format::KernelInstall => in_lines(text, is_parameters, "", value).map_err(open_quote),
         Format::GrubDefault | Format::GrubDropIn | Format::Extlinux => Ok(text.to_owned()),
     }

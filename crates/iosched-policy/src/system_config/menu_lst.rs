@@ -13,7 +13,9 @@
 
 use std::ops::Range;
 
-use crate::system_config::parameter::{each_line, value_of_parameter, with_parameter};
+use crate::system_config::parameter::{
+    NotUnderstood, PARAMETER, each_line, value_of_parameter, with_parameter,
+};
 
 /// What is started by `kernel` and has no use for Linux's parameters, by a part of its name.
 const NO_LINUX: [&str; 8] = [
@@ -46,9 +48,16 @@ enum Role {
 /// The menu with `elevator=` set to this value for every Linux; with none, taken out.
 ///
 /// # Errors
-/// The number of a line, from 1, in which it is not clear where a word ends.
-pub(super) fn with_elevator(text: &str, value: Option<&str>) -> Result<String, usize> {
+/// The number of a line, from 1, in which it is not clear where a word ends, or which goes on in the next one, and
+/// what of it is not understood.
+pub(super) fn with_elevator(
+    text: &str,
+    value: Option<&str>,
+) -> Result<String, (usize, &'static str)> {
     let roles = roles(text);
+    if let Some(line) = continued(text, &roles, value.is_some()) {
+        return Err((line, NotUnderstood::CONTINUED));
+    }
     let mut index = 0;
     let mut open = None;
     let edited = each_line(text, |line| {
@@ -63,11 +72,27 @@ pub(super) fn with_elevator(text: &str, value: Option<&str>) -> Result<String, u
         if let Ok(edited) = with_parameter(&line[range.clone()], value) {
             [&line[..range.start], &edited].concat()
         } else {
-            open.get_or_insert(index);
+            open.get_or_insert((index, NotUnderstood::QUOTE));
             line.to_owned()
         }
     });
     open.map_or(Ok(edited), Err)
+}
+
+/// The first line of Linux, from 1, which a backslash at its end joins with the next one: any such, or one in which
+/// the parameter stands.
+fn continued(text: &str, roles: &[Role], whatever: bool) -> Option<usize> {
+    let lines: Vec<&str> = text.lines().collect();
+    let goes_on = |line: &&str| line.ends_with('\\');
+    let mut found =
+        (0..lines.len()).filter(|&at| roles[at] != Role::Nothing && goes_on(&lines[at]));
+    found
+        .find(|&at| {
+            let more = lines[at..].iter().take_while(|line| goes_on(line)).count();
+            let last = (at + more).min(lines.len() - 1);
+            whatever || lines[at..=last].iter().any(|line| line.contains(PARAMETER))
+        })
+        .map(|at| at + 1)
 }
 
 /// The lines in which `elevator=` is given to Linux, by their numbers from 1, each with its value.
@@ -236,6 +261,24 @@ mod tests {
         );
         assert_eq!(with_elevator(&edited, None), Ok(text));
         assert_eq!(given(&edited).len(), menu.matches('^').count());
+    }
+
+    /// GRUB joins it with the next one.
+    #[test]
+    fn a_line_that_goes_on_is_refused_where_it_would_be_cut_in_two() {
+        let menu = "title a\nkernel /vmlinuz ro \\\n quiet \\\n elevator=cfq root=/dev/sda1\n";
+        let refused = Err((2, NotUnderstood::CONTINUED));
+        assert_eq!(with_elevator(menu, Some("noop")), refused);
+        assert_eq!(with_elevator(menu, None), refused);
+        let plain = menu.replace(" elevator=cfq", "");
+        assert_eq!(with_elevator(&plain, Some("noop")), refused);
+        assert_eq!(with_elevator(&plain, None), Ok(plain));
+        let other = "# a \\\ntitle b \\\nkernel /vmlinuz ro\n";
+        assert!(with_elevator(other, Some("noop")).is_ok());
+        assert_eq!(
+            with_elevator("kernel /vmlinuz \\", Some("noop")),
+            Err((1, NotUnderstood::CONTINUED))
+        );
     }
 
     #[test]

@@ -186,6 +186,7 @@ impl NotUnderstood {
     /// A file that is read after the one with our parameter.
     pub(super) const LOSES: &str = "loses what /etc/default/grub has in it";
     pub(super) const QUOTE: &str = "has single quotes, or a quote that is not closed";
+    pub(super) const CONTINUED: &str = "goes on in the next line";
     /// The shell takes the carriage return for a part of the word before it.
     pub(super) const CARRIAGE_RETURN: &str =
         "ends in a carriage return, which would become part of a parameter";
