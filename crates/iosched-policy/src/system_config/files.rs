@@ -186,6 +186,8 @@ impl Failure for FileError {
 
 /// What to do about a link: the file behind it may be another machine's, too, or in the hands of another program.
 fn instead_of_link(path: &Path, end: &LinkEnd) -> String {
+    // `/etc` itself has to be there all the time.
+    let is_of_the_root = path.parent() == Some(Path::new("/"));
     let path = path.display();
     match end {
         LinkEnd::File(real) => {
@@ -194,10 +196,14 @@ fn instead_of_link(path: &Path, end: &LinkEnd) -> String {
                 "make the change in {real} by hand, or put the file itself there: cp --remove-destination {real} {path}"
             )
         }
+        LinkEnd::Directory(real) if is_of_the_root => {
+            format!("make the change below {} by hand", real.display())
+        }
         LinkEnd::Directory(real) => {
             let real = real.display();
             format!(
-                "make the change below {real} by hand, or put the directory itself there: rm {path} && cp -a {real} {path}"
+                "make the change below {real} by hand, or put the directory itself there: \
+                 cp -a {real} {path}.new && rm {path} && mv {path}.new {path}"
             )
         }
         LinkEnd::Nowhere(real) => format!(
@@ -806,7 +812,10 @@ mod tests {
         fs::write(dir.path().join("etc/real"), "").unwrap();
         for (target, way) in [
             ("real", "cp --remove-destination /etc/real /etc/link"),
-            ("real.d", "rm /etc/link && cp -a /etc/real.d /etc/link"),
+            (
+                "real.d",
+                "cp -a /etc/real.d /etc/link.new && rm /etc/link && mv /etc/link.new /etc/link",
+            ),
             ("../nowhere", "it leads to /nowhere, which is not there"),
             (
                 "link",
