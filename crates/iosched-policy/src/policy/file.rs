@@ -377,10 +377,6 @@ scheduler = "none"
                 "p.toml:3:9: \"\" would match disks that have none",
             ),
             (
-                rule("match = { transport = \"sata\", model = \"**\" }\nscheduler = \"bfq\""),
-                "p.toml:3:9: \"**\" would match disks that have none",
-            ),
-            (
                 rule("match = { rotational = true }\nscheduler = \"bfq\""),
                 "p.toml:3:9: `rotational` alone",
             ),

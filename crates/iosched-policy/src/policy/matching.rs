@@ -209,10 +209,8 @@ impl Match {
             .flatten()
         {
             // To udev a property that a disk lacks is empty.
-            if pattern.chars().all(|c| c == '*') {
-                return Err(format!(
-                    "{pattern:?} would match disks that have none: say which are meant"
-                ));
+            if pattern.is_empty() {
+                return Err("\"\" would match disks that have none: say which are meant".into());
             }
             if let Some(bad) = pattern
                 .chars()
