@@ -7,9 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -592,8 +591,8 @@ impl Secret {
             return Ok(());
         }
         let write = || -> io::Result<()> {
-            let mut file = NewFile::beneath(user_files::make_directory(directory)?, KEY.as_ref())?;
-            file.file().set_permissions(Permissions::from_mode(0o600))?;
+            let directory = user_files::make_directory(directory)?;
+            let mut file = NewFile::secret_beneath(directory, KEY.as_ref())?;
             file.file().write_all(self.key.as_bytes())?;
             file.file().sync_all()?;
             file.put_in_place()
@@ -618,6 +617,7 @@ impl Secret {
 mod tests {
     use super::*;
     use crate::row::example;
+    use std::os::unix::fs::PermissionsExt;
 
     /// Rows of so many records.
     fn rows(records: usize) -> Vec<Row> {

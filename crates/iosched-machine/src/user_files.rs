@@ -104,12 +104,24 @@ impl NewFile {
     /// # Errors
     /// Those of [`NewFile::at`].
     pub fn beneath(directory: Directory, name: &OsStr) -> io::Result<NewFile> {
+        NewFile::begin(directory, name, 0o644)
+    }
+
+    /// The same of a secret: where there is none yet, nobody but its owner can open it at any moment.
+    ///
+    /// # Errors
+    /// Those of [`NewFile::at`].
+    pub fn secret_beneath(directory: Directory, name: &OsStr) -> io::Result<NewFile> {
+        NewFile::begin(directory, name, 0o600)
+    }
+
+    fn begin(directory: Directory, name: &OsStr, mode_of_new: u32) -> io::Result<NewFile> {
         let there = match directory.status(name) {
             Ok(status) => Some(status),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        let mode = there.as_ref().map_or(Ok(0o644), mode_to_keep)?;
+        let mode = there.as_ref().map_or(Ok(mode_of_new), mode_to_keep)?;
         if is_of_devices(&directory) {
             return Err(io::Error::other(NOT_REPLACED));
         }
@@ -492,5 +504,18 @@ mod tests {
             fs::read_to_string(elsewhere.join("page")).unwrap(),
             "precious"
         );
+    }
+
+    #[test]
+    fn a_secret_can_be_opened_by_nobody_else_at_any_moment() {
+        let dir = tempfile::tempdir().unwrap();
+        let here = || directory(dir.path()).unwrap();
+        let mode = |file: &File| file.metadata().unwrap().permissions().mode() & 0o777;
+        let mut new = NewFile::secret_beneath(here(), "key".as_ref()).unwrap();
+        assert_eq!(mode(new.file()), 0o600);
+        new.put_in_place().unwrap();
+        assert_eq!(mode(&File::open(dir.path().join("key")).unwrap()), 0o600);
+        let mut other = NewFile::beneath(here(), "page".as_ref()).unwrap();
+        assert_eq!(mode(other.file()), 0o644);
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
-use iosched_evidence::dataset::{self, DEFAULT, Dataset, DatasetError};
+use iosched_evidence::dataset::{self, DEFAULT, Dataset, DatasetError, Secret};
 use iosched_evidence::load_class::LoadClass;
 use iosched_evidence::pool::{Finding, Groups, Level, Question};
 use iosched_evidence::reduce;
@@ -189,12 +189,7 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
     }
     let is_wanted = !args.dry_run && !new.is_empty();
     let is_wanted = is_wanted && (args.yes || persist::asked(output)?);
-    let files = if is_wanted {
-        secret.keep(&args.to).map_err(boxed)?;
-        dataset::add(&args.to, &new).map_err(boxed)?
-    } else {
-        Vec::new()
-    };
+    let files = written(&args.to, &secret, &new, is_wanted)?;
     let added = Added {
         schema: 1,
         dry_run: args.dry_run,
@@ -206,6 +201,20 @@ fn add(args: &AddArgs, output: &Output) -> Outcome {
     };
     say_added(&added, output);
     Ok(exit::OK)
+}
+
+/// The files that now hold these rows, written beside the secret that names their machines; none unless that is wanted.
+fn written(
+    dataset: &Path,
+    secret: &Secret,
+    rows: &[Row],
+    is_wanted: bool,
+) -> Result<Vec<PathBuf>, Box<dyn Failure>> {
+    if !is_wanted {
+        return Ok(Vec::new());
+    }
+    secret.keep(dataset).map_err(boxed)?;
+    dataset::add(dataset, rows).map_err(boxed)
 }
 
 fn say_added(added: &Added<'_>, output: &Output) {
@@ -258,7 +267,7 @@ pub(crate) fn warn(dataset: &Dataset, output: &Output) {
 fn merge(args: &MergeArgs, output: &Output) -> Outcome {
     let mut secret = dataset::pseudonyms(&args.to).map_err(boxed)?;
     let mut rows = Vec::new();
-    let mut several_secrets = false;
+    let mut has_anothers_secret = false;
     for path in &args.datasets {
         let mut read = Dataset::read(path, None).map_err(boxed)?;
         // What is left out here would be missed later by nobody.
@@ -270,9 +279,9 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
         if other.is_new() {
             continue;
         }
-        if secret.is_new() && !several_secrets {
+        if secret.is_new() && !has_anothers_secret {
             secret = other.for_new();
-            several_secrets = true;
+            has_anothers_secret = true;
         } else if other.names() != secret.names() {
             output.note(&format!(
                 "note: machines of {} are counted apart from the others: they were named by another secret",
@@ -282,12 +291,8 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
     }
     let known = existing(&args.to, output)?;
     let (new, already_there) = known.new_of(rows);
-    let files = if args.dry_run || new.is_empty() {
-        Vec::new()
-    } else {
-        secret.keep(&args.to).map_err(boxed)?;
-        dataset::add(&args.to, &new).map_err(boxed)?
-    };
+    let is_wanted = !args.dry_run && !new.is_empty();
+    let files = written(&args.to, &secret, &new, is_wanted)?;
     let added = Added {
         schema: 1,
         dry_run: args.dry_run,

@@ -205,10 +205,9 @@ fn text_of(host: &Host, path: &Path) -> Result<String, FileError> {
 fn check_updates(host: &Host, modules: &[String]) -> Result<(), FileError> {
     const NAME: &str = "update_initramfs";
     let path = Path::new("/etc/initramfs-tools/update-initramfs.conf");
-    if files::read(host, path)?.is_none() {
+    let Some(text) = files::read(host, path)? else {
         return Ok(());
-    }
-    let text = text_of(host, path)?;
+    };
     let way = || {
         format!(
             "set {NAME}=yes there, or put {} into /etc/initramfs-tools/modules and make the image yourself",
