@@ -245,8 +245,8 @@ impl Match {
             && property(&self.path, &PLACE)
             && property(&self.map, &MAP)
             && self.model.as_ref().is_none_or(|pattern| {
-                let model = device.model.as_deref().unwrap_or_default();
-                is_like(pattern, model)
+                let model = device.model.as_deref().filter(|model| !model.is_empty());
+                model.is_some_and(|model| is_like(pattern, model))
             })
             && (self.transport.as_ref()).is_none_or(|name| *name == device.transport.to_string())
             && (self.min_size.as_ref()).is_none_or(|least| device.size_bytes >= size(least))
@@ -277,13 +277,13 @@ impl Match {
             if let Some(pattern) = pattern {
                 let keys: Vec<String> = names.iter().map(|name| format!("ENV{{{name}}}")).collect();
                 let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-                conditions.push(Condition::any_like(&keys, pattern));
+                conditions.push(Condition::any_like(&keys, of_what_is_there(pattern)));
             }
         }
         if let Some(model) = &self.model {
             // An SD card's model is its name.
             let keys = ["ATTR{device/model}", "ATTR{device/name}"];
-            conditions.push(Condition::any_like(&keys, model));
+            conditions.push(Condition::any_like(&keys, of_what_is_there(model)));
         }
         if let Some(name) = &self.transport {
             let (_, path) = TRANSPORTS
@@ -296,6 +296,15 @@ impl Match {
             conditions.push(Condition::like("ATTR{queue/rotational}", value));
         }
         Some(conditions)
+    }
+}
+
+/// A pattern that no absent property has: to udev that is an empty one, which stars alone match.
+fn of_what_is_there(pattern: &str) -> &str {
+    if pattern.chars().all(|c| c == '*') {
+        "?*"
+    } else {
+        pattern
     }
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn text(rules: &[Rule]) -> String {
 }
 
 fn push_rule(text: &mut String, rule: &Rule, label: &str) {
-    let line = |words: &str| words.replace(['\n', '\r'], " ");
+    let line = |words: &str| words.replace(char::is_control, " ");
     let _ = writeln!(text, "# {}", line(&rule.name));
     if !rule.remark.is_empty() {
         let _ = writeln!(text, "# {}", line(&rule.remark));
@@ -278,10 +278,11 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_serial_number_or_name_can_end_its_string_or_line(
-            serial in "[ -~\\n\"\\\\]{1,20}",
-            name in "[ -~\\n\"\\\\]{1,20}",
+            serial in "[ -~\\n\\x00\"\\\\]{1,20}",
+            name in "[ -~\\n\\x00\\x1b\"\\\\]{1,20}",
         ) {
             let text = text(&[rule(&name, &Identity::Serial(serial), "none")]);
+            proptest::prop_assert!(text.lines().all(|line| !line.contains(char::is_control)));
             let commands: Vec<&str> = text
                 .lines()
                 .filter(|line| !line.starts_with('#') && !line.is_empty())

@@ -522,6 +522,35 @@ mod tests {
 
     proptest::proptest! {
         #[test]
+        fn a_rule_is_for_the_disks_that_we_say_and_no_other(
+            pattern in "[*?S1]{1,3}",
+            key in proptest::sample::select(vec!["serial", "wwn", "path", "model"]),
+            values in proptest::collection::vec(proptest::option::of("[S1]{1,3}"), 4),
+        ) {
+            use crate::policy::file::Policy;
+            use crate::policy::wanted;
+            let mut disk = Disk::new("sda");
+            for (name, value) in ["ID_SERIAL", "ID_WWN", "ID_PATH"].iter().zip(&values) {
+                disk = match value {
+                    Some(value) => disk.property(name, value),
+                    None => disk,
+                };
+            }
+            if let Some(model) = &values[3] {
+                disk = disk.file("device/model", model);
+            }
+            let (dir, host) = machine(&[disk]);
+            let policy = format!("[[rule]]\nname = 'a'\nmatch = {{ {key} = '{pattern}' }}\nscheduler = 'bfq'\n");
+            let policy = Policy::parse(&policy, Path::new("p")).unwrap();
+            let disks = disks(&host).unwrap();
+            let wanted = wanted::wanted(&policy, &disks);
+            let text = crate::system_config::rules::text(&wanted::udev_rules(&host, &policy, &wanted));
+            write(dir.path(), "etc/udev/rules.d/99-iosched.rules", &text);
+            let by_udev = !writers(&host, &disks[0], "add").is_empty();
+            proptest::prop_assert_eq!(by_udev, !wanted.is_empty(), "{}", text);
+        }
+
+        #[test]
         fn no_text_makes_the_parser_panic(text in "[A-Z{}=!+:\", \\\\a-z*\\[\\]\\n#é]{0,60}") {
             let _ = follow("add", &[("60-x.rules", &text)]);
         }
