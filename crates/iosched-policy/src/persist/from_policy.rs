@@ -107,6 +107,14 @@ pub(super) fn notes(
         ));
     }
     notes.extend(stale_image(host, made));
+    let schedulers = wanted.iter().map(|disk| disk.arm.scheduler.as_str());
+    for module in modules_of(host, schedulers) {
+        if let Some(by) = modules::kept_out_by(host, &module) {
+            notes.push(format!(
+                "{by}: it may keep {module} from being loaded at boot, and its disks at the kernel's default"
+            ));
+        }
+    }
     for disk in wanted {
         notes.extend(remarks(policy, disk));
     }

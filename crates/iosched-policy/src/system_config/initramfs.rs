@@ -169,13 +169,17 @@ fn statement(path: &Path, text: &str, at: usize, why: &'static str, way: String)
         path: path.into(),
         line,
         text: words.into(),
-        why,
+        why: why.into(),
         way,
     }
 }
 
-/// The files of a directory with this extension, by name.
-fn files_in(host: &Host, directory: &str, extension: &str) -> BTreeMap<OsString, PathBuf> {
+/// The files of a directory with this extension, by name; a link that leads nowhere is none.
+pub(super) fn files_in(
+    host: &Host,
+    directory: &str,
+    extension: &str,
+) -> BTreeMap<OsString, PathBuf> {
     let entries = fs::read_dir(host.path(Path::new(directory))).into_iter();
     let names = entries.flatten().flatten().map(|entry| entry.file_name());
     let all = names.map(|name| {
@@ -183,11 +187,21 @@ fn files_in(host: &Host, directory: &str, extension: &str) -> BTreeMap<OsString,
         (name, path)
     });
     let is_it = |path: &Path| path.extension().is_some_and(|found| found == extension);
-    all.filter(|(_, path)| is_it(path)).collect()
+    let is_there = |path: &Path| {
+        let real = files::followed(host, path);
+        real.is_none_or(|real| is_off(&real) || host.path(&real).exists())
+    };
+    all.filter(|(_, path)| is_it(path) && is_there(path))
+        .collect()
 }
 
-/// The text of a file that is only read, links followed within the machine.
-fn text_of(host: &Host, path: &Path) -> Result<String, FileError> {
+/// True of where a file leads that somebody has turned off.
+fn is_off(real: &Path) -> bool {
+    real == Path::new("/dev/null")
+}
+
+/// The text of a file that a shell sources, links followed within the machine.
+pub(super) fn text_of(host: &Host, path: &Path) -> Result<String, FileError> {
     let fail = |source: io::Error| FileError::Io {
         action: "read",
         path: path.into(),
@@ -195,6 +209,10 @@ fn text_of(host: &Host, path: &Path) -> Result<String, FileError> {
     };
     let real =
         files::followed(host, path).ok_or_else(|| fail(io::ErrorKind::InvalidInput.into()))?;
+    // A shell that sources a directory says so, and goes on.
+    if is_off(&real) || host.path(&real).is_dir() {
+        return Ok(String::new());
+    }
     let mut bytes = Vec::new();
     let mut file = open_to_read(&host.path(&real)).map_err(fail)?;
     file.read_to_end(&mut bytes).map_err(fail)?;
@@ -358,17 +376,23 @@ fn config_of(options: &str) -> Option<String> {
 /// place of those of `/usr` with the same name. What ours puts into `force_drivers` must be there in the end, and not
 /// in `omit_drivers`.
 fn check_dracut(host: &Host, modules: &[String]) -> Result<(), FileError> {
+    /// Set to `yes`, it leaves all drivers out, those of `force_drivers`, too.
+    const NO_KERNEL: &str = "no_kernel";
     let ours = Maker::Dracut.path();
     let mut all = files_in(host, "/usr/lib/dracut/dracut.conf.d", "conf");
     all.extend(files_in(host, "/etc/dracut.conf.d", "conf"));
     all.insert(ours.file_name().unwrap_or_default().into(), ours.into());
     let first = Path::new("/etc/dracut.conf");
     let first = Some(first.to_owned()).filter(|path| host.path(path).exists());
-    let way = |path: &Path| {
+    let way = |path: &Path, name: &str| {
+        let (path, modules) = (path.display(), modules.join(" "));
+        if name == NO_KERNEL {
+            return format!(
+                "take {NO_KERNEL} out of {path}, so that {modules} gets in; or leave out --initramfs"
+            );
+        }
         format!(
-            "have {} add {} to force_drivers and leave it in, in plain assignments; or leave out --initramfs",
-            path.display(),
-            modules.join(" ")
+            "have {path} add {modules} to force_drivers and leave it in, in plain assignments; or leave out --initramfs"
         )
     };
     let (mut forced, mut omitted) = (Some(String::new()), Some(String::new()));
@@ -392,13 +416,13 @@ fn check_dracut(host: &Host, modules: &[String]) -> Result<(), FileError> {
                 Statement::Other(range) => {
                     let names_it = text[range.clone()].contains("omit_drivers");
                     if is_after_ours || names_it {
-                        return Err(statement(&path, &text, range.start, SHELL, way(&path)));
+                        return Err(statement(&path, &text, range.start, SHELL, way(&path, "")));
                     }
                     continue;
                 }
             };
             variables.assign(it);
-            let error = |why| Err(statement(&path, &text, it.start, why, way(&path)));
+            let error = |why| Err(statement(&path, &text, it.start, why, way(&path, it.name)));
             let value = variables.value(it.name);
             if it.name == "omit_drivers" {
                 let Some(value) = value else {
@@ -409,6 +433,12 @@ fn check_dracut(host: &Host, modules: &[String]) -> Result<(), FileError> {
                 if modules.iter().any(omits) {
                     return error("keeps the scheduler's module out of the image");
                 }
+            } else if it.name == NO_KERNEL && value.as_deref() != Some("no") {
+                return error(match value.as_deref() {
+                    Some("yes") => "keeps all drivers out of the image",
+                    Some(_) => continue,
+                    None => SHELL,
+                });
             } else if it.name == "force_drivers" && is_after_ours {
                 let Some(value) = value else {
                     return error(SHELL);
@@ -431,13 +461,13 @@ fn may_omit(word: &str, module: &str) -> bool {
     if word.contains(['(', ')', '|', '+', '?', '^', '$', '{', '\\']) {
         return true;
     }
+    // Older versions of dracut (RHEL 7, RHEL 8) take any word for an expression.
+    let is_within = plain(module).contains(&plain(word));
     let has_odd_star = word.replace(".*", "").contains('*');
     let pattern = format!("*{}*", plain(word).replace(".*", "*").replace('.', "?"));
     let is_expression = word.contains(['.', '*', '[']);
     let path = format!("/kernel/block/{}.ko", plain(module));
-    has_odd_star
-        || plain(word) == plain(module)
-        || (is_expression && pattern::is_like(&pattern, &path))
+    has_odd_star || is_within || (is_expression && pattern::is_like(&pattern, &path))
 }
 
 /// Where the presets of mkinitcpio are.
@@ -752,6 +782,14 @@ mod tests {
                 true,
             ),
             ("etc/dracut.conf.d/z.conf", "unset force_drivers\n", true),
+            ("etc/dracut.conf.d/a.conf", "omit_drivers+=\" bf \"\n", true),
+            (
+                "etc/dracut.conf.d/a.conf",
+                "omit_drivers+=\" bfqx \"\n",
+                false,
+            ),
+            ("etc/dracut.conf.d/a.conf", "no_kernel=\"yes\"\n", true),
+            ("etc/dracut.conf.d/a.conf", "no_kernel=no\n", false),
             (
                 "usr/lib/dracut/dracut.conf.d/z.conf",
                 "omit_drivers=bfq\n",
@@ -767,6 +805,17 @@ mod tests {
             "omit_drivers=bfq\n",
         );
         check_refusal(&host, dir.path(), "etc/dracut.conf.d/z.conf", b"\n", false);
+        // So does a link that turns it off; one that leads nowhere does not.
+        let wish = || files(&host, &["bfq".to_owned()], true);
+        let link = dir.path().join("etc/dracut.conf.d/z.conf");
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        assert!(wish().is_ok());
+        fs::remove_file(&link).unwrap();
+        fs::create_dir(&link).unwrap();
+        assert!(wish().is_ok());
+        fs::remove_dir(&link).unwrap();
+        std::os::unix::fs::symlink("/nowhere", &link).unwrap();
+        assert!(matches!(wish(), Err(FileError::CommandLine { .. })));
     }
 
     #[test]
