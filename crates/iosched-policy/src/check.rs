@@ -265,18 +265,22 @@ fn overridden(wanted: &WantedDisk, at_boot: &[Writer], on_change: &[Writer]) -> 
 
 /// Where `elevator=` is given a value that no disk listens to, unless a rule of udev reads it.
 fn dead_elevator(host: &Host, disks: &[KnownDisk]) -> Vec<Place> {
-    let Some(value) = cmdline::given_at_boot(host) else {
-        return Vec::new();
-    };
-    let listens = |disk: &KnownDisk| {
-        let offered = disk.device.schedulers.offered();
-        switch::is_single_queue(offered) && offered.contains(&value)
-    };
-    if disks.iter().any(listens) || writers::reads_elevator(host) {
+    if writers::reads_elevator(host) {
         return Vec::new();
     }
-    let mut places = boot::places_of_elevator(host);
-    if places.is_empty() {
+    let is_dead = |value: &String| {
+        let listens = |disk: &KnownDisk| {
+            let offered = disk.device.schedulers.offered();
+            // Of a variable the value is not known.
+            let has_it = offered.contains(value) || value.contains('$');
+            switch::is_single_queue(offered) && has_it
+        };
+        !disks.iter().any(listens)
+    };
+    let given = boot::places_of_elevator(host).into_iter();
+    let dead = given.filter(|(_, value)| is_dead(value));
+    let mut places: Vec<Place> = dead.map(|(place, _)| place).collect();
+    if places.is_empty() && cmdline::given_at_boot(host).as_ref().is_some_and(is_dead) {
         places.push(Place {
             file: "/proc/cmdline".into(),
             line: 0,
@@ -413,14 +417,15 @@ mod tests {
             "etc/default/grub",
             "GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX=\"elevator=noop\"\n",
         );
-        let places = check(&host, &policy("")).unwrap().dead_elevator;
-        assert_eq!(
-            places,
-            [Place {
-                file: "/etc/default/grub".into(),
-                line: 2
-            }]
-        );
+        let in_file = [Place {
+            file: "/etc/default/grub".into(),
+            line: 2,
+        }];
+        let places = || check(&host, &policy("")).unwrap().dead_elevator;
+        assert_eq!(places(), in_file);
+        write(dir.path(), "proc/cmdline", "root=/dev/sda1\n");
+        assert_eq!(places(), in_file, "the next boot gets it");
+        write(dir.path(), "proc/cmdline", "root=/dev/sda1 elevator=noop\n");
         write(
             dir.path(),
             "usr/lib/udev/rules.d/40-elevator.rules",

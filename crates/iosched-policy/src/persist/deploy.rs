@@ -157,7 +157,8 @@ impl Deployment {
         let scheduler = wanted.map(|(_, scheduler)| scheduler);
         let files = boot::files(host, scheduler)?;
         if scheduler.is_some() && files.is_empty() && boot::places_of_elevator(host).is_empty() {
-            return Err(DeployError::NoBootLoader);
+            let of_another = boot::of_another_machine(host).map(DeployError::File);
+            return Err(of_another.unwrap_or(DeployError::NoBootLoader));
         }
         notes.extend(boot::notes(host, &files));
         if scheduler.is_none() && files.is_empty() {

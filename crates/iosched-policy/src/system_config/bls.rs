@@ -33,16 +33,24 @@ pub(super) enum Starts {
     Unified,
     /// Another EFI program that is given options.
     Program,
-    /// A memory test, an EFI program without options, a system of another machine.
+    /// A Linux of another machine, by its id.
+    OtherMachine,
+    /// A memory test, an EFI program without options, any other system of another machine.
     Nothing,
 }
 
 /// What an entry starts on the machine with this id.
 pub(super) fn starts(entry: &str, machine_id: Option<&str>) -> Starts {
     let of = value_of(entry, "machine-id");
-    if of.is_some() && machine_id.is_some() && of != machine_id {
-        return Starts::Nothing;
+    let is_of_other = of.is_some() && machine_id.is_some() && of != machine_id;
+    match starts_on_any(entry) {
+        Starts::Linux if is_of_other => Starts::OtherMachine,
+        _ if is_of_other => Starts::Nothing,
+        starts => starts,
     }
+}
+
+fn starts_on_any(entry: &str) -> Starts {
     let is_memtest = |image: &str| image.to_ascii_lowercase().contains("memtest");
     if let Some(image) = value_of(entry, "linux") {
         return if is_memtest(image) {
@@ -196,7 +204,9 @@ mod tests {
             ),
             ("title Memory test\nlinux /memtest86+x64\n", Starts::Nothing),
             ("efi /MEMTEST.EFI\noptions x\n", Starts::Nothing),
-            ("machine-id fedcba\nlinux /vmlinuz\n", Starts::Nothing),
+            ("machine-id fedcba\nlinux /vmlinuz\n", Starts::OtherMachine),
+            ("machine-id fedcba\nlinux /memtest\n", Starts::Nothing),
+            ("machine-id fedcba\nuki /a.efi\n", Starts::Nothing),
         ] {
             assert_eq!(starts(text, own), expected, "{text}");
         }

@@ -42,6 +42,13 @@ const KERNEL_INSTALL: &str = "/etc/kernel/cmdline";
 const KERNEL_INSTALL_VENDOR: &str = "/usr/lib/kernel/cmdline";
 const EXTLINUX: &str = "/etc/update-extlinux.conf";
 
+/// What makes GRUB's own file of [`GRUB_DEFAULT`].
+const GRUB_MKCONFIG: [&str; 3] = [
+    "/usr/sbin/grub-mkconfig",
+    "/usr/sbin/grub2-mkconfig",
+    "/usr/bin/grub-mkconfig",
+];
+
 /// Where a partition with boot files may be mounted, below which `loader/entries` and `EFI/Linux` are.
 const BOOT: [&str; 3] = ["/boot", "/efi", "/boot/efi"];
 
@@ -59,6 +66,11 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
         let text = match files::read(host, &path) {
             Err(FileError::Link { is_on_the_way, .. })
                 if need_not_change(host, &path, format, value, is_on_the_way) =>
+            {
+                continue;
+            }
+            Err(FileError::NotTextName { .. })
+                if need_not_change(host, &path, format, value, false) =>
             {
                 continue;
             }
@@ -157,18 +169,36 @@ fn need_not_change(
     }
 }
 
-/// The lines in which `elevator=` is given.
-pub(crate) fn places_of_elevator(host: &Host) -> Vec<Place> {
+/// The lines in which `elevator=` is given, each with its value.
+pub(crate) fn places_of_elevator(host: &Host) -> Vec<(Place, String)> {
     let mut found = Vec::new();
     for (file, format) in places(host) {
         let text = text_of(host, &file).unwrap_or_default();
-        let lines = cmdline::lines_with_elevator(&text, format).into_iter();
-        found.extend(lines.map(|line| Place {
-            file: file.clone(),
-            line,
-        }));
+        for (line, value) in cmdline::given(&text, format) {
+            let file = file.clone();
+            found.push((Place { file, line }, value));
+        }
     }
     found
+}
+
+/// The entries that start a Linux of another machine: every boot loader offers them all the same, and a machine whose
+/// id was made anew keeps its old ones.
+fn entries_of_others(host: &Host) -> Vec<PathBuf> {
+    if sdbootutil_is_in_charge(host) {
+        return Vec::new();
+    }
+    entries_that(host, |starts| starts == Some(Starts::OtherMachine))
+}
+
+/// Why the command line cannot be changed where all entries are of another machine; nothing if there are none.
+pub(crate) fn of_another_machine(host: &Host) -> Option<FileError> {
+    let path = entries_of_others(host).into_iter().next()?;
+    Some(FileError::Elsewhere {
+        path,
+        reason: "its machine-id is not that of /etc/machine-id, and there is no other entry".into(),
+        way: "if it starts this machine, give it the id of /etc/machine-id, then try again".into(),
+    })
 }
 
 /// That the running kernel was given `elevator=` although no file that is known here gives it.
@@ -189,7 +219,11 @@ fn places(host: &Host) -> Vec<(PathBuf, Format)> {
         .iter()
         .map(|&(path, format)| (path.into(), format))
         .collect();
-    let drop_ins = all_of(host, Path::new(GRUB_DROP_INS), DROP_IN);
+    let drop_ins = if drop_ins_are_read(host) {
+        all_of(host, Path::new(GRUB_DROP_INS), DROP_IN)
+    } else {
+        Vec::new()
+    };
     places.extend(drop_ins.into_iter().map(|path| (path, Format::GrubDropIn)));
     if !sdbootutil_is_in_charge(host) {
         places.extend(
@@ -211,6 +245,14 @@ fn places(host: &Host) -> Vec<(PathBuf, Format)> {
     };
     let once = (0..places.len()).filter(|&index| !is_another(index));
     once.map(|index| places[index].clone()).collect()
+}
+
+/// True unless what makes GRUB's own file is a script that names no such directory.
+fn drop_ins_are_read(host: &Host) -> bool {
+    let texts = GRUB_MKCONFIG.iter().map(Path::new);
+    let texts = texts.filter_map(|path| text_of(host, path).ok());
+    let mut scripts = texts.filter(|text| text.starts_with("#!")).peekable();
+    scripts.peek().is_none() || scripts.any(|text| text.contains("default/grub.d"))
 }
 
 /// The files of a directory with this extension, in the order of their names. Those of boot loaders stand on file
@@ -401,6 +443,17 @@ pub(crate) fn notes(host: &Host, files: &[FileChange]) -> Vec<String> {
             "{}: starts an EFI program with options, and is left alone: if that is Linux, change its line `options` by hand",
             path.display()
         ));
+    }
+    for path in entries_of_others(host) {
+        let text = text_of(host, &path).unwrap_or_default();
+        let has_it = !cmdline::given(&text, Format::LoaderEntry).is_empty();
+        if has_it || !files.is_empty() {
+            notes.push(format!(
+                "{}: is of another machine by its machine-id, and is left alone: if it starts this one, change its line \
+                 `options` by hand",
+                path.display()
+            ));
+        }
     }
     for file in files {
         let is_of_grub =
@@ -618,7 +671,8 @@ mod tests {
             ),
             ("unset GRUB_CMDLINE_LINUX\n", None),
             ("read GRUB_CMDLINE_LINUX\n", None),
-            ("if true; then\n  GRUB_TIMEOUT=0\nfi\n", None),
+            ("if true; then\n  GRUB_TIMEOUT=0\nfi\n", Some("")),
+            ("while true; do\n  GRUB_TIMEOUT=0\ndone\n", None),
             ("GRUB_CMDLINE_LINUX='$GRUB_CMDLINE_LINUX x'\n", None),
             ("GRUB_CMDLINE_LINUX=\"x\" # \"$GRUB_CMDLINE_LINUX\"\n", None),
             ("GRUB_CMDLINE_LINUX=\"-- s $GRUB_CMDLINE_LINUX\"\n", None),
@@ -631,6 +685,10 @@ mod tests {
             ("GRUB_CMDLINE_LINUX=\"console=ttyS0\"\n", None),
             (
                 "[ -e /x ] && GRUB_CMDLINE_LINUX_DEFAULT=elevator=cfq\n",
+                Some("[ -e /x ] && GRUB_CMDLINE_LINUX_DEFAULT=\"\"\n"),
+            ),
+            (
+                "[[ -e /x ]] && GRUB_CMDLINE_LINUX_DEFAULT=elevator=cfq\n",
                 None,
             ),
         ] {
@@ -648,6 +706,86 @@ mod tests {
                 (other, _) => panic!("{text}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn drop_ins_are_those_of_a_grub_that_reads_them() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "etc/default/grub", "GRUB_CMDLINE_LINUX=ro\n");
+        let drop_in = "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX elevator=noop\"\n";
+        write(dir.path(), "etc/default/grub.d/x.cfg", drop_in);
+        let with = files(&host, Some("noop")).unwrap();
+        assert_eq!(with, [], "for all that is known it is read");
+        let reads = "#!/bin/sh\nfor x in ${sysconfdir}/default/grub.d/*.cfg ; do . \"$x\"; done\n";
+        write(dir.path(), "usr/sbin/grub-mkconfig", reads);
+        assert_eq!(files(&host, Some("noop")).unwrap(), with);
+        std::fs::remove_file(dir.path().join("usr/sbin/grub-mkconfig")).unwrap();
+        let alone =
+            "#!/bin/sh\ngrub_mkconfig_dir=\"${sysconfdir}\"/grub.d\n. ${sysconfdir}/default/grub\n";
+        write(dir.path(), "usr/sbin/grub2-mkconfig", alone);
+        let changes = files(&host, Some("noop")).unwrap();
+        assert_eq!(changes.len(), 1);
+        assert_eq!(changes[0].path, Path::new(GRUB_DEFAULT));
+    }
+
+    #[test]
+    fn a_file_whose_name_is_no_text_is_read_and_named() {
+        use std::os::unix::ffi::OsStrExt;
+        for (directory, extension, text) in [
+            (
+                "etc/default/grub.d",
+                "cfg",
+                "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX elevator=cfq\"\n",
+            ),
+            (
+                "boot/loader/entries",
+                "conf",
+                "linux /l\noptions elevator=cfq\n",
+            ),
+        ] {
+            let (dir, host) = machine(&[]);
+            write(dir.path(), "etc/default/grub", "GRUB_CMDLINE_LINUX=ro\n");
+            let directory = dir.path().join(directory);
+            std::fs::create_dir_all(&directory).unwrap();
+            let name = [b"\xff.", extension.as_bytes()].concat();
+            let file = directory.join(OsStr::from_bytes(&name));
+            std::fs::write(&file, text).unwrap();
+            for value in [Some("noop"), None] {
+                let error = files(&host, value).unwrap_err();
+                assert!(matches!(error, FileError::NotTextName { .. }), "{error}");
+            }
+            let (place, _) = places_of_elevator(&host).remove(0);
+            assert!(serde_json::to_string(&place).is_ok());
+            std::fs::write(&file, text.replace("elevator=cfq", "")).unwrap();
+            assert_eq!(files(&host, None).unwrap(), [], "nothing to take out");
+        }
+    }
+
+    #[test]
+    fn entries_of_another_machine_id_are_told_of() {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "etc/machine-id", "aaa\n");
+        let entry = |id: &str| format!("machine-id {id}\nlinux /l\noptions ro\n");
+        write(dir.path(), "boot/loader/entries/1.conf", &entry("bbb"));
+        assert_eq!(files(&host, Some("noop")).unwrap(), []);
+        let error = of_another_machine(&host).unwrap().to_string();
+        assert!(
+            error.starts_with("/boot/loader/entries/1.conf: its machine-id"),
+            "{error}"
+        );
+        assert!(notes(&host, &[]).is_empty());
+        write(dir.path(), "boot/loader/entries/2.conf", &entry("aaa"));
+        let changes = files(&host, Some("noop")).unwrap();
+        assert_eq!(changes.len(), 1);
+        let told = notes(&host, &changes);
+        assert!(
+            told.len() == 1
+                && told[0].starts_with("/boot/loader/entries/1.conf: is of another machine"),
+            "{told:?}"
+        );
+        let given = entry("bbb").replace("ro", "elevator=cfq");
+        write(dir.path(), "boot/loader/entries/1.conf", &given);
+        assert_eq!(notes(&host, &[]).len(), 1, "it is left there");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::system_config::parameter::{
     NotUnderstood, find_parameter, has_dashes, in_lines, value_of_parameter,
@@ -18,9 +18,15 @@ use crate::system_config::{bls, menu_lst, scripts};
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Place {
+    #[serde(serialize_with = "displayed")]
     pub file: PathBuf,
     /// From 1; 0 for a file of one line.
     pub line: usize,
+}
+
+/// JSON has no bytes that are no text.
+fn displayed<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 /// A file that carries the command line, in the way of its boot loader.
@@ -129,6 +135,13 @@ pub(crate) fn with_elevator(
     if value.is_none() {
         return Ok(without);
     }
+    // To GRUB, which reads an entry as a script, the blank after it is a part of the word.
+    let goes_on = |line: &str| bls::is_options(line) && line.trim_end().ends_with('\\');
+    if format == Format::LoaderEntry
+        && let Some(index) = text.lines().position(goes_on)
+    {
+        return Err(NotUnderstood::of(text, index + 1, NotUnderstood::BACKSLASH));
+    }
     // Boot loaders skip a carriage return at the end of a line, what reads this file does not.
     let has_it = |line: &str| format == Format::KernelInstall && line.ends_with('\r');
     if let Some(index) = text.split('\n').position(has_it) {
@@ -166,7 +179,17 @@ fn edited(text: &str, format: Format, value: Option<&str>) -> Result<String, Not
         Format::GrubEnvironment => bls::environment_without(text),
         Format::MenuLst => menu_lst::with_elevator(text, value)
             .map_err(|(line, why)| NotUnderstood::of(text, line, why)),
-        Format::KernelInstall => in_lines(text, is_parameters, "", value).map_err(open_quote),
+        Format::KernelInstall => {
+            let edited = in_lines(text, is_parameters, "", value).map_err(open_quote)?;
+            // What stood behind the parameter may begin a comment now.
+            let is_lost = |(before, after): (&str, &str)| {
+                is_parameters(before) && !is_parameters(after) && !after.trim().is_empty()
+            };
+            match text.lines().zip(edited.lines()).position(is_lost) {
+                Some(index) => Err(NotUnderstood::of(text, index + 1, NotUnderstood::LEFT)),
+                None => Ok(edited),
+            }
+        }
         Format::GrubDefault | Format::GrubDropIn | Format::Extlinux => Ok(text.to_owned()),
     }
 }
@@ -205,7 +228,7 @@ pub(super) fn lines_with_elevator(text: &str, format: Format) -> Vec<usize> {
 }
 
 /// The same, each with its value.
-fn given(text: &str, format: Format) -> Vec<(usize, String)> {
+pub(super) fn given(text: &str, format: Format) -> Vec<(usize, String)> {
     match format {
         Format::GrubDefault | Format::GrubDropIn | Format::Extlinux => scripts::given(text),
         Format::MenuLst => menu_lst::given(text),
@@ -315,7 +338,7 @@ mod tests {
         for (text, line) in [
             (
                 "A=1\nif [ -e /x ]; then\n  GRUB_CMDLINE_LINUX=\"quiet\"\nfi\n",
-                2,
+                3,
             ),
             ("[ -e /x ] && GRUB_CMDLINE_LINUX=\"quiet\"\n", 1),
             ("GRUB_CMDLINE_LINUX+=\" quiet\"\n", 1),
@@ -404,6 +427,118 @@ mod tests {
                 Ok(text)
             );
         }
+    }
+
+    /// The statements of Debian's `xen.cfg`, and parameters that are added below a condition.
+    #[test]
+    fn conditions_are_followed_where_every_outcome_has_it() {
+        let grub = "GRUB_CMDLINE_LINUX=\"ro\"\n";
+        let xen = "echo \"Including Xen's overrides\"\nif [ \"$XEN\" = \"\" ]; then\n\techo \"WARNING: it's changed\"\n\t\
+            XEN=1\nfi\nif [ \"$XEN\" = \"1\" ]; then\n\tGRUB_DEFAULT=$( \\\n\t\tprintf \"$(gettext \"%s, with Xen\")\" \\\n\
+            \t\t\"$(gettext \"Debian\")\")\nfi\n";
+        let put = |drop_in: &str| {
+            let texts = [(grub, Format::GrubDefault), (drop_in, Format::GrubDropIn)];
+            with_elevator_in_scripts(&texts, Some("noop"))
+        };
+        for drop_in in [
+            xen,
+            "if [ -e /x ]; then GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX quiet\"; fi\n",
+            "[ -e /x ] && GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\n",
+            "if [ -e /x ]; then GRUB_CMDLINE_LINUX_XEN_REPLACE=\"$GRUB_CMDLINE_LINUX x\"; fi\n",
+        ] {
+            let edited = put(drop_in).unwrap();
+            assert_eq!(
+                edited,
+                ["GRUB_CMDLINE_LINUX=\"ro elevator=noop\"\n", drop_in]
+            );
+        }
+        for (drop_in, line) in [
+            (
+                "if [ -e /x ]; then\n  GRUB_CMDLINE_LINUX=\"quiet\"\nfi\n",
+                2,
+            ),
+            ("if [ -e /x ]; then . /y; fi\n", 1),
+            ("[ -e /x ] && GRUB_CMDLINE_LINUX=\"\"\n", 1),
+            (
+                "if [ -e /x ]; then\n  GRUB_CMDLINE_LINUX_XEN_REPLACE=\"x\"\nfi\n",
+                2,
+            ),
+        ] {
+            let (index, error) = put(drop_in).unwrap_err();
+            assert_eq!((index, error.line), (1, line), "{drop_in}");
+        }
+        // What is conditional in the first file may be all that there is.
+        let text = "if [ -e /x ]; then GRUB_CMDLINE_LINUX=\"quiet\"; fi\n";
+        assert!(with_elevator(text, Format::GrubDefault, Some("noop")).is_err());
+        let text = format!("{grub}{}", text.replace("\"q", "\"$GRUB_CMDLINE_LINUX q"));
+        let edited = with_elevator(&text, Format::GrubDefault, Some("noop")).unwrap();
+        assert_eq!(edited, text.replace("ro", "ro elevator=noop"));
+    }
+
+    /// It is said of the text that root has, and names what is not known.
+    #[test]
+    fn an_error_shows_the_line_as_it_stands() {
+        for (text, format, line) in [
+            (
+                "\ndefault_kernel_opts=\"${X:-quiet}\"\n",
+                Format::Extlinux,
+                2,
+            ),
+            ("GRUB_CMDLINE_LINUX=\"ro $X\"\n", Format::GrubDefault, 1),
+        ] {
+            let error = with_elevator(text, format, Some("noop")).unwrap_err();
+            assert_eq!(
+                (error.line, Some(&*error.text)),
+                (line, text.lines().nth(line - 1))
+            );
+            assert_eq!(
+                error.why,
+                "depends on X, whose value is not known from here"
+            );
+        }
+        let text = "E=cfq; GRUB_CMDLINE_LINUX=\"ro elevator=$E\"\n";
+        assert_eq!(
+            scripts::assigned_in(text, 1).as_deref(),
+            Some("GRUB_CMDLINE_LINUX")
+        );
+    }
+
+    #[test]
+    fn what_is_put_together_of_parts_is_found() {
+        for text in [
+            "E=elevator\nGRUB_CMDLINE_LINUX=\"ro $E=cfq\"\n",
+            "\nGRUB_CMDLINE_LINUX=\"ro ele\"\"vator=cfq\"\n",
+        ] {
+            let error = with_elevator(text, Format::GrubDefault, None).unwrap_err();
+            assert_eq!((error.line, &*error.why), (2, NotUnderstood::LEFT));
+        }
+    }
+
+    #[test]
+    fn a_long_file_is_followed() {
+        let lines =
+            "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX\"\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet x\"\n";
+        let text = lines.repeat(10_000);
+        let edited = with_elevator(&text, Format::GrubDefault, Some("noop")).unwrap();
+        assert!(edited.ends_with(&lines.replacen("LINUX\"\n", "LINUX elevator=noop\"\n", 1)));
+        assert_eq!(with_elevator(&edited, Format::GrubDefault, None), Ok(text));
+    }
+
+    #[test]
+    fn what_would_become_part_of_another_word_or_a_comment_is_refused() {
+        let text = "linux /l\noptions ro\\\n";
+        let error = with_elevator(text, Format::LoaderEntry, Some("noop")).unwrap_err();
+        assert_eq!((error.line, &*error.why), (2, NotUnderstood::BACKSLASH));
+        assert_eq!(
+            with_elevator(text, Format::LoaderEntry, None).as_deref(),
+            Ok(text)
+        );
+        let text = "elevator=noop #x ro\n";
+        let error = with_elevator(text, Format::KernelInstall, None).unwrap_err();
+        assert_eq!((error.line, &*error.why), (1, NotUnderstood::LEFT));
+        let text = "elevator=noop\n# x\n";
+        let edited = with_elevator(text, Format::KernelInstall, None);
+        assert_eq!(edited.as_deref(), Ok("\n# x\n"));
     }
 
     /// A word that goes on in a variable, or is cut by an expansion, is not taken out.
@@ -507,7 +642,7 @@ mod tests {
                 1,
             ),
             (
-                "grep -q -- x /y && GRUB_CMDLINE_LINUX=\"ro elevator=cfq\"\n",
+                "zgrep -q -- x /y && GRUB_CMDLINE_LINUX=\"ro elevator=cfq\"\n",
                 Format::GrubDefault,
                 1,
             ),
@@ -529,7 +664,7 @@ mod tests {
         ] {
             let error = with_elevator(text, format, None).unwrap_err();
             assert_eq!(
-                (error.line, error.why),
+                (error.line, &*error.why),
                 (line, NotUnderstood::LEFT),
                 "{text}"
             );
@@ -562,7 +697,7 @@ mod tests {
         ] {
             let error = with_elevator(text, format, Some("noop")).unwrap_err();
             assert_eq!(
-                (error.line, error.why),
+                (error.line, &*error.why),
                 (2, NotUnderstood::CARRIAGE_RETURN),
                 "{text:?}"
             );
@@ -614,7 +749,7 @@ mod tests {
     }
 
     /// Lines of grub's file, some of them not understood.
-    const LINES: [&str; 21] = [
+    const LINES: [&str; 30] = [
         "GRUB_TIMEOUT=1",
         "# GRUB_CMDLINE_LINUX=\"old\"",
         "",
@@ -636,6 +771,15 @@ mod tests {
         "test -e /nonexistent && GRUB_CMDLINE_LINUX=lost",
         "if true; then GRUB_CMDLINE_LINUX=kept; fi",
         "GRUB_CMDLINE_LINUX=\"$(echo run)\"",
+        "E=elevator",
+        "GRUB_CMDLINE_LINUX=\"ro $E=cfq\"",
+        "GRUB_CMDLINE_LINUX_DEFAULT=\"ele\"'vator=cfq'",
+        "if [ \"$NOTE\" ]; then GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX if\"; fi",
+        "if true; then\n  GRUB_CMDLINE_LINUX_DEFAULT=\"elevator=cfq then\"\nelse GRUB_CMDLINE_LINUX=else\nfi",
+        "[ \"$GRUB_CMDLINE_LINUX\" ] || GRUB_CMDLINE_LINUX=\"elevator=deadline or\"",
+        "export GRUB_CMDLINE_LINUX",
+        "export NOTE=\"${GRUB_CMDLINE_LINUX:+elevator=cfq}\"",
+        "if [ \"$GRUB_CMDLINE_LINUX\" = \"elevator=cfq rw\" ]; then GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX is\"; fi",
     ];
 
     /// The words of the command line as a shell reads them.

@@ -5,6 +5,7 @@
 //! and turned round; [`FileChange::install`] makes it: temporary file in the same directory, `fsync`,
 //! `rename`, `fsync` of the directory.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -73,6 +74,9 @@ pub enum FileError {
     /// Not UTF-8.
     #[error("{} is not text in UTF-8: not touched", path.display())]
     NotText { path: PathBuf },
+    /// Its name is not UTF-8, as the history keeps it.
+    #[error("the name of {} is not UTF-8: not touched", path.display())]
+    NotTextName { path: PathBuf },
     /// It bears the name that ours has, and somebody else wrote it.
     #[error("{} is not of iosched, which keeps its own there: not touched", path.display())]
     NotOurs { path: PathBuf },
@@ -88,7 +92,7 @@ pub enum FileError {
         /// What stands there.
         text: String,
         /// What of it.
-        why: &'static str,
+        why: Cow<'static, str>,
         /// What is to be done by hand.
         way: String,
     },
@@ -155,6 +159,16 @@ impl Failure for FileError {
                 path.parent().unwrap_or(Path::new("/")).display(),
                 path.file_name().unwrap_or_default().display()
             )),
+            // Rights do not stop root, attributes of a file or directory do.
+            FileError::Io { path, source, .. }
+                if source.raw_os_error() == Some(Errno::PERM.raw_os_error())
+                    && rustix::process::geteuid().is_root() =>
+            {
+                let (path, above) = (path.display(), path.parent().unwrap_or(path).display());
+                Some(format!(
+                    "see whether the file or its directory may not be changed (lsattr -d {path} {above}); if so, chattr -i"
+                ))
+            }
             FileError::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Some("run it as root".into()),
                 io::ErrorKind::ReadOnlyFilesystem => Some(
@@ -167,6 +181,7 @@ impl Failure for FileError {
             FileError::NotRegular { .. } => {
                 Some("look what put it there; a file of text belongs there".into())
             }
+            FileError::NotTextName { .. } => Some("give it another name, then try again".into()),
             FileError::NotText { .. } => Some(
                 "make it UTF-8 (`iconv -f ISO-8859-1 -t UTF-8`), or make the change in it by hand"
                     .into(),
@@ -515,7 +530,10 @@ fn open_parent(
             Err(Errno::NOENT) if make => {
                 let mode = Mode::from_raw_mode(0o755);
                 match rustix::fs::mkdirat(&directory, name, mode) {
-                    Ok(()) | Err(Errno::EXIST) => {}
+                    // All may read it, whatever root's umask is.
+                    Ok(()) => rustix::fs::chmodat(&directory, name, mode, AtFlags::empty())
+                        .map_err(|error| fail(error.into()))?,
+                    Err(Errno::EXIST) => {}
                     Err(error) => return Err(fail(error.into())),
                 }
                 rustix::fs::fsync(&directory).map_err(|error| fail(error.into()))?;
@@ -539,8 +557,9 @@ fn open_parent(
             Err(error) => return Err(fail(error.into())),
         };
     }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Ok(Some((directory, name.into_owned())))
+    let name = path.file_name().unwrap_or_default().to_str();
+    let name = name.ok_or_else(|| FileError::NotTextName { path: path.into() })?;
+    Ok(Some((directory, name.to_owned())))
 }
 
 /// What stands at the place of a file or directory, as an error.

@@ -3,6 +3,7 @@
 //! Words are told apart as the kernel does (`next_arg` in `lib/cmdline.c`): blanks between double quotes are part of a
 //! word. What follows a word `--` is for init (since Linux 3.16), so the parameter is put before that.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 pub(super) const PARAMETER: &str = "elevator=";
@@ -175,10 +176,12 @@ pub(crate) struct NotUnderstood {
     /// What stands there.
     pub text: String,
     /// What of it, after the text.
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
 }
 
 impl NotUnderstood {
+    /// The backslash would be part of the parameter that is put after it.
+    pub(super) const BACKSLASH: &str = "ends in a backslash";
     /// A line of a shell script that is a condition, a function, `+=`, a backslash, quotes within a word.
     pub(super) const SHELL: &str = "is not understood";
     /// `elevator=` in a variable of another name, in a line that is continued.
@@ -192,13 +195,24 @@ impl NotUnderstood {
         "ends in a carriage return, which would become part of a parameter";
 
     /// The line of a text with this number, from 1.
-    pub(super) fn of(text: &str, line: usize, why: &'static str) -> NotUnderstood {
+    pub(super) fn of(text: &str, line: usize, why: impl Into<Cow<'static, str>>) -> NotUnderstood {
         let words = text.split('\n').nth(line - 1).unwrap_or_default();
         NotUnderstood {
             line,
             text: words.trim_matches([' ', '\t']).to_owned(),
-            why,
+            why: why.into(),
         }
+    }
+
+    /// What of a line depends on this variable.
+    pub(super) fn depends_on(variable: &str) -> String {
+        format!("depends on {variable}, whose value is not known from here")
+    }
+
+    /// The same line as it stands in another text, or the last one there.
+    pub(super) fn in_text(self, text: &str) -> NotUnderstood {
+        let lines = text.lines().count().max(1);
+        NotUnderstood::of(text, self.line.min(lines), self.why)
     }
 }
 

@@ -13,7 +13,8 @@
 //! | `GRUB_CMDLINE_XEN`, `GRUB_CMDLINE_XEN_DEFAULT` | the hypervisor |
 //! | `default_kernel_opts` | every entry of extlinux |
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use crate::system_config::parameter::{
@@ -97,9 +98,15 @@ pub(super) fn with_elevator(
         if is_once(&before) && check_is_put(&before, &kinds, value).is_ok() {
             return Ok(before);
         }
-        check_is_put(&edited, &kinds, value)?;
+        check_is_put(&edited, &kinds, value).map_err(|(index, error)| {
+            // What is said of it is said of the file as it stands.
+            (index, error.in_text(scripts[index].0))
+        })?;
     }
     check_others_are_kept(scripts, &edited)?;
+    if value.is_none() {
+        check_is_gone(scripts, &edited)?;
+    }
     Ok(edited)
 }
 
@@ -112,14 +119,17 @@ pub(super) fn given(text: &str) -> Vec<(usize, String)> {
                 plain: Some(plain), ..
             }) => {
                 let inner = &text[plain.inner.clone()];
-                let line = shell::line_at(text, plain.inner.start);
+                let line = || shell::line_at(text, plain.inner.start);
                 let value = value_of_parameter(inner).or_else(|| in_expansion(inner));
-                found.extend(value.map(|value| (line, value.to_owned())));
+                found.extend(value.map(|value| (line(), value.to_owned())));
                 continue;
             }
             Statement::Assignment(assignment) => assignment.assigned,
             Statement::Other(range) => range,
         };
+        if !text[range.clone()].contains(PARAMETER) {
+            continue;
+        }
         let first = shell::line_at(text, range.start);
         for (index, line) in text[range].lines().enumerate() {
             if line.trim_start().starts_with('#') {
@@ -155,20 +165,17 @@ pub(super) fn variable(text: &str, name: &str) -> Option<String> {
     variables.value(name)
 }
 
-/// The variable that the assignment in this line sets, if there is one.
+/// The variable to which an assignment in this line gives the parameter, or the first that one there sets.
 pub(super) fn assigned_in(text: &str, line: usize) -> Option<String> {
-    let statements = shell::parse(text).into_iter();
-    let mut names = statements.filter_map(|statement| match statement {
-        Statement::Assignment(assignment) => {
-            let first = shell::line_at(text, assignment.start);
-            let last = shell::line_at(text, assignment.assigned.end);
-            (first..=last)
-                .contains(&line)
-                .then(|| assignment.name.to_owned())
-        }
-        Statement::Other(_) => None,
-    });
-    names.next()
+    let is_here = |assignment: &Assignment<'_>| {
+        let first = shell::line_at(text, assignment.start);
+        let last = shell::line_at(text, assignment.assigned.end);
+        (first..=last).contains(&line)
+    };
+    let here: Vec<_> = assignments(text).filter(is_here).collect();
+    let gives_it = |of: &&Assignment<'_>| text[of.assigned.clone()].contains(PARAMETER);
+    let found = here.iter().find(gives_it).or(here.first())?;
+    Some(found.name.to_owned())
 }
 
 fn assignments(text: &str) -> impl Iterator<Item = Assignment<'_>> {
@@ -188,7 +195,8 @@ fn without(text: &str, names: &Names) -> Result<String, NotUnderstood> {
         .collect();
     // From the end on, so that what stands before it is where it was.
     for assignment in all.iter().rev() {
-        if let Some(assigned) = assigned_with(text, assignment, None)? {
+        let assigned = assigned_with(text, assignment, None)?;
+        if let Some(assigned) = assigned.filter(|of| *of != text[assignment.assigned.clone()]) {
             edited.replace_range(assignment.assigned.clone(), &assigned);
         }
     }
@@ -204,17 +212,17 @@ fn assigned_with(
     let Some(plain) = &assignment.plain else {
         return Ok(None);
     };
-    let line = shell::line_at(text, assignment.start);
+    let not_understood = |why| NotUnderstood::of(text, shell::line_at(text, assignment.start), why);
     let inner = &text[plain.inner.clone()];
     // A word that goes on in a variable, or is cut by an expansion, is no word of its own.
     let mut ours = inner
         .split_whitespace()
         .filter(|word| word.starts_with(PARAMETER));
     if ours.any(|word| word.replace("\\$", "").contains('$')) {
-        return Err(NotUnderstood::of(text, line, NotUnderstood::SHELL));
+        return Err(not_understood(NotUnderstood::SHELL));
     }
-    let edited = with_parameter(inner, value)
-        .map_err(|OpenQuote| NotUnderstood::of(text, line, NotUnderstood::QUOTE))?;
+    let edited =
+        with_parameter(inner, value).map_err(|OpenQuote| not_understood(NotUnderstood::QUOTE))?;
     if edited == inner {
         return Ok(Some(text[assignment.assigned.clone()].to_owned()));
     }
@@ -259,8 +267,9 @@ fn put(texts: &mut [String], kinds: &[Kind], value: &str) -> Result<(), Failed> 
     let Some(instead) = kinds.first().and_then(|kind| kind.names().instead) else {
         return Ok(());
     };
-    let in_the_end = variables(texts, kinds).value(instead).unwrap_or_default();
-    if in_the_end.trim().is_empty() || value_of_parameter(&in_the_end).is_some() {
+    let in_the_end = variables(texts, kinds).values(instead).unwrap_or_default();
+    let needs_none = |held: &String| held.trim().is_empty() || value_of_parameter(held).is_some();
+    if in_the_end.iter().all(needs_none) {
         return Ok(());
     }
     for (index, text) in texts.iter_mut().enumerate().rev() {
@@ -271,14 +280,20 @@ fn put(texts: &mut [String], kinds: &[Kind], value: &str) -> Result<(), Failed> 
     Ok(())
 }
 
-/// False if the text does not set this variable.
+/// Puts the parameter into the last assignment that is carried out in any case; false if the text does not set this
+/// variable.
 fn put_into(text: &mut String, name: &str, value: &str) -> Result<bool, NotUnderstood> {
-    let found = assignments(text).filter(|of| of.name == name).last();
+    let all: Vec<_> = assignments(text).filter(|of| of.name == name).collect();
+    let found = all.iter().rfind(|of| !of.is_conditional);
+    if let (None, Some(conditional)) = (found, all.last()) {
+        let line = shell::line_at(text, conditional.start);
+        return Err(NotUnderstood::of(text, line, NotUnderstood::SHELL));
+    }
     let Some((assigned, range)) = found
         .map(|assignment| {
             let line = shell::line_at(text, assignment.start);
             // Not every `sh` has `+=`.
-            let assigned = assigned_with(text, &assignment, Some(value))?;
+            let assigned = assigned_with(text, assignment, Some(value))?;
             let assigned = assigned.filter(|_| !assignment.appends);
             let assigned =
                 assigned.ok_or_else(|| NotUnderstood::of(text, line, NotUnderstood::SHELL))?;
@@ -317,22 +332,27 @@ fn check_is_put(texts: &[String], kinds: &[Kind], value: &str) -> Result<(), Fai
     let mut last = BTreeMap::new();
     for (index, text) in texts.iter().enumerate() {
         for assignment in assignments(text) {
+            let unknown = variables.unknown_in(&assignment);
             variables.assign(&assignment);
             let name = assignment.name;
             if !name.starts_with(names.every) {
                 continue;
             }
-            let line = shell::line_at(text, assignment.start);
-            let failed = |why| Err((index, NotUnderstood::of(text, line, why)));
-            let held = variables.value(name).filter(|_| !assignment.is_array);
+            let failed = |why: Cow<'static, str>| {
+                let line = shell::line_at(text, assignment.start);
+                Err((index, NotUnderstood::of(text, line, why)))
+            };
+            let held = variables.values(name).filter(|_| !assignment.is_array);
             let Some(held) = held else {
-                return failed(NotUnderstood::SHELL);
+                let depends = unknown.map(|name| NotUnderstood::depends_on(name).into());
+                return failed(depends.unwrap_or(NotUnderstood::SHELL.into()));
             };
             let is_later = kinds[index] == Kind::GrubDropIn && name == names.every;
-            if is_later && value_of_parameter(&held) != Some(value) {
-                return failed(NotUnderstood::LOSES);
+            let loses = |held: &String| value_of_parameter(held) != Some(value);
+            if is_later && held.iter().any(loses) {
+                return failed(NotUnderstood::LOSES.into());
             }
-            last.insert(name, (index, line));
+            last.insert(name, (index, assignment.start));
         }
     }
     // Appended to a line that goes on, ours is no assignment.
@@ -342,48 +362,84 @@ fn check_is_put(texts: &[String], kinds: &[Kind], value: &str) -> Result<(), Fai
         let line = text.lines().count();
         return Err((index, NotUnderstood::of(text, line, NotUnderstood::SHELL)));
     }
-    for (name, (index, line)) in last {
-        let failed = |why| Err((index, NotUnderstood::of(&texts[index], line, why)));
-        let held = variables.value(name).unwrap_or_default();
-        let words = held.split_whitespace();
-        let times = words.filter(|word| word.starts_with(PARAMETER)).count();
-        let of_kernel = value_of_parameter(&held);
-        let is_needed =
-            name == names.every || (Some(name) == names.instead && !held.trim().is_empty());
-        if of_kernel.is_some_and(|of_kernel| of_kernel != value)
-            || (is_needed && of_kernel.is_none())
-            || (name == names.every && with_parameter(&held, Some(value)).as_deref() != Ok(&held))
+    for (name, (index, start)) in last {
+        let held = variables.values(name).unwrap_or_default();
+        if let Some(why) = held
+            .iter()
+            .find_map(|held| why_not_put(held, name, names, value))
         {
-            let why = if times > 1 {
-                NotUnderstood::LEFT
-            } else {
-                NotUnderstood::SHELL
-            };
-            return failed(why);
+            let text = &texts[index];
+            let line = shell::line_at(text, start);
+            return Err((index, NotUnderstood::of(text, line, why)));
         }
     }
     Ok(())
 }
 
+/// Why what a variable holds in the end is not as it is to be; nothing if it is.
+fn why_not_put(held: &str, name: &str, names: &Names, value: &str) -> Option<&'static str> {
+    let words = held.split_whitespace();
+    let times = words.filter(|word| word.starts_with(PARAMETER)).count();
+    let of_kernel = value_of_parameter(held);
+    let is_needed = name == names.every || (Some(name) == names.instead && !held.trim().is_empty());
+    let is_wrong = of_kernel.is_some_and(|of_kernel| of_kernel != value)
+        || (is_needed && of_kernel.is_none())
+        || (name == names.every && with_parameter(held, Some(value)).as_deref() != Ok(held));
+    is_wrong.then_some(if times > 1 {
+        NotUnderstood::LEFT
+    } else {
+        NotUnderstood::SHELL
+    })
+}
+
+/// Follows the scripts: no variable of the command line has the parameter in the end, as far as that is known, put
+/// together of others.
+fn check_is_gone(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Failed> {
+    let kinds: Vec<Kind> = scripts.iter().map(|(_, kind)| *kind).collect();
+    let variables = variables(edited, &kinds);
+    for (name, (index, start)) in last_assignments(edited, &kinds) {
+        let held = variables.values(name).unwrap_or_default();
+        if held.iter().any(|held| value_of_parameter(held).is_some()) {
+            let line = shell::line_at(&edited[index], start);
+            let error = NotUnderstood::of(&edited[index], line, NotUnderstood::LEFT);
+            return Err((index, error.in_text(scripts[index].0)));
+        }
+    }
+    Ok(())
+}
+
+/// The variables of the command line, each with the script that sets it last, and where.
+fn last_assignments<'a>(texts: &'a [String], kinds: &[Kind]) -> BTreeMap<&'a str, (usize, usize)> {
+    let mut last = BTreeMap::new();
+    for (index, text) in texts.iter().enumerate() {
+        let every = kinds[index].names().every;
+        let of_linux = assignments(text).filter(|of| of.name.starts_with(every));
+        last.extend(of_linux.map(|of| (of.name, (index, of.start))));
+    }
+    last
+}
+
 /// Every other word that is given to Linux is as it was, as far as that is known.
 fn check_others_are_kept(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Failed> {
-    let before: Vec<String> = scripts.iter().map(|(text, _)| (*text).to_owned()).collect();
+    let texts: Vec<String> = scripts.iter().map(|(text, _)| (*text).to_owned()).collect();
     let kinds: Vec<Kind> = scripts.iter().map(|(_, kind)| *kind).collect();
-    let (before, after) = (variables(&before, &kinds), variables(edited, &kinds));
+    let (before, after) = (variables(&texts, &kinds), variables(edited, &kinds));
     let others = |variables: &Variables<'_>, name: &str| {
-        let value = variables.value(name)?;
-        let words = value.split_whitespace();
-        let words = words.filter(|word| !word.trim_start_matches('"').starts_with(PARAMETER));
-        Some(words.map(str::to_owned).collect::<Vec<_>>())
+        let words_of = |value: String| {
+            let words = value.split_whitespace();
+            let words = words.filter(|word| !word.trim_start_matches('"').starts_with(PARAMETER));
+            words.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let values = variables.values(name)?.into_iter();
+        Some(values.map(words_of).collect::<BTreeSet<_>>())
     };
-    for (index, (text, kind)) in scripts.iter().enumerate() {
-        for assignment in assignments(text) {
-            let name = assignment.name;
-            if name.starts_with(kind.names().every) && others(&before, name) != others(&after, name)
-            {
-                let line = shell::line_at(text, assignment.start);
-                return Err((index, NotUnderstood::of(text, line, NotUnderstood::LEFT)));
-            }
+    for (name, (index, start)) in last_assignments(&texts, &kinds) {
+        if others(&before, name) != others(&after, name) {
+            let line = shell::line_at(&texts[index], start);
+            return Err((
+                index,
+                NotUnderstood::of(&texts[index], line, NotUnderstood::LEFT),
+            ));
         }
     }
     Ok(())
