@@ -139,6 +139,49 @@ impl Failure for NotAsked {
     }
 }
 
+/// `persist sda sdb deadline`.
+#[derive(Debug, thiserror::Error)]
+#[error("persist is for one device at a time: {second:?} stands where the scheduler belongs")]
+struct SecondDevice {
+    first: String,
+    second: String,
+    rest: String,
+}
+
+impl Failure for SecondDevice {
+    fn hint(&self) -> Option<String> {
+        let SecondDevice {
+            first,
+            second,
+            rest,
+        } = self;
+        Some(format!(
+            "run it for each: iosched persist {first} {rest}; iosched persist {second} {rest}"
+        ))
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::USAGE
+    }
+}
+
+/// An option that says nothing of the kernel's command line.
+#[derive(Debug, thiserror::Error)]
+#[error("{option} has no effect on elevator=, which is on the kernel's command line")]
+struct NotOfCommandLine {
+    option: &'static str,
+}
+
+impl Failure for NotOfCommandLine {
+    fn hint(&self) -> Option<String> {
+        Some(format!("leave out {}", self.option))
+    }
+
+    fn exit_code(&self) -> u8 {
+        exit::USAGE
+    }
+}
+
 /// The policy file that the user named cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {}", path.display())]
@@ -229,6 +272,16 @@ pub(crate) fn finish_undo(
 
 /// `elevator=` put in or taken out. It has no tunables.
 fn command_line(args: &PersistArgs, host: &Host, output: &Output) -> Outcome {
+    let useless = match args.method {
+        _ if args.how.initramfs => Some("--initramfs"),
+        MethodArg::Udev => Some("--method udev"),
+        MethodArg::Tuned => Some("--method tuned"),
+        MethodArg::Auto | MethodArg::Cmdline => None,
+    };
+    if let Some(option) = useless {
+        return Err(boxed(NotOfCommandLine { option }));
+    }
+    check_one_device(args, host)?;
     let scheduler = args.scheduler.as_deref().filter(|_| args.remove.is_none());
     if let Some(tunable) = args.tunables.first() {
         let known = Vec::new();
@@ -255,6 +308,22 @@ fn command_line(args: &PersistArgs, host: &Host, output: &Output) -> Outcome {
     )
 }
 
+/// Of two devices the second would be taken for a scheduler.
+fn check_one_device(args: &PersistArgs, host: &Host) -> Result<(), Box<dyn Failure>> {
+    let (Some(first), Some(second)) = (&args.device, &args.scheduler) else {
+        return Ok(());
+    };
+    let has_scheduler = args.tunables.iter().any(|word| !word.contains('='));
+    if !has_scheduler || iosched_machine::device::find(host, second).is_err() {
+        return Ok(());
+    }
+    Err(boxed(SecondDevice {
+        first: first.clone(),
+        second: second.clone(),
+        rest: args.tunables.join(" "),
+    }))
+}
+
 /// The policy as it is to become.
 fn edited(args: &PersistArgs, host: &Host) -> Result<Edited, Box<dyn Failure>> {
     if let Some(what) = &args.remove {
@@ -274,6 +343,7 @@ fn edited(args: &PersistArgs, host: &Host) -> Result<Edited, Box<dyn Failure>> {
             notes: Vec::new(),
         });
     }
+    check_one_device(args, host)?;
     let words = args.tunables.iter().map(String::as_str);
     let arm = Arm::new(args.scheduler.as_deref().unwrap_or_default(), words).map_err(boxed)?;
     let grounds = Grounds {

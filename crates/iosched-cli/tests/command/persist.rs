@@ -542,6 +542,56 @@ fn elevator_is_refused_where_it_does_nothing_and_a_dead_one_can_be_taken_out() {
 }
 
 #[test]
+fn options_without_effect_and_a_second_device_are_refused_by_name() {
+    let machine = legacy("4.4.0", "etc/default/grub", "GRUB_CMDLINE_LINUX=\"\"\n");
+    let before = machine.etc();
+    for (arguments, said) in [
+        (
+            ["--method", "cmdline", "--initramfs", "sda", "deadline"].as_slice(),
+            "--initramfs has no effect on elevator=",
+        ),
+        (
+            &["--remove", "elevator", "--method", "udev"],
+            "--method udev has no effect on elevator=",
+        ),
+        (
+            &["sda", "sda", "deadline", "nr_requests=64"],
+            "iosched persist sda deadline nr_requests=64; iosched persist sda deadline",
+        ),
+        (
+            &["--method", "cmdline", "sda", "sda", "deadline"],
+            "\"sda\" stands where the scheduler belongs",
+        ),
+    ] {
+        let arguments = [&["--yes"], arguments].concat();
+        let (code, _, stderr) = machine.run("persist", &arguments);
+        assert_eq!(code, 2, "{stderr}");
+        assert!(stderr.contains(said), "{stderr}");
+    }
+    assert_eq!(machine.etc(), before);
+}
+
+#[test]
+fn what_is_made_may_be_read_by_all_whatever_the_umask() {
+    use std::os::unix::fs::PermissionsExt;
+    let machine = Machine::two_disks();
+    let script = "umask 077; exec \"$@\"";
+    let status = std::process::Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(crate::common::iosched().get_program())
+        .args(["persist", "--yes", "--root"])
+        .arg(machine.root())
+        .args(["sda", "none"])
+        .output()
+        .unwrap();
+    assert!(status.status.success(), "{status:?}");
+    for (path, mode) in [("etc/udev/rules.d", 0o755), (RULES, 0o644)] {
+        let metadata = fs::metadata(machine.path(path)).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, mode, "{path}");
+    }
+}
+
+#[test]
 fn the_module_of_the_root_disk_goes_into_the_initramfs_when_asked_and_goes_with_its_rule() {
     let initramfs = "usr/share/initramfs-tools/modules.d/iosched";
     let machine = Machine::two_disks();

@@ -107,7 +107,9 @@ impl Failure for PolicyError {
 
     fn exit_code(&self) -> u8 {
         match self {
-            PolicyError::Malformed { .. } => exit::USAGE,
+            PolicyError::Malformed { .. } | PolicyError::File(FileError::NotText { .. }) => {
+                exit::USAGE
+            }
             PolicyError::File(error) => error.exit_code(),
         }
     }
