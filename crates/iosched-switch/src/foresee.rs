@@ -48,6 +48,24 @@ pub fn foresee(sysfs: &Sysfs, device: &str, arm: &Arm) -> Result<(), SwitchError
     Ok(())
 }
 
+/// Checks the tunables of an arm that is to be kept: by a number that every kernel raises, the disk would never be as
+/// wanted.
+///
+/// # Errors
+/// The first such number.
+pub fn check_can_be_kept(arm: &Arm) -> Result<(), SwitchError> {
+    for (tunable, value) in &arm.tunables {
+        value::check_is_kept(&arm.scheduler, tunable, value).map_err(|cause| {
+            SwitchError::WrongValue {
+                tunable: tunable.clone(),
+                value: value.clone(),
+                cause,
+            }
+        })?;
+    }
+    Ok(())
+}
+
 /// What a file holds on this disk, or else on another one that has the scheduler.
 fn shown_by(sysfs: &Sysfs, device: &str, scheduler: &str, file: &str) -> Option<String> {
     let others = sysfs.block_devices().unwrap_or_default();
@@ -106,8 +124,11 @@ mod tests {
             "none:nr_requests=0",
             "none:nr_requests=3",
         ] {
-            let error = foreseen(text).unwrap_err();
-            assert!(matches!(error, SwitchError::WrongValue { .. }), "{error}");
+            let arm = Arm::parse(text).unwrap();
+            for result in [foreseen(text), check_can_be_kept(&arm)] {
+                let error = result.unwrap_err();
+                assert!(matches!(error, SwitchError::WrongValue { .. }), "{error}");
+            }
         }
         for text in [
             "mq-deadline:writes_starved=-1",

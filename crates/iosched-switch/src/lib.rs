@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 pub use self::arm::{Arm, Layer};
 pub use self::blk_mq::{Module, ToBlkMq};
 pub use self::error::SwitchError;
-pub use self::foresee::foresee;
+pub use self::foresee::{check_can_be_kept, foresee};
 pub use self::names::{is_single_queue, modern_name, name_on, renamed};
 pub use self::offered::{active, not_offered, offered, resolve};
 pub use self::state::{Difference, QueueState};

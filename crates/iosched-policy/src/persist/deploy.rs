@@ -102,6 +102,9 @@ impl Deployment {
         }
         tuned::check_is_ours_to_choose(host, &made)?;
         let notes = from_policy::notes(host, &policy, &wanted, &made, options);
+        for wanted in &wanted {
+            switch::check_can_be_kept(&wanted.arm)?;
+        }
         let change = switches(host, &wanted)?;
         let sysfs = host.sysfs();
         let disks = wanted
