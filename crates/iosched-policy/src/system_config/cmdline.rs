@@ -475,6 +475,28 @@ mod tests {
         assert_eq!(edited, text.replace("ro", "ro elevator=noop"));
     }
 
+    /// Where the parameter decides whether there are others, it is taken out by hand.
+    #[test]
+    fn what_a_condition_asks_is_not_changed_under_it() {
+        let grub = "GRUB_CMDLINE_LINUX=\"elevator=cfq\"\n";
+        for more in [
+            "[ \"$GRUB_CMDLINE_LINUX\" ] && GRUB_CMDLINE_LINUX_DEFAULT=quiet\n",
+            "A=\"$(echo \"$GRUB_CMDLINE_LINUX\")\"\n[ \"$A\" ] || GRUB_CMDLINE_LINUX_DEFAULT=quiet\n",
+            "if true; then\nif [ \"${GRUB_CMDLINE_LINUX#x}\" ]; then A=1; fi; fi\n[ \"$A\" ] && GRUB_CMDLINE_LINUX_DEFAULT=quiet\n",
+            "case \"$GRUB_CMDLINE_LINUX\" in\n *elevator*) ;;\n *) GRUB_CMDLINE_LINUX=\"crashkernel=auto\";;\nesac\n",
+        ] {
+            let text = format!("{grub}{more}");
+            let error = with_elevator(&text, Format::GrubDefault, None).unwrap_err();
+            assert_eq!(&*error.why, NotUnderstood::ASKED, "{text}");
+        }
+        let text = format!(
+            "[ \"$GRUB_CMDLINE_LINUX\" ] && GRUB_CMDLINE_LINUX_DEFAULT=quiet\n{grub}\
+            [ \"$GRUB_CMDLINE_LINUX\" ] && GRUB_TIMEOUT=1\n"
+        );
+        let edited = with_elevator(&text, Format::GrubDefault, None);
+        assert_eq!(edited, Ok(text.replace("elevator=cfq", "")));
+    }
+
     /// It is said of the text that root has, and names what is not known.
     #[test]
     fn an_error_shows_the_line_as_it_stands() {

@@ -182,6 +182,8 @@ pub(crate) struct NotUnderstood {
 impl NotUnderstood {
     /// The backslash would be part of the parameter that is put after it.
     pub(super) const BACKSLASH: &str = "ends in a backslash";
+    /// What the parameter changes, a condition asks.
+    pub(super) const ASKED: &str = "depends on a variable that elevator= is in";
     /// A line of a shell script that is a condition, a function, `+=`, a backslash, quotes within a word.
     pub(super) const SHELL: &str = "is not understood";
     /// `elevator=` in a variable of another name, in a line that is continued.

@@ -103,6 +103,7 @@ pub(super) fn with_elevator(
             (index, error.in_text(scripts[index].0))
         })?;
     }
+    check_conditions(scripts, &edited)?;
     check_others_are_kept(scripts, &edited)?;
     if value.is_none() {
         check_is_gone(scripts, &edited)?;
@@ -390,6 +391,49 @@ fn why_not_put(held: &str, name: &str, names: &Names, value: &str) -> Option<&'s
     } else {
         NotUnderstood::SHELL
     })
+}
+
+/// What is changed here is asked by no condition on which a variable of the command line depends.
+fn check_conditions(scripts: &[Script<'_>], edited: &[String]) -> Result<(), Failed> {
+    // Variables that may hold something else than before.
+    let mut changed = BTreeSet::new();
+    for (index, ((before, kind), after)) in scripts.iter().zip(edited).enumerate() {
+        let statements = shell::parse(before);
+        let mut before_it = statements.iter();
+        for statement in shell::parse(after) {
+            let old = before_it.next();
+            let (start, is_asked, name) = match &statement {
+                Statement::Assignment(it) => {
+                    let right =
+                        |text: &str, of: &Assignment<'_>| text[of.assigned.clone()].to_owned();
+                    let is_as_before = matches!(old, Some(Statement::Assignment(old))
+                        if right(before, old) == right(after, it));
+                    let mut names = shell::named_in(&after[it.assigned.clone()]);
+                    let is_asked = it.asks.iter().any(|name| changed.contains(*name));
+                    let is_changed =
+                        !is_as_before || is_asked || names.any(|name| changed.contains(name));
+                    if is_changed || it.appends && changed.contains(it.name) {
+                        changed.insert(it.name.to_owned());
+                    } else if !it.is_conditional {
+                        changed.remove(it.name);
+                    }
+                    (it.start, is_asked, Some(it.name))
+                }
+                Statement::Other(range) => {
+                    let mut names = shell::named_in(&after[range.clone()]);
+                    let is_asked = names.any(|name| changed.contains(name));
+                    (range.start, is_asked, None)
+                }
+            };
+            let every = kind.names().every;
+            if is_asked && name.is_none_or(|name| name.starts_with(every)) {
+                let line = shell::line_at(after, start);
+                let error = NotUnderstood::of(after, line, NotUnderstood::ASKED);
+                return Err((index, error.in_text(before)));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Follows the scripts: no variable of the command line has the parameter in the end, as far as that is known, put

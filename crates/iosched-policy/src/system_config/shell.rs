@@ -54,6 +54,8 @@ pub(super) struct Assignment<'a> {
     pub is_array: bool,
     /// True if it stands below a condition.
     pub is_conditional: bool,
+    /// The variables that such conditions ask.
+    pub asks: BTreeSet<&'a str>,
     /// Where the name begins.
     pub start: usize,
     /// Where the right side stands.
@@ -80,6 +82,15 @@ enum Part<'a> {
     Unless(Condition<'a>, Vec<Part<'a>>),
     /// What a program prints, or an expansion of another sort.
     Unknown,
+}
+
+/// The variables that a piece of a script names, within what other programs print, too.
+pub(super) fn named_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split('$').skip(1).filter_map(|rest| {
+        let rest = rest.trim_start_matches(['{', '#', '!']);
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        Some(&rest[..end.unwrap_or(rest.len())]).filter(|name| !name.is_empty())
+    })
 }
 
 /// Whether a variable is set.
@@ -374,14 +385,20 @@ impl<'a> Parser<'a> {
     fn condition(&mut self) -> Option<Vec<Assignment<'a>>> {
         self.depth += 1;
         (self.depth <= DEEPEST).then_some(())?;
+        let start = self.at;
         // Everything but the first condition is carried out perhaps.
         let mut found = self.statements_up_to(&["then"])?.0;
         let first = found.len();
+        let mut asks: BTreeSet<_> = named_in(&self.text[start..self.at]).collect();
         loop {
             let (more, end) = self.statements_up_to(&["elif", "else", "fi"])?;
             found.extend(more);
             match end {
-                "elif" => found.extend(self.statements_up_to(&["then"])?.0),
+                "elif" => {
+                    let start = self.at;
+                    found.extend(self.statements_up_to(&["then"])?.0);
+                    asks.extend(named_in(&self.text[start..self.at]));
+                }
                 "else" => {
                     found.extend(self.statements_up_to(&["fi"])?.0);
                     break;
@@ -392,6 +409,7 @@ impl<'a> Parser<'a> {
         self.depth -= 1;
         for assignment in &mut found[first..] {
             assignment.is_conditional = true;
+            assignment.asks.extend(&asks);
         }
         self.end_of_statement().then_some(found)
     }
@@ -416,6 +434,7 @@ impl<'a> Parser<'a> {
 
     /// Commands of [`HARMLESS`], and others or assignments that are carried out if they succeed, or do not.
     fn harmless(&mut self) -> Option<Vec<Assignment<'a>>> {
+        let first = self.at;
         let mut found = Vec::new();
         let mut is_conditional = false;
         loop {
@@ -423,6 +442,7 @@ impl<'a> Parser<'a> {
             if let Some(assignment) = is_conditional.then(|| self.assignment()).flatten() {
                 found.push(Assignment {
                     is_conditional,
+                    asks: named_in(&self.text[first..start]).collect(),
                     ..assignment
                 });
             } else {
@@ -564,6 +584,7 @@ impl<'a> Parser<'a> {
             appends,
             is_array,
             is_conditional: false,
+            asks: BTreeSet::new(),
             start,
             assigned: from..self.at,
             value,
