@@ -22,7 +22,7 @@ use crate::system_config::cmdline::{
     self, Format, Place, elevator_in, with_elevator, with_elevator_in_scripts,
 };
 use crate::system_config::files::{self, FileChange, FileError};
-use crate::system_config::parameter::{PARAMETER, value_of_parameter};
+use crate::system_config::parameter::{NotUnderstood, PARAMETER, value_of_parameter};
 
 /// The files that may carry the command line, and their format. Where there are several, all count.
 const FILES: [(&str, Format); 5] = [
@@ -99,8 +99,21 @@ pub(crate) fn files(host: &Host, value: Option<&str>) -> Result<Vec<FileChange>,
         .iter()
         .map(|(_, format, text)| (text.as_str(), *format))
         .collect();
-    let edited = with_elevator_in_scripts(&scripts, value)
-        .map_err(|(index, line)| not_understood(&of_grub[index], line))?;
+    let has_own = scripts
+        .iter()
+        .any(|(_, format)| *format == Format::GrubDefault);
+    let edited = with_elevator_in_scripts(&scripts, value).map_err(|(index, line)| {
+        if has_own || line.why != NotUnderstood::LOSES {
+            return not_understood(&of_grub[index], line);
+        }
+        FileError::Elsewhere {
+            path: of_grub[index].0.clone(),
+            reason: format!(
+                "GRUB reads it, and there is no {GRUB_DEFAULT} to put {PARAMETER} into"
+            ),
+            way: format!("make an empty one, then try again: touch {GRUB_DEFAULT}"),
+        }
+    })?;
     let mut edited: Vec<_> = of_grub.iter().zip(edited).collect();
     for other in &others {
         let (_, format, text) = other;
@@ -455,6 +468,7 @@ pub(crate) fn notes(host: &Host, files: &[FileChange]) -> Vec<String> {
             ));
         }
     }
+    notes.extend(files.iter().filter_map(too_long));
     for file in files {
         let is_of_grub =
             file.path.starts_with(GRUB_DEFAULT) || file.path.starts_with(GRUB_DROP_INS);
@@ -480,6 +494,20 @@ pub(crate) fn notes(host: &Host, files: &[FileChange]) -> Vec<String> {
         }
     }
     notes
+}
+
+/// That the kernel may cut off the parameter, which stands at the end.
+fn too_long(file: &FileChange) -> Option<String> {
+    /// `COMMAND_LINE_SIZE` of x86, arm64 and powerpc; s390 has 4096, others less.
+    const MOST: usize = 2048;
+    let text = file.after.as_deref()?;
+    let with_it = text.lines().filter(|line| line.contains(PARAMETER));
+    let longest = with_it.map(str::len).max().filter(|&most| most >= MOST)?;
+    Some(format!(
+        "{}: the line with {PARAMETER} has {longest} bytes; Linux takes {MOST} of a command line on most machines, and \
+         cuts off the end",
+        file.path.display()
+    ))
 }
 
 /// The command that must be run after this file has changed so that the boot loader sees it; none where the boot
@@ -789,6 +817,35 @@ mod tests {
     }
 
     #[test]
+    fn where_grub_has_drop_ins_alone_that_is_said() {
+        let (dir, host) = machine(&[]);
+        write(
+            dir.path(),
+            "etc/default/grub.d/1.cfg",
+            "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX ro\"\n",
+        );
+        let error = files(&host, Some("noop")).unwrap_err().to_string();
+        assert!(error.contains("there is no /etc/default/grub"), "{error}");
+        write(dir.path(), "etc/default/grub", "");
+        assert_eq!(files(&host, Some("noop")).unwrap().len(), 1, "the way out");
+    }
+
+    #[test]
+    fn a_command_line_that_the_kernel_would_cut_off_is_told_of() {
+        let (dir, host) = machine(&[]);
+        for (length, count) in [(1000, 0), (2040, 1)] {
+            let line = format!("ro {}\n", "a".repeat(length));
+            write(
+                dir.path(),
+                "boot/loader/entries/1.conf",
+                &format!("linux /l\noptions {line}"),
+            );
+            let notes = notes(&host, &files(&host, Some("noop")).unwrap());
+            assert_eq!(notes.len(), count, "{notes:?}");
+        }
+    }
+
+    #[test]
     fn a_hidden_drop_in_is_none() {
         let dir = tempfile::tempdir().unwrap();
         let host = Host::at(dir.path());
@@ -1087,6 +1144,7 @@ mod tests {
             ),
         ] {
             let (dir, host) = machine(&[]);
+            write(dir.path(), "etc/default/grub", "");
             write(dir.path(), path, text);
             let error = files(&host, value).unwrap_err();
             let hint = iosched_machine::failure::Failure::hint(&error).unwrap();

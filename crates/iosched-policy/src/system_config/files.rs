@@ -926,6 +926,23 @@ mod tests {
     }
 
     #[test]
+    fn what_stops_root_is_not_a_matter_of_rights() {
+        let error = FileError::Io {
+            action: "write",
+            path: "/etc/default/grub".into(),
+            source: Errno::PERM.into(),
+        };
+        let hint = error.hint().unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        let way = if is_root {
+            "lsattr -d /etc/default/grub /etc/default"
+        } else {
+            "run it as root"
+        };
+        assert!(hint.contains(way), "{hint}");
+    }
+
+    #[test]
     fn a_difference_is_shown_as_diff_does() {
         let change = FileChange {
             path: "/etc/x".into(),

@@ -897,7 +897,7 @@ mod tests {
     }
 
     /// Lines of which scripts are made, followed or not.
-    const LINES: [&str; 61] = [
+    const LINES: [&str; 62] = [
         "A=1",
         "A=\"1 2\" # and so on",
         "A='1 \"2\" $B'",
@@ -958,6 +958,7 @@ mod tests {
         ": ${A:=10}",
         "true && A=11 B=12",
         "A=$(echo run # it's\n)",
+        "A=$(echo run # it's\n)\nB=13\n# it's )",
         "A=$(cat <<X\n)'\nX\n)",
     ];
 
