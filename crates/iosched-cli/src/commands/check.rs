@@ -83,6 +83,9 @@ enum NoPolicy {
 impl Failure for NoPolicy {
     fn hint(&self) -> Option<String> {
         match self {
+            NoPolicy::File(error) if error.source.kind() == std::io::ErrorKind::InvalidData => {
+                Some("make it UTF-8 (`iconv -f ISO-8859-1 -t UTF-8`)".into())
+            }
             NoPolicy::File(_) => {
                 Some("`iosched check` without a file checks against the machine's policy".into())
             }

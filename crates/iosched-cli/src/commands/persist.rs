@@ -191,6 +191,11 @@ struct Unreadable {
 }
 
 impl Failure for Unreadable {
+    fn hint(&self) -> Option<String> {
+        let is_no_text = self.source.kind() == std::io::ErrorKind::InvalidData;
+        is_no_text.then(|| "make it UTF-8 (`iconv -f ISO-8859-1 -t UTF-8`)".into())
+    }
+
     fn exit_code(&self) -> u8 {
         match self.source.kind() {
             std::io::ErrorKind::InvalidData => exit::USAGE, // as any other that is malformed

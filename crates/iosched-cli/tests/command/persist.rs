@@ -453,8 +453,17 @@ fn a_whole_policy_is_taken_over_and_its_errors_name_the_users_file() {
         "{stderr}"
     );
     fs::write(&file, b"# caf\xe9\n").unwrap();
-    let (code, _, stderr) = machine.run("persist", &["--yes", "--policy", path]);
-    assert_eq!(code, 2, "{stderr}");
+    fs::write(machine.path(POLICY), b"# caf\xe9\n").unwrap();
+    for (command, arguments) in [
+        ("persist", ["--yes", "--policy", path].as_slice()),
+        ("check", &[path]),
+        ("check", &[]),
+        ("apply", &["--yes"]),
+    ] {
+        let (code, _, stderr) = machine.run(command, arguments);
+        assert_eq!(code, 2, "{command}: {stderr}");
+        assert!(stderr.contains("iconv"), "{stderr}");
+    }
 }
 
 #[test]
