@@ -1,9 +1,10 @@
 //! A file system of our own on a device that the user gave up (`--mkfs`): made and mounted before
 //! the first trial, unmounted and its signature erased after the last.
 //!
-//! It bears a label that was drawn by chance and is in the journal before anything is written. That
-//! label is how it is known again after a crash, also after a reboot: what has another label, or none,
-//! is left alone.
+//! It bears a label that was drawn by chance and is in the journal before anything is written, and so is what tells the
+//! device from others. By both it is known again after a crash, also after a reboot: what has another label, or none, and
+//! a copy on another disk are left alone. So is what somebody has used since: a file system that is not mounted where the
+//! run had it is looked into first.
 
 use std::ffi::CStr;
 use std::fs::{self, DirBuilder, Permissions};
@@ -18,6 +19,8 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde::{Deserialize, Serialize};
 
+use crate::device::mounts::MountTable;
+use crate::device::{Device, Identity, Recognition};
 use crate::failure::{Failure, NotUndone, exit};
 use crate::host::Host;
 use crate::process::{self, ChildError, Stop, User};
@@ -91,6 +94,14 @@ impl Kind {
         }
     }
 
+    /// XFS mounts nothing whose UUID is mounted already.
+    fn options_beside_a_copy(self) -> Option<&'static CStr> {
+        match self {
+            Kind::Xfs => Some(c"nouuid"),
+            Kind::Ext4 | Kind::Btrfs | Kind::F2fs => None,
+        }
+    }
+
     fn package(self) -> &'static str {
         match self {
             Kind::Ext4 => "e2fsprogs",
@@ -114,6 +125,20 @@ pub struct OwnFileSystem {
     pub label: String,
     /// Where it is mounted, below `/run/iosched/mounted`.
     pub mount_point: PathBuf,
+    /// What tells the device that was given up from others; not in older entries of the journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+}
+
+/// Which device has a file system of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bearer {
+    /// None that was given up.
+    None,
+    /// The one that was given up.
+    Known(PathBuf),
+    /// One has its label, and nothing proves that it is the one that was given up.
+    Doubtful(PathBuf),
 }
 
 /// Why there is no file system on the device.
@@ -205,6 +230,9 @@ impl OwnFileSystem {
             kind,
             mount_point: host.run("iosched/mounted").join(&label),
             label,
+            identity: Device::read(host, device)
+                .ok()
+                .map(|device| Identity::of(host, &device)),
         }
     }
 
@@ -271,50 +299,130 @@ impl OwnFileSystem {
 
     /// Unmounts it and erases its signature, so that the device is known to hold nothing. Gives that device; nothing
     /// where it is not there.
-    pub fn undo(&self) -> Result<Option<String>, NotUndone> {
-        let failed = |cause: String| {
-            Err(NotUndone {
-                thing: self.mount_point.display().to_string(),
-                cause,
-            })
-        };
+    pub fn undo(&self, host: &Host) -> Result<Option<String>, NotUndone> {
+        let not_undone = |thing: String, cause: String| NotUndone { thing, cause };
+        let at = || self.mount_point.display().to_string();
+        let bearer = self.bearer(host);
         let was_mounted = match unmount_patiently(&self.mount_point) {
             Ok(was_mounted) => was_mounted,
-            Err(Errno::BUSY) => return failed("somebody still works in it".into()),
-            Err(error) => return failed(error.to_string()),
+            Err(Errno::BUSY) => return Err(not_undone(at(), "somebody still works in it".into())),
+            Err(error) => return Err(not_undone(at(), error.to_string())),
         };
         let _ = fs::remove_dir(&self.mount_point);
-        let found = self.find();
-        let device = found.as_deref().map_or(self.device.clone(), kernel_name);
-        if let Some(node) = &found
-            && let Err(cause) = erase_signatures(node)
-        {
-            return Err(NotUndone {
-                thing: device,
-                cause,
-            });
+        let node = match bearer {
+            Bearer::None => return Ok(was_mounted.then(|| self.device.clone())),
+            Bearer::Known(node) => node,
+            Bearer::Doubtful(node) => {
+                let cause = "nothing proves that it is the device that was given up";
+                return Err(not_undone(kernel_name(&node), self.left(&node, cause)));
+            }
+        };
+        if !was_mounted {
+            self.check_unused(&node)
+                .map_err(|cause| not_undone(kernel_name(&node), self.left(&node, &cause)))?;
         }
-        Ok((was_mounted || found.is_some()).then_some(device))
+        erase_signatures(&node).map_err(|cause| not_undone(kernel_name(&node), cause))?;
+        Ok(Some(kernel_name(&node)))
     }
 
     /// The device that it is on now: after a reboot the disk may have another name.
-    fn find(&self) -> Option<PathBuf> {
-        if label_on(&self.node).is_some_and(|label| label == self.label) {
-            return Some(self.node.clone());
+    pub fn bearer(&self, host: &Host) -> Bearer {
+        if let Some(node) = self.mounted_from(host) {
+            return Bearer::Known(node);
         }
-        let mut command = Command::new("blkid");
-        command.args([
-            "--cache-file",
-            "/dev/null",
-            "--list-one",
-            "--output",
-            "device",
-        ]);
-        command.args(["--match-token", &format!("LABEL={}", self.label)]);
-        let output = command.output().ok()?;
-        let node = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        (!node.is_empty()).then(|| PathBuf::from(node))
+        let mut doubtful = Bearer::None;
+        for node in self.labelled() {
+            let now = Device::read(host, &kernel_name(&node)).map(|now| Identity::of(host, &now));
+            let recognised = match (&self.identity, now) {
+                (Some(then), Ok(now)) => then.recognise(&now),
+                _ => Recognition::Unknown,
+            };
+            match recognised {
+                Recognition::Same => return Bearer::Known(node),
+                Recognition::Another(_) => {}
+                Recognition::Unknown => doubtful = Bearer::Doubtful(node),
+            }
+        }
+        doubtful
     }
+
+    /// What is mounted where the run mounted it, if that is it.
+    fn mounted_from(&self, host: &Host) -> Option<PathBuf> {
+        let mounts = MountTable::read(host).ok()?;
+        let mount = mounts.containing(&self.mount_point)?;
+        let is_ours = mount.mount_point == self.mount_point && self.is_on(&mount.source);
+        is_ours.then(|| mount.source.clone())
+    }
+
+    /// The devices whose file systems have its label.
+    fn labelled(&self) -> Vec<PathBuf> {
+        let mut command = Command::new("blkid");
+        command.args(["--cache-file", "/dev/null", "--output", "device"]);
+        command.args(["--match-token", &format!("LABEL={}", self.label)]);
+        let output = command.output().map(|output| output.stdout);
+        let output = String::from_utf8_lossy(&output.unwrap_or_default()).into_owned();
+        let found = output.lines().map(|line| PathBuf::from(line.trim()));
+        // A name of device mapper's is a link.
+        let mut nodes: Vec<PathBuf> = found
+            .map(|node| fs::canonicalize(&node).unwrap_or(node))
+            .collect();
+        if !nodes.contains(&self.node) && self.is_on(&self.node) {
+            nodes.push(self.node.clone());
+        }
+        nodes
+    }
+
+    fn is_on(&self, node: &Path) -> bool {
+        label_on(node).is_some_and(|label| label == self.label)
+    }
+
+    /// Whether it holds nothing but what a run puts there: somebody may have mounted it since and kept files in it.
+    fn check_unused(&self, node: &Path) -> Result<(), String> {
+        let unseen = |error: io::Error| format!("it cannot be looked into: {error}");
+        make_passage(&self.mount_point).map_err(unseen)?;
+        let flags =
+            MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        let mounted = mount(
+            node,
+            &self.mount_point,
+            self.kind.name(),
+            flags,
+            self.kind.options_beside_a_copy(),
+        );
+        let looked = mounted
+            .map_err(io::Error::from)
+            .and_then(|()| stranger_in(&self.mount_point));
+        let unmounted = unmount_patiently(&self.mount_point);
+        let _ = fs::remove_dir(&self.mount_point);
+        if let Some(name) = looked.map_err(unseen)? {
+            return Err(format!("it holds {name:?}, which no run makes"));
+        }
+        unmounted.map(drop).map_err(|error| unseen(error.into()))
+    }
+
+    /// Why it stays, and what would remove it.
+    fn left(&self, node: &Path, cause: &str) -> String {
+        format!(
+            "it has the file system {} of a run that ended before its time, and {cause}; if it may go: wipefs --all {}",
+            self.label,
+            node.display()
+        )
+    }
+}
+
+/// The first name in the root of a file system that a run does not make there.
+fn stranger_in(root: &Path) -> io::Result<Option<String>> {
+    for entry in fs::read_dir(root)? {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        let is_ours = name
+            .strip_prefix(".iosched-")
+            .is_some_and(|rest| rest.len() == 16 && rest.bytes().all(|c| c.is_ascii_hexdigit()));
+        if !is_ours && name != "lost+found" {
+            return Ok(Some(name.into_owned()));
+        }
+    }
+    Ok(None)
 }
 
 /// A new directory whose parents can be passed through, but not listed, by whoever the loads run as.
@@ -353,7 +461,8 @@ fn unmount_patiently(at: &Path) -> Result<bool, Errno> {
     }
 }
 
-fn kernel_name(node: &Path) -> String {
+/// The kernel's name of the device behind a node.
+pub fn kernel_name(node: &Path) -> String {
     node.strip_prefix("/dev")
         .unwrap_or(node)
         .display()
@@ -404,12 +513,13 @@ mod tests {
     #[test]
     fn where_none_was_made_there_is_nothing_to_undo() {
         let dir = tempfile::tempdir().unwrap();
-        let mut chosen = OwnFileSystem::choose(&Host::at(dir.path()), "loop0", Kind::Ext4);
-        assert_eq!(chosen.undo(), Ok(None));
+        let host = Host::at(dir.path());
+        let mut chosen = OwnFileSystem::choose(&host, "loop0", Kind::Ext4);
+        assert_eq!(chosen.undo(&host), Ok(None));
         // Another's is left alone.
         let node = dir.path().join("disk");
         fs::write(&node, [0; 4096]).unwrap();
         chosen.node = node;
-        assert_eq!(chosen.undo(), Ok(None));
+        assert_eq!(chosen.undo(&host), Ok(None));
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -79,6 +80,15 @@ impl Bench {
     fn is_mounted(&self) -> bool {
         let mounts = fs::read_to_string("/proc/mounts").unwrap();
         mounts.contains(&format!("/dev/{} ", self.disk.name))
+    }
+
+    /// Mounts what is on the disk for a moment.
+    fn in_its_file_system(&self, act: impl Fn(&Path)) {
+        let root = tempfile::tempdir().unwrap();
+        let at = root.path().to_str().unwrap();
+        run("mount", &[self.disk.path().to_str().unwrap(), at]);
+        act(root.path());
+        run("umount", &[at]);
     }
 
     /// What `blkid` finds on the disk.
@@ -220,6 +230,73 @@ fn after_a_kill_restore_unmounts_it_and_erases_it() {
     assert!(!bench.is_mounted());
     assert_eq!(bench.content(), "");
     assert_eq!(bench.disk.scheduler(), "none");
+}
+
+/// After a kill, with nothing mounted any more, as after a reboot.
+fn killed_and_unmounted() -> Option<Bench> {
+    let bench = Bench::new()?;
+    let mut child = bench.start();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(wait_until(|| {
+        processes_with(&format!("sleep {}", bench.span)).is_empty()
+    }));
+    run("umount", &[bench.disk.path().to_str().unwrap()]);
+    Some(bench)
+}
+
+#[test]
+fn a_copy_of_the_disk_is_somebody_elses() {
+    let Some(bench) = killed_and_unmounted() else {
+        return;
+    };
+    let copy = LoopDevice::new(512 * MIB);
+    let (from, to) = (bench.disk.path(), copy.path());
+    let arguments = [
+        format!("if={}", from.display()),
+        format!("of={}", to.display()),
+        "bs=1M".into(),
+        "conv=fsync".into(),
+    ];
+    run("dd", &arguments.each_ref().map(String::as_str));
+    // The disk that was given up holds something else by now.
+    run(
+        "mkfs.ext4",
+        &["-q", "-F", bench.disk.path().to_str().unwrap()],
+    );
+    let content = fs::read(copy.path()).unwrap();
+    let foreseen = iosched().args(["restore", "--dry-run"]).output().unwrap();
+    let foreseen = String::from_utf8(foreseen.stdout).unwrap();
+    assert!(!foreseen.contains(&copy.name), "{foreseen}");
+    assert!(!foreseen.contains("signature"), "{foreseen}");
+    iosched().arg("restore").assert().success();
+    assert!(fs::read(copy.path()).unwrap() == content);
+    assert!(bench.content().contains("TYPE=ext4"));
+    // And once more: nothing is left to be done.
+    let again = iosched().arg("restore").output().unwrap();
+    assert_eq!(again.status.code(), Some(0));
+}
+
+#[test]
+fn a_file_system_that_somebody_has_used_since_is_named_and_stays() {
+    let Some(bench) = killed_and_unmounted() else {
+        return;
+    };
+    bench.in_its_file_system(|root| fs::write(root.join("precious"), "kept").unwrap());
+    for _ in 0..2 {
+        let output = iosched().arg("restore").output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let said =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("it holds \"precious\""), "{said}");
+        assert!(said.contains("wipefs --all"), "{said}");
+        bench.in_its_file_system(|root| {
+            assert_eq!(fs::read_to_string(root.join("precious")).unwrap(), "kept");
+        });
+    }
+    // The way out that was named.
+    run("wipefs", &["--all", bench.disk.path().to_str().unwrap()]);
+    iosched().arg("restore").assert().success();
 }
 
 #[test]

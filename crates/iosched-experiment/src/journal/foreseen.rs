@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use iosched_machine::file_system;
+use iosched_machine::file_system::{self, Bearer, OwnFileSystem};
 use iosched_machine::host::Host;
 use iosched_switch::{Difference, QueueState};
 use serde::Serialize;
@@ -124,15 +124,26 @@ impl Leftover {
         );
         let directories = ours.directories.iter();
         all.extend(directories.filter_map(|path| of_directory(host, path, ours.mount.as_ref())));
-        all.extend(
-            ours.file_system
-                .iter()
-                .map(|own| Foreseen::FileSystemRemoved {
-                    device: own.device.clone(),
-                    kind: own.kind,
-                }),
-        );
+        let file_system = ours.file_system.iter();
+        all.extend(file_system.filter_map(|own| of_file_system(host, own)));
         all
+    }
+}
+
+fn of_file_system(host: &Host, own: &OwnFileSystem) -> Option<Foreseen> {
+    match own.bearer(host) {
+        Bearer::None => None,
+        Bearer::Known(node) => Some(Foreseen::FileSystemRemoved {
+            device: file_system::kernel_name(&node),
+            kind: own.kind,
+        }),
+        Bearer::Doubtful(node) => Some(Foreseen::Unknown {
+            thing: file_system::kernel_name(&node),
+            cause: format!(
+                "it has the file system {} of the run, and nothing proves that it is the device that was given up",
+                own.label
+            ),
+        }),
     }
 }
 

@@ -758,7 +758,9 @@ impl Entry {
             remove_directory(host, path, user.as_ref(), mount.as_ref())
         });
         let file_system = rest
-            .of(file_system.as_slice(), Undone::of_file_system)
+            .of(file_system.as_slice(), |own| {
+                Undone::of_file_system(host, own)
+            })
             .pop();
         let left = Entry {
             disks,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use iosched_machine::failure::NotUndone;
 use iosched_machine::file_system::{self, OwnFileSystem};
+use iosched_machine::host::Host;
 use iosched_switch::Adjusted;
 use serde::Serialize;
 
@@ -92,8 +93,8 @@ impl Undone {
     }
 
     /// Removes a file system of ours; nothing to say where it is not there.
-    pub(super) fn of_file_system(own: &OwnFileSystem) -> Option<Undone> {
-        match own.undo() {
+    pub(super) fn of_file_system(host: &Host, own: &OwnFileSystem) -> Option<Undone> {
+        match own.undo(host) {
             Ok(device) => device.map(|device| Undone::FileSystemRemoved {
                 device,
                 kind: own.kind,
