@@ -7,7 +7,6 @@
 //! - [`journal`]: what a run changes, written down before, so that it can be put back
 //! - [`schedule`], [`run`], [`event`]: which trial is next, the trial loop, what it says meanwhile
 //! - [`measure`], [`split`], [`metrics`], [`trial`], [`record`]: what was measured, kept on disk
-//! - `path_trust`: who could lead loads elsewhere, or have written a record that is gone on with
 //! - [`analysis`]: from the record to the answer
 //! - [`simulate`]: schedulers and disks in virtual time, with files and threads around them
 //! - [`calibrate`]: do the answers keep what they promise? Whole tunes over simulated trials
@@ -26,7 +25,6 @@ pub mod load;
 pub mod measure;
 pub mod metrics;
 pub mod objective;
-mod path_trust;
 pub mod plan;
 pub mod record;
 pub mod run;

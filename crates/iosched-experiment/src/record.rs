@@ -20,12 +20,12 @@ use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_machine::foreign;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
+use iosched_machine::path_trust::{self, Trusted, WayError};
 use iosched_machine::process::{self, User};
 use iosched_machine::user_files::{self, NewFile};
 use rustix::fs::{OFlags, fstat};
 use serde::{Deserialize, Serialize};
 
-use crate::path_trust::{self, Trusted, WayError};
 use crate::plan::{MOST_ROUNDS, Plan};
 use crate::trial::{Slot, Trial, VoidTrial};
 
@@ -651,11 +651,7 @@ fn check_writers_of(
     user: Option<&User>,
 ) -> Result<(), RecordError> {
     let we = rustix::process::geteuid().as_raw();
-    let invoker = std::env::var("SUDO_UID").ok().filter(|_| we == 0);
-    let trusted = Trusted {
-        runner: user.map_or(we, |user| user.uid),
-        invoker: invoker.and_then(|uid| uid.parse().ok()),
-    };
+    let trusted = Trusted::of(user.map(|user| user.uid));
     let failed = |path: &Path, source| RecordError::Io {
         path: path.into(),
         source,

@@ -13,10 +13,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, chmod, fstat, mkdirat, openat,
-    openat2, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, chmod, flock,
+    fstat, mkdirat, openat, openat2, statat, unlinkat,
 };
 use rustix::io::Errno;
+
+use crate::durable;
 
 /// How a directory is opened.
 const AS_DIRECTORY: OFlags = OFlags::RDONLY
@@ -114,6 +116,26 @@ impl Directory {
         }
         names.sort_unstable();
         Ok(names)
+    }
+
+    /// A directory in this one, made if it is lacking: writable for its owner alone.
+    pub fn make(&self, name: &OsStr) -> io::Result<Directory> {
+        match mkdirat(&self.descriptor, name, Mode::from_raw_mode(0o755)) {
+            Err(error) if error != Errno::EXIST => Err(error.into()),
+            _ => self.enter(Path::new(name)),
+        }
+    }
+
+    /// Locks it for as long as it is held; false if somebody else has locked it. Where its file system locks no
+    /// directories (NFS) it passes for locked.
+    pub fn try_lock(&self) -> bool {
+        let locked = flock(&self.descriptor, FlockOperation::NonBlockingLockExclusive);
+        locked != Err(Errno::WOULDBLOCK)
+    }
+
+    /// Makes sure that its names are on disk, as far as its file system can do that.
+    pub fn sync(&self) -> io::Result<()> {
+        durable::sync_names(&self.descriptor)
     }
 
     /// What a name in this directory stands for, links themselves included.

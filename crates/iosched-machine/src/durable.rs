@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
@@ -82,7 +82,9 @@ pub fn make_directories(path: &Path) -> io::Result<()> {
 
 /// Makes sure that the names in a directory are on disk, as far as its file system can do that and we may.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
-    match File::open(path) {
+    // What has taken its place meanwhile is not opened: a FIFO would be waited for.
+    let as_directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::open(path, as_directory, Mode::empty()).map_err(io::Error::from) {
         Ok(directory) => sync_names(directory),
         Err(error) if is_beyond_us(&error) => Ok(()),
         Err(error) => Err(error),
@@ -195,6 +197,8 @@ mod tests {
         let error = read_entry::<u32>(&path, 1).unwrap_err();
         assert_eq!(error, "it is no regular file");
         assert!(crate::lock::open_private(&path).is_err());
+        // Nor in the place of a directory.
+        assert!(sync_directory(&path).is_err());
     }
 
     #[test]

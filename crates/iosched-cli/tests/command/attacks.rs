@@ -570,11 +570,30 @@ fn a_link_of_another_user_and_a_directory_closed_to_the_user_are_refused_before_
         std::os::unix::fs::lchown(at(name), Some(uid), Some(gid)).unwrap();
     }
     let before = Victims::look(&bench);
+    let disk = bench.path("yard/disk");
+    for command in [
+        &["set", &disk, "none"][..],
+        &["emulate", "create", "--over", &disk, "--scheduler", "noop"],
+    ] {
+        let named = format!("--destroy-data={disk}");
+        let more = (command[0] == "emulate").then_some(named.as_str());
+        let output = iosched().args(command).args(more).output().unwrap();
+        let stderr = lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(11), "{command:?}: {stderr}");
+        let name = format!("name {}", bench.mounted.disk.name);
+        assert!(
+            stderr.contains("nobody may change") && stderr.contains(&name),
+            "{command:?}: {stderr}"
+        );
+        before.assert_untouched(&bench, command[0]);
+    }
     for dry_run in [&["--dry-run"][..], &[]] {
         for (target, more, code, says) in [
             ("yard/link", &[][..], 11, "nobody may change"),
             ("link", &[], 11, "nobody may change"),
             ("yard/disk", &[], 11, "nobody may change"),
+            // A disk is written by root, whoever the load runs as.
+            ("yard/disk", &["--user", "nobody"], 11, "nobody may change"),
             ("private", &["--user", "nobody"], 8, "nobody may not enter"),
         ] {
             let load = if target == "yard/disk" {

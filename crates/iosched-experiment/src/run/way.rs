@@ -3,10 +3,10 @@
 use std::io;
 use std::path::Path;
 
+use iosched_machine::path_trust::{self, Trusted, WayError};
 use iosched_machine::process::{User, as_user};
 
 use super::RunError;
-use crate::path_trust::{self, Trusted, WayError};
 
 /// Refuses a directory on the way to which somebody else than root and the loads' user may rename, or that this
 /// user cannot enter. Loads that run as ourselves are refused only if we are root: others risk no more than what

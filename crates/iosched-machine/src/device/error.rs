@@ -63,6 +63,18 @@ pub enum DeviceError {
         /// `tmpfs`, `overlay`, `nfs4` …
         fs_type: String,
     },
+    /// Somebody else can make the path stand for another device.
+    #[error("refusing to take {target} for a device: {who} may change {}", at.display())]
+    LedByOthers {
+        /// What was asked for.
+        target: String,
+        /// What of the way to it.
+        at: PathBuf,
+        /// Who could change it.
+        who: String,
+        /// Kernel name of the device that it stands for now.
+        device: String,
+    },
     /// There is no such path.
     #[error("{} does not exist", path.display())]
     NoSuchPath {
@@ -151,6 +163,9 @@ impl Failure for DeviceError {
                 }
                 _ => "name a directory on a disk, or the disk".to_owned(),
             }),
+            DeviceError::LedByOthers { device, .. } => Some(format!(
+                "it stands for {device} now: if you mean that, name {device}"
+            )),
             DeviceError::NoSuchPath { .. } => None,
             DeviceError::Unreadable { source, .. } => (source.kind()
                 == io::ErrorKind::PermissionDenied)
@@ -181,6 +196,7 @@ impl Failure for DeviceError {
                 exit::NOT_PERMITTED
             }
             DeviceError::Unreadable { .. } => exit::FAILURE,
+            DeviceError::LedByOthers { .. } => exit::UNSAFE,
             _ => exit::NO_SUCH_DEVICE,
         }
     }

@@ -16,6 +16,7 @@ use super::near::near_names;
 use super::node::name_of_node;
 use super::{Device, DeviceNumber};
 use crate::host::Host;
+use crate::path_trust::{self, WayError};
 use crate::sysfs::is_kernel_name;
 
 /// What the user means by a target: a device, or a file system on one or more devices.
@@ -80,7 +81,19 @@ impl Target {
 pub fn find(host: &Host, target: &str) -> Result<Device, DeviceError> {
     let path = Path::new(target);
     let name = if target.starts_with(['/', '.']) && target.contains('/') {
-        name_of_node(host, path)?
+        let name = name_of_node(host, path)?;
+        if host.is_live() {
+            path_trust::check_device(path).map_err(|error| match error {
+                WayError::Danger { at, danger } => DeviceError::LedByOthers {
+                    target: target.into(),
+                    at,
+                    who: danger.who(),
+                    device: name.clone(),
+                },
+                WayError::Unusable { path, source } => DeviceError::Unreadable { path, source },
+            })?;
+        }
+        name
     } else {
         check_name(host, target)?
     };

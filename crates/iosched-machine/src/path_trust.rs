@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use iosched_machine::process;
+use crate::process;
 
 /// Others may rename entries, or write the file.
 const WRITABLE_BY_OTHERS: u32 = 0o002;
@@ -21,24 +21,27 @@ const STICKY: u32 = 0o1000;
 
 /// Who may change what is on the way, besides root.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Trusted {
+pub struct Trusted {
     /// As whom the loads run.
-    pub(crate) runner: u32,
+    pub runner: u32,
     /// Who became root to start us.
-    pub(crate) invoker: Option<u32>,
+    pub invoker: Option<u32>,
 }
 
 /// Who could lead a load astray.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Danger {
+pub enum Danger {
+    /// A user, by number.
     Owner(u32),
+    /// Those of a group, by number.
     Group(u32),
+    /// All users.
     Everybody,
 }
 
 impl Danger {
     /// For people.
-    pub(crate) fn who(&self) -> String {
+    pub fn who(&self) -> String {
         match self {
             Danger::Owner(uid) => name_of("passwd", *uid),
             Danger::Group(gid) => format!("group {}", name_of("group", *gid)),
@@ -47,27 +50,63 @@ impl Danger {
     }
 
     /// The name of the user, if it is one.
-    pub(crate) fn user(&self) -> Option<String> {
+    pub fn user(&self) -> Option<String> {
         matches!(self, Danger::Owner(_)).then(|| self.who())
     }
 }
 
 /// Why a way cannot be trusted.
 #[derive(Debug)]
-pub(crate) enum WayError {
+pub enum WayError {
     /// Somebody may change this.
-    Danger { at: PathBuf, danger: Danger },
+    Danger {
+        /// What of the way.
+        at: PathBuf,
+        /// Who.
+        danger: Danger,
+    },
     /// It cannot be looked at.
-    Unusable { path: PathBuf, source: io::Error },
+    Unusable {
+        /// What.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Trusted {
+    /// Whom a command trusts whose loads run as this user, or as we are: root, that user, and who called `sudo`.
+    pub fn of(user: Option<u32>) -> Trusted {
+        let we = rustix::process::geteuid();
+        let invoker = std::env::var("SUDO_UID").ok().filter(|_| we.is_root());
+        Trusted {
+            runner: user.unwrap_or(we.as_raw()),
+            invoker: invoker.and_then(|uid| uid.parse().ok()),
+        }
+    }
+}
+
+/// Refuses a path by which somebody else could make us take another device: its links, and the node at its end. Who is
+/// not root opens what he may open anyway.
+pub fn check_device(path: &Path) -> Result<(), WayError> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let trusted = Trusted::of(None);
+    check_links(path, trusted)?;
+    let node = path
+        .canonicalize()
+        .map_err(|source| unusable(path, source))?;
+    check_way(node.parent().unwrap_or(&node), trusted)
 }
 
 /// Refuses a path without links on which somebody else may rename: the directories above, and what stands at its end.
-pub(crate) fn check_way(path: &Path, trusted: Trusted) -> Result<(), WayError> {
+pub fn check_way(path: &Path, trusted: Trusted) -> Result<(), WayError> {
     path.ancestors().try_for_each(|at| check_one(at, trusted))
 }
 
 /// Refuses a path, as it was written, that leads through a link which somebody else can replace.
-pub(crate) fn check_links(path: &Path, trusted: Trusted) -> Result<(), WayError> {
+pub fn check_links(path: &Path, trusted: Trusted) -> Result<(), WayError> {
     let links = links_of(path).map_err(|source| unusable(path, source))?;
     for link in links {
         let owner = status(&link)?.uid();
