@@ -18,6 +18,7 @@ fn named() -> Target {
     let name = std::env::var("IOSCHED_FUZZ_TARGET").expect("IOSCHED_FUZZ_TARGET names a target");
     let mut all = [
         iosched_emulate::fuzz::TARGETS,
+        iosched_evidence::fuzz::TARGETS,
         iosched_experiment::fuzz::TARGETS,
         iosched_machine::fuzz::TARGETS,
         iosched_policy::fuzz::TARGETS,

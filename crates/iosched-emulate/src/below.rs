@@ -8,6 +8,7 @@
 //! - The device is open exclusively, the file locked (flock), as long as this lives.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -15,12 +16,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use iosched_machine::beneath;
+use iosched_machine::beneath::{self, Directory};
 use iosched_machine::device::{
     Consent, Device, DeviceNumber, FileIdentity, MayNotWrite, Occasion, Write, may_read_alone,
     may_read_file_alone, may_write,
 };
-use iosched_machine::durable;
 use iosched_machine::host::Host;
 use iosched_sim::disk::DiskOp;
 use iosched_sim::units::Bytes;
@@ -109,9 +109,9 @@ pub(super) struct Below {
 
 /// A file that was made, and goes again unless it is kept.
 #[derive(Debug)]
-pub(super) struct Made<'a>(Option<&'a Path>);
+pub(super) struct Made(Option<(Directory, OsString)>);
 
-impl Made<'_> {
+impl Made {
     pub(super) fn nothing() -> Self {
         Made(None)
     }
@@ -121,23 +121,21 @@ impl Made<'_> {
     }
 }
 
-impl Drop for Made<'_> {
+impl Drop for Made {
     fn drop(&mut self) {
-        if let Some(path) = self.0 {
-            let _ = beneath::split(path).and_then(|(dir, name)| dir.remove_file(name.as_ref()));
+        if let Some((directory, name)) = &self.0 {
+            let _ = directory.remove_file(name);
         }
     }
 }
 
 impl Below {
     /// Opens what is there, for nobody else, and asks once more whether it may be served; or makes a file.
-    pub(super) fn open<'a>(host: &Host, over: &'a Over) -> Result<(Below, Made<'a>), EmulateError> {
+    pub(super) fn open(host: &Host, over: &Over) -> Result<(Below, Made), EmulateError> {
         let (file, made) = match &over.kind {
             OverKind::Device { name, .. } => (open_device(host, over, name)?, Made(None)),
             OverKind::File { identity } => (open_known_file(host, over, identity)?, Made(None)),
-            OverKind::NewFile { size_bytes } => {
-                (make_file(&over.path, *size_bytes)?, Made(Some(&over.path)))
-            }
+            OverKind::NewFile { size_bytes } => make_file(&over.path, *size_bytes)?,
         };
         let block = logical_block(&file, over)?;
         let size = match &over.kind {
@@ -389,24 +387,23 @@ fn open_known_file(
     Ok(file)
 }
 
-fn make_file(path: &Path, size: u64) -> Result<File, EmulateError> {
-    let (dir, name) = beneath::split(path).map_err(failed("open", path))?;
-    let made = dir.create_file(name.as_ref());
+fn make_file(path: &Path, size: u64) -> Result<(File, Made), EmulateError> {
+    let (directory, name) = beneath::split(path).map_err(failed("open", path))?;
+    let made = directory.create_file(name.as_ref());
     let file = made.map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => OverError::Exists {
             path: path.to_owned(),
         },
         _ => failed("make", path)(source),
     })?;
-    let made = Made(Some(path));
+    let again = directory.hold_again().map_err(failed("open", path))?;
+    let made = Made(Some((directory, name.into())));
     file.set_len(size).map_err(failed("make", path))?;
     // Flushes of the disk make its data durable, and not that there is such a file.
     file.sync_all().map_err(failed("make", path))?;
-    durable::sync_directory(path.parent().unwrap_or(Path::new("/")))
-        .map_err(failed("make", path))?;
+    again.sync().map_err(failed("make", path))?;
     take(&file, path)?;
-    made.keep();
-    Ok(file)
+    Ok((file, made))
 }
 
 /// Locks a file, and lets it be read and written directly.

@@ -214,7 +214,7 @@ struct Above {
 fn set_up_above(
     host: &Host,
     spec: &Spec,
-    prepared: &Prepared<'_>,
+    prepared: &Prepared,
     file: &Path,
     max_request: Bytes,
 ) -> Result<Above, EmulateError> {
@@ -265,17 +265,17 @@ fn set_up_above(
 }
 
 /// The disk before it has a device.
-struct Prepared<'a> {
+struct Prepared {
     disk: Arc<Disk>,
     queue_depth: usize,
     shape: Shape,
     takes_discards: bool,
     backing_dir: PathBuf,
     backing_fd: i32,
-    made: Made<'a>,
+    made: Made,
 }
 
-fn prepare<'a>(host: &Host, spec: &'a Spec) -> Result<Prepared<'a>, EmulateError> {
+fn prepare(host: &Host, spec: &Spec) -> Result<Prepared, EmulateError> {
     match &spec.base {
         Base::Model(model) => prepare_model(host, spec, model),
         Base::Over(over) => prepare_over(host, spec, over),
@@ -283,11 +283,7 @@ fn prepare<'a>(host: &Host, spec: &'a Spec) -> Result<Prepared<'a>, EmulateError
 }
 
 /// The bare model, which the way to it is measured with, and the data beside it.
-fn prepare_model<'a>(
-    host: &Host,
-    spec: &Spec,
-    model: &Model,
-) -> Result<Prepared<'a>, EmulateError> {
+fn prepare_model(host: &Host, spec: &Spec, model: &Model) -> Result<Prepared, EmulateError> {
     let model = spec.build(model)?;
     let size = model.capacity().to_bytes();
     let queue_depth = model.queue_depth();
@@ -314,11 +310,7 @@ fn prepare_model<'a>(
 }
 
 /// The scheduler over what is below, and the threads that carry its commands out.
-fn prepare_over<'a>(
-    host: &Host,
-    spec: &Spec,
-    over: &'a Over,
-) -> Result<Prepared<'a>, EmulateError> {
+fn prepare_over(host: &Host, spec: &Spec, over: &Over) -> Result<Prepared, EmulateError> {
     let (below, made) = Below::open(host, over)?;
     let shape = Shape {
         block: u32::try_from(below.block()).expect("a loop device's block is small"),

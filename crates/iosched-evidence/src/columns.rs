@@ -1,5 +1,7 @@
 //! Columns of Parquet files.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use parquet::file::reader::RowGroupReader;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-use crate::row::Text;
+use crate::row::{LONGEST_TEXT, Text};
 
 /// A row group of a file that is written to a `W`.
 pub type Group<'a, W> = SerializedRowGroupWriter<'a, W>;
@@ -167,27 +169,35 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// The next column, of texts. Those that follow one another are one, as far as they are the same.
+    /// The next column, of texts. Those that are the same are one, as far as the file shares them.
     pub(crate) fn texts(&mut self) -> Result<Vec<Text>, ReadError> {
-        let mut known: Vec<Text> = Vec::new();
+        // Values of a dictionary lie in its memory, each once. All live until the end, so a place stands for a text.
+        let values = self.column::<ByteArrayType>()?;
+        let mut known: HashMap<(*const u8, usize), Text> = HashMap::new();
         let mut texts: Vec<Text> = Vec::with_capacity(self.rows);
-        for bytes in self.column::<ByteArrayType>()? {
-            let text = std::str::from_utf8(bytes.data());
-            let text = text.map_err(|_| format!("column {} is no UTF-8", self.next - 1))?;
-            if let Some(last) = texts.last().filter(|last| last.is_same(text)) {
+        for value in &values {
+            let bytes = value.data();
+            if let Some(last) = texts.last().filter(|last| last.as_bytes() == bytes) {
                 let last = last.clone();
                 texts.push(last);
-            } else if let Some(same) = known.iter().find(|known| known.is_same(text)) {
-                texts.push(same.clone());
-            } else {
-                let new = Text::from(text);
-                // A few names come again and again; of what is always new nothing is kept.
-                if known.len() < 16 {
-                    known.push(new.clone());
-                }
-                texts.push(new);
+                continue;
             }
+            let text = match known.entry((bytes.as_ptr(), bytes.len())) {
+                Entry::Occupied(known) => known.get().clone(),
+                Entry::Vacant(new) => new.insert(self.text(bytes)?).clone(),
+            };
+            texts.push(text);
         }
         Ok(texts)
+    }
+
+    fn text(&self, bytes: &[u8]) -> Result<Text, ReadError> {
+        let at = self.next - 1;
+        if bytes.len() > LONGEST_TEXT {
+            return Err(format!("column {at} has a text of {} bytes", bytes.len()));
+        }
+        let text = std::str::from_utf8(bytes);
+        text.map(Text::from)
+            .map_err(|_| format!("column {at} is no UTF-8"))
     }
 }

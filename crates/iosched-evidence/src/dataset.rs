@@ -7,12 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use iosched_machine::durable;
+use bytes::Bytes;
+use iosched_machine::beneath::Directory;
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::user_files::{self, NewFile};
 use parquet::data_type::{BoolType, DoubleType, Int32Type};
@@ -21,7 +22,8 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use rand::Rng;
 
 use crate::columns::{Columns, column, optional_column, parquet_file, texts};
-use crate::digest::{Digest, sha256};
+use crate::digest::sha256;
+use crate::envelope::{self, Needs};
 use crate::reduce::Pseudonyms;
 use crate::row::{Row, Source};
 
@@ -44,14 +46,20 @@ const CLASS: &str = "class=";
 /// So much of a digest is a file's name.
 const NAME: usize = 32;
 
-/// More rows are not of a dataset that this program has written.
-const MOST_ROWS: i64 = 5_000_000;
+/// The most rows that are read of a dataset.
+const MOST_ROWS: u64 = 5_000_000;
+
+/// The most that its files may have without their compression, bytes.
+const MOST_UNCOMPRESSED: u64 = 1 << 30;
 
 /// The largest file, bytes.
-const LARGEST_FILE: u64 = 512 << 20;
+const LARGEST_FILE: u64 = 256 << 20;
 
 /// Rows of a file that are compressed together.
 const GROUP: usize = 1 << 17;
+
+/// How many columns there are.
+const COLUMN_COUNT: usize = 25;
 
 /// The columns, in their order.
 const COLUMNS: &str = "message evidence {
@@ -113,6 +121,20 @@ pub enum DatasetError {
         /// Its version.
         found: u32,
     },
+    /// All files together take more than is read.
+    #[error("{} and the files before it have more {what} than are read: {MOST_ROWS} rows, {MOST_UNCOMPRESSED} bytes", path.display())]
+    TooMuch {
+        /// The file that is too much.
+        path: PathBuf,
+        /// Rows, or bytes.
+        what: &'static str,
+    },
+    /// Another command gave it its secret meanwhile, or adds to it now.
+    #[error("another command adds to {} at the same time", path.display())]
+    Busy {
+        /// As given.
+        path: PathBuf,
+    },
     /// It cannot be read or written.
     #[error("cannot access {}", path.display())]
     Io {
@@ -134,6 +156,10 @@ impl Failure for DatasetError {
             DatasetError::Damaged { .. } => {
                 "remove it, and add its records again, or take it from a copy".into()
             }
+            DatasetError::TooMuch { .. } => {
+                "keep several datasets, one for each site or class of drives".into()
+            }
+            DatasetError::Busy { .. } => "wait for it, and say it again".into(),
             DatasetError::Newer { .. } => "use the iosched that wrote it, or a newer one".into(),
             DatasetError::Io { source, .. } if user_files::is_led_elsewhere(source) => {
                 "name the directory by a way on which no link of another user stands".into()
@@ -145,6 +171,7 @@ impl Failure for DatasetError {
     fn exit_code(&self) -> u8 {
         match self {
             DatasetError::Missing { .. } => exit::NO_SUCH_DEVICE,
+            DatasetError::Busy { .. } => exit::BUSY,
             DatasetError::Io { source, .. } if user_files::is_led_elsewhere(source) => exit::UNSAFE,
             DatasetError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 exit::NOT_PERMITTED
@@ -183,13 +210,20 @@ impl Dataset {
     ) -> Result<Dataset, DatasetError> {
         let mut rows = Vec::new();
         let mut unusable = Vec::new();
-        for (class, path) in files(directory)? {
+        let mut room = Room::whole();
+        for (class, part) in classes_of(directory)? {
             if classes.is_some_and(|wanted| !wanted.contains(&class)) {
                 continue;
             }
-            match read_file(&path, &class) {
-                Ok(more) => rows.extend(more),
-                Err(error) => unusable.push(error),
+            let files = files_of(&part).unwrap_or_else(|error| {
+                unusable.push(error);
+                Vec::new()
+            });
+            for path in files {
+                match read_file(&path, &class, &mut room) {
+                    Ok(more) => rows.extend(more),
+                    Err(error) => unusable.push(error),
+                }
             }
         }
         Ok(Dataset {
@@ -241,27 +275,16 @@ pub fn each_once(rows: Vec<Row>) -> Vec<Row> {
     rows.map(|(_, row)| row).collect()
 }
 
-/// The files of a dataset with the class that each is for, in a fixed order.
-fn files(directory: &Path) -> Result<Vec<(String, PathBuf)>, DatasetError> {
+/// The classes of a dataset, each with its directory, in a fixed order.
+fn classes_of(directory: &Path) -> Result<Vec<(String, PathBuf)>, DatasetError> {
     let mut found = Vec::new();
     let mut has_others = false;
     for entry in sorted(directory)? {
-        let name = entry
-            .file_name()
-            .and_then(OsStr::to_str)
-            .unwrap_or_default();
-        let Some(class) = name.strip_prefix(CLASS) else {
-            has_others |= !name.starts_with('.');
-            continue;
-        };
-        for file in sorted(&entry)? {
-            let is_ours = file.extension() == Some(OsStr::new("parquet"));
-            let is_hidden = file
-                .file_name()
-                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            if is_ours && !is_hidden {
-                found.push((class.to_owned(), file));
-            }
+        let name = entry.file_name().and_then(OsStr::to_str);
+        let name = name.unwrap_or_default();
+        match name.strip_prefix(CLASS) {
+            Some(class) => found.push((class.to_owned(), entry)),
+            None => has_others |= !name.starts_with('.'),
         }
     }
     if found.is_empty() && has_others {
@@ -270,6 +293,17 @@ fn files(directory: &Path) -> Result<Vec<(String, PathBuf)>, DatasetError> {
         });
     }
     Ok(found)
+}
+
+/// The files of a class.
+fn files_of(part: &Path) -> Result<Vec<PathBuf>, DatasetError> {
+    let mut files = sorted(part)?;
+    files.retain(|file| {
+        let name = file.file_name().unwrap_or_default();
+        file.extension() == Some(OsStr::new("parquet"))
+            && !name.as_encoded_bytes().starts_with(b".")
+    });
+    Ok(files)
 }
 
 fn sorted(directory: &Path) -> Result<Vec<PathBuf>, DatasetError> {
@@ -287,21 +321,48 @@ fn sorted(directory: &Path) -> Result<Vec<PathBuf>, DatasetError> {
     Ok(paths)
 }
 
+/// What is left of what a dataset may take to be read.
+#[derive(Debug)]
+struct Room {
+    rows: u64,
+    uncompressed: u64,
+}
+
+impl Room {
+    fn whole() -> Room {
+        Room {
+            rows: MOST_ROWS,
+            uncompressed: MOST_UNCOMPRESSED,
+        }
+    }
+
+    fn take(&mut self, needs: Needs) -> Result<(), &'static str> {
+        let rows = self.rows.checked_sub(needs.rows);
+        self.rows = rows.ok_or("rows")?;
+        let uncompressed = self.uncompressed.checked_sub(needs.uncompressed);
+        self.uncompressed = uncompressed.ok_or("bytes")?;
+        Ok(())
+    }
+}
+
 /// The rows of a file, each checked.
-fn read_file(path: &Path, class: &str) -> Result<Vec<Row>, DatasetError> {
+fn read_file(path: &Path, class: &str, room: &mut Room) -> Result<Vec<Row>, DatasetError> {
     let damaged = |cause: String| DatasetError::Damaged {
         path: path.into(),
         cause,
     };
-    let mut file = user_files::open_to_read(path).map_err(failed(path))?;
-    let digest = digest(&mut file).map_err(failed(path))?;
+    let bytes = whole_file(path).map_err(failed(path))?;
     let named = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
-    if digest[..NAME] != *named {
+    if sha256(&bytes)[..NAME] != *named {
         return Err(damaged("its name is not that of its content".into()));
     }
-    // What somebody made to harm has the right name, too: the library may trust what it says of itself.
-    let read = catch_unwind(AssertUnwindSafe(|| parse(file)));
-    let rows = match read.unwrap_or_else(|_| Err(Unread::Damaged("it is no Parquet file".into()))) {
+    // What somebody made to harm has the right name, too.
+    let needs = needs(&bytes).map_err(damaged)?;
+    room.take(needs).map_err(|what| DatasetError::TooMuch {
+        path: path.into(),
+        what,
+    })?;
+    let rows = match rows_of(bytes.into()) {
         Ok(rows) => rows,
         Err(Unread::Damaged(cause)) => return Err(damaged(cause)),
         Err(Unread::Newer(found)) => {
@@ -332,25 +393,24 @@ fn read_file(path: &Path, class: &str) -> Result<Vec<Row>, DatasetError> {
     Ok(rows)
 }
 
-fn digest(file: &mut File) -> io::Result<String> {
-    let mut hash = Digest::default();
-    let mut buffer = vec![0; 1 << 16];
-    let mut read = 0;
-    loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            return Ok(hash.finish());
-        }
-        read += count as u64;
-        if read > LARGEST_FILE {
-            return Err(iosched_machine::foreign::too_large("it", LARGEST_FILE));
-        }
-        hash.update(&buffer[..count]);
+fn whole_file(path: &Path) -> io::Result<Vec<u8>> {
+    let file = user_files::open_to_read(path)?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(iosched_machine::foreign::too_large("it", LARGEST_FILE));
     }
+    Ok(bytes)
+}
+
+/// What reading a file would take.
+pub(crate) fn needs(bytes: &[u8]) -> Result<Needs, String> {
+    envelope::check(bytes, COLUMN_COUNT, GROUP as u64)
 }
 
 /// Why there are no rows in a file.
-enum Unread {
+#[derive(Debug)]
+pub(crate) enum Unread {
     Damaged(String),
     Newer(u32),
 }
@@ -361,7 +421,14 @@ impl From<String> for Unread {
     }
 }
 
-fn parse(file: File) -> Result<Vec<Row>, Unread> {
+/// The rows of a file that was found to take no more than it has: as they are there, whatever they say.
+pub(crate) fn rows_of(file: Bytes) -> Result<Vec<Row>, Unread> {
+    // The library panics on some of what is damaged.
+    let read = catch_unwind(AssertUnwindSafe(|| parse(file)));
+    read.unwrap_or_else(|_| Err(Unread::Damaged("it is no Parquet file".into())))
+}
+
+fn parse(file: Bytes) -> Result<Vec<Row>, Unread> {
     let reader = SerializedFileReader::new(file).map_err(|error| error.to_string())?;
     let about = reader.metadata().file_metadata();
     let says = about.key_value_metadata();
@@ -378,21 +445,10 @@ fn parse(file: File) -> Result<Vec<Row>, Unread> {
             "it has not the columns of schema {SCHEMA}"
         )));
     }
-    if !(0..=MOST_ROWS).contains(&about.num_rows()) {
-        return Err(Unread::Damaged(format!(
-            "it says that it has {} rows",
-            about.num_rows()
-        )));
-    }
-    let (mut rows, mut said) = (Vec::new(), 0_i64);
+    let mut rows = Vec::new();
     for number in 0..reader.num_row_groups() {
-        let group = reader
-            .get_row_group(number)
-            .map_err(|error| error.to_string())?;
-        said += group.metadata().num_rows();
-        if !(0..=about.num_rows()).contains(&said) {
-            return Err(Unread::Damaged("it has more rows than it says".into()));
-        }
+        let group = reader.get_row_group(number);
+        let group = group.map_err(|error| error.to_string())?;
         rows.extend(read_group(&mut Columns::of(group.as_ref())?)?);
     }
     Ok(rows)
@@ -462,7 +518,7 @@ fn read_group(columns: &mut Columns<'_>) -> Result<Vec<Row>, String> {
 }
 
 /// Rows as a file.
-fn bytes_of(rows: &[&Row]) -> Result<Vec<u8>, ParquetError> {
+pub(crate) fn bytes_of(rows: &[&Row]) -> Result<Vec<u8>, ParquetError> {
     let schema = SCHEMA.to_string();
     let mut writer = parquet_file(COLUMNS, &[(SCHEMA_KEY, &schema)], Vec::new())?;
     for rows in rows.chunks(GROUP) {
@@ -502,38 +558,58 @@ fn bytes_of(rows: &[&Row]) -> Result<Vec<u8>, ParquetError> {
 /// # Errors
 /// It is something else, or cannot be listed.
 pub fn check_may_add(directory: &Path) -> Result<(), DatasetError> {
-    match files(directory) {
+    match classes_of(directory) {
         Ok(_) | Err(DatasetError::Missing { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Adds rows to a directory, which is made if it is not there: one new file for each class. Returns the files.
+/// Adds rows to a directory, which is made if it is not there: one new file for each class, beside the secret that named
+/// their machines. Returns the files.
 ///
 /// # Errors
-/// One cannot be written; those before it are whole.
-pub fn add(directory: &Path, rows: &[Row]) -> Result<Vec<PathBuf>, DatasetError> {
+/// One cannot be written; those before it are whole. Another command adds to it.
+pub fn add(directory: &Path, secret: &Secret, rows: &[Row]) -> Result<Vec<PathBuf>, DatasetError> {
     let mut classes: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for row in rows {
         classes.entry(row.class()).or_default().push(row);
     }
+    let held = user_files::make_directory(directory).map_err(failed(directory))?;
+    if !held.try_lock() {
+        return Err(DatasetError::Busy {
+            path: directory.into(),
+        });
+    }
+    secret.keep(&held, directory)?;
     let mut written = Vec::new();
     for (class, rows) in classes {
-        let part = directory.join(format!("{CLASS}{class}"));
+        let class = format!("{CLASS}{class}");
         let bytes = bytes_of(&rows).expect("rows have the columns, and memory takes all of them");
         let name = format!("{}.parquet", &sha256(&bytes)[..NAME]);
-        let path = part.join(&name);
+        let path = directory.join(&class).join(&name);
         let write = || -> io::Result<()> {
-            let mut file = NewFile::beneath(user_files::make_directory(&part)?, name.as_ref())?;
-            file.file().write_all(&bytes)?;
-            file.file().sync_all()?;
-            file.put_in_place()?;
-            durable::sync_directory(&part)
+            let part = held.make(class.as_ref())?;
+            put(&part, name.as_ref(), &bytes, NewFile::beneath)?;
+            held.sync()
         };
         write().map_err(failed(&path))?;
         written.push(path);
     }
     Ok(written)
+}
+
+/// Writes a file beneath a directory, whole and on disk when this returns.
+fn put(
+    directory: &Directory,
+    name: &OsStr,
+    bytes: &[u8],
+    begin: fn(Directory, &OsStr) -> io::Result<NewFile>,
+) -> io::Result<()> {
+    let mut file = begin(directory.hold_again()?, name)?;
+    file.file().write_all(bytes)?;
+    file.file().sync_all()?;
+    file.put_in_place()?;
+    directory.sync()
 }
 
 /// What names machines in a directory, made by chance if it has nothing of the kind yet. Nothing is written.
@@ -581,23 +657,20 @@ impl Secret {
         Pseudonyms::new(&self.key)
     }
 
-    /// Keeps it in a directory, which is made if it is not there, for its owner alone. What is there stays.
+    /// Keeps it in a directory that is locked, for its owner alone.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub fn keep(&self, directory: &Path) -> Result<(), DatasetError> {
-        let path = directory.join(KEY);
-        if !self.is_new || path.exists() {
+    /// It cannot be written; the directory was given another one since it was asked for its own.
+    fn keep(&self, held: &Directory, path: &Path) -> Result<(), DatasetError> {
+        if !self.is_new {
             return Ok(());
         }
-        let write = || -> io::Result<()> {
-            let directory = user_files::make_directory(directory)?;
-            let mut file = NewFile::secret_beneath(directory, KEY.as_ref())?;
-            file.file().write_all(self.key.as_bytes())?;
-            file.file().sync_all()?;
-            file.put_in_place()
-        };
-        write().map_err(failed(&path))
+        if held.status(KEY.as_ref()).is_ok() {
+            return Err(DatasetError::Busy { path: path.into() });
+        }
+        let bytes = self.key.as_bytes();
+        let written = put(held, KEY.as_ref(), bytes, NewFile::secret_beneath);
+        written.map_err(failed(&path.join(KEY)))
     }
 
     /// True if the directory had none.
@@ -632,10 +705,15 @@ mod tests {
         (0..records).map(row).collect()
     }
 
+    fn added(directory: &Path, rows: &[Row]) -> Result<Vec<PathBuf>, DatasetError> {
+        add(directory, &pseudonyms(directory)?, rows)
+    }
+
     fn only_file(directory: &Path) -> PathBuf {
-        let mut found = files(directory).unwrap();
-        assert_eq!(found.len(), 1);
-        found.remove(0).1
+        let mut classes = classes_of(directory).unwrap();
+        let mut found = files_of(&classes.remove(0).1).unwrap();
+        assert_eq!((classes.len(), found.len()), (0, 1));
+        found.remove(0)
     }
 
     #[test]
@@ -643,7 +721,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().join("a/evidence");
         let mut expected = rows(7);
-        assert_eq!(add(&at, &expected).unwrap().len(), 2);
+        assert_eq!(added(&at, &expected).unwrap().len(), 2);
         let mut read = Dataset::read(&at, None).unwrap();
         assert!(read.unusable.is_empty());
         let by_record = |a: &Row, b: &Row| a.record.cmp(&b.record);
@@ -666,7 +744,7 @@ mod tests {
     #[test]
     fn the_same_comparison_counts_once_and_the_longer_one_stays() {
         let dir = tempfile::tempdir().unwrap();
-        add(dir.path(), &rows(4)).unwrap();
+        added(dir.path(), &rows(4)).unwrap();
         let known = Dataset::read(dir.path(), None).unwrap();
         let (new, left_out) = known.new_of(rows(6));
         assert_eq!((new.len(), left_out), (2, 4));
@@ -674,8 +752,8 @@ mod tests {
         longer[0].rounds = 9;
         let (new, left_out) = known.new_of(longer);
         assert_eq!((new.len(), left_out), (1, 0));
-        add(dir.path(), &new).unwrap();
-        add(dir.path(), &rows(2)).unwrap();
+        added(dir.path(), &new).unwrap();
+        added(dir.path(), &rows(2)).unwrap();
         let read = Dataset::read(dir.path(), None).unwrap();
         assert_eq!(read.rows.len(), 4);
         assert_eq!(read.rows.iter().map(|row| row.rounds).max(), Some(9));
@@ -688,10 +766,10 @@ mod tests {
         for row in &mut all {
             row.rotational = Some(false);
         }
-        add(dir.path(), &all[..3]).unwrap();
+        added(dir.path(), &all[..3]).unwrap();
         let path = only_file(dir.path());
         let whole = fs::read(&path).unwrap();
-        add(dir.path(), &all[3..]).unwrap();
+        added(dir.path(), &all[3..]).unwrap();
         for at in (0..whole.len()).step_by(97) {
             let mut bytes = whole.clone();
             bytes[at] ^= 0x10;
@@ -800,11 +878,64 @@ mod tests {
     }
 
     #[test]
+    fn a_stray_file_in_the_place_of_a_class_is_named_and_the_rest_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        added(dir.path(), &rows(2)).unwrap();
+        fs::write(dir.path().join("class=nvme-strange"), "").unwrap();
+        let read = Dataset::read(dir.path(), None).unwrap();
+        assert_eq!((read.rows.len(), read.unusable.len()), (2, 1));
+    }
+
+    #[test]
+    fn names_are_of_one_line_that_can_be_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut forged = rows(1);
+        forged[0].model = "a drive\nall is well".into();
+        added(dir.path(), &forged).unwrap();
+        let read = Dataset::read(dir.path(), None).unwrap();
+        assert!(read.rows.is_empty());
+        let told = read.unusable[0].to_string();
+        assert!(told.contains("model has what cannot be shown"), "{told}");
+        assert!(!told.contains('\n'), "{told}");
+    }
+
+    #[test]
+    fn more_than_is_read_is_left_out_and_named() {
+        let mut room = Room {
+            rows: 5,
+            uncompressed: 100,
+        };
+        let needs = |rows, uncompressed| Needs { rows, uncompressed };
+        assert!(room.take(needs(3, 50)).is_ok());
+        assert_eq!(room.take(needs(3, 1)), Err("rows"));
+        assert_eq!(room.take(needs(1, 60)), Err("bytes"));
+    }
+
+    #[test]
+    fn a_machine_has_one_name_however_many_commands_add_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (first, second) = (
+            pseudonyms(dir.path()).unwrap(),
+            pseudonyms(dir.path()).unwrap(),
+        );
+        add(dir.path(), &first, &rows(1)).unwrap();
+        let busy = add(dir.path(), &second, &rows(2));
+        assert!(matches!(busy, Err(DatasetError::Busy { .. })), "{busy:?}");
+        let held = user_files::directory(dir.path()).unwrap();
+        assert!(held.try_lock());
+        let busy = added(dir.path(), &rows(2));
+        assert!(matches!(busy, Err(DatasetError::Busy { .. })), "{busy:?}");
+        drop(held);
+        added(dir.path(), &rows(2)).unwrap();
+        assert_eq!(Dataset::read(dir.path(), None).unwrap().rows.len(), 2);
+    }
+
+    #[test]
     fn a_secret_is_made_once_and_is_its_owners() {
         let dir = tempfile::tempdir().unwrap();
         let first = pseudonyms(dir.path()).unwrap();
         assert!(first.is_new());
-        first.keep(dir.path()).unwrap();
+        add(dir.path(), &first, &[]).unwrap();
         let second = pseudonyms(dir.path()).unwrap();
         assert!(!second.is_new());
         assert_eq!(second.names(), first.names());

@@ -7,17 +7,22 @@
 //! - [`reduce`]: from a record to rows
 //! - [`dataset`]: rows in a directory of Parquet files, which grows and is never rewritten; [`columns`]: Parquet's columns
 //! - [`pool`]: from rows to what holds for a model, a family, a class
+//! - `envelope`: what a Parquet file says of its own sizes, checked before the library believes it
 //! - `digest`: names that come from content
 
 pub mod columns;
 pub mod dataset;
 mod digest;
 pub mod drive;
+mod envelope;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod fixture;
 #[cfg(test)]
 mod fleet;
+#[cfg(any(test, feature = "fuzz"))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod load_class;
 pub mod pool;
 pub mod reduce;

@@ -12,6 +12,7 @@ use iosched_experiment::record::{Header, Record};
 use iosched_experiment::schedule;
 use iosched_machine::facts::DiskFacts;
 use iosched_machine::failure::{Failure, exit};
+use iosched_machine::visible;
 use iosched_sim::disk::{Model, models};
 
 use crate::digest::sha256;
@@ -432,7 +433,7 @@ fn of_load(record: &Record, load: usize, common: &Row) -> Vec<Row> {
     let latencies = table(Objective::P99);
     let processors = table(Objective::Cpu);
     let label = |arm: usize| -> Text {
-        plan.arm_label(arm)
+        visible::line(&plan.arm_label(arm))
             .chars()
             .take(LONGEST_TEXT / 4)
             .collect::<String>()

@@ -6,18 +6,12 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use iosched_machine::visible;
 use serde::{Serialize, Serializer};
 
 /// A text that many rows share.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(Arc<str>);
-
-impl Text {
-    /// The same text, not a copy of it, for as long as both live.
-    pub(crate) fn is_same(&self, other: &str) -> bool {
-        *self.0 == *other
-    }
-}
 
 impl<T: AsRef<str>> From<T> for Text {
     fn from(text: T) -> Text {
@@ -191,6 +185,9 @@ impl Row {
             if text.len() > LONGEST_TEXT || (is_needed && text.is_empty()) {
                 let shown: String = text.chars().take(40).collect();
                 return Err(format!("{name} has {} bytes: {shown:?}", text.len()));
+            }
+            if visible::line(text) != **text {
+                return Err(format!("{name} has what cannot be shown: {:?}", &**text));
             }
         }
         if !self

@@ -213,8 +213,7 @@ fn written(
     if !is_wanted {
         return Ok(Vec::new());
     }
-    secret.keep(dataset).map_err(boxed)?;
-    dataset::add(dataset, rows).map_err(boxed)
+    dataset::add(dataset, secret, rows).map_err(boxed)
 }
 
 fn say_added(added: &Added<'_>, output: &Output) {

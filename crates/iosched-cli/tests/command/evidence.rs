@@ -415,7 +415,9 @@ fn a_large_dataset_is_added_and_shown() {
     let rows = Fleet::new(1, size).rows;
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    dataset::add(Path::new(&at("made")), &rows).unwrap();
+    let made = at("made");
+    let secret = dataset::pseudonyms(Path::new(&made)).unwrap();
+    dataset::add(Path::new(&made), &secret, &rows).unwrap();
     let timed = |what: &str, args: &[&str]| {
         let begun = Instant::now();
         let answer = json(args);

@@ -36,7 +36,8 @@ fn with_files(dir: &Path, words: &[&str], make: impl Fn(&Path)) -> Vec<String> {
                 models: 1,
                 loads: 1,
             };
-            dataset::add(&at, &Fleet::new(1, size).rows).unwrap();
+            let secret = dataset::pseudonyms(&at).unwrap();
+            dataset::add(&at, &secret, &Fleet::new(1, size).rows).unwrap();
             at.to_str().unwrap().to_owned()
         }
         "RECORDING" => recording.to_str().unwrap().to_owned(),

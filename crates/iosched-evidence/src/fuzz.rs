@@ -1,0 +1,36 @@
+//! The reader of evidence as a function of bytes: for fuzzing.
+//!
+//! See [`iosched_testing::fuzz`]: what a reader promises, and who runs this list.
+
+use std::panic::{set_hook, take_hook};
+
+use iosched_testing::fuzz::{MIB, Target, target};
+
+use crate::dataset::{bytes_of, needs, rows_of};
+use crate::row::Row;
+
+/// The readers of this crate.
+pub const TARGETS: &[Target] = &[target("evidence", evidence, MIB, 2048)];
+
+fn evidence(bytes: &[u8]) {
+    let Some(rows) = read(bytes) else {
+        return;
+    };
+    if rows.is_empty() || rows.iter().any(|row| row.check().is_err()) {
+        return;
+    }
+    let written = bytes_of(&rows.iter().collect::<Vec<_>>()).expect("rows have the columns");
+    assert_eq!(read(&written), Some(rows));
+}
+
+fn read(bytes: &[u8]) -> Option<Vec<Row>> {
+    needs(bytes).ok()?;
+    // What the library panics on is caught, and no hook may end the process before.
+    let hook = take_hook();
+    set_hook(Box::new(|_| {}));
+    let rows = rows_of(bytes.to_vec().into());
+    set_hook(hook);
+    rows.ok()
+}
+
+iosched_testing::replay!(TARGETS);
