@@ -105,7 +105,17 @@ struct Condition<'a> {
 const DEEPEST: usize = 32;
 
 /// Commands that set no variable, whatever they are given.
-const HARMLESS: [&str; 7] = [":", "[", "echo", "false", "grep", "test", "true"];
+const HARMLESS: [&str; 9] = [
+    ":",
+    "[",
+    "dpkg",
+    "echo",
+    "false",
+    "grep",
+    "systemd-detect-virt",
+    "test",
+    "true",
+];
 
 /// The bytes of a value that is followed. Linux takes 4096 of a command line at the most.
 const LONGEST: usize = 1 << 16;
@@ -1016,6 +1026,11 @@ mod tests {
             ("[ -e /x ] || A=1", true),
             ("[ -e /x ] || exit", false),
             ("if x; then A=1; fi", false),
+            ("if systemd-detect-virt -q; then A=1; fi", true),
+            (
+                "if dpkg --compare-versions \"$A\" ge 5.3; then A=1; fi",
+                true,
+            ),
             ("if true; then A=1", false),
             ("if then fi", false),
             ("echox", false),
