@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::advise;
 use crate::persist::deploy::{DeployError, Deployment};
+use crate::persist::from_policy;
 use crate::policy::evidence::{self, Stale};
 use crate::policy::file::Policy;
 use crate::policy::matching::{self, KnownDisk};
@@ -39,6 +40,8 @@ pub struct Report {
     pub not_in_force: Vec<PathBuf>,
     /// `elevator=` with a value that no disk listens to.
     pub dead_elevator: Vec<Place>,
+    /// What may keep a scheduler's module from being loaded at boot, in words.
+    pub modules_kept_out: Vec<String>,
     /// What [`advise`] says of each disk that has something else, by kernel name. It counts for no
     /// verdict.
     pub advised: BTreeMap<String, Vec<String>>,
@@ -120,8 +123,9 @@ pub struct Since {
 pub fn check(host: &Host, policy: &Policy) -> Result<Report, DeployError> {
     let disks = matching::disks(host).map_err(DeployError::List)?;
     let mut found = Vec::new();
-    for wanted in wanted::wanted(policy, &disks) {
-        found.push(check_disk(host, policy, &wanted)?);
+    let all_wanted = wanted::wanted(policy, &disks);
+    for wanted in &all_wanted {
+        found.push(check_disk(host, policy, wanted)?);
     }
     let not_in_force: Vec<PathBuf> = Deployment::files_for(host, policy)?
         .into_iter()
@@ -133,10 +137,12 @@ pub fn check(host: &Host, policy: &Policy) -> Result<Report, DeployError> {
         }
     }
     let dead_elevator = dead_elevator(host, &disks);
+    let modules_kept_out = from_policy::modules_kept_out(host, &all_wanted);
     let verdict = if found.iter().any(|disk| !disk.deviations.is_empty()) {
         Verdict::Bad
     } else if !not_in_force.is_empty()
         || !dead_elevator.is_empty()
+        || !modules_kept_out.is_empty()
         || (found.iter()).any(|disk| !disk.overridden.is_empty() || !disk.stale.is_empty())
     {
         Verdict::Warning
@@ -149,6 +155,7 @@ pub fn check(host: &Host, policy: &Policy) -> Result<Report, DeployError> {
         disks: found,
         not_in_force,
         dead_elevator,
+        modules_kept_out,
         advised: advise::differing(host, &inventory).into_iter().collect(),
     })
 }
@@ -406,6 +413,20 @@ mod tests {
         assert_eq!(at(3.0), since);
         write(dir.path(), "sys/block/sda/queue/scheduler", "[bfq] none\n");
         assert_eq!(at(4.0), None);
+    }
+
+    #[test]
+    fn a_module_that_is_not_loaded_at_boot_is_told_of() {
+        let (dir, host) = machine(&[sda("[bfq] none")]);
+        let policy = policy("");
+        let aliases = "lib/modules/6.12.0-test/modules.alias";
+        write(dir.path(), "etc/modprobe.d/x.conf", "blacklist bfq\n");
+        let kept_out = || check(&host, &policy).unwrap().modules_kept_out;
+        assert_eq!(kept_out(), [""; 0], "it is part of the kernel");
+        write(dir.path(), aliases, "alias bfq-iosched bfq\n");
+        assert!(kept_out()[0].starts_with("/etc/modprobe.d/x.conf:1 has `blacklist bfq`"));
+        std::fs::remove_file(dir.path().join("etc/modprobe.d/x.conf")).unwrap();
+        assert_eq!(kept_out(), [""; 0]);
     }
 
     #[test]

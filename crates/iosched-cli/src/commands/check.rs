@@ -31,7 +31,8 @@ Examples:
 Exit codes of this command, as monitoring wants them:
   0  every disk is as the policy says, and will stay so
   1  as it says now, but: another rule or program comes after ours, evidence is
-     stale, the files are not those of the policy, or elevator= has no effect
+     stale, the files are not those of the policy, elevator= has no effect, or
+     a scheduler's module is kept from being loaded
   2  a disk is not as the policy says, or the policy cannot be read
 Other failures have the codes of `iosched --help`.")]
 pub(crate) struct CheckArgs {
@@ -187,6 +188,9 @@ fn tell(report: &Report, policy: &Policy, candidate: Option<&Path>, output: &Out
             "to bring it into force: cp {file} {} && iosched apply",
             file::PATH
         ));
+    }
+    for words in &report.modules_kept_out {
+        output.line(&format!("warning: {words}"));
     }
     for place in &report.dead_elevator {
         let line = if place.line > 0 {

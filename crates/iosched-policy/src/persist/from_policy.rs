@@ -107,18 +107,24 @@ pub(super) fn notes(
         ));
     }
     notes.extend(stale_image(host, made));
-    let schedulers = wanted.iter().map(|disk| disk.arm.scheduler.as_str());
-    for module in modules_of(host, schedulers) {
-        if let Some(by) = modules::kept_out_by(host, &module) {
-            notes.push(format!(
-                "{by}: it may keep {module} from being loaded at boot, and its disks at the kernel's default"
-            ));
-        }
-    }
+    notes.extend(modules_kept_out(host, wanted));
     for disk in wanted {
         notes.extend(remarks(policy, disk));
     }
     notes
+}
+
+/// What may keep a scheduler's module from being loaded at boot, in words.
+pub(crate) fn modules_kept_out(host: &Host, wanted: &[WantedDisk]) -> Vec<String> {
+    let schedulers = wanted.iter().map(|disk| disk.arm.scheduler.as_str());
+    let all = modules_of(host, schedulers).into_iter();
+    let kept_out = all.filter_map(|module| {
+        let by = modules::kept_out_by(host, &module)?;
+        Some(format!(
+            "{by}: it may keep {module} from being loaded at boot, and its disks at the kernel's default"
+        ))
+    });
+    kept_out.collect()
 }
 
 /// That an initramfs may go on with the rules that are replaced or taken out.
