@@ -20,7 +20,7 @@ use iosched_policy::policy::file;
 use iosched_switch::Arm;
 use serde::Serialize;
 
-use super::{Outcome, boxed, take_turn, undo};
+use super::{Outcome, boxed, stop_on_signals, take_turn, undo};
 use crate::output::Output;
 
 /// Arguments of `iosched persist`.
@@ -388,7 +388,9 @@ pub(crate) fn deploy(
         return Ok(exit::OK);
     }
     let when = if how.later { When::Later } else { When::Now };
-    let turn = take_turn(host, &Stop::new(), output)?;
+    let stop = Stop::new();
+    stop_on_signals(&stop);
+    let turn = take_turn(host, &stop, output)?;
     let deployed = deployment.make(&turn, when, why).map_err(boxed)?;
     notes.extend(deployed.notes.iter().cloned());
     if output.is_json() {

@@ -8,7 +8,7 @@ use iosched_machine::host::Host;
 use iosched_machine::process::Stop;
 use iosched_policy::history::{NextUndo, TakenBack, is_undo_cut_short, next_undo};
 
-use super::{Outcome, boxed, take_turn};
+use super::{Outcome, boxed, stop_on_signals, take_turn};
 use crate::output::Output;
 use crate::undone::{describe, foretell};
 
@@ -48,7 +48,9 @@ pub(crate) fn run(args: &UndoArgs, output: &Output) -> Outcome {
         }
         return Ok(exit::OK);
     }
-    let turn = take_turn(&host, &Stop::new(), output)?;
+    let stop = Stop::new();
+    stop_on_signals(&stop);
+    let turn = take_turn(&host, &stop, output)?;
     let taken = turn.undo().map_err(boxed)?;
     if output.is_json() {
         output.json(&taken);

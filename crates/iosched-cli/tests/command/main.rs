@@ -43,6 +43,7 @@ mod old_kernel;
 mod package;
 mod persist;
 mod persist_boot;
+mod persist_cut_short;
 mod power;
 mod report;
 mod report_large;

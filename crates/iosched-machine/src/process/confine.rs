@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -30,6 +31,7 @@ pub(super) fn confine(
     command: &mut Command,
     user: Option<&User>,
     joins: Option<File>,
+    lent: Option<RawFd>,
     when_we_die: Signal,
 ) {
     let user = user.filter(|user| !user.is_us());
@@ -49,6 +51,9 @@ pub(super) fn confine(
             }
             rustix::process::setsid()?;
             close_descriptors_on_exec(last);
+            if let Some(lent) = lent {
+                libc::fcntl(lent, libc::F_SETFD, 0);
+            }
             if let Some(identity) = &identity {
                 identity.take()?;
             }
@@ -294,7 +299,7 @@ mod tests {
         let is_there = || {
             let mut command = Command::new("test");
             command.arg("-e").arg(format!("/proc/self/fd/{left}"));
-            confine(&mut command, None, None, Signal::KILL);
+            confine(&mut command, None, None, None, Signal::KILL);
             command.status().unwrap().success()
         };
         assert!(!is_there());
@@ -313,7 +318,7 @@ mod tests {
             // SAFETY: the handler does nothing.
             unsafe { libc::signal(signal, ours) };
             let mut command = Command::new("true");
-            confine(&mut command, None, None, Signal::QUIT);
+            confine(&mut command, None, None, None, Signal::QUIT);
             // SAFETY: a system call that sends this very signal.
             unsafe {
                 command.pre_exec(move || {

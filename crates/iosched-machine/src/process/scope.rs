@@ -1,7 +1,9 @@
 //! In which surroundings the loads of a run are started: whose rights they have, and where their processes
 //! are kept together.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -34,6 +36,8 @@ pub struct Scope {
     before: Option<Descendants>,
     /// How many children were started, in this scope and in those made from it.
     started: Arc<AtomicU32>,
+    /// A file that what is started has open, too.
+    lent: Option<Arc<File>>,
 }
 
 impl Scope {
@@ -42,6 +46,15 @@ impl Scope {
         Scope {
             user,
             processes,
+            ..Scope::default()
+        }
+    }
+
+    /// For our own tools, with a file that they and all that they start have open: its lock is held until the last of
+    /// them has ended, if we have not let it go before.
+    pub fn lending(file: File) -> Scope {
+        Scope {
+            lent: Some(Arc::new(file)),
             ..Scope::default()
         }
     }
@@ -110,7 +123,8 @@ impl Scope {
             .map(|_| Descendants::now(&Host::live()));
         let entrance = cgroup.as_deref().map(cgroup::entrance).transpose();
         let entrance = entrance.map_err(|error| self.without_cgroup(&error))?;
-        confine::confine(&mut command, self.user(), entrance, when_we_die);
+        let lent = self.lent.as_ref().map(|file| file.as_raw_fd());
+        confine::confine(&mut command, self.user(), entrance, lent, when_we_die);
         let process = command.spawn();
         let cgroup = cgroup.filter(|_| !self.is_lasting);
         if process.is_err()

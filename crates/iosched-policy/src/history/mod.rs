@@ -17,6 +17,7 @@ use iosched_machine::facts;
 use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
+use iosched_machine::process::ChildError;
 use iosched_switch::QueueState;
 use serde::{Deserialize, Serialize};
 
@@ -183,6 +184,9 @@ impl Failure for HistoryError {
             HistoryError::Journal(error) => error.hint(),
             HistoryError::Boot(_) | HistoryError::Read { .. } => None,
             HistoryError::File(error) => error.hint(),
+            HistoryError::Udev(UdevError::Child(ChildError::Stopped)) => {
+                Some("`iosched undo` goes on with it".into())
+            }
             HistoryError::Udev(error) => error.hint(),
         }
     }

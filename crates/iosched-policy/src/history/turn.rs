@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use iosched_machine::durable;
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
-use iosched_machine::process::Stop;
+use iosched_machine::process::{Scope, Stop};
+
+use rustix::fs::{FlockOperation, flock};
 
 use super::{HistoryError, directory};
 
@@ -23,14 +25,33 @@ const SHORT: Duration = Duration::from_secs(1);
 /// The right to change the machine for good.
 #[derive(Debug)]
 pub struct Turn {
-    _file: File,
+    file: File,
     host: Host,
+    stop: Stop,
 }
 
 impl Turn {
     /// The machine that may be changed.
     pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    /// Whether the user wants no more of it.
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// For programs that are started in it. They hold the turn, too: if we are killed, what they still do goes on, and
+    /// the next command waits for its end instead of working beside it.
+    pub(crate) fn scope(&self) -> io::Result<Scope> {
+        Ok(Scope::lending(self.file.try_clone()?))
+    }
+}
+
+impl Drop for Turn {
+    /// For whoever still has the file open, too.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
@@ -77,8 +98,9 @@ pub fn take_turn(
     }
     durable::remove_unfinished(&directory(host));
     Ok(Turn {
-        _file: file,
+        file,
         host: host.clone(),
+        stop: stop.clone(),
     })
 }
 

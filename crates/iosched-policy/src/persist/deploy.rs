@@ -10,6 +10,7 @@ use std::path::Path;
 use iosched_experiment::journal::{SavedDisk, Undone};
 use iosched_machine::device::{self, Device, NoChoice, Schedulers};
 use iosched_machine::host::Host;
+use iosched_machine::process::Stop;
 use iosched_switch::{self as switch, Adjusted, Entered, QueueState, SwitchError};
 
 use crate::history::Turn;
@@ -217,7 +218,7 @@ impl Deployment {
             .collect::<Result<Vec<_>, SwitchError>>()?;
         let change = turn.begin(why, self.files.clone(), before.clone())?;
         let mut made = Vec::new();
-        match self.carry_out(host, now, &tried, &mut made) {
+        match self.carry_out(turn, now, &tried, &mut made) {
             Ok((states, notes)) => {
                 let id = change.id();
                 change.done(states.clone())?;
@@ -230,7 +231,7 @@ impl Deployment {
                 })
             }
             Err(error) => {
-                if take_back(host, &made, &before) {
+                if take_back(turn, &made, &before) {
                     change.forget();
                 }
                 Err(error)
@@ -241,16 +242,17 @@ impl Deployment {
     /// Installs the files and has udev (or, where none runs, us) apply them; the disks' states then.
     fn carry_out(
         &self,
-        host: &Host,
+        turn: &Turn,
         now: bool,
         tried: &[(String, Entered)],
         made: &mut Vec<FileChange>,
     ) -> Result<(Vec<QueueState>, Vec<String>), DeployError> {
+        let host = turn.host();
         for file in &self.files {
             file.install(host)?;
             made.push(file.clone());
         }
-        announce(host, &self.files)?;
+        announce(turn, &self.files, turn.stop())?;
         let mut notes = Vec::new();
         if !now {
             return Ok((Vec::new(), notes));
@@ -415,12 +417,13 @@ fn try_out(host: &Host, change: &set::Change) -> Result<Vec<(String, Entered)>, 
 }
 
 /// Puts files and disks back after a failure; true if all is as before.
-fn take_back(host: &Host, made: &[FileChange], before: &[SavedDisk]) -> bool {
+fn take_back(turn: &Turn, made: &[FileChange], before: &[SavedDisk]) -> bool {
+    let host = turn.host();
     let files = made
         .iter()
         .rev()
         .all(|file| file.reversed().install(host).is_ok());
-    let announced = announce(host, made).is_ok();
+    let announced = announce(turn, made, &Stop::new()).is_ok();
     let disks = before
         .iter()
         .filter(|_| host.is_live())

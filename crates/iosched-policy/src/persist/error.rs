@@ -2,6 +2,7 @@
 
 use iosched_machine::device::DeviceError;
 use iosched_machine::failure::{Failure, exit};
+use iosched_machine::process::ChildError;
 use iosched_switch::SwitchError;
 
 use crate::history::HistoryError;
@@ -103,6 +104,9 @@ impl Failure for DeployError {
             DeployError::Device(error) => error.hint(),
             DeployError::Set(error) => error.hint(),
             DeployError::Switch(error) => error.hint(),
+            DeployError::Udev(UdevError::Child(ChildError::Stopped)) => {
+                Some("what was written was taken back".into())
+            }
             DeployError::Udev(error) => error.hint(),
             DeployError::History(error) => error.hint(),
             DeployError::List(_) => None,

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use iosched_machine::host::Host;
+use iosched_machine::process::{ChildError, Stop};
 
+use crate::history::Turn;
 use crate::system_config::files::FileChange;
 use crate::system_config::udev::{self, UdevError};
 use crate::system_config::{boot, initramfs, rules, tuned};
@@ -12,16 +14,21 @@ use crate::system_config::{boot, initramfs, rules, tuned};
 /// How long a maker of boot files may take: images for several kernels on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// Has every program read what was written.
-pub(crate) fn announce(host: &Host, files: &[FileChange]) -> Result<(), UdevError> {
+/// Has every program read what was written, until the user wants no more of it.
+pub(crate) fn announce(turn: &Turn, files: &[FileChange], stop: &Stop) -> Result<(), UdevError> {
+    let host = turn.host();
     if !host.is_live() {
         return Ok(());
     }
+    if stop.is_wanted() {
+        return Err(ChildError::Stopped.into());
+    }
+    let scope = turn.scope().map_err(UdevError::Io)?;
     if udev::is_running(host) && files.iter().any(|file| file.path == Path::new(rules::PATH)) {
         udev::reload()?;
     }
     for command in commands(host, files) {
-        udev::run(&command, PATIENCE)?;
+        udev::run(&scope, &command, PATIENCE, stop)?;
     }
     Ok(())
 }
@@ -52,6 +59,7 @@ pub(crate) fn commands(host: &Host, files: &[FileChange]) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use iosched_machine::process::Scope;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -104,7 +112,9 @@ mod tests {
         let tool = dir.path().join("dracut");
         std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
         let command = [tool.display().to_string(), "--force".into()];
-        let error = udev::run(&command, PATIENCE).unwrap_err().to_string();
+        let error = udev::run(&Scope::default(), &command, PATIENCE, &Stop::new())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("--force: no room"), "{error}");
         assert!(error.contains("dracut --force failed"), "{error}");
     }

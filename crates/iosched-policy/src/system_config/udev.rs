@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
-use iosched_machine::process::{self, ChildError, Stop};
+use iosched_machine::process::{self, ChildError, Scope, Stop};
 use iosched_machine::visible::lines_of_error;
 
 /// How long any of it may take. Settling waits for every event of the machine.
@@ -42,8 +43,8 @@ pub enum UdevError {
         #[source]
         source: std::io::Error,
     },
-    /// No temporary file could be made for it.
-    #[error("cannot write a temporary file for udevadm")]
+    /// No temporary file could be made for it, or no descriptor.
+    #[error("cannot prepare a program that is to read what was written")]
     Io(#[source] std::io::Error),
 }
 
@@ -52,7 +53,14 @@ fn bad_rules(output: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     lines_of_error(f, "udevadm finds fault with the rules:", details)
 }
 
-impl iosched_machine::failure::Failure for UdevError {}
+impl Failure for UdevError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            UdevError::Child(ChildError::Stopped) => exit::INTERRUPTED,
+            _ => exit::FAILURE,
+        }
+    }
+}
 
 /// Where udev's daemon is: systemd's, eudev's, udev's of old.
 const DAEMONS: [&str; 7] = [
@@ -126,12 +134,22 @@ pub(crate) fn trigger(host: &Host, devices: &[String]) -> Result<(), UdevError> 
 }
 
 fn succeed(arguments: &[&str]) -> Result<(), UdevError> {
-    run(&udevadm_command(arguments), PATIENCE)
+    run(
+        &Scope::default(),
+        &udevadm_command(arguments),
+        PATIENCE,
+        &Stop::new(),
+    )
 }
 
-/// Runs a program that must succeed, and within this time.
-pub(crate) fn run(command: &[String], patience: Duration) -> Result<(), UdevError> {
-    let finished = start(command, patience)?;
+/// Runs a program that must succeed, within this time and until asked to stop.
+pub(crate) fn run(
+    scope: &Scope,
+    command: &[String],
+    patience: Duration,
+    stop: &Stop,
+) -> Result<(), UdevError> {
+    let finished = start(scope, command, patience, stop)?;
     if finished.status.success() {
         return Ok(());
     }
@@ -145,14 +163,24 @@ pub(crate) fn run(command: &[String], patience: Duration) -> Result<(), UdevErro
     })
 }
 
-fn start(command: &[String], patience: Duration) -> Result<process::Finished, ChildError> {
+fn start(
+    scope: &Scope,
+    command: &[String],
+    patience: Duration,
+    stop: &Stop,
+) -> Result<process::Finished, ChildError> {
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);
-    process::run(child, patience, &Stop::new(), &mut |_| {})
+    scope.run(child, patience, stop, &mut |_| {})
 }
 
 fn udevadm(arguments: &[&str]) -> Result<process::Finished, ChildError> {
-    start(&udevadm_command(arguments), PATIENCE)
+    start(
+        &Scope::default(),
+        &udevadm_command(arguments),
+        PATIENCE,
+        &Stop::new(),
+    )
 }
 
 fn udevadm_command(arguments: &[&str]) -> Vec<String> {
