@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use iosched_machine::capture;
+use iosched_machine::device::mounts::HeldMount;
 use iosched_machine::host::Host;
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -40,10 +41,7 @@ pub(super) fn take_down(
     let file = spec.map(|spec| spec.disk_file);
     for device in &devices {
         // File systems first: while the server lives they can still be written back.
-        for at in usage::mount_points(host, device) {
-            unmount(&at, UnmountFlags::DETACH)
-                .map_err(step(format!("unmount {}", at.display())))?;
-        }
+        unmount_all(host, device)?;
         let is_ours = || {
             file.as_deref()
                 .map_or(Ok(false), |file| loop_device::stands_on(host, device, file))
@@ -99,11 +97,41 @@ pub(super) fn take_down(
     }
 }
 
+/// Takes away what is mounted from a device, and nothing else: where somebody moves directories about it is looked for
+/// again.
+fn unmount_all(host: &Host, device: &str) -> Result<(), EmulateError> {
+    const TRIES: u32 = 200;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 0..TRIES {
+        let mounts = usage::mount_points(host, device);
+        if mounts.is_empty() {
+            return Ok(());
+        }
+        let mut is_any_gone = false;
+        for (of, at) in &mounts {
+            let unmounted = HeldMount::of(host, of, at).and_then(|held| {
+                let held = held.as_ref();
+                held.map_or(Ok(false), |held| held.detach().map(|()| true))
+            });
+            is_any_gone |= unmounted.map_err(step(format!("unmount {}", at.display())))?;
+        }
+        if !is_any_gone {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    let mounts = usage::mount_points(host, device);
+    let Some((_, at)) = mounts.first() else {
+        return Ok(());
+    };
+    let hidden = io::Error::other("another mount hides it, or directories on its path are moved");
+    Err(step(format!("unmount {}", at.display()))(hidden))
+}
+
 /// What is dirty above a disk over real data goes to it while its server lives, whoever has it open or mounted.
 fn write_back(host: &Host, devices: &[String]) {
     for device in devices {
-        for at in usage::mount_points(host, device) {
-            let _ = File::open(&at).and_then(|at| Ok(rustix::fs::syncfs(at)?));
+        for (of, at) in usage::mount_points(host, device) {
+            let _ = HeldMount::of(host, &of, &at).map(|held| held.map(|held| held.sync()));
         }
         let _ = File::open(host.dev(device)).and_then(|device| device.sync_all());
     }

@@ -98,14 +98,18 @@ pub(super) fn users(host: &Host, device: &str, ours: &[i32]) -> Vec<User> {
 }
 
 /// Where file systems on `device` are mounted, the last mounted first.
-pub(super) fn mount_points(host: &Host, device: &str) -> Vec<PathBuf> {
+pub(super) fn mount_points(host: &Host, device: &str) -> Vec<(String, PathBuf)> {
     let Ok(device) = Device::read(host, device) else {
         return Vec::new();
     };
     let users = device::users(host, &device).into_iter().rev();
     users
         .filter_map(|user| match user {
-            device::User::Mount { mount_point, .. } => Some(mount_point),
+            device::User::Mount {
+                device,
+                mount_point,
+                ..
+            } => Some((device, mount_point)),
             device::User::Swap { .. } => None,
         })
         .collect()

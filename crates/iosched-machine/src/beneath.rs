@@ -225,6 +225,14 @@ fn resolve(start: &OwnedFd, path: &Path, flags: OFlags, mode: Mode) -> io::Resul
     }
 }
 
+/// Whatever stands at a path that has no links in it, to be named but not read.
+pub(crate) fn hold_path(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let root = openat(CWD, "/", flags | OFlags::DIRECTORY, Mode::empty())?;
+    let below = path.strip_prefix("/").unwrap_or(path);
+    resolve(&root, below, flags, Mode::empty())
+}
+
 /// The same without `openat2`.
 fn resolve_by_steps(
     start: &OwnedFd,

@@ -2,18 +2,26 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, openat, syncfs};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
 use serde::Serialize;
 
 use super::DeviceNumber;
 use super::node::name_of_node;
+use crate::beneath;
 use crate::host::Host;
 
 /// A line of `/proc/self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mount {
+    /// The kernel's number of the mount itself.
+    #[serde(skip)]
+    pub id: u64,
     /// The number of the device, or one with major 0 that stands for none.
     pub number: DeviceNumber,
     /// Where it is mounted.
@@ -24,6 +32,67 @@ pub struct Mount {
     pub source: PathBuf,
     /// Nothing can be written through it.
     pub is_read_only: bool,
+}
+
+/// A mount that is held: whatever stands at its path meanwhile, this is the one.
+#[derive(Debug)]
+pub struct HeldMount(OwnedFd);
+
+impl HeldMount {
+    /// The mount of a device at a path; none if another stands there, or nothing, or the path leads through a link:
+    /// somebody may have moved directories since it was read.
+    pub fn of(host: &Host, device: &str, mount_point: &Path) -> io::Result<Option<HeldMount>> {
+        let held = match beneath::hold_path(mount_point) {
+            Ok(held) => held,
+            Err(error) => {
+                let errno = Errno::from_io_error(&error);
+                let is_moved = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::XDEV];
+                return match errno {
+                    Some(errno) if is_moved.contains(&errno) => Ok(None),
+                    _ => Err(error),
+                };
+            }
+        };
+        let table = MountTable::read(host)?;
+        let is_it = |mount: &Mount| table.devices_of(host, mount).iter().any(|of| of == device);
+        let found = if let Some(id) = mount_id(&held)? {
+            table
+                .mounts
+                .iter()
+                .any(|mount| mount.id == id && is_it(mount))
+        } else {
+            // Linux before 3.15 does not say it: file systems of one device have its number.
+            let number = DeviceNumber::of_raw(rustix::fs::fstat(&held)?.st_dev);
+            table.with_number(number).is_some_and(is_it)
+        };
+        Ok(found.then_some(HeldMount(held)))
+    }
+
+    /// Takes it away now; what is open in it goes on until it is closed.
+    pub fn detach(&self) -> io::Result<()> {
+        Ok(unmount(of_descriptor("fd", &self.0), UnmountFlags::DETACH)?)
+    }
+
+    /// Has what is dirty in its file system written.
+    pub fn sync(&self) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = openat(&self.0, ".", flags, Mode::empty())?;
+        Ok(syncfs(opened)?)
+    }
+}
+
+/// What `/proc` has of a descriptor. Of this thread: the first one of a server may have ended before the others, and
+/// `/proc/self` is empty then.
+fn of_descriptor(directory: &str, held: &OwnedFd) -> String {
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    format!("/proc/self/task/{thread}/{directory}/{}", held.as_raw_fd())
+}
+
+/// The number of the mount that a descriptor is on.
+fn mount_id(held: &OwnedFd) -> io::Result<Option<u64>> {
+    let about = std::fs::read_to_string(of_descriptor("fdinfo", held))?;
+    let id = about.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    Ok(id.and_then(|id| id.trim().parse().ok()))
 }
 
 /// All mounts that we see, findable by path and by number.
@@ -140,7 +209,8 @@ pub(super) fn devices_below_file(host: &Host, mounts: &MountTable, file: &Path) 
 /// optional up to a `-`.
 fn parse_mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
-    let number = DeviceNumber::parse(std::str::from_utf8(fields.nth(2)?).ok()?)?;
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let number = DeviceNumber::parse(std::str::from_utf8(fields.nth(1)?).ok()?)?;
     let mount_point = unescape(fields.nth(1)?);
     let has_ro = |options: &[u8]| {
         options
@@ -150,6 +220,7 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
     let is_read_only = has_ro(fields.next()?);
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     Some(Mount {
+        id,
         number,
         mount_point,
         is_read_only,
