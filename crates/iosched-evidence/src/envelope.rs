@@ -361,10 +361,10 @@ mod tests {
     fn varint(mut value: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         while value >= 0x80 {
-            bytes.push((value & 0x7f) as u8 | 0x80);
+            bytes.push(value.to_le_bytes()[0] | 0x80);
             value >>= 7;
         }
-        bytes.push(value as u8);
+        bytes.push(value.to_le_bytes()[0]);
         bytes
     }
 
@@ -414,8 +414,8 @@ mod tests {
         truths.extend(varint(u64::from(u32::MAX >> 1)));
         truths.push(0);
         assert_eq!(refused(&truths), "a list of 2147483647 in 1 bytes");
-        assert_eq!(refused(&[0x1c; 100_000]), "structures nested too deep");
-        assert_eq!(refused(&[0x19; 100_000]), "structures nested too deep");
+        assert_eq!(refused(&vec![0x1c; 100_000]), "structures nested too deep");
+        assert_eq!(refused(&vec![0x19; 100_000]), "structures nested too deep");
     }
 
     #[test]

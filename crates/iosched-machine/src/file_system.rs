@@ -331,7 +331,9 @@ impl OwnFileSystem {
             return Bearer::Known(node);
         }
         let mut doubtful = Bearer::None;
-        for node in self.labelled() {
+        let own = self.is_on(&self.node).then(|| self.node.clone());
+        // All other disks are read only if it is not where it was.
+        for node in own.into_iter().chain(self.labelled(host)) {
             let now = Device::read(host, &kernel_name(&node)).map(|now| Identity::of(host, &now));
             let recognised = match (&self.identity, now) {
                 (Some(then), Ok(now)) => then.recognise(&now),
@@ -354,22 +356,22 @@ impl OwnFileSystem {
         is_ours.then(|| mount.source.clone())
     }
 
-    /// The devices whose file systems have its label.
-    fn labelled(&self) -> Vec<PathBuf> {
-        let mut command = Command::new("blkid");
-        command.args(["--cache-file", "/dev/null", "--output", "device"]);
-        command.args(["--match-token", &format!("LABEL={}", self.label)]);
-        let output = command.output().map(|output| output.stdout);
-        let output = String::from_utf8_lossy(&output.unwrap_or_default()).into_owned();
-        let found = output.lines().map(|line| PathBuf::from(line.trim()));
-        // A name of device mapper's is a link.
-        let mut nodes: Vec<PathBuf> = found
-            .map(|node| fs::canonicalize(&node).unwrap_or(node))
-            .collect();
-        if !nodes.contains(&self.node) && self.is_on(&self.node) {
-            nodes.push(self.node.clone());
-        }
-        nodes
+    /// The devices of the machine whose file systems have its label, looked for once the first is wanted.
+    fn labelled(&self, host: &Host) -> impl Iterator<Item = PathBuf> {
+        let look = || {
+            let mut command = Command::new("blkid");
+            command.args(["--cache-file", "/dev/null", "--output", "device"]);
+            command.args(["--match-token", &format!("LABEL={}", self.label)]);
+            let output = command.output().map(|output| output.stdout);
+            String::from_utf8_lossy(&output.unwrap_or_default()).into_owned()
+        };
+        let found = host.is_live().then_some(look).into_iter();
+        found.flat_map(|look| {
+            let found = look();
+            // A name of device mapper's is a link.
+            let node = |line: &str| fs::canonicalize(line.trim()).unwrap_or_else(|_| line.into());
+            found.lines().map(node).collect::<Vec<_>>()
+        })
     }
 
     fn is_on(&self, node: &Path) -> bool {

@@ -63,8 +63,8 @@ pub fn make_writable(name: &str) {
 
 /// True if a device stands on this file.
 pub fn stands_on(name: &str, file: &Path) -> bool {
-    let backing = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
-    backing.is_ok_and(|backing| Path::new(backing.trim_end()) == file)
+    let backing = std::fs::read(format!("/sys/block/{name}/loop/backing_file"));
+    backing.is_ok_and(|backing| backing.trim_ascii_end() == file.as_os_str().as_encoded_bytes())
 }
 
 /// True if loop devices can be made; says what is lacking otherwise.

@@ -35,8 +35,9 @@ pub(crate) fn remember() {
 }
 
 fn table(process: &str) -> BTreeSet<String> {
-    let table = fs::read_to_string(format!("/proc/{process}/mounts"));
+    let table = fs::read(format!("/proc/{process}/mounts"));
     let table = table.expect("there is a mount table");
+    let table = String::from_utf8_lossy(&table); // names are bytes
     table.lines().map(str::to_owned).collect()
 }
 

@@ -389,8 +389,8 @@ pub(crate) fn deploy(
     }
     let when = if how.later { When::Later } else { When::Now };
     let stop = Stop::new();
-    stop_on_signals(&stop);
     let turn = take_turn(host, &stop, output)?;
+    stop_on_signals(&stop);
     let deployed = deployment.make(&turn, when, why).map_err(boxed)?;
     notes.extend(deployed.notes.iter().cloned());
     if output.is_json() {

@@ -49,8 +49,8 @@ pub(crate) fn run(args: &UndoArgs, output: &Output) -> Outcome {
         return Ok(exit::OK);
     }
     let stop = Stop::new();
-    stop_on_signals(&stop);
     let turn = take_turn(&host, &stop, output)?;
+    stop_on_signals(&stop);
     let taken = turn.undo().map_err(boxed)?;
     if output.is_json() {
         output.json(&taken);

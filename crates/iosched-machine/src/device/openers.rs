@@ -13,6 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{Device, DeviceNumber};
+use crate::foreign;
 use crate::host::Host;
 use crate::process;
 
@@ -133,14 +134,14 @@ impl Look<'_> {
         for table in tables(process)? {
             for descriptor in fs::read_dir(table.join("fd"))?.flatten() {
                 let link = descriptor.path();
-                let info = fs::read_to_string(table.join("fdinfo").join(descriptor.file_name()));
+                let info = foreign::read_lossy(table.join("fdinfo").join(descriptor.file_name()));
                 let info = Info::parse(&info.unwrap_or_default());
                 if !info.is_path_only {
                     found(self.leads_to(process, &link, info.mount), info.writes);
                 }
             }
         }
-        let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
+        let maps = foreign::read_lossy(process.join("maps")).unwrap_or_default();
         for range in maps.lines().filter_map(shared_and_writable) {
             let link = process.join("map_files").join(range);
             found(self.leads_to(process, &link, None), true);
@@ -199,7 +200,7 @@ impl Look<'_> {
     fn mount(&mut self, process: &Path, mount: u64) -> Option<&Mounted> {
         let namespace = fs::read_link(process.join("ns/mnt")).ok()?;
         let mounts = self.mounts.entry(namespace).or_insert_with(|| {
-            let table = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+            let table = foreign::read_lossy(process.join("mountinfo")).unwrap_or_default();
             table.lines().filter_map(mounted).collect()
         });
         mounts.get(&mount)
@@ -273,13 +274,15 @@ fn mounted(line: &str) -> Option<(u64, Mounted)> {
 }
 
 fn command_of(process: &Path) -> String {
-    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    let name = foreign::read_lossy(process.join("comm")).unwrap_or_default();
     name.trim_end().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
     use std::os::fd::AsFd;
+    use std::os::unix::ffi::OsStrExt;
 
     use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -333,6 +336,17 @@ mod tests {
             unsafe { mmap(std::ptr::null_mut(), 4096, rights, flags, file.as_fd(), 0) }.unwrap();
         drop(file);
         assert_eq!(ours(&disk), Some(true));
+        // Whatever else is mapped: names are bytes.
+        let other = dir.path().join(OsStr::from_bytes(b"caf\xe9"));
+        fs::write(&other, [0; 4096]).unwrap();
+        let other = fs::File::open(&other).unwrap();
+        let (rights, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
+        // SAFETY: as above.
+        let beside =
+            unsafe { mmap(std::ptr::null_mut(), 4096, rights, flags, other.as_fd(), 0) }.unwrap();
+        assert_eq!(ours(&disk), Some(true));
+        // SAFETY: what was mapped above, and nothing refers to it.
+        unsafe { munmap(beside, 4096) }.unwrap();
         // SAFETY: what was mapped above, and nothing refers to it.
         unsafe { munmap(at, 4096) }.unwrap();
         assert_eq!(ours(&disk), None);

@@ -2,10 +2,11 @@
 //! not installed, and only there, `/etc/passwd` and `/etc/group` are read. Nothing is asked of the C library, whose ways to find users are
 //! libraries that a static program cannot load.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::Command;
+
+use crate::foreign;
 
 /// Where the files are.
 const ETC: &str = "/etc";
@@ -50,7 +51,7 @@ fn user_in_files(etc: &Path, name: &str) -> Option<(String, Vec<u32>)> {
     let mut fields = line.split(':');
     let login = fields.next()?.to_owned();
     let gid: u32 = fields.nth(2)?.parse().ok()?;
-    let text = fs::read_to_string(etc.join("group")).unwrap_or_default();
+    let text = foreign::read_lossy(etc.join("group")).unwrap_or_default();
     let mut groups = vec![gid];
     for group in text.lines() {
         let fields: Vec<&str> = group.split(':').collect();
@@ -69,7 +70,7 @@ fn user_in_files(etc: &Path, name: &str) -> Option<(String, Vec<u32>)> {
 
 /// The line with this name or number, the first and third field of both files.
 fn in_file(etc: &Path, file: &str, wanted: &str) -> Option<String> {
-    let text = fs::read_to_string(etc.join(file)).ok()?;
+    let text = foreign::read_lossy(etc.join(file)).ok()?;
     let by = |field: usize| {
         let is_it = |line: &&str| line.split(':').nth(field) == Some(wanted);
         text.lines().find(is_it).map(str::to_owned)
@@ -123,6 +124,7 @@ fn said_by(program: &str, arguments: &[&str]) -> io::Result<Said> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_files_say_the_same_of_root_as_the_programs() {

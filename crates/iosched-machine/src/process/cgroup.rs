@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::foreign;
 use crate::host::Host;
 
 /// How the names of all our cgroups begin.
@@ -24,8 +25,8 @@ const STEP: Duration = Duration::from_millis(2);
 
 /// Where a cgroup of this name would be, below the one that we are in; `None` without cgroup v2.
 pub(super) fn below_ours(host: &Host, name: &str) -> Option<PathBuf> {
-    let mounts = fs::read_to_string(host.proc("self/mountinfo")).ok()?;
-    let own = fs::read_to_string(host.proc("self/cgroup")).ok()?;
+    let mounts = foreign::read_lossy(host.proc("self/mountinfo")).ok()?;
+    let own = foreign::read_lossy(host.proc("self/cgroup")).ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let (root, mount_point) = mounts.lines().find_map(parse_mount)?;
     let below = Path::new(own).strip_prefix(root).ok()?;
@@ -95,7 +96,7 @@ pub(super) fn kill(path: &Path, limit: Duration) -> bool {
 
 /// Those who are in it and below it.
 pub(super) fn processes(path: &Path) -> Vec<Pid> {
-    let own = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+    let own = foreign::read_lossy(path.join("cgroup.procs")).unwrap_or_default();
     let own = own
         .lines()
         .filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
@@ -140,7 +141,7 @@ fn children(path: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn machine(mountinfo: &str, cgroup: &str) -> (tempfile::TempDir, Host) {
+    fn machine(mountinfo: impl AsRef<[u8]>, cgroup: &str) -> (tempfile::TempDir, Host) {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("proc/self")).unwrap();
         fs::write(dir.path().join("proc/self/mountinfo"), mountinfo).unwrap();
@@ -157,6 +158,9 @@ mod tests {
             below_ours(&host, "7-8"),
             Some("/sys/fs/cgroup/unified/user.slice/a.scope/iosched-7-8".into())
         );
+        let another = b"29 24 0:40 / /mnt/caf\xe9 rw - tmpfs tmpfs rw\n".as_slice();
+        let (_dir, host) = machine([another, line.as_bytes()].concat(), "0::/a.scope\n");
+        assert!(below_ours(&host, "7-8").is_some());
         let bound = "30 24 0:26 /user.slice /cg rw - cgroup2 cgroup2 rw\n";
         let (_dir, host) = machine(bound, "0::/user.slice/a.scope\n");
         assert_eq!(

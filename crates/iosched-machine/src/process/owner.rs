@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use serde::{Deserialize, Serialize};
 
 use super::ProcessStat;
+use crate::foreign;
 use crate::host::Host;
 
 /// A process that can be told from a later one with the same pid.
@@ -86,7 +87,7 @@ fn is_dying(host: &Host, pid: u32, stat: ProcessStat) -> bool {
     if stat.flags & ON_ITS_WAY_OUT != 0 {
         return true;
     }
-    let status = fs::read_to_string(host.proc(&format!("{pid}/status"))).unwrap_or_default();
+    let status = foreign::read_lossy(host.proc(&format!("{pid}/status"))).unwrap_or_default();
     let pending = status.lines().filter_map(|line| {
         let mask = line
             .strip_prefix("SigPnd:")

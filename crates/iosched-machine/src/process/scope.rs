@@ -123,7 +123,7 @@ impl Scope {
             .map(|_| Descendants::now(&Host::live()));
         let entrance = cgroup.as_deref().map(cgroup::entrance).transpose();
         let entrance = entrance.map_err(|error| self.without_cgroup(&error))?;
-        let lent = self.lent.as_ref().map(|file| file.as_raw_fd());
+        let lent = self.lent.as_ref().map(AsRawFd::as_raw_fd);
         confine::confine(&mut command, self.user(), entrance, lent, when_we_die);
         let process = command.spawn();
         let cgroup = cgroup.filter(|_| !self.is_lasting);

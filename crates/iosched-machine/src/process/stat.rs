@@ -1,7 +1,6 @@
 //! `/proc/PID/stat` (`proc_pid_stat(5)`): whose child a process is, and when it started.
 
-use std::fs;
-
+use crate::foreign;
 use crate::host::Host;
 
 /// What we want to know of a process.
@@ -28,7 +27,7 @@ impl ProcessStat {
     /// Of the process that has this directory in `/proc`: its number, or `self`.
     pub(super) fn read_below(host: &Host, directory: &str) -> Option<ProcessStat> {
         let path = host.proc(&format!("{directory}/stat"));
-        ProcessStat::parse(&fs::read_to_string(path).ok()?)
+        ProcessStat::parse(&foreign::read_lossy(path).ok()?)
     }
 
     /// Fields 3, 4, 9, 20 and 22. The command (field 2) may hold anything, so count from its closing parenthesis.
@@ -63,5 +62,17 @@ mod tests {
             assert_eq!(stat, Some(expected));
         }
         assert_eq!(ProcessStat::parse("7 (a) S 3"), None);
+    }
+
+    #[test]
+    fn a_process_is_one_whatever_bytes_its_name_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = dir.path().join("proc/7");
+        std::fs::create_dir_all(&process).unwrap();
+        let fields = (5..22).map(|n| n.to_string()).collect::<Vec<_>>().join(" ");
+        let text = [b"7 (\xff\xfe) S 3 ", fields.as_bytes(), b" 4711 9\n"].concat();
+        std::fs::write(process.join("stat"), text).unwrap();
+        let stat = ProcessStat::read(&Host::at(dir.path()), 7);
+        assert_eq!(stat.map(|stat| stat.start_ticks), Some(4711));
     }
 }

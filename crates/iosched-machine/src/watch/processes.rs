@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use crate::foreign;
 use crate::host::Host;
 use crate::process;
 
@@ -122,7 +123,7 @@ fn parse(text: &str) -> Option<Bytes> {
 }
 
 fn command(host: &Host, pid: i32) -> String {
-    let name = fs::read_to_string(host.proc(&format!("{pid}/comm")));
+    let name = foreign::read_lossy(host.proc(&format!("{pid}/comm")));
     name.map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
 }
 
