@@ -5,16 +5,19 @@
 //! table with a column `class`. `.machines.key` beside it makes the names of machines; who has it and knows a host's name can
 //! find that host's rows, so it is for its owner alone and not to be passed on.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use bytes::Bytes;
 use iosched_machine::beneath::Directory;
 use iosched_machine::failure::{Failure, exit};
+use iosched_machine::path_trust::Trusted;
 use iosched_machine::user_files::{self, NewFile};
 use parquet::data_type::{BoolType, DoubleType, Int32Type};
 use parquet::errors::ParquetError;
@@ -135,6 +138,12 @@ pub enum DatasetError {
         /// As given.
         path: PathBuf,
     },
+    /// Others know the secret that names machines, or gave it.
+    #[error("{} is no secret: others may read it, or it is somebody else's", path.display())]
+    NoSecret {
+        /// The file.
+        path: PathBuf,
+    },
     /// It cannot be read or written.
     #[error("cannot access {}", path.display())]
     Io {
@@ -160,6 +169,9 @@ impl Failure for DatasetError {
                 "keep several datasets, one for each site or class of drives".into()
             }
             DatasetError::Busy { .. } => "wait for it, and say it again".into(),
+            DatasetError::NoSecret { .. } => {
+                "merge what is there into a new dataset, which gets a secret of its own, and add to that".into()
+            }
             DatasetError::Newer { .. } => "use the iosched that wrote it, or a newer one".into(),
             DatasetError::Io { source, .. } if user_files::is_led_elsewhere(source) => {
                 "name the directory by a way on which no link of another user stands".into()
@@ -172,6 +184,7 @@ impl Failure for DatasetError {
         match self {
             DatasetError::Missing { .. } => exit::NO_SUCH_DEVICE,
             DatasetError::Busy { .. } => exit::BUSY,
+            DatasetError::NoSecret { .. } => exit::UNSAFE,
             DatasetError::Io { source, .. } if user_files::is_led_elsewhere(source) => exit::UNSAFE,
             DatasetError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 exit::NOT_PERMITTED
@@ -424,8 +437,30 @@ impl From<String> for Unread {
 /// The rows of a file that was found to take no more than it has: as they are there, whatever they say.
 pub(crate) fn rows_of(file: Bytes) -> Result<Vec<Row>, Unread> {
     // The library panics on some of what is damaged.
-    let read = catch_unwind(AssertUnwindSafe(|| parse(file)));
-    read.unwrap_or_else(|_| Err(Unread::Damaged("it is no Parquet file".into())))
+    let read = unwound(|| parse(file));
+    read.unwrap_or_else(|| Err(Unread::Damaged("it is no Parquet file".into())))
+}
+
+thread_local! {
+    /// What panics is caught, and what it says is of no use to anybody.
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What is done, or nothing if it panics; nothing is printed then.
+fn unwound<T>(act: impl FnOnce() -> T) -> Option<T> {
+    static HOOKED: Once = Once::new();
+    HOOKED.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !IS_CAUGHT.get() {
+                before(panic);
+            }
+        }));
+    });
+    IS_CAUGHT.set(true);
+    let done = catch_unwind(AssertUnwindSafe(act));
+    IS_CAUGHT.set(false);
+    done.ok()
 }
 
 fn parse(file: Bytes) -> Result<Vec<Row>, Unread> {
@@ -632,6 +667,11 @@ pub fn pseudonyms(directory: &Path) -> Result<Secret, DatasetError> {
         }
         Err(error) => return Err(failed(&path)(error)),
     };
+    let is_link = fs::symlink_metadata(&path).is_ok_and(|status| status.is_symlink());
+    let status = file.metadata().map_err(failed(&path))?;
+    if is_link || !Trusted::of(None).has_alone(&status) {
+        return Err(DatasetError::NoSecret { path });
+    }
     let mut key = String::new();
     let read = file.take(65).read_to_string(&mut key);
     read.map_err(failed(&path))?;
@@ -944,7 +984,21 @@ mod tests {
             .permissions()
             .mode();
         assert_eq!(mode & 0o777, 0o600);
-        fs::write(dir.path().join(KEY), "short").unwrap();
+        let key = dir.path().join(KEY);
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
+        let known = pseudonyms(dir.path());
+        assert!(
+            matches!(known, Err(DatasetError::NoSecret { .. })),
+            "{known:?}"
+        );
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::rename(&key, dir.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &key).unwrap();
+        assert!(pseudonyms(dir.path()).is_err());
+        fs::remove_file(&key).unwrap();
+        fs::rename(dir.path().join("elsewhere"), &key).unwrap();
+        assert!(pseudonyms(dir.path()).is_ok());
+        fs::write(&key, "short").unwrap();
         assert!(pseudonyms(dir.path()).is_err());
     }
 }

@@ -145,7 +145,7 @@ pub struct Groups<'a> {
 struct Group<'a> {
     rows: Vec<&'a Row>,
     /// For each two arms in the order of their names: what each machine found of the first against the second.
-    pairs: BTreeMap<(&'a str, &'a str), BTreeMap<&'a str, Found<'a>>>,
+    pairs: BTreeMap<&'a str, BTreeMap<&'a str, BTreeMap<&'a str, Found<'a>>>>,
 }
 
 /// What a machine found of two arms: by load and model, and each time it measured.
@@ -287,7 +287,9 @@ impl<'a> Group<'a> {
         };
         let found = self
             .pairs
-            .entry(names)
+            .entry(names.0)
+            .or_default()
+            .entry(names.1)
             .or_default()
             .entry(&row.machine)
             .or_default();
@@ -319,10 +321,8 @@ impl<'a> Group<'a> {
         } else {
             (against, arm, -1.0)
         };
-        // There are a handful of pairs.
-        let mut pairs = self.pairs.iter();
-        let found = pairs.find(|((a, b), _)| *a == first && *b == second);
-        found.map(|(_, found)| (found, sign))
+        let found = self.pairs.get(first)?.get(second)?;
+        Some((found, sign))
     }
 
     fn studies(&self, arm: &str, against: &str) -> Vec<(&'a str, Study)> {

@@ -16,6 +16,8 @@ use crate::process;
 const WRITABLE_BY_OTHERS: u32 = 0o002;
 /// Those of the group may; so may those whom an access control list names, whose mask stands here.
 const WRITABLE_BY_GROUP: u32 = 0o020;
+/// What anybody but its owner may do with a file.
+const RIGHTS_OF_OTHERS: u32 = 0o077;
 /// Entries of a directory can be renamed only by those who own them, or the directory.
 const STICKY: u32 = 0o1000;
 
@@ -141,6 +143,11 @@ fn unusable(path: &Path, source: io::Error) -> WayError {
 }
 
 impl Trusted {
+    /// True of a file that only those who are trusted can read or write.
+    pub fn has_alone(self, of: &Metadata) -> bool {
+        self.is_owner(of.uid()) && of.mode() & RIGHTS_OF_OTHERS == 0
+    }
+
     fn is_owner(self, uid: u32) -> bool {
         uid == 0 || uid == self.runner || Some(uid) == self.invoker
     }

@@ -93,12 +93,13 @@ impl Table {
         let room = width.saturating_sub(indent).max(LEAST_ROOM);
         let heads: Vec<String> = self.columns.iter().map(|(head, _)| head.clone()).collect();
         let mut text = String::new();
+        let widths = self.widths(&shown);
         for row in std::iter::once(&heads).chain(&self.rows) {
             let mut row = row.clone();
             let words = std::mem::take(&mut row[last]);
             let mut lines = broken(&words, room).into_iter();
             row[last] = lines.next().unwrap_or_default();
-            text += &(self.line(&row, &shown) + "\n");
+            text += &(self.line(&row, &widths) + "\n");
             for line in lines {
                 text += &(" ".repeat(indent) + &line + "\n");
             }
@@ -108,9 +109,10 @@ impl Table {
 
     fn render_columns(&self, shown: &[usize]) -> String {
         let heads: Vec<String> = self.columns.iter().map(|(head, _)| head.clone()).collect();
+        let widths = self.widths(shown);
         std::iter::once(&heads)
             .chain(&self.rows)
-            .map(|row| self.line(row, shown) + "\n")
+            .map(|row| self.line(row, &widths) + "\n")
             .collect()
     }
 
@@ -158,11 +160,11 @@ impl Table {
         (0..self.columns.len()).filter(is_filled).collect()
     }
 
-    fn line(&self, row: &[String], shown: &[usize]) -> String {
-        let cells: Vec<String> = shown
+    fn line(&self, row: &[String], widths: &[(usize, usize)]) -> String {
+        let cells: Vec<String> = widths
             .iter()
-            .map(|&column| {
-                let padding = " ".repeat(self.column_width(column) - chars(&row[column]));
+            .map(|&(column, width)| {
+                let padding = " ".repeat(width - chars(&row[column]));
                 match self.columns[column].1 {
                     Align::Left => format!("{}{padding}", row[column]),
                     Align::Right => format!("{padding}{}", row[column]),
@@ -170,6 +172,12 @@ impl Table {
             })
             .collect();
         cells.join("  ").trim_end().to_owned()
+    }
+
+    /// These columns, each with its width: all rows were looked at for it.
+    fn widths(&self, shown: &[usize]) -> Vec<(usize, usize)> {
+        let width = |&column: &usize| (column, self.column_width(column));
+        shown.iter().map(width).collect()
     }
 
     fn width_of(&self, shown: &[usize]) -> usize {

@@ -274,14 +274,20 @@ fn merge(args: &MergeArgs, output: &Output) -> Outcome {
             return Err(boxed(read.unusable.remove(0)));
         }
         rows.extend(read.rows);
-        let other = dataset::pseudonyms(path).map_err(boxed)?;
-        if other.is_new() {
-            continue;
-        }
-        if secret.is_new() && !has_anothers_secret {
+        let other = match dataset::pseudonyms(path) {
+            Ok(other) if other.is_new() => continue,
+            Ok(other) => Some(other),
+            // One that others know is not gone on with.
+            Err(DatasetError::NoSecret { .. }) => None,
+            Err(error) => return Err(boxed(error)),
+        };
+        let is_same = other
+            .as_ref()
+            .is_some_and(|other| other.names() == secret.names());
+        if let Some(other) = other.filter(|_| secret.is_new() && !has_anothers_secret) {
             secret = other.for_new();
             has_anothers_secret = true;
-        } else if other.names() != secret.names() {
+        } else if !is_same {
             output.note(&format!(
                 "note: machines of {} are counted apart from the others: they were named by another secret",
                 quoted_path(path)
