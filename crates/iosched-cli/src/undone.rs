@@ -40,7 +40,7 @@ pub(crate) fn foretell(foreseen: &Foreseen) -> String {
             mount.mount_point.display()
         ),
         Foreseen::FileSystemRemoved { device, kind } => format!(
-            "{device}: would unmount our {} file system and erase its signature",
+            "{device}: would unmount our {} file system and erase its signature, if nothing else is in it",
             kind.name()
         ),
         Foreseen::ProcessesEnded { names } => format!("would end {}", names.join(", ")),

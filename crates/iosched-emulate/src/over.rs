@@ -14,8 +14,8 @@ use iosched_machine::command_line::Remedy;
 use iosched_machine::device::mounts::MountTable;
 use iosched_machine::device::{
     Consent, Device, DeviceError, DeviceNumber, FileIdentity, GivenUp, MayNotWrite, Occasion,
-    Write, find, find_file_system, may_read_alone, may_read_file_alone, may_write, may_write_file,
-    schedulable_disks,
+    Write, find, find_file_system, find_to_change, may_read_alone, may_read_file_alone, may_write,
+    may_write_file, schedulable_disks,
 };
 use iosched_machine::failure::{Failure, exit};
 use iosched_machine::host::Host;
@@ -360,7 +360,7 @@ fn found(host: &Host, wish: &Wish<'_>) -> Result<Found, NotOver> {
         };
     }
     if is_device {
-        return Ok(Found::Device(Box::new(find(host, wish.target)?)));
+        return Ok(Found::Device(Box::new(find_to_change(host, wish.target)?)));
     }
     match metadata {
         Ok(metadata) if metadata.is_file() => {

@@ -17,6 +17,7 @@ use std::sync::Once;
 use bytes::Bytes;
 use iosched_machine::beneath::Directory;
 use iosched_machine::failure::{Failure, exit};
+use iosched_machine::lock;
 use iosched_machine::path_trust::Trusted;
 use iosched_machine::user_files::{self, NewFile};
 use parquet::data_type::{BoolType, DoubleType, Int32Type};
@@ -26,7 +27,7 @@ use rand::Rng;
 
 use crate::columns::{Columns, column, optional_column, parquet_file, texts};
 use crate::digest::sha256;
-use crate::envelope::{self, Needs};
+use crate::envelope::{Envelope, Needs};
 use crate::reduce::Pseudonyms;
 use crate::row::{Row, Source};
 
@@ -39,6 +40,9 @@ pub const SCHEMA: u32 = 1;
 /// What a file says of itself.
 const KIND: &str = "iosched-evidence";
 const SCHEMA_KEY: &str = "iosched-evidence.schema";
+
+/// Locked by whoever adds.
+const LOCK: &str = ".lock";
 
 /// What makes the names of machines.
 const KEY: &str = ".machines.key";
@@ -168,9 +172,9 @@ impl Failure for DatasetError {
             DatasetError::TooMuch { .. } => {
                 "keep several datasets, one for each site or class of drives".into()
             }
-            DatasetError::Busy { .. } => "wait for it, and say it again".into(),
+            DatasetError::Busy { .. } => "wait until it ends, then run the command again".into(),
             DatasetError::NoSecret { .. } => {
-                "merge what is there into a new dataset, which gets a secret of its own, and add to that".into()
+                "merge what is there into a new dataset, which gets a secret of its own, and add to that; a file system without modes (vfat, CIFS) keeps none".into()
             }
             DatasetError::Newer { .. } => "use the iosched that wrote it, or a newer one".into(),
             DatasetError::Io { source, .. } if user_files::is_led_elsewhere(source) => {
@@ -370,21 +374,20 @@ fn read_file(path: &Path, class: &str, room: &mut Room) -> Result<Vec<Row>, Data
         return Err(damaged("its name is not that of its content".into()));
     }
     // What somebody made to harm has the right name, too.
-    let needs = needs(&bytes).map_err(damaged)?;
+    let envelope = Envelope::of(&bytes).map_err(damaged)?;
+    if let Some(found) = version(&envelope).filter(|found| *found > SCHEMA) {
+        return Err(DatasetError::Newer {
+            path: path.into(),
+            found,
+        });
+    }
+    let needs = check(&envelope).map_err(damaged)?;
+    drop(envelope);
     room.take(needs).map_err(|what| DatasetError::TooMuch {
         path: path.into(),
         what,
     })?;
-    let rows = match rows_of(bytes.into()) {
-        Ok(rows) => rows,
-        Err(Unread::Damaged(cause)) => return Err(damaged(cause)),
-        Err(Unread::Newer(found)) => {
-            return Err(DatasetError::Newer {
-                path: path.into(),
-                found,
-            });
-        }
-    };
+    let rows = rows_of(bytes.into()).map_err(damaged)?;
     let drive = |row: &Row| (row.transport.clone(), row.rotational, row.is_virtual);
     let mut last = None;
     for (number, row) in rows.iter().enumerate() {
@@ -416,29 +419,28 @@ fn whole_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What reading a file would take.
+/// The version of the columns that a file says it has.
+fn version(envelope: &Envelope<'_>) -> Option<u32> {
+    envelope.says(SCHEMA_KEY)?.parse().ok()
+}
+
+/// What reading a file would take, if it is one of this version.
+fn check(envelope: &Envelope<'_>) -> Result<Needs, String> {
+    version(envelope).ok_or_else(|| format!("it is no {KIND}"))?;
+    envelope.check(COLUMN_COUNT, GROUP as u64)
+}
+
+/// The same of bytes.
+#[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn needs(bytes: &[u8]) -> Result<Needs, String> {
-    envelope::check(bytes, COLUMN_COUNT, GROUP as u64)
-}
-
-/// Why there are no rows in a file.
-#[derive(Debug)]
-pub(crate) enum Unread {
-    Damaged(String),
-    Newer(u32),
-}
-
-impl From<String> for Unread {
-    fn from(cause: String) -> Unread {
-        Unread::Damaged(cause)
-    }
+    check(&Envelope::of(bytes)?)
 }
 
 /// The rows of a file that was found to take no more than it has: as they are there, whatever they say.
-pub(crate) fn rows_of(file: Bytes) -> Result<Vec<Row>, Unread> {
+pub(crate) fn rows_of(file: Bytes) -> Result<Vec<Row>, String> {
     // The library panics on some of what is damaged.
     let read = unwound(|| parse(file));
-    read.unwrap_or_else(|| Err(Unread::Damaged("it is no Parquet file".into())))
+    read.unwrap_or_else(|| Err("it is no Parquet file".into()))
 }
 
 thread_local! {
@@ -463,22 +465,12 @@ fn unwound<T>(act: impl FnOnce() -> T) -> Option<T> {
     done.ok()
 }
 
-fn parse(file: Bytes) -> Result<Vec<Row>, Unread> {
+fn parse(file: Bytes) -> Result<Vec<Row>, String> {
     let reader = SerializedFileReader::new(file).map_err(|error| error.to_string())?;
     let about = reader.metadata().file_metadata();
-    let says = about.key_value_metadata();
-    let says = says.and_then(|all| all.iter().find(|entry| entry.key == SCHEMA_KEY));
-    let schema = says.and_then(|entry| entry.value.as_deref()?.parse::<u32>().ok());
-    match schema {
-        None => return Err(Unread::Damaged(format!("it is no {KIND}"))),
-        Some(schema) if schema > SCHEMA => return Err(Unread::Newer(schema)),
-        Some(_) => {}
-    }
     let expected = parquet::schema::parser::parse_message_type(COLUMNS);
     if expected.is_ok_and(|expected| expected != *about.schema()) {
-        return Err(Unread::Damaged(format!(
-            "it has not the columns of schema {SCHEMA}"
-        )));
+        return Err(format!("it has not the columns of schema {SCHEMA}"));
     }
     let mut rows = Vec::new();
     for number in 0..reader.num_row_groups() {
@@ -610,11 +602,14 @@ pub fn add(directory: &Path, secret: &Secret, rows: &[Row]) -> Result<Vec<PathBu
         classes.entry(row.class()).or_default().push(row);
     }
     let held = user_files::make_directory(directory).map_err(failed(directory))?;
-    if !held.try_lock() {
+    let lock = lock::open_private(&held.path().join(LOCK)).map_err(failed(directory))?;
+    // Where a file system locks nothing, nobody is kept out.
+    if lock::try_lock(&lock).is_ok_and(|is_ours| !is_ours) {
         return Err(DatasetError::Busy {
             path: directory.into(),
         });
     }
+    user_files::remove_unfinished(&held).map_err(failed(directory))?;
     secret.keep(&held, directory)?;
     let mut written = Vec::new();
     for (class, rows) in classes {
@@ -624,6 +619,7 @@ pub fn add(directory: &Path, secret: &Secret, rows: &[Row]) -> Result<Vec<PathBu
         let path = directory.join(&class).join(&name);
         let write = || -> io::Result<()> {
             let part = held.make(class.as_ref())?;
+            user_files::remove_unfinished(&part)?;
             put(&part, name.as_ref(), &bytes, NewFile::beneath)?;
             held.sync()
         };
@@ -709,8 +705,15 @@ impl Secret {
             return Err(DatasetError::Busy { path: path.into() });
         }
         let bytes = self.key.as_bytes();
-        let written = put(held, KEY.as_ref(), bytes, NewFile::secret_beneath);
-        written.map_err(failed(&path.join(KEY)))
+        let key = path.join(KEY);
+        put(held, KEY.as_ref(), bytes, NewFile::secret_beneath).map_err(failed(&key))?;
+        // Where the file system keeps no modes, all can read it.
+        let status = fs::symlink_metadata(held.path().join(KEY)).map_err(failed(&key))?;
+        if Trusted::of(None).has_alone(&status) {
+            return Ok(());
+        }
+        let _ = held.remove_file(KEY.as_ref());
+        Err(DatasetError::NoSecret { path: key })
     }
 
     /// True if the directory had none.
@@ -884,21 +887,22 @@ mod tests {
 
     #[test]
     fn another_version_and_another_file_are_told_apart() {
-        let written = |says: &[(&str, &str)]| {
-            parquet_file(COLUMNS, says, Vec::new())
+        let written = |columns: &str, says: &[(&str, &str)]| {
+            parquet_file(columns, says, Vec::new())
                 .unwrap()
                 .into_inner()
                 .unwrap()
         };
-        for (says, expected) in [
-            (
-                vec![(SCHEMA_KEY, "2")],
-                "has evidence schema 2; this iosched knows up to 1",
-            ),
-            (vec![], "it is no iosched-evidence"),
+        let newer = "has evidence schema 2; this iosched knows up to 1";
+        let others = "message evidence { required int32 day; }";
+        for (columns, says, expected) in [
+            (COLUMNS, vec![(SCHEMA_KEY, "2")], newer),
+            (others, vec![(SCHEMA_KEY, "2")], newer),
+            (others, vec![(SCHEMA_KEY, "1")], "is not of 25 columns"),
+            (COLUMNS, vec![], "it is no iosched-evidence"),
         ] {
             let dir = tempfile::tempdir().unwrap();
-            put(dir.path(), "nvme-ssd", &written(&says));
+            put(dir.path(), "nvme-ssd", &written(columns, &says));
             let read = Dataset::read(dir.path(), None).unwrap();
             let said = read.unusable[0].to_string();
             assert!(said.contains(expected), "{said}");
@@ -940,6 +944,28 @@ mod tests {
     }
 
     #[test]
+    fn what_a_killed_command_left_unfinished_goes_with_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        added(dir.path(), &rows(1)).unwrap();
+        let part = only_file(dir.path()).parent().unwrap().to_owned();
+        for directory in [dir.path(), &part] {
+            fs::write(directory.join(".iosched-0123456789abcdef"), "half").unwrap();
+            fs::write(directory.join(".iosched-notes"), "somebody's").unwrap();
+        }
+        let mut more = rows(3);
+        more.remove(0);
+        for row in &mut more {
+            row.rotational = Some(true);
+        }
+        added(dir.path(), &rows(2)[..1]).unwrap();
+        added(dir.path(), &more).unwrap();
+        for directory in [dir.path(), &part] {
+            assert!(!directory.join(".iosched-0123456789abcdef").exists());
+            assert!(directory.join(".iosched-notes").exists());
+        }
+    }
+
+    #[test]
     fn more_than_is_read_is_left_out_and_named() {
         let mut room = Room {
             rows: 5,
@@ -961,8 +987,8 @@ mod tests {
         add(dir.path(), &first, &rows(1)).unwrap();
         let busy = add(dir.path(), &second, &rows(2));
         assert!(matches!(busy, Err(DatasetError::Busy { .. })), "{busy:?}");
-        let held = user_files::directory(dir.path()).unwrap();
-        assert!(held.try_lock());
+        let held = lock::open_private(&dir.path().join(LOCK)).unwrap();
+        assert!(lock::try_lock(&held).unwrap());
         let busy = added(dir.path(), &rows(2));
         assert!(matches!(busy, Err(DatasetError::Busy { .. })), "{busy:?}");
         drop(held);

@@ -14,6 +14,9 @@ const DEEPEST: usize = 12;
 /// Snappy's longest copy is 64 bytes for three.
 const MOST_EXPANSION: u64 = 32;
 
+/// Some 4 KiB for each group of rows are written.
+const LONGEST_FOOTER: usize = 4 << 20;
+
 const MAGIC: &[u8] = b"PAR1";
 
 /// What reading a file takes.
@@ -25,53 +28,92 @@ pub(crate) struct Needs {
     pub(crate) uncompressed: u64,
 }
 
-/// Checks a file that has so many columns and no more than so many rows in each group.
-///
-/// # Errors
-/// What is wrong with it.
-pub(crate) fn check(bytes: &[u8], columns: usize, largest_group: u64) -> Result<Needs, String> {
-    let footer_at = footer(bytes)?;
-    let mut scanner = Scanner::of(&bytes[footer_at..bytes.len() - 8]);
-    let footer = scanner.structure(0)?;
+/// The footer of a file.
+pub(crate) struct Envelope<'a> {
+    bytes: &'a [u8],
+    footer_at: usize,
+    footer: Value<'a>,
+}
 
-    let schema = footer.list(2)?;
-    let is_flat = schema.len() == columns + 1
-        && schema[0].number(5) == i64::try_from(columns).ok()
-        && schema[1..]
+impl<'a> Envelope<'a> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// There is none, or it is not what Thrift's protocol allows.
+    pub(crate) fn of(bytes: &'a [u8]) -> Result<Envelope<'a>, String> {
+        let footer_at = footer(bytes)?;
+        let mut scanner = Scanner::of(&bytes[footer_at..bytes.len() - 8]);
+        Ok(Envelope {
+            bytes,
+            footer_at,
+            footer: scanner.structure(0)?,
+        })
+    }
+
+    /// What the file says of itself under a key.
+    pub(crate) fn says(&self, key: &str) -> Option<&'a str> {
+        let said = self.footer.list(5).ok()?;
+        let entry = said
             .iter()
-            .all(|column| column.number(5).unwrap_or(0) == 0);
-    if !is_flat {
-        return Err(format!("its schema is not of {columns} columns"));
+            .find(|entry| entry.bytes(1) == Some(key.as_bytes()))?;
+        std::str::from_utf8(entry.bytes(2)?).ok()
     }
-    let mut needs = Needs {
-        rows: 0,
-        uncompressed: 0,
-    };
-    for group in footer.list(4)? {
-        let rows = group.size(3)?;
-        if rows > largest_group {
-            return Err(format!("a group of {rows} rows"));
+
+    /// Checks a file that has so many columns and no more than so many rows in each group.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn check(&self, columns: usize, largest_group: u64) -> Result<Needs, String> {
+        let Envelope {
+            bytes,
+            footer_at,
+            footer,
+        } = self;
+        let schema = footer.list(2)?;
+        let is_flat = schema.len() == columns + 1
+            && schema[0].number(5) == i64::try_from(columns).ok()
+            && schema[1..]
+                .iter()
+                .all(|column| column.number(5).unwrap_or(0) == 0);
+        if !is_flat {
+            return Err(format!("its schema is not of {columns} columns"));
         }
-        needs.rows += rows;
-        let chunks = group.list(1)?;
-        if chunks.len() != columns {
-            return Err(format!("a group of {} columns", chunks.len()));
+        let mut needs = Needs {
+            rows: 0,
+            uncompressed: 0,
+        };
+        let mut stored = 0;
+        for group in footer.list(4)? {
+            let rows = group.size(3)?;
+            if rows > largest_group {
+                return Err(format!("a group of {rows} rows"));
+            }
+            needs.rows += rows;
+            let chunks = group.list(1)?;
+            if chunks.len() != columns {
+                return Err(format!("a group of {} columns", chunks.len()));
+            }
+            for chunk in chunks {
+                let about = chunk.structure(3)?;
+                let pages = pages(&bytes[..*footer_at], about)?;
+                stored += pages.len();
+                needs.uncompressed += check_pages(pages, about, rows)?;
+            }
         }
-        for chunk in chunks {
-            let about = chunk.structure(3)?;
-            let pages = pages(&bytes[..footer_at], about)?;
-            needs.uncompressed += check_pages(pages, about, rows)?;
+        let said = footer.size(3)?;
+        if needs.rows != said {
+            return Err(format!("it says {said} rows and has {}", needs.rows));
         }
+        // Columns do not share their pages: they would be gone through again and again.
+        if stored > *footer_at {
+            return Err(format!("pages of {stored} bytes in {footer_at}"));
+        }
+        // What tells rows apart takes more than a byte of each.
+        if needs.rows > bytes.len() as u64 {
+            return Err(format!("{} rows in {} bytes", needs.rows, bytes.len()));
+        }
+        Ok(needs)
     }
-    let said = footer.size(3)?;
-    if needs.rows != said {
-        return Err(format!("it says {said} rows and has {}", needs.rows));
-    }
-    // What tells rows apart takes more than a byte of each.
-    if needs.rows > bytes.len() as u64 {
-        return Err(format!("{} rows in {} bytes", needs.rows, bytes.len()));
-    }
-    Ok(needs)
 }
 
 /// Where the footer begins.
@@ -80,6 +122,9 @@ fn footer(bytes: &[u8]) -> Result<usize, String> {
     let rest = bytes.strip_suffix(MAGIC).ok_or_else(no_parquet)?;
     let (rest, length) = rest.split_last_chunk::<4>().ok_or_else(no_parquet)?;
     let length = u32::from_le_bytes(*length) as usize;
+    if length > LONGEST_FOOTER {
+        return Err(format!("a footer of {length} bytes"));
+    }
     let begin = rest.len().checked_sub(length).ok_or_else(no_parquet)?;
     if begin < MAGIC.len() || !bytes.starts_with(MAGIC) {
         return Err(no_parquet());
@@ -88,7 +133,7 @@ fn footer(bytes: &[u8]) -> Result<usize, String> {
 }
 
 /// The bytes of a column's pages within a group.
-fn pages<'a>(data: &'a [u8], about: &Value) -> Result<&'a [u8], String> {
+fn pages<'a>(data: &'a [u8], about: &Value<'_>) -> Result<&'a [u8], String> {
     let begin = match about.number(11) {
         Some(_) => about.size(11)?,
         None => about.size(9)?,
@@ -102,7 +147,7 @@ fn pages<'a>(data: &'a [u8], about: &Value) -> Result<&'a [u8], String> {
 }
 
 /// Checks the pages of one column in a group of so many rows; how large they are without compression, bytes.
-fn check_pages(mut pages: &[u8], about: &Value, rows: u64) -> Result<u64, String> {
+fn check_pages(mut pages: &[u8], about: &Value<'_>, rows: u64) -> Result<u64, String> {
     let codec = about.size(4)?;
     let width = smallest_value(about.size(1)?)?;
     let (mut values, mut uncompressed, mut is_first) = (0, 0, true);
@@ -120,8 +165,9 @@ fn check_pages(mut pages: &[u8], about: &Value, rows: u64) -> Result<u64, String
             0 => {
                 let data = header.structure(5)?;
                 check_encodings(&[data.size(2)?, data.size(3)?, data.size(4)?])?;
-                values += data.size(1)?;
-                if values > rows {
+                let more = data.size(1)?;
+                values += more;
+                if more == 0 || values > rows {
                     return Err(format!("{values} values of {rows} rows"));
                 }
             }
@@ -181,17 +227,18 @@ fn check_compression(codec: u64, body: &[u8], size: u64) -> Result<(), String> {
 
 /// A value of Thrift, as far as it matters here.
 #[derive(Debug)]
-enum Value {
+enum Value<'a> {
     Number(i64),
-    List(Vec<Value>),
+    Bytes(&'a [u8]),
+    List(Vec<Value<'a>>),
     /// Fields with their numbers, ascending.
-    Structure(Vec<(i16, Value)>),
-    /// A truth value, a floating-point number or bytes.
+    Structure(Vec<(i16, Value<'a>)>),
+    /// A truth value, a byte or a floating-point number.
     Other,
 }
 
-impl Value {
-    fn field(&self, number: i16) -> Option<&Value> {
+impl<'a> Value<'a> {
+    fn field(&self, number: i16) -> Option<&Value<'a>> {
         let Value::Structure(fields) = self else {
             return None;
         };
@@ -206,6 +253,13 @@ impl Value {
         }
     }
 
+    fn bytes(&self, field: i16) -> Option<&'a [u8]> {
+        match self.field(field)? {
+            Value::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
     /// A field that is a number of something.
     fn size(&self, field: i16) -> Result<u64, String> {
         let number = self.number(field);
@@ -213,14 +267,14 @@ impl Value {
         size.ok_or_else(|| format!("field {field} is no size"))
     }
 
-    fn list(&self, field: i16) -> Result<&[Value], String> {
+    fn list(&self, field: i16) -> Result<&[Value<'a>], String> {
         match self.field(field) {
             Some(Value::List(values)) => Ok(values),
             _ => Err(format!("field {field} is no list")),
         }
     }
 
-    fn structure(&self, field: i16) -> Result<&Value, String> {
+    fn structure(&self, field: i16) -> Result<&Value<'a>, String> {
         match self.field(field) {
             Some(value @ Value::Structure(_)) => Ok(value),
             _ => Err(format!("field {field} is no structure")),
@@ -270,7 +324,7 @@ impl<'a> Scanner<'a> {
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    fn structure(&mut self, depth: usize) -> Result<Value, String> {
+    fn structure(&mut self, depth: usize) -> Result<Value<'a>, String> {
         let mut fields = Vec::new();
         let mut last = 0_i16;
         loop {
@@ -295,18 +349,18 @@ impl<'a> Scanner<'a> {
     }
 
     /// A value within so many structures and lists.
-    fn value(&mut self, kind: u8, depth: usize) -> Result<Value, String> {
+    fn value(&mut self, kind: u8, depth: usize) -> Result<Value<'a>, String> {
         if depth > DEEPEST {
             return Err("structures nested too deep".into());
         }
-        let other = |_: &[u8]| Value::Other;
+        let other = |_: &'a [u8]| Value::Other;
         match kind {
             1..=3 => self.take(1).map(other), // truth values of a list, a byte
             4..=6 => self.zigzag().map(Value::Number),
             7 => self.take(8).map(other),
             8 => {
                 let length = self.varint()?;
-                self.take(length).map(other)
+                self.take(length).map(Value::Bytes)
             }
             9 => self.list(depth),
             12 => self.structure(depth),
@@ -315,7 +369,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Each value of a list takes at least one byte.
-    fn list(&mut self, depth: usize) -> Result<Value, String> {
+    fn list(&mut self, depth: usize) -> Result<Value<'a>, String> {
         let header = self.byte()?;
         let count = match header >> 4 {
             15 => self.varint()?,
@@ -354,7 +408,8 @@ mod tests {
         bytes.extend(footer);
         bytes.extend(u32::try_from(footer.len()).unwrap().to_le_bytes());
         bytes.extend(MAGIC);
-        needs(&bytes).unwrap_err()
+        let checked = Envelope::of(&bytes).and_then(|it| it.check(25, 1 << 17));
+        checked.unwrap_err()
     }
 
     /// Thrift's numbers.
@@ -426,18 +481,14 @@ mod tests {
     }
 
     #[test]
+    fn a_footer_that_is_too_long_is_refused() {
+        let error = refused(&vec![0; LONGEST_FOOTER + 1]);
+        assert_eq!(error, "a footer of 4194305 bytes");
+    }
+
+    #[test]
     fn a_page_that_says_it_is_larger_is_refused() {
-        let page = |size: i32, body: &[u8]| {
-            let mut page = vec![0x15, 0, 0x15]; // a page of data; its size
-            page.extend(zigzag(size));
-            page.push(0x15);
-            page.extend(zigzag(i32::try_from(body.len()).unwrap()));
-            page.extend([0x2c, 0x15]); // field 5: the values
-            page.extend(zigzag(1));
-            page.extend([0x15, 0, 0x15, 6, 0x15, 6, 0, 0]); // plain; runs, twice
-            page.extend(body);
-            page
-        };
+        let page = |size: i32, body: &[u8]| page_of(1, size, body);
         let about = |codec| {
             let number = |value| Value::Number(value);
             Value::Structure(vec![(1, number(1)), (4, number(codec)), (5, number(1))])
@@ -449,5 +500,22 @@ mod tests {
         assert!(check(4, &snappy(5)).is_err());
         assert!(check(i32::MAX, &snappy(0x7fff_ffff)).is_err());
         assert!(check_pages(&page(i32::MAX, &[0; 4]), &about(0), 1).is_err());
+        // One without values is gone through for nothing.
+        let empty = [page_of(0, 0, &[]), page(4, &[0; 4])].concat();
+        let error = check_pages(&empty, &about(0), 1).unwrap_err();
+        assert_eq!(error, "0 values of 1 rows");
+    }
+
+    /// A page of plain data.
+    fn page_of(values: i32, size: i32, body: &[u8]) -> Vec<u8> {
+        let mut page = vec![0x15, 0, 0x15]; // a page of data; its size
+        page.extend(zigzag(size));
+        page.push(0x15);
+        page.extend(zigzag(i32::try_from(body.len()).unwrap()));
+        page.extend([0x2c, 0x15]); // field 5: the values
+        page.extend(zigzag(values));
+        page.extend([0x15, 0, 0x15, 6, 0x15, 6, 0, 0]); // plain; runs, twice
+        page.extend(body);
+        page
     }
 }

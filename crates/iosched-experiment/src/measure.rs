@@ -8,8 +8,8 @@ use std::fs;
 use std::io;
 
 use iosched_machine::diskstats::{self, DiskCounters};
-use iosched_machine::foreign;
 use iosched_machine::host::Host;
+use iosched_machine::lossy;
 use iosched_machine::pressure::Pressure;
 use serde::{Deserialize, Serialize};
 
@@ -142,7 +142,7 @@ impl UserTime {
     pub fn read(host: &Host, servers: &[i32]) -> Option<UserTime> {
         let machine = user_from_stat(&fs::read_to_string(host.proc("stat")).ok()?)?;
         let of = |process: String| {
-            let stat = foreign::read_lossy(host.proc(&format!("{process}/stat"))).ok()?;
+            let stat = lossy::read(host.proc(&format!("{process}/stat"))).ok()?;
             user_of_process(&stat)
         };
         let servers = servers.iter().map(ToString::to_string);

@@ -13,8 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, chmod, flock,
-    fstat, mkdirat, openat, openat2, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, chmod, fstat, mkdirat, openat,
+    openat2, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -124,13 +124,6 @@ impl Directory {
             Err(error) if error != Errno::EXIST => Err(error.into()),
             _ => self.enter(Path::new(name)),
         }
-    }
-
-    /// Locks it for as long as it is held; false if somebody else has locked it. Where its file system locks no
-    /// directories (NFS) it passes for locked.
-    pub fn try_lock(&self) -> bool {
-        let locked = flock(&self.descriptor, FlockOperation::NonBlockingLockExclusive);
-        locked != Err(Errno::WOULDBLOCK)
     }
 
     /// Makes sure that its names are on disk, as far as its file system can do that.

@@ -240,7 +240,7 @@ impl OwnFileSystem {
     /// asked before ([`may_write`](crate::device::may_write)).
     pub fn make(&self, user: Option<&User>, stop: &Stop) -> Result<(), FileSystemError> {
         make_passage(&self.mount_point).map_err(|source| self.io(source))?;
-        self.mkfs(stop)?;
+        self.mkfs(stop).inspect_err(|_| self.erase_unused())?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         let mounted = mount(
             &self.node,
@@ -249,16 +249,26 @@ impl OwnFileSystem {
             flags,
             self.kind.mount_options(),
         );
-        mounted.map_err(|error| FileSystemError::Mount {
-            kind: self.kind,
-            device: self.device.clone(),
-            source: error.into(),
+        mounted.map_err(|error| {
+            self.erase_unused();
+            FileSystemError::Mount {
+                kind: self.kind,
+                device: self.device.clone(),
+                source: error.into(),
+            }
         })?;
         if let Some(user) = user {
             chown(&self.mount_point, Some(user.uid), Some(user.gid))
                 .map_err(|source| self.io(source))?;
         }
         Ok(())
+    }
+
+    /// What was made a moment ago, or begun, and could not be used: nobody can have put anything into it.
+    fn erase_unused(&self) {
+        if self.is_on(&self.node) {
+            let _ = erase_signatures(&self.node); // what stays is found by `undo`
+        }
     }
 
     fn mkfs(&self, stop: &Stop) -> Result<(), FileSystemError> {
@@ -303,7 +313,17 @@ impl OwnFileSystem {
         let not_undone = |thing: String, cause: String| NotUndone { thing, cause };
         let at = || self.mount_point.display().to_string();
         let bearer = self.bearer(host);
-        let was_mounted = match unmount_patiently(&self.mount_point) {
+        // Who may mount nothing (the unit at boot) finds nothing mounted after a boot.
+        let is_mounted = MountTable::read(host).map_or(true, |mounts| {
+            let mount = mounts.containing(&self.mount_point);
+            mount.is_some_and(|mount| mount.mount_point == self.mount_point)
+        });
+        let unmounted = if is_mounted {
+            unmount_patiently(&self.mount_point)
+        } else {
+            Ok(false)
+        };
+        let was_mounted = match unmounted {
             Ok(was_mounted) => was_mounted,
             Err(Errno::BUSY) => return Err(not_undone(at(), "somebody still works in it".into())),
             Err(error) => return Err(not_undone(at(), error.to_string())),
@@ -395,6 +415,14 @@ impl OwnFileSystem {
             .map_err(io::Error::from)
             .and_then(|()| stranger_in(&self.mount_point));
         let unmounted = unmount_patiently(&self.mount_point);
+        let is_half_made = |error: &io::Error| {
+            // mkfs.xfs writes the label first: with `sb_inprogress` it is corrupt for the kernel, and nobody can mount it.
+            self.kind == Kind::Xfs && error.raw_os_error() == Some(Errno::UCLEAN.raw_os_error())
+        };
+        if looked.as_ref().is_err_and(is_half_made) {
+            let _ = fs::remove_dir(&self.mount_point);
+            return Ok(());
+        }
         let _ = fs::remove_dir(&self.mount_point);
         if let Some(name) = looked.map_err(unseen)? {
             return Err(format!("it holds {name:?}, which no run makes"));
@@ -405,7 +433,7 @@ impl OwnFileSystem {
     /// Why it stays, and what would remove it.
     fn left(&self, node: &Path, cause: &str) -> String {
         format!(
-            "it has the file system {} of a run that ended before its time, and {cause}; if it may go: wipefs --all {}",
+            "it has the file system {} of a run that was cut short, and {cause}; to remove it: wipefs --all {}; to keep it, give it another label",
             self.label,
             node.display()
         )
@@ -523,5 +551,59 @@ mod tests {
         fs::write(&node, [0; 4096]).unwrap();
         chosen.node = node;
         assert_eq!(chosen.undo(&host), Ok(None));
+    }
+
+    /// A file of 16 MiB in the place of a device: a file system can be made in it, and it cannot be mounted.
+    fn on_a_file() -> (tempfile::TempDir, Host, OwnFileSystem) {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::at(dir.path());
+        fs::create_dir(dir.path().join("run")).unwrap();
+        let mut chosen = OwnFileSystem::choose(&host, "loop0", Kind::Ext4);
+        chosen.node = dir.path().join("disk");
+        let disk = fs::File::create(&chosen.node).unwrap();
+        disk.set_len(16 << 20).unwrap();
+        (dir, host, chosen)
+    }
+
+    #[test]
+    fn what_cannot_be_mounted_is_erased_at_once() {
+        let (_dir, host, chosen) = on_a_file();
+        let error = chosen.make(None, &Stop::new()).unwrap_err();
+        assert!(
+            matches!(error, FileSystemError::Mount { .. }),
+            "{error} ({error:?})"
+        );
+        assert_eq!(label_on(&chosen.node), None);
+        assert_eq!(chosen.undo(&host), Ok(None));
+    }
+
+    #[test]
+    fn what_nothing_proves_to_be_ours_is_named_and_stays() {
+        let (_dir, host, mut chosen) = on_a_file();
+        chosen.identity = None; // as an older version wrote it
+        chosen.mkfs(&Stop::new()).unwrap();
+        assert_eq!(chosen.bearer(&host), Bearer::Doubtful(chosen.node.clone()));
+        for _ in 0..2 {
+            let left = chosen.undo(&host).unwrap_err();
+            assert!(left.cause.contains("nothing proves"), "{}", left.cause);
+            assert!(left.cause.contains("another label"), "{}", left.cause);
+            assert!(chosen.is_on(&chosen.node));
+        }
+    }
+
+    #[test]
+    fn what_a_run_does_not_make_is_somebody_elses() {
+        let dir = tempfile::tempdir().unwrap();
+        let stranger = || stranger_in(dir.path()).unwrap();
+        for ours in ["lost+found", ".iosched-0123456789abcdef"] {
+            fs::create_dir(dir.path().join(ours)).unwrap();
+        }
+        assert_eq!(stranger(), None);
+        for theirs in [".iosched-notes", "precious"] {
+            let path = dir.path().join(theirs);
+            fs::write(&path, "").unwrap();
+            assert_eq!(stranger().as_deref(), Some(theirs));
+            fs::remove_file(path).unwrap();
+        }
     }
 }

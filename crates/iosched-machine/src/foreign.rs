@@ -67,17 +67,6 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     read_all(open_to_read(path)?, LARGEST_TEXT)
 }
 
-/// Reads a file of the kernel's, or of the system's, in which names of others stand. Names are bytes: what in them is no
-/// UTF-8 is replaced, and never makes the file unreadable.
-///
-/// # Errors
-/// It cannot be read.
-pub fn read_lossy(path: impl AsRef<Path>) -> io::Result<String> {
-    let bytes = std::fs::read(path)?;
-    Ok(String::from_utf8(bytes)
-        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
-}
-
 /// What is said of something that is larger than what we read.
 pub fn too_large(what: &str, limit: u64) -> io::Error {
     let text = format!("{what} is larger than {} MiB", limit >> 20);

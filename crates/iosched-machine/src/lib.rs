@@ -12,7 +12,7 @@
 //! - [`beneath`]: files in directories that others may change; [`user_files`]: those that a user names; [`durable`]:
 //!   files of our own that a power failure leaves whole
 //! - [`path_trust`]: who could lead us elsewhere, or have written what we go on with
-//! - [`foreign`]: JSON that others may have written; [`visible`]: text without control characters
+//! - [`foreign`]: JSON that others may have written; [`lossy`]: text in which names of others stand; [`visible`]: text without control characters
 
 pub mod beneath;
 pub mod capture;
@@ -30,6 +30,7 @@ pub mod foreign;
 pub mod fuzz;
 pub mod host;
 pub mod lock;
+pub mod lossy;
 pub mod path_trust;
 pub mod pressure;
 pub mod process;

@@ -15,8 +15,8 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::failure::{Failure, exit};
-use crate::foreign;
 use crate::host::Host;
+use crate::lossy;
 
 /// udev holds the lock itself for a moment while it probes a disk: so long do we wait for it.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -164,7 +164,7 @@ pub fn holder_of(host: &Host, metadata: &Metadata) -> Option<Holder> {
         rustix::fs::minor(dev),
         metadata.ino()
     );
-    let locks = foreign::read_lossy(host.proc("locks")).ok()?;
+    let locks = lossy::read(host.proc("locks")).ok()?;
     let pid: u32 = locks
         .lines()
         .filter(|line| !line.contains("->") && line.contains("FLOCK"))
@@ -173,7 +173,7 @@ pub fn holder_of(host: &Host, metadata: &Metadata) -> Option<Holder> {
         .get(4)?
         .parse()
         .ok()?;
-    let command = foreign::read_lossy(host.proc(&format!("{pid}/comm"))).ok()?;
+    let command = lossy::read(host.proc(&format!("{pid}/comm"))).ok()?;
     Some(Holder {
         pid,
         command: command.trim().to_owned(),

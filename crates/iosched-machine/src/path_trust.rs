@@ -1,4 +1,4 @@
-//! Whether the way to a directory, and what stands there, can be trusted: whoever may rename what stands on the way can
+//! Whether the path to a directory, a record or a device, and what stands there, can be trusted: whoever may rename what stands on the way can
 //! put another directory, or a link, where a load expects its files; and who may write a record says what is run.
 //!
 //! Root's load would write to whatever it is led to. Working below a descriptor would not help: fio, iozone and
@@ -24,7 +24,7 @@ const STICKY: u32 = 0o1000;
 /// Who may change what is on the way, besides root.
 #[derive(Debug, Clone, Copy)]
 pub struct Trusted {
-    /// As whom the loads run.
+    /// As whom the loads run, or we.
     pub runner: u32,
     /// Who became root to start us.
     pub invoker: Option<u32>,
@@ -95,6 +95,14 @@ pub fn check_device(path: &Path) -> Result<(), WayError> {
         return Ok(());
     }
     let trusted = Trusted::of(None);
+    // Above what a directory of somebody else leads back to may stand anything.
+    if path.components().any(|part| part == Component::ParentDir) {
+        let above = std::path::absolute(path).map_err(|source| unusable(path, source))?;
+        above
+            .ancestors()
+            .skip(1)
+            .try_for_each(|at| check_one(at, trusted))?;
+    }
     check_links(path, trusted)?;
     let node = path
         .canonicalize()

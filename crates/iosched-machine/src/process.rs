@@ -89,6 +89,11 @@ impl Stop {
         self.asked.store(true, Ordering::SeqCst);
     }
 
+    /// Nobody wants us to stop any more: what puts things back goes on until somebody asks again.
+    pub fn forget(&self) {
+        self.asked.store(false, Ordering::SeqCst);
+    }
+
     /// True once somebody asked, or the time is over.
     pub fn is_wanted(&self) -> bool {
         self.is_asked() || self.is_time_over()

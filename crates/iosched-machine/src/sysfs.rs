@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use rustix::fs::{Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use crate::foreign;
+use crate::lossy;
 
 /// The `/sys` of a machine.
 #[derive(Debug, Clone)]
@@ -133,7 +133,7 @@ impl Sysfs {
     /// An attribute's value with the trailing newline removed, for example
     /// `read("sda", "queue/scheduler")`.
     pub fn read(&self, device: &str, attribute: &str) -> io::Result<String> {
-        let mut text = foreign::read_lossy(self.device_dir(device).join(attribute))?;
+        let mut text = lossy::read(self.device_dir(device).join(attribute))?;
         while text.ends_with('\n') {
             text.pop();
         }

@@ -137,7 +137,7 @@ impl AppliedChange {
 impl Change {
     /// Finds the disks below a device and what each will really get.
     pub fn plan(host: &Host, target: &str, wanted: &Arm) -> Result<Change, SetError> {
-        let device = device::find(host, target)?;
+        let device = device::find_to_change(host, target)?;
         let names = disks_of(host, &device)?;
         let mut notes = Vec::new();
         if names != [device.name.clone()] {

@@ -21,12 +21,12 @@ const INSIDE: &str = r#"
     mount --bind "$at/state" /var/lib/iosched
     mount --bind "$at/default" /etc/default
     mount --bind /usr/sbin "$at/sbin"
-    mount -t tmpfs tmpfs /usr/sbin
     for program in "$at"/sbin/*; do
-        ln -s "$program" /usr/sbin/
+        ln -sf "$program" "$at/programs/"
     done
-    rm -f /usr/sbin/update-grub /usr/sbin/grub-mkconfig
-    cp "$at/update-grub" /usr/sbin/update-grub
+    rm -f "$at/programs/update-grub" "$at/programs/grub-mkconfig"
+    cp "$at/update-grub" "$at/programs/"
+    mount --bind "$at/programs" /usr/sbin
     exec "$@"
 "#;
 
@@ -40,7 +40,7 @@ impl Bench {
             .tempdir()
             .unwrap();
         let bench = Bench { directory };
-        for name in ["state", "default", "sbin"] {
+        for name in ["state", "default", "sbin", "programs"] {
             fs::create_dir(bench.at(name)).unwrap();
         }
         fs::create_dir_all("/var/lib/iosched").unwrap();

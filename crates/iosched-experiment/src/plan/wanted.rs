@@ -108,7 +108,7 @@ impl Plan {
         if let Some(disk) = &wanted.simulate {
             return simulated::plan(wanted, disk);
         }
-        let found = Found::find(host, &wanted.target)?;
+        let found = Found::find_to_change(host, &wanted.target)?;
         let disks = disks_to_switch(host, &found)?;
         let loads = loads::read(wanted, &Below::of(wanted, host, &disks))?;
         let first = &disks[0];

@@ -65,7 +65,7 @@ pub enum DeviceError {
     },
     /// Somebody else can make the path stand for another device.
     #[error("refusing to take {target} for a device: {who} may change {}", at.display())]
-    LedByOthers {
+    UntrustedPath {
         /// What was asked for.
         target: String,
         /// What of the way to it.
@@ -163,7 +163,7 @@ impl Failure for DeviceError {
                 }
                 _ => "name a directory on a disk, or the disk".to_owned(),
             }),
-            DeviceError::LedByOthers { device, .. } => Some(format!(
+            DeviceError::UntrustedPath { device, .. } => Some(format!(
                 "it stands for {device} now: if you mean that, name {device}"
             )),
             DeviceError::NoSuchPath { .. } => None,
@@ -196,7 +196,7 @@ impl Failure for DeviceError {
                 exit::NOT_PERMITTED
             }
             DeviceError::Unreadable { .. } => exit::FAILURE,
-            DeviceError::LedByOthers { .. } => exit::UNSAFE,
+            DeviceError::UntrustedPath { .. } => exit::UNSAFE,
             _ => exit::NO_SUCH_DEVICE,
         }
     }

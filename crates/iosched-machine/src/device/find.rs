@@ -67,6 +67,15 @@ impl Target {
         }
     }
 
+    /// The same for a target whose device is to be changed.
+    pub fn find_to_change(host: &Host, target: &str) -> Result<Target, DeviceError> {
+        let found = Target::find(host, target)?;
+        if let Target::Device(device) = &found {
+            check_path(host, target, device)?;
+        }
+        Ok(found)
+    }
+
     /// The devices that the target is on.
     pub fn devices(&self) -> &[Device] {
         match self {
@@ -81,23 +90,34 @@ impl Target {
 pub fn find(host: &Host, target: &str) -> Result<Device, DeviceError> {
     let path = Path::new(target);
     let name = if target.starts_with(['/', '.']) && target.contains('/') {
-        let name = name_of_node(host, path)?;
-        if host.is_live() {
-            path_trust::check_device(path).map_err(|error| match error {
-                WayError::Danger { at, danger } => DeviceError::LedByOthers {
-                    target: target.into(),
-                    at,
-                    who: danger.who(),
-                    device: name.clone(),
-                },
-                WayError::Unusable { path, source } => DeviceError::Unreadable { path, source },
-            })?;
-        }
-        name
+        name_of_node(host, path)?
     } else {
         check_name(host, target)?
     };
     Device::read(host, &name).map_err(|error| DeviceError::from_read(host, target, error))
+}
+
+/// The same for a device that is to be changed: as root by no path that another user can make lead to another device.
+pub fn find_to_change(host: &Host, target: &str) -> Result<Device, DeviceError> {
+    let device = find(host, target)?;
+    check_path(host, target, &device)?;
+    Ok(device)
+}
+
+/// Refuses the path of a device that another user can make lead to another one.
+fn check_path(host: &Host, target: &str, device: &Device) -> Result<(), DeviceError> {
+    if !host.is_live() || !target.contains('/') || host.sysfs().has_device(target) {
+        return Ok(());
+    }
+    path_trust::check_device(Path::new(target)).map_err(|error| match error {
+        WayError::Danger { at, danger } => DeviceError::UntrustedPath {
+            target: target.into(),
+            at,
+            who: danger.who(),
+            device: device.name.clone(),
+        },
+        WayError::Unusable { path, source } => DeviceError::Unreadable { path, source },
+    })
 }
 
 /// The file system that a directory or file is on, and its devices.

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::{Identity, Recognition};
 use super::refusals::{Refusal, refusals};
-use super::{Blocks, Device, Signature, blocks, content, find};
+use super::{Blocks, Device, Signature, blocks, content, find_to_change};
 use crate::command_line::Remedy;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
@@ -367,7 +367,7 @@ fn check_consent(host: &Host, device: &Device, write: &Write<'_>) -> Result<(), 
             what: write.what.to_owned(),
             device: device.name.clone(),
         }),
-        Consent::Named(name) => match find(host, name) {
+        Consent::Named(name) => match find_to_change(host, name) {
             Ok(named) if named.number == device.number => Ok(()),
             _ => Err(MayNotWrite::NamedAnother {
                 device: device.name.clone(),

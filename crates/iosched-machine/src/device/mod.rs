@@ -54,7 +54,7 @@ pub use self::buffer::Buffer;
 pub use self::content::{Blocks, Signature, SignatureClass, blocks, content};
 pub use self::error::{BadName, DeviceError};
 pub use self::find::find_file_system;
-pub use self::find::{FileSystem, Target, find};
+pub use self::find::{FileSystem, Target, find, find_to_change};
 pub use self::identity::{BackingFile, Identity, Recognition};
 pub use self::inventory::Inventory;
 pub use self::kind::Kind;

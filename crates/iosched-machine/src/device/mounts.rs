@@ -68,9 +68,12 @@ impl HeldMount {
         Ok(found.then_some(HeldMount(held)))
     }
 
-    /// Takes it away now; what is open in it goes on until it is closed.
+    /// Takes it away now, with what is mounted below it; what is open in it goes on until it is closed.
     pub fn detach(&self) -> io::Result<()> {
-        Ok(unmount(of_descriptor("fd", &self.0), UnmountFlags::DETACH)?)
+        match unmount(of_descriptor("fd", &self.0), UnmountFlags::DETACH) {
+            Err(Errno::INVAL | Errno::NOENT) => Ok(()), // somebody did it just now
+            other => Ok(other?),
+        }
     }
 
     /// Has what is dirty in its file system written.
@@ -81,11 +84,15 @@ impl HeldMount {
     }
 }
 
-/// What `/proc` has of a descriptor. Of this thread: the first one of a server may have ended before the others, and
-/// `/proc/self` is empty then.
+/// What `/proc` has of a descriptor. Of this thread (Linux 3.17): the first one of a server may have ended before the
+/// others, and `/proc/self` is empty then.
 fn of_descriptor(directory: &str, held: &OwnedFd) -> String {
-    let thread = rustix::thread::gettid().as_raw_nonzero();
-    format!("/proc/self/task/{thread}/{directory}/{}", held.as_raw_fd())
+    let number = held.as_raw_fd();
+    let of_thread = format!("/proc/thread-self/{directory}/{number}");
+    if Path::new(&of_thread).symlink_metadata().is_ok() {
+        return of_thread;
+    }
+    format!("/proc/self/{directory}/{number}")
 }
 
 /// The number of the mount that a descriptor is on.

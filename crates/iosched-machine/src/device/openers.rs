@@ -13,8 +13,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{Device, DeviceNumber};
-use crate::foreign;
 use crate::host::Host;
+use crate::lossy;
 use crate::process;
 
 /// A process that has a device open.
@@ -134,14 +134,14 @@ impl Look<'_> {
         for table in tables(process)? {
             for descriptor in fs::read_dir(table.join("fd"))?.flatten() {
                 let link = descriptor.path();
-                let info = foreign::read_lossy(table.join("fdinfo").join(descriptor.file_name()));
+                let info = lossy::read(table.join("fdinfo").join(descriptor.file_name()));
                 let info = Info::parse(&info.unwrap_or_default());
                 if !info.is_path_only {
                     found(self.leads_to(process, &link, info.mount), info.writes);
                 }
             }
         }
-        let maps = foreign::read_lossy(process.join("maps")).unwrap_or_default();
+        let maps = lossy::read(process.join("maps")).unwrap_or_default();
         for range in maps.lines().filter_map(shared_and_writable) {
             let link = process.join("map_files").join(range);
             found(self.leads_to(process, &link, None), true);
@@ -200,7 +200,7 @@ impl Look<'_> {
     fn mount(&mut self, process: &Path, mount: u64) -> Option<&Mounted> {
         let namespace = fs::read_link(process.join("ns/mnt")).ok()?;
         let mounts = self.mounts.entry(namespace).or_insert_with(|| {
-            let table = foreign::read_lossy(process.join("mountinfo")).unwrap_or_default();
+            let table = lossy::read(process.join("mountinfo")).unwrap_or_default();
             table.lines().filter_map(mounted).collect()
         });
         mounts.get(&mount)
@@ -274,7 +274,7 @@ fn mounted(line: &str) -> Option<(u64, Mounted)> {
 }
 
 fn command_of(process: &Path) -> String {
-    let name = foreign::read_lossy(process.join("comm")).unwrap_or_default();
+    let name = lossy::read(process.join("comm")).unwrap_or_default();
     name.trim_end().to_owned()
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use crate::foreign;
+use crate::lossy;
 
 /// Where the files are.
 const ETC: &str = "/etc";
@@ -51,7 +51,7 @@ fn user_in_files(etc: &Path, name: &str) -> Option<(String, Vec<u32>)> {
     let mut fields = line.split(':');
     let login = fields.next()?.to_owned();
     let gid: u32 = fields.nth(2)?.parse().ok()?;
-    let text = foreign::read_lossy(etc.join("group")).unwrap_or_default();
+    let text = lossy::read(etc.join("group")).unwrap_or_default();
     let mut groups = vec![gid];
     for group in text.lines() {
         let fields: Vec<&str> = group.split(':').collect();
@@ -70,7 +70,7 @@ fn user_in_files(etc: &Path, name: &str) -> Option<(String, Vec<u32>)> {
 
 /// The line with this name or number, the first and third field of both files.
 fn in_file(etc: &Path, file: &str, wanted: &str) -> Option<String> {
-    let text = foreign::read_lossy(etc.join(file)).ok()?;
+    let text = lossy::read(etc.join(file)).ok()?;
     let by = |field: usize| {
         let is_it = |line: &&str| line.split(':').nth(field) == Some(wanted);
         text.lines().find(is_it).map(str::to_owned)

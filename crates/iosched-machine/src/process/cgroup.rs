@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::foreign;
 use crate::host::Host;
+use crate::lossy;
 
 /// How the names of all our cgroups begin.
 const OURS: &str = "iosched-";
@@ -25,8 +25,8 @@ const STEP: Duration = Duration::from_millis(2);
 
 /// Where a cgroup of this name would be, below the one that we are in; `None` without cgroup v2.
 pub(super) fn below_ours(host: &Host, name: &str) -> Option<PathBuf> {
-    let mounts = foreign::read_lossy(host.proc("self/mountinfo")).ok()?;
-    let own = foreign::read_lossy(host.proc("self/cgroup")).ok()?;
+    let mounts = lossy::read(host.proc("self/mountinfo")).ok()?;
+    let own = lossy::read(host.proc("self/cgroup")).ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let (root, mount_point) = mounts.lines().find_map(parse_mount)?;
     let below = Path::new(own).strip_prefix(root).ok()?;
@@ -96,7 +96,7 @@ pub(super) fn kill(path: &Path, limit: Duration) -> bool {
 
 /// Those who are in it and below it.
 pub(super) fn processes(path: &Path) -> Vec<Pid> {
-    let own = foreign::read_lossy(path.join("cgroup.procs")).unwrap_or_default();
+    let own = lossy::read(path.join("cgroup.procs")).unwrap_or_default();
     let own = own
         .lines()
         .filter_map(|pid| Pid::from_raw(pid.parse().ok()?));

@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use serde::{Deserialize, Serialize};
 
 use super::ProcessStat;
-use crate::foreign;
 use crate::host::Host;
+use crate::lossy;
 
 /// A process that can be told from a later one with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,7 +87,7 @@ fn is_dying(host: &Host, pid: u32, stat: ProcessStat) -> bool {
     if stat.flags & ON_ITS_WAY_OUT != 0 {
         return true;
     }
-    let status = foreign::read_lossy(host.proc(&format!("{pid}/status"))).unwrap_or_default();
+    let status = lossy::read(host.proc(&format!("{pid}/status"))).unwrap_or_default();
     let pending = status.lines().filter_map(|line| {
         let mask = line
             .strip_prefix("SigPnd:")

@@ -17,8 +17,8 @@ use super::cgroup;
 use super::numbers::numbers;
 use super::pidfd::signal_if;
 use super::stat::ProcessStat;
-use crate::foreign;
 use crate::host::Host;
+use crate::lossy;
 
 /// The variable that says which run, and which child of it, a process belongs to.
 pub(crate) const RUN: &str = "IOSCHED_RUN";
@@ -188,7 +188,7 @@ fn environment(host: &Host, pid: Pid) -> Option<Vec<u8>> {
 /// `dd (pid 4711)`.
 fn name(host: &Host, pid: Pid) -> String {
     let pid = pid.as_raw_nonzero();
-    let command = foreign::read_lossy(host.proc(&format!("{pid}/comm"))).unwrap_or_default();
+    let command = lossy::read(host.proc(&format!("{pid}/comm"))).unwrap_or_default();
     let command: String = command.trim().chars().filter(|c| !c.is_control()).collect();
     format!("{command} (pid {pid})")
 }

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::foreign;
 use crate::host::Host;
+use crate::lossy;
 use crate::process;
 
 /// What a process did between two looks.
@@ -123,7 +123,7 @@ fn parse(text: &str) -> Option<Bytes> {
 }
 
 fn command(host: &Host, pid: i32) -> String {
-    let name = foreign::read_lossy(host.proc(&format!("{pid}/comm")));
+    let name = lossy::read(host.proc(&format!("{pid}/comm")));
     name.map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
 }
 

@@ -18,6 +18,7 @@ use iosched_machine::process::{Scope, Stop};
 use rustix::fs::{FlockOperation, flock};
 
 use super::{HistoryError, directory};
+use crate::system_config::udev::UdevError;
 
 /// Most commands change the machine within this time: waiting for them is not worth a word.
 const SHORT: Duration = Duration::from_secs(1);
@@ -43,8 +44,9 @@ impl Turn {
 
     /// For programs that are started in it. They hold the turn, too: if we are killed, what they still do goes on, and
     /// the next command waits for its end instead of working beside it.
-    pub(crate) fn scope(&self) -> io::Result<Scope> {
-        Ok(Scope::lending(self.file.try_clone()?))
+    pub(crate) fn scope(&self) -> Result<Scope, UdevError> {
+        let lent = self.file.try_clone().map_err(UdevError::Io)?;
+        Ok(Scope::lending(lent))
     }
 }
 

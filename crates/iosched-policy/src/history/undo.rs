@@ -177,7 +177,7 @@ impl Turn {
         for change in gone.chain(never_made) {
             change.remove_directories(host);
         }
-        announce(self, &undo.entry.files, self.stop())?;
+        announce(host, &self.scope()?, &undo.entry.files, self.stop())?;
         let same_boot = undo.entry.boot_id == journal::boot_id(host)?;
         let disks = undo.entry.disks.iter().filter(|_| host.is_live());
         let disks: Vec<Undone> = disks

@@ -10,7 +10,6 @@ use std::path::Path;
 use iosched_experiment::journal::{SavedDisk, Undone};
 use iosched_machine::device::{self, Device, NoChoice, Schedulers};
 use iosched_machine::host::Host;
-use iosched_machine::process::Stop;
 use iosched_switch::{self as switch, Adjusted, Entered, QueueState, SwitchError};
 
 use crate::history::Turn;
@@ -233,8 +232,12 @@ impl Deployment {
             Err(error) => {
                 if take_back(turn, &made, &before) {
                     change.forget();
+                    return Err(error);
                 }
-                Err(error)
+                Err(DeployError::InPart {
+                    id: change.id(),
+                    error: Box::new(error),
+                })
             }
         }
     }
@@ -252,7 +255,7 @@ impl Deployment {
             file.install(host)?;
             made.push(file.clone());
         }
-        announce(turn, &self.files, turn.stop())?;
+        announce(host, &turn.scope()?, &self.files, turn.stop())?;
         let mut notes = Vec::new();
         if !now {
             return Ok((Vec::new(), notes));
@@ -423,7 +426,12 @@ fn take_back(turn: &Turn, made: &[FileChange], before: &[SavedDisk]) -> bool {
         .iter()
         .rev()
         .all(|file| file.reversed().install(host).is_ok());
-    let announced = announce(turn, made, &Stop::new()).is_ok();
+    // A second Ctrl-C ends that, too: what is left then is for `undo`.
+    turn.stop().forget();
+    let announced = turn
+        .scope()
+        .and_then(|scope| announce(host, &scope, made, turn.stop()))
+        .is_ok();
     let disks = before
         .iter()
         .filter(|_| host.is_live())

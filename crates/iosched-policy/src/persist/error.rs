@@ -32,6 +32,14 @@ pub enum DeployError {
     /// udev.
     #[error(transparent)]
     Udev(#[from] UdevError),
+    /// It failed, and not all of it could be taken back.
+    #[error("{error}; change {id} is made in part")]
+    InPart {
+        /// Its number in the history.
+        id: u64,
+        /// What failed.
+        error: Box<DeployError>,
+    },
     /// The history.
     #[error(transparent)]
     History(#[from] HistoryError),
@@ -107,6 +115,7 @@ impl Failure for DeployError {
             DeployError::Udev(UdevError::Child(ChildError::Stopped)) => {
                 Some("what was written was taken back".into())
             }
+            DeployError::InPart { .. } => Some("`iosched undo` takes it back".into()),
             DeployError::Udev(error) => error.hint(),
             DeployError::History(error) => error.hint(),
             DeployError::List(_) => None,
@@ -149,6 +158,7 @@ impl Failure for DeployError {
             DeployError::Device(error) => error.exit_code(),
             DeployError::Set(error) => error.exit_code(),
             DeployError::Switch(error) => error.exit_code(),
+            DeployError::InPart { error, .. } => error.exit_code(),
             DeployError::Udev(error) => error.exit_code(),
             DeployError::History(error) => error.exit_code(),
             DeployError::List(_) => exit::FAILURE,

@@ -4,9 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use iosched_machine::host::Host;
-use iosched_machine::process::{ChildError, Stop};
+use iosched_machine::process::{ChildError, Scope, Stop};
 
-use crate::history::Turn;
 use crate::system_config::files::FileChange;
 use crate::system_config::udev::{self, UdevError};
 use crate::system_config::{boot, initramfs, rules, tuned};
@@ -15,20 +14,23 @@ use crate::system_config::{boot, initramfs, rules, tuned};
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// Has every program read what was written, until the user wants no more of it.
-pub(crate) fn announce(turn: &Turn, files: &[FileChange], stop: &Stop) -> Result<(), UdevError> {
-    let host = turn.host();
+pub(crate) fn announce(
+    host: &Host,
+    scope: &Scope,
+    files: &[FileChange],
+    stop: &Stop,
+) -> Result<(), UdevError> {
     if !host.is_live() {
         return Ok(());
     }
     if stop.is_wanted() {
         return Err(ChildError::Stopped.into());
     }
-    let scope = turn.scope().map_err(UdevError::Io)?;
     if udev::is_running(host) && files.iter().any(|file| file.path == Path::new(rules::PATH)) {
         udev::reload()?;
     }
     for command in commands(host, files) {
-        udev::run(&scope, &command, PATIENCE, stop)?;
+        udev::run(scope, &command, PATIENCE, stop)?;
     }
     Ok(())
 }
@@ -59,7 +61,6 @@ pub(crate) fn commands(host: &Host, files: &[FileChange]) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use iosched_machine::process::Scope;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use iosched_machine::foreign;
 use iosched_machine::host::Host;
+use iosched_machine::lossy;
 
 use super::initramfs::{files_in, text_of};
 
@@ -68,7 +68,7 @@ const MODPROBE: [&str; 5] = [
 /// nothing does.
 pub(crate) fn kept_out_by(host: &Host, module: &str) -> Option<String> {
     let is_it = |name: &str| name.replace('-', "_") == module.replace('-', "_");
-    let command_line = foreign::read_lossy(host.proc("cmdline")).unwrap_or_default();
+    let command_line = lossy::read(host.proc("cmdline")).unwrap_or_default();
     let mut parameters = command_line.split_whitespace();
     let is_listed = |word: &&str| {
         let list = ["module_blacklist=", "modprobe.blacklist="]

@@ -458,6 +458,9 @@ impl<'a> Parser<'a> {
             } else {
                 self.at = start;
                 self.command()?;
+                // What asks a file that is edited may find something else afterwards.
+                let asks_ours = self.text[start..self.at].contains("/etc/default/grub");
+                (!asks_ours).then_some(())?;
             }
             let end = self.at;
             self.take_blanks();

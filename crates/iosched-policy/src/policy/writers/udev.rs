@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use iosched_machine::foreign;
 use iosched_machine::host::Host;
+use iosched_machine::lossy;
 use iosched_machine::sysfs::sysfs_name;
 
 use super::rule_text::{Line, Operator, Token, lines};
@@ -257,7 +257,7 @@ impl Event<'_> {
 
     /// `IMPORT{cmdline}="key"` holds if the kernel was given the key, which becomes a property.
     fn import_from_command_line(&mut self, key: &str) -> Truth {
-        let line = foreign::read_lossy(self.host.proc("cmdline")).unwrap_or_default();
+        let line = lossy::read(self.host.proc("cmdline")).unwrap_or_default();
         let value = line
             .split_whitespace()
             .filter_map(|word| match word.split_once('=') {
@@ -353,7 +353,7 @@ fn compare(token: &Token, value: &str) -> Truth {
 
 /// An attribute's text without the blanks at its end, as udev compares it.
 fn read(path: &Path) -> Option<String> {
-    let text = foreign::read_lossy(path).ok()?;
+    let text = lossy::read(path).ok()?;
     Some(text.trim_end().to_owned())
 }
 
