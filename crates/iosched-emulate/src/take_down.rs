@@ -97,8 +97,8 @@ pub(super) fn take_down(
     }
 }
 
-/// Takes away what is mounted from a device, and nothing that stands at its path instead: where somebody moves directories about it is looked for
-/// again.
+/// Takes away what is mounted from a device, and nothing that stands at its path instead: where somebody moves
+/// directories about it is looked for again.
 fn unmount_all(host: &Host, device: &str) -> Result<(), EmulateError> {
     const TRIES: u32 = 200;
     const PAUSE: Duration = Duration::from_millis(10);

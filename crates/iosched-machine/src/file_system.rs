@@ -24,6 +24,7 @@ use crate::device::{Device, Identity, Recognition};
 use crate::failure::{Failure, NotUndone, exit};
 use crate::host::Host;
 use crate::process::{self, ChildError, Stop, User};
+use crate::user_files;
 
 /// mkfs on a large slow disk takes at the most this long.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -444,12 +445,8 @@ impl OwnFileSystem {
 fn stranger_in(root: &Path) -> io::Result<Option<String>> {
     for entry in fs::read_dir(root)? {
         let name = entry?.file_name();
-        let name = name.to_string_lossy();
-        let is_ours = name
-            .strip_prefix(".iosched-")
-            .is_some_and(|rest| rest.len() == 16 && rest.bytes().all(|c| c.is_ascii_hexdigit()));
-        if !is_ours && name != "lost+found" {
-            return Ok(Some(name.into_owned()));
+        if !user_files::is_drawn_name(&name) && name != "lost+found" {
+            return Ok(Some(name.to_string_lossy().into_owned()));
         }
     }
     Ok(None)

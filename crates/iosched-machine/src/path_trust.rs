@@ -1,5 +1,5 @@
-//! Whether the path to a directory, a record or a device, and what stands there, can be trusted: whoever may rename what stands on the way can
-//! put another directory, or a link, where a load expects its files; and who may write a record says what is run.
+//! Whether the path to a directory, a record or a device, and what stands there, can be trusted: whoever may rename what
+//! stands on the way can put another directory, or a link, where a load expects its files; and who may write a record says what is run.
 //!
 //! Root's load would write to whatever it is led to. Working below a descriptor would not help: fio, iozone and
 //! any command open their files by path, one after the other, and follow links. So root's loads run where only

@@ -78,8 +78,16 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     Ok(File::from(openat(above.descriptor(), name, flags, mode)?))
 }
 
-/// How the names of files begin that are not whole yet.
-const UNFINISHED: &str = ".iosched-";
+/// How names begin that are drawn by chance: of files that are not whole yet, and of the directories of runs.
+const DRAWN: &str = ".iosched-";
+
+/// True of such a name.
+pub(crate) fn is_drawn_name(name: &OsStr) -> bool {
+    let number = name.to_str().and_then(|name| name.strip_prefix(DRAWN));
+    number.is_some_and(|number| {
+        number.len() == 16 && number.bytes().all(|digit| digit.is_ascii_hexdigit())
+    })
+}
 
 /// Removes the files that were never whole because their writer was killed, from a directory where nobody else writes now.
 ///
@@ -87,15 +95,11 @@ const UNFINISHED: &str = ".iosched-";
 /// It cannot be listed, or one cannot be removed.
 pub fn remove_unfinished(directory: &Directory) -> io::Result<()> {
     for name in directory.names()? {
-        let number = name.to_str().and_then(|name| name.strip_prefix(UNFINISHED));
-        let is_one = number.is_some_and(|number| {
-            number.len() == 16 && number.bytes().all(|digit| digit.is_ascii_hexdigit())
-        });
         let is_file = || {
             let mode = directory.status(&name)?.st_mode;
             io::Result::Ok(FileType::from_raw_mode(mode) == FileType::RegularFile)
         };
-        if is_one && is_file()? {
+        if is_drawn_name(&name) && is_file()? {
             directory.remove_file(&name)?;
         }
     }
@@ -152,7 +156,7 @@ impl NewFile {
         if let Some(there) = &there {
             check_owner(there, &fstat(directory.descriptor())?)?;
         }
-        let temporary = OsString::from(format!("{UNFINISHED}{:016x}", rand::rng().next_u64()));
+        let temporary = OsString::from(format!("{DRAWN}{:016x}", rand::rng().next_u64()));
         let new = NewFile {
             file: directory.create_file(&temporary)?,
             directory,
