@@ -402,29 +402,33 @@ impl OwnFileSystem {
     /// Whether it holds nothing but what a run puts there: somebody may have mounted it since and kept files in it.
     fn check_unused(&self, node: &Path) -> Result<(), String> {
         let unseen = |error: io::Error| format!("it cannot be looked into: {error}");
-        make_passage(&self.mount_point).map_err(unseen)?;
+        // Not where the run had it: who is killed here must not leave what looks like the run's own mount.
+        let at = self.mount_point.with_extension("look");
+        let _ = unmount_patiently(&at);
+        let _ = fs::remove_dir(&at);
+        make_passage(&at).map_err(unseen)?;
         let flags =
             MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         let mounted = mount(
             node,
-            &self.mount_point,
+            &at,
             self.kind.name(),
             flags,
             self.kind.options_beside_a_copy(),
         );
         let looked = mounted
             .map_err(io::Error::from)
-            .and_then(|()| stranger_in(&self.mount_point));
-        let unmounted = unmount_patiently(&self.mount_point);
+            .and_then(|()| stranger_in(&at));
+        let unmounted = unmount_patiently(&at);
         let is_half_made = |error: &io::Error| {
             // mkfs.xfs writes the label first: with `sb_inprogress` it is corrupt for the kernel, and nobody can mount it.
             self.kind == Kind::Xfs && error.raw_os_error() == Some(Errno::UCLEAN.raw_os_error())
         };
         if looked.as_ref().is_err_and(is_half_made) {
-            let _ = fs::remove_dir(&self.mount_point);
+            let _ = fs::remove_dir(&at);
             return Ok(());
         }
-        let _ = fs::remove_dir(&self.mount_point);
+        let _ = fs::remove_dir(&at);
         if let Some(name) = looked.map_err(unseen)? {
             return Err(format!("it holds {name:?}, which no run makes"));
         }

@@ -289,9 +289,17 @@ fn a_file_system_that_somebody_has_used_since_is_named_and_stays() {
         return;
     };
     bench.in_its_file_system(|root| fs::write(root.join("precious"), "kept").unwrap());
+    // As a restore leaves it that is killed while it looks.
+    let content = bench.content();
+    let label = content.lines().find_map(|line| line.strip_prefix("LABEL="));
+    let look = format!("/run/iosched/mounted/{}.look", label.unwrap());
+    fs::create_dir_all(&look).unwrap();
+    let node = bench.disk.path().display().to_string();
+    run("mount", &["-o", "ro", &node, &look]);
     for _ in 0..2 {
         let output = iosched().arg("restore").output().unwrap();
         assert_eq!(output.status.code(), Some(1));
+        assert!(!Path::new(&look).exists());
         let said =
             String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("it holds \"precious\""), "{said}");
