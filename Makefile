@@ -3,6 +3,8 @@
 CARGO ?= cargo
 BIN   := target/release/iosched
 PREFIX ?= /usr/local
+# Where the scripts look, whatever Cargo's settings say.
+export CARGO_TARGET_DIR := $(CURDIR)/target
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .PHONY: fuzz example-pgbench example-sweep example-documents example-database write-up-1 write-up-2 write-up-3 write-up-4 run test test-full bench install setup setup-test build clean deb static test-vm

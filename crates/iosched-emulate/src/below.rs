@@ -534,9 +534,13 @@ mod tests {
         }
     }
 
+    fn place() -> tempfile::TempDir {
+        tempfile::tempdir_in(iosched_testing::loop_device::direct_io_directory()).unwrap()
+    }
+
     #[test]
     fn a_command_for_several_accesses_reads_and_writes_them_side_by_side() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = place();
         let over = over(&dir.path().canonicalize().unwrap().join("disk"), 1 << 20);
         let (below, made) = Below::open(&Host::live(), &over).unwrap();
         made.keep();
@@ -557,7 +561,7 @@ mod tests {
 
     #[test]
     fn more_pieces_than_a_system_call_takes_are_written_and_read() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = place();
         let over = over(&dir.path().canonicalize().unwrap().join("disk"), 8 << 20);
         let (below, _made) = Below::open(&Host::live(), &over).unwrap();
         let block = usize::try_from(below.block()).unwrap();
@@ -575,7 +579,7 @@ mod tests {
 
     #[test]
     fn a_file_that_was_made_goes_with_a_disk_that_does_not_come() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = place();
         let over = over(&dir.path().canonicalize().unwrap().join("disk"), 1 << 20);
         let (below, made) = Below::open(&Host::live(), &over).unwrap();
         drop((below, made));
@@ -584,7 +588,7 @@ mod tests {
 
     #[test]
     fn after_a_flush_that_failed_every_later_one_fails() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = place();
         let over = over(&dir.path().canonicalize().unwrap().join("disk"), 1 << 20);
         let (below, _made) = Below::open(&Host::live(), &over).unwrap();
         below.flush().unwrap();

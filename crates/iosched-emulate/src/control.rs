@@ -697,7 +697,7 @@ fn refuse_if_used(host: &Host, state: &State) -> Result<(), EmulateError> {
         if users.is_empty() {
             break;
         }
-        if !users.iter().all(User::is_passing) || Instant::now() > deadline {
+        if !users.iter().all(|user| user.is_passing(host)) || Instant::now() > deadline {
             return Err(in_use(users));
         }
         std::thread::sleep(Duration::from_millis(50));

@@ -142,7 +142,7 @@ fn write_back(host: &Host, devices: &[String]) {
 fn patience(host: &Host, device: &str) -> Duration {
     let is_held = usage::users(host, device, &[])
         .iter()
-        .any(|user| !user.is_passing());
+        .any(|user| !user.is_passing(host));
     Duration::from_millis(if is_held { 20 } else { 3000 })
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use iosched_machine::device::{self, Device, OPENED_EXCLUSIVELY};
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
+use iosched_machine::lossy;
 use serde::Serialize;
 
 /// One use of a device or of a partition of it.
@@ -75,10 +76,25 @@ impl fmt::Display for User {
 }
 
 impl User {
-    /// True for udev's look at a device that has just changed: it ends by itself.
-    pub(super) fn is_passing(&self) -> bool {
-        matches!(self, User::Open { command, .. } if command.contains("udev") || command == "blkid")
+    /// True for udev's look at a device that has just changed, or that of a program which its rules run: it ends by
+    /// itself.
+    pub(super) fn is_passing(&self, host: &Host) -> bool {
+        let User::Open { command, pid, .. } = self else {
+            return false;
+        };
+        let is_udev = |command: &str| command.contains("udev");
+        is_udev(command)
+            || command == "blkid"
+            || parent_command(host, *pid).is_some_and(|parent| is_udev(&parent))
     }
+}
+
+/// The command of whoever started a process.
+fn parent_command(host: &Host, pid: i32) -> Option<String> {
+    let stat = lossy::read(host.proc(&format!("{pid}/stat"))).ok()?;
+    let (_, after_name) = stat.rsplit_once(") ")?;
+    let parent = after_name.split(' ').nth(1)?;
+    lossy::read(host.proc(&format!("{parent}/comm"))).ok()
 }
 
 /// Everybody who uses `device` or anything that stands on it, except the processes in `ours`.
@@ -239,5 +255,34 @@ mod tests {
                 "loop8 is in use by fio (pid 41): open"
             ]
         );
+    }
+
+    #[test]
+    fn what_udev_and_the_programs_of_its_rules_do_passes() {
+        let (root, host) = machine();
+        for (pid, name, parent) in [
+            (40, "(udev-worker)", 1),
+            (41, "probe-bcache", 40),
+            (42, "(sh) S 40", 43),
+            (43, "sh", 1),
+            (44, "blkid", 43),
+        ] {
+            let process = root.path().join("proc").join(pid.to_string());
+            fs::create_dir_all(process.join("fd")).unwrap();
+            fs::write(process.join("comm"), format!("{name}\n")).unwrap();
+            let stat = format!("{pid} ({name}) S {parent} 1 1 0 -1\n");
+            fs::write(process.join("stat"), stat).unwrap();
+            symlink("/dev/loop8", process.join("fd/3")).unwrap();
+        }
+        let mut passing: Vec<i32> = users(&host, "loop8", &[])
+            .iter()
+            .filter(|user| user.is_passing(&host))
+            .map(|user| match user {
+                User::Open { pid, .. } => *pid,
+                other => panic!("{other}"),
+            })
+            .collect();
+        passing.sort_unstable();
+        assert_eq!(passing, [40, 41, 44]);
     }
 }

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::fs::{Mode, OFlags};
+
 /// So much room in memory is enough for the disks of all tests that run side by side.
 const PLENTY: u64 = 2 << 30;
 
@@ -16,6 +18,27 @@ pub fn directory() -> PathBuf {
     } else {
         std::env::temp_dir()
     }
+}
+
+/// Where tests put files that are opened for direct I/O, which tmpfs takes since Linux 6.6.
+pub fn direct_io_directory() -> PathBuf {
+    let fallback = PathBuf::from("/var/tmp");
+    let mut places = [directory(), std::env::temp_dir()].into_iter();
+    places
+        .find(|place| takes_direct_io(place))
+        .unwrap_or(fallback)
+}
+
+/// True if files in this directory can be opened for direct I/O.
+pub fn takes_direct_io(directory: &Path) -> bool {
+    let file = tempfile::Builder::new()
+        .prefix(&prefix())
+        .tempfile_in(directory);
+    let direct = |file: tempfile::NamedTempFile| {
+        let flags = OFlags::RDONLY | OFlags::DIRECT;
+        rustix::fs::open(file.path(), flags, Mode::empty()).is_ok()
+    };
+    file.is_ok_and(direct)
 }
 
 /// How the names of files of tests in memory begin, by which `scripts/run-tests` knows what one of its runs left.
@@ -50,6 +73,22 @@ pub fn attach(file: &Path, options: &[&str]) -> String {
         make_writable(&name);
     }
     name
+}
+
+/// Detaches a device (`loop3`) and returns once it is: while somebody else looks into it, as udev does, the kernel puts
+/// that off and says nothing.
+pub fn detach(name: &str) {
+    let backing = || std::fs::read(format!("/sys/block/{name}/loop/backing_file")).ok();
+    let before = backing();
+    let output = Command::new("losetup")
+        .args(["--detach", &format!("/dev/{name}")])
+        .output()
+        .unwrap_or_else(|error| panic!("losetup (package mount): {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {said}");
+    // Another test may have it by then, for a file of its own.
+    let is_detached = || before.is_none() || backing() != before;
+    assert!(crate::wait_until(is_detached), "{name} stays attached");
 }
 
 /// Takes back `blockdev --setro`.

@@ -330,9 +330,9 @@ fn evidence_that_was_named_must_be_there_and_what_is_damaged_is_told() {
         code == Some(0) && said.contains("warning: left out: ") && said.contains("is damaged"),
         "{said}"
     );
-    let (code, said) = run(&["--evidence", "/nonexistent/evidence"]);
+    let (code, said) = run(&["--evidence", "/proc/nonexistent/evidence"]);
     assert!(
-        code == Some(3) && said.contains("there is no evidence in /nonexistent/evidence"),
+        code == Some(3) && said.contains("there is no evidence in /proc/nonexistent/evidence"),
         "{said}"
     );
 }

@@ -72,7 +72,7 @@ const ONLY_ROOT: &[(&str, &str)] = &[
     ),
     (
         "keeps a policy",
-        "mkdir -p /etc/iosched || touch /etc/iosched",
+        "touch /etc/iosched/policy.toml || mkdir /etc/iosched",
     ),
     ("stops us", "kill -STOP $US"),
     ("kills us", "kill -KILL $US"),
@@ -145,7 +145,10 @@ const ONLY_ROOT: &[(&str, &str)] = &[
         "ls /sys/kernel/tracing/instances || echo 1 > /sys/kernel/tracing/tracing_on",
     ),
     ("crashes the machine", "echo h > /proc/sysrq-trigger"),
-    ("loads a module", "modprobe brd || insmod /dev/null"),
+    (
+        "loads a module",
+        "modprobe --first-time brd || insmod /dev/null",
+    ),
 ];
 
 /// What a load of another user does to its own directory, its output and its processes: `$IOSCHED_SCRATCH` is the

@@ -9,8 +9,8 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
-use iosched_testing::loop_device;
 use iosched_testing::refusal_matrix::{Answer, Said, Target, served};
+use iosched_testing::{lacks, loop_device};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -56,7 +56,7 @@ impl Place {
     fn new() -> Place {
         let dir = tempfile::Builder::new()
             .prefix(&loop_device::prefix())
-            .tempdir_in(loop_device::directory());
+            .tempdir_in(loop_device::direct_io_directory());
         Place(dir.unwrap())
     }
 
@@ -307,6 +307,10 @@ fn an_error_below_is_an_error_above_and_of_nothing_else() {
         &["-t", "tmpfs", "-o", "size=4m", "none", text(&small)],
     );
     let _mounted = Unmounted(small.clone());
+    if !loop_device::takes_direct_io(&small) {
+        lacks("direct I/O on tmpfs (Linux 6.6)");
+        return;
+    }
     let file = small.join("disk");
     let device = lab.create(&[
         "--over",

@@ -405,8 +405,11 @@ fn the_other_commands_ask_for_nothing_else_that_is_new() {
             let output = iosched().args(arguments).output().unwrap();
             let said = stderr(&output);
             assert!(!said.contains("not implemented"), "{arguments:?}: {said}");
+            // 2 of `check`: a disk of this machine is not as its policy says.
+            let most = if arguments == ["check"] { 2 } else { 1 };
+            let code = output.status.code();
             assert!(
-                matches!(output.status.code(), Some(0 | 1)),
+                code.is_some_and(|code| code <= most),
                 "{arguments:?}: {said}"
             );
         }

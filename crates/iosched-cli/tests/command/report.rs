@@ -152,9 +152,9 @@ fn what_cannot_be_done_is_said_with_the_way_out() {
             "can be put side by side",
         ),
         (vec![path(&other)], "is JSON, but not what"),
-        (vec!["/nonexistent/record"], "cannot read"),
+        (vec!["/proc/nonexistent/record"], "cannot read"),
         (
-            vec![path(&example), "--html", "/nonexistent/page.html"],
+            vec![path(&example), "--html", "/proc/nonexistent/page.html"],
             "cannot write",
         ),
     ] {

@@ -246,7 +246,7 @@ fn a_partition_is_set_on_its_whole_disk() {
     let node = disk.path();
     crate::common::run("sgdisk", &["--new=1:2048:8191", node.to_str().unwrap()]);
     // Many kernels read no partition tables of loop devices by themselves.
-    crate::common::run("partx", &["--add", node.to_str().unwrap()]);
+    crate::common::run("partx", &["--update", node.to_str().unwrap()]);
     let partition = format!("{}p1", disk.name);
     let (code, stdout, stderr) = set(&[&partition, "kyber"]);
     assert_eq!(code, 0, "{stderr}");

@@ -170,9 +170,9 @@ fn what_cannot_be_done_is_said_with_its_reason_and_code() {
         "line 3: `verify` is not simulated",
     );
     fails(
-        &["simulate", "--load", "/nonexistent"],
+        &["simulate", "--load", "/proc/nonexistent"],
         3,
-        "cannot open /nonexistent",
+        "cannot open /proc/nonexistent",
     );
     fails(
         &["simulate", "--load", &load, "--disk", "x"],

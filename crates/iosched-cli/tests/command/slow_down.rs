@@ -1,5 +1,5 @@
 //! A disk slowed down by a factor: emulated and simulated, it takes so many times as long.
-use crate::common::{answer, can_emulate, text, wait_until};
+use crate::common::{answer, can_emulate, remove_emulated, text, wait_until};
 use serde_json::Value;
 
 fn json(arguments: &[&str]) -> Value {
@@ -57,8 +57,7 @@ fn a_slowed_disk_serves_by_the_slowed_time_and_says_so() {
     });
     assert!(was_alone);
     let checked: Value = checked.unwrap();
-    let removed = answer(&["emulate", "remove", id, "--state-dir", state_dir]);
-    assert!(removed.status.success(), "{}", text(&removed.stderr));
+    remove_emulated(&[id, "--state-dir", state_dir]);
     assert_eq!(listed[0]["slow_down"], 3);
     let table = text(&table.stdout);
     assert!(table.contains("running, 3 times as slow"), "{table}");

@@ -232,9 +232,9 @@ fn what_cannot_be_replayed_is_said_with_its_place() {
     let empty = write(&directory, "empty", "");
     fails(&["--trace", &empty], 2, &["holds no access"]);
     fails(
-        &["--trace", "/nonexistent"],
+        &["--trace", "/proc/nonexistent"],
         3,
-        &["cannot open /nonexistent"],
+        &["cannot open /proc/nonexistent"],
     );
     fails(&["--trace", "/dev/null"], 2, &["is no file"]);
     let zip = write(

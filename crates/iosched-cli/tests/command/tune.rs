@@ -4,7 +4,8 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::common::tuning::{MIB, small_disk, tune};
 use crate::common::{
-    LoopDevice, Mounted, can_emulate, can_use_loop_devices, has_fio, iosched, run, whole_queue,
+    LoopDevice, Mounted, can_emulate, can_use_loop_devices, has_fio, iosched, remove_emulated, run,
+    whole_queue,
 };
 
 #[test]
@@ -300,10 +301,7 @@ fn what_tune_answers_for_an_emulated_hard_disk_is_active_after_apply() {
         .output()
         .unwrap();
     let queue = whole_queue(device.trim_start_matches("/dev/"));
-    iosched()
-        .args(["emulate", "remove", &device])
-        .assert()
-        .success();
+    remove_emulated(&[&device]);
     let stdout = String::from_utf8(output.stdout).unwrap();
     // What this disk is for: sorted by place, its reads are half as long again. A machine that is too busy to
     // show it keeps what was active.

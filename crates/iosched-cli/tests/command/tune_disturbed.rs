@@ -168,7 +168,7 @@ fn fio_missing_and_fio_hanging_are_said_so() {
     let output = iosched()
         .args(["tune", &disk.name, "--out"])
         .arg(dir.path().join("r"))
-        .env("PATH", "/nonexistent")
+        .env("PATH", "/proc/nonexistent")
         .output()
         .unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();

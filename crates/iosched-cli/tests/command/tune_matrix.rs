@@ -203,7 +203,7 @@ impl Bench {
             }
             State::Renamed => {
                 let again = Again(loop_device::attach(disk.file(), &["--direct-io=on"]));
-                run("losetup", &["--detach", disk.path().to_str().unwrap()]);
+                loop_device::detach(&disk.name);
                 name.clone_from(&again.0);
                 let links = tempfile::tempdir().unwrap();
                 let link = links.path().join("by-id");

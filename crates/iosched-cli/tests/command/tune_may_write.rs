@@ -351,7 +351,7 @@ fn another_part_of_the_file_behind_a_loop_device_is_another_disk() {
     drop(file);
     // As LOOP_SET_STATUS does it: the device stays, with its name and its count of attachments.
     let node = disk.path();
-    run("losetup", &["--detach", node.to_str().unwrap()]);
+    loop_device::detach(&disk.name);
     let half = ["--offset", "67108864", "--sizelimit", "67108864"];
     let output = Command::new("losetup")
         .args(half)

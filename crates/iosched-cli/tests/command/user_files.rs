@@ -20,7 +20,11 @@ use crate::common::{
 };
 
 /// The words, with what we have for those that stand for it. Each `FIFO…` that they name is made.
-fn with_files(dir: &Path, words: &[&str], make: impl Fn(&Path)) -> Vec<String> {
+fn with_files(
+    (dir, evidence): (&Path, &Path),
+    words: &[&str],
+    make: impl Fn(&Path),
+) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let recording = root.join("crates/iosched-sim/tests/golden/bfq-hdd1-a_rand4.txt.gz");
     let words = words.iter().map(|&word| match word {
@@ -30,14 +34,16 @@ fn with_files(dir: &Path, words: &[&str], make: impl Fn(&Path)) -> Vec<String> {
             .unwrap()
             .to_owned(),
         "EVIDENCE" => {
-            let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("evidence-of-a-fleet");
-            let size = Size {
-                machines: 30,
-                models: 1,
-                loads: 1,
-            };
-            let secret = dataset::pseudonyms(&at).unwrap();
-            dataset::add(&at, &secret, &Fleet::new(1, size).rows).unwrap();
+            let at = evidence.to_owned();
+            if !at.exists() {
+                let size = Size {
+                    machines: 30,
+                    models: 1,
+                    loads: 1,
+                };
+                let secret = dataset::pseudonyms(&at).unwrap();
+                dataset::add(&at, &secret, &Fleet::new(1, size).rows).unwrap();
+            }
             at.to_str().unwrap().to_owned()
         }
         "RECORDING" => recording.to_str().unwrap().to_owned(),
@@ -71,11 +77,13 @@ fn answer(dir: &Path, words: &[String]) -> Output {
 #[test]
 fn a_fifo_in_place_of_a_file_is_refused_by_its_name_whatever_option_names_it() {
     let dir = tempfile::tempdir().unwrap();
+    let of_evidence = tempfile::tempdir().unwrap();
+    let evidence = of_evidence.path().join("of-a-fleet");
     for (command, option, takes) in OPTIONS {
         let (Takes::Read(words) | Takes::Written(words) | Takes::Made(words)) = takes else {
             continue;
         };
-        let words = with_files(dir.path(), words, mkfifo);
+        let words = with_files((dir.path(), &evidence), words, mkfifo);
         let output = answer(dir.path(), &words);
         let stderr = lossy(&output.stderr);
         let code = output.status.code();
@@ -153,6 +161,8 @@ fn there(path: &Path) -> (u32, u64, u64, Option<PathBuf>) {
 #[test]
 fn what_is_no_file_stays_as_it_is_whatever_option_is_to_write_there() {
     let dir = tempfile::tempdir().unwrap();
+    let of_evidence = tempfile::tempdir().unwrap();
+    let evidence = of_evidence.path().join("of-a-fleet");
     let disk = can_use_loop_devices().then(|| LoopDevice::new(1 << 20));
     // Should a device be replaced in spite of all, it is none of the machine's.
     let own_devices = "mount -t tmpfs none /dev && mknod /dev/null c 1 3 && ln -s /proc/self/fd /dev/fd && \
@@ -175,7 +185,7 @@ fn what_is_no_file_stays_as_it_is_whatever_option_is_to_write_there() {
             let words = words
                 .iter()
                 .map(|&word| if word == "FIFO" { path } else { word });
-            let words = with_files(dir.path(), &words.collect::<Vec<_>>(), |_| {});
+            let words = with_files((dir.path(), &evidence), &words.collect::<Vec<_>>(), |_| {});
             let process = iosched_process();
             let mut shell = match &disk {
                 Some(disk) => {
@@ -263,6 +273,8 @@ fn a_file_larger_than_memory_is_refused_whatever_option_names_it() {
     const LARGE: u64 = 64 << 30;
     const MEMORY: u64 = 4 << 30;
     let dir = tempfile::tempdir().unwrap();
+    let of_evidence = tempfile::tempdir().unwrap();
+    let evidence = of_evidence.path().join("of-a-fleet");
     let sparse = |path: &Path| fs::File::create(path).unwrap().set_len(LARGE).unwrap();
     for (command, option, takes) in OPTIONS {
         // A target and what a disk stands over are not read into memory.
@@ -270,7 +282,7 @@ fn a_file_larger_than_memory_is_refused_whatever_option_names_it() {
         if ["target", "over"].contains(option) {
             continue;
         }
-        let words = with_files(dir.path(), words, sparse);
+        let words = with_files((dir.path(), &evidence), words, sparse);
         let mut limited = iosched_process();
         limited.args(&words).current_dir(dir.path());
         let limit = rustix::process::Rlimit {

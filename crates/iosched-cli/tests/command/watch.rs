@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::{
     CopyForEverybody, LoopDevice, can_emulate, can_trace, can_use_loop_devices, iosched,
-    iosched_process, run, traced, tracing_instances, wait_until,
+    iosched_process, remove_emulated, run, traced, tracing_instances, wait_until,
 };
 use iosched_machine::watch::Rates;
 use serde_json::Value;
@@ -218,10 +218,7 @@ fn a_device_that_vanishes_is_said_to_be_gone() {
     let binary = assert_cmd::cargo::cargo_bin!("iosched").display();
     let screen = Screen::new((81, 20), &format!("{binary} watch -i 200ms {name}"));
     screen.shows("aqu-sz");
-    iosched()
-        .args(["emulate", "remove", &name])
-        .assert()
-        .success();
+    remove_emulated(&[&name]);
     screen.shows("gone");
     screen.press("s");
     screen.shows(&format!("{name} is gone"));

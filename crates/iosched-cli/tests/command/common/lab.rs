@@ -65,8 +65,15 @@ impl Lab {
         device.trim_end().to_owned()
     }
 
+    /// Removes a disk once nobody looks into it any more: another test, or udev.
     pub(crate) fn remove(&self, args: &[&str]) {
-        let output = self.emulate(&[&["remove"], args].concat());
+        let mut output = self.emulate(&[&["remove"], args].concat());
+        wait_for("nobody's looking into it", || {
+            if output.status.code() == Some(9) {
+                output = self.emulate(&[&["remove"], args].concat());
+            }
+            output.status.code() != Some(9)
+        });
         assert!(output.status.success(), "{}", stderr(&output));
     }
 

@@ -141,7 +141,7 @@ impl LoopDevice {
     pub(crate) fn attach_again(&mut self) -> bool {
         let node = self.path().display().to_string();
         if loop_device::stands_on(&self.name, &self.file) {
-            run("losetup", &["--detach", &node]);
+            loop_device::detach(&self.name);
         }
         self.attach_at(&node)
     }
@@ -149,11 +149,11 @@ impl LoopDevice {
     /// Detaches both, and attaches each file under the name that the other had. If another test was faster, a disk has
     /// a third name then.
     pub(crate) fn swap_names(&mut self, other: &mut LoopDevice) {
-        let names = [&self.name, &other.name].map(|name| format!("/dev/{name}"));
-        for node in &names {
-            run("losetup", &["--detach", node]);
+        let names = [self.name.clone(), other.name.clone()];
+        for name in &names {
+            loop_device::detach(name);
         }
-        let [of_self, of_other] = names;
+        let [of_self, of_other] = names.map(|name| format!("/dev/{name}"));
         self.attach_at(&of_other);
         other.attach_at(&of_self);
     }
@@ -325,6 +325,19 @@ pub(crate) fn iosched_process() -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("iosched"));
     command.env("NO_COLOR", "1").env("COLUMNS", "80");
     command
+}
+
+/// Removes an emulated disk once nobody looks into it any more: another test, or udev.
+pub(crate) fn remove_emulated(arguments: &[&str]) {
+    let remove = || answer(&[&["emulate", "remove"], arguments].concat());
+    let mut output = remove();
+    assert!(wait_until(|| {
+        if output.status.code() == Some(9) {
+            output = remove();
+        }
+        output.status.code() != Some(9)
+    }));
+    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 /// The command in a directory that any user may enter: the build directory may be root's alone.

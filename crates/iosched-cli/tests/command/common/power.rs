@@ -213,10 +213,10 @@ impl Recording {
         for (number, place) in self.places.iter().enumerate() {
             let mut file = tempfile::Builder::new()
                 .prefix(&loop_device::prefix())
-                .tempfile_in("/dev/shm")
-                .expect("a file in memory");
+                .tempfile_in(loop_device::directory())
+                .expect("a file");
             let contents = self.contents_after(number, cut, chance);
-            file.write_all(&contents).expect("room in memory");
+            file.write_all(&contents).expect("room for a disk");
             // The loop device keeps the file, which loses its name here.
             restarted.0.mount(&Attached::new(file.path(), &[]), place);
         }

@@ -400,7 +400,7 @@ impl Case {
         if self.sort == Sort::Partition {
             tool("mount", &["partx", "--delete", node]);
         }
-        tool("mount", &["losetup", "--detach", node]);
+        loop_device::detach(node.trim_start_matches("/dev/"));
     }
 
     /// The file under another name is the target now.
