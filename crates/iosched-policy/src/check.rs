@@ -170,7 +170,7 @@ fn check_disk(
     let deviations = wanted
         .deviations(&host.sysfs())?
         .into_iter()
-        .map(|deviation| explain(deviation, &at_boot))
+        .map(|deviation| explain(deviation, &at_boot, &on_change))
         .collect();
     let rule = &policy.rules[wanted.rule];
     Ok(DiskReport {
@@ -213,11 +213,13 @@ fn measured(directory: &Path, arm: &str) -> Option<Measured> {
     })
 }
 
-fn explain(deviation: Deviation, at_boot: &[Writer]) -> Explained {
-    let by = writers::culprit(at_boot, &deviation.file, &deviation.found).cloned();
+fn explain(deviation: Deviation, at_boot: &[Writer], on_change: &[Writer]) -> Explained {
+    let culprit = |of| writers::culprit(of, &deviation.file, &deviation.found);
+    let by = culprit(at_boot).or_else(|| culprit(on_change)).cloned();
     let ours_comes_last = writers::winner(at_boot, &deviation.file).is_some_and(Writer::is_ours);
     let has_ours = at_boot
         .iter()
+        .chain(on_change)
         .any(|writer| writer.is_ours() && writer.target == deviation.file);
     let cause = match (&by, has_ours, ours_comes_last) {
         (Some(by), ..) => by.to_string(),
@@ -270,17 +272,17 @@ fn overridden(wanted: &WantedDisk, at_boot: &[Writer], on_change: &[Writer]) -> 
     found
 }
 
-/// Where `elevator=` is given a value that no disk listens to, unless a rule of udev reads it.
+/// Where `elevator=` is given a value that no disk listens to: those on the single-queue path do, and where a rule of
+/// udev reads it the others.
 fn dead_elevator(host: &Host, disks: &[KnownDisk]) -> Vec<Place> {
-    if writers::reads_elevator(host) {
-        return Vec::new();
-    }
+    let by_rule = writers::reads_elevator(host);
     let is_dead = |value: &String| {
         let listens = |disk: &KnownDisk| {
             let offered = disk.device.schedulers.offered();
             // Of a variable the value is not known.
             let has_it = offered.contains(value) || value.contains('$');
-            switch::is_single_queue(offered) && has_it
+            let takes_it = by_rule && !writers::is_of_other_layer(value, offered);
+            takes_it || switch::is_single_queue(offered) && has_it
         };
         !disks.iter().any(listens)
     };
@@ -453,9 +455,16 @@ mod tests {
             "IMPORT{cmdline}=\"elevator\"\nENV{elevator}!=\"\", ATTR{queue/scheduler}=\"$env{elevator}\"\n",
         );
         let report = check(&host, &policy("")).unwrap();
+        assert_eq!(report.dead_elevator, in_file, "blk-mq refuses noop");
+        assert_eq!(report.disks[0].overridden, []);
+        let grub = "GRUB_CMDLINE_LINUX=\"elevator=deadline\"\n";
+        write(dir.path(), "etc/default/grub", grub);
+        let line = "root=/dev/sda1 elevator=deadline\n";
+        write(dir.path(), "proc/cmdline", line);
+        let report = check(&host, &policy("")).unwrap();
         assert_eq!(report.dead_elevator, []);
         let by = &report.disks[0].overridden[0].by;
-        assert_eq!(by.value.as_deref(), Some("noop"));
+        assert_eq!(by.value.as_deref(), Some("deadline"));
         write(dir.path(), "proc/sys/kernel/osrelease", "4.18.0\n");
         assert_eq!(check(&host, &policy("")).unwrap().dead_elevator, []);
     }

@@ -85,7 +85,7 @@ fn nothing(sysfs: &Sysfs, device: &str, reason: &NoChoice) -> SwitchError {
 /// helped is seen in `queue/scheduler`, so a failure is no error here.
 fn load_module(scheduler: &str) {
     let _ = Command::new("modprobe")
-        .args(["--quiet", &format!("{scheduler}-iosched")])
+        .args(["-q", &format!("{scheduler}-iosched")])
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())

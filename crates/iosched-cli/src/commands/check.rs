@@ -358,13 +358,15 @@ fn who(host: &Host, target: &str, output: &Output) -> Outcome {
         let disk = &disk;
         let name = &disk.device.name;
         let at_boot = writers::find(host, disk);
+        let at_events = writers::find_on_change(host, disk);
         if !output.is_json() {
             tell_who(name, disk.device.schedulers.active(), &at_boot, output);
+            tell_later(&at_boot, &at_events, output);
         }
         found.push(serde_json::json!({
             "device": name,
             "at_boot": at_boot,
-            "at_events": writers::find_on_change(host, disk),
+            "at_events": at_events,
         }));
     }
     if output.is_json() {
@@ -376,24 +378,37 @@ fn who(host: &Host, target: &str, output: &Output) -> Outcome {
 fn tell_who(device: &str, active: Option<&str>, at_boot: &[writers::Writer], output: &Output) {
     output.line(&format!("{device}: {} now", active.unwrap_or("?")));
     if at_boot.is_empty() {
-        output.line("  nobody sets it: the kernel's own default");
+        output.line("  nobody that is known here sets it at boot: the kernel's own default");
     }
     for writer in at_boot {
-        let is_winner = writers::winner(at_boot, &writer.target) == Some(writer);
-        let mut line = format!(
-            "  {} = {}: {writer}",
-            writer.target.trim_start_matches("queue/"),
-            writer.value.as_deref().unwrap_or("?"),
-        );
-        if !writer.certain {
-            line.push_str(" (perhaps)");
-        }
+        let mut line = told(writer);
         if writer.kind.acts_on_events() {
             line.push_str(" (at events, too)");
         }
-        if is_winner {
+        if writers::winner(at_boot, &writer.target) == Some(writer) {
             line.push_str("  <- wins at boot");
         }
         output.line(&line);
     }
+}
+
+/// Those that act at events of udev alone.
+fn tell_later(at_boot: &[writers::Writer], at_events: &[writers::Writer], output: &Output) {
+    for writer in at_events.iter().filter(|writer| !at_boot.contains(writer)) {
+        output.line(&format!("{} (at events alone)", told(writer)));
+    }
+}
+
+/// What a writer writes, and what is known of that.
+fn told(writer: &writers::Writer) -> String {
+    let doubt = match writer {
+        writer if writer.is_refused => " (which this disk refuses)",
+        writer if writer.certain => "",
+        _ => " (perhaps)",
+    };
+    format!(
+        "  {} = {}: {writer}{doubt}",
+        writer.target.trim_start_matches("queue/"),
+        writer.value.as_deref().unwrap_or("?"),
+    )
 }

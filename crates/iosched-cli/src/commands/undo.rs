@@ -135,7 +135,7 @@ pub(crate) fn print(taken: &TakenBack, output: &Output) {
     }
     for path in &taken.left_alone {
         output.line(&format!(
-            "  {}: changed by somebody else meanwhile, left alone",
+            "  {}: changed or removed by somebody else meanwhile, left alone",
             path.display()
         ));
     }
@@ -158,7 +158,7 @@ pub(crate) fn print_next(next: &NextUndo, output: &Output) {
     }
     for path in &next.left_alone {
         output.line(&format!(
-            "  {}: changed by somebody else meanwhile, left alone",
+            "  {}: changed or removed by somebody else meanwhile, left alone",
             path.display()
         ));
     }

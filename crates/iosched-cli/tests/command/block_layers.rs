@@ -225,11 +225,19 @@ fn elevator_wins_at_boot_only_on_disks_that_listen_to_it() {
         who("sda")
     );
     for disk in ["nvme0n1", "vda"] {
-        assert!(who(disk).contains("nobody sets it"), "{}", who(disk));
+        assert!(
+            who(disk).contains("nobody that is known here sets it"),
+            "{}",
+            who(disk)
+        );
     }
     // The kernel does not find it, and says so.
     machine.write("proc/cmdline", "root=/dev/sda1 elevator=bfq\n");
-    assert!(who("sda").contains("nobody sets it"), "{}", who("sda"));
+    assert!(
+        who("sda").contains("nobody that is known here sets it"),
+        "{}",
+        who("sda")
+    );
     machine.write(
         POLICY,
         "[[rule]]\nname = 'a'\nmatch = { serial = 'WDC*' }\nscheduler = 'cfq'\n",

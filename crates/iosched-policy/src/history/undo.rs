@@ -13,6 +13,7 @@ use super::{
     Change, Entry, HistoryError, Status, Turn, entries, file_of, id_of, not_understood, save,
 };
 use crate::system_config::announce::announce;
+use crate::system_config::boot;
 use crate::system_config::files::{self, FileChange, FileError};
 
 /// What was taken back.
@@ -24,7 +25,7 @@ pub struct TakenBack {
     pub was_cut_short: bool,
     /// The files that are as before.
     pub files: Vec<PathBuf>,
-    /// Files that somebody changed after the undo was cut short: theirs now.
+    /// Files that are gone since the change, or that somebody changed after the undo was cut short: theirs now.
     pub left_alone: Vec<PathBuf>,
     /// What became of each disk.
     pub disks: Vec<Undone>,
@@ -39,7 +40,8 @@ pub struct NextUndo {
     pub was_cut_short: bool,
     /// The files that would be as before.
     pub files: Vec<PathBuf>,
-    /// Files that somebody changed after the undo was cut short: they would stay as they are.
+    /// Files that are gone since the change, or that somebody changed after the undo was cut short: they would stay as
+    /// they are.
     pub left_alone: Vec<PathBuf>,
     /// What would become of each disk.
     pub disks: Vec<Foreseen>,
@@ -58,7 +60,7 @@ pub fn next_undo(host: &Host) -> Result<NextUndo, HistoryError> {
     } else {
         let entry = last(host, &all)?;
         let changes = changes_back(host, &entry)?;
-        (entry, (changes, Vec::new()))
+        (entry, changes)
     };
     let of_disks = undo.unwrap_or(&entry);
     check_nobody_puts_back(host, of_disks)?;
@@ -155,13 +157,15 @@ impl Turn {
     fn undo_last(&self) -> Result<TakenBack, HistoryError> {
         let entry = last(self.host(), &entries(self.host())?)?;
         check_nobody_puts_back(self.host(), &entry)?;
-        let files = changes_back(self.host(), &entry)?;
+        let (files, left_alone) = changes_back(self.host(), &entry)?;
         let undo = self.begin_undo(&entry, files.clone())?;
         if let Err(error) = install_all(self.host(), &files) {
             undo.forget();
             return Err(error.into());
         }
-        self.end(undo, entry)
+        let mut taken = self.end(undo, entry)?;
+        taken.left_alone = left_alone;
+        Ok(taken)
     }
 
     /// What comes after the files: programs are told, disks put back, and both entries say so.
@@ -235,23 +239,42 @@ fn install_all(host: &Host, changes: &[FileChange]) -> Result<(), FileError> {
     Ok(())
 }
 
-/// The changes of files that take an entry back, last first; those that were never made are left out.
-fn changes_back(host: &Host, entry: &Entry) -> Result<Vec<FileChange>, HistoryError> {
-    let mut back = Vec::new();
+/// The changes of files that take an entry back, last first, without those that were never made; and the files that are
+/// gone since, as the boot entry of a kernel that was removed.
+fn changes_back(
+    host: &Host,
+    entry: &Entry,
+) -> Result<(Vec<FileChange>, Vec<PathBuf>), HistoryError> {
+    let (mut back, mut gone) = (Vec::new(), Vec::new());
     for change in entry.files.iter().rev() {
         let now = files::read(host, &change.path)?;
         if now == change.before {
             continue;
         }
-        if now != change.after {
-            return Err(HistoryError::ChangedSince {
-                path: change.path.clone(),
-                id: entry.id,
-            });
+        if now == change.after {
+            back.push(change.reversed());
+            continue;
         }
-        back.push(change.reversed());
+        let Some(now) = now else {
+            gone.push(change.path.clone());
+            continue;
+        };
+        match boot::taken_back_in(change, &now) {
+            Some(after) if after == now => {}
+            Some(after) => back.push(FileChange {
+                before: Some(now),
+                after: Some(after),
+                ..change.reversed()
+            }),
+            None => {
+                return Err(HistoryError::ChangedSince {
+                    path: change.path.clone(),
+                    id: entry.id,
+                });
+            }
+        }
     }
-    Ok(back)
+    Ok((back, gone))
 }
 
 #[cfg(test)]
@@ -276,7 +299,7 @@ mod tests {
         install_all(&host, &plans).unwrap();
         let entry = change.entry.clone();
         change.done(vec![]).unwrap();
-        let back = changes_back(&host, &entry).unwrap();
+        let (back, _) = changes_back(&host, &entry).unwrap();
         turn.begin_undo(&entry, back.clone()).unwrap();
         install_all(&host, &back[..made]).unwrap();
         (dir, turn)
@@ -320,6 +343,61 @@ mod tests {
             turn.undo().unwrap();
             assert!(!dir.path().join("etc/new.d").exists(), "{is_cut_short}");
         }
+    }
+
+    /// As when a kernel is removed, whose boot entry was changed.
+    #[test]
+    fn a_file_that_is_gone_keeps_no_other_from_being_as_before() {
+        let (dir, host) = machine(&[]);
+        let turn = take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
+        let plans = ["x", "y"].map(|name| {
+            write(dir.path(), &format!("etc/{name}"), "0");
+            let plan = FileChange::plan(&host, format!("/etc/{name}"), Some("1".into()));
+            plan.unwrap().unwrap()
+        });
+        let change = turn.begin(None, plans.to_vec(), vec![]).unwrap();
+        install_all(&host, &plans).unwrap();
+        change.done(vec![]).unwrap();
+        fs::remove_file(dir.path().join("etc/x")).unwrap();
+        let gone = [PathBuf::from("/etc/x")];
+        assert_eq!(next_undo(&host).unwrap().left_alone, gone);
+        assert_eq!(turn.undo().unwrap().left_alone, gone);
+        assert!(!dir.path().join("etc/x").exists());
+        assert_eq!(text(&dir, "y"), "0");
+        assert!(matches!(turn.undo(), Err(HistoryError::Nothing)));
+    }
+
+    /// GRUB itself and the boot that succeeded write variables of their own there.
+    #[test]
+    fn of_grubs_environment_only_what_was_changed_is_taken_back() {
+        let block = |variables: &str| {
+            let text = format!("# GRUB Environment Block\n{variables}");
+            let padding = "#".repeat(1024 - text.len());
+            text + &padding
+        };
+        let (dir, host) = machine(&[]);
+        let turn = take_turn(&host, &Stop::new(), &mut |_| {}).unwrap();
+        let path = "boot/grub2/grubenv";
+        write(
+            dir.path(),
+            path,
+            &block("kernelopts=ro elevator=noop quiet\nboot_success=0\n"),
+        );
+        let after = block("kernelopts=ro quiet\nboot_success=0\n");
+        let plan = FileChange::plan(&host, format!("/{path}"), Some(after));
+        let plan = plan.unwrap().unwrap();
+        let change = turn.begin(None, vec![plan.clone()], vec![]).unwrap();
+        plan.install(&host).unwrap();
+        change.done(vec![]).unwrap();
+        write(
+            dir.path(),
+            path,
+            &block("saved_entry=1\nkernelopts=ro quiet\nboot_success=1\n"),
+        );
+        turn.undo().unwrap();
+        let wanted = "saved_entry=1\nkernelopts=ro elevator=noop quiet\nboot_success=1\n";
+        let found = fs::read_to_string(dir.path().join(path)).unwrap();
+        assert_eq!(found, block(wanted));
     }
 
     #[test]

@@ -35,7 +35,9 @@ pub fn files(host: &Host, wanted: &[WantedDisk], wish: bool) -> Result<Vec<FileC
         let by = writers::tuned_writers(host, &chosen, &wanted.disk.device.name);
         writers::winner(&by, "queue/scheduler").is_some_and(|by| {
             let value = by.value.as_deref().unwrap_or_default();
+            let offered = wanted.disk.device.schedulers.offered();
             !writers::means(value, &wanted.arm.scheduler)
+                && !writers::is_of_other_layer(value, offered)
         })
     };
     let is_needed = runs && !wanted.is_empty() && (wish || wanted.iter().any(disagrees));

@@ -84,9 +84,34 @@ fn starts_on_any(entry: &str) -> Starts {
     }
 }
 
+/// The variable of GRUB's environment that carries parameters.
+const KERNELOPTS: &str = "kernelopts=";
+
+/// The environment block with `kernelopts` as they were before a change, as long as it is: others write their own
+/// variables there. Nothing if they are not as after it, or have no room.
+pub(super) fn environment_with_old(before: &str, after: &str, now: &str) -> Option<String> {
+    let parameters = |text: &'_ str| -> Option<String> {
+        let line = text.lines().find(|line| line.starts_with(KERNELOPTS));
+        line.map(str::to_owned)
+    };
+    let (old, new) = (parameters(before)?, parameters(after)?);
+    let is_ours = now.starts_with(SIGNATURE) && parameters(now)? == new;
+    let variables = now.trim_end_matches('#');
+    let mut back = each_line(variables, |line| {
+        if line == new { &old } else { line }.to_owned()
+    });
+    let room = now.len().checked_sub(back.len()).filter(|_| is_ours)?;
+    back.extend(std::iter::repeat_n('#', room));
+    Some(back)
+}
+
 /// The environment block without `elevator=` in `kernelopts`, and as long as it was: GRUB knows it by its size.
 pub(super) fn environment_without(text: &str) -> Result<String, NotUnderstood> {
-    const NAME: &str = "kernelopts=";
+    const NAME: &str = KERNELOPTS;
+    let goes_on = |line: &&str| line.starts_with(NAME) && line.ends_with('\\');
+    if let Some(index) = text.lines().position(|line| goes_on(&line)) {
+        return Err(NotUnderstood::of(text, index + 1, NotUnderstood::BACKSLASH));
+    }
     let mut is_open = false;
     let mut edited = each_line(text, |line| match line.strip_prefix(NAME) {
         Some(parameters) => {

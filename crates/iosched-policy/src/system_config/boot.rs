@@ -361,6 +361,16 @@ fn environments(host: &Host) -> Vec<PathBuf> {
         .collect()
 }
 
+/// What is left of a change in a file that others change, too, without it; nothing if that is not known. Such a file is
+/// GRUB's environment.
+pub(crate) fn taken_back_in(change: &FileChange, now: &str) -> Option<String> {
+    let is_environment = change.path.ends_with("grubenv");
+    let (before, after) = (change.before.as_deref()?, change.after.as_deref()?);
+    is_environment
+        .then(|| bls::environment_with_old(before, after, now))
+        .flatten()
+}
+
 /// The first of these programs that is there.
 fn program(host: &Host, names: &[&str]) -> Option<String> {
     let mut there = names

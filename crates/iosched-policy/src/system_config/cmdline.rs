@@ -481,6 +481,7 @@ mod tests {
         let grub = "GRUB_CMDLINE_LINUX=\"elevator=cfq\"\n";
         for more in [
             "[ \"$GRUB_CMDLINE_LINUX\" ] && GRUB_CMDLINE_LINUX_DEFAULT=quiet\n",
+            "[ -v GRUB_CMDLINE_LINUX ] && GRUB_CMDLINE_LINUX_DEFAULT=quiet\n",
             "A=\"$(echo \"$GRUB_CMDLINE_LINUX\")\"\n[ \"$A\" ] || GRUB_CMDLINE_LINUX_DEFAULT=quiet\n",
             "if true; then\nif [ \"${GRUB_CMDLINE_LINUX#x}\" ]; then A=1; fi; fi\n[ \"$A\" ] && GRUB_CMDLINE_LINUX_DEFAULT=quiet\n",
             "case \"$GRUB_CMDLINE_LINUX\" in\n *elevator*) ;;\n *) GRUB_CMDLINE_LINUX=\"crashkernel=auto\";;\nesac\n",

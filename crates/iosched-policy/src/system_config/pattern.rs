@@ -63,12 +63,13 @@ impl Part {
 fn parse(pattern: &str) -> Vec<Part> {
     let chars: Vec<char> = pattern.chars().collect();
     let mut parts = Vec::new();
+    let last_end = chars.iter().rposition(|&c| c == ']').unwrap_or(0);
     let mut at = 0;
     while at < chars.len() {
         let (part, next) = match chars[at] {
             '*' => (Part::Anything, at + 1),
             '?' => (Part::AnyOne, at + 1),
-            '[' => set(&chars, at).unwrap_or((Part::This('['), at + 1)),
+            '[' if at < last_end => set(&chars, at).unwrap_or((Part::This('['), at + 1)),
             c => (Part::This(c), at + 1),
         };
         parts.push(part);

@@ -84,10 +84,13 @@ enum Part<'a> {
     Unknown,
 }
 
-/// The variables that a piece of a script names, within what other programs print, too.
+/// The variables that a piece of a script names, within what other programs print, too, and in `[ -v NAME ]`.
 pub(super) fn named_in(text: &str) -> impl Iterator<Item = &str> {
-    text.split('$').skip(1).filter_map(|rest| {
-        let rest = rest.trim_start_matches(['{', '#', '!']);
+    let expanded = text.split('$').skip(1);
+    let expanded = expanded.map(|rest| rest.trim_start_matches(['{', '#', '!']));
+    let tested = text.split(" -v ").skip(1);
+    let tested = tested.map(|rest| rest.trim_start_matches([' ', '"', '\'']));
+    expanded.chain(tested).filter_map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         Some(&rest[..end.unwrap_or(rest.len())]).filter(|name| !name.is_empty())
     })
@@ -459,8 +462,9 @@ impl<'a> Parser<'a> {
                 self.at = start;
                 self.command()?;
                 // What asks a file that is edited may find something else afterwards.
-                let asks_ours = self.text[start..self.at].contains("/etc/default/grub");
-                (!asks_ours).then_some(())?;
+                let command = &self.text[start..self.at];
+                let only_says = command.starts_with("echo") && !command.contains('>');
+                (only_says || !command.contains("/etc/default/grub")).then_some(())?;
             }
             let end = self.at;
             self.take_blanks();

@@ -42,6 +42,8 @@ pub struct Writer {
     pub value: Option<String>,
     /// False where a condition cannot be judged from here.
     pub certain: bool,
+    /// True of a scheduler of the other block layer: the kernel refuses to be given it for this disk, and nothing changes.
+    pub is_refused: bool,
 }
 
 /// What a writer is, in the order in which they come at boot: a later one wins.
@@ -115,18 +117,52 @@ impl Writer {
 /// file the last one wins.
 pub fn find(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
     let mut found = programs::command_line(host, disk);
-    found.extend(udev::writers(host, disk, "add"));
+    found.extend(udev::writers(host, disk, first_event(disk)));
     found.extend(services::writers(host, disk));
     found.extend(programs::writers(host, disk));
     found.sort_by_key(|writer| writer.kind); // stable: within a kind in their own order
-    found
+    with_refusals(found, disk)
 }
 
 /// All who write it when udev has a `change` event, in their order.
 pub fn find_on_change(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
     let mut found = udev::writers(host, disk, "change");
     found.sort_by_key(|writer| writer.kind);
-    found
+    with_refusals(found, disk)
+}
+
+/// The event at which a disk is ready: one of the device mapper has no table before its first change.
+fn first_event(disk: &KnownDisk) -> &'static str {
+    if disk.device.name.starts_with("dm-") {
+        "change"
+    } else {
+        "add"
+    }
+}
+
+/// Says of each writer whether the disk refuses its value.
+fn with_refusals(mut writers: Vec<Writer>, disk: &KnownDisk) -> Vec<Writer> {
+    let offered = disk.device.schedulers.offered();
+    for writer in &mut writers {
+        let value = writer.value.as_deref();
+        writer.is_refused = writer.target == "queue/scheduler"
+            && value.is_some_and(|value| is_of_other_layer(value, offered));
+    }
+    writers
+}
+
+/// True of a scheduler that a disk which offers these never takes: noop and cfq are of the single-queue block layer,
+/// kyber and others of blk-mq. (blk-mq knows mq-deadline as deadline, too. One that is only not loaded is asked for.)
+pub(crate) fn is_of_other_layer(value: &str, offered: &[String]) -> bool {
+    if offered.is_empty() || offered.iter().any(|name| name == value) {
+        return false;
+    }
+    let others: &[&str] = if iosched_switch::is_single_queue(offered) {
+        &["none", "mq-deadline", "kyber", "bfq"]
+    } else {
+        &["noop", "cfq", "anticipatory"]
+    };
+    others.contains(&value)
 }
 
 /// True if TuneD runs, or will at the next boot.
@@ -155,7 +191,7 @@ pub fn winner<'a>(writers: &'a [Writer], target: &str) -> Option<&'a Writer> {
     let mut of_target = writers
         .iter()
         .rev()
-        .filter(|writer| writer.target == target);
+        .filter(|writer| writer.target == target && !writer.is_refused);
     let last = of_target.clone().next();
     of_target.find(|writer| writer.certain).or(last)
 }
@@ -165,6 +201,7 @@ pub(crate) fn culprit<'a>(writers: &'a [Writer], target: &str, found: &str) -> O
     let is_it = |writer: &&Writer| {
         writer.target == target
             && !writer.is_ours()
+            && !writer.is_refused
             && writer
                 .value
                 .as_deref()
@@ -183,9 +220,9 @@ pub(crate) fn culprit<'a>(writers: &'a [Writer], target: &str, found: &str) -> O
         })
 }
 
-/// True if writing `value` leads to `found`: the kernel knows old names.
+/// True if writing `value` leads to `found`: blk-mq knows mq-deadline by its old name, too, and no other.
 pub fn means(value: &str, found: &str) -> bool {
-    value == found || iosched_switch::modern_name(value) == Some(found)
+    value == found || (value, found) == ("deadline", "mq-deadline")
 }
 
 /// The text of a file of the machine, links followed within the machine; none if it cannot be read.
@@ -225,6 +262,8 @@ fn files_of(host: &Host, directories: &[&str], suffix: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::matching;
+    use crate::system_config::testing::{Disk, machine, write};
 
     fn writer(kind: WriterKind, value: &str, certain: bool) -> Writer {
         Writer {
@@ -234,6 +273,7 @@ mod tests {
             target: "queue/scheduler".into(),
             value: Some(value.into()),
             certain,
+            is_refused: false,
         }
     }
 
@@ -250,5 +290,43 @@ mod tests {
         assert_eq!(who("bfq"), Some(WriterKind::UdevRule));
         assert_eq!(who("mq-deadline"), Some(WriterKind::Tuned));
         assert_eq!(who("kyber"), None);
+    }
+
+    /// Which rules of udev count for a disk at boot: value by value, and who wins.
+    fn at_boot(disk: Disk, rules: &str) -> (Vec<String>, Option<String>) {
+        let (dir, host) = machine(&[disk]);
+        write(dir.path(), "etc/udev/rules.d/60-x.rules", rules);
+        let found = find(&host, &matching::disks(&host).unwrap()[0]);
+        let wins = winner(&found, "queue/scheduler").and_then(|writer| writer.value.clone());
+        let values = found.into_iter().filter_map(|writer| writer.value);
+        (values.collect(), wins)
+    }
+
+    #[test]
+    fn a_scheduler_of_the_other_block_layer_does_not_win() {
+        let rules = "ATTR{queue/scheduler}=\"VALUE\"\n";
+        let old = || Disk::new("sda").file("queue/scheduler", "noop deadline [cfq]");
+        for (disk, value, is_taken) in [
+            (Disk::new("sda"), "noop", false),
+            (Disk::new("sda"), "cfq", false),
+            (Disk::new("sda"), "deadline", true),
+            (Disk::new("sda"), "adios", true), // a module that is not loaded, perhaps
+            (old(), "mq-deadline", false),
+            (old(), "noop", true),
+        ] {
+            let (all, wins) = at_boot(disk, &rules.replace("VALUE", value));
+            assert_eq!(all, [value]);
+            assert_eq!(wins.is_some(), is_taken, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_disk_of_the_device_mapper_is_ready_with_its_first_change() {
+        let rules = "ACTION==\"add\", ATTR{queue/scheduler}=\"none\"\n\
+                     ACTION==\"change\", ATTR{queue/scheduler}=\"bfq\"\n";
+        for (name, value) in [("dm-0", "bfq"), ("sda", "none")] {
+            let (_, wins) = at_boot(Disk::new(name), rules);
+            assert_eq!(wins.as_deref(), Some(value), "{name}");
+        }
     }
 }

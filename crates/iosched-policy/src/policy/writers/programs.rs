@@ -31,6 +31,7 @@ fn sets_scheduler(kind: WriterKind, file: &Path, line: usize, value: &str) -> Wr
         target: SCHEDULER.into(),
         value: Some(value.into()),
         certain: true,
+        is_refused: false,
     }
 }
 
@@ -218,6 +219,7 @@ fn tuned_profile(host: &Host, profile: &str, device: &str, depth: usize, found: 
         {
             found.push(Writer {
                 certain: !section.by_regex,
+                is_refused: false,
                 ..sets_scheduler(WriterKind::Tuned, &file, line, &value)
             });
         }

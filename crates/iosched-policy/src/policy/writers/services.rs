@@ -1,5 +1,6 @@
 //! Writers that systemd starts: `tmpfiles.d`, units with their scripts, and the boot scripts of old.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
@@ -41,10 +42,21 @@ pub(super) fn writers(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
         let path = Path::new(script);
         // Some distributions link one to the other.
         if !host.path(path).is_symlink() {
-            found.extend(script_writers(host, path, device, WriterKind::BootScript));
+            let scripts = script_writers(host, path, device, WriterKind::BootScript);
+            let runs = script.ends_with("boot.local") || is_executable(host, path);
+            found.extend(scripts.into_iter().map(|writer| Writer {
+                certain: writer.certain && runs,
+                ..writer
+            }));
         }
     }
     found
+}
+
+/// True if the file may be run: systemd runs no `rc.local` that may not.
+fn is_executable(host: &Host, path: &Path) -> bool {
+    let metadata = std::fs::metadata(host.path(path));
+    metadata.is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
 }
 
 /// True if a unit of this name is wanted by a target.
@@ -88,6 +100,7 @@ fn tmpfiles(host: &Host, device: &str) -> Vec<Writer> {
                     target: target.to_owned(),
                     value: Some(value.to_owned()),
                     certain: true,
+                    is_refused: false,
                 });
             }
         }
@@ -145,5 +158,6 @@ fn writer_of(write: shell::Write, kind: WriterKind, file: &Path, index: usize) -
         target: write.target,
         value: write.value,
         certain: write.certain,
+        is_refused: false,
     }
 }

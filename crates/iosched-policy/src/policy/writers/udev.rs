@@ -7,7 +7,7 @@
 //! follows for uncertain. Properties are those of udev's database, as at the end of the last event:
 //! what udev's own rules make of a disk's serial number, escapes included, need not be made again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
@@ -124,6 +124,12 @@ impl Event<'_> {
     /// Follows one file.
     fn follow(&mut self, file: &Path, lines: &[Line]) {
         let mut index = 0;
+        let mut labels: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (at, line) in lines.iter().enumerate() {
+            if let Some(label) = line.value_of("LABEL") {
+                labels.entry(label).or_default().push(at);
+            }
+        }
         // Between a jump that only may be taken and its label, nothing is certain.
         let mut doubtful_until: Option<String> = None;
         while let Some(line) = lines.get(index) {
@@ -141,11 +147,9 @@ impl Event<'_> {
             let Some(target) = line.value_of("GOTO") else {
                 continue;
             };
-            let at = lines[index..]
-                .iter()
-                .position(|line| line.value_of("LABEL") == Some(target));
-            match at {
-                Some(at) if holds == Truth::Yes => index += at,
+            let labelled = labels.get(target).map_or(&[][..], Vec::as_slice);
+            match labelled.get(labelled.partition_point(|at| *at < index)) {
+                Some(at) if holds == Truth::Yes => index = *at,
                 Some(_) => {
                     doubtful_until.get_or_insert(target.to_owned());
                 }
@@ -292,6 +296,7 @@ impl Event<'_> {
                     target: attribute.to_owned(),
                     value: value.is_known.then_some(value.text),
                     certain,
+                    is_refused: false,
                 }),
                 "RUN" => {
                     let Some(write) = shell::write_of(&value.text, &self.disk.device.name) else {
@@ -304,6 +309,7 @@ impl Event<'_> {
                         target: write.target,
                         value: write.value,
                         certain: certain && write.certain,
+                        is_refused: false,
                     });
                 }
                 _ => {}
