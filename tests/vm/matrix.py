@@ -235,6 +235,14 @@ def put_back_at_boot(machine):
     expect(machine.run("ls /var/lib/iosched/journal | wc -l").strip(), "0", "and nothing is left in the journal")
     code, text = machine.try_run("systemctl start iosched-check.service && journalctl -b -o cat -u iosched-check.service")
     expect((code, ": as wanted by " in text), (0, True), "the check of the package works with the few rights that it has")
+    metrics = "/var/lib/prometheus/node-exporter"
+    unit = "/etc/systemd/system/iosched-check.service.d"
+    machine.run(f"mkdir -p {metrics} {unit}; tar -xOf /dev/disk/by-id/virtio-PAYLOAD iosched-check-textfile.conf"
+                f" >{unit}/textfile.conf && systemctl daemon-reload")
+    machine.run("systemctl start iosched-check.service")
+    shown = machine.run(f"stat -c '%a %n' {metrics}/*; grep -c ^iosched_disk_as_wanted {metrics}/iosched.prom").split()
+    expect((shown[:2], int(shown[2]) > 0), (["644", f"{metrics}/iosched.prom"], True), "and writes metrics that others can read")
+    machine.run(f"rm -r /var/lib/prometheus {unit} && systemctl daemon-reload")
 
 
 def remove(machine):

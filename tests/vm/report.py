@@ -34,6 +34,7 @@ def new_machine(directory, image, deb, disks=tuple(DISKS)):
     files = os.path.join(directory, "payload")
     os.makedirs(files)
     shutil.copy(deb, files)
+    shutil.copy(os.path.join(ROOT, "fleet/monitoring/iosched-check-textfile.conf"), files)
     for binary in glob.glob(os.path.join(ROOT, "target/static/iosched-*-linux-x86_64/iosched")):
         shutil.copy(binary, os.path.join(files, "iosched-static"))
         shutil.copy(os.path.join(ROOT, "scripts/test-static"), files)

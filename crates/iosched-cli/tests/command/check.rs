@@ -1,4 +1,5 @@
 //! `iosched check` names who set a scheduler, on the systems of `tests/systems`, and its exit codes.
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -221,6 +222,27 @@ fn what_monitoring_reads_says_the_same() {
     let (code, ..) = machine.run("check", &["--textfile", file.to_str().unwrap()]);
     assert_eq!(code, 2);
     assert_eq!(fs::read_to_string(&file).unwrap(), stdout);
+}
+
+/// Alerts and dashboard ask for what `check` writes, and for all of it.
+#[test]
+fn the_metrics_of_alerts_and_dashboard_are_those_that_check_writes() {
+    const MONITORING: [&str; 2] = [
+        include_str!("../../../../fleet/monitoring/iosched-alerts.yml"),
+        include_str!("../../../../fleet/monitoring/iosched-dashboard.json"),
+    ];
+    let (_, stdout, _) = with_disk(None, "bfq").run("check", &["--prometheus"]);
+    let types = stdout.lines().filter_map(|line| {
+        let name = line.strip_prefix("# TYPE ")?.strip_suffix(" gauge")?;
+        Some(name.to_owned())
+    });
+    let written: BTreeSet<String> = types.collect();
+    for text in MONITORING {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let asked = words.filter(|word| word.starts_with("iosched_"));
+        let asked: BTreeSet<String> = asked.map(str::to_owned).collect();
+        assert_eq!(asked, written);
+    }
 }
 
 /// When the run behind a rule began, and its interval: what the record of docs/example-record says of bfq.

@@ -1,0 +1,338 @@
+"""Linux I/O schedulers simulated over disk models, recordings of kernels followed, traces and records read as Arrow tables.
+
+    >>> import iosched
+    >>> simulated = iosched.simulate("random-read", iosched.Disk("hdd-7200"), ["noop", iosched.Scheduler("cfq", slice_idle=0)])
+    >>> simulated.table.to_pandas()[["scheduler", "process", "iops", "latency_p99_ns"]]
+
+Times in results are nanoseconds, sizes bytes, as in the command's JSON. What cannot be done raises `IoschedError`, whose
+`hint` is the way out. Other threads of Python run meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import math
+import os
+import tempfile
+from datetime import timedelta
+from typing import Any, Iterable, Iterator, Mapping, Sequence, Union
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from . import _iosched
+from ._iosched import IoschedError, __version__
+
+__all__ = [
+    "Conformance",
+    "Disk",
+    "IoschedError",
+    "Record",
+    "Scheduler",
+    "Simulated",
+    "Trace",
+    "conform",
+    "disk_models",
+    "open_trace",
+    "read_record",
+    "read_trace",
+    "schedulers",
+    "simulate",
+]
+
+Path = Union[str, "os.PathLike[str]"]
+#: Seconds, or a timedelta.
+Time = Union[float, timedelta]
+#: Bytes, or text as "32G" (powers of 1024).
+Size = Union[int, str]
+
+
+def _size(size: Size | None) -> int | None:
+    if size is None or isinstance(size, int):
+        return size
+    return _iosched.parse_size(size)
+
+
+def _seconds(of: str, time: Time | None) -> float | None:
+    seconds = time.total_seconds() if isinstance(time, timedelta) else time
+    if seconds is not None and not math.isfinite(seconds):
+        raise IoschedError(f"{of}: {seconds} is no number of seconds")
+    return seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Disk:
+    """A disk model, and how the disk departs from it.
+
+    `model` is one of `disk_models()`, or a `.toml` file of your own. `size` is in bytes or as "32G"; `order` is "fifo" or
+    "shortest-access-first"; `slow_down` lets all that the disk does take so many times as long.
+    """
+
+    model: str = "hdd-7200"
+    size: Size | None = None
+    queue_depth: int | None = None
+    order: str | None = None
+    write_cache: bool | None = None
+    slow_down: int | None = None
+
+    def _request(self) -> dict[str, Any]:
+        return {
+            "model": os.fspath(self.model),
+            "size_bytes": _size(self.size),
+            "queue_depth": self.queue_depth,
+            "order": self.order,
+            "write_cache": self.write_cache,
+            "slow_down": self.slow_down,
+        }
+
+
+class Scheduler:
+    """A scheduler with tunables: `Scheduler("cfq", slice_idle=0)`. Those left out have the kernel's defaults."""
+
+    def __init__(self, name: str, **tunables: int) -> None:
+        self.name = name
+        self.tunables = dict(tunables)
+
+    def __str__(self) -> str:
+        values = ",".join(f"{name}={int(value)}" for name, value in self.tunables.items())
+        return f"{self.name}:{values}" if values else self.name
+
+    def __repr__(self) -> str:
+        values = "".join(f", {name}={value}" for name, value in self.tunables.items())
+        return f"Scheduler({self.name!r}{values})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scheduler) and (self.name, self.tunables) == (other.name, other.tunables)
+
+    def __hash__(self) -> int:
+        return hash((self.name, *sorted(self.tunables.items())))
+
+
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """A recording as a load: each access at its time, or in closed loops, in which each process waits for what it waited
+    for when it was recorded. `speed` divides the times between accesses; `wrap` folds what lies beyond the disk's end."""
+
+    path: Path
+    format: str | None = None
+    device: str | None = None
+    wrap: bool = False
+    closed: bool = False
+    speed: float | None = None
+
+    def _request(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "path": os.fspath(self.path)}
+
+
+class _Wrapped:
+    """What the command prints as JSON."""
+
+    def __init__(self, value: Mapping[str, Any]) -> None:
+        self._value = value
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as the command's `--json` has it."""
+        return dict(self._value)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._value[name]
+
+
+class Simulated(_Wrapped):
+    """What `simulate` found."""
+
+    @property
+    def table(self) -> pa.Table:
+        """A row for each scheduler and process, and one for all processes together (`process` is "all")."""
+        rows = []
+        for run in self._value["runs"]:
+            shares = list(run["processes"])
+            if len(shares) != 1 or shares[0]["name"] != "all":
+                shares.append({**run["total"], "name": "all"})
+            for share in shares:
+                rows.append({"scheduler": run["scheduler"], "process": share["name"], **_numbers(share)})
+        return pa.Table.from_pylist(rows, schema=_SHARES)
+
+    @property
+    def runs(self) -> pa.Table:
+        """A row for each scheduler: what the disk did."""
+        names = ("commands", "mean_seek_sectors", "sequential_share", "disk_idle_ns", "fairness", "elapsed_ns", "held_back_ns")
+        rows = [{"scheduler": run["scheduler"], **{name: run[name] for name in names}} for run in self._value["runs"]]
+        return pa.Table.from_pylist(rows, schema=_RUNS)
+
+    def __repr__(self) -> str:
+        runs = ", ".join(f"{run['scheduler']} {run['total']['iops']:.1f} IOPS" for run in self._value["runs"])
+        return f"<Simulated {self['load']} over {self['disk']}: {runs}>"
+
+
+_TIMES = ("latency", "before_queue_time", "queue_time", "service_time", "sync_latency")
+_QUANTILES = ("mean", "p50", "p99", "p999", "max")
+_SHARES = pa.schema(
+    [("scheduler", pa.string()), ("process", pa.string()), ("accesses", pa.int64()), ("iops", pa.float64()),
+     ("bytes_per_second", pa.float64()), ("syncs", pa.int64())]
+    + [(f"{of.removesuffix('_time')}_{quantile}_ns", pa.int64())
+       for of in _TIMES for quantile in _QUANTILES]
+)  # fmt: skip
+_RUNS = pa.schema(
+    [("scheduler", pa.string()), ("commands", pa.int64()), ("mean_seek_sectors", pa.float64()),
+     ("sequential_share", pa.float64()), ("disk_idle_ns", pa.int64()), ("fairness", pa.float64()),
+     ("elapsed_ns", pa.int64()), ("held_back_ns", pa.int64())]
+)  # fmt: skip
+
+
+def _numbers(share: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = {name: share[name] for name in ("accesses", "iops", "bytes_per_second", "syncs")}
+    for of in _TIMES:
+        for quantile in _QUANTILES:
+            numbers[f"{of.removesuffix('_time')}_{quantile}_ns"] = share[of][f"{quantile}_ns"]
+    return numbers
+
+
+class Conformance(_Wrapped):
+    """How well our scheduler agrees with one recording."""
+
+    @property
+    def agreement(self) -> float:
+        """The share of the recorded decisions that ours made, too."""
+        return float(self._value["agreement"])
+
+    def __repr__(self) -> str:
+        return f"<Conformance {self['trace']}: {self['scheduler']} agrees on {self['agreed']} of {self['decisions']} decisions>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What `iosched tune` measured: `header` (machine and plan), `analysis` (as `iosched report --json`), and `trials`, an
+    Arrow table of a row for each trial and metric."""
+
+    header: dict[str, Any]
+    analysis: dict[str, Any]
+    trials: pa.Table
+
+
+def disk_models() -> list[str]:
+    """The names of the disk models."""
+    return [model["name"] for model in json.loads(_iosched.disk_models())]
+
+
+def schedulers() -> list[dict[str, Any]]:
+    """The schedulers that can be simulated, each with its tunables: name, unit, default, min, max."""
+    infos: list[dict[str, Any]] = json.loads(_iosched.scheduler_infos())
+    return infos
+
+
+def simulate(
+    load: str | Trace | Path = "random-read",
+    disk: Disk | str | None = None,
+    schedulers: Sequence[Scheduler | str] | Scheduler | str = (),
+    *,
+    until: Time | None = None,
+    seed: int = 0,
+    initial: str | None = None,
+    accepts: int | None = None,
+    nr_requests: int | None = None,
+    max_sectors_kb: int | None = None,
+    hz: int | None = None,
+    tick_phase_us: float = 0.0,
+    scsi: bool = False,
+    cpus: int | None = None,
+    hardware_queues: int | None = None,
+    wbt_lat: Time | None = None,
+    memory: Size | None = None,
+    dirty_ratio: int | None = None,
+    dirty_background_ratio: int | None = None,
+    events: Path | None = None,
+) -> Simulated:
+    """Runs a load under schedulers over a disk model in virtual time: all of them where none is named.
+
+    `load` is a built-in load, a fio job file, or a `Trace`. The options are those of `iosched simulate`, where `until` and
+    `wbt_lat` are seconds or timedeltas. `events` is a new file for every event, for one scheduler.
+    """
+    chosen = [schedulers] if isinstance(schedulers, (str, Scheduler)) else schedulers
+    request = {
+        "disk": (disk if isinstance(disk, Disk) else Disk(disk or "hdd-7200"))._request(),
+        "schedulers": [str(scheduler) for scheduler in chosen],
+        "load": None if isinstance(load, Trace) else os.fspath(load),
+        "trace": load._request() if isinstance(load, Trace) else None,
+        "initial": initial,
+        "accepts": accepts,
+        "nr_requests": nr_requests,
+        "max_sectors_kb": max_sectors_kb,
+        "hz": hz,
+        "tick_phase_us": tick_phase_us,
+        "scsi": scsi,
+        "cpus": cpus,
+        "hardware_queues": hardware_queues,
+        "wbt_lat_seconds": _seconds("wbt_lat", wbt_lat),
+        "memory_bytes": _size(memory),
+        "dirty_ratio": dirty_ratio,
+        "dirty_background_ratio": dirty_background_ratio,
+        "seed": seed,
+        "until_seconds": _seconds("until", until),
+        "events": None if events is None else os.fspath(events),
+    }
+    return Simulated(json.loads(_iosched.simulate(json.dumps(request))))
+
+
+def conform(
+    recordings: Path | Iterable[Path],
+    scheduler: Scheduler | str | None = None,
+    *,
+    queue_depth: int | None = None,
+    hz: int | None = None,
+    tick_phase_us: float | None = None,
+    tunables: Path | None = None,
+    initial: str | None = None,
+    non_rotational: bool = False,
+) -> list[Conformance]:
+    """Follows recordings of a kernel's scheduler, or folders of them, decision by decision, as `iosched conform` does.
+
+    Raises `IoschedError` if one cannot be followed: its message names the first such, and `failures` has all.
+    """
+    paths = [recordings] if isinstance(recordings, (str, os.PathLike)) else list(recordings)
+    followed, failures = _iosched.conform_all(
+        [os.fspath(path) for path in paths],
+        None if scheduler is None else str(scheduler),
+        queue_depth,
+        hz,
+        tick_phase_us,
+        None if tunables is None else os.fspath(tunables),
+        initial,
+        non_rotational,
+    )
+    if failures:
+        error = IoschedError(failures[0][0])
+        error.hint = failures[0][1]
+        error.failures = [message for message, _ in failures]
+        raise error
+    return [Conformance(one) for one in json.loads(followed)]
+
+
+@contextlib.contextmanager
+def open_trace(path: Path) -> Iterator[pa.RecordBatchReader]:
+    """The events of a recording in batches: memory does not grow with it, a temporary file does.
+
+    >>> with iosched.open_trace("sda.blktrace.0") as batches:
+    ...     for batch in batches: ...
+    """
+    with tempfile.TemporaryDirectory(prefix="iosched-") as directory:
+        parquet = os.path.join(directory, "events.parquet")
+        _iosched.trace_to_parquet(os.fspath(path), parquet)
+        with pq.ParquetFile(parquet) as file:
+            yield pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
+
+
+def read_trace(path: Path) -> pa.Table:
+    """The events of a recording (blktrace, blkparse, ftrace, fio iolog, MSR, SPC, our own; compressed or not): the columns
+    of docs/report.md, among them time_ns, stage, op, sector, sectors, device, process."""
+    with open_trace(path) as batches:
+        return batches.read_all()
+
+
+def read_record(directory: Path) -> Record:
+    """What `iosched tune` left in a results directory."""
+    header, analysis, trials = _iosched.record_parts(os.fspath(directory))
+    return Record(json.loads(header), json.loads(analysis), pq.read_table(io.BytesIO(trials)))

@@ -1,0 +1,191 @@
+//! What the Python package `iosched` is made of: each function takes text, numbers or JSON, works while other threads of
+//! Python run, and gives back JSON or a Parquet file, of which the Python side makes tables.
+//!
+//! - [`request`]: what can be asked of a simulation
+//! - [`wait`]: work that Ctrl-C can leave
+//! - [`error`]: failures as exceptions
+
+mod error;
+mod request;
+mod wait;
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use iosched_experiment::analysis::Analysis;
+use iosched_experiment::record::Record;
+use iosched_experiment::simulate::conform;
+use iosched_experiment::simulate::initial::Initial;
+use iosched_experiment::simulate::recordings;
+use iosched_experiment::simulate::run::Plan;
+use iosched_experiment::simulate::settings::SchedulerRequest;
+use iosched_report::input::Recording;
+use iosched_report::named;
+use iosched_report::tidy::{events, trials};
+use iosched_sim::disk;
+use iosched_sim::scheduler;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde_json::json;
+
+use crate::error::{Failed, IoschedError};
+use crate::request::Request;
+use crate::wait::interruptibly;
+
+/// The names of the disk models and what each is, as JSON.
+#[pyfunction]
+fn disk_models() -> String {
+    let models = disk::models();
+    let models = models.iter().map(|model| json!({"name": model.name, "rotational": model.rotational()}));
+    serde_json::Value::Array(models.collect()).to_string()
+}
+
+/// The schedulers with their tunables, as JSON.
+#[pyfunction]
+fn scheduler_infos() -> String {
+    let infos = scheduler::schedulers().iter().map(|info| {
+        let tunables = info.tunables.iter().map(|tunable| {
+            json!({
+                "name": tunable.name,
+                "unit": tunable.unit,
+                "default": tunable.default,
+                "min": tunable.min,
+                "max": tunable.max,
+            })
+        });
+        let tunables = serde_json::Value::Array(tunables.collect());
+        json!({"name": info.name, "summary": info.summary, "tunables": tunables})
+    });
+    serde_json::Value::Array(infos.collect()).to_string()
+}
+
+/// Bytes of a size as people write it: `32G`.
+#[pyfunction]
+fn parse_size(text: &str) -> PyResult<u64> {
+    let size = iosched_emulate::spec::parse_size(text);
+    size.map(|size| size.as_u64()).map_err(IoschedError::new_err)
+}
+
+/// Simulates what a [`Request`] in JSON asks for; JSON as of `iosched simulate --json`.
+#[pyfunction]
+fn simulate(py: Python<'_>, request: &str) -> PyResult<String> {
+    let request = Request::parse(request)?.checked()?;
+    let simulated = interruptibly(py, move || Plan::new(request)?.run())?;
+    let simulated = simulated.map_err(|failure| Failed::of(&failure).raised(py))?;
+    as_json(&simulated)
+}
+
+/// Follows recordings as `iosched conform --json`: a JSON array of what came of each, and one of what went wrong.
+#[pyfunction]
+#[pyo3(signature = (paths, scheduler, queue_depth, hz, tick_phase_us, tunables, initial, non_rotational))]
+#[expect(clippy::too_many_arguments, reason = "called from one place, by name")]
+fn conform_all(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    scheduler: Option<String>,
+    queue_depth: Option<usize>,
+    hz: Option<u32>,
+    tick_phase_us: Option<f64>,
+    tunables: Option<PathBuf>,
+    initial: Option<String>,
+    non_rotational: bool,
+) -> PyResult<(String, Vec<(String, Option<String>)>)> {
+    let followed = interruptibly(py, move || {
+        let scheduler = match scheduler {
+            Some(scheduler) => scheduler,
+            None => recorded_scheduler(&paths)?,
+        };
+        let wanted = SchedulerRequest {
+            scheduler,
+            tunables,
+            hz,
+            tick_phase_us,
+            non_rotational,
+            queue_depth,
+            ..SchedulerRequest::default()
+        };
+        let initial = initial.as_deref().map(Initial::parse).transpose();
+        let initial = initial.map_err(|failure| Failed::of(&failure))?;
+        let (mut followed, mut failures) = (Vec::new(), Vec::new());
+        conform::follow_all(&paths, &wanted, initial.as_ref(), |result| match result {
+            Ok(conformance) => followed.push(conformance),
+            Err(failure) => failures.push(Failed::of(&failure)),
+        })
+        .map_err(|failure| Failed::of(&failure))?;
+        Ok((followed, failures))
+    })?;
+    let (followed, failures) = followed.map_err(|failed: Failed| failed.raised(py))?;
+    let failures = failures.into_iter().map(|failed| (failed.message, failed.hint));
+    Ok((as_json(&followed)?, failures.collect()))
+}
+
+/// The one under which all of them were recorded.
+fn recorded_scheduler(paths: &[PathBuf]) -> Result<String, Failed> {
+    let recorded = recordings::named_schedulers(paths).map_err(|failure| Failed::of(&failure))?;
+    let hint = || Some("say which: scheduler=\"mq-deadline\"".to_owned());
+    match recorded.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(Failed {
+            message: "the recording does not say under which scheduler it was made".to_owned(),
+            hint: hint(),
+        }),
+        several => Err(Failed {
+            message: format!("the recordings are of several schedulers: {}", several.join(", ")),
+            hint: hint(),
+        }),
+    }
+}
+
+/// Writes the events of a recording into a Parquet file: the columns of docs/report.md. Memory does not grow with it.
+#[pyfunction]
+fn trace_to_parquet(py: Python<'_>, trace: PathBuf, parquet: PathBuf) -> PyResult<()> {
+    let written = interruptibly(py, move || {
+        let recording = Recording::open(&trace).map_err(|failure| Failed::of(&failure))?;
+        let recording = recording.ok_or_else(|| Failed {
+            message: format!("{} is no recording of block traffic", trace.display()),
+            hint: Some("a directory of `iosched tune` is read by read_record()".to_owned()),
+        })?;
+        let file = File::create(&parquet).map_err(|cause| Failed {
+            message: format!("cannot write {}: {cause}", parquet.display()),
+            hint: None,
+        })?;
+        events::parquet(recording, file).map_err(|failure| Failed::of(&failure))
+    })?;
+    written.map_err(|failed| failed.raised(py))
+}
+
+/// A record of `iosched tune`: its first line and its analysis as JSON, its trials as Parquet.
+#[pyfunction]
+fn record_parts(py: Python<'_>, directory: PathBuf) -> PyResult<(String, String, Py<PyBytes>)> {
+    let read = interruptibly(py, move || {
+        let record = Record::load(&directory).map_err(|failure| Failed::of(&failure))?;
+        let name = directory.file_name().unwrap_or_default().to_string_lossy();
+        let rows: Vec<trials::Row> = trials::rows(&name, &record).collect();
+        let trials = trials::parquet(&rows).map_err(|cause| Failed {
+            message: format!("{}: its trials cannot be made a table: {cause}", directory.display()),
+            hint: None,
+        })?;
+        Ok((record, trials))
+    })?;
+    let (record, trials) = read.map_err(|failed: Failed| failed.raised(py))?;
+    let analysis = named::analysis(&Analysis::of(&record)).to_string();
+    let trials = PyBytes::new(py, &trials).unbind();
+    Ok((as_json(&record.header)?, analysis, trials))
+}
+
+fn as_json(value: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|error| IoschedError::new_err(error.to_string()))
+}
+
+#[pymodule]
+fn _iosched(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("IoschedError", module.py().get_type::<IoschedError>())?;
+    module.add_function(wrap_pyfunction!(disk_models, module)?)?;
+    module.add_function(wrap_pyfunction!(scheduler_infos, module)?)?;
+    module.add_function(wrap_pyfunction!(parse_size, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(conform_all, module)?)?;
+    module.add_function(wrap_pyfunction!(trace_to_parquet, module)?)?;
+    module.add_function(wrap_pyfunction!(record_parts, module)?)
+}

@@ -1,0 +1,154 @@
+"""The package as a user has it: installed, with recordings and records of the repository beside it."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import iosched
+import pandas
+import polars
+import pyarrow as pa
+import pytest
+
+REPOSITORY = Path(os.environ["IOSCHED_REPOSITORY"])
+GOLDEN = REPOSITORY / "crates/iosched-sim/tests/golden"
+RECORDING = GOLDEN / "bfq-hdd1-a_rand4.txt.gz"
+
+
+def test_a_load_is_simulated_under_each_scheduler_and_the_same_seed_gives_the_same():
+    once, again = (
+        iosched.simulate("random-read", iosched.Disk("hdd-7200", size="8G"), ["noop", "mq-deadline"], until=2, seed=3)
+        for _ in range(2)
+    )
+    assert once.table == again.table
+    assert once.table.column("scheduler").unique().to_pylist() == ["noop", "mq-deadline"]
+    total = once.table.filter(pa.compute.equal(once.table["process"], "all"))
+    assert total.num_rows == 2
+    assert all(iops > 0 for iops in total["iops"].to_pylist())
+    assert once.runs["elapsed_ns"].to_pylist() == [run["elapsed_ns"] for run in once["runs"]]
+    assert once["disk_bytes"] == 8 << 30
+    assert isinstance(once.table.to_pandas(), pandas.DataFrame)
+    assert polars.from_arrow(once.table).height == once.table.num_rows
+
+
+def test_the_three_parts_of_a_latency_are_the_whole():
+    table = iosched.simulate("random-read", "ssd-sata", "none", until=timedelta(seconds=1)).table.to_pandas()
+    parts = table["before_queue_mean_ns"] + table["queue_mean_ns"] + table["service_mean_ns"]
+    assert (abs(parts - table["latency_mean_ns"]) <= 3).all()
+
+
+def test_tunables_and_the_disks_settings_count():
+    def iops(scheduler, **disk):
+        table = iosched.simulate("readers-vs-writer", iosched.Disk("hdd-7200", **disk), scheduler, until=5).table
+        return table.to_pandas().set_index("process").loc["all", "iops"]
+
+    cfq = iosched.Scheduler("cfq", slice_idle=0)
+    assert (str(cfq), repr(cfq)) == ("cfq:slice_idle=0", "Scheduler('cfq', slice_idle=0)")
+    assert cfq == iosched.Scheduler("cfq", slice_idle=0) != iosched.Scheduler("cfq")
+    assert iops(cfq) != iops("cfq")
+    assert iops("noop", queue_depth=1) != iops("noop", queue_depth=32)
+    assert iops("noop", slow_down=4) < iops("noop")
+
+
+def test_each_scheduler_and_model_that_is_listed_can_be_simulated():
+    for scheduler in iosched.schedulers():
+        tunables = {tunable["name"]: tunable["default"] for tunable in scheduler["tunables"]}
+        iosched.simulate("random-read", "ssd-sata", iosched.Scheduler(scheduler["name"], **tunables), until=0.1)
+    for model in iosched.disk_models():
+        iosched.simulate("random-read", model, "noop", until=0.05)
+
+
+def test_a_recording_is_read_in_batches_and_as_a_whole():
+    table = iosched.read_trace(RECORDING)
+    with iosched.open_trace(str(RECORDING)) as batches:
+        assert sum(batch.num_rows for batch in batches) == table.num_rows > 100
+    assert {"time_ns", "stage", "op", "sector", "sectors", "process"} <= set(table.column_names)
+    times = table["time_ns"].to_pylist()
+    assert times == sorted(times)
+
+
+def test_a_recording_is_a_load(tmp_path):
+    events = tmp_path / "events.txt"
+    iosched.simulate("random-read", "hdd-7200", "mq-deadline", until=1, events=events)
+    replayed = iosched.simulate(iosched.Trace(events, closed=True), "hdd-7200", "mq-deadline")
+    assert replayed["trace"]["accesses"] > 50
+    [conformance] = iosched.conform(events)
+    assert conformance.agreement == 1
+
+
+def test_a_recording_is_followed_and_others_are_named():
+    [conformance] = iosched.conform(RECORDING)
+    assert conformance["scheduler"] == "bfq"
+    assert conformance.agreement > 0.9
+    with pytest.raises(iosched.IoschedError, match="no-such-file") as failed:
+        iosched.conform([RECORDING, "no-such-file"], "bfq")
+    assert len(failed.value.failures) == 1
+
+
+def test_a_record_has_its_trials_and_its_analysis():
+    record = iosched.read_record(REPOSITORY / "docs/example-record")
+    assert record.trials.num_rows > 0
+    assert record.header["kind"] == "iosched-record"
+    assert record.analysis["arms"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message", "hint"),
+    [
+        (lambda: iosched.simulate("no-load"), "no built-in load", "one of"),
+        (lambda: iosched.simulate(disk="no-disk"), "no disk model", None),
+        (lambda: iosched.simulate(disk="no/such.toml"), "no/such.toml", None),
+        (lambda: iosched.simulate(schedulers="no-scheduler"), "no-scheduler", None),
+        (lambda: iosched.simulate(schedulers=iosched.Scheduler("deadline", fifo=1)), "fifo", None),
+        (lambda: iosched.simulate(disk=iosched.Disk(size="32Q")), "32Q", None),
+        (lambda: iosched.simulate(disk=iosched.Disk(order="best")), "best", None),
+        (lambda: iosched.simulate(until=-1), "until", None),
+        (lambda: iosched.simulate(until=float("nan")), "until", None),
+        (lambda: iosched.simulate(iosched.Trace("no-trace")), "no-trace", None),
+        (lambda: iosched.simulate(iosched.Trace(RECORDING, format="csv")), "there are", None),
+        (lambda: iosched.simulate(seed=-1), "-1", None),
+        (lambda: iosched.read_trace(REPOSITORY / "docs/example-record"), "no recording", "read_record"),
+        (lambda: iosched.read_record("no-record"), "no-record", None),
+        (lambda: iosched.conform("no-recording"), "no-recording", None),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_the_way_out(call, message, hint):
+    with pytest.raises(iosched.IoschedError) as failed:
+        call()
+    assert message in str(failed.value)
+    assert hint is None or hint in (failed.value.hint or "")
+
+
+def test_other_threads_run_meanwhile():
+    """The two are done side by side: each needs the other to have begun before it ends."""
+    begun = threading.Barrier(3)
+    found = []
+
+    def work():
+        begun.wait()
+        found.append(iosched.simulate("random-read", "hdd-7200", "cfq", until=3).table.num_rows)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    counted = 0
+    while any(thread.is_alive() for thread in threads):
+        counted += 1  # this thread's turn
+    for thread in threads:
+        thread.join()
+    assert counted > 0 and len(found) == 2
+
+
+def test_ctrl_c_ends_the_waiting():
+    endless = "import iosched; print('begun', flush=True); iosched.simulate('random-read', 'hdd-7200', 'noop', until=1e8)"
+    process = subprocess.Popen([sys.executable, "-c", endless], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode != 0
+    assert "KeyboardInterrupt" in said
