@@ -1,6 +1,7 @@
 //! Programs known to set schedulers, by their configuration: TuneD, TLP, saptune, the guest agent of
 //! Google's cloud; and the kernel's own command line.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use iosched_machine::host::Host;
@@ -174,13 +175,17 @@ pub(super) fn tuned_runs(host: &Host) -> bool {
     is_enabled(host, Path::new("tuned.service")) || host.run("tuned/tuned.pid").exists()
 }
 
-/// What profiles write, with all that they include: the last setting wins.
+/// What profiles write, with all that they include: sections of one name are one, whose later settings win.
 pub(super) fn tuned_writers(host: &Host, profiles: &str, device: &str) -> Vec<Writer> {
-    let mut found = Vec::new();
+    let mut sections = Vec::new();
     for profile in names_in(profiles) {
-        tuned_profile(host, profile, device, 0, &mut found);
+        read_profile(host, profile, 0, &mut sections);
     }
-    found
+    let variables = sections.iter().find(|section| section.name == "variables");
+    let of_device = sections.iter().filter(|section| section.is_for(device));
+    of_device
+        .flat_map(|section| section.writers(variables))
+        .collect()
 }
 
 fn names_in(list: &str) -> impl Iterator<Item = &str> {
@@ -198,8 +203,8 @@ fn own_section(host: &Host, disk: &KnownDisk) -> Option<Writer> {
     Some(sets_scheduler(WriterKind::Tuned, &file, line, value))
 }
 
-/// A profile's settings, after those of the profiles that it includes.
-fn tuned_profile(host: &Host, profile: &str, device: &str, depth: usize, found: &mut Vec<Writer>) {
+/// Adds a profile's sections to those of the profiles that it includes.
+fn read_profile(host: &Host, profile: &str, depth: usize, sections: &mut Vec<Section>) {
     const DEEPEST: usize = 8; // profiles that include each other
     let Some((file, text)) = tuned_file(host, profile).filter(|_| depth < DEEPEST) else {
         return;
@@ -207,39 +212,31 @@ fn tuned_profile(host: &Host, profile: &str, device: &str, depth: usize, found: 
     for (_, name, value) in assignments(&text) {
         if name == "include" {
             for included in names_in(value) {
-                tuned_profile(host, included, device, depth + 1, found);
+                read_profile(host, included, depth + 1, sections);
             }
         }
     }
-    let mut section = Section::default();
-    let mut elevator = None;
-    let mut close = |section: &Section, elevator: &mut Option<(usize, String)>| {
-        if let Some((line, value)) = elevator.take()
-            && section.is_for(device)
-        {
-            found.push(Writer {
-                certain: !section.by_regex,
-                is_refused: false,
-                ..sets_scheduler(WriterKind::Tuned, &file, line, &value)
-            });
-        }
-    };
+    let mut current = None;
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         if let Some(name) = line.strip_prefix('[') {
-            close(&section, &mut elevator);
-            section = Section::named(name.trim_end_matches(']'));
-        } else if let Some((_, name, value)) = assignments(line).next() {
-            match name {
-                "type" => value.clone_into(&mut section.plugin),
-                "devices" => section.devices = Some(value.to_owned()),
-                "devices_udev_regex" => section.by_regex = true,
-                "elevator" => elevator = Some((index + 1, value.to_owned())),
-                _ => {}
+            let name = name.trim_end_matches(']');
+            let known = sections.iter().position(|section| section.name == name);
+            current = Some(known.unwrap_or(sections.len()));
+            if known.is_none() {
+                sections.push(Section::named(name));
             }
+        } else if let Some((_, option, value)) = assignments(line).next()
+            && let Some(section) = current.map(|at| &mut sections[at])
+        {
+            let setting = Setting {
+                file: file.clone(),
+                line: index + 1,
+                value: value.to_owned(),
+            };
+            section.options.insert(option.to_owned(), setting);
         }
     }
-    close(&section, &mut elevator);
 }
 
 /// The file of a profile, and its text.
@@ -259,29 +256,153 @@ fn tuned_file(host: &Host, profile: &str) -> Option<(PathBuf, String)> {
 }
 
 /// A section of a profile.
-#[derive(Default)]
 struct Section {
-    plugin: String,
-    devices: Option<String>,
-    by_regex: bool,
+    name: String,
+    options: BTreeMap<String, Setting>,
+}
+
+/// Where a profile sets an option, and to what.
+struct Setting {
+    file: PathBuf,
+    line: usize,
+    value: String,
 }
 
 impl Section {
     fn named(name: &str) -> Section {
         Section {
-            plugin: name.to_owned(), // unless `type` says otherwise
-            ..Section::default()
+            name: name.to_owned(),
+            options: BTreeMap::new(),
         }
     }
 
+    fn value(&self, option: &str) -> Option<&str> {
+        self.options
+            .get(option)
+            .map(|setting| setting.value.as_str())
+    }
+
     fn is_for(&self, device: &str) -> bool {
-        let is_meant = self.devices.as_ref().is_none_or(|devices| {
+        let is_meant = self.value("devices").is_none_or(|devices| {
             let is_taken = names_in(devices).any(|name| is_like(name, device));
             let is_left_out = names_in(devices)
                 .filter_map(|name| name.strip_prefix('!'))
                 .any(|name| is_like(name, device));
             is_taken && !is_left_out
         });
-        self.plugin == "disk" && is_meant
+        let is_off = |value: &str| {
+            let value = value.to_lowercase();
+            ["0", "f", "false", "n", "no"].contains(&value.as_str())
+        };
+        let is_enabled = !self.value("enabled").is_some_and(is_off);
+        self.value("type").unwrap_or(&self.name) == "disk" && is_meant && is_enabled
+    }
+
+    /// What it writes into a disk's queue.
+    fn writers(&self, variables: Option<&Section>) -> Vec<Writer> {
+        let by_regex = self.options.contains_key("devices_udev_regex");
+        let writer = |option: &str, target: &str, value: fn(String) -> Option<String>| {
+            let setting = self.options.get(option)?;
+            Some(Writer {
+                target: target.into(),
+                value: with_variables(&setting.value, variables).and_then(value),
+                certain: !by_regex,
+                ..sets_scheduler(WriterKind::Tuned, &setting.file, setting.line, "")
+            })
+        };
+        let scheduler = writer("elevator", SCHEDULER, Some);
+        let read_ahead = writer("readahead", "queue/read_ahead_kb", read_ahead_kb);
+        scheduler.into_iter().chain(read_ahead).collect()
+    }
+}
+
+/// The value with what its variables hold; nothing if that is not known.
+fn with_variables(value: &str, variables: Option<&Section>) -> Option<String> {
+    const DEEPEST: usize = 8; // variables that name each other
+    let mut value = value.to_owned();
+    for _ in 0..DEEPEST {
+        let Some(start) = value.find("${") else {
+            return Some(value);
+        };
+        let length = value[start..].find('}')?;
+        let name = &value[start + 2..start + length];
+        let held = variables?.value(name)?.to_owned();
+        value.replace_range(start..=start + length, &held);
+    }
+    None
+}
+
+/// KiB of a read-ahead as TuneD takes it: a number of them, or of sectors (`4096 s`). Nothing for one that depends on
+/// what the disk has (`>4096`).
+fn read_ahead_kb(value: String) -> Option<String> {
+    match value.split_once(char::is_whitespace) {
+        Some((sectors, "s")) => {
+            let sectors: u64 = sectors.parse().ok()?;
+            Some((sectors / 2).to_string())
+        }
+        _ => Some(value).filter(|value| value.parse::<u64>().is_ok()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system_config::testing::{machine, write};
+
+    /// What the profile `child`, which includes `parent`, writes into a disk.
+    fn written(parent: &str, child: &str, device: &str) -> Vec<String> {
+        let (dir, host) = machine(&[]);
+        write(dir.path(), "usr/lib/tuned/parent/tuned.conf", parent);
+        let child = format!("[main]\ninclude=parent\n{child}");
+        write(dir.path(), "etc/tuned/child/tuned.conf", &child);
+        let writers = tuned_writers(&host, "child", device).into_iter();
+        writers
+            .map(|writer| {
+                let value = writer.value.as_deref().unwrap_or("?");
+                let target = writer.target.trim_start_matches("queue/");
+                format!("{target}={value}")
+            })
+            .collect()
+    }
+
+    #[test]
+    fn sections_of_one_name_are_one_over_all_profiles() {
+        let parent = "[disk]\nelevator=kyber\nreadahead=>4096\n";
+        for (child, device, expected) in [
+            ("", "sda", vec!["scheduler=kyber", "read_ahead_kb=?"]),
+            ("[disk]\ndevices=sdb\n", "sda", vec![]),
+            ("[disk]\nenabled=0\n", "sda", vec![]),
+            (
+                "[disk]\nelevator=bfq\nreadahead=512\n",
+                "sda",
+                vec!["scheduler=bfq", "read_ahead_kb=512"],
+            ),
+            (
+                "[mine]\ntype=disk\nelevator=none\nreadahead=4096 s\n",
+                "sda",
+                vec![
+                    "scheduler=kyber",
+                    "read_ahead_kb=?",
+                    "scheduler=none",
+                    "read_ahead_kb=2048",
+                ],
+            ),
+        ] {
+            assert_eq!(written(parent, child, device), expected, "{child:?}");
+        }
+    }
+
+    #[test]
+    fn variables_are_followed_as_far_as_they_are_known() {
+        let parent = "[variables]\nelv=kyber\n[disk]\nelevator=${elv}\n";
+        assert_eq!(written(parent, "", "sda"), ["scheduler=kyber"]);
+        let child = "[variables]\nelv=${name}\nname=bfq\n";
+        assert_eq!(written(parent, child, "sda"), ["scheduler=bfq"]);
+        for unknown in [
+            "[variables]\nelv=${f:exec:x}\n",
+            "[variables]\nelv=${elv}\n",
+        ] {
+            assert_eq!(written(parent, unknown, "sda"), ["scheduler=?"]);
+        }
     }
 }
