@@ -29,10 +29,14 @@ from ._iosched import IoschedError, __version__
 __all__ = [
     "Conformance",
     "Disk",
+    "Found",
     "IoschedError",
     "Record",
     "Scheduler",
+    "Search",
     "Simulated",
+    "Sweep",
+    "Task",
     "Trace",
     "conform",
     "disk_models",
@@ -40,7 +44,9 @@ __all__ = [
     "read_record",
     "read_trace",
     "schedulers",
+    "search",
     "simulate",
+    "sweep",
 ]
 
 Path = Union[str, "os.PathLike[str]"]
@@ -336,3 +342,8 @@ def read_record(directory: Path) -> Record:
     """What `iosched tune` left in a results directory."""
     header, analysis, trials = _iosched.record_parts(os.fspath(directory))
     return Record(json.loads(header), json.loads(analysis), pq.read_table(io.BytesIO(trials)))
+
+
+# They stand on what is above.
+from ._search import Found, Search, search  # noqa: E402
+from ._sweep import Sweep, Task, sweep  # noqa: E402

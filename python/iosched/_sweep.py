@@ -1,0 +1,279 @@
+"""Thousands of recordings under schedulers over disk models: on this machine's processors, or on a Ray cluster.
+
+A task is one recording under one scheduler over one disk. Its result is one Parquet file of one row group, whose name is the
+task's digest and which appears as a whole: so a task that was interrupted, or done twice by a worker that was taken for dead,
+counts once, and a sweep that is begun again does only what is missing.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import hashlib
+import importlib
+import io
+import itertools
+import json
+import multiprocessing
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import uuid
+from collections import deque
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from . import Disk, IoschedError, Path, Scheduler, Trace, simulate
+
+#: Tasks that are handed out for each processor: enough that none waits, few enough that a list of millions is not held twice.
+_AHEAD = 4
+#: How often a task is given to another worker before it is called failed: its worker was killed each time.
+_MOST_DEATHS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One recording under one scheduler over one disk."""
+
+    trace: Trace
+    scheduler: str
+    disk: Disk
+    options: str  # JSON, of `simulate`
+
+    @property
+    def digest(self) -> str:
+        """Names the task: the same for the same work, on any machine."""
+        work = {"trace": self.trace._request(), "scheduler": self.scheduler, "disk": self.disk._request(), "options": self.options}
+        return hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """What a sweep did: `done` tasks now, `before` those that were there already, `failed` those that cannot be done."""
+
+    out: str
+    done: int
+    before: int
+    failed: list[tuple[Task, str]]
+
+    def read(self) -> pa.Table:
+        """All rows of the dataset: those of `Simulated.table`, with `trace`, `disk` and `seed`."""
+        files, place = _file_system(self.out)
+        return pq.read_table(place, filesystem=files)
+
+
+def sweep(
+    traces: Iterable[Trace | Path],
+    schedulers: Sequence[Scheduler | str],
+    disks: Sequence[Disk | str] = ("hdd-7200",),
+    *,
+    out: str,
+    address: str | None = None,
+    workers: int | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> Sweep:
+    """Simulates each recording under each scheduler over each disk, and keeps the results as a Parquet dataset in `out`.
+
+    Recordings and `out` are paths or addresses that fsspec knows (`s3://...`); what is not a local file is copied to the
+    worker while it is needed. `address` is a Ray cluster's ("auto" for the one that this machine belongs to); without one
+    the tasks run in `workers` processes here. `options` are those of `simulate`, as `until` and `seed`.
+
+    Begun again with the same arguments it goes on where it was. Raises `IoschedError` for options that no task can have; a
+    recording that cannot be simulated is in `failed`, and the others go on.
+    """
+    given = json.dumps(options, sort_keys=True)
+    combinations = itertools.product(traces, schedulers, disks)
+    tasks = (
+        Task(
+            trace if isinstance(trace, Trace) else Trace(trace),
+            str(scheduler),
+            disk if isinstance(disk, Disk) else Disk(disk),
+            given,
+        )
+        for trace, scheduler, disk in combinations
+    )
+    files, place = _file_system(out)
+    files.makedirs(place, exist_ok=True)
+    there = {os.path.basename(name) for name in files.glob(f"{place}/*/*.parquet")}
+    before = 0
+
+    def missing() -> Iterator[Task]:
+        nonlocal before
+        seen = set()
+        for task in tasks:
+            name = task.digest
+            if name in seen:
+                continue
+            seen.add(name)
+            if f"{name}.parquet" in there:
+                before += 1
+            else:
+                yield task
+
+    run = _on_ray(address, out) if address is not None else _here(workers, out)
+    done, failed = 0, []
+    for task, error in run(missing()):
+        if error is None:
+            done += 1
+        else:
+            failed.append((task, error))
+        if progress:
+            print(f"\r{done} done, {before} before, {len(failed)} failed", end="", file=sys.stderr, flush=True)
+    if progress:
+        print(file=sys.stderr)
+    return Sweep(out, done, before, failed)
+
+
+_Results = Iterator["tuple[Task, str | None]"]
+
+
+def _here(workers: int | None, out: str) -> Callable[[Iterator[Task]], _Results]:
+    """Does tasks in processes of this machine. One that is killed is replaced, and its task done again."""
+
+    def run(tasks: Iterator[Task]) -> _Results:
+        count = workers or os.cpu_count() or 1
+        again: deque[Task] = deque()
+        deaths: dict[Task, int] = {}
+        source = itertools.chain(tasks)
+        is_over = False
+        while not is_over or again:
+            waiting: dict[concurrent.futures.Future[str | None], Task] = {}
+            # Not spawned: that would run the caller's script again.
+            with concurrent.futures.ProcessPoolExecutor(count, multiprocessing.get_context("fork")) as pool:
+                try:
+                    while True:
+                        # After a death one at a time, so that it is known which task brings a worker down.
+                        most = 1 if again else _AHEAD * count
+                        while len(waiting) < most:
+                            task = again.popleft() if again else next(source, None)
+                            if task is None:
+                                is_over = True
+                                break
+                            try:
+                                waiting[pool.submit(_carry_out, task, out)] = task
+                            except BrokenProcessPool:
+                                again.append(task)
+                                raise
+                        if not waiting:
+                            break
+                        finished, _ = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
+                        for future in finished:
+                            error = future.result()
+                            yield waiting.pop(future), error
+                except BrokenProcessPool:
+                    for task in waiting.values():
+                        deaths[task] = deaths.get(task, 0) + (len(waiting) == 1)
+                        if deaths[task] == _MOST_DEATHS:
+                            yield task, f"its worker was killed {_MOST_DEATHS} times"
+                        else:
+                            again.append(task)
+
+    return run
+
+
+def _on_ray(address: str, out: str) -> Callable[[Iterator[Task]], _Results]:
+    """Does tasks on a cluster, which gives those of a node that is lost to another one."""
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ImportError:
+        raise IoschedError("a cluster needs Ray, which is not installed: pip install 'iosched[ray]'") from None
+
+    def run(tasks: Iterator[Task]) -> _Results:
+        if not ray.is_initialized():
+            try:
+                _reach(address)
+                ray.init(address=address, log_to_driver=False)
+            except Exception as cause:
+                raise IoschedError(f"no Ray cluster answers at {address}: {cause}") from None
+        work = ray.remote(max_retries=-1)(_carry_out)
+        waiting: dict[Any, Task] = {}
+        most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        for task in tasks:
+            waiting[work.remote(task, out)] = task
+            while len(waiting) >= most:
+                yield _next_of(ray, waiting)
+        while waiting:
+            yield _next_of(ray, waiting)
+
+    return run
+
+
+def _reach(address: str) -> None:
+    """Fails if nobody listens there, of which Ray itself says nothing for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host or "127.0.0.1", int(port)), timeout=30).close()
+
+
+def _next_of(ray: Any, waiting: dict[Any, Task]) -> tuple[Task, str | None]:
+    [reference], _ = ray.wait(list(waiting), num_returns=1)
+    task = waiting.pop(reference)
+    try:
+        return task, ray.get(reference)
+    except ray.exceptions.RayError as cause:
+        return task, str(cause)
+
+
+def _carry_out(task: Task, out: str) -> str | None:
+    """Does a task and keeps its rows; what is wrong with it, if anything. Can be done any number of times."""
+    try:
+        with _local(task.trace) as trace:
+            simulated = simulate(trace, task.disk, [task.scheduler], **json.loads(task.options))
+    except (IoschedError, OSError) as cause:
+        return str(cause)
+    table = simulated.table
+    size = table.num_rows
+    for name, value in (("seed", simulated["seed"]), ("disk", task.disk.model), ("trace", os.fspath(task.trace.path))):
+        table = table.add_column(0, name, [pa.array([value] * size)])
+    contents = io.BytesIO()
+    pq.write_table(table, contents, row_group_size=max(size, 1))
+    name = task.digest
+    files, place = _file_system(out)
+    directory = f"{place}/{name[:2]}"
+    files.makedirs(directory, exist_ok=True)
+    # Elsewhere than in a directory of ours an object appears as a whole by itself.
+    if "file" in _protocols(files):
+        new = f"{directory}/.{name}.{uuid.uuid4().hex}"
+        with open(new, "wb") as file:
+            file.write(contents.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, f"{directory}/{name}.parquet")
+    else:
+        files.pipe_file(f"{directory}/{name}.parquet", contents.getvalue())
+    return None
+
+
+@contextlib.contextmanager
+def _local(trace: Trace) -> Iterator[Trace]:
+    """The recording as a local file, for as long as it is needed."""
+    files, place = _file_system(os.fspath(trace.path))
+    if "file" in _protocols(files):
+        yield dataclasses.replace(trace, path=place)
+        return
+    with tempfile.TemporaryDirectory(prefix="iosched-") as directory:
+        copy = os.path.join(directory, os.path.basename(place))
+        with files.open(place, "rb") as source, open(copy, "wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+        yield dataclasses.replace(trace, path=copy)
+
+
+def _protocols(files: Any) -> tuple[str, ...]:
+    return (files.protocol,) if isinstance(files.protocol, str) else tuple(files.protocol)
+
+
+def _file_system(address: str) -> tuple[Any, str]:
+    import fsspec
+
+    try:
+        files, place = fsspec.core.url_to_fs(address)
+    except (ImportError, ValueError) as cause:
+        raise IoschedError(f"{address}: {cause}") from None
+    return files, place.rstrip("/")
