@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 export CARGO_TARGET_DIR := $(CURDIR)/target
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: fuzz example-pgbench example-sweep example-documents example-database write-up-1 write-up-2 write-up-3 write-up-4 run test test-full bench install setup setup-test build clean deb static test-vm
+.PHONY: fuzz example-pgbench example-sweep example-documents example-database write-up-1 write-up-2 write-up-3 write-up-4 run test test-full test-ansible bench install setup setup-test build clean deb static test-vm
 
 run: setup build ## measure this kernel's schedulers on an emulated disk; leaves only the record, in iosched-results/
 	$(SUDO) $(BIN) tune
@@ -65,6 +65,10 @@ static: ## target/static/*.tar.gz: one binary without libraries, for x86_64 and 
 deb: setup ## target/package/iosched_*.deb, with manual pages and completions
 	$(CARGO) build --locked --profile $(PROFILE) --package iosched-cli
 	scripts/package-deb $(PROFILE)
+
+test-ansible: build ## roll out over machines of namespaces with the Ansible collection; ansible-lint, ansible-test sanity
+	scripts/setup fleet
+	$(SUDO) scripts/test-ansible
 
 CUTS ?= 20
 
