@@ -27,13 +27,33 @@ COLLECTION = ROOT / "fleet/ansible/ansible_collections"
 POLICY = "/etc/iosched/policy.toml"
 RULES = "/etc/udev/rules.d/99-iosched.rules"
 RECAP = re.compile(r"^(\w+) +: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+) ", re.MULTILINE)
-# Hangs where udev is told of the new rules: all files are written then, and no disk is set yet.
-UDEVADM_HANGS_AT = """#!/bin/sh
+# What `udevadm` does at one of its verbs: `verify` comes before anything is written; at `control` all files are written, and
+# no disk is set yet.
+HANGS = "touch /run/in-the-middle; exec sleep infinity"
+FAILS_ONCE = "[ -e /run/in-the-middle ] && exit 0; touch /run/in-the-middle; echo no udev today >&2; exit 1"
+UDEVADM = """#!/bin/sh
 if [ "$1" = {verb} ]; then
-    touch /run/in-the-middle
-    exec sleep infinity
+    {what}
 fi
 exec /usr/bin/udevadm.real "$@"
+"""
+FACTS = """
+- name: Ask what stands below a directory
+  hosts: ada:cyd
+  gather_facts: false
+  tasks:
+    - name: Ask iosched
+      iosched.linux.iosched_facts:
+        devices: [/srv/data]
+        executable: "{{ command | default('iosched') }}"
+    - name: Compare
+      ansible.builtin.assert:
+        that:
+          - ansible_facts.iosched.devices | map(attribute='name') == ['sda']
+          - ansible_facts.iosched.devices[0].model == 'FLEET 4000'
+          - ansible_facts.iosched.devices[0].schedulers.choice.active == 'none'
+          - ansible_facts.iosched.version is version('0.1.0', '>=')
+          - "'advice' not in ansible_facts.iosched"
 """
 
 
@@ -201,6 +221,12 @@ class Story:
             expect(self.fleet[name].run(place, "--version").returncode, 0, f"{name}: {place} --version")
         self.play("install.yml").expect(self.on, unreachable=["gus"]).expect_changed([])
 
+    def devices_are_told_as_facts(self):
+        (self.controller.directory / "facts.yml").write_text(FACTS)
+        self.play("facts.yml").expect(["ada", "cyd"]).expect_changed([])
+        play = self.play("facts.yml", "-e", "command=nowhere").expect([], failed=["ada", "cyd"])
+        play.says("there is no nowhere on this machine: install it with the role iosched.linux.install")
+
     def a_binary_that_is_broken_or_not_the_one_meant_replaces_nothing(self):
         before = self.states(["eve"])
         broken = self.directory / "broken"
@@ -245,6 +271,13 @@ class Story:
             expect('"resumed"' in "".join(lines), name == "bob", f"whether {name}'s record was gone on with")
         self.play("measure.yml", *quick).expect(CANARIES).expect_changed([])
 
+        damaged = bob.path("/var/lib/iosched/records/damaged")
+        damaged.mkdir()
+        (damaged / "record.jsonl").write_text("{}\n")
+        play = self.play("measure.yml", *quick).expect(["ada"], failed=["bob"])
+        play.says("damaged/record.jsonl holds no record").says("item=/var/lib/iosched/records/first/record.jsonl")
+        shutil.rmtree(damaged)
+
         shown = json.loads(run(str(self.controller.iosched), "--json", "evidence", "show", str(self.controller.evidence)))
         counts = [finding["machines"] for finding in shown["findings"] if (finding["level"], finding["drive"]) == ("model", "FLEET 4000")]
         expect(counts, [2], "machines with evidence of the model")
@@ -267,12 +300,23 @@ class Story:
         play.expect([], failed=["ada"]).says("the policy:3:")
         expect(self.states(), before, "the machines")
 
+    def a_change_that_fails_after_its_files_are_written_is_put_back(self):
+        dan = self.fleet["dan"]
+        before = without_memory(self.states(["dan"]))
+        self.have_udevadm(dan, "control", FAILS_ONCE)
+        play = self.play("policy.yml", "--limit", "dan").expect([], failed=["dan"]).says("no udev today")
+        if not dan.path("/run/in-the-middle").exists():
+            raise Failed(f"dan was never in the middle:\n{play.output}")
+        expect(without_memory(self.states(["dan"])), before, "dan")
+        expect([dan.read(file) for file in (POLICY, RULES)], [None, None], "dan's policy and rules")
+        self.have_no_udev(dan)
+
     def one_fails_one_is_off_one_loses_power_and_the_rest_goes_on(self):
         self.write_policy("of-fay.toml", scheduler="adios")
         self.controller.variables["fay"]["iosched_policy_src"] = "of-fay.toml"
         before = self.states(["fay"])
         hal = self.fleet["hal"]
-        self.hang_udevadm(hal, "control")
+        self.have_udevadm(hal, "control", HANGS)
         good = [name for name in self.on if name not in ("fay", "hal")]
         play = self.play("policy.yml", meanwhile=functools.partial(self.cut_in_the_middle, hal))
         play.expect(good, failed=["fay"], unreachable=["gus", "hal"]).expect_changed(good)
@@ -297,7 +341,6 @@ class Story:
             self.play(playbook).expect(MACHINES).expect_changed([])
         self.play("policy.yml", "--check", "--diff").expect(MACHINES).expect_changed([])
         self.play("check.yml").expect(MACHINES).expect_changed([])
-        # But for what `iosched check` remembers of its checks.
         expect(without_memory(self.states()), without_memory(states), "the machines")
 
     def what_somebody_switched_by_hand_is_told_and_put_right(self):
@@ -315,7 +358,7 @@ class Story:
         self.write_policy("second.toml", scheduler="bfq")
         second = ["-e", "iosched_policy_src=second.toml"]
         old = {file: hal.read(file) for file in (POLICY, RULES)}
-        self.hang_udevadm(hal, "verify")
+        self.have_udevadm(hal, "verify", HANGS)
         others = [name for name in MACHINES if name != "hal"]
         self.play("policy.yml", *second, meanwhile=functools.partial(self.cut_in_the_middle, hal)).expect(others, unreachable=["hal"])
         self.expect_in_force(others, "bfq")
@@ -338,21 +381,26 @@ class Story:
         text = (EXAMPLE / "policy.toml").read_text().replace('"mq-deadline"', f'"{scheduler}"')
         (self.controller.directory / name).write_text(text.replace("tunables = { fifo_batch = 4 }\n", ""))
 
-    def hang_udevadm(self, machine, verb: str) -> None:
-        """Until the next boot the machine has a udev that hangs; afterwards none runs, as before."""
+    def have_udevadm(self, machine, verb: str, what: str) -> None:
+        """Has a udev run on the machine, as far as `iosched` can tell, whose program does this."""
         udevadm = machine.path("/usr/bin/udevadm")
         if not machine.path("/usr/bin/udevadm.real").exists():
             shutil.copy(udevadm, machine.path("/usr/bin/udevadm.real"))
         udevadm.unlink()
-        machine.write("/usr/bin/udevadm", UDEVADM_HANGS_AT.format(verb=verb), 0o755)
+        machine.write("/usr/bin/udevadm", UDEVADM.format(verb=verb, what=what), 0o755)
         machine.write("/run/udev/control", "")
+
+    def have_no_udev(self, machine) -> None:
+        shutil.copy(machine.path("/usr/bin/udevadm.real"), machine.path("/usr/bin/udevadm"))
+        for file in ("/run/udev/control", "/run/in-the-middle"):
+            machine.path(file).unlink()
 
     def cut_in_the_middle(self, machine, process) -> None:
         marker = machine.path("/run/in-the-middle")
         wait_until(f"{machine.name} is in the middle", lambda: process.poll() is not None or marker.exists())
         if process.poll() is not None:
             raise Failed(f"the playbook ended before {machine.name} was in the middle of it")
-        shutil.copy(machine.path("/usr/bin/udevadm.real"), machine.path("/usr/bin/udevadm"))
+        self.have_no_udev(machine)
         machine.cut_power()
 
     def expect_in_force(self, names, scheduler: str) -> None:
@@ -368,16 +416,21 @@ QUICK = ["--fixed-rounds", "3", "--runtime", "1s", "--file-size", "16M", "--no-s
 
 
 def without_memory(states: dict) -> dict:
-    return {name: {file: what for file, what in state.items() if file != "/var/lib/iosched/check.json"} for name, state in states.items()}
+    """Without what `iosched` remembers of its own commands."""
+    return {name: {file: what for file, what in state.items() if not file.startswith(MEMORY)} for name, state in states.items()}
 
+
+MEMORY = ("/var/lib/iosched/check.json", "/var/lib/iosched/lock", "/var/lib/iosched/history", "/var/lib/iosched/journal")
 
 STEPS = [
     Story.check_mode_of_an_installation_changes_nothing,
     Story.installed_everywhere_but_on_the_machine_that_is_off,
+    Story.devices_are_told_as_facts,
     Story.a_binary_that_is_broken_or_not_the_one_meant_replaces_nothing,
     Story.canaries_are_measured_and_their_records_collected,
     Story.check_mode_of_a_policy_shows_the_difference_and_changes_nothing,
     Story.a_policy_that_the_first_machine_refuses_reaches_no_other,
+    Story.a_change_that_fails_after_its_files_are_written_is_put_back,
     Story.one_fails_one_is_off_one_loses_power_and_the_rest_goes_on,
     Story.all_is_converged_once_they_are_back,
     Story.what_somebody_switched_by_hand_is_told_and_put_right,
