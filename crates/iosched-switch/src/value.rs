@@ -75,16 +75,25 @@ pub(super) fn check_like(shown: &str, value: &str) -> Result<(), String> {
 }
 
 /// Whether any kernel keeps a number that nobody tries out: all raise `nr_requests` to four (`BLKDEV_MIN_RQ`) and
-/// tunables below zero to that or more, but for the `writes_starved` of deadline and mq-deadline.
+/// tunables below zero to that or more, but for the `writes_starved` of deadline and mq-deadline; what is on or off
+/// they show as 1 or 0, `nomerges` and `rq_affinity` as 2 at the most, and -1 of `wbt_lat_usec` as the default that it
+/// is for this disk.
 pub(super) fn check_is_kept(scheduler: &str, tunable: &str, value: &str) -> Result<(), String> {
     let base = tunable.trim_end_matches("_us");
-    let least = match tunable {
-        "nr_requests" => 4,
-        _ if base != "writes_starved" && device::tunable_names(scheduler).contains(&base) => 0,
+    let is_of_scheduler = device::tunable_names(scheduler).contains(&base);
+    let kept = match tunable {
+        "nr_requests" => 4..=i128::MAX,
+        "iostats" | "add_random" => 0..=1,
+        "low_latency" | "strict_guarantees" | "front_merges" if is_of_scheduler => 0..=1,
+        "nomerges" | "rq_affinity" => 0..=2,
+        "wbt_lat_usec" => 0..=i128::MAX,
+        _ if base != "writes_starved" && is_of_scheduler => 0..=i128::MAX,
         _ => return Ok(()),
     };
+    let (least, most) = (*kept.start(), *kept.end());
     match decimal(value)? {
         Some(number) if number < least => Err(format!("kernels make it {least} or more")),
+        Some(number) if number > most => Err(format!("kernels make it {most} or less")),
         _ => Ok(()),
     }
 }
@@ -192,6 +201,27 @@ mod tests {
         }
         assert_eq!(check("newcomer", "mode", "0x20"), Ok(()));
         assert_eq!(check_like("fast", "0x20"), Ok(()));
+    }
+
+    #[test]
+    fn a_number_that_kernels_show_as_another_one_is_not_kept() {
+        for (scheduler, tunable, kept, other) in [
+            ("none", "nr_requests", "4", "3"),
+            ("none", "nomerges", "2", "5"),
+            ("none", "rq_affinity", "2", "3"),
+            ("none", "iostats", "1", "2"),
+            ("none", "wbt_lat_usec", "0", "-1"),
+            ("bfq", "low_latency", "1", "2"),
+            ("bfq", "slice_idle", "0", "-1"),
+            ("mq-deadline", "front_merges", "0", "2"),
+        ] {
+            assert_eq!(check_is_kept(scheduler, tunable, kept), Ok(()), "{tunable}");
+            let refused = check_is_kept(scheduler, tunable, other);
+            assert!(refused.is_err(), "{scheduler}: {tunable}={other}");
+        }
+        for (scheduler, tunable) in [("mq-deadline", "writes_starved"), ("newcomer", "mode")] {
+            assert_eq!(check_is_kept(scheduler, tunable, "-1"), Ok(()));
+        }
     }
 
     #[test]

@@ -189,7 +189,7 @@ fn elevator_is_for_disks_that_listen_to_it_and_have_what_it_names() {
             "nvme0n1",
             "noop",
             10,
-            "does nothing for nvme0n1, which is on blk-mq",
+            "does nothing for nvme0n1, which is not on the single-queue path",
         ),
         ("sda", "mq-deadline", 5, "where it is deadline"),
         ("sda", "anticipatory", 5, "does not offer it"),
@@ -209,6 +209,18 @@ fn elevator_is_for_disks_that_listen_to_it_and_have_what_it_names() {
         "{error}"
     );
     assert!(error.contains("nvme0n1, vda: on blk-mq"), "{error}");
+}
+
+#[test]
+fn a_disk_without_a_scheduler_changes_no_command_line_for_others() {
+    let machine = Machine::copied("legacy-4.4");
+    machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"quiet\"\n");
+    let before = machine.etc();
+    let arguments = ["--yes", "--method", "cmdline", "xvdf", "deadline"];
+    let (code, _, error) = machine.run("persist", &arguments);
+    assert_eq!(code, 10, "{error}");
+    assert!(error.contains("does nothing for xvdf"), "{error}");
+    assert_eq!(machine.etc(), before);
 }
 
 #[test]

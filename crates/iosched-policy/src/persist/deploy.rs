@@ -367,7 +367,14 @@ fn check_elevator(host: &Host, device: &str, scheduler: &str) -> Result<String, 
             kernel: format!("{major}.{minor}"),
         });
     }
-    for disk in device::schedulable_disks(host, &device).map_err(DeployError::List)? {
+    let below = device::schedulable_disks(host, &device).map_err(DeployError::List)?;
+    if below.is_empty() {
+        return Err(DeployError::NotForElevator {
+            device: device.name,
+            listening,
+        });
+    }
+    for disk in below {
         let offered = disk.schedulers.offered();
         if !listens(&disk) {
             return Err(DeployError::NotForElevator {

@@ -77,7 +77,7 @@ pub enum DeployError {
         kernel: String,
     },
     /// The disk does not listen to `elevator=`.
-    #[error("elevator= does nothing for {device}, which is on blk-mq")]
+    #[error("elevator= does nothing for {device}, which is not on the single-queue path")]
     NotForElevator {
         /// Kernel name.
         device: String,

@@ -38,6 +38,9 @@ const GRUB_DEFAULT: &str = "/etc/default/grub";
 const GRUB_DROP_INS: &str = "/etc/default/grub.d";
 const DROP_IN: &str = "cfg";
 const KERNEL_INSTALL: &str = "/etc/kernel/cmdline";
+/// Where Proxmox keeps which partitions its tool makes entries on: nothing else reads the parameters there.
+const PROXMOX_BOOT: &str = "/etc/kernel/proxmox-boot-uuids";
+
 /// What kernel-install reads where there is no file of that name in `/etc`.
 const KERNEL_INSTALL_VENDOR: &str = "/usr/lib/kernel/cmdline";
 const EXTLINUX: &str = "/etc/update-extlinux.conf";
@@ -494,9 +497,15 @@ pub(crate) fn notes(host: &Host, files: &[FileChange]) -> Vec<String> {
             None if file.path == Path::new(EXTLINUX) => {
                 format!("{path} counts when update-extlinux has been run, which is not here")
             }
-            None if file.path == Path::new(KERNEL_INSTALL) && entries(host).is_empty() => format!(
-                "{path} is for kernels installed from now on: run kernel-install for the present one"
-            ),
+            None if file.path == Path::new(KERNEL_INSTALL) && entries(host).is_empty() => {
+                let is_proxmox = host.path(Path::new(PROXMOX_BOOT)).exists();
+                let (program, of) = if is_proxmox {
+                    ("proxmox-boot-tool refresh", "all kernels")
+                } else {
+                    ("kernel-install", "the present one")
+                };
+                format!("{path} is for kernels installed from now on: run {program} for {of}")
+            }
             None => continue,
         };
         if !notes.contains(&note) {
