@@ -7,6 +7,7 @@ setting is the ratio to the defaults under fresh seeds, beside the one under whi
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from typing import Any, Callable, Mapping, Sequence, Union
 
@@ -86,7 +87,10 @@ def search(
     value = _OBJECTIVES[objective] if isinstance(objective, str) else objective
 
     def of(setting: Scheduler, seed: int) -> float:
-        return value(simulate(load, disk, setting, until=until, seed=seed, **options))
+        found = float(value(simulate(load, disk, setting, until=until, seed=seed, **options)))
+        if not 0 < found < math.inf:
+            raise IoschedError(f"the objective of {setting} is {found}: ratios need one above 0, of which more is better")
+        return found
 
     defaults = Scheduler(scheduler)
     at_defaults = of(defaults, seed)

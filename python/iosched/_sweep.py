@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib
+import inspect
 import io
 import itertools
 import json
@@ -24,17 +25,20 @@ import tempfile
 import uuid
 from collections import deque
 from concurrent.futures.process import BrokenProcessPool
+from datetime import timedelta
 from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from . import Disk, IoschedError, Path, Scheduler, Trace, simulate
+from . import Disk, IoschedError, Path, Scheduler, Trace, __version__, simulate
 
 #: Tasks that are handed out for each processor: enough that none waits, few enough that a list of millions is not held twice.
 _AHEAD = 4
-#: How often a task is given to another worker before it is called failed: its worker was killed each time.
+#: How often a task is given to another worker here before it is called failed: its worker was killed each time.
 _MOST_DEATHS = 5
+#: The same on a cluster, where a lost node counts, too.
+_MOST_LOSSES = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +53,13 @@ class Task:
     @property
     def digest(self) -> str:
         """Names the task: the same for the same work, on any machine."""
-        work = {"trace": self.trace._request(), "scheduler": self.scheduler, "disk": self.disk._request(), "options": self.options}
+        work = {
+            "version": __version__,
+            "trace": self.trace._request(),
+            "scheduler": self.scheduler,
+            "disk": self.disk._request(),
+            "options": self.options,
+        }
         return hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()
 
 
@@ -63,7 +73,7 @@ class Sweep:
     failed: list[tuple[Task, str]]
 
     def read(self) -> pa.Table:
-        """All rows of the dataset: those of `Simulated.table`, with `trace`, `disk` and `seed`."""
+        """All rows of the dataset."""
         files, place = _file_system(self.out)
         return pq.read_table(place, filesystem=files)
 
@@ -85,23 +95,22 @@ def sweep(
     worker while it is needed. `address` is a Ray cluster's ("auto" for the one that this machine belongs to); without one
     the tasks run in `workers` processes here. `options` are those of `simulate`, as `until` and `seed`.
 
-    Begun again with the same arguments it goes on where it was. Raises `IoschedError` for options that no task can have; a
-    recording that cannot be simulated is in `failed`, and the others go on.
+    Begun again with the same arguments it goes on where it was; a recording counts by its name, whatever is in it. Raises
+    `IoschedError` for options that no task can have; a recording that cannot be simulated is in `failed`, and the others go
+    on.
     """
-    given = json.dumps(options, sort_keys=True)
-    combinations = itertools.product(traces, schedulers, disks)
+    given = _checked(options)
+    models = [disk if isinstance(disk, Disk) else Disk(os.fspath(disk)) for disk in disks]
     tasks = (
-        Task(
-            trace if isinstance(trace, Trace) else Trace(trace),
-            str(scheduler),
-            disk if isinstance(disk, Disk) else Disk(disk),
-            given,
-        )
-        for trace, scheduler, disk in combinations
+        Task(dataclasses.replace(trace, path=_absolute(trace.path)), str(scheduler), disk, given)
+        for trace in (trace if isinstance(trace, Trace) else Trace(trace) for trace in traces)
+        for scheduler in schedulers
+        for disk in models
     )
+    out = _absolute(out)
     files, place = _file_system(out)
     files.makedirs(place, exist_ok=True)
-    there = {os.path.basename(name) for name in files.glob(f"{place}/*/*.parquet")}
+    there = {os.path.basename(name) for name in files.find(place)}
     before = 0
 
     def missing() -> Iterator[Task]:
@@ -120,6 +129,8 @@ def sweep(
     run = _on_ray(address, out) if address is not None else _here(workers, out)
     done, failed = 0, []
     for task, error in run(missing()):
+        if error is None and not files.exists(_file_of(place, task)):
+            error = f"its rows did not come to {out}: workers on other machines need a place that all share"
         if error is None:
             done += 1
         else:
@@ -132,6 +143,37 @@ def sweep(
 
 
 _Results = Iterator["tuple[Task, str | None]"]
+
+
+def _checked(options: dict[str, Any]) -> str:
+    """The options of `simulate` as JSON, if it has them."""
+    own = ("load", "disk", "schedulers", "events")
+    known = [name for name in inspect.signature(simulate).parameters if name not in own]
+    for name in options:
+        if name not in known:
+            raise IoschedError(f"a sweep has no option {name}; there are: {', '.join(known)}")
+    given: dict[str, Any] = {
+        name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in options.items()
+    }
+    try:
+        # What is wrong with all tasks is said once.
+        simulate("random-read", "null", "noop", **{**given, "until": 1e-6})
+        if "until" in given:
+            simulate("random-read", "null", "noop", until=min(given["until"], 1e-6))
+        return json.dumps(given, sort_keys=True)
+    except (TypeError, ValueError) as cause:
+        raise IoschedError(f"options of a sweep: {cause}") from None
+
+
+def _absolute(place: Path) -> str:
+    """The same place from any directory: a local path from the root, an address as it is."""
+    place = os.fspath(place)
+    return place if "://" in place else os.path.abspath(place)
+
+
+def _file_of(place: str, task: Task) -> str:
+    name = task.digest
+    return f"{place}/{name[:2]}/{name}.parquet"
 
 
 def _here(workers: int | None, out: str) -> Callable[[Iterator[Task]], _Results]:
@@ -174,6 +216,9 @@ def _here(workers: int | None, out: str) -> Callable[[Iterator[Task]], _Results]
                             yield task, f"its worker was killed {_MOST_DEATHS} times"
                         else:
                             again.append(task)
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
 
     return run
 
@@ -192,7 +237,7 @@ def _on_ray(address: str, out: str) -> Callable[[Iterator[Task]], _Results]:
                 ray.init(address=address, log_to_driver=False)
             except Exception as cause:
                 raise IoschedError(f"no Ray cluster answers at {address}: {cause}") from None
-        work = ray.remote(max_retries=-1)(_carry_out)
+        work = ray.remote(max_retries=_MOST_LOSSES)(_carry_out)
         waiting: dict[Any, Task] = {}
         most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
         for task in tasks:
@@ -230,13 +275,21 @@ def _carry_out(task: Task, out: str) -> str | None:
         return str(cause)
     table = simulated.table
     size = table.num_rows
-    for name, value in (("seed", simulated["seed"]), ("disk", task.disk.model), ("trace", os.fspath(task.trace.path))):
-        table = table.add_column(0, name, [pa.array([value] * size)])
+    name = task.digest
+    settings = {"trace": task.trace._request(), "disk": task.disk._request(), "options": json.loads(task.options)}
+    for column, value in (
+        ("seed", simulated["seed"]),
+        ("disk", task.disk.model),
+        ("trace", os.fspath(task.trace.path)),
+        ("settings", json.dumps(settings, sort_keys=True)),
+        ("task", name),
+    ):
+        table = table.add_column(0, column, [pa.array([value] * size)])
     contents = io.BytesIO()
     pq.write_table(table, contents, row_group_size=max(size, 1))
-    name = task.digest
     files, place = _file_system(out)
-    directory = f"{place}/{name[:2]}"
+    final = _file_of(place, task)
+    directory = os.path.dirname(final)
     files.makedirs(directory, exist_ok=True)
     # Elsewhere than in a directory of ours an object appears as a whole by itself.
     if "file" in _protocols(files):
@@ -245,9 +298,9 @@ def _carry_out(task: Task, out: str) -> str | None:
             file.write(contents.getvalue())
             file.flush()
             os.fsync(file.fileno())
-        os.replace(new, f"{directory}/{name}.parquet")
+        os.replace(new, final)
     else:
-        files.pipe_file(f"{directory}/{name}.parquet", contents.getvalue())
+        files.pipe_file(final, contents.getvalue())
     return None
 
 
@@ -270,8 +323,10 @@ def _protocols(files: Any) -> tuple[str, ...]:
 
 
 def _file_system(address: str) -> tuple[Any, str]:
-    import fsspec
-
+    try:
+        fsspec: Any = importlib.import_module("fsspec")
+    except ImportError:
+        raise IoschedError("a sweep needs fsspec, which is not installed: pip install 'iosched[sweep]'") from None
     try:
         files, place = fsspec.core.url_to_fs(address)
     except (ImportError, ValueError) as cause:

@@ -1,10 +1,9 @@
 """Sweeps and searches: nothing is lost or there twice, whoever is killed."""
 
 import os
-import random
 import signal
 import threading
-import time
+from datetime import timedelta
 from pathlib import Path
 
 import iosched
@@ -56,20 +55,7 @@ def test_a_recording_that_is_damaged_fails_alone(traces, tmp_path):
     found = iosched.sweep([damaged, traces[0], damaged], ["noop"], out=str(tmp_path / "out"), workers=1)
     assert found.done == 1
     [(task, error)] = found.failed
-    assert task.trace.path == damaged and "damaged.txt" in error
-
-
-def killer(children, is_over):
-    """Kills a worker every now and then, as the kernel does for want of memory."""
-    chance = random.Random(1)
-    killed = 0
-    while not is_over.is_set():
-        time.sleep(0.05)
-        found = children()
-        if found and killed < 6:
-            os.kill(chance.choice(found), signal.SIGKILL)
-            killed += 1
-    return killed
+    assert task.trace.path == str(damaged) and "damaged.txt" in error
 
 
 def children_of(pid):
@@ -79,16 +65,41 @@ def children_of(pid):
 
 def test_a_worker_that_is_killed_loses_and_doubles_nothing(traces, tmp_path):
     whole = iosched.sweep(traces, SCHEDULERS, out=str(tmp_path / "whole"), workers=2)
-    is_over = threading.Event()
-    thread = threading.Thread(target=killer, args=(lambda: children_of(os.getpid()), is_over))
-    thread.start()
-    try:
-        beset = iosched.sweep(traces, SCHEDULERS, out=str(tmp_path / "beset"), workers=2)
-    finally:
-        is_over.set()
-        thread.join()
+    killed = []
+
+    def with_deaths():
+        """Workers are killed, as by the kernel for want of memory, while tasks are given out."""
+        for index, trace in enumerate(traces):
+            workers = children_of(os.getpid())
+            if index % 4 == 3 and workers:
+                os.kill(workers[0], signal.SIGKILL)
+                killed.append(workers[0])
+            yield trace
+
+    beset = iosched.sweep(with_deaths(), SCHEDULERS, out=str(tmp_path / "beset"), workers=2)
+    assert killed
     assert (beset.done, beset.failed) == (whole.done, [])
     assert rows(beset) == rows(whole)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"untill": 1}, "no option untill"), ({"seed": -1}, "-1"), ({"until": -1}, "until"), ({"seed": object()}, "options")],
+)
+def test_options_that_no_task_can_have_are_refused_before_any(traces, tmp_path, options, message):
+    with pytest.raises(iosched.IoschedError, match=message):
+        iosched.sweep(traces, ["noop"], out=str(tmp_path / "out"), **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_was_asked_for_tells_rows_apart(traces, tmp_path):
+    disks = [iosched.Disk("hdd-7200", queue_depth=depth) for depth in (1, 32)]
+    out = str(tmp_path / "q[1]")
+    for _ in range(2):
+        swept = iosched.sweep(traces[:1], ["noop"], disks, out=out, workers=1, until=timedelta(seconds=0.2))
+    assert (swept.done, swept.before) == (0, 2)
+    table = swept.read()
+    assert len(set(table["task"].to_pylist())) == len(set(table["settings"].to_pylist())) == 2
 
 
 def test_memory_is_a_place_like_any_other_and_options_count(traces):
@@ -151,7 +162,7 @@ def test_a_search_finds_what_a_grid_finds_and_tells_it_from_luck():
         batch: iosched.simulate(load, disk, iosched.Scheduler("deadline", fifo_batch=batch), until=3)["runs"][0]["total"]["iops"]
         for batch in (1, 4, 16, 64, 256)
     }
-    found = iosched.search("deadline", {"fifo_batch": (1, 4, 16, 64, 256)}, load, disk, trials=12, best=2, fresh=2, until=3)
+    found = iosched.search("deadline", {"fifo_batch": (1, 4, 16, 64, 256)}, load, disk, trials=80, best=2, fresh=2, until=3)
     assert found.trials <= 5, "a setting is simulated once"
     [top, *_] = sorted(found.best, key=lambda one: one.found, reverse=True)
     assert grid[top.scheduler.tunables.get("fifo_batch", 16)] == max(grid.values())

@@ -535,7 +535,10 @@ mod tests {
     }
 
     fn place() -> tempfile::TempDir {
-        tempfile::tempdir_in(iosched_testing::loop_device::direct_io_directory()).unwrap()
+        use iosched_testing::loop_device::{direct_io_directory, prefix};
+        let mut place = tempfile::Builder::new();
+        let place = place.prefix(&prefix()).tempdir_in(direct_io_directory());
+        place.unwrap()
     }
 
     #[test]

@@ -220,10 +220,24 @@ fn left_to_do(
         if now == change.before {
             left.push(change.clone());
         } else if now != change.after {
-            theirs.push(change.path.clone());
+            let in_it = |now: &String| boot::taken_back_in(&change.reversed(), now);
+            match now.as_ref().and_then(in_it) {
+                Some(after) => left.extend(in_place_of(change, now, after)),
+                None => theirs.push(change.path.clone()),
+            }
         }
     }
     Ok((left, theirs))
+}
+
+/// A change of the same file from what it holds now; nothing if that is as it is to be.
+fn in_place_of(change: &FileChange, now: Option<String>, after: String) -> Option<FileChange> {
+    let after = Some(after);
+    (now != after).then(|| FileChange {
+        before: now,
+        after,
+        ..change.clone()
+    })
 }
 
 /// Makes all these changes, or none.
@@ -260,12 +274,7 @@ fn changes_back(
             continue;
         };
         match boot::taken_back_in(change, &now) {
-            Some(after) if after == now => {}
-            Some(after) => back.push(FileChange {
-                before: Some(now),
-                after: Some(after),
-                ..change.reversed()
-            }),
+            Some(after) => back.extend(in_place_of(&change.reversed(), Some(now), after)),
             None => {
                 return Err(HistoryError::ChangedSince {
                     path: change.path.clone(),
@@ -394,6 +403,15 @@ mod tests {
             path,
             &block("saved_entry=1\nkernelopts=ro quiet\nboot_success=1\n"),
         );
+        // Of one that was cut short and of one that was not, and where the change itself had not come to it.
+        let next = next_undo(&host).unwrap();
+        let entry = entries(&host).unwrap().pop().unwrap();
+        let undo = turn.begin_undo(&entry, vec![plan.reversed()]).unwrap();
+        assert_eq!(next_undo(&host).unwrap().files, next.files);
+        undo.forget();
+        let already =
+            boot::taken_back_in(&plan, &block("kernelopts=ro elevator=noop quiet\nx=1\n")).unwrap();
+        assert!(already.ends_with('#') && already.contains("x=1"));
         turn.undo().unwrap();
         let wanted = "saved_entry=1\nkernelopts=ro elevator=noop quiet\nboot_success=1\n";
         let found = fs::read_to_string(dir.path().join(path)).unwrap();

@@ -95,12 +95,19 @@ pub(super) fn environment_with_old(before: &str, after: &str, now: &str) -> Opti
         line.map(str::to_owned)
     };
     let (old, new) = (parameters(before)?, parameters(after)?);
-    let is_ours = now.starts_with(SIGNATURE) && parameters(now)? == new;
+    if !now.starts_with(SIGNATURE) {
+        return None;
+    }
+    let found = parameters(now)?;
+    if found == old {
+        return Some(now.to_owned());
+    }
     let variables = now.trim_end_matches('#');
     let mut back = each_line(variables, |line| {
         if line == new { &old } else { line }.to_owned()
     });
-    let room = now.len().checked_sub(back.len()).filter(|_| is_ours)?;
+    let room = now.len().checked_sub(back.len());
+    let room = room.filter(|_| found == new)?;
     back.extend(std::iter::repeat_n('#', room));
     Some(back)
 }

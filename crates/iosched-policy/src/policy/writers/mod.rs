@@ -117,7 +117,7 @@ impl Writer {
 /// file the last one wins.
 pub fn find(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
     let mut found = programs::command_line(host, disk);
-    found.extend(udev::writers(host, disk, first_event(disk)));
+    found.extend(udev_at_boot(host, disk));
     found.extend(services::writers(host, disk));
     found.extend(programs::writers(host, disk));
     found.sort_by_key(|writer| writer.kind); // stable: within a kind in their own order
@@ -131,13 +131,17 @@ pub fn find_on_change(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
     with_refusals(found, disk)
 }
 
-/// The event at which a disk is ready: one of the device mapper has no table before its first change.
-fn first_event(disk: &KnownDisk) -> &'static str {
+/// What rules do with a disk as it comes. One of the device mapper has no table before its first change; an `add` comes
+/// to it besides where the initramfs made it.
+fn udev_at_boot(host: &Host, disk: &KnownDisk) -> Vec<Writer> {
+    let mut found = udev::writers(host, disk, "add");
     if disk.device.name.starts_with("dm-") {
-        "change"
-    } else {
-        "add"
+        for writer in &mut found {
+            writer.certain = false;
+        }
+        found.extend(udev::writers(host, disk, "change"));
     }
+    found
 }
 
 /// Says of each writer whether the disk refuses its value.
@@ -220,9 +224,18 @@ pub(crate) fn culprit<'a>(writers: &'a [Writer], target: &str, found: &str) -> O
         })
 }
 
-/// True if writing `value` leads to `found`: blk-mq knows mq-deadline by its old name, too, and no other.
+/// True if writing `value` leads to `found`: blk-mq knows mq-deadline by its old name, too, and no other; TuneD's
+/// `>4096` leaves what is more.
 pub fn means(value: &str, found: &str) -> bool {
-    value == found || (value, found) == ("deadline", "mq-deadline")
+    let number = |text: &str| text.parse::<u64>().ok();
+    let is_at_least = |least: &str| {
+        number(least)
+            .zip(number(found))
+            .is_some_and(|(a, b)| b >= a)
+    };
+    value == found
+        || (value, found) == ("deadline", "mq-deadline")
+        || value.strip_prefix('>').is_some_and(is_at_least)
 }
 
 /// The text of a file of the machine, links followed within the machine; none if it cannot be read.

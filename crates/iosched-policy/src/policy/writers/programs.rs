@@ -175,17 +175,27 @@ pub(super) fn tuned_runs(host: &Host) -> bool {
     is_enabled(host, Path::new("tuned.service")) || host.run("tuned/tuned.pid").exists()
 }
 
-/// What profiles write, with all that they include: sections of one name are one, whose later settings win.
+/// What profiles write, with all that they include: sections of one name are one, whose later settings win but for
+/// whom they are for, which the last one says alone (TuneD's merger and manager).
 pub(super) fn tuned_writers(host: &Host, profiles: &str, device: &str) -> Vec<Writer> {
     let mut sections = Vec::new();
     for profile in names_in(profiles) {
         read_profile(host, profile, 0, &mut sections);
     }
     let variables = sections.iter().find(|section| section.name == "variables");
-    let of_device = sections.iter().filter(|section| section.is_for(device));
-    of_device
-        .flat_map(|section| section.writers(variables))
-        .collect()
+    // The first section takes a disk, and no other one gets it.
+    let mut of_disks: Vec<&Section> = sections.iter().collect();
+    of_disks.sort_by_key(|section| section.priority());
+    let mut found = Vec::new();
+    for section in of_disks {
+        if section.is_for(device) {
+            found.extend(section.writers(variables));
+            if !section.is_by_regex() {
+                break;
+            }
+        }
+    }
+    found
 }
 
 fn names_in(list: &str) -> impl Iterator<Item = &str> {
@@ -216,18 +226,13 @@ fn read_profile(host: &Host, profile: &str, depth: usize, sections: &mut Vec<Sec
             }
         }
     }
-    let mut current = None;
+    let mut own: Vec<Section> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         if let Some(name) = line.strip_prefix('[') {
-            let name = name.trim_end_matches(']');
-            let known = sections.iter().position(|section| section.name == name);
-            current = Some(known.unwrap_or(sections.len()));
-            if known.is_none() {
-                sections.push(Section::named(name));
-            }
+            own.push(Section::named(name.trim_end_matches(']')));
         } else if let Some((_, option, value)) = assignments(line).next()
-            && let Some(section) = current.map(|at| &mut sections[at])
+            && let Some(section) = own.last_mut()
         {
             let setting = Setting {
                 file: file.clone(),
@@ -235,6 +240,13 @@ fn read_profile(host: &Host, profile: &str, depth: usize, sections: &mut Vec<Sec
                 value: value.to_owned(),
             };
             section.options.insert(option.to_owned(), setting);
+        }
+    }
+    for section in own {
+        let known = sections.iter_mut().find(|known| known.name == section.name);
+        match known {
+            Some(known) => known.merge(section),
+            None => sections.push(section),
         }
     }
 }
@@ -282,6 +294,30 @@ impl Section {
             .map(|setting| setting.value.as_str())
     }
 
+    /// Takes over what a later section of this name says.
+    fn merge(&mut self, later: Section) {
+        const OF_LATER_ALONE: [&str; 4] = ["type", "enabled", "devices", "devices_udev_regex"];
+        if later.value("replace").is_some_and(is_on) {
+            self.options.clear();
+        }
+        let dropped: Vec<&str> = later
+            .value("drop")
+            .map_or_else(Vec::new, |list| names_in(list).collect());
+        self.options.retain(|name, _| {
+            !OF_LATER_ALONE.contains(&name.as_str()) && !dropped.contains(&name.as_str())
+        });
+        self.options.extend(later.options);
+    }
+
+    fn is_by_regex(&self) -> bool {
+        self.options.contains_key("devices_udev_regex")
+    }
+
+    fn priority(&self) -> i64 {
+        let priority = self.value("priority").and_then(|value| value.parse().ok());
+        priority.unwrap_or(0)
+    }
+
     fn is_for(&self, device: &str) -> bool {
         let is_meant = self.value("devices").is_none_or(|devices| {
             let is_taken = names_in(devices).any(|name| is_like(name, device));
@@ -290,23 +326,18 @@ impl Section {
                 .any(|name| is_like(name, device));
             is_taken && !is_left_out
         });
-        let is_off = |value: &str| {
-            let value = value.to_lowercase();
-            ["0", "f", "false", "n", "no"].contains(&value.as_str())
-        };
-        let is_enabled = !self.value("enabled").is_some_and(is_off);
+        let is_enabled = self.value("enabled").is_none_or(is_on);
         self.value("type").unwrap_or(&self.name) == "disk" && is_meant && is_enabled
     }
 
     /// What it writes into a disk's queue.
     fn writers(&self, variables: Option<&Section>) -> Vec<Writer> {
-        let by_regex = self.options.contains_key("devices_udev_regex");
         let writer = |option: &str, target: &str, value: fn(String) -> Option<String>| {
             let setting = self.options.get(option)?;
             Some(Writer {
                 target: target.into(),
                 value: with_variables(&setting.value, variables).and_then(value),
-                certain: !by_regex,
+                certain: !self.is_by_regex(),
                 ..sets_scheduler(WriterKind::Tuned, &setting.file, setting.line, "")
             })
         };
@@ -314,6 +345,12 @@ impl Section {
         let read_ahead = writer("readahead", "queue/read_ahead_kb", read_ahead_kb);
         scheduler.into_iter().chain(read_ahead).collect()
     }
+}
+
+/// False of what TuneD takes for off.
+fn is_on(value: &str) -> bool {
+    let value = value.to_lowercase();
+    !["0", "f", "false", "n", "no"].contains(&value.as_str())
 }
 
 /// The value with what its variables hold; nothing if that is not known.
@@ -332,16 +369,18 @@ fn with_variables(value: &str, variables: Option<&Section>) -> Option<String> {
     None
 }
 
-/// KiB of a read-ahead as TuneD takes it: a number of them, or of sectors (`4096 s`). Nothing for one that depends on
-/// what the disk has (`>4096`).
+/// KiB of a read-ahead as TuneD takes it: a number of them, or of sectors (`4096 s`), also as the least that it is to
+/// be (`>4096`). Nothing of what is none of these.
 fn read_ahead_kb(value: String) -> Option<String> {
-    match value.split_once(char::is_whitespace) {
-        Some((sectors, "s")) => {
-            let sectors: u64 = sectors.parse().ok()?;
-            Some((sectors / 2).to_string())
-        }
-        _ => Some(value).filter(|value| value.parse::<u64>().is_ok()),
-    }
+    let (least, number) = match value.strip_prefix('>') {
+        Some(number) => (">", number),
+        None => ("", value.as_str()),
+    };
+    let kib = match number.split_once(char::is_whitespace) {
+        Some((sectors, "s")) => sectors.parse::<u64>().ok()? / 2,
+        _ => number.parse().ok()?,
+    };
+    Some(format!("{least}{kib}"))
 }
 
 #[cfg(test)]
@@ -369,7 +408,7 @@ mod tests {
     fn sections_of_one_name_are_one_over_all_profiles() {
         let parent = "[disk]\nelevator=kyber\nreadahead=>4096\n";
         for (child, device, expected) in [
-            ("", "sda", vec!["scheduler=kyber", "read_ahead_kb=?"]),
+            ("", "sda", vec!["scheduler=kyber", "read_ahead_kb=>4096"]),
             ("[disk]\ndevices=sdb\n", "sda", vec![]),
             ("[disk]\nenabled=0\n", "sda", vec![]),
             (
@@ -380,23 +419,39 @@ mod tests {
             (
                 "[mine]\ntype=disk\nelevator=none\nreadahead=4096 s\n",
                 "sda",
-                vec![
-                    "scheduler=kyber",
-                    "read_ahead_kb=?",
-                    "scheduler=none",
-                    "read_ahead_kb=2048",
-                ],
+                vec!["scheduler=kyber", "read_ahead_kb=>4096"],
             ),
+            (
+                "[mine]\ntype=disk\npriority=-1\nelevator=none\nreadahead=4096 s\n",
+                "sda",
+                vec!["scheduler=none", "read_ahead_kb=2048"],
+            ),
+            (
+                "[disk]\nreplace=1\nreadahead=8\n",
+                "sda",
+                vec!["read_ahead_kb=8"],
+            ),
+            ("[disk]\ndrop=readahead\n", "sda", vec!["scheduler=kyber"]),
         ] {
             assert_eq!(written(parent, child, device), expected, "{child:?}");
         }
+    }
+
+    /// Whom a section is for, TuneD takes from the last one alone.
+    #[test]
+    fn a_later_section_without_devices_is_for_all() {
+        let parent = "[disk]\ndevices=sdb\nelevator=kyber\n";
+        assert!(written(parent, "", "sda").is_empty());
+        let child = "[disk]\nreadahead=512\n";
+        let all = ["scheduler=kyber", "read_ahead_kb=512"];
+        assert_eq!(written(parent, child, "sda"), all);
     }
 
     #[test]
     fn variables_are_followed_as_far_as_they_are_known() {
         let parent = "[variables]\nelv=kyber\n[disk]\nelevator=${elv}\n";
         assert_eq!(written(parent, "", "sda"), ["scheduler=kyber"]);
-        let child = "[variables]\nelv=${name}\nname=bfq\n";
+        let child = "[variables]\nname=bfq\nelv=${name}\n";
         assert_eq!(written(parent, child, "sda"), ["scheduler=bfq"]);
         for unknown in [
             "[variables]\nelv=${f:exec:x}\n",
