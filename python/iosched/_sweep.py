@@ -31,7 +31,8 @@ from typing import Any, Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from . import Disk, IoschedError, Path, Scheduler, Trace, __version__, simulate
+from . import Disk, IoschedError, Path, Scheduler, Trace, simulate
+from ._iosched import __version__
 
 #: Tasks that are handed out for each processor: enough that none waits, few enough that a list of millions is not held twice.
 _AHEAD = 4

@@ -332,16 +332,16 @@ impl Section {
 
     /// What it writes into a disk's queue.
     fn writers(&self, variables: Option<&Section>) -> Vec<Writer> {
-        let writer = |option: &str, target: &str, value: fn(String) -> Option<String>| {
+        let writer = |option: &str, target: &str, value: fn(&str) -> Option<String>| {
             let setting = self.options.get(option)?;
             Some(Writer {
                 target: target.into(),
-                value: with_variables(&setting.value, variables).and_then(value),
+                value: with_variables(&setting.value, variables).and_then(|text| value(&text)),
                 certain: !self.is_by_regex(),
                 ..sets_scheduler(WriterKind::Tuned, &setting.file, setting.line, "")
             })
         };
-        let scheduler = writer("elevator", SCHEDULER, Some);
+        let scheduler = writer("elevator", SCHEDULER, |name| Some(name.to_owned()));
         let read_ahead = writer("readahead", "queue/read_ahead_kb", read_ahead_kb);
         scheduler.into_iter().chain(read_ahead).collect()
     }
@@ -371,10 +371,10 @@ fn with_variables(value: &str, variables: Option<&Section>) -> Option<String> {
 
 /// KiB of a read-ahead as TuneD takes it: a number of them, or of sectors (`4096 s`), also as the least that it is to
 /// be (`>4096`). Nothing of what is none of these.
-fn read_ahead_kb(value: String) -> Option<String> {
+fn read_ahead_kb(value: &str) -> Option<String> {
     let (least, number) = match value.strip_prefix('>') {
         Some(number) => (">", number),
-        None => ("", value.as_str()),
+        None => ("", value),
     };
     let kib = match number.split_once(char::is_whitespace) {
         Some((sectors, "s")) => sectors.parse::<u64>().ok()? / 2,
