@@ -133,14 +133,18 @@ pub(crate) fn print(taken: &TakenBack, output: &Output) {
     for path in &taken.files {
         output.line(&format!("  {}: as before", path.display()));
     }
-    for path in &taken.left_alone {
+    tell_left_alone(&taken.left_alone, output);
+    for undone in &taken.disks {
+        output.line(&format!("  {}", describe(undone)));
+    }
+}
+
+fn tell_left_alone(files: &[PathBuf], output: &Output) {
+    for path in files {
         output.line(&format!(
             "  {}: changed or removed by somebody else meanwhile, left alone",
             path.display()
         ));
-    }
-    for undone in &taken.disks {
-        output.line(&format!("  {}", describe(undone)));
     }
 }
 
@@ -156,12 +160,7 @@ pub(crate) fn print_next(next: &NextUndo, output: &Output) {
     for path in &next.files {
         output.line(&format!("  {}: as before", path.display()));
     }
-    for path in &next.left_alone {
-        output.line(&format!(
-            "  {}: changed or removed by somebody else meanwhile, left alone",
-            path.display()
-        ));
-    }
+    tell_left_alone(&next.left_alone, output);
     for foreseen in &next.disks {
         output.line(&format!("  {}", foretell(foreseen)));
     }

@@ -32,13 +32,7 @@ pub fn files(host: &Host, wanted: &[WantedDisk], wish: bool) -> Result<Vec<FileC
     };
     let runs = writers::tuned_runs(host);
     let disagrees = |wanted: &WantedDisk| {
-        let offered = wanted.disk.device.schedulers.offered();
-        let is_taken = |by: &writers::Writer| {
-            let value = by.value.as_deref();
-            !value.is_some_and(|value| writers::is_of_other_layer(value, offered))
-        };
-        let mut by = writers::tuned_writers(host, &chosen, &wanted.disk.device.name);
-        by.retain(is_taken);
+        let by = writers::tuned_writers(host, &chosen, &wanted.disk);
         writers::winner(&by, "queue/scheduler").is_some_and(|by| {
             let value = by.value.as_deref().unwrap_or_default();
             !writers::means(value, &wanted.arm.scheduler)

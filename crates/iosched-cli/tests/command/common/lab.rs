@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use iosched_testing::lacks;
 
-use super::{iosched_process, run, wait_until};
+use super::{iosched_process, remove_emulated, run, wait_until};
 
 /// A state directory, and a mount point beside it.
 pub(crate) struct Lab {
@@ -67,14 +67,9 @@ impl Lab {
 
     /// Removes a disk once nobody looks into it any more: another test, or udev.
     pub(crate) fn remove(&self, args: &[&str]) {
-        let mut output = self.emulate(&[&["remove"], args].concat());
-        wait_for("nobody's looking into it", || {
-            if output.status.code() == Some(9) {
-                output = self.emulate(&[&["remove"], args].concat());
-            }
-            output.status.code() != Some(9)
-        });
-        assert!(output.status.success(), "{}", stderr(&output));
+        let state_dir = self.state_dir();
+        let place = ["--state-dir", state_dir.to_str().unwrap()];
+        remove_emulated(&[args, &place].concat());
     }
 
     pub(crate) fn list(&self) -> Vec<Value> {

@@ -180,8 +180,9 @@ pub(crate) fn tuned_ppd_runs(host: &Host) -> bool {
 }
 
 /// What these profiles of TuneD (separated by commas or blanks) write into a disk's queue.
-pub(crate) fn tuned_writers(host: &Host, profiles: &str, device: &str) -> Vec<Writer> {
-    programs::tuned_writers(host, profiles, device)
+pub(crate) fn tuned_writers(host: &Host, profiles: &str, disk: &KnownDisk) -> Vec<Writer> {
+    let found = programs::tuned_writers(host, profiles, &disk.device.name);
+    with_refusals(found, disk)
 }
 
 /// True if a rule of udev reads `elevator=` (RHEL 8 and 9 bring it back to life so).
