@@ -1,26 +1,21 @@
 //! What was measured beside what was predicted.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use iosched_sim::request::Op;
 use iosched_sim::scheduler::SchedulerSpec;
-use iosched_sim::simulate::Outcome;
-use iosched_sim::trace::kernel::{Action, Event, Line};
 use iosched_stats::fairness::jain;
 use iosched_stats::histogram::Histogram;
 use iosched_stats::interval::student_t;
 use serde::{Deserialize, Serialize};
 
+use super::accesses::Accesses;
 use super::measure::Measured;
+use super::predict::Predicted;
 use super::tags::Contests;
 use super::{LEAST_AGREEMENT, Load};
 use crate::load::simulated::job_result;
 use crate::simulate::conform::Conformance;
 use crate::trial::JobResult;
-
-/// Parts of a run from which the measured rate's interval is worked out.
-const PARTS: u64 = 10;
 
 /// What came out of everything.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -193,23 +188,18 @@ impl Comparison {
         (scheduler, load, contested): (&SchedulerSpec, &Load, &Contests),
         measured: &Measured,
         followed: Conformance,
-        predicted: &[Outcome],
+        predicted: &[Predicted],
     ) -> Comparison {
-        let reads_only = load.jobs.iter().any(|job| job.buffered);
-        let seen = Accesses::of(&measured.lines, reads_only);
+        let seen = Accesses::of(&measured.lines, load.is_cached());
         let runs: Vec<Vec<JobResult>> = predicted
             .iter()
-            .map(|outcome| outcome.processes.iter().map(job_result).collect())
+            .map(|run| run.outcome.processes.iter().map(job_result).collect())
             .collect();
         let jobs = mean_of(&runs);
-        let bins = runs.iter().flatten().flat_map(|job| {
-            let writes = job.write.as_ref().filter(|_| !reads_only);
-            let flows = job.read.iter().chain(writes);
-            flows.flat_map(|flow| flow.latency_bins.iter().copied())
-        });
-        let mut simulated = Figures::new(&jobs, &Histogram::from_bins(bins));
+        let latencies = predicted.iter().flat_map(|run| run.accesses.latencies());
+        let mut simulated = Figures::new(&jobs, &histogram(latencies));
         simulated.fairness = mean_fairness(&runs);
-        let real = Figures::new(&measured.jobs, &seen.latencies());
+        let real = Figures::new(&measured.jobs, &histogram(seen.latencies()));
         let rates: Vec<f64> = runs
             .iter()
             .map(|run| {
@@ -229,7 +219,7 @@ impl Comparison {
             contested: *contested,
             measured: Measurement {
                 figures: real,
-                iops_half_width: seen.half_width(),
+                iops_half_width: half_width(&seen.rates()),
             },
             predicted: Measurement {
                 figures: simulated,
@@ -292,104 +282,13 @@ fn mean_fairness(runs: &[Vec<JobResult>]) -> f64 {
     fairness.sum::<f64>() / runs.len().max(1) as f64
 }
 
-/// Bios from submission to completion.
-#[derive(Debug, Default)]
-struct Accesses {
-    /// When each was done, and how long it had taken.
-    done: Vec<(u64, u64)>,
-}
-
-/// A bio under way.
-#[derive(Debug, Clone, Copy)]
-struct UnderWay {
-    since: u64,
-    start: u64,
-    end: u64,
-    left: u64,
-    is_write: bool,
-}
-
-impl Accesses {
-    fn of(lines: &[Line], reads_only: bool) -> Accesses {
-        let events = lines.iter().filter_map(|line| match line {
-            Line::Event(event) => Some(event),
-            Line::Remark(_) => None,
-        });
-        let mut under_way: Vec<UnderWay> = Vec::new();
-        let mut accesses = Accesses::default();
-        for event in events {
-            let (start, end) = range(event);
-            let counts = |op: &Op| start < end && !(reads_only && op.is_write());
-            let Some(op) = event.op.filter(counts) else {
-                continue; // a flush, among others
-            };
-            match event.action {
-                Action::Queued => under_way.push(UnderWay {
-                    since: event.time.as_nanos(),
-                    start,
-                    end,
-                    left: end - start,
-                    is_write: op.is_write(),
-                }),
-                Action::Completed => {
-                    for bio in &mut under_way {
-                        let common = end.min(bio.end).saturating_sub(start.max(bio.start));
-                        if bio.is_write == op.is_write() {
-                            bio.left = bio.left.saturating_sub(common);
-                        }
-                    }
-                    let now = event.time.as_nanos();
-                    under_way.retain(|bio| {
-                        if bio.left == 0 {
-                            accesses.done.push((now, now - bio.since));
-                        }
-                        bio.left > 0
-                    });
-                }
-                _ => {}
-            }
-        }
-        accesses
-    }
-
-    fn latencies(&self) -> Histogram {
-        let mut bins = BTreeMap::new();
-        for (_, latency) in &self.done {
-            *bins.entry(*latency).or_insert(0_u64) += 1;
-        }
-        Histogram::from_bins(bins)
-    }
-
-    /// Half the width of the rate's interval, from parts of the run.
-    fn half_width(&self) -> Option<f64> {
-        let (first, last) = (self.done.first()?.0, self.done.last()?.0);
-        let part = (last - first) / PARTS;
-        if part == 0 {
-            return None;
-        }
-        let mut counts = vec![0_u64; usize::try_from(PARTS).ok()?];
-        for (time, _) in &self.done {
-            let index = usize::try_from((time - first) / part).ok()?;
-            if let Some(count) = counts.get_mut(index) {
-                *count += 1;
-            }
-        }
-        let rates: Vec<f64> = counts
-            .into_iter()
-            .map(|count| count as f64 * 1e9 / part as f64)
-            .collect();
-        half_width(&rates)
-    }
+fn histogram(latencies: impl Iterator<Item = u64>) -> Histogram {
+    Histogram::from_bins(latencies.map(|latency| (latency, 1)))
 }
 
 /// Half the width of the mean's 95 % interval.
 fn half_width(values: &[f64]) -> Option<f64> {
     student_t(values, 0.95).map(|interval| interval.upper - interval.estimate)
-}
-
-fn range(event: &Event) -> (u64, u64) {
-    let start = event.start.as_u64();
-    (start, start + event.length.as_u64())
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //!  Comparison tell     agreement; measured beside predicted
 //! ```
 
+mod accesses;
 mod compare;
 mod error;
 mod machine;
@@ -76,6 +77,13 @@ struct Load {
     name: String,
     file: JobFile,
     jobs: Vec<Job>,
+}
+
+impl Load {
+    /// True if some of it goes through the page cache.
+    fn is_cached(&self) -> bool {
+        self.jobs.iter().any(|job| job.buffered)
+    }
 }
 
 /// Everything checked, and nothing touched yet.

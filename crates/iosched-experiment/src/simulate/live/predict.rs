@@ -10,13 +10,17 @@ use std::path::Path;
 use iosched_machine::user_files::{self, NewFile};
 use iosched_sim::block_layer::{MergeLimits, Merging};
 use iosched_sim::disk::DiskModel;
+use iosched_sim::request::ProcessId;
 use iosched_sim::scheduler::{self, Kernel, SchedulerSpec, Settings};
-use iosched_sim::simulate::{self, HostTimes, MultiQueueSettings, Outcome, Setup};
-use iosched_sim::units::{Bytes, Nanos};
+use iosched_sim::simulate::{
+    self, BlockEvent, HostTimes, MultiQueueSettings, Observer, Outcome, Setup,
+};
+use iosched_sim::units::{Bytes, Nanos, Time};
 use iosched_sim::workload::Job;
 
 use super::super::events::EventFile;
 use super::super::threads;
+use super::accesses::Accesses;
 use super::machine::Machine;
 use super::measure::Measured;
 use super::tags::Contests;
@@ -97,29 +101,41 @@ fn timed(load: &Load, runtime: Nanos) -> Vec<Job> {
     jobs
 }
 
+/// A simulated run.
+#[derive(Debug)]
+pub(super) struct Predicted {
+    /// What the processes got.
+    pub(super) outcome: Outcome,
+    /// What the block layer saw.
+    pub(super) accesses: Accesses,
+}
+
 /// Simulates the load as it was measured.
 pub(super) fn predict(
     plan: &Plan,
     (scheduler, load, contested): (&SchedulerSpec, &Load, &Contests),
     measured: &Measured,
     machine: &Machine,
-) -> Result<Vec<Outcome>, LiveError> {
+) -> Result<Vec<Predicted>, LiveError> {
     let runs = threads::each(RUNS, |run| {
         let seed = plan.wanted.seed.wrapping_add(run as u64);
         let disk = build(&plan.wanted, plan.size, machine.slow_down, seed)?;
         let mut setup = setup(plan, scheduler, load, measured, machine, disk)?;
         setup.multi_queue.tag_steal = contested.tag_steal(runtime(plan));
         let setup = Setup { seed, ..setup };
-        match &plan.wanted.recordings {
+        let mut accesses = Accesses::new(load.is_cached());
+        let outcome = match &plan.wanted.recordings {
             Some(folder) if run == 0 => {
                 let path = folder
                     .join("simulated")
                     .join(plan.recording(scheduler, load));
                 let names = (scheduler.name.as_str(), plan.wanted.model.name.as_str());
-                kept(setup, &path, names).map_err(|source| LiveError::Keep { path, source })
+                kept(setup, &path, names, &mut accesses)
+                    .map_err(|source| LiveError::Keep { path, source })?
             }
-            _ => Ok(simulate::run(setup, &mut ())),
-        }
+            _ => simulate::run(setup, &mut accesses),
+        };
+        Ok(Predicted { outcome, accesses })
     });
     runs.into_iter().collect()
 }
@@ -130,16 +146,35 @@ pub(super) fn runtime(plan: &Plan) -> Nanos {
 }
 
 /// Simulates it, and keeps what happened in this file, in the place of an earlier one.
-fn kept(setup: Setup, path: &Path, names: (&str, &str)) -> io::Result<Outcome> {
+fn kept(
+    setup: Setup,
+    path: &Path,
+    names: (&str, &str),
+    accesses: &mut Accesses,
+) -> io::Result<Outcome> {
     if let Some(folder) = path.parent() {
         user_files::make_directory(folder)?;
     }
     let mut new = NewFile::at(path)?;
     let mut file = EventFile::begin(new.file().try_clone()?, &setup, names);
-    let outcome = simulate::run(setup, &mut file);
+    let outcome = simulate::run(setup, &mut Both(&mut file, accesses));
     file.finish()?;
     new.put_in_place()?;
     Ok(outcome)
+}
+
+/// A file of events, and the accesses that they make.
+struct Both<'run>(&'run mut EventFile, &'run mut Accesses);
+
+impl Observer for Both<'_> {
+    fn happened(&mut self, event: &BlockEvent) {
+        self.0.happened(event);
+        self.1.happened(event);
+    }
+
+    fn exited(&mut self, time: Time, process: ProcessId, name: &str) {
+        self.0.exited(time, process, name);
+    }
 }
 
 fn setup(
@@ -155,8 +190,7 @@ fn setup(
         ..plan.kernel
     };
     let max_kib = measured.setting("max_sectors_kb").unwrap_or(MAX_KIB);
-    let is_cached = load.jobs.iter().any(|job| job.buffered);
-    let max_kib = if is_cached {
+    let max_kib = if load.is_cached() {
         max_kib.min(SCATTERED_KIB)
     } else {
         max_kib
