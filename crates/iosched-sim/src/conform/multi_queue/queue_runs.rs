@@ -54,59 +54,59 @@ impl Follower<'_> {
         self.continue_run(step, now, next);
     }
 
-    /// A run goes on with this step.
-    fn continue_run(&mut self, step: Next, now: Time, next: usize) {
-        match step {
-            Next::Issue => self.issue_dispatch_list(now, next),
-            Next::Choose => self.dispatch_or_end(now, next),
-            Next::End => {}
+    /// A run goes on with this step, until an event has to tell what came of one.
+    fn continue_run(&mut self, mut step: Next, now: Time, next: usize) {
+        loop {
+            step = match step {
+                Next::Issue => self.issue_dispatch_list(now, next),
+                Next::Choose => self.choose(now, next),
+                Next::End => return,
+            }
         }
     }
 
     /// The scheduler is to dispatch, if it has work and there is a budget. If the next event shows none of
     /// its requests, it dispatched nothing.
-    fn dispatch_or_end(&mut self, now: Time, next: usize) {
-        if !self.may_choose() {
-            return;
+    fn choose(&mut self, now: Time, next: usize) -> Next {
+        let chosen = self.queue.chosen();
+        if !(self.scheduler.has_work(0) && self.queue.take_budget(self.depth, chosen)) {
+            return self.queue.batch_ends();
         }
-        let answered = self.soon(now, next).next().is_some_and(shows_dispatch);
-        if !answered {
-            let run_follows = self.soon(now, next).any(shows_dispatch);
-            self.end_without_dispatch(now, run_follows);
+        let in_batch = self.queue.batch_ends() == Next::Issue;
+        let is_told = if in_batch {
+            self.next_is(next, Action::Dispatched)
+        } else {
+            self.soon(now, next).next().is_some_and(shows_dispatch)
+        };
+        if is_told {
+            return Next::End;
         }
+        let run_follows = in_batch || self.soon(now, next).any(shows_dispatch);
+        self.end_without_dispatch(now, run_follows)
     }
 
     /// The scheduler dispatched a request. A device that was not busy of late is given several at once:
     /// the kernel has more dispatched before it issues the first.
     pub(super) fn dispatch_more(&mut self, now: Time, next: usize) {
-        if !self.replays {
-            return;
+        if self.replays {
+            let lacks_tag = self.depth.lacks_tag(self.queue.chosen());
+            let step = self.queue.chose(lacks_tag);
+            self.continue_run(step, now, next);
         }
-        let lacks_tag = self.depth.lacks_tag(self.queue.chosen());
-        if self.queue.chose(lacks_tag) == Next::Choose && self.may_choose() {
-            if self.next_is(next, Action::Dispatched) {
-                return;
-            }
-            self.dispatches_nothing(now, true);
-        }
-        self.issue_dispatch_list(now, next);
-    }
-
-    fn may_choose(&mut self) -> bool {
-        let chosen = self.queue.chosen();
-        self.scheduler.has_work(0) && self.queue.take_budget(self.depth, chosen)
     }
 
     /// The device takes what was dispatched, as events D tell, until it has no room. What is left then
     /// goes first when the next completion runs the queue.
-    fn issue_dispatch_list(&mut self, now: Time, next: usize) {
+    fn issue_dispatch_list(&mut self, now: Time, next: usize) -> Next {
         let goes_on = self.depth.has_room(self.queue.in_flight)
             && self
                 .soon(now, next)
                 .find(|step| shows_dispatch(step))
                 .is_some_and(|step| step.action == Action::Issued);
-        if !goes_on {
-            self.queue.list_blocked();
+        if goes_on {
+            Next::End
+        } else {
+            self.queue.list_blocked()
         }
     }
 
@@ -192,23 +192,16 @@ impl Follower<'_> {
         next.is_some_and(|next| next.action == action)
     }
 
-    /// The recorded scheduler dispatched nothing; ours, too? Where a run follows soon, one that is early by
-    /// that much counts as no difference.
-    fn dispatches_nothing(&mut self, now: Time, run_follows: bool) -> bool {
+    /// The recorded scheduler dispatched nothing, which ends the run or the batch; ours, too? Where a run
+    /// follows soon, one that is early by that much counts as no difference.
+    fn end_without_dispatch(&mut self, now: Time, run_follows: bool) -> Next {
         let before = self.scheduler.duplicate();
-        if self.scheduler.dispatch(now, &self.requests, 0).is_some() {
-            self.report.eager += u64::from(!run_follows);
-            self.scheduler = before;
-            return false;
+        if self.scheduler.dispatch(now, &self.requests, 0).is_none() {
+            return self.queue.chose_nothing(self.kernel, now);
         }
-        true
-    }
-
-    /// The same, at the end of a run: the kernel plans another one.
-    fn end_without_dispatch(&mut self, now: Time, run_follows: bool) {
-        if self.dispatches_nothing(now, run_follows) {
-            self.queue.chose_nothing(self.kernel, now);
-        }
+        self.report.eager += u64::from(!run_follows);
+        self.scheduler = before;
+        self.queue.batch_ends()
     }
 }
 

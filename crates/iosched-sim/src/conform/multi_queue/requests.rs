@@ -8,28 +8,34 @@ use crate::units::Time;
 use super::super::recording::Step;
 use super::Follower;
 
+/// Requests among which one is looked for.
+pub(super) trait List<'a>: IntoIterator<Item = &'a RequestId> + Clone {}
+
+impl<'a, T: IntoIterator<Item = &'a RequestId> + Clone> List<'a> for T {}
+
 impl Follower<'_> {
     /// The request that an event is about: the one that covers exactly its sectors, or else one that
     /// begins there.
-    pub(super) fn find(&self, among: &[RequestId], step: &Step) -> Option<RequestId> {
-        let exact = self.find_exactly(among, step);
+    pub(super) fn find<'a>(&self, among: impl List<'a>, step: &Step) -> Option<RequestId> {
+        let exact = self.find_exactly(among.clone(), step);
         exact.or_else(|| self.starting(among, step).next())
     }
 
-    fn find_exactly(&self, among: &[RequestId], step: &Step) -> Option<RequestId> {
+    fn find_exactly<'a>(&self, among: impl List<'a>, step: &Step) -> Option<RequestId> {
         self.starting(among, step)
             .find(|&id| self.requests[id].length == step.length)
     }
 
-    fn starting<'a>(
-        &'a self,
-        among: &'a [RequestId],
-        step: &'a Step,
-    ) -> impl Iterator<Item = RequestId> + 'a {
-        among.iter().copied().filter(|&id| {
+    fn starting<'a>(&self, among: impl List<'a>, step: &Step) -> impl Iterator<Item = RequestId> {
+        among.into_iter().copied().filter(|&id| {
             let request = &self.requests[id];
             request.start == step.start && step.op.is_none_or(|op| op == request.op)
         })
+    }
+
+    /// The request is one of the process that did this.
+    fn is_of(&self, step: &Step, id: RequestId) -> bool {
+        self.requests[id].process == step.process
     }
 
     fn bio(step: &Step, op: Op) -> Bio {
@@ -56,9 +62,8 @@ impl Follower<'_> {
                 && before.process == step.process
                 && before.start == step.start
         });
-        let own = |id: &RequestId| self.requests[*id].process == step.process;
-        let own: Vec<_> = self.held.iter().copied().filter(own).collect();
-        !of_bio && self.find_exactly(&own, step).is_some()
+        let own = self.held.iter().filter(|id| self.is_of(step, **id));
+        !of_bio && self.find_exactly(own, step).is_some()
     }
 
     /// A process submits a bio: the kernel looks for a request in the scheduler that takes it, if none of
@@ -125,8 +130,11 @@ impl Follower<'_> {
 
     /// The request that the process holds back and would let grow.
     fn newest_held(&self, step: &Step) -> Option<RequestId> {
-        let own = |id: &RequestId| self.requests[*id].process == step.process;
-        self.held.iter().rev().copied().find(own)
+        self.held
+            .iter()
+            .rev()
+            .copied()
+            .find(|&id| self.is_of(step, id))
     }
 
     /// The request in the scheduler that a bio joins: by the rules, or else the newest that it touches.
@@ -212,36 +220,30 @@ impl Follower<'_> {
     /// The request that was allocated for what is inserted now, by this process or (a flush by
     /// another) by any. Without a scheduler those that stay out of the queues are older.
     fn find_to_insert(&self, step: &Step) -> Option<RequestId> {
-        let own = |id: &RequestId| self.requests[*id].process == step.process;
-        let mut own: Vec<_> = self.held.iter().copied().filter(own).collect();
-        if self.is_direct() {
-            own.reverse();
-        }
-        let exact = self.find_exactly(&own, step);
+        let own = self.held.iter().filter(|id| self.is_of(step, **id));
+        let exact = if self.is_direct() {
+            self.find_exactly(own.rev(), step)
+        } else {
+            self.find_exactly(own, step)
+        };
         exact.or_else(|| self.find(&self.held, step))
     }
 
     pub(super) fn issued(&mut self, at: usize) {
         let step = &self.steps[at];
-        if self.find_dispatched(step).is_none() {
+        if self.find(&self.queue.dispatch, step).is_none() {
             if self.is_past_scheduler(step) {
                 return self.issued_directly(step);
             }
             self.decision(step.time, step, at + 1);
         }
-        let Some(id) = self.find_dispatched(step) else {
+        let Some(id) = self.find(&self.queue.dispatch, step) else {
             return;
         };
         self.queue.dispatch.retain(|&other| other != id);
         self.queue.in_flight += 1;
         self.scheduler.activate(step.time, &self.requests, id);
         self.in_driver.push(id);
-    }
-
-    /// What was chosen, and waits before the device.
-    fn find_dispatched(&mut self, step: &Step) -> Option<RequestId> {
-        self.queue.dispatch.make_contiguous();
-        self.find(self.queue.dispatch.as_slices().0, step)
     }
 
     /// There is no scheduler: those who submit requests issue them.
@@ -263,17 +265,16 @@ impl Follower<'_> {
     /// of its plug (to which what it allocated just now does not belong yet); what that could not
     /// issue stands before the software queues, in the order in which the plugs were given up.
     fn goes_directly(&self, step: &Step, id: RequestId) -> bool {
-        let own = |other: &RequestId| self.requests[*other].process == step.process;
-        let mut newest = self.held.iter().rev().copied().filter(own).take(2);
-        newest.any(|newest| newest == id) || self.first_held() == Some(id)
+        let own = |other: &&RequestId| self.is_of(step, **other);
+        let mut newest = self.held.iter().rev().filter(own).take(2);
+        newest.any(|&newest| newest == id) || self.first_held() == Some(id)
     }
 
     /// Of those that are not in the scheduler, the one that covers exactly these sectors; if there are
     /// several, one whose turn it is.
     fn find_held(&self, step: &Step) -> Option<RequestId> {
-        let newest_first: Vec<_> = self.held.iter().rev().copied().collect();
         let exact = |&id: &RequestId| self.requests[id].length == step.length;
-        let mut turns = self.starting(&newest_first, step).filter(exact);
+        let mut turns = self.starting(self.held.iter().rev(), step).filter(exact);
         let turn = turns.find(|&id| self.goes_directly(step, id));
         turn.or_else(|| self.find_exactly(&self.held, step))
     }

@@ -43,10 +43,9 @@ impl Follower<'_> {
         if !(is_possible && self.scheduler.has_work(0)) {
             return None;
         }
-        let waiting: Vec<_> = self.queue.dispatch.iter().copied().collect();
         let issues = self.steps[next..].iter();
         let mut issues = issues.filter(|step| step.action == Action::Issued);
-        let after = issues.find(|step| self.find(&waiting, step).is_none())?;
+        let after = issues.find(|step| self.find(&self.queue.dispatch, step).is_none())?;
         let recorded = self.find(&self.queued, after)?;
         self.chooses(now, recorded).then_some(recorded)
     }
