@@ -4,6 +4,10 @@
 //! turn, while the device has room. The driver looks at one request more than the device takes: at
 //! queue depth N up to N + 1 requests stand between issue and completion, and while the additional
 //! one is held the scheduler is not asked.
+//!
+//! Where bios merge, what inserts join, how far the driver looks and how long a worker takes are the
+//! block layer's own rules (`Merger`, `looks_further`, `Delays`). That is not driven as a whole: its
+//! events are what comes out of it, at times that it would take to be those of the causes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -8,9 +8,21 @@
 //! the other way round are agreed on, and counted ([`Report::overtaken`](super::Report::overtaken)).
 //!
 //! The kernel runs the queue after the last insert of a flush, after a completion if something waited
-//! for one, and some ticks after a run that dispatched nothing. What a run then does is the block
-//! layer's own `HwQueue`; here is what tells how each of its steps ended. If the next event is no
-//! answer of the scheduler's, the answer was "nothing".
+//! for one, and some ticks after a run that dispatched nothing. If the next event is no answer of the
+//! scheduler's, the answer was "nothing".
+//!
+//! The kernel's rules are the block layer's own: where a bio goes and what becomes of requests that
+//! merge (`Merger`), what a run does next, what makes a completion run the queue and when a run is
+//! repeated (`HwQueue`), the ticks (`Kernel`). The block layer as a whole (`MultiQueue`) cannot be driven
+//! by a recording, because events are what comes out of it. What goes in leaves none:
+//!
+//! | not recorded | so it is inferred here |
+//! |---|---|
+//! | when a process began and let go its plug (most forms) | a request is in a plug until it is inserted or issued; a process inserts until it does something else |
+//! | who waited for a tag, and how many there were | an allocation is taken as it comes |
+//! | the runs of a queue | from what leads to one, and from what comes next |
+//! | in which order plugs were given up to `none` that the device had no room for | by when a bio last joined them |
+//! | choices, without X | from the issue, and where ours would choose the same |
 //!
 //! What a recording cannot tell: which of two requests of the same sectors, priority and process an
 //! event is about (the one whose turn it is, or else the oldest); what came first at the edge of a tick

@@ -3,7 +3,6 @@
 use crate::block_layer::Merger;
 use crate::request::{Bio, Merge, Op, Request, RequestId};
 use crate::trace::kernel::Action;
-use crate::units::Time;
 
 use super::super::recording::Step;
 use super::Follower;
@@ -74,10 +73,7 @@ impl Follower<'_> {
         let mut later = self.steps[at + 1..].iter();
         let next = later.find(|later| later.is_done_by(step.process));
         let merged = |next: &Step| matches!(next.action, Action::BackMerged | Action::FrontMerged);
-        let held = self.newest_held(step);
-        let held = held.filter(|&id| {
-            self.is_touched(step, op, true, id) || self.is_touched(step, op, false, id)
-        });
+        let held = self.plug_partner(step, op);
         let stays_in_plug = held.is_some() && next.is_some_and(merged);
         self.offer(step, op, stays_in_plug);
         if next.is_none_or(merged) {
@@ -85,7 +81,7 @@ impl Follower<'_> {
         }
         let back = self.partner(step, op, true);
         let queued = back.or_else(|| self.partner(step, op, false));
-        for full in [held, queued].into_iter().flatten() {
+        for full in [held.map(Merge::request), queued].into_iter().flatten() {
             self.merger.mark_full(&mut self.requests, full);
         }
     }
@@ -108,11 +104,7 @@ impl Follower<'_> {
         request.cpu = step.cpu;
         let id = self.requests.add(request);
         self.held.push(id);
-        self.touch(id, step.time);
-    }
-
-    pub(super) fn touch(&mut self, id: RequestId, now: Time) {
-        self.touched.set(id, now);
+        self.touched.set(id, step.time);
     }
 
     /// The bio stands at the end of this request, or before it, and nothing else forbids that they
@@ -128,13 +120,13 @@ impl Follower<'_> {
         position && priority && request.op == op && !request.unmergeable
     }
 
-    /// The request that the process holds back and would let grow.
-    fn newest_held(&self, step: &Step) -> Option<RequestId> {
-        self.held
-            .iter()
-            .rev()
-            .copied()
-            .find(|&id| self.is_of(step, id))
+    /// Where a bio goes in the plug of its process, of which the kernel tries the newest request only.
+    fn plug_partner(&mut self, step: &Step, op: Op) -> Option<Merge> {
+        let mut newest_first = self.held.iter().rev().copied();
+        let newest = newest_first.find(|&id| self.is_of(step, id));
+        let bio = Self::bio(step, op);
+        self.merger
+            .find_plugged(&mut self.requests, newest.as_slice(), &bio)
     }
 
     /// The request in the scheduler that a bio joins: by the rules, or else the newest that it touches.
@@ -150,17 +142,14 @@ impl Follower<'_> {
 
     /// A bio joined a request: of its process's plug, or else of the scheduler.
     pub(super) fn merged(&mut self, step: &Step, op: Op, back: bool) {
-        let held = self.newest_held(step);
-        let held = held.filter(|&id| self.is_touched(step, op, back, id));
-        let Some(id) = held.or_else(|| self.partner(step, op, back)) else {
+        let held = self.plug_partner(step, op);
+        let held = held.filter(|merge| merge.is_back() == back);
+        let kind = if back { Merge::Back } else { Merge::Front };
+        let Some(merge) = held.or_else(|| self.partner(step, op, back).map(kind)) else {
             return; // the insert will tell
         };
-        self.touch(id, step.time);
-        let merge = if back {
-            Merge::Back(id)
-        } else {
-            Merge::Front(id)
-        };
+        let id = merge.request();
+        self.touched.set(id, step.time);
         let bio = Bio {
             priority: self.requests[id].priority,
             ..Self::bio(step, op)
