@@ -43,7 +43,7 @@ impl Random {
     }
 
     /// A number from 0 (included) to 1 (excluded).
-    pub fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }

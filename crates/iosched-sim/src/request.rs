@@ -89,11 +89,11 @@ pub struct Bio {
     /// Someone waits for it: reads, and writes with the flag (direct I/O, fsync).
     pub sync: bool,
     /// A synchronous write after which no other is to be waited for (fsync's, not direct I/O's).
-    pub noidle: bool,
+    pub(crate) noidle: bool,
     /// Metadata or otherwise urgent (`REQ_PRIO`).
-    pub prio: bool,
+    pub(crate) prio: bool,
     /// Force unit access: a write is to be on the medium before it completes.
-    pub fua: bool,
+    pub(crate) fua: bool,
     /// Who submits.
     pub process: ProcessId,
     /// With which priority.
@@ -107,7 +107,7 @@ impl Bio {
     }
 
     /// A flush: no sectors, but a request like any other (`blkdev_issue_flush`).
-    pub fn flush(process: ProcessId, priority: IoPriority) -> Bio {
+    pub(crate) fn flush(process: ProcessId, priority: IoPriority) -> Bio {
         Bio {
             op: Op::Write,
             start: Sector::ZERO,
@@ -122,7 +122,7 @@ impl Bio {
     }
 
     /// True for a flush.
-    pub fn is_flush(&self) -> bool {
+    pub(crate) fn is_flush(&self) -> bool {
         self.length == Sectors::ZERO
     }
 }
@@ -143,19 +143,19 @@ pub struct Request {
     /// Someone waits for it.
     pub sync: bool,
     /// See [`Bio::noidle`].
-    pub noidle: bool,
+    pub(crate) noidle: bool,
     /// See [`Bio::prio`].
-    pub prio: bool,
+    pub(crate) prio: bool,
     /// See [`Bio::fua`].
-    pub fua: bool,
+    pub(crate) fua: bool,
     /// Who opened it.
     pub process: ProcessId,
     /// The best priority of its bios.
     pub priority: IoPriority,
     /// When it was allocated (the earliest of those merged).
-    pub allocated: Time,
+    pub(crate) allocated: Time,
     /// Takes no more: it reached a size limit, or stands for itself.
-    pub unmergeable: bool,
+    pub(crate) unmergeable: bool,
     /// The CPU on which it was submitted: multi-queue schedulers keep lists per CPU.
     pub cpu: u16,
 }
@@ -163,12 +163,12 @@ pub struct Request {
 impl Request {
     /// True for a flush, which has no sectors.
     #[inline]
-    pub fn is_flush(&self) -> bool {
+    pub(crate) fn is_flush(&self) -> bool {
         self.length == Sectors::ZERO
     }
 
     /// A request that holds this bio.
-    pub fn new(bio: &Bio, now: Time) -> Request {
+    pub(crate) fn new(bio: &Bio, now: Time) -> Request {
         Request {
             op: bio.op,
             start: bio.start,
@@ -228,13 +228,13 @@ pub enum Merge {
 
 impl Merge {
     /// The request that takes the bio.
-    pub fn request(self) -> RequestId {
+    pub(crate) fn request(self) -> RequestId {
         let (Merge::Back(id) | Merge::Front(id)) = self;
         id
     }
 
     /// True if the bio comes behind the request.
-    pub fn is_back(self) -> bool {
+    pub(crate) fn is_back(self) -> bool {
         matches!(self, Merge::Back(_))
     }
 }

@@ -13,7 +13,7 @@ impl HardwareQueues {
     pub(crate) const ONE: HardwareQueues = HardwareQueues { cpus: 1, queues: 1 };
 
     /// So many, for so many CPUs; at least one of each.
-    pub fn new(queues: usize, cpus: usize) -> HardwareQueues {
+    pub(crate) fn new(queues: usize, cpus: usize) -> HardwareQueues {
         let cpus = cpus.max(1);
         HardwareQueues {
             cpus,
@@ -27,7 +27,7 @@ impl HardwareQueues {
     }
 
     /// The one that takes what this CPU submits.
-    pub fn of_cpu(&self, cpu: u16) -> usize {
+    pub(crate) fn of_cpu(&self, cpu: u16) -> usize {
         if self.queues == 1 {
             return 0;
         }

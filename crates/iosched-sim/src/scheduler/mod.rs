@@ -39,7 +39,7 @@ pub struct KernelVersion {
 
 impl KernelVersion {
     /// Reads the version at the beginning of a text: `6.12`, `6.1.176-1`.
-    pub fn parse(text: &str) -> Option<KernelVersion> {
+    pub(crate) fn parse(text: &str) -> Option<KernelVersion> {
         let (major, rest) = text.split_once('.')?;
         let minor = rest.split(|c: char| !c.is_ascii_digit()).next()?;
         Some(KernelVersion {
@@ -84,7 +84,7 @@ impl Default for Kernel {
 
 impl Kernel {
     /// The tick that a time lies in.
-    pub fn tick(&self, time: Time) -> u64 {
+    pub(crate) fn tick(&self, time: Time) -> u64 {
         // No overflow for any run shorter than 500 years.
         let time = time + self.tick_phase;
         let (seconds, nanos) = (
@@ -420,16 +420,16 @@ pub struct SchedulerInfo {
     /// Its decisions depend on where ticks begin.
     pub uses_ticks: bool,
     /// The first kernel whose rules are known, where older ones had others.
-    pub oldest: Option<KernelVersion>,
+    pub(crate) oldest: Option<KernelVersion>,
     /// What it learnt before a load decides in it. Recordings of a device are followed in the order in
     /// which they were made, and what comes after a wrong decision tells nothing of the one before it.
     pub learns: bool,
     /// There is no elevator: who submits a request issues it, if the device has room.
     pub direct: bool,
     /// How it shares between cgroups is not known here: loads in them are refused.
-    pub refuses_groups: bool,
+    pub(crate) refuses_groups: bool,
     /// What a request costs on a fast machine's processors.
-    pub cpu_cost: CpuCost,
+    pub(crate) cpu_cost: CpuCost,
     /// Makes one with these tunables and initial values, as attached to a device at time zero.
     pub(crate) build: fn(&Values, &Kernel, &Values) -> Box<dyn Elevator>,
 }
@@ -441,11 +441,11 @@ pub struct SchedulerInfo {
 /// kyber, 310 000 with mq-deadline, 238 000 with bfq; ten cores and mq-deadline no more than 500 000, and
 /// with bfq 293 000, because their locks are global.
 #[derive(Debug, Clone, Copy)]
-pub struct CpuCost {
+pub(crate) struct CpuCost {
     /// On its own processor.
-    pub own: Nanos,
+    pub(crate) own: Nanos,
     /// Under the device's lock, on its own processor too.
-    pub serial: Nanos,
+    pub(crate) serial: Nanos,
 }
 
 impl CpuCost {

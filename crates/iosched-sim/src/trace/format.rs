@@ -95,7 +95,7 @@ impl Format {
     ///
     /// Binary formats and iologs say what they are. Of the others, the one that can read the first
     /// line that is neither a comment nor a heading.
-    pub fn recognise(head: &[u8], is_whole: bool) -> Result<Format, ReadError> {
+    pub(crate) fn recognise(head: &[u8], is_whole: bool) -> Result<Format, ReadError> {
         let failed = |cause| ReadError {
             place: Place::Line(1),
             cause,

@@ -63,7 +63,7 @@ pub enum Skip {
 
 impl Skip {
     /// All reasons.
-    pub const ALL: [Skip; 6] = [
+    pub(crate) const ALL: [Skip; 6] = [
         Skip::OtherEvent,
         Skip::NoData,
         Skip::Passthrough,

@@ -209,7 +209,7 @@ impl Default for Job {
 
 impl Job {
     /// Lengths of accesses that do this.
-    pub fn sizes(&self, op: Op) -> &Sizes {
+    pub(crate) fn sizes(&self, op: Op) -> &Sizes {
         if op.is_write() {
             &self.write_sizes
         } else {

@@ -22,7 +22,7 @@ pub struct Stream {
 
 impl Stream {
     /// The accesses of this job in a run with this seed.
-    pub fn new(job: &Job, seed: u64) -> Stream {
+    pub(crate) fn new(job: &Job, seed: u64) -> Stream {
         let name = |what: &str| format!("{} {what}", job.name);
         let unit = job.read_sizes.least().min(job.write_sizes.least());
         let distribution = match job.pattern {

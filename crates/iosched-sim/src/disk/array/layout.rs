@@ -38,7 +38,7 @@ impl Level {
     }
 
     /// How many members' worth of data so many members hold.
-    pub fn data_members(self, members: usize) -> usize {
+    pub(crate) fn data_members(self, members: usize) -> usize {
         members / self.copies(members) - self.parities()
     }
 

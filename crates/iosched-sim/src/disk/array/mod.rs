@@ -172,7 +172,7 @@ impl Array {
     ///
     /// # Panics
     /// If the level does not take so many members, or a chunk has no sectors.
-    pub fn new(parameters: ArrayParameters, seed: u64) -> Array {
+    pub(crate) fn new(parameters: ArrayParameters, seed: u64) -> Array {
         let count = parameters.members.len();
         let layout = Layout::new(parameters.level, count, parameters.chunk);
         let size = parameters.member_size(parameters.capacity);

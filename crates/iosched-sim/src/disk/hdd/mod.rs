@@ -184,7 +184,7 @@ impl Hdd {
     /// # Panics
     /// If the parameters describe no drive (no surface, no zone, a track switch shorter than the
     /// seek over one cylinder).
-    pub fn new(parameters: HddParameters, seed: u64) -> Hdd {
+    pub(crate) fn new(parameters: HddParameters, seed: u64) -> Hdd {
         assert!(
             parameters.surfaces > 0 && parameters.cylinders() > 0,
             "a drive without platters"

@@ -213,7 +213,7 @@ pub struct After {
 
 impl After {
     /// The same after both.
-    pub const fn both(time: Nanos) -> After {
+    pub(crate) const fn both(time: Nanos) -> After {
         After {
             read: time,
             write: time,
@@ -333,7 +333,7 @@ impl HddParameters {
     }
 
     /// Cylinders that the seek curve refers to.
-    pub fn cylinders(&self) -> u32 {
+    pub(crate) fn cylinders(&self) -> u32 {
         match &self.layout {
             Layout::Proportional { cylinders, .. } => *cylinders,
             Layout::Exact { zones, .. } => {

@@ -246,7 +246,7 @@ impl Ssd {
     ///
     /// # Panics
     /// If a parameter that must be positive is zero.
-    pub fn new(parameters: SsdParameters, seed: u64) -> Ssd {
+    pub(crate) fn new(parameters: SsdParameters, seed: u64) -> Ssd {
         assert!(
             parameters.dies > 0 && parameters.queue_depth > 0,
             "a drive without dies or queue"
