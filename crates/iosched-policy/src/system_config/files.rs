@@ -370,9 +370,7 @@ impl FileChange {
             found.check_names(&self.path)?;
         }
         if found.map(|found| found.text) != self.before {
-            return Err(FileError::ChangedMeanwhile {
-                path: self.path.clone(),
-            });
+            return Err(self.changed_meanwhile());
         }
         let fail = |source: io::Error| FileError::Io {
             action: "write",
@@ -383,14 +381,27 @@ impl FileChange {
             return Ok(()); // to be gone, and so is its directory
         };
         remove_temporaries(&directory);
+        let place = Place {
+            directory: &directory,
+            name: &name,
+        };
         let attributes = self.attributes.as_ref();
-        put(&directory, &name, self.after.as_deref(), attributes).map_err(fail)?;
+        let (before, after) = (self.before.as_deref(), self.after.as_deref());
+        if !place.put(before, after, attributes).map_err(fail)? {
+            return Err(self.changed_meanwhile());
+        }
         let synced = rustix::fs::fsync(&directory);
         if synced.is_err() {
             // After a power failure it might not be so: then it is not made at all.
-            let _ = put(&directory, &name, self.before.as_deref(), attributes);
+            let _ = place.put(after, before, attributes);
         }
         synced.map_err(|error| fail(error.into()))
+    }
+
+    fn changed_meanwhile(&self) -> FileError {
+        FileError::ChangedMeanwhile {
+            path: self.path.clone(),
+        }
     }
 
     /// Removes the directories that were made for the file, and the one that it was in if that is ours alone
@@ -417,20 +428,83 @@ fn missing_directories(host: &Host, file: &Path) -> Vec<PathBuf> {
     missing
 }
 
-/// Gives a file this text, or takes it away; not yet for sure on disk when this returns.
-fn put(
-    directory: &OwnedFd,
-    name: &str,
-    text: Option<&str>,
-    attributes: Option<&Attributes>,
-) -> io::Result<()> {
-    let Some(text) = text else {
-        return match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error.into()),
+/// Where a file is, or is to be.
+struct Place<'a> {
+    directory: &'a OwnedFd,
+    name: &'a str,
+}
+
+impl Place<'_> {
+    /// Gives a file that holds `before` the text `after`, or takes it away; not yet for sure on disk when this returns.
+    /// A new file gets what the old one has besides its text; where there is none, these attributes, or those of a file
+    /// that all may read. False if somebody has written it meanwhile: an editor may save while the new text is synced,
+    /// which can take seconds, so the file is looked at once more right before it is replaced.
+    fn put(
+        &self,
+        before: Option<&str>,
+        after: Option<&str>,
+        attributes: Option<&Attributes>,
+    ) -> io::Result<bool> {
+        let Some(text) = after else {
+            if !self.holds(before)? {
+                return Ok(false);
+            }
+            return match rustix::fs::unlinkat(self.directory, self.name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => Ok(true),
+                Err(error) => Err(error.into()),
+            };
         };
-    };
-    replace(directory, name, text, attributes)
+        let temporary = format!("{TEMPORARY}{:08x}", rand::rng().next_u32());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o600);
+        let fd = rustix::fs::openat(self.directory, &temporary, flags, mode)?;
+        let replaced = self
+            .fill(File::from(fd), text, attributes)
+            .and_then(|()| self.take(before, &temporary));
+        if !matches!(replaced, Ok(true)) {
+            let _ = rustix::fs::unlinkat(self.directory, &temporary, AtFlags::empty());
+        }
+        replaced
+    }
+
+    fn take(&self, before: Option<&str>, temporary: &str) -> io::Result<bool> {
+        let is_as_read = self.holds(before)?;
+        if is_as_read {
+            rustix::fs::renameat(self.directory, temporary, self.directory, self.name)?;
+        }
+        Ok(is_as_read)
+    }
+
+    fn fill(&self, mut file: File, text: &str, attributes: Option<&Attributes>) -> io::Result<()> {
+        file.write_all(text.as_bytes())?;
+        let old = match open_found(self.directory, self.name) {
+            Ok(old) => Some(Attributes::of(&old)?),
+            Err(Errno::NOENT) => attributes.cloned(),
+            Err(error) => return Err(error.into()),
+        };
+        match old {
+            Some(attributes) => attributes.give_to(&file)?,
+            None => rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?,
+        }
+        file.sync_all()
+    }
+
+    /// True if the file holds this text; if there is none, where none is expected.
+    fn holds(&self, text: Option<&str>) -> io::Result<bool> {
+        let mut file = match open_found(self.directory, self.name) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(text.is_none()),
+            Err(Errno::LOOP) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        let mut bytes = Vec::new();
+        // What is no regular file may have no end.
+        if file.metadata()?.is_file() {
+            file.read_to_end(&mut bytes)?;
+            return Ok(text.is_some_and(|text| text.as_bytes() == bytes));
+        }
+        Ok(false)
+    }
 }
 
 /// The text of a file of the machine; none where there is none. Links are not followed.
@@ -589,49 +663,7 @@ fn link(
     }
 }
 
-/// Puts a new file in the place of a file, with what the old one has besides its text; where there is none, with these
-/// attributes, or as a file that all may read.
-fn replace(
-    directory: &OwnedFd,
-    name: &str,
-    text: &str,
-    attributes: Option<&Attributes>,
-) -> io::Result<()> {
-    let temporary = format!("{TEMPORARY}{:08x}", rand::rng().next_u32());
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(directory, &temporary, flags, Mode::from_raw_mode(0o600))?;
-    let result = fill(directory, File::from(fd), name, text, attributes).and_then(|()| {
-        Ok(rustix::fs::renameat(
-            directory, &temporary, directory, name,
-        )?)
-    });
-    if result.is_err() {
-        let _ = rustix::fs::unlinkat(directory, &temporary, AtFlags::empty());
-    }
-    result
-}
-
-fn fill(
-    directory: &OwnedFd,
-    mut file: File,
-    name: &str,
-    text: &str,
-    attributes: Option<&Attributes>,
-) -> io::Result<()> {
-    file.write_all(text.as_bytes())?;
-    let old = match open_found(directory, name) {
-        Ok(old) => Some(Attributes::of(&old)?),
-        Err(Errno::NOENT) => attributes.cloned(),
-        Err(error) => return Err(error.into()),
-    };
-    match old {
-        Some(attributes) => attributes.give_to(&file)?,
-        None => rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?,
-    }
-    file.sync_all()
-}
-
-/// Removes what a power failure in the middle of [`replace`] left.
+/// Removes what a power failure in the middle of [`Place::put`] left.
 fn remove_temporaries(directory: &OwnedFd) {
     let Ok(entries) = rustix::fs::Dir::read_from(directory) else {
         return;
@@ -897,6 +929,35 @@ mod tests {
             fs::read_to_string(dir.path().join("etc/file")).unwrap(),
             "theirs\n"
         );
+    }
+
+    #[test]
+    fn what_an_editor_saves_while_the_new_text_is_synced_is_left() {
+        let (dir, host) = host();
+        let file = dir.path().join("etc/grub");
+        let (directory, name) = open_parent(&host, Path::new("/etc/grub"), false)
+            .unwrap()
+            .unwrap();
+        let place = Place {
+            directory: &directory,
+            name: &name,
+        };
+        // Each was right when the change began.
+        for (before, after) in [
+            (Some("old\n"), Some("ours\n")),
+            (Some("old\n"), None),
+            (None, Some("ours\n")),
+        ] {
+            fs::write(&file, "theirs\n").unwrap();
+            assert!(!place.put(before, after, None).unwrap());
+            assert_eq!(fs::read_to_string(&file).unwrap(), "theirs\n");
+        }
+        fs::remove_file(&file).unwrap();
+        assert!(!place.put(Some("old\n"), Some("ours\n"), None).unwrap());
+        symlink("elsewhere", &file).unwrap();
+        assert!(!place.put(None, None, None).unwrap());
+        let left: Vec<_> = fs::read_dir(dir.path().join("etc")).unwrap().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
     }
 
     #[test]
