@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use crate::failure::{Failure, exit};
 use crate::host::Host;
 use crate::lossy;
+use crate::process;
 
 /// udev holds the lock itself for a moment while it probes a disk: so long do we wait for it.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -164,18 +165,83 @@ pub fn holder_of(host: &Host, metadata: &Metadata) -> Option<Holder> {
         rustix::fs::minor(dev),
         metadata.ino()
     );
-    let locks = lossy::read(host.proc("locks")).ok()?;
-    let pid: u32 = locks
-        .lines()
-        .filter(|line| !line.contains("->") && line.contains("FLOCK"))
-        .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>())
-        .find(|fields| fields.get(5) == Some(&ours.as_str()))?
-        .get(4)?
-        .parse()
-        .ok()?;
+    let holds = |pid: &u32| holds(host, *pid, &ours);
+    let taker = taker_of(host, &ours)?;
+    // It may have ended, and those go on that it started; its number may be another's by now. Linux before 4.1 does not
+    // tell who has the lock.
+    let heir = || {
+        let all = process::numbers(host).unwrap_or_default();
+        all.into_iter()
+            .filter_map(|pid| u32::try_from(pid).ok())
+            .find(holds)
+    };
+    let pid = Some(taker).filter(holds).or_else(heir).unwrap_or(taker);
     let command = lossy::read(host.proc(&format!("{pid}/comm"))).ok()?;
     Some(Holder {
         pid,
         command: command.trim().to_owned(),
     })
+}
+
+/// Who took the `flock` on a file, which `/proc` calls so.
+fn taker_of(host: &Host, file: &str) -> Option<u32> {
+    let locks = lossy::read(host.proc("locks")).ok()?;
+    locks
+        .lines()
+        .filter(|line| !line.contains("->") && line.contains("FLOCK"))
+        .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>())
+        .find(|fields| fields.get(5) == Some(&file))?
+        .get(4)?
+        .parse()
+        .ok()
+}
+
+/// True of a process one of whose descriptors has a `flock` on this file.
+fn holds(host: &Host, pid: u32, file: &str) -> bool {
+    let descriptors = std::fs::read_dir(host.proc(&format!("{pid}/fdinfo")));
+    descriptors
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(|descriptor| {
+            let about = lossy::read(descriptor.path()).unwrap_or_default();
+            about.lines().any(|line| {
+                let mut fields = line.split_ascii_whitespace();
+                line.starts_with("lock:")
+                    && line.contains("FLOCK")
+                    && fields.any(|field| field == file)
+            })
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn who_inherited_a_lock_is_named_when_its_taker_has_it_no_more() {
+        let host = Host::live();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let taken = File::open(file.path()).unwrap();
+        assert!(try_lock(&taken).unwrap());
+        let named = || holder_of(&host, &file.path().metadata().unwrap());
+        let us = std::process::id();
+        assert_eq!(named().map(|holder| holder.pid), Some(us));
+        let mut heir = Command::new("sleep")
+            .arg("600")
+            .stdin(Stdio::from(taken))
+            .spawn()
+            .unwrap();
+        let holder = Holder {
+            pid: heir.id(),
+            command: "sleep".into(),
+        };
+        let is_named = named() == Some(holder);
+        heir.kill().unwrap();
+        heir.wait().unwrap();
+        assert!(is_named, "it has the descriptor alone");
+        assert_eq!(named(), None);
+    }
 }

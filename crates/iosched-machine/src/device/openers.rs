@@ -137,21 +137,23 @@ impl Look<'_> {
                 let info = lossy::read(table.join("fdinfo").join(descriptor.file_name()));
                 let info = Info::parse(&info.unwrap_or_default());
                 if !info.is_path_only {
-                    found(self.leads_to(process, &link, info.mount), info.writes);
+                    let on = info.mount.map(On::Mount);
+                    found(self.leads_to(process, &link, on), info.writes);
                 }
             }
         }
         let maps = lossy::read(process.join("maps")).unwrap_or_default();
-        for range in maps.lines().filter_map(shared_and_writable) {
+        for (range, file_system) in maps.lines().filter_map(shared_and_writable) {
             let link = process.join("map_files").join(range);
-            found(self.leads_to(process, &link, None), true);
+            let on = file_system.map(On::FileSystem);
+            found(self.leads_to(process, &link, on), true);
         }
         Ok(uses)
     }
 
     /// What is sought that a link of `/proc` leads to. Links to file systems of other machines and to FUSE are
     /// not followed: their servers may hang.
-    fn leads_to(&mut self, process: &Path, link: &Path, mount: Option<u64>) -> Option<usize> {
+    fn leads_to(&mut self, process: &Path, link: &Path, on: Option<On>) -> Option<usize> {
         let target = fs::read_link(link).ok()?;
         if !target.is_absolute() {
             return None; // a socket, a pipe
@@ -162,12 +164,19 @@ impl Look<'_> {
             };
             return devices.iter().position(|device| device.node() == target);
         }
-        let is_of_others = mount.is_some_and(|mount| self.may_hang(process, mount));
-        if is_of_others && !self.is_where_is_sought(process, mount) {
+        let sought = self.sought;
+        let mounted = on.and_then(|on| self.mount(process, on));
+        let may_hang = mounted.is_some_and(Mounted::may_hang);
+        // The file system of the file that is sought has answered already.
+        let has_answered = match *sought {
+            Sought::File { device, .. } => mounted.is_some_and(|mounted| mounted.device == device),
+            Sought::Devices(_) => false,
+        };
+        if may_hang && !has_answered {
             return None;
         }
         let metadata = fs::metadata(link).ok()?;
-        match self.sought {
+        match sought {
             Sought::Devices(devices) => {
                 let number = DeviceNumber::of_raw(Some(metadata).filter(is_block)?.rdev());
                 devices.iter().position(|device| device.number == number)
@@ -178,33 +187,26 @@ impl Look<'_> {
         }
     }
 
-    fn may_hang(&mut self, process: &Path, mount: u64) -> bool {
-        const OF_OTHERS: [&str; 10] = [
-            "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "afs", "lustre", "coda", "virtiofs",
-        ];
-        self.mount(process, mount)
-            .is_some_and(|Mounted { kind, .. }| {
-                OF_OTHERS.contains(&kind.as_str()) || kind.starts_with("fuse")
-            })
-    }
-
-    /// True of the file system of the file that is sought: it has answered already.
-    fn is_where_is_sought(&mut self, process: &Path, mount: Option<u64>) -> bool {
-        let Sought::File { device, .. } = *self.sought else {
-            return false;
-        };
-        let mounted = mount.and_then(|mount| self.mount(process, mount));
-        mounted.is_some_and(|mounted| mounted.device == device)
-    }
-
-    fn mount(&mut self, process: &Path, mount: u64) -> Option<&Mounted> {
+    fn mount(&mut self, process: &Path, on: On) -> Option<&Mounted> {
         let namespace = fs::read_link(process.join("ns/mnt")).ok()?;
         let mounts = self.mounts.entry(namespace).or_insert_with(|| {
             let table = lossy::read(process.join("mountinfo")).unwrap_or_default();
             table.lines().filter_map(mounted).collect()
         });
-        mounts.get(&mount)
+        match on {
+            On::Mount(number) => mounts.get(&number),
+            On::FileSystem(device) => mounts.values().find(|mounted| mounted.device == device),
+        }
     }
+}
+
+/// What the kernel says of where a file is, without asking its file system.
+#[derive(Clone, Copy)]
+enum On {
+    /// The number of the mount.
+    Mount(u64),
+    /// The number of the file system.
+    FileSystem(u64),
 }
 
 /// A line of a table of mounts.
@@ -213,6 +215,16 @@ struct Mounted {
     kind: String,
     /// Its number, as its files have it.
     device: u64,
+}
+
+impl Mounted {
+    /// True of file systems whose server may be gone: who asks them waits.
+    fn may_hang(&self) -> bool {
+        const OF_OTHERS: [&str; 10] = [
+            "nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "afs", "lustre", "coda", "virtiofs",
+        ];
+        OF_OTHERS.contains(&self.kind.as_str()) || self.kind.starts_with("fuse")
+    }
 }
 
 /// The directories with a process' descriptors: its own, or those of its threads where the first one
@@ -254,15 +266,21 @@ impl Info {
     }
 }
 
-/// The range of a line of `/proc/PID/maps` that is mapped shared and may be written to.
-fn shared_and_writable(line: &str) -> Option<&str> {
+/// Of a line of `/proc/PID/maps` that is mapped shared and may be written to: the range, and the file system of what is
+/// mapped (hexadecimal there).
+fn shared_and_writable(line: &str) -> Option<(&str, Option<u64>)> {
     let mut fields = line.split_ascii_whitespace();
     let (range, rights) = (fields.next()?, fields.next()?.as_bytes());
-    (rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's')).then_some(range)
+    let file_system = fields.nth(1).and_then(|number| {
+        let (major, minor) = number.split_once(':')?;
+        let parse = |number| u32::from_str_radix(number, 16).ok();
+        Some(rustix::fs::makedev(parse(major)?, parse(minor)?))
+    });
+    let is_both = rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's');
+    is_both.then_some((range, file_system))
 }
 
-/// The number and the type of a line of `mountinfo`.
-/// The number of a mount, and what is mounted there.
+/// The number of a mount, and what is mounted there, of a line of `mountinfo`.
 fn mounted(line: &str) -> Option<(u64, Mounted)> {
     let mut fields = line.split(' ');
     let number = fields.next()?.parse().ok()?;
@@ -350,6 +368,53 @@ mod tests {
         // SAFETY: what was mapped above, and nothing refers to it.
         unsafe { munmap(at, 4096) }.unwrap();
         assert_eq!(ours(&disk), None);
+    }
+
+    #[test]
+    fn a_file_system_whose_server_may_be_gone_is_not_asked_of_descriptors_and_mappings() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["fd", "fdinfo", "map_files", "ns"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        fs::write(at("file"), "").unwrap();
+        let metadata = fs::metadata(at("file")).unwrap();
+        let link = |target: &Path, name: &str| {
+            std::os::unix::fs::symlink(target, at(name)).unwrap();
+        };
+        link(Path::new("mnt:[1]"), "ns/mnt");
+        link(&at("file"), "fd/3");
+        link(&at("file"), "map_files/7f0000000000-7f0000001000");
+        fs::write(at("fdinfo/3"), "flags:\t0100002\nmnt_id:\t29\n").unwrap();
+        let maps = "7f0000000000-7f0000001000 rw-s 00000000 ff:fffff 7 /mnt/file\n";
+        fs::write(at("maps"), maps).unwrap();
+        let sought = Sought::File {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        };
+        for (kind, is_found) in [("ext4", true), ("nfs4", false), ("fuse.sshfs", false)] {
+            let mountinfo = format!("29 1 255:1048575 / /mnt rw - {kind} there rw\n");
+            fs::write(at("mountinfo"), mountinfo).unwrap();
+            for only in ["fd/3", "map_files/7f0000000000-7f0000001000"] {
+                let mut look = Look {
+                    is_live: true,
+                    sought: &sought,
+                    mounts: HashMap::new(),
+                };
+                let on = match only {
+                    "fd/3" => Some(On::Mount(29)),
+                    _ => shared_and_writable(maps).and_then(|(_, on)| on.map(On::FileSystem)),
+                };
+                let found = look.leads_to(dir.path(), &at(only), on);
+                assert_eq!(found.is_some(), is_found, "{kind}: {only}");
+            }
+            let mut look = Look {
+                is_live: true,
+                sought: &sought,
+                mounts: HashMap::new(),
+            };
+            assert_eq!(look.uses(dir.path()).unwrap().len(), usize::from(is_found));
+        }
     }
 
     #[test]
