@@ -420,6 +420,18 @@ impl Removal {
             Err(failure) => self.failures.push((id.to_owned(), failure)),
         }
     }
+
+    fn delete_unfinished(&mut self, state_dir: &Path) {
+        if let Err(source) = place::delete_unfinished(state_dir) {
+            let failure = EmulateError::File {
+                action: "tidy up",
+                path: state_dir.to_owned(),
+                source,
+            };
+            let what = "what was never finished".to_owned();
+            self.failures.push((what, failure));
+        }
+    }
 }
 
 /// Takes away the disks with these names, each a device (`/dev/loop3`, `loop3`) or an id: one that cannot be removed
@@ -446,41 +458,25 @@ pub fn remove_all(state_dir: &Path, force: bool) -> Result<Removal, EmulateError
     for place in Place::all(state_dir)? {
         removal.add(place.id(), remove_place(&host, &place, force));
     }
-    if let Err(failure) = delete_unfinished(state_dir) {
-        removal
-            .failures
-            .push(("what was never finished".to_owned(), failure));
-    }
+    removal.delete_unfinished(state_dir);
     Ok(removal)
 }
 
-/// Clears what servers that were killed have left; running disks stay. Returns what was cleared, and
-/// who still has a device open that therefore could not be cleared altogether.
-pub fn remove_remains() -> Result<(Vec<String>, Vec<User>), EmulateError> {
-    remove_remains_in(Path::new(spec::STATE_DIR))
-}
-
-/// [`remove_remains`] for another directory than the usual one.
-pub fn remove_remains_in(state_dir: &Path) -> Result<(Vec<String>, Vec<User>), EmulateError> {
+/// Clears what servers that were killed have left; running disks stay. What cannot be cleared keeps nothing else.
+///
+/// # Errors
+/// The directory of emulated disks cannot be read.
+pub fn remove_remains() -> Result<Removal, EmulateError> {
     let host = Host::live();
-    let mut cleared = Vec::new();
-    let mut left = Vec::new();
+    let state_dir = Path::new(spec::STATE_DIR);
+    let mut removal = Removal::default();
     for place in Place::all(state_dir)? {
         if !place.is_alive() {
-            left.extend(take_down::take_down(&host, &place, || Ok(()))?);
-            cleared.push(place.id().to_owned());
+            removal.add(place.id(), remove_place(&host, &place, false));
         }
     }
-    delete_unfinished(state_dir)?;
-    Ok((cleared, left))
-}
-
-fn delete_unfinished(state_dir: &Path) -> Result<(), EmulateError> {
-    place::delete_unfinished(state_dir).map_err(|source| EmulateError::File {
-        action: "tidy up",
-        path: state_dir.to_owned(),
-        source,
-    })
+    removal.delete_unfinished(state_dir);
+    Ok(removal)
 }
 
 /// Compares single random reads of a running disk with what its model says.
@@ -618,7 +614,9 @@ fn remove_place(host: &Host, place: &Place, force: bool) -> Result<Vec<User>, Em
     if place.is_alive()
         && let Some(state) = wait_for_state(place)?
     {
-        if !force {
+        if force {
+            take_down::check_nothing_below(host, place)?;
+        } else {
             refuse_if_used(host, &state)?;
         }
         let has_ended = end_server(place, &state, Signal::TERM)
@@ -629,6 +627,8 @@ fn remove_place(host: &Host, place: &Place, force: bool) -> Result<Vec<User>, Em
                 pid: state.server_pid,
             });
         }
+    } else {
+        take_down::check_nothing_below(host, place)?;
     }
     take_down::take_down(host, place, || Ok(()))
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use iosched_machine::command_line::Remedy;
+use iosched_machine::command_line::{Remedy, quoted_path};
 use iosched_machine::device::{DeviceError, MayNotWrite};
 use iosched_machine::failure::{Failure, exit};
 use iosched_sim::disk::ModelError;
@@ -171,6 +171,16 @@ pub enum EmulateError {
         /// By whom.
         users: Vec<User>,
     },
+    /// Another disk's file system would go with the mounts of this one.
+    #[error("cannot remove {id}: {source_of} is mounted at {}, below a mount of it", at.display())]
+    MountedBelow {
+        /// The disk.
+        id: String,
+        /// What is mounted there.
+        source_of: String,
+        /// Where.
+        at: PathBuf,
+    },
     /// Of several, some could not be removed.
     #[error("not removed: {}", each(failures))]
     NotRemoved {
@@ -283,6 +293,10 @@ impl Failure for EmulateError {
             EmulateError::InUse { .. } => Some(
                 "end that first, or take the disk away from under it with `--force`".to_owned(),
             ),
+            EmulateError::MountedBelow { at, .. } => Some(format!(
+                "it would be taken away with it: umount {} first",
+                quoted_path(at)
+            )),
             EmulateError::Step { source, .. } if is_refusal(source) => Some(
                 "root is not enough where the system takes rights from it: in a container, start \
                  it with `--privileged`"
@@ -336,7 +350,7 @@ impl Failure for EmulateError {
             EmulateError::MayNotWrite(error) => error.exit_code(),
             EmulateError::Server { exit_code, .. } => *exit_code,
             EmulateError::Unknown { .. } => exit::NO_SUCH_DEVICE,
-            EmulateError::InUse { .. } => exit::BUSY,
+            EmulateError::InUse { .. } | EmulateError::MountedBelow { .. } => exit::BUSY,
             EmulateError::NotRemoved { failures } => failures
                 .first()
                 .map_or(exit::FAILURE, |(_, why)| why.exit_code()),

@@ -49,8 +49,8 @@ pub use self::attribution::Attributed;
 pub use self::check::{Check, Spread};
 pub use self::control::{
     Condition, EmulatedDisk, Removal, ServedDisk, Status, check, check_scheduler, list, list_in,
-    missing, model_of, remove_all, remove_each, remove_remains, remove_remains_in, served_by,
-    server_of, set, set_inside, set_requests,
+    missing, model_of, remove_all, remove_each, remove_remains, served_by, server_of, set,
+    set_inside, set_requests,
 };
 pub use self::error::{EmulateError, Missing};
 pub use self::server::serve;

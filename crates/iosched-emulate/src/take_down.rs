@@ -10,7 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use iosched_machine::capture;
-use iosched_machine::device::mounts::HeldMount;
+use iosched_machine::device::Device;
+use iosched_machine::device::mounts::{HeldMount, MountTable};
 use iosched_machine::host::Host;
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -94,6 +95,28 @@ pub(super) fn take_down(
             why,
         }),
         _ => Ok(left),
+    }
+}
+
+/// Refuses a disk whose mounts another disk's file system stands below: it would be detached with them. A server that
+/// ends has to take its disk apart all the same.
+pub(super) fn check_nothing_below(host: &Host, place: &Place) -> Result<(), EmulateError> {
+    let devices = devices(host, place)?;
+    let mut devices_and_parts = Vec::new();
+    for device in devices {
+        let parts = Device::read(host, &device).map(|device| device.partitions);
+        devices_and_parts.extend(parts.unwrap_or_default());
+        devices_and_parts.push(device);
+    }
+    let names: Vec<&str> = devices_and_parts.iter().map(String::as_str).collect();
+    let table = MountTable::read(host).map_err(step("look what is mounted".into()))?;
+    match table.of_others_below(host, &names).first() {
+        None => Ok(()),
+        Some(mount) => Err(EmulateError::MountedBelow {
+            id: place.id().to_owned(),
+            source_of: mount.source.display().to_string(),
+            at: mount.mount_point.clone(),
+        }),
     }
 }
 

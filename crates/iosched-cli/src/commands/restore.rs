@@ -1,11 +1,12 @@
 //! `iosched restore`: put back what an interrupted run left.
 
+use std::error::Error as _;
 use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
 use iosched_emulate as emulate;
-use iosched_emulate::Condition;
+use iosched_emulate::{Condition, EmulateError};
 use iosched_experiment::journal::{self, Foreseen, Leftover, NotUnderstood, RunState, Undone};
 use iosched_machine::capture;
 use iosched_machine::failure::{Failure, exit};
@@ -50,6 +51,9 @@ struct Report {
     not_understood: Vec<NotUnderstood>,
     undo_finished: Option<TakenBack>,
     emulated_disks_cleared: Vec<String>,
+    /// What of them is left, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    emulated_disks_left: Vec<(String, String)>,
     tracing_instances_removed: Vec<String>,
 }
 
@@ -101,11 +105,18 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
     let runs = leftovers.iter();
     let runs: Vec<RunReport> = runs.map(|leftover| restore(&host, leftover)).collect();
     let undo_finished = undo::finish(&host, &Stop::new(), output)?;
-    let emulated_disks_cleared =
-        emulate::remove_remains().map_or(Vec::new(), |(cleared, _)| cleared);
+    let (emulated_disks_cleared, emulated_disks_left) = match emulate::remove_remains() {
+        Ok(removal) => {
+            let failures = removal.failures.into_iter();
+            let left = failures.map(|(id, failure)| (id, why(&failure)));
+            (removal.removed, left.collect())
+        }
+        Err(failure) => (Vec::new(), vec![("all of them".into(), why(&failure))]),
+    };
     let tracing_instances_removed = capture::remove_remains(&host);
     let undo_of_disks = undo_finished.iter().flat_map(|taken| &taken.disks);
     let is_settled = not_understood.is_empty()
+        && emulated_disks_left.is_empty()
         && !runs.iter().any(|run| run.does_not_end || run.out_of_sight)
         && runs
             .iter()
@@ -117,6 +128,7 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
         not_understood,
         undo_finished,
         emulated_disks_cleared,
+        emulated_disks_left,
         tracing_instances_removed,
     };
     if output.is_json() {
@@ -125,6 +137,17 @@ pub(crate) fn run(args: &RestoreArgs, output: &Output) -> Outcome {
         print(&report, output);
     }
     Ok(if is_settled { exit::OK } else { exit::FAILURE })
+}
+
+/// A failure with its cause and its way out, in one line.
+fn why(failure: &EmulateError) -> String {
+    let cause = failure.source().map(|cause| format!(": {cause}"));
+    let hint = failure.hint().map(|hint| format!(" ({hint})"));
+    format!(
+        "{failure}{}{}",
+        cause.unwrap_or_default(),
+        hint.unwrap_or_default()
+    )
 }
 
 /// What there is to put back.
@@ -266,9 +289,11 @@ fn print(report: &Report, output: &Output) {
         not_understood,
         undo_finished,
         emulated_disks_cleared: disks,
+        emulated_disks_left: left,
         tracing_instances_removed: instances,
     } = report;
-    let has_undone = undo_finished.is_some() || !disks.is_empty() || !instances.is_empty();
+    let has_undone =
+        undo_finished.is_some() || !disks.is_empty() || !left.is_empty() || !instances.is_empty();
     if runs.is_empty() && not_understood.is_empty() && !has_undone {
         output.line("nothing to restore: no run left anything");
     }
@@ -311,6 +336,11 @@ fn print(report: &Report, output: &Output) {
     }
     for id in disks {
         output.line(&format!("cleared what the emulated disk {id} left"));
+    }
+    for (id, why) in left {
+        output.line(&format!(
+            "what the emulated disk {id} left: not put back: {why}"
+        ));
     }
     for name in instances {
         output.line(&format!("removed the tracing instance {name}"));

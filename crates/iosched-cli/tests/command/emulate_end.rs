@@ -4,14 +4,15 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::lab::{Lab, stderr, wait_for};
-use crate::common::{iosched_process, run};
+use crate::common::{LoopDevice, can_emulate, iosched_process, lossy, run, wait_until};
 
 /// Processes that read a lab's disk of 1 GiB here and there, past the page cache, from when there is one:
 /// as programs do that look for file systems on all disks, but without end.
@@ -225,6 +226,54 @@ fn a_disk_of_the_same_name_in_another_mount_namespace_is_left_alone() {
     assert_eq!(lab.only_disk()["condition"], "running");
     lab.remove(&[&device]);
     lab.assert_clean();
+}
+
+#[test]
+fn a_disk_with_another_mounted_below_it_stays_also_by_force_and_without_its_server() {
+    if !can_emulate() {
+        return;
+    }
+    let at = tempfile::tempdir().unwrap();
+    let (above, below) = (at.path().join("above"), at.path().join("above/be low"));
+    let created = run_iosched(&["emulate", "create", "null", "--size", "64M"]);
+    let device = String::from_utf8(created.stdout).unwrap().trim().to_owned();
+    run("mkfs.ext4", &["-q", &device]);
+    fs::create_dir(&above).unwrap();
+    run("mount", &[&device, above.to_str().unwrap()]);
+    let disk = LoopDevice::new(8 << 20);
+    let other = disk.path().display().to_string();
+    run("mkfs.ext4", &["-q", &other]);
+    fs::create_dir(&below).unwrap();
+    run("mount", &[&other, below.to_str().unwrap()]);
+    fs::write(below.join("precious"), "text").unwrap();
+    let listed = run_iosched(&["emulate", "list", "--json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let server = i32::try_from(listed[0]["server_pid"].as_i64().unwrap()).unwrap();
+    let is_refused = |arguments: &[&str], code: i32| {
+        let refused = run_iosched(arguments);
+        let said = lossy(&refused.stdout) + &lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(code), "{said}");
+        let says = format!("{} is mounted at {}", other, below.display());
+        let way = format!("umount '{}'", below.display());
+        assert!(said.contains(&says) && said.contains(&way), "{said}");
+        assert_eq!(fs::read_to_string(below.join("precious")).unwrap(), "text");
+    };
+    is_refused(&["emulate", "remove", "--all", "--force"], 9);
+    kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
+    assert!(wait_until(
+        || !Path::new(&format!("/proc/{server}/fd/0")).exists()
+    ));
+    is_refused(&["emulate", "remove", "--all"], 9);
+    is_refused(&["restore"], 1);
+    run("umount", &[below.to_str().unwrap()]);
+    let restored = run_iosched(&["restore"]);
+    assert!(restored.status.success(), "{}", stderr(&restored));
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(above.to_str().unwrap()), "{mounts}");
+}
+
+fn run_iosched(arguments: &[&str]) -> Output {
+    iosched_process().args(arguments).output().unwrap()
 }
 
 /// Exchanges two names until it is dropped.

@@ -1,6 +1,6 @@
 //! What is mounted, from which devices, and which mount a path is on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -22,6 +22,9 @@ pub struct Mount {
     /// The kernel's number of the mount itself.
     #[serde(skip)]
     pub id: u64,
+    /// That of the mount that it stands on.
+    #[serde(skip)]
+    parent: u64,
     /// The number of the device, or one with major 0 that stands for none.
     pub number: DeviceNumber,
     /// Where it is mounted.
@@ -157,6 +160,31 @@ impl MountTable {
         self.by_number.get(&number).map(|&at| &self.mounts[at])
     }
 
+    /// File systems of other devices that stand below a mount of one of these, and go with it when that is detached.
+    pub fn of_others_below(&self, host: &Host, devices: &[&str]) -> Vec<&Mount> {
+        let is_theirs = |mount: &Mount| {
+            let of = self.devices_of(host, mount);
+            of.iter().any(|of| devices.contains(&of.as_str()))
+        };
+        let of_devices = self.mounts.iter().filter(|mount| is_theirs(mount));
+        let mut going: HashSet<u64> = of_devices.map(|mount| mount.id).collect();
+        loop {
+            let stands_on = |mount: &&Mount| going.contains(&mount.parent);
+            let below = self.mounts.iter().filter(stands_on);
+            let new: Vec<u64> = below.map(|mount| mount.id).collect();
+            let known = going.len();
+            going.extend(new);
+            if going.len() == known {
+                break;
+            }
+        }
+        let goes = |mount: &&Mount| going.contains(&mount.id) && !is_theirs(mount);
+        let others = self.mounts.iter().filter(goes);
+        others
+            .filter(|mount| !self.devices_of(host, mount).is_empty())
+            .collect()
+    }
+
     /// The kernel names of the devices a file system is on; none for `tmpfs`, `nfs` and their like.
     pub(super) fn devices_of(&self, host: &Host, mount: &Mount) -> Vec<String> {
         let DeviceNumber { major, minor } = mount.number;
@@ -217,7 +245,8 @@ pub(super) fn devices_below_file(host: &Host, mounts: &MountTable, file: &Path) 
 fn parse_mount(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|&byte| byte == b' ');
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    let number = DeviceNumber::parse(std::str::from_utf8(fields.nth(1)?).ok()?)?;
+    let parent = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let number = DeviceNumber::parse(std::str::from_utf8(fields.next()?).ok()?)?;
     let mount_point = unescape(fields.nth(1)?);
     let has_ro = |options: &[u8]| {
         options
@@ -228,6 +257,7 @@ fn parse_mount(line: &[u8]) -> Option<Mount> {
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     Some(Mount {
         id,
+        parent,
         number,
         mount_point,
         is_read_only,
@@ -259,6 +289,32 @@ pub(super) fn unescape(text: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_below_a_mount_is_found_by_the_tree_and_not_by_paths() {
+        let root = tempfile::tempdir().unwrap();
+        for (name, number) in [("sda", "8:0"), ("sdb", "8:16"), ("loop3", "7:3")] {
+            let dir = root.path().join("sys/block").join(name);
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::write(dir.join("dev"), number).unwrap();
+        }
+        let host = Host::at(root.path());
+        let table = MountTable::of(
+            b"1 0 8:0 / / rw - ext4 /dev/sda rw\n\
+              2 1 8:16 / /mnt/hidden rw - ext4 /dev/sdb rw\n\
+              3 1 7:3 / /mnt rw - ext4 /dev/loop3 rw\n\
+              4 3 0:5 / /mnt/tmp rw - tmpfs none rw\n\
+              5 4 8:16 / /mnt/tmp/sdb rw - ext4 /dev/sdb rw\n\
+              6 3 7:3 /a /mnt/b rw - ext4 /dev/loop3 rw\n",
+        );
+        let below = |device| -> Vec<u64> {
+            let below = table.of_others_below(&host, &[device]).into_iter();
+            below.map(|mount| mount.id).collect()
+        };
+        assert_eq!(below("loop3"), [5], "not the one that it hides");
+        assert_eq!(below("sdb"), [] as [u64; 0]);
+        assert_eq!(below("sda"), [2, 3, 5, 6]);
+    }
 
     #[test]
     fn escapes_of_the_kernel_are_undone_and_half_ones_are_left() {
