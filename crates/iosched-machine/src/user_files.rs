@@ -81,8 +81,13 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 /// How names begin that are drawn by chance: of files that are not whole yet, and of the directories of runs.
 const DRAWN: &str = ".iosched-";
 
+/// A name that nobody can guess, and that nothing else has.
+pub fn draw_name() -> OsString {
+    format!("{DRAWN}{:016x}", rand::rng().next_u64()).into()
+}
+
 /// True of such a name.
-pub(crate) fn is_drawn_name(name: &OsStr) -> bool {
+pub fn is_drawn_name(name: &OsStr) -> bool {
     let number = name.to_str().and_then(|name| name.strip_prefix(DRAWN));
     number.is_some_and(|number| {
         number.len() == 16 && number.bytes().all(|digit| digit.is_ascii_hexdigit())
@@ -156,7 +161,7 @@ impl NewFile {
         if let Some(there) = &there {
             check_owner(there, &fstat(directory.descriptor())?)?;
         }
-        let temporary = OsString::from(format!("{DRAWN}{:016x}", rand::rng().next_u64()));
+        let temporary = draw_name();
         let new = NewFile {
             file: directory.create_file(&temporary)?,
             directory,

@@ -7,13 +7,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use iosched_testing::loop_device;
+use iosched_testing::{lacks, loop_device};
 
+use crate::common::chance::{Chance, number, seed};
+use crate::common::checks::names;
+use crate::common::lab::is_installed;
 use crate::common::traced::{self, End, Kind};
 use crate::common::tuning::MIB;
 use crate::common::{
     LoopDevice, Mounted, can_emulate, can_use_loop_devices, has_fio, iosched, iosched_process,
-    processes_with, run, wait_until,
+    lossy, processes_with, run, wait_until,
 };
 
 /// A load that needs a directory, and takes many ticks of fio's clock (1 ms) on the fastest machine.
@@ -232,6 +235,93 @@ fn after_a_kill_restore_unmounts_it_and_erases_it() {
     assert!(!bench.is_mounted());
     assert_eq!(bench.content(), "");
     assert_eq!(bench.disk.scheduler(), "none");
+}
+
+/// A run that is killed while its mkfs works, which a script stands for: what mkfs was to be run with.
+fn killed_in_mkfs(bench: &Bench, kind: &str) -> Vec<String> {
+    let programs = tempfile::tempdir().unwrap();
+    let at = |name: &str| programs.path().join(name);
+    let stand_in = format!(
+        "#!/bin/sh\nprintf '%s\\n' \"$@\" >'{0}/new' && mv '{0}/new' '{0}/asked'\nexec sleep {1}\n",
+        programs.path().display(),
+        bench.span
+    );
+    let program = at(&format!("mkfs.{kind}"));
+    fs::write(&program, stand_in).unwrap();
+    run("chmod", &["755", program.to_str().unwrap()]);
+    let path = std::env::var("PATH").unwrap();
+    let mut killed = iosched_process()
+        .args(["tune", &bench.disk.name, "--mkfs", kind, "--load", LOAD])
+        .arg(format!("--destroy-data={}", bench.disk.name))
+        .arg("--out")
+        .arg(bench.records.path().join("r"))
+        .env("PATH", format!("{}:{path}", programs.path().display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert!(wait_until(|| at("asked").exists()), "mkfs was not started");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let is_over = || processes_with(&format!("sleep {}", bench.span)).is_empty();
+    assert!(wait_until(is_over), "mkfs outlives the run");
+    fs::remove_dir_all(bench.records.path().join("r")).unwrap();
+    let asked = fs::read_to_string(at("asked")).unwrap();
+    asked.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn what_a_killed_mkfs_left_goes_or_is_named_with_the_way_out() {
+    let Some(bench) = Bench::new() else { return };
+    let path = bench.disk.path().display().to_string();
+    let mut chance = Chance::new(seed());
+    let cases = number("IOSCHED_TEST_KILLS", 2);
+    for kind in ["ext4", "xfs", "btrfs", "f2fs"] {
+        let program = format!("mkfs.{kind}");
+        if !is_installed(&program) {
+            lacks(&program);
+            continue;
+        }
+        let mut of_mkfs = Vec::new();
+        for case in 0..=cases {
+            run("wipefs", &["--all", "--quiet", &path]);
+            let arguments = killed_in_mkfs(&bench, kind);
+            assert_eq!(arguments.last(), Some(&path));
+            let mut mkfs = Command::new(&program);
+            mkfs.args(&arguments);
+            if case == 0 {
+                let whole = traced::count(&mut mkfs);
+                assert_eq!(whole.end, End::Exited(0), "{}", whole.stderr);
+                let writes = whole.calls[&Kind::Write];
+                of_mkfs = (1..=writes).collect();
+            } else {
+                let n = of_mkfs[chance.below(of_mkfs.len())];
+                let is_write = |kind| kind == Kind::Write;
+                traced::run(&mut mkfs, is_write, n, traced::Way::Kill);
+            }
+            let left = bench.content();
+            let output = iosched().arg("restore").output().unwrap();
+            let said = lossy(&output.stdout) + &lossy(&output.stderr);
+            let told = format!("{kind}, case {case}, left: {left:?}: {said}");
+            let label = arguments.iter().find(|word| word.starts_with("ios-"));
+            let label = label.expect("a label of ours");
+            if output.status.success() {
+                assert!(!bench.content().contains(label.as_str()), "{told}");
+            } else {
+                // What cannot be looked into may be anybody's; what is whole can be, if this kernel has that kind.
+                let kinds = fs::read_to_string("/proc/filesystems").unwrap();
+                let is_known = kinds.lines().any(|line| line.ends_with(kind));
+                assert!(case > 0 || !is_known, "{told}");
+                assert!(said.contains(&format!("wipefs --all {path}")), "{told}");
+                run("wipefs", &["--all", "--quiet", &path]);
+                iosched().arg("restore").assert().success();
+            }
+            assert!(!bench.is_mounted(), "{told}");
+            assert_eq!(names(Path::new("/run/iosched/mounted")), [] as [&str; 0]);
+            let journal = names(Path::new("/var/lib/iosched/journal"));
+            assert_eq!(journal, [] as [&str; 0], "{told}");
+        }
+    }
 }
 
 /// After a kill, with nothing mounted any more, as after a reboot.

@@ -407,3 +407,23 @@ fn restore_without_rights_does_not_say_that_all_is_well() {
     );
     assert_eq!(disk.scheduler(), "none");
 }
+
+#[test]
+fn log_without_rights_calls_no_change_damaged() {
+    if !can_use_loop_devices() {
+        return;
+    }
+    let disk = LoopDevice::new(8 * MIB);
+    iosched()
+        .args(["set", &disk.name, "bfq"])
+        .assert()
+        .success();
+    let copy = CopyForEverybody::new();
+    let output = copy.as_nobody().arg("log").output().unwrap();
+    iosched().arg("undo").assert().success();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(8), "{said}");
+    assert!(said.contains("cannot read the history"), "{said}");
+    assert!(said.contains("run it as root"), "{said}");
+    assert!(!said.contains("damaged"), "{said}");
+}

@@ -904,9 +904,7 @@ fn standing_of_directory(
     path: &Path,
     mount: Option<&TargetMount>,
 ) -> Option<(Standing, Option<TargetMount>)> {
-    let is_ours = path
-        .file_name()
-        .is_some_and(|name| name.to_string_lossy().starts_with(".iosched-"));
+    let is_ours = path.file_name().is_some_and(user_files::is_drawn_name);
     Some(match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() && is_ours => (Standing::There, None),
         Ok(_) => return None,
@@ -1285,7 +1283,7 @@ mod tests {
     fn after_a_reboot_the_states_mean_nothing_but_the_directories_still_go() {
         let dir = tempfile::tempdir().unwrap();
         let host = machine(dir.path());
-        let ours = dir.path().join(".iosched-x1");
+        let ours = dir.path().join(".iosched-0123456789abcdef");
         fs::create_dir(&ours).unwrap();
         let made = OwnedResources {
             directories: vec![ours.clone()],
@@ -1304,11 +1302,14 @@ mod tests {
     #[test]
     fn a_directory_that_is_not_ours_is_never_removed() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(
-            remove_directory(&Host::live(), dir.path(), None, None),
-            None
-        );
-        assert!(dir.path().exists());
+        // What an entry names that is damaged, but can be read.
+        for theirs in ["precious", ".iosched-notes", ".iosched-0123456789abcdeg"] {
+            let theirs = dir.path().join(theirs);
+            fs::create_dir(&theirs).unwrap();
+            let removed = remove_directory(&Host::live(), &theirs, None, None);
+            assert_eq!(removed, None);
+            assert!(theirs.exists());
+        }
     }
 
     #[test]
@@ -1372,7 +1373,7 @@ mod tests {
             uuid: None,
         };
         let ours = OwnedResources {
-            directories: vec![dir.path().join("mnt/.iosched-1")],
+            directories: vec![dir.path().join("mnt/.iosched-0123456789abcdef")],
             mount: Some(mount.clone()),
             ..OwnedResources::default()
         };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use iosched_machine::file_system::OwnFileSystem;
 use iosched_machine::host::Host;
 use iosched_machine::process::{Stop, User};
-use rand::Rng;
+use iosched_machine::user_files;
 
 use super::permission::Claim;
 use super::{RunError, check_way};
@@ -62,7 +62,7 @@ impl Site {
 
     /// A directory of our own in a directory.
     fn within(above: &Path, file_size: u64, file_system: Option<OwnFileSystem>) -> Site {
-        let directory = above.join(format!(".iosched-{:016x}", rand::rng().next_u64()));
+        let directory = above.join(user_files::draw_name());
         Site {
             place: Place::Directory {
                 directory: directory.display().to_string(),

@@ -18,6 +18,7 @@ use iosched_machine::failure::{Failure, exit, room_hint};
 use iosched_machine::host::Host;
 use iosched_machine::lock::{self, Holder};
 use iosched_machine::process::ChildError;
+use iosched_machine::user_files;
 use iosched_switch::QueueState;
 use serde::{Deserialize, Serialize};
 
@@ -182,6 +183,11 @@ impl Failure for HistoryError {
                 "`iosched log --id {id}` shows what it held before: put back by hand what you want"
             )),
             HistoryError::Journal(error) => error.hint(),
+            HistoryError::Read { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Some("run it as root".into())
+            }
             HistoryError::Boot(_) | HistoryError::Read { .. } => None,
             HistoryError::File(error) => error.hint(),
             HistoryError::Udev(UdevError::Child(ChildError::Stopped)) => {
@@ -193,7 +199,7 @@ impl Failure for HistoryError {
 
     fn exit_code(&self) -> u8 {
         match self {
-            HistoryError::Write { source, .. }
+            HistoryError::Write { source, .. } | HistoryError::Read { source, .. }
                 if source.kind() == io::ErrorKind::PermissionDenied =>
             {
                 exit::NOT_PERMITTED
@@ -234,9 +240,13 @@ pub fn remember(
 }
 
 /// All changes, the oldest first, but for those that are [`not_understood`].
+///
+/// # Errors
+/// They cannot be listed, or we may not read one.
 pub fn entries(host: &Host) -> Result<Vec<Entry>, HistoryError> {
-    let files = files(host)?.into_iter();
-    let mut entries: Vec<Entry> = files.filter_map(|path| read(&path)).collect();
+    let files = files(host)?;
+    files.iter().try_for_each(|path| check_permitted(path))?;
+    let mut entries: Vec<Entry> = files.iter().filter_map(|path| read(path)).collect();
     entries.sort_by_key(|entry| entry.id);
     Ok(entries)
 }
@@ -255,6 +265,17 @@ fn files(host: &Host) -> Result<Vec<PathBuf>, HistoryError> {
         path: directory,
         source,
     })
+}
+
+/// What we may not read is not damaged.
+fn check_permitted(path: &Path) -> Result<(), HistoryError> {
+    match user_files::open_to_read(path) {
+        Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+            let path = path.into();
+            Err(HistoryError::Read { path, source })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn read(path: &Path) -> Option<Entry> {
