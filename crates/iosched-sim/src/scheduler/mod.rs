@@ -381,6 +381,29 @@ pub struct TunableInfo {
     pub max: i64,
 }
 
+impl TunableInfo {
+    const fn new(
+        name: &'static str,
+        unit: &'static str,
+        default: i64,
+        min: i64,
+        max: i64,
+    ) -> TunableInfo {
+        TunableInfo {
+            name,
+            unit,
+            default,
+            min,
+            max,
+        }
+    }
+
+    /// 0 or 1.
+    const fn switch(name: &'static str, default: i64) -> TunableInfo {
+        TunableInfo::new(name, "", default, 0, 1)
+    }
+}
+
 /// The two block layers of Linux: each has its own schedulers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockLayer {

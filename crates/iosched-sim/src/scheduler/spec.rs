@@ -2,6 +2,7 @@
 //! scheduler itself.
 
 use super::{Elevator, Followed, Kernel, KernelVersion, SchedulerInfo, TunableInfo, schedulers};
+use crate::units::Nanos;
 
 /// Names with values: tunables or initial state.
 pub type Settings = Vec<(String, i64)>;
@@ -245,5 +246,15 @@ impl Values {
     /// The value set, or the default, of one that cannot be negative.
     pub(crate) fn count(&self, name: &str) -> u64 {
         u64::try_from(self.get(name)).expect("its range begins at zero or above")
+    }
+
+    /// A time in milliseconds that a second file shows in microseconds: that is the finer, and holds if it
+    /// was given.
+    pub(crate) fn time(&self, name: &str) -> Nanos {
+        let micros = format!("{name}_us");
+        match self.given(&micros) {
+            Some(_) => Nanos::from_micros(self.count(&micros)),
+            None => Nanos::from_millis(self.count(name)),
+        }
     }
 }

@@ -9,30 +9,11 @@ use crate::units::Nanos;
 const MAX: i64 = i32::MAX as i64;
 
 const fn tunable(name: &'static str, unit: &'static str, default: i64, min: i64) -> TunableInfo {
-    TunableInfo {
-        name,
-        unit,
-        default,
-        min,
-        max: MAX,
-    }
-}
-
-const fn switch(name: &'static str, default: i64) -> TunableInfo {
-    TunableInfo {
-        max: 1,
-        ..tunable(name, "", default, 0)
-    }
+    TunableInfo::new(name, unit, default, min, MAX)
 }
 
 const fn state(name: &'static str, unit: &'static str, default: i64, max: i64) -> TunableInfo {
-    TunableInfo {
-        name,
-        unit,
-        default,
-        min: 0,
-        max,
-    }
+    TunableInfo::new(name, unit, default, 0, max)
 }
 
 const FAR: i64 = 1 << 53;
@@ -47,22 +28,16 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
         tunable("back_seek_penalty", "", 2, 1),
         tunable("fifo_expire_async", "ms", 250, 1),
         tunable("fifo_expire_sync", "ms", 125, 1),
-        switch("low_latency", 1),
+        TunableInfo::switch("low_latency", 1),
         tunable("max_budget", "sectors", 0, 0), // 0: from the rate of the disk
         tunable("slice_idle", "ms", 8, 0),
-        TunableInfo {
-            max: u32::MAX as i64,
-            ..tunable("slice_idle_us", "us", 8_000, 0)
-        },
-        switch("strict_guarantees", 0),
+        TunableInfo::new("slice_idle_us", "us", 8_000, 0, u32::MAX as i64),
+        TunableInfo::switch("strict_guarantees", 0),
         tunable("timeout_sync", "ms", 125, 1), // HZ / 8 ticks: 124 ms at HZ 250
     ],
     initial: &[
         state("last-position", "sectors", 0, FAR),
-        TunableInfo {
-            min: -1, // not known yet
-            ..state("hw-tag", "", -1, 1)
-        },
+        TunableInfo::new("hw-tag", "", -1, -1, 1), // -1: not known yet
         state("hw-samples", "", 0, 32),
         state("max-in-driver", "", 0, MAX),
         state("budgets", "", 0, 256),
@@ -139,19 +114,11 @@ impl Tunables {
             fifo_expire: [millis("fifo_expire_async"), millis("fifo_expire_sync")],
             low_latency: values.get("low_latency") != 0,
             max_budget: Some(values.get("max_budget")).filter(|&budget| budget > 0),
-            slice_idle: slice_idle(values),
+            // A write of 1 to `strict_guarantees` lifts it to 8 ms, which one of its two files may lower again.
+            slice_idle: values.time("slice_idle"),
             strict_guarantees: values.get("strict_guarantees") != 0,
             timeout,
             timeout_changed: timeout != usual_timeout,
         }
-    }
-}
-
-/// Two files show the same value: the one in microseconds, if given, is the finer. A write of 1 to
-/// `strict_guarantees` lifts it to 8 ms, which one of them may lower again.
-fn slice_idle(values: &Values) -> Nanos {
-    match values.given("slice_idle_us") {
-        Some(_) => Nanos::from_micros(values.count("slice_idle_us")),
-        None => Nanos::from_millis(values.count("slice_idle")),
     }
 }

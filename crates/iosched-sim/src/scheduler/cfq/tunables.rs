@@ -7,71 +7,37 @@ use crate::units::Nanos;
 
 const MAX: i64 = u32::MAX as i64;
 
-const fn tunable(name: &'static str, unit: &'static str, default: i64, min: i64) -> TunableInfo {
-    TunableInfo {
-        name,
-        unit,
-        default,
-        min,
-        max: MAX,
-    }
-}
-
 /// How it is listed.
 pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     name: "cfq",
     summary: "time slices for each process by priority, with idling",
     block_layer: BlockLayer::SingleQueue,
     tunables: &[
-        tunable("back_seek_max", "KiB", 16 * 1024, 0),
-        tunable("back_seek_penalty", "", 2, 1),
-        tunable("fifo_expire_async", "ms", 250, 1),
-        tunable("fifo_expire_sync", "ms", 125, 1),
+        TunableInfo::new("back_seek_max", "KiB", 16 * 1024, 0, MAX),
+        TunableInfo::new("back_seek_penalty", "", 2, 1, MAX),
+        TunableInfo::new("fifo_expire_async", "ms", 250, 1, MAX),
+        TunableInfo::new("fifo_expire_sync", "ms", 125, 1, MAX),
         // 8 ms in a kernel with cgroup scheduling compiled in: as soon as there is a group.
-        tunable("group_idle", "ms", 0, 0),
-        tunable("group_idle_us", "us", 0, 0),
-        TunableInfo {
-            name: "low_latency",
-            unit: "",
-            default: 1,
-            min: 0,
-            max: 1,
-        },
-        tunable("quantum", "requests", 8, 1),
-        tunable("slice_async", "ms", 40, 1),
-        tunable("slice_async_rq", "requests", 2, 1),
-        tunable("slice_async_us", "us", 40_000, 1),
+        TunableInfo::new("group_idle", "ms", 0, 0, MAX),
+        TunableInfo::new("group_idle_us", "us", 0, 0, MAX),
+        TunableInfo::switch("low_latency", 1),
+        TunableInfo::new("quantum", "requests", 8, 1, MAX),
+        TunableInfo::new("slice_async", "ms", 40, 1, MAX),
+        TunableInfo::new("slice_async_rq", "requests", 2, 1, MAX),
+        TunableInfo::new("slice_async_us", "us", 40_000, 1, MAX),
         // 0 on a device that is not rotational.
-        tunable("slice_idle", "ms", 8, 0),
-        tunable("slice_idle_us", "us", 8_000, 0),
-        tunable("slice_sync", "ms", 100, 1),
-        tunable("slice_sync_us", "us", 100_000, 1),
-        tunable("target_latency", "ms", 300, 1),
-        tunable("target_latency_us", "us", 300_000, 1),
+        TunableInfo::new("slice_idle", "ms", 8, 0, MAX),
+        TunableInfo::new("slice_idle_us", "us", 8_000, 0, MAX),
+        TunableInfo::new("slice_sync", "ms", 100, 1, MAX),
+        TunableInfo::new("slice_sync_us", "us", 100_000, 1, MAX),
+        TunableInfo::new("target_latency", "ms", 300, 1, MAX),
+        TunableInfo::new("target_latency_us", "us", 300_000, 1, MAX),
     ],
     initial: &[
-        TunableInfo {
-            name: "average",
-            unit: "",
-            default: 0,
-            min: 0,
-            max: 1 << 20,
-        },
-        TunableInfo {
-            name: "last-position",
-            unit: "sectors",
-            default: 0,
-            min: 0,
-            max: 1 << 53,
-        },
+        TunableInfo::new("average", "", 0, 0, 1 << 20),
+        TunableInfo::new("last-position", "sectors", 0, 0, 1 << 53),
         // Of best-effort queues that are not waited for.
-        TunableInfo {
-            name: "noidle-think",
-            unit: "us",
-            default: 0,
-            min: 0,
-            max: 1 << 40,
-        },
+        TunableInfo::new("noidle-think", "us", 0, 0, 1 << 40),
     ],
     uses_ticks: false, // only their length
     oldest: None,
@@ -101,14 +67,6 @@ pub(super) struct Tunables {
 
 impl Tunables {
     pub(super) fn new(values: &Values, kernel: &Kernel) -> Tunables {
-        // Two files show the same value: the one in microseconds, if given, is the finer.
-        let time = |name: &str| {
-            let micros = format!("{name}_us");
-            match values.given(&micros) {
-                Some(_) => Nanos::from_micros(values.count(&micros)),
-                None => Nanos::from_millis(values.count(name)),
-            }
-        };
         let given = |name: &str| {
             let micros = format!("{name}_us");
             values.given(name).is_some() || values.given(&micros).is_some()
@@ -117,18 +75,18 @@ impl Tunables {
         Tunables {
             back_seek: BackSeek::new(values),
             fifo_expire: [millis("fifo_expire_async"), millis("fifo_expire_sync")],
-            group_idle: time("group_idle"),
+            group_idle: values.time("group_idle"),
             group_idle_given: given("group_idle"),
             low_latency: values.get("low_latency") != 0,
             quantum: values.count("quantum"),
-            slice: [time("slice_async"), time("slice_sync")],
+            slice: [values.time("slice_async"), values.time("slice_sync")],
             slice_async_rq: values.count("slice_async_rq"),
             slice_idle: if kernel.rotational || given("slice_idle") {
-                time("slice_idle")
+                values.time("slice_idle")
             } else {
                 Nanos::ZERO
             },
-            target_latency: time("target_latency"),
+            target_latency: values.time("target_latency"),
         }
     }
 

@@ -32,20 +32,8 @@ pub(crate) const INFO: SchedulerInfo = SchedulerInfo {
     summary: "limits each kind of request so that reads and writes meet latency targets",
     block_layer: BlockLayer::MultiQueue,
     tunables: &[
-        TunableInfo {
-            name: "read_lat_nsec",
-            unit: "ns",
-            default: 2_000_000,
-            min: 0,
-            max: i64::MAX,
-        },
-        TunableInfo {
-            name: "write_lat_nsec",
-            unit: "ns",
-            default: 10_000_000,
-            min: 0,
-            max: i64::MAX,
-        },
+        TunableInfo::new("read_lat_nsec", "ns", 2_000_000, 0, i64::MAX),
+        TunableInfo::new("write_lat_nsec", "ns", 10_000_000, 0, i64::MAX),
     ],
     initial: &[
         depth_info("read_depth", READ),
@@ -84,13 +72,7 @@ const HANDLER: Nanos = Nanos::from_micros(5);
 
 const fn depth_info(name: &'static str, domain: usize) -> TunableInfo {
     let depth = MAX_DEPTH[domain] as i64;
-    TunableInfo {
-        name,
-        unit: "",
-        default: depth,
-        min: 1,
-        max: depth,
-    }
+    TunableInfo::new(name, "", depth, 1, depth)
 }
 
 /// Requests of one kind in a hardware queue.
