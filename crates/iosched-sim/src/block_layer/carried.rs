@@ -1,9 +1,10 @@
 //! The bios that requests carry: each request answers them, in the order in which they joined it.
 
-use super::Token;
-use crate::request::RequestId;
+use super::{Outputs, Token, trace_bio};
+use crate::request::{Action, Bio, Merge, RequestId};
 use crate::request_table::ByRequest;
 use crate::slab::Slab;
+use crate::units::Time;
 
 /// A bio in a request.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +40,8 @@ impl Carried {
     }
 
     /// A new request carries this bio.
-    pub(super) fn begin(&mut self, id: RequestId, token: Token) {
+    pub(super) fn begin(&mut self, out: &mut impl Outputs, now: Time, id: RequestId, token: Token) {
+        out.entered(now, token);
         let part = self.parts.add(Part { token, next: None });
         let list = List {
             first: part,
@@ -49,9 +51,22 @@ impl Carried {
     }
 
     /// A request carries one bio more.
-    pub(super) fn add(&mut self, id: RequestId, token: Token) {
+    pub(super) fn merged(
+        &mut self,
+        out: &mut impl Outputs,
+        now: Time,
+        (bio, token): (&Bio, Token),
+        merge: Merge,
+    ) {
+        let action = if merge.is_back() {
+            Action::BackMerged
+        } else {
+            Action::FrontMerged
+        };
+        trace_bio(out, now, action, bio);
+        out.entered(now, token);
         let part = self.parts.add(Part { token, next: None });
-        let last = std::mem::replace(&mut self.list(id).last, part);
+        let last = std::mem::replace(&mut self.list(merge.request()).last, part);
         self.parts.get_mut(last).next = Some(part);
     }
 

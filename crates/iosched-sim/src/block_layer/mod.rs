@@ -35,7 +35,7 @@ pub use multi_queue::Attachment;
 pub use tag_steal::TagSteal;
 
 use crate::disk::{Command, DiskOp};
-use crate::request::{Action, Bio, Merge, Op, ProcessId, Request, RequestId};
+use crate::request::{Action, Bio, Op, ProcessId, Request, RequestId};
 use crate::units::{Nanos, Sector, Sectors, Time};
 
 /// What the driver knows a bio by. Bios that it waits for together have the same.
@@ -157,15 +157,6 @@ pub(crate) enum Subject<'a> {
 fn trace_bio(out: &mut impl Outputs, now: Time, action: Action, bio: &Bio) {
     if out.is_traced() {
         out.trace(now, action, Subject::Bio(bio), bio.process);
-    }
-}
-
-/// The event of a bio that became part of a request.
-fn action_of(merge: Merge) -> Action {
-    if merge.is_back() {
-        Action::BackMerged
-    } else {
-        Action::FrontMerged
     }
 }
 

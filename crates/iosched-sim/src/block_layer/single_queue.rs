@@ -15,8 +15,8 @@ use super::flush::{FLUSH, Flushes, Flushing, Step};
 use super::pool::{Allocation, Pool};
 use super::submitter::Submitter;
 use super::{
-    Delays, Device, MergeLimits, Merger, Outputs, RequestQueue, RequestsMerged, Token, action_of,
-    trace_bio, trace_plug, trace_request,
+    Delays, Device, MergeLimits, Merger, Outputs, RequestQueue, RequestsMerged, Token, trace_bio,
+    trace_plug, trace_request,
 };
 use crate::request::{Action, Bio, ProcessId, Request, RequestId, Requests};
 use crate::request_table::ByRequest;
@@ -210,9 +210,7 @@ impl SingleQueue {
         let Some((merge, closed)) = found else {
             return false;
         };
-        trace_bio(out, now, action_of(merge), bio);
-        out.entered(now, token);
-        self.carried.add(merge.request(), token);
+        self.carried.merged(out, now, (bio, token), merge);
         if let Some(closed) = closed {
             self.requests_merged(out, now, &closed);
         }
@@ -246,8 +244,7 @@ impl SingleQueue {
 
     fn new_request(&mut self, out: &mut impl Outputs, now: Time, bio: &Bio, token: Token) {
         let id = self.requests.add(Request::new(bio, now));
-        out.entered(now, token);
-        self.carried.begin(id, token);
+        self.carried.begin(out, now, id, token);
         if bio.fua {
             trace_bio(out, now, Action::Allocated, bio);
             self.past_scheduler.push_back(id);

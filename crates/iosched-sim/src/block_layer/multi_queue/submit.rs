@@ -3,7 +3,7 @@
 use super::super::flush::Step;
 use super::super::submitter::Submitter;
 use super::super::{
-    Outputs, RequestQueue, RequestsMerged, Token, action_of, trace_bio, trace_plug, trace_request,
+    Outputs, RequestQueue, RequestsMerged, Token, trace_bio, trace_plug, trace_request,
 };
 use super::throttle::Throttle;
 use super::wait_queues::Place;
@@ -35,9 +35,7 @@ impl MultiQueue {
         let Some((merge, closed)) = found else {
             return false;
         };
-        trace_bio(out, now, action_of(merge), bio);
-        out.entered(now, token);
-        self.carried.add(merge.request(), token);
+        self.carried.merged(out, now, (bio, token), merge);
         if let Some(closed) = closed {
             self.requests_merged(out, now, &closed);
         }
@@ -123,8 +121,7 @@ impl MultiQueue {
         let mut request = Request::new(bio, now);
         request.cpu = self.submitters[process].cpu;
         let id = self.requests.add(request);
-        out.entered(now, token);
-        self.carried.begin(id, token);
+        self.carried.begin(out, now, id, token);
         let queue = self.queue_of(process);
         let known = Known {
             queue,
