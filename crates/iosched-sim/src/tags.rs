@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_cut_only_low_numbers_are_given_out_and_high_ones_do_not_count() {
+    fn after_a_cut_only_low_numbers_are_taken_and_high_ones_do_not_count() {
         let mut tokens = Tags::new(128);
         let all: Vec<_> = std::iter::from_fn(|| tokens.take()).collect();
         assert_eq!(all.len(), 128);

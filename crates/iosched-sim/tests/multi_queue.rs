@@ -497,7 +497,7 @@ fn over_four_tags(load: &str, shares: [f64; 4]) -> (Outcome, String) {
 }
 
 #[test]
-fn tags_that_are_retaken_let_some_wait_longer_and_the_disk_do_as_much() {
+fn tags_that_are_stolen_let_some_wait_longer_and_the_disk_do_as_much() {
     let run = |shares| over_four_tags("numjobs=32\n", shares).0;
     let (fair, unfair) = (run([0.0; 4]), run([0.5; 4]));
     let p99 = |outcome: &Outcome| outcome.latencies().total.percentile(0.99).as_secs_f64();

@@ -270,7 +270,7 @@ impl Outside<'_> {
 }
 
 /// How often a scheduler dispatches nothing when asked is not recorded: what that changes cannot be followed exactly.
-fn asks_in_vain_change_it(scheduler: &str) -> bool {
+fn empty_dispatches_change_it(scheduler: &str) -> bool {
     ["cfq", "bfq"].contains(&scheduler)
 }
 
@@ -386,7 +386,7 @@ proptest! {
             }
         }
         let settings = settings(depth, None);
-        for scheduler in names().filter(|name| !asks_in_vain_change_it(name)) {
+        for scheduler in names().filter(|name| !empty_dispatches_change_it(name)) {
             let recorder = Recorder::default();
             serve(served(scheduler, "formula", &settings, Some(&recorder)), &events, true);
             let text = recorder.0.lock().unwrap();

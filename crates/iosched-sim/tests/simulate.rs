@@ -350,7 +350,7 @@ fn a_follower_counts_the_first_pause_from_where_the_recorded_scheduler_was_attac
 }
 
 #[test]
-fn a_follower_asks_in_vain_before_the_end_of_a_process_runs_the_queue() {
+fn a_follower_repeats_a_dispatch_that_gave_nothing_before_the_end_of_a_process_runs_the_queue() {
     // That ask ends the wait for a process that seeks, which moves its queue to another tree.
     let load = "[global]\nprioclass=1\nsize=10000k\n\
                 [skips]\nrw=write:12k\nbs=250k\noffset=30000k\nstartdelay=1ms\nio_size=15000k\n\

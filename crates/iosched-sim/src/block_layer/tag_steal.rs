@@ -37,8 +37,8 @@ impl TagSteal {
 
     /// The sort of a process that was woken so often without finding a tag: not yet, once, two
     /// or three times, more often.
-    pub fn sort(in_vain: u32) -> usize {
-        match in_vain {
+    pub fn sort(failed_wakes: u32) -> usize {
+        match failed_wakes {
             0 => 0,
             1 => 1,
             2 | 3 => 2,
@@ -53,8 +53,8 @@ impl TagSteal {
     }
 
     /// For one who was woken so often without finding a tag.
-    pub(super) fn at(&self, time: Time, in_vain: u32) -> f64 {
-        self.shares[TagSteal::part_at(self.part, time)][TagSteal::sort(in_vain)]
+    pub(super) fn at(&self, time: Time, failed_wakes: u32) -> f64 {
+        self.shares[TagSteal::part_at(self.part, time)][TagSteal::sort(failed_wakes)]
     }
 }
 
@@ -63,9 +63,9 @@ mod tests {
     use super::*;
 
     /// As percent.
-    fn at(tag_steal: &TagSteal, secs: u64, in_vain: u32) -> String {
+    fn at(tag_steal: &TagSteal, secs: u64, failed_wakes: u32) -> String {
         let time = Time::ZERO + Nanos::from_secs(secs);
-        format!("{:.0}", 100.0 * tag_steal.at(time, in_vain))
+        format!("{:.0}", 100.0 * tag_steal.at(time, failed_wakes))
     }
 
     #[test]
@@ -80,9 +80,9 @@ mod tests {
     }
 
     #[test]
-    fn who_was_woken_in_vain_has_a_share_of_its_own() {
+    fn who_was_woken_and_found_no_tag_has_a_share_of_its_own() {
         let tag_steal = TagSteal::steadily([0.1, 0.2, 0.3, 0.4]);
-        let found = [0, 1, 2, 3, 4, 1000].map(|in_vain| at(&tag_steal, 9, in_vain));
+        let found = [0, 1, 2, 3, 4, 1000].map(|failed_wakes| at(&tag_steal, 9, failed_wakes));
         assert_eq!(found, ["10", "20", "30", "30", "40", "40"]);
     }
 }

@@ -3,11 +3,11 @@
 //! Our scheduler is given the recorded inserts, merges and completions at their times. Whenever the
 //! recording shows that a request was dispatched, ours is asked; where it names another one, that is a
 //! disagreement, and the recorded one is dispatched, so that the next decision is again made from the
-//! recording's state. Asks that gave nothing leave no line but may change state: they are made wherever
-//! the kernel runs the queue; if ours then has a request where the kernel held back, that is an
-//! *eager* moment.
+//! recording's state. A dispatch that gave nothing leaves no line but may change the scheduler's state:
+//! ours is asked wherever the kernel runs the queue; if it then dispatches a request where the kernel
+//! held back, that is an *eager* moment.
 //!
-//! The two block layers ask at different moments: [`single_queue`] follows kernels before 5.0,
+//! The two block layers ask the scheduler at different moments: [`single_queue`] follows kernels before 5.0,
 //! [`multi_queue`] those with blk-mq.
 
 pub mod multi_queue;
@@ -27,7 +27,7 @@ pub struct Disagreement {
     pub time_us: f64,
     /// What was recorded.
     pub recorded: String,
-    /// What ours wanted.
+    /// What ours dispatched.
     pub ours: String,
     /// The state from which ours decided.
     pub why: String,
@@ -38,19 +38,18 @@ pub struct Disagreement {
 pub struct Report {
     /// Requests that the recorded scheduler dispatched.
     pub decisions: u64,
-    /// Those that ours dispatched too.
+    /// Decisions in which ours dispatched the same request. The next four are kinds of these that agree
+    /// only if the recording is not taken literally.
     pub agreed: u64,
-    /// Those of these that another processor had in hand while one that ours dispatched later was issued:
-    /// where two processors dispatch at a time, the order of issue need not be that of the decisions.
+    /// Issued after the next decision's request, while another processor held them: where two processors
+    /// dispatch at a time, the order of issue need not be that of the decisions.
     pub overtaken: u64,
-    /// Those of these that another processor chose while the one that ours dispatched before still waited for
-    /// a tag (bfq, where the recording does not show choices).
+    /// Chosen by another processor while the request before still waited for a tag (bfq, where the recording
+    /// does not show choices).
     pub chosen_ahead: u64,
-    /// Those that ours dispatched only as if the completions or the tick just before had come after it had
-    /// begun to choose.
+    /// Alike if the completions or the tick just before came after the choice had begun.
     pub interrupted: u64,
-    /// Those that ours dispatched only as if a process that was through had ended a little earlier than is
-    /// known (bfq).
+    /// Alike if a process that had done its last request ended a little earlier than is inferred (bfq).
     pub ended: u64,
     /// Decisions before the first disagreement.
     pub agreed_at_first: u64,

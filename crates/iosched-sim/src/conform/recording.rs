@@ -269,20 +269,20 @@ impl Recording {
     /// another processor tells of a completion late.
     fn is_chosen_ahead(&self, queue_depth: usize) -> bool {
         let (mut decisions, mut ahead) = (0_usize, 0_usize);
-        let (mut given_out, mut in_driver) = (0_usize, 0_usize);
+        let (mut dispatched, mut in_driver) = (0_usize, 0_usize);
         for step in &self.steps {
             match step.action {
                 Action::Dispatched => {
                     decisions += 1;
-                    given_out += 1;
-                    ahead += usize::from(given_out + in_driver > queue_depth);
+                    dispatched += 1;
+                    ahead += usize::from(dispatched + in_driver > queue_depth);
                 }
                 Action::Issued => {
-                    given_out = given_out.saturating_sub(1);
+                    dispatched = dispatched.saturating_sub(1);
                     in_driver += 1;
                 }
                 Action::Requeued => {
-                    given_out += 1;
+                    dispatched += 1;
                     in_driver = in_driver.saturating_sub(1);
                 }
                 Action::Completed => in_driver = in_driver.saturating_sub(1),

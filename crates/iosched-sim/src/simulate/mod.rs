@@ -215,7 +215,7 @@ pub struct BlockEvent<'run> {
 
 /// Who wants to see what happens.
 pub trait Observer {
-    /// False if it looks away all the time: then it is told nothing, which takes less time.
+    /// False for a null observer: events are not even built, which takes less time.
     fn is_enabled(&self) -> bool {
         true
     }

@@ -37,7 +37,7 @@ pub(super) enum WakeState {
 struct Waiter {
     sleep: Sleep,
     /// How often it was woken and found no tag.
-    in_vain: u32,
+    failed_wakes: u32,
 }
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Waiters {
     ) -> Waiters {
         let awake = Waiter {
             sleep: Sleep::Awake,
-            in_vain: 0,
+            failed_wakes: 0,
         };
         Waiters {
             all: vec![awake; processes],
@@ -72,8 +72,8 @@ impl Waiters {
     pub(super) fn sleeps(&mut self, process: usize, again: bool) {
         let waiter = &mut self.all[process];
         waiter.sleep = Sleep::Asleep;
-        waiter.in_vain = if again {
-            waiter.in_vain.saturating_add(1)
+        waiter.failed_wakes = if again {
+            waiter.failed_wakes.saturating_add(1)
         } else {
             0
         };
@@ -82,7 +82,7 @@ impl Waiters {
     /// Whether all who are woken for a tag run only after the process that gave it back, which was
     /// woken before them and comes again; the first of them is this one.
     pub(super) fn loses_tag_race(&mut self, now: Time, first: usize) -> bool {
-        let share = self.tag_steal.at(now, self.all[first].in_vain);
+        let share = self.tag_steal.at(now, self.all[first].failed_wakes);
         share > 0.0 && self.chance.unit() < share
     }
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_woken_in_vain_comes_too_late_as_often_as_is_said_for_that() {
+    fn who_was_woken_and_found_no_tag_comes_too_late_as_often_as_is_said_for_that() {
         let mut waiters = waiters(&TagSteal::steadily([0.8, 0.1, 1.0, 0.0]));
         let mut late = |again: bool| {
             waiters.sleeps(0, again);

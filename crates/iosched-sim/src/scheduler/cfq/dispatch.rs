@@ -73,7 +73,7 @@ impl Cfq {
         (now >= self.data_of(head).expires).then_some(head)
     }
 
-    pub(super) fn hand_out(&mut self, requests: &Requests, id: RequestId) {
+    pub(super) fn dispatch_request(&mut self, requests: &Requests, id: RequestId) {
         let RequestData { queue, context, .. } = self.data_of(id);
         let next = self.find_next(requests, id);
         self.queue_mut(queue).next = next;
@@ -88,7 +88,7 @@ impl Cfq {
         self.active_context.get_or_insert(context);
     }
 
-    pub(super) fn after_hand_out(&mut self, now: Time, requests: &Requests, id: QueueId) {
+    pub(super) fn after_dispatch(&mut self, now: Time, requests: &Requests, id: QueueId) {
         let most = 2 * self.tunables.slice_async_rq * (8 - u64::from(self.queue(id).level));
         let queue = self.queue_mut(id);
         queue.slice_dispatch += 1;

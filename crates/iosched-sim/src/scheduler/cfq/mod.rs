@@ -233,8 +233,8 @@ impl Elevator for Cfq {
             return None;
         }
         let id = expired.or(self.queue(queue).next)?;
-        self.hand_out(requests, id);
-        self.after_hand_out(now, requests, queue);
+        self.dispatch_request(requests, id);
+        self.after_dispatch(now, requests, queue);
         Some(id)
     }
 
@@ -412,8 +412,8 @@ impl Followed for Cfq {
             self.serving = self.queue(queue).group;
             self.activate_queue(now, Some(queue));
         }
-        self.hand_out(requests, id);
-        self.after_hand_out(now, requests, queue);
+        self.dispatch_request(requests, id);
+        self.after_dispatch(now, requests, queue);
     }
 
     fn carried_over(&self, _kernel: &Kernel) -> Option<Box<dyn Followed>> {
