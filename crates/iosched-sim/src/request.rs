@@ -8,9 +8,9 @@ use crate::units::{Sector, Sectors, Time};
 /// What a bio or a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Reads.
+    /// From the medium or a cache.
     Read,
-    /// Writes.
+    /// To the medium or a cache.
     Write,
     /// Gives sectors back.
     Discard,
@@ -58,7 +58,7 @@ pub enum PriorityClass {
 /// gives, which the caller works out ([`IoPriority::default`] is nice 0).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoPriority {
-    /// The class.
+    /// Classes are served one before the other.
     pub class: PriorityClass,
     /// 0 (first) to 7 (last) within the class.
     pub level: u8,
@@ -96,7 +96,7 @@ pub struct Bio {
     pub(crate) fua: bool,
     /// Who submits.
     pub process: ProcessId,
-    /// With which priority.
+    /// Of the process when it submitted the bio.
     pub priority: IoPriority,
 }
 

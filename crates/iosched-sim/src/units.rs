@@ -136,7 +136,7 @@ impl Sector {
         Sector(sector)
     }
 
-    /// Its number.
+    /// Counted from the beginning of the device.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
@@ -156,7 +156,7 @@ impl Sectors {
         Sectors(sectors)
     }
 
-    /// How many.
+    /// As a number, for arithmetic and output.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
@@ -191,7 +191,7 @@ impl Bytes {
         Bytes(gib << 30)
     }
 
-    /// How many.
+    /// As a number, for arithmetic and output.
     pub const fn as_u64(self) -> u64 {
         self.0
     }

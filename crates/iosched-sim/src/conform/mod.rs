@@ -65,7 +65,7 @@ pub struct Report {
     pub depth_changes_agreed: u64,
     /// Where the first request lay that the recorded scheduler dispatched (single-queue).
     pub first_position: Option<Sector>,
-    /// The first disagreements.
+    /// At most twenty.
     pub first_disagreements: Vec<Disagreement>,
 }
 

@@ -35,7 +35,7 @@ pub enum ServiceTime {
 /// What makes one model without mechanics differ from another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SimpleParameters {
-    /// Size.
+    /// Of the whole disk.
     pub capacity: Sectors,
     /// Commands taken at a time.
     pub queue_depth: usize,

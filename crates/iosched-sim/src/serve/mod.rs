@@ -79,13 +79,13 @@ impl Asker {
 /// An access to the disk. A flush has no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// What to do.
+    /// A flush concerns the whole disk.
     pub op: DiskOp,
     /// The first sector.
     pub start: Sector,
-    /// How many.
+    /// Zero for a flush.
     pub length: Sectors,
-    /// Who asks.
+    /// The process to whose share the access counts.
     pub asker: Asker,
 }
 

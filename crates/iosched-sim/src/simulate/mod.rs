@@ -127,9 +127,9 @@ impl HostTimes {
 
 /// All that a run depends on.
 pub struct Setup {
-    /// The scheduler.
+    /// Its block layer is the one that is simulated.
     pub scheduler: Box<dyn Elevator>,
-    /// The disk.
+    /// In the state that it has at time zero.
     pub disk: Box<dyn DiskModel>,
     /// The processes.
     pub jobs: Vec<Job>,
@@ -191,9 +191,9 @@ impl MultiQueueSettings {
 /// Something that the block layer did, as blktrace would show it.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockEvent<'run> {
-    /// When.
+    /// On the clock of the run, which begins at zero.
     pub time: Time,
-    /// What.
+    /// The step in the life of a bio or request, as blktrace names it.
     pub action: Action,
     /// Reads or writes; nothing for plugs and flushes.
     pub op: Option<Op>,
@@ -203,7 +203,7 @@ pub struct BlockEvent<'run> {
     pub sync: bool,
     /// First sector.
     pub start: Sector,
-    /// How many.
+    /// Of the bio or request.
     pub length: Sectors,
     /// In whose context; process 0 for completions.
     pub process: ProcessId,

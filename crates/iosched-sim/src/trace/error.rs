@@ -26,9 +26,9 @@ impl fmt::Display for Place {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {cause}")]
 pub struct ReadError {
-    /// Where.
+    /// The line or the byte that could not be read.
     pub place: Place,
-    /// Why.
+    /// What is wrong there.
     pub cause: Cause,
 }
 
@@ -70,7 +70,7 @@ pub enum Cause {
     TooFar {
         /// First sector.
         start: u64,
-        /// How many.
+        /// In sectors, as the trace says.
         length: u64,
     },
     /// More devices than are told apart.
@@ -82,7 +82,7 @@ pub enum Cause {
     /// Another version of the format.
     #[error("version {found} of {format}, and only {read} is read")]
     Version {
-        /// Which format.
+        /// The format that was asked for or recognised.
         format: &'static str,
         /// Which version it is.
         found: u64,

@@ -24,13 +24,13 @@ use crate::units::{Nanos, Sector, Sectors, Time};
 pub struct Event {
     /// When. Recordings begin some time after their clock, see [`Reader::new`].
     pub time: Time,
-    /// What.
+    /// The step in the life of a bio or request.
     pub action: Action,
     /// What the request does; `None` for commands that do not pass the scheduler.
     pub op: Option<Op>,
     /// Someone waits for it.
     pub sync: bool,
-    /// Metadata.
+    /// It was submitted as metadata (`M`).
     pub meta: bool,
     /// First sector.
     pub start: Sector,

@@ -11,9 +11,9 @@ use crate::units::{Nanos, Time};
 pub enum Remark {
     /// A worker of the recorded load.
     Worker {
-        /// Its process.
+        /// The number of the process in the events.
         process: ProcessId,
-        /// Its priority.
+        /// Its I/O priority throughout the recording.
         priority: IoPriority,
         /// Its writes go through the page cache.
         buffered: bool,
@@ -24,25 +24,25 @@ pub enum Remark {
     },
     /// A process ended.
     Exit {
-        /// Which.
+        /// The number of the process in the events.
         process: ProcessId,
-        /// When.
+        /// On the clock of the events.
         time: Time,
     },
     /// What was recorded: the first line.
     Queue(Queue),
     /// The recorded kyber said something, as its timer went off.
     Kyber {
-        /// When.
+        /// On the clock of the events.
         time: Time,
-        /// What.
+        /// What it printed.
         said: Statement,
     },
     /// A process was woken.
     Woken {
-        /// Which.
+        /// The number of the process in the events.
         process: ProcessId,
-        /// When.
+        /// On the clock of the events.
         time: Time,
     },
     /// For people.

@@ -59,7 +59,7 @@ pub struct Mix {
 /// Pauses of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Think {
-    /// How long.
+    /// From the answer to the next access.
     pub time: Nanos,
     /// After so many accesses; all that are in flight are answered first.
     pub every: u64,
@@ -140,7 +140,7 @@ pub struct Job {
     pub depth: usize,
     /// Accesses that it submits in one go, if it can.
     pub batch: usize,
-    /// Its pauses.
+    /// Pauses of the process between accesses.
     pub think: Option<Think>,
     /// How fast it reads and writes at most.
     pub rates: [Option<Rate>; 2],
@@ -223,9 +223,9 @@ impl Job {
 pub struct Access {
     /// Reads or writes.
     pub op: Op,
-    /// Where.
+    /// On the whole disk.
     pub start: Sector,
-    /// How much.
+    /// Within the disk.
     pub length: Sectors,
     /// Someone waits for it: reads, and writes that are direct or synced.
     pub sync: bool,

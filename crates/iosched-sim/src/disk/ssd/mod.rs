@@ -114,7 +114,7 @@ pub enum Paths {
 /// What makes one solid-state drive differ from another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SsdParameters {
-    /// Size.
+    /// Of what the host sees, without spare blocks.
     pub capacity: Sectors,
     /// Commands taken at a time.
     pub queue_depth: usize,
