@@ -26,12 +26,19 @@ pub(super) fn user(name: &str) -> io::Result<Option<(String, Vec<u32>)>> {
             };
             let line = said_by("getent", &["passwd", "--", name])?.text();
             let line = line.or_else(|| in_file(Path::new(ETC), "passwd", name));
+            let line = line.filter(|line| has_ids(line, &uid, &gid));
             // A user whom only `id` knows.
             let line = line.unwrap_or_else(|| format!("{name}:x:{uid}:{gid}:::"));
             Ok(Some((line, numbers(&groups.unwrap_or_default()))))
         }
         Said::NotInstalled => Ok(user_in_files(Path::new(ETC), name)),
     }
+}
+
+/// True of a line of `passwd` with these numbers. A login name of digits is a name for `id` and a number for `getent`, and
+/// the groups of the one would go to the other.
+fn has_ids(line: &str, uid: &str, gid: &str) -> bool {
+    line.split(':').skip(2).take(2).eq([uid, gid])
 }
 
 /// The name of a number in `passwd` or `group`, where it can be found out.
@@ -131,6 +138,16 @@ mod tests {
         let (line, groups) = user("root").unwrap().unwrap();
         let (in_files, groups_in_files) = user_in_files(Path::new(ETC), "root").unwrap();
         assert_eq!((line, groups), (in_files, groups_in_files));
+    }
+
+    #[test]
+    fn a_line_with_other_numbers_than_id_says_is_of_another_user() {
+        let line = "1000:x:1001:1002::/home/of-digits:/bin/sh";
+        assert!(has_ids(line, "1001", "1002"));
+        for (uid, gid) in [("1000", "1002"), ("1001", "0"), ("", "")] {
+            assert!(!has_ids(line, uid, gid));
+        }
+        assert!(!has_ids("1000:x:1001", "1001", ""));
     }
 
     #[test]

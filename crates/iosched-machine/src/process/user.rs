@@ -57,7 +57,8 @@ impl User {
     fn of(name: &str, line: &str, groups: Vec<u32>) -> Option<User> {
         let fields: Vec<&str> = line.split(':').collect();
         let field = |at: usize| fields.get(at).copied().filter(|text| !text.is_empty());
-        let number = |at: usize| field(at)?.parse().ok();
+        // The largest number is nobody's: to the kernel's calls it says that nothing is to change, so that a load would stay root.
+        let number = |at: usize| field(at)?.parse().ok().filter(|&id| id != u32::MAX);
         Some(User {
             uid: number(2)?,
             gid: number(3)?,
@@ -171,6 +172,19 @@ mod tests {
         assert!(root.groups.contains(&0));
         assert!(root.home.is_absolute() && root.shell.is_absolute());
         assert_eq!(User::find("iosched-no-such-user").unwrap(), None);
+    }
+
+    #[test]
+    fn a_number_that_leaves_root_as_it_is_is_no_user() {
+        let of = |line: &str| User::of("x", line, Vec::new());
+        assert!(of("x:x:4294967294:1::/:/bin/sh").is_some());
+        for line in [
+            "x:x:4294967295:1::/:",
+            "x:x:1:4294967295::/:",
+            "x:x:-1:1::/:",
+        ] {
+            assert_eq!(of(line), None, "{line}");
+        }
     }
 
     #[test]
