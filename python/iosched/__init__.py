@@ -27,10 +27,12 @@ from . import _iosched
 from ._iosched import IoschedError, __version__
 
 __all__ = [
+    "Confirmed",
     "Conformance",
     "Disk",
     "Found",
     "IoschedError",
+    "Measured",
     "Record",
     "Scheduler",
     "Search",
@@ -345,5 +347,5 @@ def read_record(directory: Path) -> Record:
 
 
 # They stand on what is above.
-from ._search import Found, Search, search  # noqa: E402
+from ._search import Confirmed, Found, Measured, Search, search  # noqa: E402
 from ._sweep import Sweep, Task, sweep  # noqa: E402

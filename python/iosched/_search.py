@@ -1,17 +1,24 @@
-"""Tunables searched in simulation, by Optuna; the best few measured again with chance that the search has not seen.
+"""Tunables searched in simulation, by Optuna; the best few measured again with chance that the search has not seen, and then on
+a device by `iosched tune`.
 
 The best of many trials looks better than it is: it was chosen for its luck, too (the winner's curse). So what is told of a
-setting is the ratio to the defaults under fresh seeds, beside the one under which it was found.
+setting is the ratio to the defaults under fresh seeds, beside the one under which it was found; and of a device the ratio
+that its own trials say, with its interval.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import shlex
+import signal
 import statistics
+import subprocess
+import tempfile
 from typing import Any, Callable, Mapping, Sequence, Union
 
-from . import Disk, IoschedError, Path, Scheduler, Simulated, Time, Trace, schedulers, simulate
+from . import Disk, IoschedError, Path, Record, Scheduler, Simulated, Time, Trace, read_record, schedulers, simulate
 
 #: The least and the most of a tunable; or the values to choose from.
 Range = Union["tuple[int, int]", Sequence[int]]
@@ -39,11 +46,139 @@ class Search:
     objective: str
     trials: int
     best: list[Found]
+    load: str | Trace | Path = dataclasses.field(repr=False)
+    disk: Disk = dataclasses.field(repr=False)
 
     def command(self, device: str) -> str:
         """The command that measures these settings and the defaults on a real disk."""
-        arms = ",".join(dict.fromkeys([self.best[0].scheduler.name, *(str(found.scheduler) for found in self.best)]))
-        return f"iosched tune {device} --arms {arms}"
+        return shlex.join(["iosched", "tune", device, *self._arms()])
+
+    def confirm(
+        self,
+        target: Path | None = None,
+        *,
+        out: Path,
+        loads: Sequence[str | Path] = (),
+        arguments: Sequence[str] = (),
+        iosched: str | Sequence[str] = "iosched",
+    ) -> Confirmed:
+        """Measures these settings and the defaults on a device: runs `iosched tune`, which changes the device's scheduler
+        meanwhile, and needs root.
+
+        `target` is a disk, a directory or a file as `tune` takes it; without one the disk of the search is emulated, with
+        the schedulers inside it where the kernel has them not. The load is that of the search; name `loads` if that was a
+        recording. `out` is the directory for the record; `arguments` are more of `tune`'s (`["--budget", "10m"]`); `iosched`
+        is the command (`["sudo", "iosched"]`). Interrupted, it waits until `tune` has put back what it changed.
+        """
+        words = [iosched] if isinstance(iosched, str) else list(iosched)
+        words += ["tune", "--quiet", *self._arms(), "--baseline", self.best[0].scheduler.name, *self._load(loads)]
+        words += ["--objective", _MEASURED[self.objective]] if self.objective in _MEASURED else []
+        words += _emulated(self.disk) if target is None else [os.fspath(target)]
+        _run([*words, *arguments, "--out", os.fspath(out)])
+        record = read_record(out)
+        analysis = record.analysis
+        contest = analysis["overall"] or analysis["loads"][0]["contest"]
+        measured = {_inside(arm["arm"]): arm for arm in contest["arms"]}
+        settings = []
+        for found in self.best:
+            arm = measured[str(found.scheduler)]
+            ratio = arm["to_baseline"]
+            interval = (ratio["lower"], ratio["upper"])
+            settings.append(Measured(found.scheduler, found.found, found.ratio, ratio["estimate"], interval, arm["rounds"]))
+        settings.sort(key=lambda setting: setting.measured, reverse=True)
+        choice = analysis["choice"]
+        winner = next((one.scheduler for one in settings if choice is not None and str(one.scheduler) == _inside(choice)), None)
+        return Confirmed(os.fspath(out), analysis["conclusion"], winner, settings, record)
+
+    def _arms(self) -> list[str]:
+        arms = dict.fromkeys([self.best[0].scheduler.name, *(str(found.scheduler) for found in self.best)])
+        return [word for arm in arms for word in ("--arms", arm)]
+
+    def _load(self, loads: Sequence[str | Path]) -> list[str]:
+        if loads:
+            names = [os.fspath(load) for load in loads]
+        elif isinstance(self.load, Trace):
+            raise IoschedError(f"{os.fspath(self.load.path)} is a recording, which no device can run: name loads=[...] that are like it")
+        else:
+            names = [os.fspath(self.load)]
+        return [word for name in names for word in ("--load", name)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A setting on a device, each number a ratio to the defaults: `found` in the search, `ratio` under fresh seeds, `measured`
+    on the device with its `interval`, which holds together with those of the other settings, from so many `rounds`."""
+
+    scheduler: Scheduler
+    found: float
+    ratio: float
+    measured: float
+    interval: tuple[float, float]
+    rounds: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Confirmed:
+    """What `tune` measured of what a search found: its `conclusion` ("winner", "equal", "undecided", ...), the `winner` if
+    there is one, and the settings with the best on the device first. `record` is in the directory `out`."""
+
+    out: str
+    conclusion: str
+    winner: Scheduler | None
+    settings: list[Measured]
+    record: Record = dataclasses.field(repr=False)
+
+
+#: Our objectives as `tune` names them.
+_MEASURED = {"iops": "iops", "p99": "p99"}
+
+
+def _inside(arm: str) -> str:
+    """An arm without what says that it is served inside the disk."""
+    return arm.removeprefix("served/")
+
+
+def _emulated(disk: Disk) -> list[str]:
+    """The options of `tune` that make this disk."""
+    if disk.order is not None or disk.write_cache is not None:
+        raise IoschedError("`tune` emulates no disk with another order or write cache: write it into a .toml file of its own")
+    words = ["--emulate", os.fspath(disk.model)]
+    for option, value in (("--size", disk.size), ("--queue-depth", disk.queue_depth), ("--slow-down", disk.slow_down)):
+        words += [] if value is None else [option, str(value)]
+    return words
+
+
+def _run(words: Sequence[str]) -> None:
+    """Runs the command to its end; what it says when it fails is an error of ours."""
+    with tempfile.TemporaryFile() as said:
+        try:
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said)
+        except OSError as cause:
+            raise _error(f"cannot run {words[0]}: {cause.strerror}", "install iosched, or name the command: iosched=") from None
+        try:
+            code = process.wait()
+        except BaseException:
+            # From a terminal it was interrupted, too. It puts back what it changed before it ends.
+            try:
+                process.wait(timeout=2)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGTERM)
+                process.wait()
+            raise
+        if code == 0:
+            return
+        said.seek(0)
+        lines = said.read().decode(errors="replace").splitlines()
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    hints = [line.removeprefix("hint: ") for line in lines if line.startswith("hint: ")]
+    message = errors[0] if errors else f"it ended with code {code}: {' '.join(lines[-3:])}"
+    raise _error(f"{shlex.join(words)}: {message}", hints[0] if hints else None)
+
+
+def _error(message: str, hint: str | None) -> IoschedError:
+    error = IoschedError(message)
+    error.hint = hint
+    return error
 
 
 def _iops(simulated: Simulated) -> float:
@@ -116,7 +251,8 @@ def search(
     ]
     found.append(Found(defaults, 1.0, [1.0] * fresh))
     name = objective if isinstance(objective, str) else getattr(objective, "__name__", "objective")
-    return Search(name, len(values), sorted(found, key=lambda one: one.ratio, reverse=True))
+    ordered = sorted(found, key=lambda one: one.ratio, reverse=True)
+    return Search(name, len(values), ordered, load, disk if isinstance(disk, Disk) else Disk(disk or "hdd-7200"))
 
 
 def _check(scheduler: str, space: Mapping[str, Range], trials: int, best: int, fresh: int) -> None:

@@ -24,6 +24,7 @@ use iosched_report::named;
 use iosched_report::tidy::{events, trials};
 use iosched_sim::disk;
 use iosched_sim::scheduler;
+use iosched_sim::units::Bytes;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::json;
@@ -36,7 +37,9 @@ use crate::wait::interruptibly;
 #[pyfunction]
 fn disk_models() -> String {
     let models = disk::models();
-    let models = models.iter().map(|model| json!({"name": model.name, "rotational": model.rotational()}));
+    let models = models
+        .iter()
+        .map(|model| json!({"name": model.name, "rotational": model.rotational()}));
     serde_json::Value::Array(models.collect()).to_string()
 }
 
@@ -63,7 +66,7 @@ fn scheduler_infos() -> String {
 #[pyfunction]
 fn parse_size(text: &str) -> PyResult<u64> {
     let size = iosched_emulate::spec::parse_size(text);
-    size.map(|size| size.as_u64()).map_err(IoschedError::new_err)
+    size.map(Bytes::as_u64).map_err(IoschedError::new_err)
 }
 
 /// Simulates what a [`Request`] in JSON asks for; JSON as of `iosched simulate --json`.
@@ -74,6 +77,9 @@ fn simulate(py: Python<'_>, request: &str) -> PyResult<String> {
     let simulated = simulated.map_err(|failure| Failed::of(&failure).raised(py))?;
     as_json(&simulated)
 }
+
+/// Messages, each with its hint.
+type Failures = Vec<(String, Option<String>)>;
 
 /// Follows recordings as `iosched conform --json`: a JSON array of what came of each, and one of what went wrong.
 #[pyfunction]
@@ -89,7 +95,7 @@ fn conform_all(
     tunables: Option<PathBuf>,
     initial: Option<String>,
     non_rotational: bool,
-) -> PyResult<(String, Vec<(String, Option<String>)>)> {
+) -> PyResult<(String, Failures)> {
     let followed = interruptibly(py, move || {
         let scheduler = match scheduler {
             Some(scheduler) => scheduler,
@@ -115,7 +121,9 @@ fn conform_all(
         Ok((followed, failures))
     })?;
     let (followed, failures) = followed.map_err(|failed: Failed| failed.raised(py))?;
-    let failures = failures.into_iter().map(|failed| (failed.message, failed.hint));
+    let failures = failures
+        .into_iter()
+        .map(|failed| (failed.message, failed.hint));
     Ok((as_json(&followed)?, failures.collect()))
 }
 
@@ -130,7 +138,10 @@ fn recorded_scheduler(paths: &[PathBuf]) -> Result<String, Failed> {
             hint: hint(),
         }),
         several => Err(Failed {
-            message: format!("the recordings are of several schedulers: {}", several.join(", ")),
+            message: format!(
+                "the recordings are of several schedulers: {}",
+                several.join(", ")
+            ),
             hint: hint(),
         }),
     }
@@ -162,7 +173,10 @@ fn record_parts(py: Python<'_>, directory: PathBuf) -> PyResult<(String, String,
         let name = directory.file_name().unwrap_or_default().to_string_lossy();
         let rows: Vec<trials::Row> = trials::rows(&name, &record).collect();
         let trials = trials::parquet(&rows).map_err(|cause| Failed {
-            message: format!("{}: its trials cannot be made a table: {cause}", directory.display()),
+            message: format!(
+                "{}: its trials cannot be made a table: {cause}",
+                directory.display()
+            ),
             hint: None,
         })?;
         Ok((record, trials))

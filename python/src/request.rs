@@ -89,16 +89,30 @@ impl Request {
             (None, Load::Trace(_)) => CENTURY,
             (None, load) => load.longest().unwrap_or(Nanos::from_secs(10)),
         };
-        let all = || iosched_sim::scheduler::schedulers().iter().map(|info| info.name.to_owned());
+        let all = || {
+            iosched_sim::scheduler::schedulers()
+                .iter()
+                .map(|info| info.name.to_owned())
+        };
         let leaves_refused_out = self.schedulers.is_empty();
-        let schedulers = if leaves_refused_out { all().collect() } else { self.schedulers };
+        let schedulers = if leaves_refused_out {
+            all().collect()
+        } else {
+            self.schedulers
+        };
         let writeback = Writeback::default();
         Ok(SimulationRequest {
             disk: disk_file::find(&self.disk.model).map_err(|failure| Failed::of(&failure))?,
             options: ModelOptions {
                 size: self.disk.size_bytes.map(Bytes::new),
                 queue_depth: None,
-                order: self.disk.order.as_deref().map(parse_order).transpose().map_err(wrong)?,
+                order: self
+                    .disk
+                    .order
+                    .as_deref()
+                    .map(parse_order)
+                    .transpose()
+                    .map_err(wrong)?,
                 write_cache: self.disk.write_cache,
                 slow_down: self.disk.slow_down,
                 seed: self.seed,
@@ -113,15 +127,24 @@ impl Request {
             max_sectors: Bytes::from_kib(self.max_sectors_kb.unwrap_or(1280)),
             hz: self.hz,
             tick_phase_us: self.tick_phase_us,
-            attachment: if self.scsi { Attachment::Budget } else { Attachment::TagOnly },
+            attachment: if self.scsi {
+                Attachment::Budget
+            } else {
+                Attachment::TagOnly
+            },
             hardware_queues: self.hardware_queues,
-            wbt_lat: self.wbt_lat_seconds.map(|time| nanos("wbt_lat", time)).transpose()?,
+            wbt_lat: self
+                .wbt_lat_seconds
+                .map(|time| nanos("wbt_lat", time))
+                .transpose()?,
             processors: self.cpus,
             seed: self.seed,
             writeback: Writeback {
                 memory: self.memory_bytes.map_or(writeback.memory, Bytes::new),
                 dirty_ratio: self.dirty_ratio.unwrap_or(writeback.dirty_ratio),
-                background_ratio: self.dirty_background_ratio.unwrap_or(writeback.background_ratio),
+                background_ratio: self
+                    .dirty_background_ratio
+                    .unwrap_or(writeback.background_ratio),
                 ..writeback
             },
             until,
@@ -149,21 +172,33 @@ impl Request {
 }
 
 fn wrong(message: String) -> Failed {
-    Failed { message, hint: None }
+    Failed {
+        message,
+        hint: None,
+    }
 }
 
 fn format(name: &str) -> Result<Format, Failed> {
     Format::named(name).ok_or_else(|| {
         let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
-        wrong(format!("no format of traces is called {name}; there are: {}", names.join(", ")))
+        wrong(format!(
+            "no format of traces is called {name}; there are: {}",
+            names.join(", ")
+        ))
     })
 }
 
 /// A time that the user gave in seconds.
 fn nanos(of: &str, seconds: f64) -> Result<Nanos, Failed> {
     if !(seconds > 0.0 && seconds < 1e9) {
-        return Err(wrong(format!("{of}: {seconds} s is not above 0 and below 30 years")));
+        return Err(wrong(format!(
+            "{of}: {seconds} s is not above 0 and below 30 years"
+        )));
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "above 0, below 30 years")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "above 0, below 30 years"
+    )]
     Ok(Nanos::new((seconds * 1e9) as u64))
 }

@@ -32,7 +32,9 @@ pub(crate) fn interruptibly<T: Send + 'static>(
             Ok(value) => return Ok(value),
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(PyRuntimeError::new_err("a bug in iosched: the work panicked"));
+                return Err(PyRuntimeError::new_err(
+                    "a bug in iosched: the work panicked",
+                ));
             }
         }
     }

@@ -1,8 +1,12 @@
 """Sweeps and searches: nothing is lost or there twice, whoever is killed."""
 
+import dataclasses
+import itertools
 import os
+import shutil
 import signal
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -112,9 +116,10 @@ def test_memory_is_a_place_like_any_other_and_options_count(traces):
     assert set(iosched.Sweep(out, 1, 0, []).read()["seed"].to_pylist()) == {7}
 
 
+@pytest.mark.cluster
 def test_a_cluster_whose_nodes_die_gives_the_same(traces, tmp_path):
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
     import ray
+    from ray import cluster_utils
 
     whole = iosched.sweep(traces, SCHEDULERS, out=str(tmp_path / "whole"), workers=2)
     cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
@@ -150,8 +155,8 @@ def test_a_cluster_whose_nodes_die_gives_the_same(traces, tmp_path):
     assert rows(beset) == rows(whole)
 
 
+@pytest.mark.cluster
 def test_no_cluster_is_one_clear_error(traces, tmp_path):
-    pytest.importorskip("ray")
     with pytest.raises(iosched.IoschedError, match="no Ray cluster answers at 127.0.0.1:1"):
         iosched.sweep(traces, ["noop"], out=str(tmp_path / "out"), address="127.0.0.1:1")
 
@@ -168,7 +173,110 @@ def test_a_search_finds_what_a_grid_finds_and_tells_it_from_luck():
     assert grid[top.scheduler.tunables.get("fifo_batch", 16)] == max(grid.values())
     assert all(len(one.fresh) == 2 for one in found.best)
     assert any(one.scheduler == iosched.Scheduler("deadline") for one in found.best)
-    assert found.command("sdb").startswith("iosched tune sdb --arms deadline,")
+    assert found.command("sdb").startswith("iosched tune sdb --arms deadline --arms deadline:fifo_batch=")
+
+
+@pytest.mark.parametrize("disk", ["hdd-7200", "ssd-sata"])
+@pytest.mark.parametrize(
+    ("scheduler", "space"),
+    [
+        ("deadline", {"fifo_batch": (1, 4, 16, 64, 256), "read_expire": (20, 100, 500, 2500), "writes_starved": (1, 2, 4, 8)}),
+        ("cfq", {"slice_idle": (0, 2, 8, 16), "quantum": (1, 4, 8, 32), "slice_sync": (20, 50, 100, 200, 400)}),
+    ],
+)
+def test_a_search_finds_better_than_defaults_where_a_full_grid_does(scheduler, space, disk):
+    """With a fifth of the grid's trials, and still under seeds that it has not seen."""
+    load, until = "readers-vs-writer", 1
+
+    def iops(setting):
+        return iosched.simulate(load, disk, setting, until=until)["runs"][0]["total"]["iops"]
+
+    grid = [iosched.Scheduler(scheduler, **dict(zip(space, values))) for values in itertools.product(*space.values())]
+    assert len(grid) == 80
+    most = max(map(iops, grid)) / iops(scheduler)
+    found = iosched.search(scheduler, space, load, disk, trials=len(grid) // 5, best=3, fresh=4, until=until)
+    assert found.trials <= len(grid) // 5
+    seen = max(one.found for one in found.best)
+    print(f"{scheduler} on {disk}: grid {most:.3f}, found {seen:.3f}, fresh {found.best[0].ratio:.3f}")
+    assert seen <= most + 1e-9, "the grid has every setting"
+    if most > 1.02:
+        assert seen > 1.01 and found.best[0].ratio > 1
+
+
+def tune(arguments, tmp_path):
+    """A command in the place of `iosched` that keeps what it was given and does this."""
+    command = tmp_path / "iosched"
+    command.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" >{tmp_path}/given\n{arguments}\n")
+    command.chmod(0o755)
+    return str(command)
+
+
+@pytest.fixture(scope="module")
+def searched():
+    disk = iosched.Disk("ssd-sata", size="1G")
+    return iosched.search("cfq", {"slice_idle": (0, 8), "quantum": (1, 8)}, "random-read", disk, trials=3, best=2, fresh=1, until=0.2)
+
+
+def test_what_tune_refuses_is_the_error(searched, tmp_path):
+    command = tune("echo 'error: sdq is busy\nhint: unmount it' >&2; exit 5", tmp_path)
+    with pytest.raises(iosched.IoschedError, match="sdq is busy") as failed:
+        searched.confirm("sdq", out=tmp_path / "record", arguments=["--budget", "10m"], iosched=command)
+    assert failed.value.hint == "unmount it"
+    given = (tmp_path / "given").read_text().splitlines()
+    assert given[0] == "tune" and given[-5:] == ["sdq", "--budget", "10m", "--out", str(tmp_path / "record")]
+    assert given[given.index("--baseline") + 1] == "cfq" and given[given.index("--load") + 1] == "random-read"
+    arms = [value for option, value in zip(given, given[1:]) if option == "--arms"]
+    assert arms[0] == "cfq" and set(arms) == {"cfq", *(str(one.scheduler) for one in searched.best)}
+    with pytest.raises(iosched.IoschedError, match="cannot run /proc/none: No such file"):
+        searched.confirm("sdq", out=tmp_path / "record", iosched="/proc/none")
+    with pytest.raises(iosched.IoschedError, match="ended with code 3: what is this"):
+        searched.confirm("sdq", out=tmp_path / "record", iosched=tune("echo what is this >&2; exit 3", tmp_path))
+
+
+def test_what_cannot_be_measured_is_refused_before_anything_runs(traces, searched, tmp_path):
+    command = tune("exit 0", tmp_path)
+    recorded = dataclasses.replace(searched, load=traces[0])
+    with pytest.raises(iosched.IoschedError, match="is a recording"):
+        recorded.confirm("sdq", out=tmp_path / "record", iosched=command)
+    cached = dataclasses.replace(searched, disk=iosched.Disk(write_cache=False))
+    with pytest.raises(iosched.IoschedError, match="write cache"):
+        cached.confirm(out=tmp_path / "record", iosched=command)
+    assert not (tmp_path / "given").exists()
+
+
+def test_an_interrupted_confirmation_waits_until_tune_has_put_things_back(searched, tmp_path):
+    work = "trap 'sleep 0.2; touch {0}/restored; exit 130' INT TERM\ntouch {0}/begun\nwhile :; do sleep 0.05; done"
+    command = tune(work.format(tmp_path), tmp_path)
+
+    def interrupt():
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        searched.confirm("sdq", out=tmp_path / "record", iosched=command)
+    thread.join()
+    assert (tmp_path / "restored").exists()
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not os.path.exists("/dev/fuse") or shutil.which("fio") is None,
+    reason="needs root, /dev/fuse and fio",
+)
+def test_the_best_are_measured_on_an_emulated_disk_with_their_scheduler_inside(searched, tmp_path):
+    short = ["--fixed-rounds", "3", "--runtime", "50ms", "--no-html"]
+    confirmed = searched.confirm(out=tmp_path / "record", arguments=short, iosched=os.environ["IOSCHED"])
+    assert confirmed.conclusion in ("winner", "equal", "undecided")
+    assert {one.scheduler for one in confirmed.settings} == {one.scheduler for one in searched.best}
+    assert [one.measured for one in confirmed.settings] == sorted((one.measured for one in confirmed.settings), reverse=True)
+    fresh = {one.scheduler: one.ratio for one in searched.best}
+    for one in confirmed.settings:
+        assert one.interval[0] <= one.measured <= one.interval[1] and one.rounds == 3
+        assert one.ratio == fresh[one.scheduler]
+        assert one.measured == 1 or one.scheduler != iosched.Scheduler("cfq")
+    assert set(confirmed.record.analysis["arms"]) == {f"served/{one.scheduler}" for one in searched.best}
 
 
 @pytest.mark.parametrize(
