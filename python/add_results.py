@@ -27,6 +27,7 @@ def main(results, summary):
         names = [f"  python: {case.get('classname')}.{case.get('name')}" for case in of]
         lines[-1:-1] = [f"{verdict} in Python:", *names] if names else []
     summary.write_text("\n".join(lines) + "\n")
+    return 1 if failed else 0
 
 
-main(Path(sys.argv[1]), Path(sys.argv[2]))
+sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))

@@ -76,7 +76,10 @@ class Sweep:
     def read(self) -> pa.Table:
         """All rows of the dataset."""
         files, place = _file_system(self.out)
-        return pq.read_table(place, filesystem=files)
+        try:
+            return pq.read_table(place, filesystem=files)
+        except (pa.ArrowException, OSError) as cause:
+            raise _unreadable(files, place, cause) from None
 
 
 def sweep(
@@ -141,6 +144,19 @@ def sweep(
     if progress:
         print(file=sys.stderr)
     return Sweep(out, done, before, failed)
+
+
+def _unreadable(files: Any, place: str, cause: Exception) -> IoschedError:
+    """Which file of a dataset cannot be read."""
+    for name in sorted(name for name in files.find(place) if name.endswith(".parquet")):
+        try:
+            with files.open(name, "rb") as file:
+                pq.ParquetFile(file).read()
+        except (pa.ArrowException, OSError) as why:
+            error = IoschedError(f"{name} is damaged: {why}")
+            error.hint = "remove it, and begin the sweep again, which makes it anew"
+            return error
+    return IoschedError(f"{place} cannot be read: {cause}")
 
 
 _Results = Iterator["tuple[Task, str | None]"]

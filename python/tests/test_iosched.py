@@ -1,5 +1,7 @@
 """The package as a user has it: installed, with recordings and records of the repository beside it."""
 
+import importlib.metadata
+import json
 import os
 import signal
 import subprocess
@@ -142,6 +144,54 @@ def test_other_threads_run_meanwhile():
     for thread in threads:
         thread.join()
     assert counted > 0 and len(found) == 2
+
+
+ENDED_BY_ANOTHER_THREAD = """
+import os, signal, sys, threading
+import iosched
+sys.setswitchinterval(1e6)  # no thread is interrupted: another runs only if this one gives way by itself
+gate, counted = threading.Event(), []
+
+def other():
+    gate.wait()
+    counted.extend(range(1000))
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=other).start()
+try:
+    gate.set()
+    iosched.simulate("random-read", "hdd-7200", "noop", until=1e8)  # without end
+finally:
+    print(len(counted))
+"""
+
+
+def test_another_thread_runs_while_one_simulates_without_being_interrupted():
+    """Otherwise it would never end."""
+    ran = subprocess.run([sys.executable, "-c", ENDED_BY_ANOTHER_THREAD], capture_output=True, text=True)
+    assert ran.stdout == "1000\n", ran.stderr
+    assert "in simulate" in ran.stderr and "KeyboardInterrupt" in ran.stderr
+
+
+def test_a_record_of_a_newer_version_and_a_damaged_one_are_named(tmp_path):
+    lines = (REPOSITORY / "docs/example-record/record.jsonl").read_text().splitlines()
+    header = json.loads(lines[0])
+    for schema, spoiled in ((99, "99"), (header["schema"], "record.jsonl")):
+        lines[0] = json.dumps({**header, "schema": schema, **({} if schema == 99 else {"plan": None})})
+        (tmp_path / "record.jsonl").write_text("\n".join(lines))
+        with pytest.raises(iosched.IoschedError, match=spoiled):
+            iosched.read_record(tmp_path)
+
+
+def test_an_older_python_than_is_served_is_told_so():
+    wheel = Path(os.environ["IOSCHED_WHEEL"])
+    assert importlib.metadata.metadata("iosched")["Requires-Python"] == ">=3.9"
+    assert "-cp39-abi3-" in wheel.name
+    older = ["--python-version", "3.8", "--only-binary", ":all:", "--no-deps", "--dry-run", "--target", "t"]
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--no-index", *older, str(wheel)]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode != 0
+    assert "is not a supported wheel" in refused.stderr or "requires a different Python" in refused.stderr, refused.stderr
 
 
 def test_ctrl_c_ends_the_waiting():

@@ -62,6 +62,22 @@ def test_a_recording_that_is_damaged_fails_alone(traces, tmp_path):
     assert task.trace.path == str(damaged) and "damaged.txt" in error
 
 
+def test_a_damaged_file_of_the_dataset_is_named_and_made_anew(traces, tmp_path):
+    out = str(tmp_path / "out")
+    swept = iosched.sweep(traces[:3], ["noop"], out=out, workers=1)
+    whole = rows(swept)
+    damaged = sorted(Path(out).rglob("*.parquet"))[1]
+    for contents in (damaged.read_bytes()[:-100], b"", b"nonsense" * 99):
+        damaged.write_bytes(contents)
+        with pytest.raises(iosched.IoschedError, match="is damaged") as failed:
+            swept.read()
+        assert str(damaged) in str(failed.value) and "remove it" in failed.value.hint
+    damaged.unlink()
+    again = iosched.sweep(traces[:3], ["noop"], out=out, workers=1)
+    assert (again.done, again.before) == (1, 2)
+    assert rows(again) == whole
+
+
 def children_of(pid):
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
     return [int(child) for task in tasks for child in task.read_text().split()]
