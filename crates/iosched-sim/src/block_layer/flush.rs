@@ -51,7 +51,6 @@ impl Flushes {
     }
 
     /// It is done, and waits for the flush.
-    #[inline(never)]
     fn write_ends(&mut self, now: Time, id: RequestId) {
         self.writes -= 1;
         self.ask(now, Step::Request(id));
@@ -64,7 +63,6 @@ impl Flushes {
         }
     }
 
-    #[inline(never)]
     fn begin_for_those_since(&mut self, since: Time, now: Time) {
         if self.runs || (self.writes > 0 && now < since + PATIENCE) {
             return;

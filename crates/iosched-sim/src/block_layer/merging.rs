@@ -172,7 +172,6 @@ impl Merger {
     }
 
     /// The same without what only the scheduler knows.
-    #[inline(never)]
     fn find_touching(
         &self,
         now: Time,
@@ -419,7 +418,6 @@ impl Merger {
         !self.in_lists && self.limits.merging != Merging::Off && self.by_end.has(requests[id].start)
     }
 
-    #[inline(never)]
     fn append_to_queued(
         &mut self,
         now: Time,

@@ -60,7 +60,6 @@ impl MultiQueue {
         }
     }
 
-    #[inline(never)]
     fn issue_flush(&mut self, out: &mut impl Outputs, now: Time, number: usize) {
         self.queues[number].hw.mark_restart();
         if self.has_room(number) && self.device.is_accepting() {
@@ -261,8 +260,7 @@ impl MultiQueue {
         }
     }
 
-    /// Apart from [`MultiQueue::free_tag`], which most loads call without anyone waiting.
-    #[inline(never)]
+    /// A tag is free, and processes wait for one.
     fn wake_waiters(
         &mut self,
         out: &mut impl Outputs,
@@ -284,7 +282,6 @@ impl MultiQueue {
     }
 
     /// A throttled request is no more: others may be let in.
-    #[inline(never)]
     fn throttled_ended(&mut self, out: &mut impl Outputs, now: Time) {
         if let Some(throttle) = &mut self.throttle {
             throttle.ended(|process| out.wake(now + self.delays.wakeup, process));

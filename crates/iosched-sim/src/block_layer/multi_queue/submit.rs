@@ -77,7 +77,6 @@ impl MultiQueue {
         self.take_free_tag(bio, place)
     }
 
-    #[inline(never)]
     fn take_tag_if_admitted(&mut self, now: Time, bio: &Bio, place: Option<Place>) -> Option<u32> {
         let process = bio.process.index();
         let throttle = self.throttle.as_mut()?;
@@ -204,7 +203,6 @@ impl MultiQueue {
         }
     }
 
-    #[inline(never)]
     fn all_requests_merged(&mut self, out: &mut impl Outputs, now: Time) {
         let mut all = std::mem::take(&mut self.merged);
         for merged in all.drain(..) {
